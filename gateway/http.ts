@@ -1,0 +1,62 @@
+// What a route is: a function from a bounded, parsed request to an answer. Only app.ts touches node:http objects.
+import type { Client } from '@connectrpc/connect'
+import type { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
+import type { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
+import type { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
+import type { Params } from './query.js'
+
+/** Everything a route may use. The gateway holds no database and mints nothing. */
+export interface GatewayDeps {
+  readonly token: Client<typeof TokenService>
+  readonly account: Client<typeof AccountService>
+  readonly survey: Client<typeof SurveyService>
+  /** Decides cookie flags, origin checks and links; never the Host header. */
+  readonly publicUrl: URL
+  /** 200: every enveloped application error is answered 200 (decisions 4). */
+  readonly httpErrorStatus: 'semantic' | 200
+  /** Deadline of one RPC, in ms. */
+  readonly rpcTimeoutMs: number
+  readonly now: () => number
+  readonly randomBytes: (size: number) => Uint8Array
+}
+
+export interface GatewayRequest {
+  /** UUID, fresh for every request; in the answer, in the logs and in every RPC made for it. */
+  readonly requestId: string
+  readonly method: string
+  /** Path as sent, without the query. */
+  readonly path: string
+  /** Last path segment of a route with a parameter, not decoded; empty for other routes. */
+  readonly pathParameter: string
+  /** The query, strictly decoded. Throws a Problem when malformed. */
+  readonly query: () => Params
+  /** The form body, strictly decoded, at most 16 KiB. Throws a Problem when malformed or of another type. */
+  readonly form: () => Promise<Params>
+  /** One header, or undefined; never logged. */
+  readonly header: (name: string) => string | undefined
+  /** IP address of the client, from the connection or from a trusted proxy. */
+  readonly source: string
+  /** Options of every RPC made for this request: id, deadline. */
+  readonly rpc: { readonly headers: Record<string, string>; readonly timeoutMs: number }
+}
+
+export interface Answer {
+  readonly status: number
+  readonly headers: Readonly<Record<string, string | readonly string[]>>
+  readonly body: string | Uint8Array
+  /** What the access log and the metrics may know of the outcome: an `error.type` or a page's name. */
+  readonly outcome?: string
+  /** The appid of the request if it was well-formed, for the log and the limits. */
+  readonly appid?: string
+}
+
+export interface Route {
+  /** Name in logs, metrics and limits, for example `access_token`. */
+  readonly name: string
+  readonly method: 'GET' | 'POST'
+  /** Exact path, or a prefix ending in `/` followed by one non-empty segment written as `:id`. */
+  readonly path: string
+  /** `api` answers failures with the envelope, `page` with an HTML page. */
+  readonly kind: 'api' | 'page'
+  readonly answer: (request: GatewayRequest, deps: GatewayDeps) => Promise<Answer>
+}

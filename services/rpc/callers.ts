@@ -1,0 +1,66 @@
+// Who may call what. One table, default deny; a test walks every caller through every method.
+import type { DescMethod } from '@bufbuild/protobuf'
+import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+
+/** Roles of callers. A door establishes the role (composition, socket permission, certificate); nobody claims one. */
+export const CALLERS = ['gateway', 'survey', 'verifier', 'survey_writer', 'operator'] as const
+export type Caller = (typeof CALLERS)[number]
+
+type Row<S extends { method: object }> = Record<keyof S['method'], readonly Caller[]>
+
+const token: Row<typeof TokenService> = {
+  checkAuthorizationRequest: ['gateway'],
+  issueCode: ['gateway'],
+  exchangeCode: ['gateway'],
+  refreshAccessToken: ['gateway'],
+  verifyAccessToken: ['survey', 'verifier'],
+  getAuthorizedUser: ['gateway', 'verifier'],
+}
+
+const account: Row<typeof AccountService> = {
+  signIn: ['gateway'],
+  signOut: ['gateway'],
+  getSession: ['gateway'],
+  listConnectedApps: ['gateway'],
+  disconnectApp: ['gateway'],
+}
+
+const admin: Row<typeof AdminService> = {
+  createApp: ['operator'],
+  listApps: ['operator'],
+  getApp: ['operator'],
+  updateApp: ['operator'],
+  setAppDisabled: ['operator'],
+  addAppSecret: ['operator'],
+  revokeAppSecret: ['operator'],
+  createUser: ['operator'],
+  listUsers: ['operator'],
+  getUser: ['operator'],
+  setUserDisabled: ['operator'],
+  setUserPassword: ['operator'],
+  listGrants: ['operator'],
+  revokeGrant: ['operator'],
+  listAuditEvents: ['operator'],
+}
+
+const survey: Row<typeof SurveyService> = {
+  getSurvey: ['gateway', 'verifier'],
+  listSurveys: ['gateway', 'verifier'],
+  importSurveys: ['survey_writer', 'operator'],
+  exportSurveys: ['survey_writer', 'operator'],
+}
+
+const table: Record<string, Record<string, readonly Caller[]>> = {
+  [TokenService.typeName]: token,
+  [AccountService.typeName]: account,
+  [AdminService.typeName]: admin,
+  [SurveyService.typeName]: survey,
+}
+
+/** Whether the table allows it; what has no row is denied. */
+export function mayCall(caller: Caller, method: DescMethod): boolean {
+  return table[method.parent.typeName]?.[method.localName]?.includes(caller) ?? false
+}

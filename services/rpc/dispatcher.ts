@@ -1,0 +1,166 @@
+// The dispatcher: every RPC of every door passes through here, and nothing else does what it does.
+// It owns the order of the checks around a handler; it knows nothing of transports, tokens or stores.
+import { create, type DescMethod, type DescService, type MessageInitShape, type MessageShape } from '@bufbuild/protobuf'
+import { createValidator } from '@bufbuild/protovalidate'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { Caller } from './callers.js'
+import { ServiceError, toConnectError } from './service-error.js'
+
+/** What a handler knows of the call besides its request. */
+export interface Call {
+  /** Who calls, as the door established it. */
+  readonly caller: Caller
+  /** UUID of the request this call belongs to; the same from the gateway's answer to the audit event. */
+  readonly requestId: string
+  /** Aborted when the deadline passes or the caller goes away; the outcome of the call is then unknown to it. */
+  readonly signal: AbortSignal | undefined
+}
+
+/** Handlers of a service: one function per RPC, over protobuf messages, registered once for all doors. */
+export type Handlers<S extends DescService> = {
+  [K in keyof S['method']]: (
+    request: MessageShape<S['method'][K]['input']>,
+    call: Call,
+  ) => Promise<MessageInitShape<S['method'][K]['output']>>
+}
+
+/** How one call ended, for logs and metrics. Never holds a request or an answer. */
+export interface CallRecord {
+  readonly service: string
+  readonly method: string
+  readonly caller: Caller
+  readonly requestId: string
+  /** undefined when the call succeeded. */
+  readonly code: Code | undefined
+  /** undefined unless the failure was an expected one. */
+  readonly reason: ErrorReason | undefined
+  readonly durationMs: number
+}
+
+export interface DispatcherOptions {
+  /** Whether `caller` may call `method`; default deny is the table's business. */
+  readonly mayCall: (caller: Caller, method: DescMethod) => boolean
+  /** Called once per call, when it has ended. */
+  readonly onCall: (record: CallRecord) => void
+  /** Called once per unexpected failure, with what was thrown. */
+  readonly onUnexpected: (error: unknown, record: { method: string; requestId: string }) => void
+  /** Longest time a call may take, in ms; a caller's own deadline only shortens it. */
+  readonly maxDeadlineMs: number
+}
+
+/** The unexpected leaves as this text, whatever it was. */
+const INTERNAL = 'internal error'
+
+type AnyHandler = (request: never, call: Call) => Promise<object>
+
+export class Dispatcher {
+  readonly #handlers = new Map<DescMethod, AnyHandler>()
+  readonly #services: DescService[] = []
+  readonly #validator = createValidator()
+  readonly #options: DispatcherOptions
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options
+  }
+
+  /** Registered services, for doors that list them (reflection, health). */
+  get services(): readonly DescService[] {
+    return this.#services
+  }
+
+  register<S extends DescService>(service: S, handlers: Handlers<S>): this {
+    this.#services.push(service)
+    for (const method of service.methods) {
+      this.#handlers.set(method, handlers[method.localName as keyof Handlers<S>] as AnyHandler)
+    }
+    return this
+  }
+
+  /**
+   * Runs one unary call: known method, allowed caller, valid request, handler under a deadline, translated failure.
+   * @throws ConnectError only.
+   */
+  async call<M extends DescMethod>(
+    method: M,
+    request: MessageShape<M['input']>,
+    call: Call,
+    timeoutMs?: number,
+  ): Promise<MessageShape<M['output']>> {
+    const startedAt = performance.now()
+    let failure: ConnectError | undefined
+    let reason: ErrorReason | undefined
+    try {
+      return await this.#run(method, request, call, timeoutMs)
+    } catch (error) {
+      if (error instanceof ServiceError) reason = error.reason
+      failure = this.#translate(error, method, call)
+      throw failure
+    } finally {
+      this.#options.onCall({
+        service: method.parent.typeName,
+        method: method.name,
+        caller: call.caller,
+        requestId: call.requestId,
+        code: failure?.code,
+        reason,
+        durationMs: performance.now() - startedAt,
+      })
+    }
+  }
+
+  async #run<M extends DescMethod>(
+    method: M,
+    request: MessageShape<M['input']>,
+    call: Call,
+    timeoutMs: number | undefined,
+  ): Promise<MessageShape<M['output']>> {
+    const handler = this.#handlers.get(method)
+    if (!handler) throw new ConnectError(`${method.name} is not served here`, Code.Unimplemented)
+    if (!this.#options.mayCall(call.caller, method)) {
+      throw new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, `${call.caller} may not call ${method.name}`)
+    }
+    this.#validate(method, request)
+    const deadlineMs = Math.min(timeoutMs ?? this.#options.maxDeadlineMs, this.#options.maxDeadlineMs)
+    const response = await underDeadline(handler(request as never, call), deadlineMs, call.signal)
+    return create(method.output, response as never) as MessageShape<M['output']>
+  }
+
+  #validate(method: DescMethod, request: MessageShape<DescMethod['input']>): void {
+    const result = this.#validator.validate(method.input, request)
+    if (result.kind === 'valid') return
+    if (result.kind === 'error') throw result.error
+    const [violation] = result.violations
+    throw new ServiceError(ErrorReason.INVALID_ARGUMENT, violation ? violation.toString() : 'invalid request')
+  }
+
+  #translate(error: unknown, method: DescMethod, call: Call): ConnectError {
+    if (error instanceof ServiceError) return toConnectError(error)
+    if (error instanceof ConnectError) return error // our own deadline, or the answer of a service we called
+    this.#options.onUnexpected(error, { method: method.name, requestId: call.requestId })
+    return new ConnectError(INTERNAL, Code.Internal)
+  }
+}
+
+/** Settles as `work` does, or fails when the deadline passes or the caller goes away first; the work itself goes on. */
+function underDeadline<T>(work: Promise<T>, deadlineMs: number, signal: AbortSignal | undefined): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new ConnectError('deadline exceeded', Code.DeadlineExceeded)), deadlineMs)
+    const onAbort = () => reject(new ConnectError('the caller went away', Code.Canceled))
+    signal?.addEventListener('abort', onAbort, { once: true })
+    const settle = () => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', onAbort)
+    }
+    work.then(
+      (value) => {
+        settle()
+        resolve(value)
+      },
+      (error) => {
+        settle()
+        reject(error)
+      },
+    )
+  })
+}

@@ -1,0 +1,13 @@
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from './service-error.js'
+
+/** A database that cannot be asked. Callers may try again; it says nothing about the credentials they hold. */
+export class StoreUnavailable extends ServiceError {
+  /** True when the connection was lost around a commit, so the change may or may not have happened. */
+  readonly outcomeUnknown: boolean
+
+  constructor(cause: unknown, outcomeUnknown = false) {
+    super(ErrorReason.UNAVAILABLE, 'the database is unavailable', { retryAfterSeconds: 1, cause })
+    this.outcomeUnknown = outcomeUnknown
+  }
+}

@@ -1,0 +1,68 @@
+// The contract between SurveyService and its databases. The rules of token-store.ts hold here word for word: one call is
+// one transaction, committed and flushed when it fulfils; `now` comes from the caller; StoreUnavailable when the
+// database cannot be asked.
+import { createHash } from 'node:crypto'
+
+export interface SurveyRow {
+  readonly surveyId: number
+  readonly ownerUserId: string
+  /** Grows whenever the survey is stored again. */
+  readonly version: number
+  readonly hash: string
+  /** `surveyauth.v1.Survey` in protobuf binary form; its id and hash are empty, the columns hold them. */
+  readonly document: Uint8Array
+}
+
+/** What a list shows, kept beside the document so that lists do not read documents. */
+export interface SurveySummaryRow {
+  readonly surveyId: number
+  readonly hash: string
+  readonly title: string
+  /** Number of the proto enum SurveyState. */
+  readonly state: number
+}
+
+/** A survey to store; `surveyId` 0 asks for a new id. */
+export interface SurveyDraft {
+  readonly surveyId: number
+  /** Four hex digits; empty asks for `surveyHash(id)`. */
+  readonly hash: string
+  readonly title: string
+  /** Number of the proto enum SurveyState. */
+  readonly state: number
+  readonly document: Uint8Array
+}
+
+/** Four hex digits that follow from the id: what a link to the survey carries beside it. */
+export function surveyHash(surveyId: number): string {
+  return createHash('sha256').update(`survey ${surveyId}`).digest('hex').slice(0, 4)
+}
+
+export interface SurveyStore {
+  findSurvey(surveyId: number): Promise<SurveyRow | undefined>
+  /** Ascending by id; `total` counts all of the owner's, from the same moment as the rows. */
+  listSurveys(
+    ownerUserId: string,
+    window: { readonly offset: number; readonly limit: number },
+  ): Promise<{ readonly total: number; readonly rows: readonly SurveySummaryRow[] }>
+  /**
+   * Stores all drafts or none. New ids ascend in the order of the drafts, above every id stored so far.
+   * `id_taken`: an id belongs to another owner; it is named, and nothing was stored.
+   */
+  putSurveys(
+    ownerUserId: string,
+    drafts: readonly SurveyDraft[],
+    now: number,
+  ): Promise<
+    | { readonly kind: 'stored'; readonly rows: readonly SurveySummaryRow[] }
+    | { readonly kind: 'id_taken'; readonly surveyId: number }
+  >
+  /** Ascending by id, those above `afterId`; all owners when `ownerUserId` is undefined. */
+  exportSurveys(
+    ownerUserId: string | undefined,
+    page: { readonly afterId: number; readonly limit: number },
+  ): Promise<readonly SurveyRow[]>
+  /** Whether the database answers; rejects with StoreUnavailable if not. */
+  ping(): Promise<void>
+  close(): Promise<void>
+}

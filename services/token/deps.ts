@@ -1,0 +1,31 @@
+// What the handlers of TokenService, AccountService and AdminService share. Nothing here is global: bin/ composes it.
+import type { PasswordHasher } from './passwords.js'
+import type { SignInLimiter } from './sign-in-limiter.js'
+import type { TokenStore } from './store/token-store.js'
+import type { UseRecorder } from './use-recorder.js'
+
+/** Lifetimes and caps, all configurable; decisions 7 to 16. */
+export interface TokenRules {
+  readonly codeTtlSeconds: number
+  readonly accessTokenTtlSeconds: number
+  readonly refreshTokenTtlSeconds: number
+  readonly accessTokenOverlapSeconds: number
+  readonly codeReplayGraceSeconds: number
+  readonly sessionIdleSeconds: number
+  readonly sessionTtlSeconds: number
+  readonly maxLiveTokensPerGrant: number
+  readonly maxLiveCodesPerUserAndApp: number
+  readonly maxGrantsPerUserAndApp: number
+  readonly maxSessionsPerUser: number
+}
+
+export interface TokenDeps {
+  readonly store: TokenStore
+  readonly rules: TokenRules
+  /** ms since 1970 UTC. */
+  readonly now: () => number
+  readonly randomBytes: (size: number) => Uint8Array
+  readonly passwords: PasswordHasher
+  readonly signInLimiter: SignInLimiter
+  readonly uses: UseRecorder
+}

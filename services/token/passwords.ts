@@ -1,0 +1,55 @@
+import { hash, verify } from '@node-rs/argon2'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../rpc/service-error.js'
+
+/** Passwords at rest and their comparison, off the event loop. */
+export interface PasswordHasher {
+  /** A salted hash in PHC string format. */
+  hash(password: string): Promise<string>
+  /** Whether they belong together; with `undefined` it takes the same time and is false. */
+  verify(passwordHash: string | undefined, password: string): Promise<boolean>
+}
+
+// OWASP Password Storage Cheat Sheet: argon2id with 19 MiB, 2 passes, 1 lane.
+const ARGON2ID = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
+
+/**
+ * argon2id on libuv's threads, `concurrency` at a time so that file and DNS work keep a thread, and at most `queueLimit`
+ * waiting: beyond it a sign-in is refused with RATE_LIMITED rather than kept waiting.
+ */
+export async function createPasswordHasher(options: {
+  concurrency: number
+  queueLimit: number
+}): Promise<PasswordHasher> {
+  const absent = await hash('no user has this password', ARGON2ID)
+  const waiting: (() => void)[] = []
+  let running = 0
+
+  async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+    if (running >= options.concurrency) {
+      if (waiting.length >= options.queueLimit) {
+        throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many sign-ins at once', { retryAfterSeconds: 2 })
+      }
+      await new Promise<void>((resolve) => waiting.push(resolve))
+    } else {
+      running += 1
+    }
+    try {
+      return await work()
+    } finally {
+      const next = waiting.shift()
+      if (next)
+        next() // hands over its turn: `running` stays
+      else running -= 1
+    }
+  }
+
+  return {
+    hash: (password) => inTurn(() => hash(password, ARGON2ID)),
+    verify: (passwordHash, password) =>
+      inTurn(async () => {
+        const isMatch = await verify(passwordHash ?? absent, password)
+        return isMatch && passwordHash !== undefined
+      }),
+  }
+}

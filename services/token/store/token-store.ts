@@ -1,0 +1,316 @@
+// The contract between TokenService and its databases, in protocol steps. SQLite and PostgreSQL implement it and the
+// conformance suite in test/store/ holds both to it.
+//
+// For every method:
+// - One call is one transaction. It happens wholly or not at all, and when the promise fulfils it is committed and
+//   flushed to disk. Its audit event is written in the same transaction.
+// - Calls may run concurrently, from several processes. What a method says of "at most once" holds among all of them.
+// - `now` is the caller's clock, in ms since 1970 UTC, as is everything named *AtMs. A store never asks a clock.
+//   Something with `expiresAtMs` is good while now < expiresAtMs.
+// - Credentials arrive as SHA-256 hashes, 32 bytes. A store never sees a credential.
+// - Identifiers and names compare byte for byte.
+// - A database that cannot be asked (unreachable, timed out, busy, full, read-only) rejects with StoreUnavailable, and
+//   nothing has happened unless the rejection is `outcomeUnknown`. Anything else that rejects is a defect.
+
+/** SHA-256 of a credential: 32 bytes. */
+export type Hash = Uint8Array
+
+/** Who causes a change and in which request: copied into the audit event. */
+export interface Cause {
+  readonly actor: 'app' | 'user' | 'operator' | 'service'
+  /** UUID of the request. */
+  readonly requestId: string
+}
+
+export interface AppRow {
+  readonly appid: string
+  readonly name: string
+  readonly redirectUris: readonly string[]
+  readonly requiresSecretOnRefresh: boolean
+  readonly isDisabled: boolean
+  readonly createdAtMs: number
+}
+
+export interface AppSecretRow {
+  readonly secretId: string
+  readonly appid: string
+  readonly name: string
+  readonly secretHash: Hash
+  readonly createdAtMs: number
+  /** undefined: does not expire. */
+  readonly expiresAtMs: number | undefined
+  readonly revokedAtMs: number | undefined
+  readonly lastUsedAtMs: number | undefined
+}
+
+export interface UserRow {
+  readonly userId: string
+  readonly username: string
+  readonly nickname: string
+  readonly avatar: string
+  /** argon2id in PHC string format. */
+  readonly passwordHash: string
+  readonly isDisabled: boolean
+  readonly createdAtMs: number
+}
+
+/** A live session joined with its live user. */
+export interface SessionRow {
+  readonly userId: string
+  readonly username: string
+  readonly nickname: string
+  readonly avatar: string
+  readonly lastSeenAtMs: number
+  readonly expiresAtMs: number
+}
+
+export interface GrantRow {
+  readonly grantId: string
+  readonly appid: string
+  readonly appName: string
+  readonly userId: string
+  readonly username: string
+  readonly openid: string
+  readonly scope: string
+  readonly createdAtMs: number
+  readonly lastUsedAtMs: number
+  /** End of the refresh token. */
+  readonly expiresAtMs: number
+  readonly revokedAtMs: number | undefined
+}
+
+/** Everything that decides whether an access token is good, from one lookup. */
+export interface AccessTokenRow {
+  readonly grantId: string
+  readonly appid: string
+  readonly userId: string
+  readonly openid: string
+  readonly scope: string
+  readonly nickname: string
+  readonly avatar: string
+  /** Its own expiry, or the end of its overlap when it was replaced. */
+  readonly expiresAtMs: number
+  readonly grantLastUsedAtMs: number
+  /** Grant revoked, app disabled or user disabled: not good, whatever the expiry says. */
+  readonly isRevoked: boolean
+}
+
+export interface AuditRow extends Cause {
+  readonly eventId: string
+  readonly atMs: number
+  readonly kind: AuditKind
+  /** Empty when the event concerns none. */
+  readonly appid: string
+  readonly userId: string
+  readonly grantId: string
+  readonly note: string
+}
+
+/** What is audited. A new kind needs a line in docs/operations.md. */
+export const AUDIT_KINDS = [
+  'app.created',
+  'app.updated',
+  'app.disabled',
+  'app.enabled',
+  'secret.added',
+  'secret.revoked',
+  'user.created',
+  'user.disabled',
+  'user.enabled',
+  'user.password_set',
+  'session.started',
+  'session.ended',
+  'code.issued',
+  'code.exchanged',
+  'code.replayed',
+  'token.refreshed',
+  'grant.revoked',
+] as const
+export type AuditKind = (typeof AUDIT_KINDS)[number]
+
+/** A position in a list: the sort key of the last row seen; undefined for the start. */
+export interface PageOf {
+  readonly limit: number
+  readonly after: string | undefined
+}
+
+export interface Page<Row> {
+  readonly rows: readonly Row[]
+  /** Pass as `after` to go on; undefined at the end. */
+  readonly next: string | undefined
+}
+
+export interface NewCode {
+  readonly codeHash: Hash
+  readonly appid: string
+  readonly userId: string
+  readonly redirectUri: string
+  readonly scope: string
+  readonly expiresAtMs: number
+  /** Live codes one user may have for one app; the oldest beyond it are removed. */
+  readonly maxLive: number
+}
+
+export interface Redemption {
+  readonly codeHash: Hash
+  /** The app that authenticated, and the secret it used: both are checked again inside the transaction. */
+  readonly appid: string
+  readonly secretId: string
+  /** undefined: not sent, so not compared. */
+  readonly redirectUri: string | undefined
+  /** How long after the exchange a replay is forgiven, in ms. */
+  readonly replayGraceMs: number
+  /** Used for the grant if the redemption succeeds. */
+  readonly grantId: string
+  readonly accessTokenHash: Hash
+  readonly accessTokenExpiresAtMs: number
+  readonly refreshTokenHash: Hash
+  readonly refreshTokenExpiresAtMs: number
+  /** Becomes the user's openid for this app if there is none yet. */
+  readonly newOpenid: string
+  /** Live grants one user may have for one app; the oldest beyond it are revoked. */
+  readonly maxGrants: number
+}
+
+export type RedemptionResult =
+  | { readonly kind: 'redeemed'; readonly openid: string }
+  /** Unknown, used, expired, another app's, another redirect_uri's, or its user is disabled. */
+  | { readonly kind: 'refused'; readonly replay: 'none' | 'forgiven' | 'revoked_grant' }
+  /** The app was disabled, or the secret ended, since they were looked up. */
+  | { readonly kind: 'app_ended' }
+  | { readonly kind: 'secret_ended' }
+
+export interface Minting {
+  readonly refreshTokenHash: Hash
+  readonly appid: string
+  /** The secret the app sent, checked again inside the transaction; undefined when it sent none. */
+  readonly secretId: string | undefined
+  readonly accessTokenHash: Hash
+  readonly accessTokenExpiresAtMs: number
+  /** Earlier tokens of the grant end at now + overlapMs, if they do not end sooner. */
+  readonly overlapMs: number
+  /** Live tokens a grant may have; the oldest beyond it are removed. */
+  readonly maxLive: number
+}
+
+/** `refused`: unknown, expired, revoked, another app's, or its user is disabled. */
+export type MintingResult = 'minted' | 'refused' | 'app_ended' | 'secret_ended'
+
+/** Rows a janitor's batch removed, by table. */
+export type Removed = Readonly<Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents', number>>
+
+export interface TokenStore {
+  // -- Apps ----------------------------------------------------------------------------------------------------------
+
+  /** Creates an app and its first secret. */
+  createApp(app: AppRow, secret: AppSecretRow, cause: Cause): Promise<void>
+  findApp(appid: string): Promise<AppRow | undefined>
+  /** Ascending by appid. */
+  listApps(page: PageOf): Promise<Page<AppRow>>
+  /** Replaces what is given; undefined when there is no such app. */
+  updateApp(
+    appid: string,
+    change: Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh'>>,
+    now: number,
+    cause: Cause,
+  ): Promise<AppRow | undefined>
+  /**
+   * Disabling removes the app's unused codes. Not an event when nothing changes.
+   * @returns undefined when there is no such app.
+   */
+  setAppDisabled(appid: string, isDisabled: boolean, now: number, cause: Cause): Promise<AppRow | undefined>
+  /** `name_taken`: a live secret of the app has this name. */
+  addAppSecret(secret: AppSecretRow, now: number, cause: Cause): Promise<'added' | 'no_app' | 'name_taken'>
+  /** From the moment this fulfils, no redemption or minting with the secret succeeds. */
+  revokeAppSecret(appid: string, secretId: string, now: number, cause: Cause): Promise<'revoked' | 'not_found'>
+  /** All secrets of the app, ended ones included, oldest first. */
+  listAppSecrets(appid: string): Promise<readonly AppSecretRow[]>
+
+  // -- Users and sessions --------------------------------------------------------------------------------------------
+
+  createUser(user: UserRow, cause: Cause): Promise<'created' | 'username_taken'>
+  findUser(username: string): Promise<UserRow | undefined>
+  /** Ascending by username. */
+  listUsers(page: PageOf): Promise<Page<UserRow>>
+  /** Disabling ends the user's sessions and removes their unused codes. undefined when there is no such user. */
+  setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
+  /** Ends all sessions of the user. False when there is no such user. */
+  setUserPassword(username: string, passwordHash: string, now: number, cause: Cause): Promise<boolean>
+  /**
+   * Starts a session, ends `previousSessionHash` if it is given, and ends the user's oldest sessions beyond `maxLive`.
+   * `refused`: the user is gone, disabled, or has another password hash than `passwordHash` since it was checked.
+   */
+  startSession(
+    session: {
+      readonly sessionHash: Hash
+      readonly userId: string
+      readonly passwordHash: string
+      readonly expiresAtMs: number
+      readonly previousSessionHash: Hash | undefined
+      readonly maxLive: number
+    },
+    now: number,
+    cause: Cause,
+  ): Promise<'started' | 'refused'>
+  /** A session whose user is not disabled; expiry is the caller's to judge. */
+  findSession(sessionHash: Hash): Promise<SessionRow | undefined>
+  /** Records activity. */
+  touchSession(sessionHash: Hash, now: number): Promise<void>
+  /** Ending one that does not exist is fine. */
+  endSession(sessionHash: Hash, now: number, cause: Cause): Promise<void>
+
+  // -- Codes ---------------------------------------------------------------------------------------------------------
+
+  /**
+   * Stores an unused code. `exists_live`: a code with this hash is there, unused and unexpired; `exists_ended`: it is
+   * there and used or expired. `refused`: app or user is disabled or gone.
+   */
+  issueCode(code: NewCode, now: number, cause: Cause): Promise<'issued' | 'exists_live' | 'exists_ended' | 'refused'>
+  /**
+   * Consumes a code and creates its grant, access token and refresh token. Of any number of concurrent calls for one
+   * code at most one is `redeemed`; every other outcome leaves the code as it was. A replay (right app, used code)
+   * later than the grace after its exchange and before the code's expiry revokes the grant it produced.
+   */
+  redeemCode(redemption: Redemption, now: number, cause: Cause): Promise<RedemptionResult>
+
+  // -- Tokens and grants ---------------------------------------------------------------------------------------------
+
+  /** Adds an access token to the grant of a refresh token, shortens the earlier ones to the overlap, keeps the newest. */
+  mintAccessToken(minting: Minting, now: number, cause: Cause): Promise<MintingResult>
+  /** By hash; undefined when unknown. Expiry is the caller's to judge. */
+  findAccessToken(accessTokenHash: Hash): Promise<AccessTokenRow | undefined>
+  /** Newest first. `liveAtMs`: only grants neither revoked nor expired then. */
+  listGrants(
+    filter: { readonly userId?: string; readonly appid?: string; readonly liveAtMs?: number },
+    page: PageOf,
+  ): Promise<Page<GrantRow>>
+  /**
+   * Revokes a grant and removes the unused codes of its app and user. From the moment this fulfils no token of the
+   * grant is good, whatever races with it. With `userId`, only that user's grant is found.
+   */
+  revokeGrant(
+    grantId: string,
+    filter: { readonly userId?: string },
+    now: number,
+    cause: Cause,
+  ): Promise<'revoked' | 'already_revoked' | 'not_found'>
+  /** Records last uses, each kept if it is later than what is stored. */
+  recordUses(uses: {
+    readonly grants: ReadonlyMap<string, number>
+    readonly secrets: ReadonlyMap<string, number>
+  }): Promise<void>
+
+  // -- Audit and upkeep ----------------------------------------------------------------------------------------------
+
+  /** Newest first. */
+  listAuditEvents(filter: { readonly appid?: string; readonly userId?: string }, page: PageOf): Promise<Page<AuditRow>>
+  /**
+   * Removes at most `limit` rows per table of what can never matter again: codes, tokens and sessions that ended before
+   * `endedBeforeMs`, grants that ended before it together with their tokens, audit events before `auditBeforeMs`.
+   * Never touches a live grant or what belongs to it.
+   */
+  removeEnded(bounds: { endedBeforeMs: number; auditBeforeMs: number; limit: number }): Promise<Removed>
+  /** Whether the database answers; rejects with StoreUnavailable if not. */
+  ping(): Promise<void>
+  close(): Promise<void>
+}

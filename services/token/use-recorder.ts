@@ -1,0 +1,42 @@
+import type { TokenStore } from './store/token-store.js'
+
+/** Collects last uses of grants and secrets and writes them now and then, so that reading a token writes nothing. */
+export interface UseRecorder {
+  grantUsed(grantId: string, now: number, knownLastUseMs: number): void
+  secretUsed(secretId: string, now: number, knownLastUseMs: number | undefined): void
+  /** Writes what was collected; keeps it when the store is unavailable. */
+  flush(): Promise<void>
+}
+
+/** A use is worth a write when the last known one is older than this: last uses are right to the minute. */
+const RESOLUTION_MS = 60_000
+/** More are dropped until the next flush: last uses are worth little, memory is not. */
+const MAX_COLLECTED = 100_000
+
+export function createUseRecorder(store: TokenStore): UseRecorder {
+  let grants = new Map<string, number>()
+  let secrets = new Map<string, number>()
+
+  const collect = (into: Map<string, number>, id: string, now: number, knownMs: number | undefined) => {
+    if (knownMs !== undefined && now - knownMs < RESOLUTION_MS) return
+    if (into.size < MAX_COLLECTED || into.has(id)) into.set(id, now)
+  }
+
+  return {
+    grantUsed: (grantId, now, knownMs) => collect(grants, grantId, now, knownMs),
+    secretUsed: (secretId, now, knownMs) => collect(secrets, secretId, now, knownMs),
+    async flush() {
+      if (grants.size === 0 && secrets.size === 0) return
+      const taken = { grants, secrets }
+      grants = new Map()
+      secrets = new Map()
+      try {
+        await store.recordUses(taken)
+      } catch (error) {
+        grants = new Map([...taken.grants, ...grants])
+        secrets = new Map([...taken.secrets, ...secrets])
+        throw error
+      }
+    },
+  }
+}
