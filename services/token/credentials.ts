@@ -17,14 +17,15 @@ const BODY_BYTES = 32
 const BODY_LENGTH = 43
 const CHECKSUM_LENGTH = 6
 
-/** A new credential from 32 bytes, which must be unguessable. */
-export function formatCredential(kind: CredentialKind, bytes: Uint8Array): string {
-  const text = `${prefixes[kind]}_${Buffer.from(bytes).toString('base64url')}`
-  return text + checksum(text)
+/** A credential this service has made: the text for its holder, the hash for the store. */
+export interface Credential {
+  readonly text: string
+  /** SHA-256 of the text. */
+  readonly hash: Uint8Array
 }
 
-export function newCredential(kind: CredentialKind, randomBytes: (size: number) => Uint8Array): string {
-  return formatCredential(kind, randomBytes(BODY_BYTES))
+export function newCredential(kind: CredentialKind, randomBytes: (size: number) => Uint8Array): Credential {
+  return fromBytes(kind, randomBytes(BODY_BYTES))
 }
 
 /** Its SHA-256 if it can be a credential of this kind; undefined for what was mistyped or is of another kind. */
@@ -33,21 +34,31 @@ export function hashCredential(kind: CredentialKind, text: string): Uint8Array |
   const bodyEnd = prefix.length + 1 + BODY_LENGTH
   if (text.length !== bodyEnd + CHECKSUM_LENGTH || !text.startsWith(`${prefix}_`)) return undefined
   if (checksum(text.slice(0, bodyEnd)) !== text.slice(bodyEnd)) return undefined
-  return createHash('sha256').update(text).digest()
+  return sha256(text)
 }
 
 /**
  * The code of a confirmed form: the same for the same session, form and attempt, so that a double click yields one code.
  * As unguessable as the session token, which only the user's browser holds.
  */
-export function deriveCode(sessionToken: string, form: readonly string[], attempt: number): string {
+export function deriveCode(sessionToken: string, form: readonly string[], attempt: number): Credential {
   const message = JSON.stringify(['survey-auth code', ...form, attempt])
-  return formatCredential('code', createHmac('sha256', sessionToken).update(message).digest())
+  return fromBytes('code', createHmac('sha256', sessionToken).update(message).digest())
 }
 
 /** An identifier that is no secret: `<prefix>_` + 22 characters (16 random bytes, base64url). */
 export function newId(prefix: string, randomBytes: (size: number) => Uint8Array): string {
   return `${prefix}_${Buffer.from(randomBytes(16)).toString('base64url')}`
+}
+
+function fromBytes(kind: CredentialKind, bytes: Uint8Array): Credential {
+  const body = `${prefixes[kind]}_${Buffer.from(bytes).toString('base64url')}`
+  const text = body + checksum(body)
+  return { text, hash: sha256(text) }
+}
+
+function sha256(text: string): Uint8Array {
+  return createHash('sha256').update(text).digest()
 }
 
 function checksum(text: string): string {

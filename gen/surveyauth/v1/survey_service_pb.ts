@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/survey_service.proto.
  */
 export const file_surveyauth_v1_survey_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIskDCgZTdXJ2ZXkSHgoCaWQYASABKANCEjACukgNIgsY/////////w8oABIlCgRoYXNoGAIgASgJQhe6SBRyEjIQXiR8XlswLTlhLWZdezR9JBINCgVzY2VuZRgDIAEoBRIXCgV0aXRsZRgEIAEoCUIIukgFcgMY6AcSGQoGcHJlZml4GAUgASgJQgm6SAZyBBignAESGQoGc3VmZml4GAYgASgJQgm6SAZyBBignAESMwoFc3RhdGUYByABKA4yGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN0YXRlQgi6SAWCAQIQARIsChJzdGFydF90aW1lX3NlY29uZHMYCCABKANCEDACukgLIgkY/4LR/68HKAASKgoQZW5kX3RpbWVfc2Vjb25kcxgJIAEoA0IQMAK6SAsiCRj/gtH/rwcoABItChNjcmVhdGVfdGltZV9zZWNvbmRzGAogASgDQhAwArpICyIJGP+C0f+vBygAEi0KE3VwZGF0ZV90aW1lX3NlY29uZHMYCyABKANCEDACukgLIgkY/4LR/68HKAASLQoFcGFnZXMYDCADKAsyEy5zdXJ2ZXlhdXRoLnYxLlBhZ2VCCbpIBpIBAxD0AyJrCgRQYWdlEhQKAmlkGAEgASgJQgi6SAVyAxiAARIWCgVpbmRleBgCIAEoCUIHukgEcgIYEBI1CglxdWVzdGlvbnMYAyADKAsyFy5zdXJ2ZXlhdXRoLnYxLlF1ZXN0aW9uQgm6SAaSAQMQ6AcixQQKCFF1ZXN0aW9uEhQKAmlkGAEgASgJQgi6SAVyAxiAARINCgVpbmRleBgCIAEoBRLVAQoEdHlwZRgDIAEoCULGAbpIwgFyvwEyvAFeKHJhZGlvfGNoZWNrYm94fHNlbGVjdHx0ZXh0fHRleHRhcmVhfGJsYW5rc3xzdGFyfG5wc3xzb3J0fG1hdHJpeF9yYWRpb3xtYXRyaXhfY2hlY2tib3h8bWF0cml4X3N0YXJ8bWF0cml4X2JsYW5rfGNoYWluZWRfc2VsZWN0c3x1cGxvYWR8ZGVzY3JpcHRpb258ZGF0ZXRpbWV8c2lnbmF0dXJlfGFkZHJlc3N8cGhvbmV8c2hlZXQpJBIZCghzdWJfdHlwZRgEIAEoCUIHukgEcgIYQBIYCgV0aXRsZRgFIAEoCUIJukgGcgQYoJwBEh4KC2Rlc2NyaXB0aW9uGAYgASgJQgm6SAZyBBignAESEAoIcmVxdWlyZWQYByABKAgSFgoEZ290bxgIIAEoCUIIukgFcgMYgAESMQoHb3B0aW9ucxgJIAMoCzIVLnN1cnZleWF1dGgudjEuT3B0aW9uQgm6SAaSAQMQ0A8SNgoKc3ViX3RpdGxlcxgKIAMoCzIXLnN1cnZleWF1dGgudjEuU3ViVGl0bGVCCbpIBpIBAxDoBxIVCghzdGFyX251bRgLIAEoBUgAiAEBEhsKDnN0YXJfYmVnaW5fbnVtGAwgASgFSAGIAQFCCwoJX3N0YXJfbnVtQhEKD19zdGFyX2JlZ2luX251bSJiCgZPcHRpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEhcKBHRleHQYAiABKAlCCbpIBnIEGKCcARIRCglleGNsdXNpdmUYAyABKAgSFgoEZ290bxgEIAEoCUIIukgFcgMYgAEiOQoIU3ViVGl0bGUSFAoCaWQYASABKAlCCLpIBXIDGIABEhcKBHRleHQYAiABKAlCCbpIBnIEGKCcASJnCg1TdXJ2ZXlTdW1tYXJ5Eg4KAmlkGAEgASgDQgIwAhIMCgRoYXNoGAIgASgJEg0KBXRpdGxlGAMgASgJEikKBXN0YXRlGAQgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZSKQAQoQR2V0U3VydmV5UmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIgCgxhY2Nlc3NfdG9rZW4YAiABKAlCCrpIB3IFEAEYgAQSJQoJc3VydmV5X2lkGAMgASgDQhIwArpIDSILGP////////8PKAESGAoGb3BlbmlkGAQgASgJQgi6SAVyAxiAASJXChFHZXRTdXJ2ZXlSZXNwb25zZRIlCgZzdXJ2ZXkYASABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleRIbCg9jcmVhdG9yX3VzZXJfaWQYAiABKANCAjACIrUBChJMaXN0U3VydmV5c1JlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhoKBm9wZW5pZBgDIAEoCUIKukgHcgUQARiAARIgCgRwYWdlGAQgASgDQhIwArpIDSILGP////////8PKAESJAoIcGVyX3BhZ2UYBSABKANCEjACukgNIgsY/////////w8oASJUChNMaXN0U3VydmV5c1Jlc3BvbnNlEhEKBXRvdGFsGAEgASgDQgIwAhIqCgRsaXN0GAIgAygLMhwuc3VydmV5YXV0aC52MS5TdXJ2ZXlTdW1tYXJ5Im4KFEltcG9ydFN1cnZleXNSZXF1ZXN0EiEKDW93bmVyX3VzZXJfaWQYASABKAlCCrpIB3IFEAEYgAESMwoHc3VydmV5cxgCIAMoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5Qgu6SAiSAQUIARDoByJGChVJbXBvcnRTdXJ2ZXlzUmVzcG9uc2USLQoHc3VydmV5cxgBIAMoCzIcLnN1cnZleWF1dGgudjEuU3VydmV5U3VtbWFyeSJxChRFeHBvcnRTdXJ2ZXlzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIaCglwYWdlX3NpemUYAiABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAQiXQoVRXhwb3J0U3VydmV5c1Jlc3BvbnNlEisKB3N1cnZleXMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLk93bmVkU3VydmV5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJLCgtPd25lZFN1cnZleRIVCg1vd25lcl91c2VyX2lkGAEgASgJEiUKBnN1cnZleRgCIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5KmEKC1N1cnZleVN0YXRlEhwKGFNVUlZFWV9TVEFURV9VTlNQRUNJRklFRBAAEhsKF1NVUlZFWV9TVEFURV9DT0xMRUNUSU5HEAISFwoTU1VSVkVZX1NUQVRFX1BBVVNFRBADMu0CCg1TdXJ2ZXlTZXJ2aWNlEk4KCUdldFN1cnZleRIfLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVxdWVzdBogLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVzcG9uc2USVAoLTGlzdFN1cnZleXMSIS5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlzUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXNwb25zZRJaCg1JbXBvcnRTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuSW1wb3J0U3VydmV5c1Jlc3BvbnNlEloKDUV4cG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVzcG9uc2ViBnByb3RvMw", [file_buf_validate_validate]);
+  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIr8DCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSDQoFc2NlbmUYAyABKAUSFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESKgoSc3RhcnRfdGltZV9zZWNvbmRzGAggASgDQg66SAsiCRj/gtH/rwcoABIoChBlbmRfdGltZV9zZWNvbmRzGAkgASgDQg66SAsiCRj/gtH/rwcoABIrChNjcmVhdGVfdGltZV9zZWNvbmRzGAogASgDQg66SAsiCRj/gtH/rwcoABIrChN1cGRhdGVfdGltZV9zZWNvbmRzGAsgASgDQg66SAsiCRj/gtH/rwcoABItCgVwYWdlcxgMIAMoCzITLnN1cnZleWF1dGgudjEuUGFnZUIJukgGkgEDEPQDImsKBFBhZ2USFAoCaWQYASABKAlCCLpIBXIDGIABEhYKBWluZGV4GAIgASgJQge6SARyAhgQEjUKCXF1ZXN0aW9ucxgDIAMoCzIXLnN1cnZleWF1dGgudjEuUXVlc3Rpb25CCbpIBpIBAxDoByLFBAoIUXVlc3Rpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEg0KBWluZGV4GAIgASgFEtUBCgR0eXBlGAMgASgJQsYBukjCAXK/ATK8AV4ocmFkaW98Y2hlY2tib3h8c2VsZWN0fHRleHR8dGV4dGFyZWF8YmxhbmtzfHN0YXJ8bnBzfHNvcnR8bWF0cml4X3JhZGlvfG1hdHJpeF9jaGVja2JveHxtYXRyaXhfc3RhcnxtYXRyaXhfYmxhbmt8Y2hhaW5lZF9zZWxlY3RzfHVwbG9hZHxkZXNjcmlwdGlvbnxkYXRldGltZXxzaWduYXR1cmV8YWRkcmVzc3xwaG9uZXxzaGVldCkkEhkKCHN1Yl90eXBlGAQgASgJQge6SARyAhhAEhgKBXRpdGxlGAUgASgJQgm6SAZyBBignAESHgoLZGVzY3JpcHRpb24YBiABKAlCCbpIBnIEGKCcARIQCghyZXF1aXJlZBgHIAEoCBIWCgRnb3RvGAggASgJQgi6SAVyAxiAARIxCgdvcHRpb25zGAkgAygLMhUuc3VydmV5YXV0aC52MS5PcHRpb25CCbpIBpIBAxDQDxI2CgpzdWJfdGl0bGVzGAogAygLMhcuc3VydmV5YXV0aC52MS5TdWJUaXRsZUIJukgGkgEDEOgHEhUKCHN0YXJfbnVtGAsgASgFSACIAQESGwoOc3Rhcl9iZWdpbl9udW0YDCABKAVIAYgBAUILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtImIKBk9wdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBEhEKCWV4Y2x1c2l2ZRgDIAEoCBIWCgRnb3RvGAQgASgJQgi6SAVyAxiAASI5CghTdWJUaXRsZRIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUijgEKEEdldFN1cnZleVJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEiMKCXN1cnZleV9pZBgDIAEoA0IQukgNIgsY/////////w8oARIYCgZvcGVuaWQYBCABKAlCCLpIBXIDGIABIlMKEUdldFN1cnZleVJlc3BvbnNlEiUKBnN1cnZleRgBIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5EhcKD2NyZWF0b3JfdXNlcl9pZBgCIAEoAyKfAQoSTGlzdFN1cnZleXNSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEiAKDGFjY2Vzc190b2tlbhgCIAEoCUIKukgHcgUQARiABBIaCgZvcGVuaWQYAyABKAlCCrpIB3IFEAEYgAESFQoEcGFnZRgEIAEoBUIHukgEGgIoARIZCghwZXJfcGFnZRgFIAEoBUIHukgEGgIoASJQChNMaXN0U3VydmV5c1Jlc3BvbnNlEg0KBXRvdGFsGAEgASgFEioKBGxpc3QYAiADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkibgoUSW1wb3J0U3VydmV5c1JlcXVlc3QSIQoNb3duZXJfdXNlcl9pZBgBIAEoCUIKukgHcgUQARiAARIzCgdzdXJ2ZXlzGAIgAygLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXlCC7pICJIBBQgBEOgHIkYKFUltcG9ydFN1cnZleXNSZXNwb25zZRItCgdzdXJ2ZXlzGAEgAygLMhwuc3VydmV5YXV0aC52MS5TdXJ2ZXlTdW1tYXJ5InEKFEV4cG9ydFN1cnZleXNSZXF1ZXN0Eh8KDW93bmVyX3VzZXJfaWQYASABKAlCCLpIBXIDGIABEhoKCXBhZ2Vfc2l6ZRgCIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiABCJdChVFeHBvcnRTdXJ2ZXlzUmVzcG9uc2USKwoHc3VydmV5cxgBIAMoCzIaLnN1cnZleWF1dGgudjEuT3duZWRTdXJ2ZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIksKC093bmVkU3VydmV5EhUKDW93bmVyX3VzZXJfaWQYASABKAkSJQoGc3VydmV5GAIgASgLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXkqYQoLU3VydmV5U3RhdGUSHAoYU1VSVkVZX1NUQVRFX1VOU1BFQ0lGSUVEEAASGwoXU1VSVkVZX1NUQVRFX0NPTExFQ1RJTkcQAhIXChNTVVJWRVlfU1RBVEVfUEFVU0VEEAMy7QIKDVN1cnZleVNlcnZpY2USTgoJR2V0U3VydmV5Eh8uc3VydmV5YXV0aC52MS5HZXRTdXJ2ZXlSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5HZXRTdXJ2ZXlSZXNwb25zZRJUCgtMaXN0U3VydmV5cxIhLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXF1ZXN0GiIuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5c1Jlc3BvbnNlEloKDUltcG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkltcG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVzcG9uc2USWgoNRXhwb3J0U3VydmV5cxIjLnN1cnZleWF1dGgudjEuRXhwb3J0U3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXNwb25zZWIGcHJvdG8z", [file_buf_validate_validate]);
 
 /**
  * A survey as its owner designed it.
@@ -24,7 +24,7 @@ export type Survey = Message<"surveyauth.v1.Survey"> & {
   /**
    * Identifies the survey; 0 for one that has none yet.
    *
-   * @generated from field: int64 id = 1 [jstype = JS_NUMBER];
+   * @generated from field: int64 id = 1;
    */
   id: bigint;
 
@@ -73,28 +73,28 @@ export type Survey = Message<"surveyauth.v1.Survey"> & {
   /**
    * Collecting starts, Unix seconds; 0 if unset.
    *
-   * @generated from field: int64 start_time_seconds = 8 [jstype = JS_NUMBER];
+   * @generated from field: int64 start_time_seconds = 8;
    */
   startTimeSeconds: bigint;
 
   /**
    * Collecting ends, Unix seconds; 0 if unset.
    *
-   * @generated from field: int64 end_time_seconds = 9 [jstype = JS_NUMBER];
+   * @generated from field: int64 end_time_seconds = 9;
    */
   endTimeSeconds: bigint;
 
   /**
    * Created, Unix seconds; set by the service when 0.
    *
-   * @generated from field: int64 create_time_seconds = 10 [jstype = JS_NUMBER];
+   * @generated from field: int64 create_time_seconds = 10;
    */
   createTimeSeconds: bigint;
 
   /**
    * Last changed, Unix seconds; set by the service when 0.
    *
-   * @generated from field: int64 update_time_seconds = 11 [jstype = JS_NUMBER];
+   * @generated from field: int64 update_time_seconds = 11;
    */
   updateTimeSeconds: bigint;
 
@@ -325,7 +325,7 @@ export type SurveySummary = Message<"surveyauth.v1.SurveySummary"> & {
   /**
    * Identifies the survey.
    *
-   * @generated from field: int64 id = 1 [jstype = JS_NUMBER];
+   * @generated from field: int64 id = 1;
    */
   id: bigint;
 
@@ -381,7 +381,7 @@ export type GetSurveyRequest = Message<"surveyauth.v1.GetSurveyRequest"> & {
   /**
    * Identifies the survey.
    *
-   * @generated from field: int64 survey_id = 3 [jstype = JS_NUMBER];
+   * @generated from field: int64 survey_id = 3;
    */
   surveyId: bigint;
 
@@ -416,7 +416,7 @@ export type GetSurveyResponse = Message<"surveyauth.v1.GetSurveyResponse"> & {
   /**
    * Its owner as a number that this app sees: stable, different for every app, derived from the openid.
    *
-   * @generated from field: int64 creator_user_id = 2 [jstype = JS_NUMBER];
+   * @generated from field: int64 creator_user_id = 2;
    */
   creatorUserId: bigint;
 };
@@ -458,16 +458,16 @@ export type ListSurveysRequest = Message<"surveyauth.v1.ListSurveysRequest"> & {
   /**
    * Page, from 1.
    *
-   * @generated from field: int64 page = 4 [jstype = JS_NUMBER];
+   * @generated from field: int32 page = 4;
    */
-  page: bigint;
+  page: number;
 
   /**
    * Surveys per page; more than 100 is 100.
    *
-   * @generated from field: int64 per_page = 5 [jstype = JS_NUMBER];
+   * @generated from field: int32 per_page = 5;
    */
-  perPage: bigint;
+  perPage: number;
 };
 
 /**
@@ -486,9 +486,9 @@ export type ListSurveysResponse = Message<"surveyauth.v1.ListSurveysResponse"> &
   /**
    * How many surveys the user has.
    *
-   * @generated from field: int64 total = 1 [jstype = JS_NUMBER];
+   * @generated from field: int32 total = 1;
    */
-  total: bigint;
+  total: number;
 
   /**
    * Ascending by id; empty past the end.

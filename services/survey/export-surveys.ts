@@ -1,0 +1,23 @@
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { ExportSurveysRequest, ExportSurveysResponseSchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { ServiceError } from '../rpc/service-error.js'
+import type { SurveyDeps } from './deps.js'
+import { toSurvey } from './get-survey.js'
+
+const MAX_PAGE_SIZE = 100
+
+/** Surveys in full, ascending by id. The page token is the last id of the page before. */
+export function exportSurveys(deps: SurveyDeps) {
+  return async (request: ExportSurveysRequest): Promise<MessageInitShape<typeof ExportSurveysResponseSchema>> => {
+    const limit = Math.min(request.pageSize || MAX_PAGE_SIZE, MAX_PAGE_SIZE)
+    const afterId = request.pageToken === '' ? 0 : Number(request.pageToken)
+    if (!Number.isSafeInteger(afterId)) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'page_token is not ours')
+    const rows = await deps.store.exportSurveys(request.ownerUserId || undefined, { afterId, limit })
+    const last = rows.length === limit ? rows.at(-1) : undefined
+    return {
+      surveys: rows.map((row) => ({ ownerUserId: row.ownerUserId, survey: toSurvey(row) })),
+      nextPageToken: last ? String(last.surveyId) : '',
+    }
+  }
+}

@@ -1,0 +1,30 @@
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import type {
+  ListSurveysRequest,
+  ListSurveysResponseSchema,
+  SurveySummarySchema,
+} from '../../gen/surveyauth/v1/survey_service_pb.js'
+import type { Call } from '../rpc/dispatcher.js'
+import type { SurveyDeps } from './deps.js'
+import type { SurveySummaryRow } from './store/survey-store.js'
+import { verify } from './verify.js'
+
+/** decisions 24: more is clamped, not refused. */
+const MAX_PER_PAGE = 100
+
+/** The surveys of the token's user (spec 4.5), ascending by id. */
+export function listSurveys(deps: SurveyDeps) {
+  return async (
+    request: ListSurveysRequest,
+    call: Call,
+  ): Promise<MessageInitShape<typeof ListSurveysResponseSchema>> => {
+    const { userId } = await verify(deps, request, call)
+    const limit = Math.min(request.perPage, MAX_PER_PAGE)
+    const { total, rows } = await deps.store.listSurveys(userId, { offset: (request.page - 1) * limit, limit })
+    return { total, list: rows.map(toSummary) }
+  }
+}
+
+export function toSummary(row: SurveySummaryRow): MessageInitShape<typeof SurveySummarySchema> {
+  return { id: BigInt(row.surveyId), hash: row.hash, title: row.title, state: row.state }
+}

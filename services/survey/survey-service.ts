@@ -1,0 +1,18 @@
+// SurveyService: owns surveys. Reads verify the access token with TokenService; imports and exports are for operators and
+// the services that write surveys. It knows nothing of HTTP, codes or sessions.
+import type { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import type { Handlers } from '../rpc/dispatcher.js'
+import type { SurveyDeps } from './deps.js'
+import { exportSurveys } from './export-surveys.js'
+import { getSurvey } from './get-survey.js'
+import { importSurveys } from './import-surveys.js'
+import { listSurveys } from './list-surveys.js'
+
+export function createSurveyHandlers(deps: SurveyDeps): Handlers<typeof SurveyService> {
+  return {
+    getSurvey: getSurvey(deps),
+    listSurveys: listSurveys(deps),
+    importSurveys: importSurveys(deps),
+    exportSurveys: exportSurveys(deps),
+  }
+}

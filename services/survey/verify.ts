@@ -1,0 +1,53 @@
+import { Code, ConnectError } from '@connectrpc/connect'
+import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Call } from '../rpc/dispatcher.js'
+import { type Reason, ServiceError } from '../rpc/service-error.js'
+import type { SurveyDeps } from './deps.js'
+
+interface Presented {
+  readonly appid: string
+  readonly accessToken: string
+  readonly openid: string
+}
+
+/** What TokenService says of the credentials is passed on as it is; that we cannot ask it is UNAVAILABLE. */
+const passedOn: ReadonlySet<ErrorReason> = new Set([
+  ErrorReason.INVALID_ARGUMENT,
+  ErrorReason.INVALID_APPID,
+  ErrorReason.INVALID_TOKEN,
+  ErrorReason.CLAIM_ERROR,
+])
+
+const unreachable: ReadonlySet<Code> = new Set([
+  Code.Unavailable,
+  Code.DeadlineExceeded,
+  Code.Canceled,
+  Code.ResourceExhausted,
+])
+
+/** Whose token it is, as TokenService says. @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, UNAVAILABLE */
+export async function verify(deps: SurveyDeps, presented: Presented, call: Call): Promise<VerifyAccessTokenResponse> {
+  const { appid, accessToken, openid } = presented
+  try {
+    return await deps.token.verifyAccessToken(
+      { appid, accessToken, openid },
+      { headers: { 'x-request-id': call.requestId }, ...(call.signal && { signal: call.signal }) },
+    )
+  } catch (error) {
+    throw translate(error)
+  }
+}
+
+function translate(error: unknown): unknown {
+  if (!(error instanceof ConnectError)) return error
+  const detail = error.findDetails(ErrorDetailSchema)[0]
+  if (detail && passedOn.has(detail.reason)) return new ServiceError(detail.reason as Reason, detail.message)
+  if (unreachable.has(error.code)) {
+    return new ServiceError(ErrorReason.UNAVAILABLE, 'the token service is unavailable', {
+      retryAfterSeconds: 1,
+      cause: error,
+    })
+  }
+  return new Error('the token service failed', { cause: error })
+}

@@ -1,0 +1,148 @@
+// Apps and their secrets, as operators see them.
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt'
+import type { AdminService, AppSchema, AppSecretSchema } from '../../../gen/surveyauth/v1/admin_service_pb.js'
+import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
+import type { Call, Handlers } from '../../rpc/dispatcher.js'
+import { ServiceError } from '../../rpc/service-error.js'
+import { newCredential, newId } from '../credentials.js'
+import type { TokenDeps } from '../deps.js'
+import type { AppRow, AppSecretRow, Cause } from '../store/token-store.js'
+import { pageOf } from './page.js'
+import { requireRegistrable } from './redirect-uri.js'
+
+type AppMethods = Pick<
+  Handlers<typeof AdminService>,
+  'createApp' | 'listApps' | 'getApp' | 'updateApp' | 'setAppDisabled' | 'addAppSecret' | 'revokeAppSecret'
+>
+
+/** Name of the secret an app is created with. */
+const FIRST_SECRET = 'default'
+
+export function createAppMethods(deps: TokenDeps): AppMethods {
+  const { store } = deps
+
+  return {
+    async createApp(request, call) {
+      const redirectUris = requireRegistrableAll(request.redirectUris)
+      const now = deps.now()
+      const app: AppRow = {
+        appid: newId('app', deps.randomBytes),
+        name: request.name,
+        redirectUris,
+        requiresSecretOnRefresh: request.requiresSecretOnRefresh,
+        isDisabled: false,
+        createdAtMs: now,
+      }
+      const { row, secret } = newSecret(deps, { appid: app.appid, name: FIRST_SECRET, now, expiresAtMs: undefined })
+      await store.createApp(app, row, byOperator(call))
+      return { app: toApp(app), secret, secretId: row.secretId }
+    },
+
+    async listApps(request) {
+      const { rows, next } = await store.listApps(pageOf(request))
+      return { apps: rows.map((app) => toApp(app)), nextPageToken: next ?? '' }
+    },
+
+    async getApp({ appid }) {
+      const app = found(await store.findApp(appid))
+      const secrets = await store.listAppSecrets(appid)
+      return { app: toApp(app, secrets) }
+    },
+
+    async updateApp(request, call) {
+      const change = {
+        ...(request.name !== undefined && { name: request.name }),
+        ...(request.redirectUris.length > 0 && { redirectUris: requireRegistrableAll(request.redirectUris) }),
+        ...(request.requiresSecretOnRefresh !== undefined && {
+          requiresSecretOnRefresh: request.requiresSecretOnRefresh,
+        }),
+      }
+      return { app: toApp(found(await store.updateApp(request.appid, change, deps.now(), byOperator(call)))) }
+    },
+
+    async setAppDisabled({ appid, disabled }, call) {
+      return { app: toApp(found(await store.setAppDisabled(appid, disabled, deps.now(), byOperator(call)))) }
+    },
+
+    async addAppSecret({ appid, name, expireTime }, call) {
+      const now = deps.now()
+      const expiresAtMs = expireTime && timestampMs(expireTime)
+      if (expiresAtMs !== undefined && expiresAtMs <= now) {
+        throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'expire_time must be in the future')
+      }
+      const { row, secret } = newSecret(deps, { appid, name, now, expiresAtMs })
+      const outcome = await store.addAppSecret(row, now, byOperator(call))
+      if (outcome === 'no_app') throw notFound('app')
+      if (outcome === 'name_taken') {
+        throw new ServiceError(ErrorReason.ALREADY_EXISTS, 'the app has a live secret of this name')
+      }
+      return { secretId: row.secretId, secret }
+    },
+
+    async revokeAppSecret({ appid, secretId }, call) {
+      const outcome = await store.revokeAppSecret(appid, secretId, deps.now(), byOperator(call))
+      if (outcome === 'not_found') throw notFound('secret')
+      return {}
+    },
+  }
+}
+
+export function byOperator(call: Call): Cause {
+  return { actor: 'operator', requestId: call.requestId }
+}
+
+export function notFound(what: string): ServiceError {
+  return new ServiceError(ErrorReason.NOT_FOUND, `there is no such ${what}`)
+}
+
+function found(app: AppRow | undefined): AppRow {
+  if (!app) throw notFound('app')
+  return app
+}
+
+function requireRegistrableAll(redirectUris: readonly string[]): string[] {
+  redirectUris.forEach(requireRegistrable)
+  return [...new Set(redirectUris)]
+}
+
+function newSecret(
+  deps: TokenDeps,
+  about: { appid: string; name: string; now: number; expiresAtMs: number | undefined },
+): { row: AppSecretRow; secret: string } {
+  const credential = newCredential('secret', deps.randomBytes)
+  const row: AppSecretRow = {
+    secretId: newId('secret', deps.randomBytes),
+    appid: about.appid,
+    name: about.name,
+    secretHash: credential.hash,
+    createdAtMs: about.now,
+    expiresAtMs: about.expiresAtMs,
+    revokedAtMs: undefined,
+    lastUsedAtMs: undefined,
+  }
+  return { row, secret: credential.text }
+}
+
+function toApp(row: AppRow, secrets: readonly AppSecretRow[] = []): MessageInitShape<typeof AppSchema> {
+  return {
+    appid: row.appid,
+    name: row.name,
+    redirectUris: [...row.redirectUris],
+    disabled: row.isDisabled,
+    requiresSecretOnRefresh: row.requiresSecretOnRefresh,
+    createTime: timestampFromMs(row.createdAtMs),
+    secrets: secrets.map(toAppSecret),
+  }
+}
+
+function toAppSecret(row: AppSecretRow): MessageInitShape<typeof AppSecretSchema> {
+  return {
+    secretId: row.secretId,
+    name: row.name,
+    createTime: timestampFromMs(row.createdAtMs),
+    ...(row.expiresAtMs !== undefined && { expireTime: timestampFromMs(row.expiresAtMs) }),
+    ...(row.revokedAtMs !== undefined && { revokeTime: timestampFromMs(row.revokedAtMs) }),
+    ...(row.lastUsedAtMs !== undefined && { lastUseTime: timestampFromMs(row.lastUsedAtMs) }),
+  }
+}

@@ -1,0 +1,72 @@
+// Grants and the audit trail, as operators see them.
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
+import type { AdminService, AuditEventSchema, GrantSchema } from '../../../gen/surveyauth/v1/admin_service_pb.js'
+import type { Handlers } from '../../rpc/dispatcher.js'
+import type { TokenDeps } from '../deps.js'
+import type { AuditRow, GrantRow } from '../store/token-store.js'
+import { byOperator, notFound } from './apps.js'
+import { pageOf } from './page.js'
+
+type GrantMethods = Pick<Handlers<typeof AdminService>, 'listGrants' | 'revokeGrant' | 'listAuditEvents'>
+
+export function createGrantMethods(deps: TokenDeps): GrantMethods {
+  const { store } = deps
+
+  /** What a list is narrowed to; a name that no user has is NOT_FOUND rather than an empty list. */
+  async function filterOf(request: { readonly appid: string; readonly username: string }) {
+    const filter = request.appid === '' ? {} : { appid: request.appid }
+    if (request.username === '') return filter
+    const user = await store.findUser(request.username)
+    if (!user) throw notFound('user')
+    return { ...filter, userId: user.userId }
+  }
+
+  return {
+    async listGrants(request) {
+      const { rows, next } = await store.listGrants(await filterOf(request), pageOf(request))
+      return { grants: rows.map(toGrant), nextPageToken: next ?? '' }
+    },
+
+    async revokeGrant({ grantId }, call) {
+      const outcome = await store.revokeGrant(grantId, {}, deps.now(), byOperator(call))
+      if (outcome === 'not_found') throw notFound('grant')
+      return {}
+    },
+
+    async listAuditEvents(request) {
+      const { rows, next } = await store.listAuditEvents(await filterOf(request), pageOf(request))
+      return { events: rows.map(toAuditEvent), nextPageToken: next ?? '' }
+    },
+  }
+}
+
+function toGrant(row: GrantRow): MessageInitShape<typeof GrantSchema> {
+  return {
+    grantId: row.grantId,
+    appid: row.appid,
+    appName: row.appName,
+    userId: row.userId,
+    username: row.username,
+    openid: row.openid,
+    scope: row.scope,
+    createTime: timestampFromMs(row.createdAtMs),
+    lastUseTime: timestampFromMs(row.lastUsedAtMs),
+    expireTime: timestampFromMs(row.expiresAtMs),
+    ...(row.revokedAtMs !== undefined && { revokeTime: timestampFromMs(row.revokedAtMs) }),
+  }
+}
+
+function toAuditEvent(row: AuditRow): MessageInitShape<typeof AuditEventSchema> {
+  return {
+    eventId: row.eventId,
+    createTime: timestampFromMs(row.atMs),
+    kind: row.kind,
+    actor: row.actor,
+    appid: row.appid,
+    userId: row.userId,
+    grantId: row.grantId,
+    requestId: row.requestId,
+    note: row.note,
+  }
+}

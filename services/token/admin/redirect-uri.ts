@@ -1,0 +1,27 @@
+import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../../rpc/service-error.js'
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
+const VISIBLE_ASCII = /^[!-~]+$/
+
+/** Decisions 20: absolute, https (http on loopback), no fragment, no userinfo. @throws ServiceError INVALID_ARGUMENT */
+export function requireRegistrable(redirectUri: string): void {
+  const problem = problemOf(redirectUri)
+  if (problem) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, `redirect_uri ${problem}`)
+}
+
+function problemOf(redirectUri: string): string | undefined {
+  if (!VISIBLE_ASCII.test(redirectUri)) return 'must be ASCII without spaces or control characters'
+  if (redirectUri.includes('#')) return 'must not have a fragment'
+  if (redirectUri.includes('\\')) return 'must not have a backslash'
+  if (!/^https?:\/\//.test(redirectUri)) return 'must be an absolute address starting with https://'
+  if (!URL.canParse(redirectUri)) return 'is not a valid address'
+  const url = new URL(redirectUri)
+  if (redirectUri.split('/', 3)[2]?.includes('@') || url.username !== '' || url.password !== '') {
+    return 'must not have a user name or password'
+  }
+  if (url.protocol === 'http:' && !LOOPBACK.has(url.hostname)) {
+    return 'must use https, except on localhost, 127.0.0.1 and [::1]'
+  }
+  return undefined
+}

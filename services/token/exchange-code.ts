@@ -1,0 +1,62 @@
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { ExchangeCodeRequest, ExchangeCodeResponseSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Call } from '../rpc/dispatcher.js'
+import { ServiceError } from '../rpc/service-error.js'
+import { invalidAppid, invalidSecret, requireApp, requireSecret } from './app-authentication.js'
+import { hashCredential, newCredential, newId } from './credentials.js'
+import type { TokenDeps } from './deps.js'
+
+const invalidCode = () =>
+  new ServiceError(ErrorReason.INVALID_CODE, 'the code is unknown, used, expired or not for this app')
+
+/** Step 2 of the flow (spec 4.2). The app is authenticated before the code is looked at (decisions 9). */
+export function exchangeCode(deps: TokenDeps) {
+  return async (
+    request: ExchangeCodeRequest,
+    call: Call,
+  ): Promise<MessageInitShape<typeof ExchangeCodeResponseSchema>> => {
+    const app = await requireApp(deps, request.appid)
+    const secret = await requireSecret(deps, app.appid, request.secret)
+    const codeHash = hashCredential('code', request.code)
+    if (!codeHash) throw invalidCode()
+
+    const accessToken = newCredential('accessToken', deps.randomBytes)
+    const refreshToken = newCredential('refreshToken', deps.randomBytes)
+    const now = deps.now()
+    const { rules } = deps
+    const result = await deps.store.redeemCode(
+      {
+        codeHash,
+        appid: app.appid,
+        secretId: secret.secretId,
+        redirectUri: request.redirectUri === '' ? undefined : request.redirectUri,
+        replayGraceMs: rules.codeReplayGraceSeconds * 1000,
+        grantId: newId('grant', deps.randomBytes),
+        accessTokenHash: accessToken.hash,
+        accessTokenExpiresAtMs: now + rules.accessTokenTtlSeconds * 1000,
+        refreshTokenHash: refreshToken.hash,
+        refreshTokenExpiresAtMs: now + rules.refreshTokenTtlSeconds * 1000,
+        newOpenid: newId('o', deps.randomBytes),
+        maxGrants: rules.maxGrantsPerUserAndApp,
+      },
+      now,
+      { actor: 'app', requestId: call.requestId },
+    )
+    switch (result.kind) {
+      case 'redeemed':
+        return {
+          accessToken: accessToken.text,
+          refreshToken: refreshToken.text,
+          expiresIn: rules.accessTokenTtlSeconds,
+          openid: result.openid,
+        }
+      case 'refused':
+        throw invalidCode()
+      case 'app_ended':
+        throw invalidAppid()
+      case 'secret_ended':
+        throw invalidSecret()
+    }
+  }
+}

@@ -1,0 +1,17 @@
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import type {
+  GetAuthorizedUserRequest,
+  GetAuthorizedUserResponseSchema,
+} from '../../gen/surveyauth/v1/token_service_pb.js'
+import { requireAccessToken } from './access-token.js'
+import type { TokenDeps } from './deps.js'
+
+/** The basic profile (spec 4.4). */
+export function getAuthorizedUser(deps: TokenDeps) {
+  return async (
+    request: GetAuthorizedUserRequest,
+  ): Promise<MessageInitShape<typeof GetAuthorizedUserResponseSchema>> => {
+    const { openid, nickname, avatar } = await requireAccessToken(deps, request)
+    return { openid, nickname, avatar }
+  }
+}

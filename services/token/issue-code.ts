@@ -1,0 +1,51 @@
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { IssueCodeRequest, IssueCodeResponseSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Call } from '../rpc/dispatcher.js'
+import { ServiceError } from '../rpc/service-error.js'
+import { invalidAppid, requireApp } from './app-authentication.js'
+import { requireRedirectUri, requireScope } from './check-authorization-request.js'
+import { deriveCode } from './credentials.js'
+import type { TokenDeps } from './deps.js'
+import { invalidSession, requireSession } from './session.js'
+
+/** How often one form may be confirmed again after its code was used or expired; then the page must be opened anew. */
+const MAX_ATTEMPTS = 16
+
+/** Step 1 of the flow, after the user's confirmation. */
+export function issueCode(deps: TokenDeps) {
+  return async (request: IssueCodeRequest, call: Call): Promise<MessageInitShape<typeof IssueCodeResponseSchema>> => {
+    const session = await requireSession(deps, request.sessionToken)
+    const app = await requireApp(deps, request.appid)
+    requireRedirectUri(app, request.redirectUri)
+    requireScope(request.scope)
+
+    const { appid, redirectUri, scope } = request
+    const now = deps.now()
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const code = deriveCode(request.sessionToken, [request.requestId, appid, redirectUri, scope], attempt)
+      const outcome = await deps.store.issueCode(
+        {
+          codeHash: code.hash,
+          appid,
+          userId: session.userId,
+          redirectUri,
+          scope,
+          expiresAtMs: now + deps.rules.codeTtlSeconds * 1000,
+          maxLive: deps.rules.maxLiveCodesPerUserAndApp,
+        },
+        now,
+        { actor: 'user', requestId: call.requestId },
+      )
+      if (outcome === 'refused') throw await refusal(deps, appid)
+      if (outcome !== 'exists_ended') return { code: code.text }
+    }
+    throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'this form was confirmed too often, open the page again')
+  }
+}
+
+/** App or user ended between the checks and the transaction: says which. */
+async function refusal(deps: TokenDeps, appid: string): Promise<ServiceError> {
+  const app = await deps.store.findApp(appid)
+  return !app || app.isDisabled ? invalidAppid() : invalidSession()
+}

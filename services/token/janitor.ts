@@ -1,0 +1,73 @@
+// The janitor: removes what ended long ago, in small batches, and writes down last uses. It never touches a live grant.
+import type { Removed, TokenStore } from './store/token-store.js'
+import type { UseRecorder } from './use-recorder.js'
+
+export interface JanitorOptions {
+  readonly store: TokenStore
+  readonly uses: UseRecorder
+  readonly now: () => number
+  /** Pause between rounds, in ms. */
+  readonly everyMs: number
+  /** How long ended codes, tokens, sessions and grants are kept, in ms; a used code must outlive its form (1 h). */
+  readonly keepEndedMs: number
+  /** How long audit events are kept, in ms. */
+  readonly keepAuditMs: number
+  /** Called after a round that removed something. */
+  readonly onRemoved: (removed: Removed) => void
+  /** Called when a round failed; the next one tries again. */
+  readonly onError: (error: unknown) => void
+}
+
+export interface Janitor {
+  /** One round now: flushes last uses and removes everything that is due. */
+  run(): Promise<Removed>
+  /** Stops after the round in progress, if any. */
+  stop(): Promise<void>
+}
+
+/** Rows per table and transaction: small enough that no other write waits noticeably. */
+const BATCH = 500
+
+export function startJanitor(options: JanitorOptions): Janitor {
+  let round: Promise<unknown> = Promise.resolve()
+  let isStopped = false
+
+  async function run(): Promise<Removed> {
+    await options.uses.flush()
+    const total = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
+    let isMore = true
+    while (isMore && !isStopped) {
+      const now = options.now()
+      const removed = await options.store.removeEnded({
+        endedBeforeMs: now - options.keepEndedMs,
+        auditBeforeMs: now - options.keepAuditMs,
+        limit: BATCH,
+      })
+      for (const table of Object.keys(total) as (keyof Removed)[]) total[table] += removed[table]
+      isMore = Object.values(removed).some((count) => count >= BATCH)
+    }
+    if (Object.values(total).some((count) => count > 0)) options.onRemoved(total)
+    return total
+  }
+
+  /** Rounds never overlap. */
+  function runNext(): Promise<Removed> {
+    const next = round.then(run)
+    round = next.catch(() => undefined)
+    return next
+  }
+
+  const timer = setInterval(() => {
+    runNext().catch(options.onError)
+  }, options.everyMs)
+  timer.unref()
+
+  return {
+    run: runNext,
+    async stop() {
+      isStopped = true
+      clearInterval(timer)
+      await round
+    },
+  }
+}

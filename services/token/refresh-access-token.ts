@@ -1,0 +1,58 @@
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type {
+  RefreshAccessTokenRequest,
+  RefreshAccessTokenResponseSchema,
+} from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Call } from '../rpc/dispatcher.js'
+import { ServiceError } from '../rpc/service-error.js'
+import { invalidAppid, invalidSecret, requireApp, requireSecret } from './app-authentication.js'
+import { hashCredential, newCredential } from './credentials.js'
+import type { TokenDeps } from './deps.js'
+
+const invalidRefreshToken = () =>
+  new ServiceError(
+    ErrorReason.INVALID_REFRESH_TOKEN,
+    'the refresh_token is unknown, expired, revoked or not for this app',
+  )
+
+/** A new access token for a grant (spec 4.3; decisions 11 to 13). */
+export function refreshAccessToken(deps: TokenDeps) {
+  return async (
+    request: RefreshAccessTokenRequest,
+    call: Call,
+  ): Promise<MessageInitShape<typeof RefreshAccessTokenResponseSchema>> => {
+    const app = await requireApp(deps, request.appid)
+    const mustAuthenticate = request.secret !== '' || app.requiresSecretOnRefresh
+    const secret = mustAuthenticate ? await requireSecret(deps, app.appid, request.secret) : undefined
+    const refreshTokenHash = hashCredential('refreshToken', request.refreshToken)
+    if (!refreshTokenHash) throw invalidRefreshToken()
+
+    const accessToken = newCredential('accessToken', deps.randomBytes)
+    const now = deps.now()
+    const { rules } = deps
+    const result = await deps.store.mintAccessToken(
+      {
+        refreshTokenHash,
+        appid: app.appid,
+        secretId: secret?.secretId,
+        accessTokenHash: accessToken.hash,
+        accessTokenExpiresAtMs: now + rules.accessTokenTtlSeconds * 1000,
+        overlapMs: rules.accessTokenOverlapSeconds * 1000,
+        maxLive: rules.maxLiveTokensPerGrant,
+      },
+      now,
+      { actor: 'app', requestId: call.requestId },
+    )
+    switch (result) {
+      case 'minted':
+        return { accessToken: accessToken.text, expiresIn: rules.accessTokenTtlSeconds }
+      case 'refused':
+        throw invalidRefreshToken()
+      case 'app_ended':
+        throw invalidAppid()
+      case 'secret_ended':
+        throw invalidSecret()
+    }
+  }
+}

@@ -1,0 +1,22 @@
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../rpc/service-error.js'
+import { hashCredential } from './credentials.js'
+import type { TokenDeps } from './deps.js'
+import type { SessionRow } from './store/token-store.js'
+
+export const invalidSession = () => new ServiceError(ErrorReason.INVALID_SESSION, 'nobody is signed in')
+
+/** Activity is written when the last record of it is older than this. */
+const TOUCH_AFTER_MS = 60_000
+
+/** The live session of this token; counts as its activity. @throws ServiceError INVALID_SESSION */
+export async function requireSession(deps: TokenDeps, sessionToken: string): Promise<SessionRow> {
+  const sessionHash = hashCredential('session', sessionToken)
+  const session = sessionHash && (await deps.store.findSession(sessionHash))
+  if (!session) throw invalidSession()
+  const now = deps.now()
+  const idleUntilMs = session.lastSeenAtMs + deps.rules.sessionIdleSeconds * 1000
+  if (now >= session.expiresAtMs || now >= idleUntilMs) throw invalidSession()
+  if (now - session.lastSeenAtMs >= TOUCH_AFTER_MS) await deps.store.touchSession(sessionHash, now)
+  return session
+}

@@ -1,0 +1,34 @@
+// TokenService, AccountService and AdminService: everything behind the RPC boundary that owns apps, users, sessions,
+// codes, grants, tokens and audit. It knows nothing of HTTP. bin/ composes it; gateway/ reaches it by RPC only.
+import type { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import type { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Handlers } from '../rpc/dispatcher.js'
+import { createAccountHandlers } from './account/account-service.js'
+import { createAdminHandlers } from './admin/admin-service.js'
+import { checkAuthorizationRequest } from './check-authorization-request.js'
+import type { TokenDeps } from './deps.js'
+import { exchangeCode } from './exchange-code.js'
+import { getAuthorizedUser } from './get-authorized-user.js'
+import { issueCode } from './issue-code.js'
+import { refreshAccessToken } from './refresh-access-token.js'
+import { verifyAccessToken } from './verify-access-token.js'
+
+export function createTokenHandlers(deps: TokenDeps): {
+  readonly token: Handlers<typeof TokenService>
+  readonly account: Handlers<typeof AccountService>
+  readonly admin: Handlers<typeof AdminService>
+} {
+  return {
+    token: {
+      checkAuthorizationRequest: checkAuthorizationRequest(deps),
+      issueCode: issueCode(deps),
+      exchangeCode: exchangeCode(deps),
+      refreshAccessToken: refreshAccessToken(deps),
+      verifyAccessToken: verifyAccessToken(deps),
+      getAuthorizedUser: getAuthorizedUser(deps),
+    },
+    account: createAccountHandlers(deps),
+    admin: createAdminHandlers(deps),
+  }
+}
