@@ -5,11 +5,15 @@ import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 
-/** Roles of callers. A door establishes the role (composition, socket permission, certificate); nobody claims one. */
-export const CALLERS = ['gateway', 'survey', 'verifier', 'survey_writer', 'operator'] as const
+/**
+ * Roles of callers. A door establishes the role (composition, socket permission, certificate); nobody claims one.
+ * `local` is a process of this machine behind a Unix socket that only our own user can open, or plaintext loopback: it
+ * could open the databases as well, so it may call everything.
+ */
+export const CALLERS = ['gateway', 'survey', 'verifier', 'survey_writer', 'operator', 'local'] as const
 export type Caller = (typeof CALLERS)[number]
 
-type Row<S extends { method: object }> = Record<keyof S['method'], readonly Caller[]>
+type Row<S extends { method: object }> = Record<keyof S['method'], readonly Exclude<Caller, 'local'>[]>
 
 const token: Row<typeof TokenService> = {
   checkAuthorizationRequest: ['gateway'],
@@ -62,5 +66,6 @@ const table: Record<string, Record<string, readonly Caller[]>> = {
 
 /** Whether the table allows it; what has no row is denied. */
 export function mayCall(caller: Caller, method: DescMethod): boolean {
-  return table[method.parent.typeName]?.[method.localName]?.includes(caller) ?? false
+  const row = table[method.parent.typeName]?.[method.localName]
+  return row !== undefined && (caller === 'local' || row.includes(caller))
 }

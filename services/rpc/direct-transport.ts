@@ -5,9 +5,7 @@ import { create, type DescMessage, type DescMethodUnary, type MessageInitShape }
 import { Code, ConnectError, type Transport, type UnaryResponse } from '@connectrpc/connect'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
-
-/** Header in which a request's id travels between processes; the direct door reads it from the call's options. */
-export const REQUEST_ID_HEADER = 'x-request-id'
+import { REQUEST_ID_HEADER } from './request-id.js'
 
 type HeadersInit = ConstructorParameters<typeof Headers>[0]
 
@@ -23,7 +21,7 @@ export function createDirectTransport(dispatcher: Dispatcher, caller: Caller): T
       headers: HeadersInit | undefined,
       input: MessageInitShape<I>,
     ): Promise<UnaryResponse<I, O>> {
-      const call = { caller, requestId: requestIdOf(headers), signal }
+      const call = { caller, ...context(headers), signal }
       const message = await dispatcher.call(method, create(method.input, input), call, timeoutMs)
       return {
         stream: false,
@@ -40,7 +38,12 @@ export function createDirectTransport(dispatcher: Dispatcher, caller: Caller): T
   }
 }
 
-function requestIdOf(headers: HeadersInit | undefined): string {
-  if (headers === undefined) return randomUUID()
-  return new Headers(headers).get(REQUEST_ID_HEADER) ?? randomUUID()
+/** What the caller's call options say of the request; headers given as a plain object are read without a copy. */
+function context(headers: HeadersInit | undefined): { requestId: string; traceparent: string } {
+  if (headers === undefined) return { requestId: randomUUID(), traceparent: '' }
+  if (!(headers instanceof Headers) && !Array.isArray(headers)) {
+    const plain = headers as Readonly<Record<string, string | undefined>>
+    return { requestId: plain[REQUEST_ID_HEADER] ?? randomUUID(), traceparent: plain.traceparent ?? '' }
+  }
+  return context(Object.fromEntries(new Headers(headers)))
 }

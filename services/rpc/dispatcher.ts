@@ -13,6 +13,8 @@ export interface Call {
   readonly caller: Caller
   /** UUID of the request this call belongs to; the same from the gateway's answer to the audit event. */
   readonly requestId: string
+  /** W3C trace context of the caller; empty if there is none. */
+  readonly traceparent: string
   /** Aborted when the deadline passes or the caller goes away; the outcome of the call is then unknown to it. */
   readonly signal: AbortSignal | undefined
 }

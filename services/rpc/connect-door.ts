@@ -1,0 +1,98 @@
+// The third door: the Connect protocol over HTTP/1.1 and HTTP/2, so that curl with JSON can call every RPC.
+import { createServer as createHttpServer } from 'node:http'
+import { createServer as createHttp2Server, type ServerHttp2Session } from 'node:http2'
+import type { Duplex } from 'node:stream'
+import { TLSSocket } from 'node:tls'
+import type { DescMethod } from '@bufbuild/protobuf'
+import { createContextKey, createContextValues, type HandlerContext, type ServiceImpl } from '@connectrpc/connect'
+import { connectNodeAdapter } from '@connectrpc/connect-node'
+import type { Caller } from './callers.js'
+import type { Dispatcher } from './dispatcher.js'
+import { type RpcLimits, unknownCaller } from './grpc-door.js'
+import type { Identify } from './identity.js'
+import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
+
+export interface ConnectDoorOptions {
+  readonly dispatcher: Dispatcher
+  readonly identify: Identify
+  readonly limits: RpcLimits
+  /** Longest deadline a caller may ask for, in ms. */
+  readonly maxDeadlineMs: number
+}
+
+export interface ConnectDoor {
+  /** Hands over a connection that speaks HTTP/1.1. */
+  acceptHttp1(connection: Duplex): void
+  /** Hands over a connection that speaks HTTP/2. */
+  acceptHttp2(connection: Duplex): void
+  /** Finishes what is under way, then closes; forcefully after `graceMs`. */
+  drain(graceMs: number): Promise<void>
+}
+
+const callerKey = createContextKey<Caller | undefined>(undefined, { description: 'caller' })
+
+export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
+  const { dispatcher, limits } = options
+  const handler = connectNodeAdapter({
+    routes(router) {
+      for (const service of dispatcher.services) {
+        const implementation = Object.fromEntries(
+          service.methods.map((method) => [method.localName, handlerOf(dispatcher, method)]),
+        )
+        router.service(service, implementation as ServiceImpl<typeof service>)
+      }
+    },
+    contextValues({ socket }) {
+      const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
+      return createContextValues().set(callerKey, options.identify(certificate?.subjectAltName))
+    },
+    readMaxBytes: limits.maxRequestBytes,
+    maxTimeoutMs: options.maxDeadlineMs,
+    acceptCompression: [], // nothing to inflate, nothing to bomb with
+    grpc: false, // the gRPC door's
+    grpcWeb: false,
+  })
+
+  const http1 = createHttpServer({ keepAliveTimeout: 65_000, headersTimeout: 10_000, requestTimeout: 15_000 }, handler)
+  const http2 = createHttp2Server({ settings: { maxConcurrentStreams: limits.maxStreams } }, handler)
+  const sessions = new Set<ServerHttp2Session>()
+  http2.on('session', (session) => {
+    sessions.add(session)
+    session.once('close', () => sessions.delete(session))
+  })
+  const connections = new Set<Duplex>()
+
+  return {
+    acceptHttp1(connection) {
+      connections.add(connection)
+      connection.once('close', () => connections.delete(connection))
+      http1.emit('connection', connection)
+    },
+    acceptHttp2: (connection) => http2.emit('connection', connection),
+    async drain(graceMs) {
+      http1.closeIdleConnections()
+      for (const session of sessions) session.close()
+      const endsAt = Date.now() + graceMs
+      while (Date.now() < endsAt && connections.size + sessions.size > 0) {
+        await new Promise((resolve) => setTimeout(resolve, 20))
+        http1.closeIdleConnections()
+      }
+      for (const session of sessions) session.destroy()
+      for (const connection of connections) connection.destroy()
+    },
+  }
+}
+
+function handlerOf(dispatcher: Dispatcher, method: DescMethod) {
+  return (request: never, context: HandlerContext) => {
+    const caller = context.values.get(callerKey)
+    if (!caller) throw unknownCaller()
+    const call = {
+      caller,
+      requestId: requestIdFrom(context.requestHeader.get(REQUEST_ID_HEADER)),
+      traceparent: context.requestHeader.get('traceparent') ?? '',
+      signal: context.signal,
+    }
+    return dispatcher.call(method, request, call, context.timeoutMs())
+  }
+}

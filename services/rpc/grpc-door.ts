@@ -1,0 +1,198 @@
+// The second door: gRPC over HTTP/2, on @grpc/grpc-js, for every method the dispatcher serves, unary or multiplexed.
+// It decodes, asks the dispatcher, encodes; listener.ts owns the sockets.
+import type { Duplex } from 'node:stream'
+import { type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc'
+import * as grpc from '@grpc/grpc-js'
+import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
+import {
+  type MultiplexRequest,
+  type MultiplexResponse,
+  MultiplexService,
+} from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import type { Caller } from './callers.js'
+import type { Call, Dispatcher } from './dispatcher.js'
+import type { Identify } from './identity.js'
+import { serveMultiplex } from './multiplex-server.js'
+import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
+
+export interface GrpcDoorOptions {
+  readonly dispatcher: Dispatcher
+  readonly identify: Identify
+  readonly limits: RpcLimits
+  /** Serve descriptors to anyone who asks: handy in development, off in production. */
+  readonly hasReflection: boolean
+}
+
+/** What a door accepts. */
+export interface RpcLimits {
+  /** Largest request message, in bytes. */
+  readonly maxRequestBytes: number
+  /** Streams one connection may have open. */
+  readonly maxStreams: number
+}
+
+export type MultiplexStream = grpc.ServerDuplexStream<MultiplexRequest, MultiplexResponse>
+
+export interface GrpcDoor {
+  /** Hands over a connection that speaks HTTP/2. */
+  accept(connection: Duplex): void
+  /** What `grpc.health.v1` answers, for the server as a whole and for each service. */
+  setServing(isServing: boolean): void
+  /** Asks multiplexing callers to move on, finishes what is under way, closes; forcefully after `graceMs`. */
+  drain(graceMs: number): Promise<void>
+}
+
+export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor> {
+  const { dispatcher, limits } = options
+  const server = new grpc.Server({
+    'grpc.max_receive_message_length': limits.maxRequestBytes,
+    'grpc.max_concurrent_streams': limits.maxStreams,
+    'grpc.max_metadata_size': 16 * 1024,
+    'grpc.keepalive_time_ms': 10_000,
+    'grpc.keepalive_timeout_ms': 5_000,
+  })
+  const unary = dispatcher.services.flatMap((service) => service.methods.map((method) => [method, service] as const))
+  for (const service of dispatcher.services) {
+    const definition: Record<string, grpc.MethodDefinition<Message, Message>> = {}
+    const implementation: Record<string, grpc.handleUnaryCall<Message, Message>> = {}
+    for (const method of service.methods) {
+      definition[method.localName] = {
+        path: pathOf(method),
+        requestStream: false,
+        responseStream: false,
+        requestSerialize: (message) => Buffer.from(toBinary(method.input, message)),
+        requestDeserialize: (bytes) => fromBinary(method.input, bytes),
+        responseSerialize: (message) => Buffer.from(toBinary(method.output, message)),
+        responseDeserialize: (bytes) => fromBinary(method.output, bytes),
+      }
+      implementation[method.localName] = (call, callback) => {
+        answer(options, method, call).then(
+          (message) => callback(null, message),
+          (error: unknown) => callback(toStatus(error)),
+        )
+      }
+    }
+    server.addService(definition, implementation)
+  }
+  const streams = new Set<{ drain(): void }>()
+  const methods = new Map(unary.map(([method]) => [pathOf(method), method]))
+  addMultiplex(server, options, methods, streams)
+
+  const names = ['', MultiplexService.typeName, ...dispatcher.services.map((service) => service.typeName)]
+  const statuses: ServingStatusMap = Object.fromEntries(names.map((name) => [name, 'NOT_SERVING']))
+  const health = new HealthImplementation(statuses)
+  health.addToServer(server)
+  if (options.hasReflection) {
+    const { addReflection } = await import('./reflection.js')
+    addReflection(server, [...dispatcher.services, MultiplexService])
+  }
+
+  const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())
+  return {
+    accept: (connection) => injector.injectConnection(connection),
+    setServing(isServing) {
+      for (const name of names) health.setStatus(name, isServing ? 'SERVING' : 'NOT_SERVING')
+    },
+    async drain(graceMs) {
+      for (const stream of streams) stream.drain()
+      injector.drain(graceMs)
+      const force = setTimeout(() => server.forceShutdown(), graceMs)
+      await new Promise<void>((resolve) => server.tryShutdown(() => resolve()))
+      clearTimeout(force)
+    },
+  }
+}
+
+/** `/package.Service/Method`, as gRPC puts it into `:path`. */
+export function pathOf(method: DescMethod): string {
+  return `/${method.parent.typeName}/${method.name}`
+}
+
+async function answer(
+  options: GrpcDoorOptions,
+  method: DescMethod,
+  peer: grpc.ServerUnaryCall<Message, Message>,
+): Promise<Message> {
+  const caller = requireCaller(options, peer)
+  const aborter = new AbortController()
+  peer.once('cancelled', () => aborter.abort())
+  const call: Call = {
+    caller,
+    requestId: requestIdFrom(peer.metadata.get(REQUEST_ID_HEADER)[0]),
+    traceparent: textOf(peer.metadata.get('traceparent')[0]),
+    signal: aborter.signal,
+  }
+  const deadline = peer.getDeadline()
+  const timeoutMs = deadline === Number.POSITIVE_INFINITY ? undefined : Number(deadline) - Date.now()
+  return options.dispatcher.call(method, peer.request, call, timeoutMs)
+}
+
+function addMultiplex(
+  server: grpc.Server,
+  options: GrpcDoorOptions,
+  methods: ReadonlyMap<string, DescMethod>,
+  streams: Set<{ drain(): void }>,
+): void {
+  const { multiplex } = MultiplexService.method
+  server.addService(
+    {
+      multiplex: {
+        path: pathOf(multiplex),
+        requestStream: true,
+        responseStream: true,
+        requestSerialize: (message: MultiplexRequest) => Buffer.from(toBinary(multiplex.input, message)),
+        requestDeserialize: (bytes: Buffer) => fromBinary(multiplex.input, bytes),
+        responseSerialize: (message: MultiplexResponse) => Buffer.from(toBinary(multiplex.output, message)),
+        responseDeserialize: (bytes: Buffer) => fromBinary(multiplex.output, bytes),
+      },
+    },
+    {
+      multiplex(stream: grpc.ServerDuplexStream<MultiplexRequest, MultiplexResponse>) {
+        let caller: Caller
+        try {
+          caller = requireCaller(options, stream)
+        } catch (error) {
+          stream.emit('error', toStatus(error))
+          return
+        }
+        stream.sendMetadata(new grpc.Metadata()) // tells the caller that it is connected
+        const served = serveMultiplex({ dispatcher: options.dispatcher, methods, stream, caller })
+        streams.add(served)
+        stream.once('close', () => streams.delete(served))
+        stream.once('cancelled', () => streams.delete(served))
+        stream.once('finish', () => streams.delete(served))
+      },
+    },
+  )
+}
+
+function requireCaller(options: GrpcDoorOptions, peer: Pick<MultiplexStream, 'getAuthContext'>): Caller {
+  const caller = options.identify(peer.getAuthContext().sslPeerCertificate?.subjectaltname)
+  if (!caller) throw unknownCaller()
+  return caller
+}
+
+export function unknownCaller(): ConnectError {
+  return new ConnectError('the certificate of the caller has no role here', Code.Unauthenticated)
+}
+
+function textOf(value: grpc.MetadataValue | undefined): string {
+  return typeof value === 'string' ? value : ''
+}
+
+/** Status of a failed call, its `ErrorDetail` in `grpc-status-details-bin` as gRPC's richer error model has it. */
+function toStatus(error: unknown): grpc.ServerErrorResponse & { metadata: grpc.Metadata } {
+  const failure = ConnectError.from(error, Code.Internal)
+  const trailers = new Headers()
+  setTrailerStatus(trailers, failure)
+  const metadata = new grpc.Metadata()
+  const details = trailers.get('grpc-status-details-bin')
+  if (details !== null) metadata.set('grpc-status-details-bin', Buffer.from(details, 'base64'))
+  return Object.assign(new Error(failure.rawMessage), {
+    code: failure.code as number,
+    details: failure.rawMessage,
+    metadata,
+  })
+}

@@ -1,0 +1,44 @@
+// Who is at the other end of a connection. The connection says it, never the message.
+import { CALLERS, type Caller } from './callers.js'
+
+/** Subject alternative names, as certificates print them (`DNS:gateway.example`, `URI:spiffe://…`), by caller. */
+export type CallersByName = ReadonlyMap<string, Caller>
+
+/** Reads `gateway=DNS:gw1.example,DNS:gw2.example;verifier=URI:spiffe://example/report`. @throws Error */
+export function parseCallers(text: string): CallersByName {
+  const byName = new Map<string, Caller>()
+  for (const entry of text.split(';').filter((part) => part.trim() !== '')) {
+    const [role = '', names = ''] = entry.split(/=(.*)/s).map((part) => part.trim())
+    const caller = CALLERS.find((known) => known === role)
+    if (!caller || caller === 'local') throw new Error(`${role} is not a role: use ${roles.join(', ')}`)
+    for (const name of names.split(',').map((part) => part.trim())) {
+      if (!/^(DNS|URI|email|IP Address):[!-~]+$/.test(name)) {
+        throw new Error(`${role}: ${name || 'nothing'} is not a name like DNS:host or URI:spiffe://…`)
+      }
+      if (byName.has(name)) throw new Error(`${name} has two roles`)
+      byName.set(name, caller)
+    }
+  }
+  return byName
+}
+
+const roles = CALLERS.filter((caller) => caller !== 'local')
+
+/** Who a caller is, from the subject alternative names of its verified certificate; undefined: nobody, to be denied. */
+export type Identify = (subjectAltName: string | undefined) => Caller | undefined
+
+/** Behind a Unix socket or on plaintext loopback the machine is the guard. */
+export const identifyLocal: Identify = () => 'local'
+
+/** Over TLS: the role of the first name that has one. */
+export function identifyByName(byName: CallersByName): Identify {
+  return (subjectAltName) => {
+    // Node quotes names that hold special characters; such a list cannot be split safely, and no honest one needs it.
+    if (!subjectAltName || subjectAltName.includes('"')) return undefined
+    for (const name of subjectAltName.split(', ')) {
+      const caller = byName.get(name)
+      if (caller) return caller
+    }
+    return undefined
+  }
+}

@@ -1,0 +1,136 @@
+// The sockets of the RPC doors. One address serves both: a connection that opens with HTTP/2 goes to the gRPC door,
+// HTTP/1.1 to the Connect door. Over TLS the protocol is negotiated (ALPN); on plain sockets the first bytes tell.
+import { chmodSync, unlinkSync } from 'node:fs'
+import net from 'node:net'
+import type { Duplex } from 'node:stream'
+import tls from 'node:tls'
+import type { Address } from './address.js'
+
+export interface ListenerOptions {
+  readonly address: Address
+  /** PEM texts; needed for an address of kind `tls`. */
+  readonly tls: TlsMaterial | undefined
+  readonly onHttp2: (connection: Duplex) => void
+  readonly onHttp1: (connection: Duplex) => void
+  readonly maxConnections: number
+}
+
+export interface TlsMaterial {
+  readonly cert: string
+  readonly key: string
+  /** Certificates that sign those of callers and servers we trust. */
+  readonly ca: string
+}
+
+export interface Listener {
+  /** As given, with the port that was bound if it was 0. */
+  readonly address: Address
+  /** Uses new certificates for connections from now on; open ones stay. */
+  reloadTls(material: TlsMaterial): void
+  /** Accepts no more; open connections stay. */
+  stop(): void
+}
+
+/** A connection that has not said what it speaks by then is closed. */
+const HANDSHAKE_TIMEOUT_MS = 10_000
+const HTTP2_PREFACE = Buffer.from('PRI * HTTP/2.0')
+
+export async function listen(options: ListenerOptions): Promise<Listener> {
+  const { address } = options
+  const server = address.kind === 'tls' ? createTlsServer(options) : createPlainServer(options)
+  server.maxConnections = options.maxConnections
+  if (address.kind === 'unix') await removeStaleSocket(address.path)
+  await bind(server, address)
+  return {
+    address: boundAddress(server, address),
+    reloadTls(material) {
+      if (server instanceof tls.Server) server.setSecureContext(secureContext(material))
+    },
+    stop: () => void server.close(),
+  }
+}
+
+function bind(server: net.Server, address: Address): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    const ready = () => {
+      server.removeListener('error', reject)
+      resolve()
+    }
+    if (address.kind !== 'unix') {
+      server.listen({ host: address.host, port: address.port }, ready)
+      return
+    }
+    const umask = process.umask(0o177) // the socket is born 0600
+    try {
+      server.listen(address.path, () => {
+        chmodSync(address.path, 0o600)
+        ready()
+      })
+    } finally {
+      process.umask(umask)
+    }
+  })
+}
+
+function boundAddress(server: net.Server, address: Address): Address {
+  const bound = server.address()
+  return address.kind === 'unix' || bound === null || typeof bound === 'string'
+    ? address
+    : { ...address, port: bound.port }
+}
+
+function createTlsServer(options: ListenerOptions): tls.Server {
+  if (!options.tls) throw new Error('a TLS address needs certificates')
+  const server = tls.createServer({
+    ...secureContext(options.tls),
+    requestCert: true,
+    rejectUnauthorized: true,
+    ALPNProtocols: ['h2', 'http/1.1'],
+    handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+    noDelay: true,
+  })
+  server.on('secureConnection', (socket) => {
+    socket.on('error', () => socket.destroy())
+    if (socket.alpnProtocol === 'h2') options.onHttp2(socket)
+    else options.onHttp1(socket)
+  })
+  return server
+}
+
+function secureContext(material: TlsMaterial): tls.SecureContextOptions {
+  return { cert: material.cert, key: material.key, ca: material.ca, minVersion: 'TLSv1.3' }
+}
+
+function createPlainServer(options: ListenerOptions): net.Server {
+  return net.createServer({ noDelay: true }, (socket) => {
+    socket.on('error', () => socket.destroy())
+    socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => socket.destroy())
+    socket.once('readable', () => {
+      const head: Buffer | null = socket.read()
+      if (head === null) return
+      socket.setTimeout(0)
+      socket.removeAllListeners('timeout')
+      socket.unshift(head)
+      const length = Math.min(head.length, HTTP2_PREFACE.length)
+      const isHttp2 = head.subarray(0, length).equals(HTTP2_PREFACE.subarray(0, length))
+      if (isHttp2) options.onHttp2(socket)
+      else options.onHttp1(socket)
+    })
+  })
+}
+
+/** A socket file that nobody answers on is left from a crash; one that answers is somebody's, and an error. */
+async function removeStaleSocket(path: string): Promise<void> {
+  const state = await new Promise<'free' | 'stale' | 'taken'>((resolve) => {
+    const probe = net.connect(path)
+    probe.once('connect', () => {
+      probe.destroy()
+      resolve('taken')
+    })
+    probe.once('error', (error: NodeJS.ErrnoException) => resolve(error.code === 'ECONNREFUSED' ? 'stale' : 'free'))
+  })
+  if (state === 'taken')
+    throw Object.assign(new Error(`${path} is in use by a running process`), { code: 'EADDRINUSE' })
+  if (state === 'stale') unlinkSync(path)
+}

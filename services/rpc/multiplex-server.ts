@@ -1,0 +1,124 @@
+// The server's end of MultiplexService: runs the calls of a stream and sends the outcomes of one moment together.
+import { create, type DescMethod, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+import type * as grpc from '@grpc/grpc-js'
+import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
+import {
+  type MultiplexedCall,
+  type MultiplexedResultSchema,
+  type MultiplexRequest,
+  type MultiplexResponse,
+  MultiplexResponseSchema,
+} from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import type { Caller } from './callers.js'
+import type { Dispatcher } from './dispatcher.js'
+import { requestIdFrom } from './request-id.js'
+
+type Result = MessageInitShape<typeof MultiplexedResultSchema>
+
+export interface MultiplexServerOptions {
+  readonly dispatcher: Dispatcher
+  /** By gRPC path. */
+  readonly methods: ReadonlyMap<string, DescMethod>
+  readonly stream: grpc.ServerDuplexStream<MultiplexRequest, MultiplexResponse>
+  readonly caller: Caller
+}
+
+/** Calls one stream may have under way; the caller's flow is paused above it. */
+const MAX_UNDER_WAY = 10_000
+
+/** Serves the stream until the caller ends its side and all its calls are answered. */
+export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {
+  const { stream } = options
+  const gone = new AbortController()
+  let results: Result[] = []
+  let underWay = 0
+  let hasEnded = false
+  let shortestWayMs = Number.POSITIVE_INFINITY // between the two clocks, offset included
+
+  /** How much longer than the quickest message of this stream this one was on its way, in ms. */
+  function lateness({ sentMs }: MultiplexRequest): number {
+    if (sentMs === 0) return 0
+    const wayMs = performance.now() - sentMs
+    shortestWayMs = Math.min(shortestWayMs, wayMs)
+    return wayMs - shortestWayMs
+  }
+
+  function flush(): void {
+    const batch = create(MultiplexResponseSchema, { results })
+    results = []
+    if (!stream.destroyed && !gone.signal.aborted) stream.write(batch)
+    if (stream.isPaused() && underWay < MAX_UNDER_WAY) stream.resume()
+    endWhenDone()
+  }
+
+  function endWhenDone(): void {
+    if (hasEnded && underWay === 0 && results.length === 0) stream.end()
+  }
+
+  async function run(call: MultiplexedCall, lateMs: number): Promise<void> {
+    const result = await outcomeOf(options, call, lateMs, gone.signal)
+    underWay -= 1
+    if (results.push(result) === 1) setImmediate(flush)
+  }
+
+  stream.on('data', (request: MultiplexRequest) => {
+    underWay += request.calls.length
+    if (underWay >= MAX_UNDER_WAY) stream.pause()
+    const lateMs = lateness(request)
+    for (const call of request.calls) void run(call, lateMs)
+  })
+  stream.on('end', () => {
+    hasEnded = true
+    endWhenDone()
+  })
+  stream.on('cancelled', () => gone.abort())
+  stream.on('error', () => gone.abort())
+
+  return {
+    drain() {
+      if (!stream.destroyed && !hasEnded) stream.write(create(MultiplexResponseSchema, { draining: true }))
+    },
+  }
+}
+
+async function outcomeOf(
+  options: MultiplexServerOptions,
+  call: MultiplexedCall,
+  lateMs: number,
+  signal: AbortSignal,
+): Promise<Result> {
+  try {
+    const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
+    if (timeoutMs !== undefined && timeoutMs <= 0) {
+      throw new ConnectError('deadline exceeded on the way', Code.DeadlineExceeded)
+    }
+    const method = options.methods.get(call.method)
+    if (!method) throw new ConnectError(`${call.method} is not served here`, Code.Unimplemented)
+    const response = await options.dispatcher.call(
+      method,
+      decode(method, call.request),
+      {
+        caller: options.caller,
+        requestId: requestIdFrom(call.requestId),
+        traceparent: call.traceparent,
+        signal,
+      },
+      timeoutMs,
+    )
+    return { id: call.id, outcome: { case: 'response', value: toBinary(method.output, response) } }
+  } catch (error) {
+    const failure = ConnectError.from(error, Code.Internal)
+    const detail = failure.findDetails(ErrorDetailSchema)[0]
+    const value = { code: failure.code as number, message: failure.rawMessage, ...(detail && { detail }) }
+    return { id: call.id, outcome: { case: 'failure', value } }
+  }
+}
+
+function decode(method: DescMethod, bytes: Uint8Array) {
+  try {
+    return fromBinary(method.input, bytes)
+  } catch {
+    throw new ConnectError(`the request is not a ${method.input.typeName}`, Code.InvalidArgument)
+  }
+}

@@ -1,0 +1,11 @@
+import { randomUUID } from 'node:crypto'
+
+/** Header (metadata key) in which a request's id travels between processes. */
+export const REQUEST_ID_HEADER = 'x-request-id'
+
+const REQUEST_ID = /^[0-9A-Za-z-]{8,64}$/
+
+/** The caller's request id if it can be one; a new one otherwise, so that nothing a caller writes reaches a log. */
+export function requestIdFrom(value: unknown): string {
+  return typeof value === 'string' && REQUEST_ID.test(value) ? value : randomUUID()
+}

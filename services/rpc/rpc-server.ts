@@ -1,0 +1,65 @@
+// An RPC server: one dispatcher behind the gRPC and the Connect door on one address. bin/ composes it per process.
+import { type Address, formatAddress } from './address.js'
+import { createConnectDoor } from './connect-door.js'
+import type { Dispatcher } from './dispatcher.js'
+import { createGrpcDoor, type RpcLimits } from './grpc-door.js'
+import { type CallersByName, identifyByName, identifyLocal } from './identity.js'
+import { listen, type TlsMaterial } from './listener.js'
+
+export interface RpcServerOptions {
+  readonly dispatcher: Dispatcher
+  /** Serves gRPC (HTTP/2) and Connect (HTTP/1.1). */
+  readonly address: Address
+  /** Serves Connect over HTTP/1.1 and HTTP/2; undefined: nowhere. */
+  readonly connectAddress: Address | undefined
+  readonly tls: TlsMaterial | undefined
+  /** Roles of certificates; used on addresses of kind `tls`. */
+  readonly callers: CallersByName
+  readonly limits: RpcLimits & { readonly maxConnections: number; readonly maxDeadlineMs: number }
+  readonly hasReflection: boolean
+}
+
+export interface RpcServer {
+  /** Where it listens, with bound ports. */
+  readonly addresses: readonly string[]
+  /** What `grpc.health.v1` answers. */
+  setServing(isServing: boolean): void
+  reloadTls(material: TlsMaterial): void
+  /** Accepts no more, finishes what is under way within `graceMs`, closes. */
+  drain(graceMs: number): Promise<void>
+}
+
+export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
+  const { dispatcher, limits, tls } = options
+  const doors = await Promise.all(
+    [options.address, options.connectAddress]
+      .filter((address) => address !== undefined)
+      .map(async (address, index) => {
+        const identify = address.kind === 'tls' ? identifyByName(options.callers) : identifyLocal
+        const common = { dispatcher, identify, limits }
+        const connect = createConnectDoor({ ...common, maxDeadlineMs: limits.maxDeadlineMs })
+        const isMain = index === 0
+        const grpc = isMain ? await createGrpcDoor({ ...common, hasReflection: options.hasReflection }) : undefined
+        const listener = await listen({
+          address,
+          tls,
+          onHttp1: connect.acceptHttp1,
+          onHttp2: grpc?.accept ?? connect.acceptHttp2,
+          maxConnections: limits.maxConnections,
+        })
+        return { connect, grpc, listener }
+      }),
+  )
+  return {
+    addresses: doors.map(({ listener }) => formatAddress(listener.address)),
+    setServing: (isServing) => doors.forEach(({ grpc }) => grpc?.setServing(isServing)),
+    reloadTls: (material) => doors.forEach(({ listener }) => listener.reloadTls(material)),
+    async drain(graceMs) {
+      for (const { grpc, listener } of doors) {
+        grpc?.setServing(false)
+        listener.stop()
+      }
+      await Promise.all(doors.flatMap(({ connect, grpc }) => [connect.drain(graceMs), grpc?.drain(graceMs)]))
+    },
+  }
+}

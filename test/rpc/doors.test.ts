@@ -1,0 +1,215 @@
+// The same calls through every door: one behaviour, one vocabulary of failures.
+import { mkdtempSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fromBinary, toBinary } from '@bufbuild/protobuf'
+import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect'
+import { createConnectTransport } from '@connectrpc/connect-node'
+import * as grpc from '@grpc/grpc-js'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { type Address, parseAddress } from '../../services/rpc/address.js'
+import { mayCall } from '../../services/rpc/callers.js'
+import { createDirectTransport } from '../../services/rpc/direct-transport.js'
+import { type Call, Dispatcher } from '../../services/rpc/dispatcher.js'
+import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
+import { ServiceError } from '../../services/rpc/service-error.js'
+
+const calls: Call[] = []
+const unexpected: unknown[] = []
+const notNeeded = () => Promise.resolve({})
+
+const dispatcher = new Dispatcher({
+  mayCall,
+  onCall: () => undefined,
+  onUnexpected: (error) => unexpected.push(error),
+  maxDeadlineMs: 500,
+}).register(AccountService, {
+  signIn: () => Promise.reject(new ServiceError(ErrorReason.RATE_LIMITED, 'slow down', { retryAfterSeconds: 7 })),
+  signOut: () => Promise.reject(new Error('canary-secret-text')),
+  getSession: async ({ sessionToken }, call) => {
+    calls.push(call)
+    return { username: sessionToken, nickname: '昵称' }
+  },
+  listConnectedApps: () => new Promise(() => undefined), // never answers
+  disconnectApp: notNeeded,
+})
+
+let server: RpcServer
+let tcp: Address
+let unixPath: string
+const closers: (() => void)[] = []
+
+beforeAll(async () => {
+  const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 1000, maxDeadlineMs: 500 }
+  const common = { dispatcher, tls: undefined, callers: new Map(), limits, hasReflection: true }
+  unixPath = path.join(mkdtempSync(path.join(tmpdir(), 'survey-auth-')), 'rpc.sock')
+  const local = { ...parseAddress('http://127.0.0.1:1'), port: 0 } as Address
+  server = await startRpcServer({ ...common, address: local, connectAddress: local })
+  const onSocket = await startRpcServer({
+    ...common,
+    address: { kind: 'unix', path: unixPath },
+    connectAddress: undefined,
+  })
+  closers.push(() => void onSocket.drain(100))
+  tcp = parseAddress(server.addresses[0] ?? '')
+})
+
+afterAll(async () => {
+  for (const close of closers) close()
+  await server.drain(200)
+})
+
+/** A Connect transport over plain unary grpc-js calls, as an internal service in another language makes them. */
+function grpcUnaryTransport(): Transport {
+  const client = new grpc.Client((server.addresses[0] ?? '').replace('http://', ''), grpc.credentials.createInsecure())
+  closers.push(() => client.close())
+  return {
+    unary(method, _signal, timeoutMs, headers, input) {
+      return new Promise((resolve, reject) => {
+        const metadata = new grpc.Metadata()
+        new Headers(headers).forEach((value, key) => metadata.set(key, value))
+        client.makeUnaryRequest(
+          `/${method.parent.typeName}/${method.name}`,
+          (message: never) => Buffer.from(toBinary(method.input, message)),
+          (bytes) => fromBinary(method.output, bytes),
+          { $typeName: method.input.typeName, ...input } as never,
+          metadata,
+          { deadline: Date.now() + (timeoutMs ?? 5000) },
+          (error, message) => {
+            if (error) reject(errorOf(error))
+            else
+              resolve({
+                stream: false,
+                service: method.parent,
+                method,
+                header: new Headers(),
+                trailer: new Headers(),
+                message,
+              } as never)
+          },
+        )
+      })
+    },
+    stream: () => Promise.reject(new Error('unary only')),
+  }
+}
+
+function errorOf(error: grpc.ServiceError): ConnectError {
+  const bytes = error.metadata.get('grpc-status-details-bin')[0]
+  const status = new ConnectError(error.details, error.code as number as Code)
+  if (bytes instanceof Buffer) {
+    // google.rpc.Status: field 3 holds Any{type_url=1, value=2}; the detail is the last field of the message.
+    const text = bytes.toString('latin1')
+    const name = 'type.googleapis.com/surveyauth.v1.ErrorDetail'
+    const start = text.indexOf(name) + name.length
+    const value = bytes.subarray(start + 2)
+    status.details.push({ type: 'surveyauth.v1.ErrorDetail', value: new Uint8Array(value) })
+  }
+  return status
+}
+
+const doors: Record<string, () => Transport> = {
+  direct: () => createDirectTransport(dispatcher, 'gateway'),
+  'gRPC, unary': grpcUnaryTransport,
+  'gRPC, multiplexed over TCP': () => multiplexed(tcp),
+  'gRPC, multiplexed over a Unix socket': () => multiplexed({ kind: 'unix', path: unixPath }),
+  'Connect over HTTP/1.1, JSON': () =>
+    createConnectTransport({ baseUrl: server.addresses[0] ?? '', httpVersion: '1.1', useBinaryFormat: false }),
+  'Connect over HTTP/2, binary': () =>
+    createConnectTransport({ baseUrl: server.addresses[1] ?? '', httpVersion: '2', useBinaryFormat: true }),
+}
+
+function multiplexed(address: Address): Transport {
+  const transport = createMultiplexTransport({
+    address,
+    tls: undefined,
+    maxResponseBytes: 4 << 20,
+    defaultTimeoutMs: 5000,
+  })
+  closers.push(transport.close)
+  return transport
+}
+
+async function failureOf(work: Promise<unknown>): Promise<ConnectError> {
+  return ConnectError.from(
+    await work.then(
+      () => expect.unreachable('it succeeded'),
+      (error: unknown) => error,
+    ),
+  )
+}
+
+describe.each(Object.keys(doors))('through the door: %s', (door) => {
+  let account: Client<typeof AccountService>
+  beforeAll(() => {
+    account = createClient(AccountService, (doors[door] as () => Transport)())
+  })
+
+  test('a call is answered', async () => {
+    const answer = await account.getSession({ sessionToken: 'abc' })
+    expect(answer).toMatchObject({ username: 'abc', nickname: '昵称', avatar: '' })
+  })
+
+  test('the request id arrives', async () => {
+    const id = '7d1c6f0e-2b1f-4f7e-9a57-0d8f5d2d8a11'
+    await account.getSession({ sessionToken: 'abc' }, { headers: { 'x-request-id': id } })
+    expect(calls.at(-1)?.requestId).toBe(id)
+  })
+
+  test('an expected failure carries its reason and when to retry', async () => {
+    const failure = await failureOf(account.signIn({ username: 'u', password: 'p' }))
+    expect(failure.code).toBe(Code.ResourceExhausted)
+    expect(failure.findDetails(ErrorDetailSchema)[0]).toMatchObject({
+      reason: ErrorReason.RATE_LIMITED,
+      message: 'slow down',
+      retryAfterSeconds: 7,
+    })
+  })
+
+  test('an unexpected failure leaves without its text', async () => {
+    const failure = await failureOf(account.signOut({ sessionToken: 'x' }))
+    expect([failure.code, failure.rawMessage]).toEqual([Code.Internal, 'internal error'])
+    expect(JSON.stringify(failure.details)).not.toContain('canary')
+    expect(String(unexpected.at(-1))).toContain('canary-secret-text')
+  })
+
+  test('an invalid request is refused with the field named', async () => {
+    const failure = await failureOf(account.getSession({ sessionToken: '' }))
+    expect(failure.code).toBe(Code.InvalidArgument)
+    expect(failure.findDetails(ErrorDetailSchema)[0]?.reason).toBe(ErrorReason.INVALID_ARGUMENT)
+    expect(failure.rawMessage).toContain('session_token')
+  })
+
+  test('a call does not outlive its deadline by much', async () => {
+    const startedAt = performance.now()
+    const failure = await failureOf(account.listConnectedApps({ sessionToken: 'x' }, { timeoutMs: 100 }))
+    expect(failure.code).toBe(Code.DeadlineExceeded)
+    expect(performance.now() - startedAt).toBeLessThan(3000)
+  })
+
+  test('a call without a deadline gets the longest one', async () => {
+    const failure = await failureOf(account.listConnectedApps({ sessionToken: 'x' }))
+    expect(failure.code).toBe(Code.DeadlineExceeded)
+  })
+
+  test('a hundred calls at once are all answered, each with its own answer', async () => {
+    const names = Array.from({ length: 100 }, (_, index) => `user-${index}`)
+    const answers = await Promise.all(names.map((sessionToken) => account.getSession({ sessionToken })))
+    expect(answers.map(({ username }) => username)).toEqual(names)
+  })
+})
+
+test('the Unix socket is for its owner only', () => {
+  expect(statSync(unixPath).mode & 0o777).toBe(0o600)
+})
+
+test('a request above the size limit is refused on every network door', async () => {
+  for (const door of Object.keys(doors).filter((name) => name !== 'direct')) {
+    const account = createClient(AccountService, (doors[door] as () => Transport)())
+    const failure = await failureOf(account.getSession({ sessionToken: 'x'.repeat(70_000) }))
+    expect([Code.ResourceExhausted, Code.Unavailable, Code.InvalidArgument]).toContain(failure.code)
+  }
+})
