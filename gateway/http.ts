@@ -24,7 +24,7 @@ export interface GatewayRequest {
   /** UUID, fresh for every request; in the answer, in the logs and in every RPC made for it. */
   readonly requestId: string
   readonly method: string
-  /** Path as sent, without the query. */
+  /** Path as sent, without the query; of an absolute-form target, without scheme and host. */
   readonly path: string
   /** Last path segment of a route with a parameter, not decoded; empty for other routes. */
   readonly pathParameter: string

@@ -1,0 +1,219 @@
+// A survey as JSON: the shape of the detail endpoint (decisions 26), written by it and read by `survey import`.
+// What is derived (page_count, topic_count, started_at, end_at, creator_user_id) is written and not read.
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
+import { z } from 'zod'
+import {
+  type Option,
+  type Page,
+  type PageSchema,
+  type Question,
+  type QuestionSchema,
+  type Survey,
+  SurveySchema,
+  SurveyState,
+} from '../../gen/surveyauth/v1/survey_service_pb.js'
+
+/** Every type of question there is, in the order of decisions 26. */
+export const QUESTION_TYPES = [
+  'radio',
+  'checkbox',
+  'select',
+  'text',
+  'textarea',
+  'blanks',
+  'star',
+  'nps',
+  'sort',
+  'matrix_radio',
+  'matrix_checkbox',
+  'matrix_star',
+  'matrix_blank',
+  'chained_selects',
+  'upload',
+  'description',
+  'datetime',
+  'signature',
+  'address',
+  'phone',
+  'sheet',
+] as const
+
+/** The survey with its keys in the order the live service of this dialect sends them. */
+export function surveyToJson(survey: Survey, creatorUserId: number): object {
+  return {
+    id: Number(survey.id),
+    hash: survey.hash,
+    scene: survey.scene,
+    title: survey.title,
+    prefix: survey.prefix,
+    suffix: survey.suffix,
+    state: survey.state,
+    page_count: survey.pages.length,
+    topic_count: survey.pages.reduce((count, page) => count + page.questions.filter(isTopic).length, 0),
+    startTime: Number(survey.startTimeSeconds),
+    endTime: Number(survey.endTimeSeconds),
+    started_at: shanghaiTime(Number(survey.startTimeSeconds)),
+    end_at: shanghaiTime(Number(survey.endTimeSeconds)),
+    createTime: Number(survey.createTimeSeconds),
+    updateTime: Number(survey.updateTimeSeconds),
+    creator_user_id: creatorUserId,
+    pages: survey.pages.map(pageToJson),
+  }
+}
+
+/** A description asks nothing, so it is no topic. */
+function isTopic(question: Question): boolean {
+  return question.type !== 'description'
+}
+
+function pageToJson({ id, index, questions }: Page): object {
+  return { id, index, questions: questions.map(questionToJson) }
+}
+
+function questionToJson(question: Question): object {
+  const { id, index, type, title, description, required, goto, starNum, starBeginNum } = question
+  return {
+    id,
+    index,
+    type,
+    sub_type: question.subType,
+    title,
+    description,
+    required,
+    goto,
+    options: question.options.map(optionToJson),
+    ...(starNum === undefined ? {} : { starNum }),
+    ...(starBeginNum === undefined ? {} : { starBeginNum }),
+    ...(hasRows(type, question.subTitles)
+      ? { subTitles: question.subTitles.map(({ id, text }) => ({ id, text })) }
+      : {}),
+  }
+}
+
+function hasRows(type: string, subTitles: readonly unknown[]): boolean {
+  return type.startsWith('matrix_') || subTitles.length > 0
+}
+
+function optionToJson({ id, text, exclusive, goto }: Option): object {
+  return { id, text, exclusive, goto }
+}
+
+const MILLISECONDS = '.000Z' // the end of an ISO 8601 time that is not shown
+
+const SHANGHAI_OFFSET_SECONDS = 8 * 60 * 60 // no summer time since 1991
+
+/** `YYYY-MM-DD HH:MM:SS` in Asia/Shanghai; '' for 0, which means unset. */
+function shanghaiTime(unixSeconds: number): string {
+  if (unixSeconds === 0) return ''
+  return new Date((unixSeconds + SHANGHAI_OFFSET_SECONDS) * 1000)
+    .toISOString()
+    .slice(0, -MILLISECONDS.length)
+    .replace('T', ' ')
+}
+
+const MAX_UNIX_SECONDS = 253_402_300_799 // the end of year 9999
+
+const id = z.string().max(128)
+const goto = z.string().max(128).default('')
+const text = z.string().max(20_000)
+const unixSeconds = z.int().min(0).max(MAX_UNIX_SECONDS).default(0)
+const int32 = z.int32()
+
+const optionJson = z.object({ id: id.optional(), text: text.default(''), exclusive: z.boolean().default(false), goto })
+
+const subTitleJson = z.object({ id: id.optional(), text: text.default('') })
+
+const questionJson = z.object({
+  id: id.optional(),
+  index: int32.optional(),
+  type: z.enum(QUESTION_TYPES),
+  sub_type: z.string().max(64).default(''),
+  title: text.default(''),
+  description: text.default(''),
+  required: z.boolean().default(false),
+  goto,
+  options: z.array(optionJson).max(2000).default([]),
+  starNum: int32.optional(),
+  starBeginNum: int32.optional(),
+  subTitles: z.array(subTitleJson).max(1000).default([]),
+})
+
+const pageJson = z.object({
+  id: id.optional(),
+  index: z.string().max(16).optional(),
+  questions: z.array(questionJson).max(1000).default([]),
+})
+
+const surveyJson = z.object({
+  id: z.int().min(0).default(0),
+  hash: z
+    .string()
+    .regex(/^$|^[0-9a-f]{4}$/, 'must be four hex digits')
+    .default(''),
+  scene: int32.default(1),
+  title: z.string().max(1000),
+  prefix: text.default(''),
+  suffix: text.default(''),
+  state: z
+    .union(
+      [z.literal(SurveyState.UNSPECIFIED), z.literal(SurveyState.COLLECTING), z.literal(SurveyState.PAUSED)],
+      'must be 0 (draft), 2 (collecting) or 3 (paused)',
+    )
+    .default(SurveyState.UNSPECIFIED),
+  startTime: unixSeconds,
+  endTime: unixSeconds,
+  createTime: unixSeconds,
+  updateTime: unixSeconds,
+  pages: z.array(pageJson).max(500).default([]),
+})
+
+/**
+ * Reads a survey from parsed JSON. Keys it does not know are ignored. Only `title` and each question's `type` must be
+ * there: ids and indexes that are missing follow from the position, everything else is empty.
+ * @throws Error that names the path and what is wrong there, one line for each finding.
+ */
+export function surveyFromJson(json: unknown): Survey {
+  const parsed = surveyJson.safeParse(json)
+  if (!parsed.success) throw new Error(parsed.error.issues.map(describeIssue).join('\n'))
+  const { startTime, endTime, createTime, updateTime, pages, ...plain } = parsed.data
+  return create(SurveySchema, {
+    ...plain,
+    id: BigInt(plain.id),
+    startTimeSeconds: BigInt(startTime),
+    endTimeSeconds: BigInt(endTime),
+    createTimeSeconds: BigInt(createTime),
+    updateTimeSeconds: BigInt(updateTime),
+    pages: pages.map(pageFromJson),
+  })
+}
+
+function pageFromJson(page: z.output<typeof pageJson>, at: number): MessageInitShape<typeof PageSchema> {
+  const number = String(at + 1)
+  const questions = page.questions.map((question, questionAt) => questionFromJson(question, questionAt, number))
+  return { id: page.id ?? `p-${number}`, index: page.index ?? number, questions }
+}
+
+function questionFromJson(
+  question: z.output<typeof questionJson>,
+  at: number,
+  pageNumber: string,
+): MessageInitShape<typeof QuestionSchema> {
+  const { sub_type, subTitles, options, starNum, starBeginNum, ...plain } = question
+  return {
+    ...plain,
+    id: plain.id ?? `q-${pageNumber}-${at + 1}`,
+    index: plain.index ?? at + 1,
+    subType: sub_type,
+    options: options.map((option, optionAt) => ({ ...option, id: option.id ?? `o-${optionAt + 1}` })),
+    subTitles: subTitles.map((row, rowAt) => ({ ...row, id: row.id ?? `s-${rowAt + 1}` })),
+    ...(starNum === undefined ? {} : { starNum }),
+    ...(starBeginNum === undefined ? {} : { starBeginNum }),
+  }
+}
+
+/** `pages[0].questions[2].type: invalid option …` */
+function describeIssue({ path, message }: { readonly path: readonly PropertyKey[]; readonly message: string }): string {
+  const steps = path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
+  const where = steps.join('').replace(/^\./, '') || 'survey'
+  return `${where}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`
+}

@@ -1,0 +1,34 @@
+import { success } from '../envelope.js'
+import { invalidArgument } from '../errors.js'
+import type { Route } from '../http.js'
+import { parsePositiveInteger } from '../query.js'
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from './parameters.js'
+import { surveyToJson } from './survey-json.js'
+
+/** One survey in full (spec 4.5). An `openid` is checked if sent (decisions 28). */
+export const surveyRoute: Route = {
+  name: 'survey',
+  method: 'GET',
+  path: '/api/surveys/:id',
+  kind: 'api',
+  async answer(request, deps) {
+    const query = request.query()
+    const appid = query.required('appid', MAX_ID_LENGTH)
+    const accessToken = query.required('access_token', MAX_CREDENTIAL_LENGTH)
+    const openid = query.optional('openid', MAX_ID_LENGTH)
+    const surveyId = readSurveyId(request.pathParameter)
+
+    const found = await deps.survey.getSurvey({ appid, accessToken, surveyId: BigInt(surveyId), openid }, request.rpc)
+    if (!found.survey) throw new Error('the answer of GetSurvey holds no survey')
+    return success(surveyToJson(found.survey, Number(found.creatorUserId)), request.requestId)
+  },
+}
+
+/** 1 to 2^53-1, so that it is exact in JSON everywhere (decisions 27). */
+function readSurveyId(text: string): number {
+  const id = parsePositiveInteger(text)
+  if (id === undefined || id > Number.MAX_SAFE_INTEGER) {
+    throw invalidArgument('survey_id must be an integer from 1 to 9007199254740991')
+  }
+  return id
+}

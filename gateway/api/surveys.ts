@@ -1,0 +1,40 @@
+import { success } from '../envelope.js'
+import { invalidArgument } from '../errors.js'
+import type { Route } from '../http.js'
+import { type Params, parsePositiveInteger } from '../query.js'
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from './parameters.js'
+
+const DEFAULT_PER_PAGE = 20
+const MAX_PER_PAGE = 100
+const MAX_PAGE = 1_000_000_000 // past the end of any list, and small enough for exact offsets
+
+const MAX_NUMBER_LENGTH = 32
+
+/** The user's surveys, ascending by id (spec 4.5, decisions 24 and 25). */
+export const surveysRoute: Route = {
+  name: 'surveys',
+  method: 'GET',
+  path: '/api/surveys',
+  kind: 'api',
+  async answer(request, deps) {
+    const query = request.query()
+    const appid = query.required('appid', MAX_ID_LENGTH)
+    const accessToken = query.required('access_token', MAX_CREDENTIAL_LENGTH)
+    const openid = query.required('openid', MAX_ID_LENGTH)
+    const page = readCount(query, 'page', 1, MAX_PAGE)
+    const perPage = readCount(query, 'per_page', DEFAULT_PER_PAGE, MAX_PER_PAGE)
+
+    const { total, list } = await deps.survey.listSurveys({ appid, accessToken, openid, page, perPage }, request.rpc)
+    const summaries = list.map(({ id, hash, title, state }) => ({ id: Number(id), hash, title, state }))
+    return success({ total, list: summaries }, request.requestId)
+  },
+}
+
+/** A number from 1; `fallback` when absent or empty, `max` when larger. @throws Problem for anything else. */
+function readCount(query: Params, name: string, fallback: number, max: number): number {
+  const text = query.optional(name, MAX_NUMBER_LENGTH)
+  if (text === '') return fallback
+  const count = parsePositiveInteger(text)
+  if (count === undefined) throw invalidArgument(`${name} must be an integer from 1`)
+  return Math.min(count, max)
+}

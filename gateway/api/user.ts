@@ -1,0 +1,20 @@
+import { success } from '../envelope.js'
+import type { Route } from '../http.js'
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from './parameters.js'
+
+/** The basic profile of the user who authorized (spec 4.4, 2.5). */
+export const userRoute: Route = {
+  name: 'user',
+  method: 'GET',
+  path: '/api/oauth2/user',
+  kind: 'api',
+  async answer(request, { token }) {
+    const query = request.query()
+    const appid = query.required('appid', MAX_ID_LENGTH)
+    const accessToken = query.required('access_token', MAX_CREDENTIAL_LENGTH)
+    const openid = query.required('openid', MAX_ID_LENGTH)
+
+    const user = await token.getAuthorizedUser({ appid, accessToken, openid }, request.rpc)
+    return success({ openid: user.openid, nickname: user.nickname, avatar: user.avatar }, request.requestId)
+  },
+}

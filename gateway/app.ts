@@ -1,0 +1,235 @@
+// The public HTTP server: from a socket to a route and back. It owns what HTTP leaves open (methods, sizes, timeouts,
+// malformed requests, the headers of every answer, rates, the request log) and knows no endpoint. bin/ composes it.
+import { randomUUID } from 'node:crypto'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { performance } from 'node:perf_hooks'
+import type { Duplex } from 'node:stream'
+import { hasBody, readBody } from './body.js'
+import { failure, failureHeaders } from './envelope.js'
+import { invalidArgument, Problem, toProblem } from './errors.js'
+import type { Answer, GatewayDeps, Route } from './http.js'
+import type { GatewayLimits } from './limits.js'
+import { headersTooLarge, type ParseFailure, problemOfParseFailure, urlTooLong } from './malformed.js'
+import { errorPage } from './pages/error-page.js'
+import { languageOf } from './pages/language.js'
+import { NO_ROUTE, RouteRates } from './rates.js'
+import { HttpRequest } from './request.js'
+import { pathParameterOf, type Resource, Router } from './router.js'
+import { routes } from './routes.js'
+import { sourceOf } from './source.js'
+import { baseHeaders, writeAnswer, writeRawAnswer } from './write.js'
+
+/** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
+export interface RequestRecord {
+  /** Name of the route; `none` when no route was found. */
+  readonly route: string
+  readonly method: string
+  readonly status: number
+  readonly durationMs: number
+  readonly requestId: string
+  /** `ok`, an `error.type`, or a page's name. */
+  readonly outcome: string
+  /** As the client claims it, if well-formed. */
+  readonly appid?: string
+}
+
+export interface GatewayOptions extends GatewayDeps {
+  readonly limits: GatewayLimits
+  /** IP addresses whose X-Forwarded-For is believed. */
+  readonly trustedProxies: readonly string[]
+  /** Called once per request, when it is answered. Must not throw. */
+  readonly onRequest: (record: RequestRecord) => void
+  /** Called once per unexpected failure, with what was thrown. */
+  readonly onUnexpected: (error: unknown, requestId: string) => void
+}
+
+const gateways = new WeakMap<Server, Gateway>()
+
+/** The whole public HTTP server, not yet listening. */
+export function createGateway(options: GatewayOptions): Server {
+  const { limits } = options
+  const server = createServer({
+    maxHeaderSize: limits.maxUrlBytes + limits.maxHeaderBytes, // one number for both in node:http; told apart by checkRequest
+    headersTimeout: limits.headersTimeoutMs,
+    requestTimeout: limits.requestTimeoutMs,
+    keepAliveTimeout: limits.keepAliveTimeoutMs,
+    connectionsCheckingInterval: 1_000, // ms; the default of 30 s would make the timeouts above 30 s late
+    requireHostHeader: false, // refused in the envelope instead
+  })
+  server.maxConnections = limits.maxConnections
+  gateways.set(server, new Gateway(server, options))
+  return server
+}
+
+/**
+ * Stops a gateway: accepts no more connections, answers what is in flight and closes each connection after its answer.
+ * Fulfils when all are closed; those still open after `timeoutMs` are cut.
+ */
+export function drainGateway(server: Server, timeoutMs: number): Promise<void> {
+  gateways.get(server)?.drain()
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => server.closeAllConnections(), timeoutMs)
+    server.close(() => {
+      clearTimeout(timer)
+      resolve()
+    })
+  })
+}
+
+class Gateway {
+  readonly #options: GatewayOptions
+  readonly #router = new Router(routes)
+  readonly #rates: RouteRates
+  readonly #trustedProxies: ReadonlySet<string>
+  readonly #baseHeaders: Readonly<Record<string, string>>
+  /** The last response each connection waits for. */
+  readonly #inFlight = new Map<Duplex, ServerResponse>()
+  #isDraining = false
+
+  constructor(server: Server, options: GatewayOptions) {
+    this.#options = options
+    this.#rates = new RouteRates(options.limits)
+    this.#trustedProxies = new Set(options.trustedProxies)
+    this.#baseHeaders = baseHeaders(options.publicUrl)
+    const serve = (incoming: IncomingMessage, response: ServerResponse) => {
+      this.#serve(incoming, response).catch((error) => this.#giveUp(error, response))
+    }
+    server.on('request', serve)
+    server.on('checkExpectation', serve) // an Expect we do not know changes nothing
+    server.on('connect', (_incoming, socket) => this.#refuseTunnel(socket))
+    server.on('clientError', (error, socket) => this.#refuseBytes(error, socket))
+  }
+
+  drain(): void {
+    this.#isDraining = true
+    for (const response of this.#inFlight.values()) response.shouldKeepAlive = false
+  }
+
+  async #serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    const startedAt = performance.now()
+    this.#inFlight.set(incoming.socket, response)
+    if (this.#isDraining) response.shouldKeepAlive = false
+    const { limits, now, rpcTimeoutMs } = this.#options
+    const request = new HttpRequest(incoming, randomUUID(), sourceOf(incoming, this.#trustedProxies), {
+      rpcTimeoutMs,
+      maxFormBytes: limits.maxFormBytes,
+    })
+    const resource = this.#router.find(request.path)
+    const route = resource?.byMethod.get(request.method)
+    const kind = resource?.kind ?? kindOf(request.path)
+    const name = route?.name ?? NO_ROUTE
+    let appid: string | undefined
+    let answer: Answer
+    try {
+      checkRequest(incoming, limits)
+      this.#rates.admitSource(request.source, name, kind, now())
+      if (route?.method !== 'POST' && hasBody(incoming)) await readBody(incoming, limits.maxFormBytes)
+      if (!route) throw noRoute(resource)
+      request.pathParameter = pathParameterOf(request.path, route)
+      appid = request.claimedAppid()
+      if (appid !== undefined) this.#rates.admitApp(appid, route, now())
+      answer = await route.answer(request, this.#options)
+      if (appid !== undefined && answer.status < 400) this.#rates.countApp(appid, route, now())
+    } catch (error) {
+      answer = this.#refuse(request, kind, error)
+    }
+    if (mustClose(incoming)) response.shouldKeepAlive = false
+    if (this.#inFlight.get(incoming.socket) === response) this.#inFlight.delete(incoming.socket)
+    writeAnswer(response, answer, this.#baseHeaders)
+    this.#record(request, name, answer, answer.appid ?? appid, startedAt)
+  }
+
+  #record(request: HttpRequest, route: string, answer: Answer, appid: string | undefined, startedAt: number): void {
+    this.#options.onRequest({
+      route,
+      method: request.method,
+      status: answer.status,
+      durationMs: performance.now() - startedAt,
+      requestId: request.requestId,
+      outcome: answer.outcome ?? 'ok',
+      ...(appid === undefined ? undefined : { appid }),
+    })
+  }
+
+  /** The answer to a request that failed: the envelope for programs, a page for people. */
+  #refuse(request: HttpRequest, kind: Route['kind'], error: unknown): Answer {
+    const { requestId } = request
+    const problem = toProblem(error)
+    if (problem.type === 'internal_server_error') this.#options.onUnexpected(problem.cause, requestId)
+    if (kind === 'api') return failure(problem, problem.status(this.#options.httpErrorStatus), requestId)
+    return errorPage({
+      status: problem.status('semantic'),
+      outcome: problem.type,
+      requestId,
+      language: languageOf(request),
+      headers: failureHeaders(problem.options),
+    })
+  }
+
+  /** A bug, in a page's headers for example; the client still gets an answer. */
+  #giveUp(error: unknown, response: ServerResponse): void {
+    const requestId = randomUUID()
+    this.#options.onUnexpected(error, requestId)
+    const problem = toProblem(error)
+    if (response.headersSent) response.destroy()
+    else writeAnswer(response, failure(problem, problem.kind.status, requestId), this.#baseHeaders)
+  }
+
+  #refuseTunnel(socket: Duplex): void {
+    this.#refuseRaw(socket, new Problem('method_not_allowed', 'this is not a proxy', { allow: 'GET' }), 'CONNECT')
+  }
+
+  #refuseBytes(error: ParseFailure, socket: Duplex): void {
+    if (error.code === 'ECONNRESET' || !socket.writable) {
+      socket.destroy()
+      return
+    }
+    const problem = problemOfParseFailure(error, this.#options.limits)
+    const unanswered = this.#inFlight.get(socket)
+    // Bytes after a whole request: that request gets its answer, and the connection ends with it.
+    if (unanswered?.req.complete) unanswered.shouldKeepAlive = false
+    else this.#refuseRaw(socket, problem, 'none')
+  }
+
+  #refuseRaw(socket: Duplex, problem: Problem, method: string): void {
+    const requestId = randomUUID()
+    const answer = failure(problem, problem.status('semantic'), requestId)
+    writeRawAnswer(socket, answer, this.#baseHeaders)
+    const outcome = problem.type
+    this.#options.onRequest({ route: NO_ROUTE, method, status: answer.status, durationMs: 0, requestId, outcome })
+  }
+}
+
+/** Whether what follows on the connection cannot be told apart from this request: unread body, protocol to change to. */
+function mustClose(incoming: IncomingMessage): boolean {
+  return incoming.headers.upgrade !== undefined || (!incoming.complete && hasBody(incoming))
+}
+
+/** Whom a path that nothing is served at is answered for. */
+function kindOf(path: string): Route['kind'] {
+  return path === '/api' || path.startsWith('/api/') ? 'api' : 'page'
+}
+
+/** What HTTP demands of a request whatever its path. @throws Problem */
+function checkRequest(incoming: IncomingMessage, limits: GatewayLimits): void {
+  if ((incoming.url ?? '').length > limits.maxUrlBytes) throw urlTooLong(limits)
+  const { rawHeaders } = incoming
+  let bytes = 0
+  let hosts = 0
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] ?? ''
+    bytes += name.length + (rawHeaders[at + 1] ?? '').length + SEPARATOR_BYTES
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts++
+  }
+  if (bytes > limits.maxHeaderBytes) throw headersTooLarge(limits)
+  if (hosts > 1 || (hosts === 0 && incoming.httpVersion === '1.1')) {
+    throw invalidArgument('the Host header must be given once') // RFC 9112 §3.2
+  }
+}
+
+const SEPARATOR_BYTES = 4 // `: ` and the line's end
+
+function noRoute(resource: Resource | undefined): Problem {
+  if (!resource) return new Problem('no_route', 'nothing is served at this path')
+  return new Problem('method_not_allowed', 'the path has other methods, see Allow', { allow: resource.allow })
+}

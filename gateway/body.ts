@@ -1,0 +1,45 @@
+import type { IncomingMessage } from 'node:http'
+import { invalidArgument, type Problem } from './errors.js'
+import { type Params, parseQuery } from './query.js'
+
+/** How much of a refused body is still read, so that its sender gets to see the answer. */
+const DRAIN_BYTES = 1024 * 1024
+
+const FORM_TYPE = 'application/x-www-form-urlencoded'
+
+/** Whether the headers announce a body. */
+export function hasBody(request: IncomingMessage): boolean {
+  const length = request.headers['content-length']
+  return (length !== undefined && length !== '0') || request.headers['transfer-encoding'] !== undefined
+}
+
+/** The parameters of a form. @throws Problem when too large, of another type, or malformed. */
+export async function readForm(request: IncomingMessage, maxBytes: number): Promise<Params> {
+  const body = await readBody(request, maxBytes)
+  const [type = ''] = (request.headers['content-type'] ?? '').split(';', 1)
+  if (type.trim().toLowerCase() !== FORM_TYPE || request.headers['content-encoding'] !== undefined) {
+    throw invalidArgument(`the body must be ${FORM_TYPE}`, { httpStatus: 415 })
+  }
+  return parseQuery(body.toString('latin1')) // which refuses every byte that is not ASCII
+}
+
+/** The whole body, at most `maxBytes`, whether its length was announced or not. @throws Problem when it is larger. */
+export function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    let size = 0
+    if (Number(request.headers['content-length']) > DRAIN_BYTES) return reject(tooLarge(maxBytes))
+    request.on('data', (chunk: Buffer) => {
+      size += chunk.length
+      if (size <= maxBytes) chunks.push(chunk)
+      else chunks.length = 0
+      if (size > DRAIN_BYTES) reject(tooLarge(maxBytes))
+    })
+    request.on('end', () => (size > maxBytes ? reject(tooLarge(maxBytes)) : resolve(Buffer.concat(chunks))))
+    request.on('close', () => reject(invalidArgument('the request ended early')))
+  })
+}
+
+function tooLarge(maxBytes: number): Problem {
+  return invalidArgument(`the body is larger than ${maxBytes} bytes`, { httpStatus: 413 })
+}

@@ -1,0 +1,35 @@
+// The JSON around every answer under /api/: exactly {code, error, data, request_id}, in this order (spec 2.1).
+import type { Problem } from './errors.js'
+import type { Answer } from './http.js'
+
+/** Of every answer under /api/: nothing may keep it, nothing in it may run. */
+export const API_HEADERS: Readonly<Record<string, string>> = {
+  'content-type': 'application/json; charset=utf-8',
+  'cache-control': 'no-store',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+}
+
+export function success(data: object, requestId: string): Answer {
+  const body = `{"code":"OK","error":{"type":""},"data":${JSON.stringify(data)},"request_id":"${requestId}"}`
+  return { status: 200, headers: API_HEADERS, body, outcome: 'ok' }
+}
+
+/** A failure with the headers it needs; `status` as Problem.status() says. */
+export function failure(problem: Problem, status: number, requestId: string): Answer {
+  const { type, message, kind, options } = problem
+  const error = { type, message, action: kind.action }
+  return {
+    status,
+    headers: { ...API_HEADERS, ...failureHeaders(options) },
+    body: JSON.stringify({ code: kind.code, error, data: {}, request_id: requestId }),
+    outcome: type,
+  }
+}
+
+/** `Allow` and `Retry-After`, of a failure in any form. */
+export function failureHeaders(options: Problem['options']): Record<string, string> {
+  return {
+    ...(options.allow === undefined ? {} : { allow: options.allow }),
+    ...(options.retryAfterSeconds === undefined ? {} : { 'retry-after': String(options.retryAfterSeconds) }),
+  }
+}

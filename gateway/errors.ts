@@ -1,0 +1,154 @@
+// The gateway's one vocabulary of failures and the one translation into it. Everything else throws and forgets.
+import { Code, ConnectError } from '@connectrpc/connect'
+import { type ErrorDetail, ErrorDetailSchema, ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
+
+/** Values of `code` in the envelope: closed, clients fail on a tenth (decisions 1). `OK` is the ninth. */
+export type FailureCode =
+  | 'PermissionDenied'
+  | 'InternalServerError'
+  | 'RemoteServerError'
+  | 'NoRoute'
+  | 'InvalidArgument'
+  | 'NotFound'
+  | 'AlreadyExists'
+  | 'ResourceExhausted'
+
+/** What the developer of the calling app can do about it. */
+export type Action = 'fix_request' | 'refresh' | 'reauthorize' | 'retry' | 'contact_operator'
+
+export interface ProblemKind {
+  readonly code: FailureCode
+  readonly status: number
+  readonly action: Action
+}
+
+function kind(code: FailureCode, status: number, action: Action): ProblemKind {
+  return { code, status, action }
+}
+
+/** Every `error.type` with its code, status and action (docs/decisions.md, table of failures). */
+export const problemKinds = {
+  invalid_argument: kind('InvalidArgument', 400, 'fix_request'),
+  invalid_appid: kind('InvalidArgument', 400, 'fix_request'),
+  invalid_secret: kind('PermissionDenied', 401, 'fix_request'),
+  invalid_grant_type: kind('InvalidArgument', 400, 'fix_request'),
+  invalid_code: kind('InvalidArgument', 400, 'reauthorize'),
+  invalid_refresh_token: kind('PermissionDenied', 401, 'reauthorize'),
+  invalid_token: kind('PermissionDenied', 401, 'refresh'),
+  claim_error: kind('PermissionDenied', 403, 'fix_request'),
+  survey_not_found: kind('NotFound', 404, 'fix_request'),
+  request_rate_limited: kind('ResourceExhausted', 429, 'retry'),
+  no_route: kind('NoRoute', 404, 'fix_request'),
+  method_not_allowed: kind('NoRoute', 405, 'fix_request'),
+  remote_server_error: kind('RemoteServerError', 503, 'retry'),
+  internal_server_error: kind('InternalServerError', 500, 'contact_operator'),
+  // The rest is met on pages only.
+  invalid_redirect_uri: kind('InvalidArgument', 400, 'fix_request'),
+  invalid_response_type: kind('InvalidArgument', 400, 'fix_request'),
+  invalid_scope: kind('InvalidArgument', 400, 'fix_request'),
+  invalid_state: kind('InvalidArgument', 400, 'fix_request'),
+  invalid_session: kind('PermissionDenied', 401, 'reauthorize'),
+  invalid_credentials: kind('PermissionDenied', 401, 'fix_request'),
+  not_found: kind('NotFound', 404, 'fix_request'),
+  already_exists: kind('AlreadyExists', 409, 'fix_request'),
+} as const satisfies Record<string, ProblemKind>
+
+export type ProblemType = keyof typeof problemKinds
+
+/** What a service's reason is called outside. */
+const typesByReason: Record<ErrorReason, ProblemType> = {
+  [ErrorReason.UNSPECIFIED]: 'internal_server_error',
+  [ErrorReason.INVALID_ARGUMENT]: 'invalid_argument',
+  [ErrorReason.INVALID_APPID]: 'invalid_appid',
+  [ErrorReason.INVALID_SECRET]: 'invalid_secret',
+  [ErrorReason.INVALID_CODE]: 'invalid_code',
+  [ErrorReason.INVALID_REFRESH_TOKEN]: 'invalid_refresh_token',
+  [ErrorReason.INVALID_TOKEN]: 'invalid_token',
+  [ErrorReason.CLAIM_ERROR]: 'claim_error',
+  [ErrorReason.SURVEY_NOT_FOUND]: 'survey_not_found',
+  [ErrorReason.RATE_LIMITED]: 'request_rate_limited',
+  [ErrorReason.UNAVAILABLE]: 'remote_server_error',
+  [ErrorReason.INVALID_REDIRECT_URI]: 'invalid_redirect_uri',
+  [ErrorReason.INVALID_SCOPE]: 'invalid_scope',
+  [ErrorReason.INVALID_SESSION]: 'invalid_session',
+  [ErrorReason.INVALID_CREDENTIALS]: 'invalid_credentials',
+  [ErrorReason.NOT_FOUND]: 'not_found',
+  [ErrorReason.ALREADY_EXISTS]: 'already_exists',
+  [ErrorReason.CALLER_NOT_ALLOWED]: 'internal_server_error',
+  [ErrorReason.INVALID_RESPONSE_TYPE]: 'invalid_response_type',
+  [ErrorReason.INVALID_STATE]: 'invalid_state',
+}
+
+export interface ProblemOptions {
+  /** Status of a failure of HTTP itself (413, 414, 431 …) in place of the kind's; HTTP_ERROR_STATUS leaves it alone. */
+  readonly httpStatus?: number
+  readonly retryAfterSeconds?: number
+  /** Methods the path does have, for `Allow`. */
+  readonly allow?: string
+  readonly cause?: unknown
+}
+
+/** A request that is answered with a failure. `message`: lower case, no full stop, no value of the request. */
+export class Problem extends Error {
+  override readonly name = 'Problem'
+
+  constructor(
+    readonly type: ProblemType,
+    message: string,
+    readonly options: ProblemOptions = {},
+  ) {
+    super(message, { cause: options.cause })
+  }
+
+  get kind(): ProblemKind {
+    return problemKinds[this.type]
+  }
+
+  /** Status by the table; 200 for failures of the application when old clients are served (decisions 4). */
+  status(errorStatus: 'semantic' | 200): number {
+    const { code, status } = this.kind
+    if (this.options.httpStatus !== undefined) return this.options.httpStatus
+    const staysSemantic = errorStatus === 'semantic' || code === 'NoRoute' || status === 429 || status >= 500
+    return staysSemantic ? status : 200
+  }
+}
+
+export function invalidArgument(message: string, options?: ProblemOptions): Problem {
+  return new Problem('invalid_argument', message, options)
+}
+
+const RETRY_AFTER_SECONDS = 1 // no better guess when a service cannot be asked; the shortest the header can say
+
+/** Codes without a reason that say nothing about the request: the service could not be asked, or not in time. */
+const unreachable: readonly Code[] = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled]
+
+/** The one translation of what a route throws. The unexpected becomes `internal_server_error` with itself as cause. */
+export function toProblem(error: unknown): Problem {
+  if (error instanceof Problem) return error
+  if (error instanceof ConnectError) {
+    const [detail] = error.findDetails(ErrorDetailSchema)
+    if (detail) return fromDetail(detail, error)
+    if (unreachable.includes(error.code)) return unavailable(RETRY_AFTER_SECONDS)
+  }
+  return internal(error)
+}
+
+function fromDetail(detail: ErrorDetail, error: ConnectError): Problem {
+  const type = typesByReason[detail.reason] ?? 'internal_server_error' // a newer service may know more reasons
+  if (type === 'internal_server_error') return internal(error)
+  if (type === 'remote_server_error') return unavailable(detail.retryAfterSeconds || RETRY_AFTER_SECONDS)
+  if (type === 'request_rate_limited') return rateLimited(detail.retryAfterSeconds || RETRY_AFTER_SECONDS)
+  return new Problem(type, detail.message)
+}
+
+export function rateLimited(retryAfterSeconds: number): Problem {
+  return new Problem('request_rate_limited', 'too many requests, try again later', { retryAfterSeconds })
+}
+
+function unavailable(retryAfterSeconds: number): Problem {
+  return new Problem('remote_server_error', 'a service is unavailable, try again later', { retryAfterSeconds })
+}
+
+function internal(cause: unknown): Problem {
+  return new Problem('internal_server_error', 'internal error, the operator can find it by the request_id', { cause })
+}

@@ -1,0 +1,53 @@
+const KIB = 1024
+
+/** At most `requests` in a window of `seconds`. */
+export interface Rate {
+  readonly requests: number
+  readonly seconds: number
+}
+
+/** Allowances of one kind of route. */
+export interface Rates {
+  /** Of one client address, over all routes of the kind. */
+  readonly perSource: Rate
+  /** Of one app on one route; only requests its credentials were good for count. */
+  readonly perApp: Rate
+}
+
+/** What one gateway process takes on. Every number is configurable; `survey-auth config` shows them. */
+export interface GatewayLimits {
+  /** Time for a client to send the headers of a request, in ms. */
+  readonly headersTimeoutMs: number
+  /** Time for a client to send a whole request, in ms. */
+  readonly requestTimeoutMs: number
+  /** How long an idle connection stays open, in ms. */
+  readonly keepAliveTimeoutMs: number
+  readonly maxUrlBytes: number
+  readonly maxHeaderBytes: number
+  readonly maxFormBytes: number
+  readonly maxConnections: number
+  /** `false` turns all rates off, for load tests. */
+  readonly rateLimit: boolean
+  readonly rates: { readonly api: Rates; readonly page: Rates }
+  /** Routes that no rate applies to, by name. */
+  readonly unlimitedRoutes: readonly string[]
+  /** How many sources, and how many pairs of app and route, are counted at once. */
+  readonly maxRateKeys: number
+}
+
+export const defaultLimits: GatewayLimits = {
+  headersTimeoutMs: 10_000,
+  requestTimeoutMs: 15_000,
+  keepAliveTimeoutMs: 65_000, // above the 60 s of common proxies, so that they and not we close first
+  maxUrlBytes: 8 * KIB,
+  maxHeaderBytes: 16 * KIB,
+  maxFormBytes: 16 * KIB,
+  maxConnections: 10_000,
+  rateLimit: true,
+  rates: {
+    api: { perSource: { requests: 1_200, seconds: 10 }, perApp: { requests: 6_000, seconds: 10 } },
+    page: { perSource: { requests: 300, seconds: 60 }, perApp: { requests: 6_000, seconds: 60 } },
+  },
+  unlimitedRoutes: [],
+  maxRateKeys: 100_000,
+}

@@ -1,0 +1,35 @@
+import { invalidArgument, type Problem } from './errors.js'
+import type { GatewayLimits } from './limits.js'
+
+/** What node:http tells about bytes it could not parse into a request. */
+export interface ParseFailure extends Error {
+  readonly code?: string
+  readonly rawPacket?: Buffer
+}
+
+/** The failure to answer bytes with that are no request, or not a whole one in time. */
+export function problemOfParseFailure(failure: ParseFailure, limits: GatewayLimits): Problem {
+  switch (failure.code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return isWithinTarget(failure.rawPacket, limits.maxUrlBytes) ? urlTooLong(limits) : headersTooLarge(limits)
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return invalidArgument('the request did not arrive in time', { httpStatus: 408 })
+    default:
+      return invalidArgument('the request is not valid HTTP')
+  }
+}
+
+export function urlTooLong(limits: GatewayLimits): Problem {
+  return invalidArgument(`the URL is longer than ${limits.maxUrlBytes} bytes`, { httpStatus: 414 })
+}
+
+export function headersTooLarge(limits: GatewayLimits): Problem {
+  return invalidArgument(`the headers are larger than ${limits.maxHeaderBytes} bytes`, { httpStatus: 431 })
+}
+
+/** Whether the request line alone is over the limit; node:http counts it and the headers as one. */
+function isWithinTarget(packet: Buffer | undefined, maxUrlBytes: number): boolean {
+  if (!packet) return false
+  const lineEnd = packet.indexOf('\n')
+  return lineEnd === -1 || lineEnd > maxUrlBytes
+}

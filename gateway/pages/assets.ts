@@ -1,0 +1,55 @@
+// The files pages refer to, read once at start. The only answers of the service that may be cached: their address
+// carries a hash of their content, so that a new version has a new address.
+import { createHash } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Route } from '../http.js'
+
+/** Folder of these sources, whether this runs from the sources or from the compiled tree, which holds no assets. */
+export const PAGES_FOLDER = join(packageRoot(dirname(fileURLToPath(import.meta.url))), 'gateway', 'pages')
+
+const YEAR_SECONDS = 31_536_000 // the longest max-age caches are asked to honour
+
+interface Asset {
+  readonly path: string
+  readonly href: string
+  readonly contentType: string
+  readonly body: Buffer
+}
+
+export const style = readAsset('style.css', 'text/css; charset=utf-8')
+export const script = readAsset('page.js', 'text/javascript; charset=utf-8')
+export const icon = readAsset('icon.svg', 'image/svg+xml')
+
+export const assetRoutes: readonly Route[] = [style, script, icon].map((asset) => ({
+  name: 'asset',
+  method: 'GET',
+  path: asset.path,
+  kind: 'page',
+  answer: async () => ({
+    status: 200,
+    headers: {
+      'content-type': asset.contentType,
+      'cache-control': `public, max-age=${YEAR_SECONDS}, immutable`,
+      'x-content-type-options': 'nosniff',
+      'content-security-policy': "default-src 'none'",
+    },
+    body: asset.body,
+    outcome: 'asset',
+  }),
+}))
+
+function readAsset(name: string, contentType: string): Asset {
+  const body = readFileSync(join(PAGES_FOLDER, name))
+  const version = createHash('sha256').update(body).digest('base64url').slice(0, 12)
+  const path = `/connect/assets/${name}`
+  return { path, href: `${path}?v=${version}`, contentType, body }
+}
+
+function packageRoot(folder: string): string {
+  if (existsSync(join(folder, 'package.json'))) return folder
+  const parent = dirname(folder)
+  if (parent === folder) throw new Error('no package.json above the gateway')
+  return packageRoot(parent)
+}

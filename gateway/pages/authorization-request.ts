@@ -1,0 +1,59 @@
+// What an app asks for in the link of the authorization page (spec 4.1), as it travels through the pages: link, hidden
+// fields of every form on the way, signed together with them, and checked by RPC each time it comes back.
+import type { Params } from '../query.js'
+import type { Language } from './language.js'
+import type { HiddenField } from './view.js'
+
+export const AUTHORIZE_PATH = '/connect/oauth2/authorize'
+
+export interface AuthorizationRequest {
+  readonly appid: string
+  readonly redirectUri: string
+  readonly responseType: string
+  readonly scope: string
+  /** Empty when absent: then the callback gets none. */
+  readonly state: string
+}
+
+/** @throws Problem when a parameter is missing, empty, given twice or malformed; what it means is for the RPC to judge. */
+export function readAuthorizationRequest(params: Params): AuthorizationRequest {
+  return {
+    appid: params.required('appid', 128),
+    redirectUri: params.required('redirect_uri', 2048),
+    responseType: params.required('response_type', 128),
+    scope: params.required('scope', 128),
+    state: params.optional('state', 8192),
+  }
+}
+
+export function requestFields(asked: AuthorizationRequest): readonly HiddenField[] {
+  const { appid, redirectUri, responseType, scope, state } = asked
+  return [
+    { name: 'appid', value: appid },
+    { name: 'redirect_uri', value: redirectUri },
+    { name: 'response_type', value: responseType },
+    { name: 'scope', value: scope },
+    ...(state === '' ? [] : [{ name: 'state', value: state }]),
+  ]
+}
+
+/** For signing: the same request gives the same list, different requests give different ones. */
+export function requestValues(asked: AuthorizationRequest): readonly string[] {
+  return [asked.appid, asked.redirectUri, asked.responseType, asked.scope, asked.state]
+}
+
+/** The link of the authorization page, rebuilt, with the fragment spec 4.1 wants. */
+export function authorizeHref(asked: AuthorizationRequest, language?: Language): string {
+  const fields = language ? [...requestFields(asked), { name: 'lang', value: language }] : requestFields(asked)
+  const query = fields.map(({ name, value }) => `${name}=${encodeURIComponent(value)}`)
+  return `${AUTHORIZE_PATH}?${query.join('&')}#wj_redirect`
+}
+
+/** The callback address with the outcome added to whatever query it has, everything else byte for byte (decisions 20). */
+export function callbackHref(asked: AuthorizationRequest, outcome: { code: string } | { error: string }): string {
+  const added = Object.entries(asked.state === '' ? outcome : { ...outcome, state: asked.state })
+  const query = added.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join('&')
+  const address = asked.redirectUri.replace(/[^\x21-\x7e]/gu, encodeURIComponent) // a header is ASCII
+  if (!address.includes('?')) return `${address}?${query}`
+  return /[?&]$/.test(address) ? address + query : `${address}&${query}`
+}

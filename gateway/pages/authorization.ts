@@ -1,0 +1,117 @@
+// The authorization page (spec 4.1). GET only shows; a confirmed POST of the shown form issues the code.
+import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { invalidArgument } from '../errors.js'
+import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
+import type { Params } from '../query.js'
+import {
+  AUTHORIZE_PATH,
+  type AuthorizationRequest,
+  authorizeHref,
+  callbackHref,
+  readAuthorizationRequest,
+  requestFields,
+  requestValues,
+} from './authorization-request.js'
+import type { FormUse } from './csrf.js'
+import { callbackHost, displayDuration, displayName, initial } from './display.js'
+import { type SignInGoal, signInPage } from './sign-in.js'
+import { signOutUse } from './sign-out.js'
+import { redirectTo, renderPage } from './view.js'
+import {
+  APPS_PATH,
+  csrfField,
+  guarded,
+  isProblem,
+  openVisit,
+  readForm,
+  requireForm,
+  signedInUser,
+  type Visit,
+} from './visit.js'
+
+export const authorizationRoutes: readonly Route[] = [
+  { name: 'authorize', method: 'GET', path: AUTHORIZE_PATH, kind: 'page', answer: show },
+  { name: 'decide', method: 'POST', path: AUTHORIZE_PATH, kind: 'page', answer: decide },
+]
+
+/** The request is checked before anything is shown, signed in or not. */
+function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
+  const visit = openVisit(request, deps)
+  return guarded(visit, '', async () => {
+    const asked = readAuthorizationRequest(request.query())
+    const goal = { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
+    const user = await signedInUser(visit)
+    if (!user) return signInPage(visit, goal, { status: 200, outcome: 'sign_in' })
+    return authorizationPage(visit, goal, user)
+  })
+}
+
+function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSessionResponse): Answer {
+  const { language, t, sessionToken, setCookies } = visit
+  const appName = displayName(app.appName, asked.appid)
+  const nickname = displayName(user.nickname, displayName(user.username, '—'))
+  const fields = requestFields(asked)
+  const frame = {
+    language,
+    title: t.authorization.title,
+    languageHref: (to: 'zh' | 'en') => authorizeHref(asked, to),
+    expectsFragment: true,
+  }
+  const view = {
+    appName,
+    appInitial: initial(appName),
+    callbackHost: callbackHost(asked.redirectUri),
+    nickname,
+    nicknameInitial: initial(nickname),
+    username: displayName(user.username, '—'),
+    duration: displayDuration(app.refreshTokenTtlSeconds, language),
+    decision: [...fields, csrfField(visit, decisionUse(sessionToken, asked))],
+    switchAccount: [...fields, csrfField(visit, signOutUse(sessionToken, asked))],
+  }
+  return renderPage('authorization', frame, view, {
+    status: 200,
+    outcome: 'authorization',
+    appid: asked.appid,
+    setCookies,
+  })
+}
+
+function decide(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
+  const visit = openVisit(request, deps)
+  return guarded(visit, APPS_PATH, async () => {
+    const form = await readForm(visit)
+    const asked = readAuthorizationRequest(form)
+    return guarded(visit, authorizeHref(asked), () => decideOn(visit, form, asked))
+  })
+}
+
+async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest): Promise<Answer> {
+  const { deps, request, sessionToken } = visit
+  const signedOut = sessionToken === undefined && visit.hadFormKey // in another tab: the form died with the session
+  const requestId = signedOut ? '' : requireForm(visit, form, decisionUse(sessionToken, asked))
+  const goal = { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
+  if (sessionToken === undefined) return signInAgain(visit, goal)
+  const decision = form.optional('decision', 16)
+  if (decision === 'cancel') return leave(asked, { error: 'access_denied' }, 'cancelled')
+  if (decision !== 'confirm') throw invalidArgument('decision is neither confirm nor cancel')
+  try {
+    const { appid, redirectUri, scope } = asked
+    const { code } = await deps.token.issueCode({ sessionToken, requestId, appid, redirectUri, scope }, request.rpc)
+    return leave(asked, { code }, 'confirmed')
+  } catch (error) {
+    if (isProblem(error, 'invalid_session')) return signInAgain(visit, goal)
+    throw error
+  }
+}
+
+function signInAgain(visit: Visit, goal: SignInGoal): Answer {
+  return signInPage(visit, goal, { status: 401, outcome: 'sign_in' })
+}
+
+function leave(asked: AuthorizationRequest, result: { code: string } | { error: string }, outcome: string): Answer {
+  return redirectTo(callbackHref(asked, result), { outcome, appid: asked.appid })
+}
+
+function decisionUse(sessionToken: string | undefined, asked: AuthorizationRequest): FormUse {
+  return { form: 'authorization', sessionToken, about: requestValues(asked) }
+}

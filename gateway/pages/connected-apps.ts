@@ -1,0 +1,97 @@
+// The apps a user has let in, and the end of that.
+import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
+import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
+import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
+import type { FormUse } from './csrf.js'
+import { type DisplayTime, displayName, displayTime, initial } from './display.js'
+import { signInPage } from './sign-in.js'
+import { signOutUse } from './sign-out.js'
+import { type ConnectedAppView, redirectTo, renderPage } from './view.js'
+import {
+  APPS_PATH,
+  csrfField,
+  guarded,
+  isProblem,
+  openVisit,
+  readForm,
+  readOptional,
+  requireForm,
+  signedInUser,
+  type Visit,
+} from './visit.js'
+
+export const connectedAppsRoutes: readonly Route[] = [
+  { name: 'connected_apps', method: 'GET', path: APPS_PATH, kind: 'page', answer: show },
+  { name: 'disconnect', method: 'POST', path: `${APPS_PATH}/disconnect`, kind: 'page', answer: disconnect },
+]
+
+const DISCONNECTED_HREF = `${APPS_PATH}?disconnected=1`
+
+function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
+  const visit = openVisit(request, deps)
+  return guarded(visit, APPS_PATH, async () => {
+    const { sessionToken } = visit
+    const user = await signedInUser(visit)
+    if (!user || sessionToken === undefined) return signInPage(visit, undefined, { status: 200, outcome: 'sign_in' })
+    const { apps } = await deps.account.listConnectedApps({ sessionToken }, request.rpc)
+    return appsPage(visit, user, apps)
+  })
+}
+
+function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly ConnectedApp[]): Answer {
+  const { language, t, sessionToken, setCookies, request } = visit
+  const nickname = displayName(user.nickname, displayName(user.username, '—'))
+  return renderPage(
+    'connected-apps',
+    { language, title: t.apps.title, languageHref: (to) => `${APPS_PATH}?lang=${to}`, isWide: true },
+    {
+      nickname,
+      nicknameInitial: initial(nickname),
+      username: displayName(user.username, '—'),
+      wasDisconnected: readOptional(request, 'disconnected') === '1',
+      apps: apps.map((app) => appView(visit, app)),
+      signOut: [csrfField(visit, signOutUse(sessionToken, undefined))],
+    },
+    { status: 200, outcome: 'connected_apps', setCookies },
+  )
+}
+
+function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {
+  const name = displayName(app.appName, app.appid)
+  const shown = (time: Timestamp | undefined): DisplayTime => displayTime(time ? timestampMs(time) : 0, visit.language)
+  return {
+    name,
+    initial: initial(name),
+    scope: visit.t.apps.scopes[app.scope] ?? app.scope,
+    firstUse: shown(app.createTime),
+    lastUse: shown(app.lastUseTime ?? app.createTime),
+    expiry: shown(app.expireTime),
+    disconnect: [
+      { name: 'grant_id', value: app.grantId },
+      csrfField(visit, disconnectUse(visit.sessionToken, app.grantId)),
+    ],
+  }
+}
+
+/** A grant that is gone already, or a session that is, leads to the same page: it shows what is true now. */
+function disconnect(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
+  const visit = openVisit(request, deps)
+  return guarded(visit, APPS_PATH, async () => {
+    const form = await readForm(visit)
+    const grantId = form.required('grant_id', 128)
+    const { sessionToken } = visit
+    if (sessionToken === undefined) return redirectTo(APPS_PATH, { outcome: 'sign_in' })
+    requireForm(visit, form, disconnectUse(sessionToken, grantId))
+    try {
+      await deps.account.disconnectApp({ sessionToken, grantId }, request.rpc)
+      return redirectTo(DISCONNECTED_HREF, { outcome: 'disconnected' })
+    } catch (error) {
+      if (isProblem(error, 'not_found', 'invalid_session')) return redirectTo(APPS_PATH, { outcome: 'not_connected' })
+      throw error
+    }
+  })
+}
+
+function disconnectUse(sessionToken: string | undefined, grantId: string): FormUse {
+  return { form: 'disconnect', sessionToken, about: [grantId] }
+}

@@ -1,0 +1,41 @@
+// The three cookies of the pages: the session, the key that forms are signed with, and the chosen language.
+import { parseCookie, stringifySetCookie } from 'cookie'
+
+export type SecretCookie = 'session' | 'form_key'
+
+const LANGUAGE_COOKIE = 'sa_lang' // no secret, so the same name over http and https
+const LANGUAGE_MAX_AGE = 31_536_000 // one year, in seconds
+
+/** Over https only the `__Host-` spelling counts: nothing but this very origin can have set it. */
+export function readSecretCookie(publicUrl: URL, header: string | undefined, name: SecretCookie): string | undefined {
+  return parseCookie(header ?? '')[secretName(publicUrl, name)] || undefined
+}
+
+export function readLanguageCookie(header: string | undefined): string | undefined {
+  return parseCookie(header ?? '')[LANGUAGE_COOKIE]
+}
+
+/** A `Set-Cookie` value. It goes when the browser closes; the server ends sessions earlier by itself. */
+export function setSecretCookie(publicUrl: URL, name: SecretCookie, value: string): string {
+  return stringifySetCookie(secretName(publicUrl, name), value, attributes(publicUrl))
+}
+
+export function clearSecretCookie(publicUrl: URL, name: SecretCookie): string {
+  return stringifySetCookie(secretName(publicUrl, name), '', { ...attributes(publicUrl), maxAge: 0 })
+}
+
+export function setLanguageCookie(publicUrl: URL, language: string): string {
+  return stringifySetCookie(LANGUAGE_COOKIE, language, { ...attributes(publicUrl), maxAge: LANGUAGE_MAX_AGE })
+}
+
+function secretName(publicUrl: URL, name: SecretCookie): string {
+  return isSecure(publicUrl) ? `__Host-sa_${name}` : `sa_${name}`
+}
+
+function attributes(publicUrl: URL) {
+  return { path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure(publicUrl) } as const
+}
+
+function isSecure(publicUrl: URL): boolean {
+  return publicUrl.protocol === 'https:'
+}

@@ -1,0 +1,68 @@
+// Forms only our own pages can have made, without state on the server: a random key per browser, in a cookie, signs
+// what a form is about. Another site can send the cookie along but cannot read it, so it cannot sign. OWASP calls this
+// the signed double-submit pattern; the signature covers the session, so a form dies with the sign-in it was made for.
+import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
+
+export const FORM_TTL_MS = 30 * 60_000 // long enough to fetch a password, short for a page left open; our own choice
+
+const KEY_BYTES = 32
+const FORM_ID_BYTES = 24
+
+export type FormName = 'sign_in' | 'authorization' | 'sign_out' | 'disconnect'
+
+/** What a form may be used for; all of it is signed. */
+export interface FormUse {
+  readonly form: FormName
+  /** Session the form was shown in; undefined for the sign-in form, which belongs to nobody yet. */
+  readonly sessionToken: string | undefined
+  /** The authorization request in progress, or the grant to end. */
+  readonly about: readonly string[]
+}
+
+export type FormCheck = { readonly formId: string } | { readonly refused: 'expired' | 'rejected' }
+
+type RandomBytes = (size: number) => Uint8Array
+
+export function newFormKey(randomBytes: RandomBytes): string {
+  return base64url(randomBytes(KEY_BYTES))
+}
+
+/** Whether a cookie's value can be a key of ours. */
+export function isFormKey(value: string | undefined): value is string {
+  return value !== undefined && /^[A-Za-z0-9_-]{43}$/.test(value)
+}
+
+/** Unguessable and fresh for every rendering; a confirmed form gets one code, however often it is sent. */
+export function newFormId(randomBytes: RandomBytes): string {
+  return base64url(randomBytes(FORM_ID_BYTES))
+}
+
+/** The value of the hidden `csrf` field: issue time, form id, signature. */
+export function signForm(key: string, use: FormUse, formId: string, nowMs: number): string {
+  const issued = nowMs.toString(36)
+  return `${issued}.${formId}.${signature(key, use, formId, issued)}`
+}
+
+/** The signature is judged before the age, so that only a form of ours is ever called expired. */
+export function checkForm(key: string, use: FormUse, value: string, nowMs: number): FormCheck {
+  const [issued = '', formId = '', given = ''] = value.split('.')
+  if (!isEqual(given, signature(key, use, formId, issued))) return { refused: 'rejected' }
+  if (nowMs - Number.parseInt(issued, 36) >= FORM_TTL_MS) return { refused: 'expired' }
+  return { formId }
+}
+
+function signature(key: string, use: FormUse, formId: string, issued: string): string {
+  const session = use.sessionToken === undefined ? 'none' : createHash('sha256').update(use.sessionToken).digest('hex')
+  const signed = JSON.stringify([use.form, session, use.about, formId, issued])
+  return createHmac('sha256', key).update(signed).digest('base64url')
+}
+
+function isEqual(given: string, expected: string): boolean {
+  const a = Buffer.from(given)
+  const b = Buffer.from(expected)
+  return a.length === b.length && timingSafeEqual(a, b)
+}
+
+function base64url(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('base64url')
+}

@@ -1,0 +1,71 @@
+// How things are shown that others wrote, and times and durations. Escaping is the templates' business.
+import type { Language } from './language.js'
+import { texts } from './texts.js'
+
+const NAME_GRAPHEMES = 60 // about two lines on a phone
+const GRAPHEME_CODE_POINTS = 12 // the longest emoji in use; stacked accents beyond it only deface the page
+
+// Controls, line and paragraph separators, zero-width and bidirectional controls: what could hide or reorder text.
+const HARMFUL =
+  /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]/gu
+
+const segmenter = new Intl.Segmenter('und', { granularity: 'grapheme' })
+
+/** A name as a person sees it: harmful characters visible as U+FFFD, cut to 60 graphemes, `fallback` when blank. */
+export function displayName(name: string, fallback: string): string {
+  const shown = graphemes(name.slice(0, 2000).replace(HARMFUL, '\ufffd').trim(), NAME_GRAPHEMES + 1)
+  if (shown.length === 0) return fallback
+  return shown.length > NAME_GRAPHEMES ? `${shown.slice(0, NAME_GRAPHEMES).join('').trimEnd()}…` : shown.join('')
+}
+
+/** First grapheme of a name for its badge, upper case. We load no avatars: that would tell their host of the visit. */
+export function initial(name: string): string {
+  return graphemes(name, 1).join('').toUpperCase()
+}
+
+/** Host and port of a callback address, in ASCII (punycode), so that look-alike letters show. */
+export function callbackHost(redirectUri: string): string {
+  return URL.canParse(redirectUri) ? new URL(redirectUri).host : redirectUri
+}
+
+/** A length of time in its largest whole unit, rounded down; from two days on in days. */
+export function displayDuration(seconds: number, language: Language): string {
+  const { duration } = texts[language]
+  if (seconds >= 172_800) return duration.days(Math.floor(seconds / 86_400))
+  if (seconds >= 7200) return duration.hours(Math.floor(seconds / 3600))
+  if (seconds >= 120) return duration.minutes(Math.floor(seconds / 60))
+  return duration.seconds(seconds)
+}
+
+export interface DisplayTime {
+  /** For `<time datetime>`. */
+  readonly iso: string
+  /** With its offset in words, because the server does not know where the reader is. */
+  readonly text: string
+}
+
+const clocks: Readonly<Record<Language, { format: Intl.DateTimeFormat; zone: string }>> = {
+  en: {
+    format: new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' }),
+    zone: 'UTC',
+  },
+  zh: {
+    format: new Intl.DateTimeFormat('zh-CN', { dateStyle: 'long', timeStyle: 'short', timeZone: 'Asia/Shanghai' }),
+    zone: 'UTC+8',
+  },
+}
+
+export function displayTime(atMs: number, language: Language): DisplayTime {
+  const { format, zone } = clocks[language]
+  const at = new Date(atMs)
+  return { iso: at.toISOString(), text: `${format.format(at)} ${zone}` }
+}
+
+function graphemes(text: string, limit: number): string[] {
+  const found: string[] = []
+  for (const { segment } of segmenter.segment(text)) {
+    if (found.length === limit) break
+    found.push(Array.from(segment).slice(0, GRAPHEME_CODE_POINTS).join(''))
+  }
+  return found
+}

@@ -1,0 +1,25 @@
+import type { GatewayRequest } from '../http.js'
+
+const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
+
+/**
+ * Whether a POST may come from one of our own pages, by what the browser says of itself. Our pages send no referrer,
+ * which makes Chromium send `Origin: null`; that counts only beside `Sec-Fetch-Site: same-origin`, because a sandboxed
+ * frame elsewhere sends it too. A client that says nothing is no browser of today; the form's signature judges it.
+ */
+export function isFromOwnPage(request: Pick<GatewayRequest, 'header'>, publicUrl: URL): boolean {
+  const site = request.header('sec-fetch-site')
+  if (site !== undefined && site !== 'same-origin') return false
+  const origin = request.header('origin')
+  if (origin === undefined) return true
+  if (origin === 'null') return site === 'same-origin'
+  return isOwnOrigin(origin, publicUrl)
+}
+
+/** The public URL's origin; on loopback the other spellings of this machine as well. */
+function isOwnOrigin(origin: string, publicUrl: URL): boolean {
+  if (origin === publicUrl.origin) return true
+  if (!URL.canParse(origin) || !LOOPBACK.has(publicUrl.hostname)) return false
+  const { protocol, hostname, port } = new URL(origin)
+  return protocol === publicUrl.protocol && LOOPBACK.has(hostname) && port === publicUrl.port
+}

@@ -1,0 +1,18 @@
+// The pages: where people sign in, authorize an app, see the apps they authorized, and end that. This folder renders
+// HTML and keeps cookies; who is signed in and what an app may do is decided behind the RPCs.
+import type { Route } from '../http.js'
+import { assetRoutes } from './assets.js'
+import { authorizationRoutes } from './authorization.js'
+import { connectedAppsRoutes } from './connected-apps.js'
+import { landingRoute } from './landing.js'
+import { signInRoute } from './sign-in.js'
+import { signOutRoute } from './sign-out.js'
+
+export const pageRoutes: readonly Route[] = [
+  landingRoute,
+  ...authorizationRoutes,
+  signInRoute,
+  signOutRoute,
+  ...connectedAppsRoutes,
+  ...assetRoutes,
+]

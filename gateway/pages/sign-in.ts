@@ -1,0 +1,115 @@
+import type { CheckAuthorizationRequestResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { toProblem } from '../errors.js'
+import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
+import type { Params } from '../query.js'
+import {
+  type AuthorizationRequest,
+  authorizeHref,
+  readAuthorizationRequest,
+  requestFields,
+  requestValues,
+} from './authorization-request.js'
+import { setSecretCookie } from './cookies.js'
+import type { FormUse } from './csrf.js'
+import { displayDuration, displayName } from './display.js'
+import { redirectTo, renderPage } from './view.js'
+import { APPS_PATH, csrfField, guarded, openVisit, readForm, requireForm, type Visit } from './visit.js'
+
+/** Where a sign-in leads: the authorization it interrupts, with its checked app; undefined for the connected apps. */
+export interface SignInGoal {
+  readonly asked: AuthorizationRequest
+  readonly app: CheckAuthorizationRequestResponse
+}
+
+interface Attempt {
+  readonly status: number
+  readonly outcome: string
+  readonly alert?: string
+  readonly username?: string
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: Attempt): Answer {
+  const { language, t, setCookies } = visit
+  return renderPage(
+    'sign-in',
+    { language, title: t.signIn.title, languageHref: (to) => languageHref(goal?.asked, to) },
+    {
+      appName: goal && displayName(goal.app.appName, goal.asked.appid),
+      username: attempt.username ?? '',
+      alert: attempt.alert,
+      hidden: [...(goal ? requestFields(goal.asked) : []), csrfField(visit, signInUse(goal?.asked))],
+    },
+    { ...attempt, setCookies, ...(goal ? { appid: goal.asked.appid } : {}) },
+  )
+}
+
+export const signInRoute: Route = {
+  name: 'sign_in',
+  method: 'POST',
+  path: '/connect/sign-in',
+  kind: 'page',
+  answer: signIn,
+}
+
+function signIn(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
+  const visit = openVisit(request, deps)
+  return guarded(visit, APPS_PATH, async () => {
+    const form = await readForm(visit)
+    const asked = form.first('appid') === undefined ? undefined : readAuthorizationRequest(form)
+    return guarded(visit, goalHref(asked), async () => {
+      requireForm(visit, form, signInUse(asked))
+      const goal = asked && { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
+      return tryPassword(visit, form, goal)
+    })
+  })
+}
+
+async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefined): Promise<Answer> {
+  const { deps, request, t, sessionToken } = visit
+  const username = readTyped(form, 'username', 128)
+  const password = readTyped(form, 'password', 1024)
+  const attempt = { status: 401, outcome: 'sign_in_failed', username: username ?? '' }
+  if (username === '' || password === '') return signInPage(visit, goal, { ...attempt, alert: t.signIn.incomplete })
+  const failed = { ...attempt, alert: t.signIn.failed }
+  if (username === undefined || password === undefined) return signInPage(visit, goal, failed)
+  try {
+    const previousSessionToken = sessionToken ?? ''
+    const typed = { username, password, source: request.source, previousSessionToken }
+    const session = await deps.account.signIn(typed, request.rpc)
+    const cookie = setSecretCookie(deps.publicUrl, 'session', session.sessionToken)
+    return redirectTo(goalHref(goal?.asked), { outcome: 'signed_in', setCookies: [cookie] })
+  } catch (error) {
+    const problem = toProblem(error)
+    if (problem.type === 'invalid_credentials' || problem.type === 'invalid_argument')
+      return signInPage(visit, goal, failed)
+    if (problem.type !== 'request_rate_limited') throw error
+    return signInPage(visit, goal, { ...attempt, ...tooMany(visit, problem.options.retryAfterSeconds ?? 1) })
+  }
+}
+
+function tooMany(visit: Visit, seconds: number): Attempt {
+  const alert = visit.t.signIn.rateLimited(displayDuration(seconds, visit.language))
+  return { status: 429, outcome: 'request_rate_limited', alert, headers: { 'retry-after': String(seconds) } }
+}
+
+/** What was typed; undefined when no account can have it, which the page does not tell from a wrong one. */
+function readTyped(form: Params, name: string, maxLength: number): string | undefined {
+  try {
+    return form.optional(name, maxLength)
+  } catch {
+    return undefined
+  }
+}
+
+function signInUse(asked: AuthorizationRequest | undefined): FormUse {
+  return { form: 'sign_in', sessionToken: undefined, about: asked ? requestValues(asked) : [] }
+}
+
+function goalHref(asked: AuthorizationRequest | undefined): string {
+  return asked ? authorizeHref(asked) : APPS_PATH
+}
+
+function languageHref(asked: AuthorizationRequest | undefined, to: 'zh' | 'en'): string {
+  return asked ? authorizeHref(asked, to) : `${APPS_PATH}?lang=${to}`
+}

@@ -1,0 +1,41 @@
+import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
+import {
+  type AuthorizationRequest,
+  authorizeHref,
+  readAuthorizationRequest,
+  requestValues,
+} from './authorization-request.js'
+import { clearSecretCookie } from './cookies.js'
+import type { FormUse } from './csrf.js'
+import { redirectTo } from './view.js'
+import { APPS_PATH, guarded, openVisit, readForm, requireForm } from './visit.js'
+
+export const signOutRoute: Route = {
+  name: 'sign_out',
+  method: 'POST',
+  path: '/connect/sign-out',
+  kind: 'page',
+  answer: signOut,
+}
+
+/** Ends the session. With an authorization in progress ("switch account") the browser returns to it, signed out. */
+function signOut(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
+  const visit = openVisit(request, deps)
+  return guarded(visit, APPS_PATH, async () => {
+    const form = await readForm(visit)
+    const asked = form.first('appid') === undefined ? undefined : readAuthorizationRequest(form)
+    const next = asked ? authorizeHref(asked) : APPS_PATH
+    return guarded(visit, next, async () => {
+      const { sessionToken } = visit
+      if (sessionToken === undefined) return redirectTo(next, { outcome: 'signed_out' })
+      requireForm(visit, form, signOutUse(sessionToken, asked))
+      if (asked) await deps.token.checkAuthorizationRequest(asked, request.rpc)
+      await deps.account.signOut({ sessionToken }, request.rpc)
+      return redirectTo(next, { outcome: 'signed_out', setCookies: [clearSecretCookie(deps.publicUrl, 'session')] })
+    })
+  })
+}
+
+export function signOutUse(sessionToken: string | undefined, asked: AuthorizationRequest | undefined): FormUse {
+  return { form: 'sign_out', sessionToken, about: asked ? requestValues(asked) : [] }
+}

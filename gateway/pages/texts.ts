@@ -1,0 +1,224 @@
+// Every text of the pages. A text missing in one language does not compile. `{name}` marks a place for something that
+// others wrote; templates fill it in, escaped and isolated.
+import type { Language } from './language.js'
+
+const en = {
+  serviceName: 'Survey Authorization',
+  skipToContent: 'Skip to content',
+  language: 'Language',
+  requestId: 'Request ID',
+
+  signIn: {
+    title: 'Sign in',
+    lead: 'Use your survey account.',
+    leadForApp: 'Sign in to your survey account to continue to {app}.',
+    username: 'Username',
+    password: 'Password',
+    submit: 'Sign in',
+    failed: 'Username or password is not right. Please check both and try again.',
+    incomplete: 'Please enter your username and your password.',
+    rateLimited: (wait: string) => `Too many attempts. Please wait ${wait} and try again.`,
+  },
+
+  authorization: {
+    title: 'Authorize an app',
+    heading: '{app} would like to connect to your surveys',
+    returnTo: 'You will return to {host}',
+    signedInAs: 'Signed in as',
+    switchAccount: 'Switch account',
+    itMay: 'This app will be able to',
+    basicProfile: 'See your basic profile',
+    basicProfileDetail: 'your nickname and avatar, and an ID made for this app only',
+    readSurveys: 'Read your surveys',
+    readSurveysDetail: 'the list of your surveys and their questions',
+    duration: (time: string) => `Access lasts ${time}, then the app has to ask you again.`,
+    takeBackBefore: 'You can take it back at any time under ',
+    takeBackLink: 'Connected apps',
+    takeBackAfter: '.',
+    confirm: 'Confirm',
+    cancel: 'Cancel',
+  },
+
+  apps: {
+    title: 'Connected apps',
+    lead: 'These apps can read your surveys. Ending access works at once.',
+    empty: 'No app is connected',
+    emptyDetail: 'When you allow an app to read your surveys, it appears here.',
+    scope: 'May',
+    firstUse: 'Connected',
+    lastUse: 'Last used',
+    expiry: 'Ends by itself',
+    disconnect: 'End access',
+    disconnectLabel: 'End access: {app}',
+    disconnected: 'Access has ended. The app can no longer read your surveys.',
+    signOut: 'Sign out',
+    scopes: { snsapi_user: 'see your basic profile, read your surveys' } as Readonly<Record<string, string>>,
+  },
+
+  landing: {
+    title: 'Your surveys, shared only when you say so',
+    lead: 'Here you decide which apps may read your survey data, and for how long.',
+    apps: 'See connected apps',
+    developers: 'Building an app? Its users start at /connect/oauth2/authorize; your server then calls /api.',
+  },
+
+  link: {
+    title: 'This link does not work',
+    lead: 'The app that sent you here has made a mistake in its link. Nothing was shared. Please go back and tell the people who run the app.',
+    forDevelopers: 'For the app’s developer',
+    invalidAppid:
+      'The appid is not known, or its app is disabled. Use the appid that the platform issued for your app.',
+    invalidRedirectUri:
+      'The redirect_uri is not registered for this app. It must equal a registered address character for character, and be URL-encoded in the link.',
+    invalidResponseType: 'The response_type must be “code”.',
+    invalidScope: 'The scope must be “snsapi_user”.',
+    invalidState: 'The state may only hold a-z, A-Z and 0-9, at most 128 of them.',
+    malformed: (detail: string) => `The link is malformed: ${detail}.`,
+  },
+
+  form: {
+    expired: 'This form has expired',
+    expiredLead: 'For your safety a form is good for 30 minutes. Nothing has been changed. Please start again.',
+    rejected: 'This form can no longer be used',
+    rejectedLead:
+      'You may have signed in or out in another tab, or your browser refuses cookies. Nothing has been changed. Please start again.',
+    crossSite: 'This request came from another site',
+    crossSiteLead: 'Forms are only accepted from our own pages. Nothing has been changed.',
+    unreadable: 'This form could not be read',
+    unreadableLead: 'Nothing has been changed. Please go back and try again.',
+    startAgain: 'Start again',
+  },
+
+  errors: {
+    notFound: ['Page not found', 'There is nothing at this address. Please check the link.'],
+    methodNotAllowed: ['This does not work here', 'This address cannot be used in this way. Please start again.'],
+    tooLarge: ['That was too much', 'The request is larger than this page accepts.'],
+    tooMany: ['Too many requests', 'Please wait a moment and try again.'],
+    badRequest: ['The request could not be read', 'Please go back and try again.'],
+    unavailable: [
+      'Not available right now',
+      'A part of this service cannot be reached. Nothing is lost: please try again in a moment.',
+    ],
+    unexpected: [
+      'Something went wrong',
+      'This is our fault. If it happens again, please tell us the request ID below.',
+    ],
+    tryAgain: 'Try again',
+    home: 'Go to connected apps',
+  },
+
+  duration: {
+    days: (count: number) => (count === 1 ? '1 day' : `${count} days`),
+    hours: (count: number) => (count === 1 ? '1 hour' : `${count} hours`),
+    minutes: (count: number) => (count === 1 ? '1 minute' : `${count} minutes`),
+    seconds: (count: number) => (count === 1 ? '1 second' : `${count} seconds`),
+  },
+}
+
+export type Texts = typeof en
+
+const zh: Texts = {
+  serviceName: '问卷授权',
+  skipToContent: '跳到正文',
+  language: '语言',
+  requestId: '请求编号',
+
+  signIn: {
+    title: '登录',
+    lead: '请使用您的问卷账号登录。',
+    leadForApp: '登录您的问卷账号，以继续前往 {app}。',
+    username: '用户名',
+    password: '密码',
+    submit: '登录',
+    failed: '用户名或密码不正确，请检查后重试。',
+    incomplete: '请输入用户名和密码。',
+    rateLimited: (wait) => `尝试次数过多，请在 ${wait}后重试。`,
+  },
+
+  authorization: {
+    title: '应用授权',
+    heading: '{app} 申请访问您的问卷',
+    returnTo: '完成后将返回 {host}',
+    signedInAs: '当前账号',
+    switchAccount: '切换账号',
+    itMay: '该应用将可以',
+    basicProfile: '查看您的基本资料',
+    basicProfileDetail: '昵称、头像，以及仅供该应用使用的用户标识',
+    readSurveys: '读取您的问卷',
+    readSurveysDetail: '问卷列表和问卷题目',
+    duration: (time) => `授权有效期为 ${time}，到期后应用需要重新征得您的同意。`,
+    takeBackBefore: '您可以随时在',
+    takeBackLink: '已授权的应用',
+    takeBackAfter: '中取消授权。',
+    confirm: '确认',
+    cancel: '取消',
+  },
+
+  apps: {
+    title: '已授权的应用',
+    lead: '以下应用可以读取您的问卷。取消授权后立即生效。',
+    empty: '还没有授权任何应用',
+    emptyDetail: '当您允许某个应用读取问卷后，它会显示在这里。',
+    scope: '权限',
+    firstUse: '授权时间',
+    lastUse: '最近使用',
+    expiry: '到期时间',
+    disconnect: '取消授权',
+    disconnectLabel: '取消授权：{app}',
+    disconnected: '已取消授权，该应用无法再读取您的问卷。',
+    signOut: '退出登录',
+    scopes: { snsapi_user: '查看基本资料、读取问卷' },
+  },
+
+  landing: {
+    title: '您的问卷，由您决定与谁共享',
+    lead: '在这里，您可以决定哪些应用能读取您的问卷数据，以及可以读取多久。',
+    apps: '查看已授权的应用',
+    developers: '正在开发应用？请将用户引导至 /connect/oauth2/authorize，再由您的服务器调用 /api。',
+  },
+
+  link: {
+    title: '链接无效',
+    lead: '将您带到这里的应用所提供的链接有误。您的数据没有被共享。请返回并告知该应用的运营者。',
+    forDevelopers: '致应用开发者',
+    invalidAppid: 'appid 不存在，或该应用已被停用。请使用平台为您的应用分配的 appid。',
+    invalidRedirectUri: 'redirect_uri 未在该应用中登记。它必须与已登记的地址逐字符一致，并在链接中进行 URL 编码。',
+    invalidResponseType: 'response_type 必须为“code”。',
+    invalidScope: 'scope 必须为“snsapi_user”。',
+    invalidState: 'state 只能包含 a-z、A-Z、0-9，且不超过 128 个字符。',
+    malformed: (detail) => `链接格式有误：${detail}。`,
+  },
+
+  form: {
+    expired: '表单已过期',
+    expiredLead: '为了您的安全，表单在 30 分钟内有效。没有任何内容被更改，请重新开始。',
+    rejected: '此表单已不可用',
+    rejectedLead: '您可能在其他标签页登录或退出过，或者浏览器禁用了 Cookie。没有任何内容被更改，请重新开始。',
+    crossSite: '该请求来自其他网站',
+    crossSiteLead: '只接受从本站页面提交的表单。没有任何内容被更改。',
+    unreadable: '无法读取此表单',
+    unreadableLead: '没有任何内容被更改，请返回重试。',
+    startAgain: '重新开始',
+  },
+
+  errors: {
+    notFound: ['页面不存在', '此地址没有内容，请检查链接。'],
+    methodNotAllowed: ['无法这样访问', '此地址不支持这种访问方式，请重新开始。'],
+    tooLarge: ['内容过大', '请求超出了此页面可接受的大小。'],
+    tooMany: ['请求过于频繁', '请稍候再试。'],
+    badRequest: ['无法读取请求', '请返回重试。'],
+    unavailable: ['服务暂时不可用', '服务的某个部分暂时无法连接。没有任何内容丢失，请稍后重试。'],
+    unexpected: ['出了点问题', '这是我们的问题。如果再次出现，请将下方的请求编号告诉我们。'],
+    tryAgain: '重试',
+    home: '查看已授权的应用',
+  },
+
+  duration: {
+    days: (count) => `${count} 天`,
+    hours: (count) => `${count} 小时`,
+    minutes: (count) => `${count} 分钟`,
+    seconds: (count) => `${count} 秒`,
+  },
+}
+
+export const texts: Readonly<Record<Language, Texts>> = { zh, en }

@@ -1,0 +1,141 @@
+// Turns a template and what it shows into an answer with the headers every page has. Eta escapes every value.
+import { Eta } from 'eta'
+import type { Answer } from '../http.js'
+import { icon, PAGES_FOLDER, script, style } from './assets.js'
+import type { DisplayTime } from './display.js'
+import type { Language } from './language.js'
+import { texts } from './texts.js'
+
+/** What each template gets, besides the frame around it. */
+export interface Views {
+  'sign-in': {
+    readonly appName: string | undefined
+    readonly username: string
+    readonly alert: string | undefined
+    readonly hidden: readonly HiddenField[]
+  }
+  authorization: {
+    readonly appName: string
+    readonly appInitial: string
+    readonly callbackHost: string
+    readonly nickname: string
+    readonly nicknameInitial: string
+    readonly username: string
+    readonly duration: string
+    readonly decision: readonly HiddenField[]
+    readonly switchAccount: readonly HiddenField[]
+  }
+  'connected-apps': {
+    readonly nickname: string
+    readonly nicknameInitial: string
+    readonly username: string
+    readonly wasDisconnected: boolean
+    readonly apps: readonly ConnectedAppView[]
+    readonly signOut: readonly HiddenField[]
+  }
+  landing: Record<string, never>
+  error: {
+    readonly heading: string
+    readonly lead: string
+    readonly developerNote: string | undefined
+    readonly requestId: string
+    readonly wayOn: { readonly href: string; readonly label: string } | undefined
+  }
+}
+
+export interface ConnectedAppView {
+  readonly name: string
+  readonly initial: string
+  readonly scope: string
+  readonly firstUse: DisplayTime
+  readonly lastUse: DisplayTime
+  readonly expiry: DisplayTime
+  readonly disconnect: readonly HiddenField[]
+}
+
+export interface HiddenField {
+  readonly name: string
+  readonly value: string
+}
+
+/** What surrounds every page. */
+export interface Frame {
+  readonly language: Language
+  readonly title: string
+  /** Where the same page is found in the other language; undefined where there is no address to return to. */
+  readonly languageHref?: (language: Language) => string
+  readonly isWide?: boolean
+  /** The page's address must end in `#wj_redirect` (spec 4.1); its script warns the developer when it does not. */
+  readonly expectsFragment?: boolean
+}
+
+interface Rendered {
+  readonly status: number
+  readonly outcome: string
+  readonly appid?: string
+  readonly setCookies?: readonly string[]
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+const eta = new Eta({ views: `${PAGES_FOLDER}/templates`, cache: true, autoEscape: true })
+
+export function renderPage<K extends keyof Views>(
+  template: K,
+  frame: Frame,
+  view: Views[K],
+  rendered: Rendered,
+): Answer {
+  const t = texts[frame.language]
+  const assets = { style: style.href, script: script.href, icon: icon.href }
+  const body = eta.render(`./${template}`, { ...view, t, frame, assets, withName })
+  return {
+    status: rendered.status,
+    headers: {
+      ...PAGE_HEADERS,
+      'content-type': 'text/html; charset=utf-8',
+      'content-language': frame.language === 'zh' ? 'zh-CN' : 'en',
+      ...rendered.headers,
+      ...cookieHeader(rendered.setCookies),
+    },
+    body,
+    outcome: rendered.outcome,
+    ...(rendered.appid === undefined ? {} : { appid: rendered.appid }),
+  }
+}
+
+/** 303: the browser follows with GET and never repeats the form's fields. */
+export function redirectTo(location: string, rendered: Omit<Rendered, 'status'>): Answer {
+  return {
+    status: 303,
+    headers: { ...PAGE_HEADERS, location, ...cookieHeader(rendered.setCookies) },
+    body: '',
+    outcome: rendered.outcome,
+    ...(rendered.appid === undefined ? {} : { appid: rendered.appid }),
+  }
+}
+
+/**
+ * No inline script or style, nothing from elsewhere, no framing. `form-action` is left out on purpose: Chromium applies
+ * it to the redirect after a form as well, and confirming has to end at the app's callback.
+ */
+const PAGE_HEADERS = {
+  'cache-control': 'no-store',
+  'content-security-policy':
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=(), usb=()',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+}
+
+function cookieHeader(setCookies: readonly string[] | undefined): Record<string, readonly string[]> {
+  return setCookies?.length ? { 'set-cookie': setCookies } : {}
+}
+
+/** Cuts a text at its `{name}`: what stands before and after the foreign text that the template isolates. */
+function withName(text: string): { before: string; after: string } {
+  const [, before = '', after = ''] = /^(.*)\{\w+\}(.*)$/s.exec(text) ?? [text, text]
+  return { before, after }
+}

@@ -1,0 +1,169 @@
+// One request to a page: who asks, in which language, with which forms; and what every page does alike about failures.
+import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { type ProblemType, toProblem } from '../errors.js'
+import type { Answer, GatewayDeps, GatewayRequest } from '../http.js'
+import type { Params } from '../query.js'
+import { readSecretCookie, setLanguageCookie, setSecretCookie } from './cookies.js'
+import { checkForm, type FormUse, isFormKey, newFormId, newFormKey, signForm } from './csrf.js'
+import { errorPage } from './error-page.js'
+import { type Language, languageOf, toLanguage } from './language.js'
+import { isFromOwnPage } from './own-origin.js'
+import { type Texts, texts } from './texts.js'
+import type { HiddenField } from './view.js'
+
+export const APPS_PATH = '/connect/apps'
+
+export interface Visit {
+  readonly request: GatewayRequest
+  readonly deps: GatewayDeps
+  readonly language: Language
+  readonly t: Texts
+  readonly sessionToken: string | undefined
+  /** Signs this browser's forms. Kept as long as the browser keeps it, so that forms in other tabs stay good. */
+  readonly formKey: string
+  /** False when the browser sent no key, so that no form of ours can be in it. */
+  readonly hadFormKey: boolean
+  /** Cookies to set with whatever page is the answer. */
+  readonly setCookies: readonly string[]
+}
+
+export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
+  const cookies = request.header('cookie')
+  const chosen = request.method === 'GET' ? chosenLanguage(request) : undefined
+  const language = chosen ?? languageOf(request)
+  const sentKey = readSecretCookie(deps.publicUrl, cookies, 'form_key')
+  const hadFormKey = isFormKey(sentKey)
+  const formKey = hadFormKey ? sentKey : newFormKey(deps.randomBytes)
+  const sessionToken = readSecretCookie(deps.publicUrl, cookies, 'session')
+  return {
+    request,
+    deps,
+    language,
+    t: texts[language],
+    sessionToken: sessionToken && sessionToken.length <= 512 ? sessionToken : undefined,
+    formKey,
+    hadFormKey,
+    setCookies: [
+      ...(hadFormKey ? [] : [setSecretCookie(deps.publicUrl, 'form_key', formKey)]),
+      ...(chosen ? [setLanguageCookie(deps.publicUrl, chosen)] : []),
+    ],
+  }
+}
+
+/** The user of the session; undefined when nobody is signed in. */
+export async function signedInUser(visit: Visit): Promise<GetSessionResponse | undefined> {
+  const { sessionToken, deps, request } = visit
+  if (sessionToken === undefined) return undefined
+  return deps.account.getSession({ sessionToken }, request.rpc).catch((error) => {
+    if (isProblem(error, 'invalid_session')) return undefined
+    throw error
+  })
+}
+
+export function isProblem(error: unknown, ...types: readonly ProblemType[]): boolean {
+  return types.includes(toProblem(error).type)
+}
+
+/** Why a form is not acted upon. */
+class FormRefused extends Error {
+  constructor(readonly why: 'cross_site' | 'expired' | 'rejected') {
+    super(`form refused: ${why}`)
+  }
+}
+
+/** The fields of a form that comes from our own pages. */
+export async function readForm(visit: Visit): Promise<Params> {
+  if (!isFromOwnPage(visit.request, visit.deps.publicUrl)) throw new FormRefused('cross_site')
+  return visit.request.form()
+}
+
+/** Signs a form that is about to be shown. */
+export function csrfField(visit: Visit, use: FormUse): HiddenField {
+  const { deps, formKey } = visit
+  return { name: 'csrf', value: signForm(formKey, use, newFormId(deps.randomBytes), deps.now()) }
+}
+
+/** The id of a form that was made by us for this use; guarded() answers for any other. */
+export function requireForm(visit: Visit, form: Params, use: FormUse): string {
+  if (!visit.hadFormKey) throw new FormRefused('rejected')
+  const check = checkForm(visit.formKey, use, form.optional('csrf', 512), visit.deps.now())
+  if ('refused' in check) throw new FormRefused(check.refused)
+  return check.formId
+}
+
+/**
+ * Answers, or shows a page about the failure with a way on that loses nothing. What no page can explain flies on to the
+ * server, which records it and answers 500.
+ */
+export async function guarded(visit: Visit, wayOn: string, answer: () => Promise<Answer>): Promise<Answer> {
+  try {
+    return await answer()
+  } catch (error) {
+    return failurePage(visit, wayOn, error)
+  }
+}
+
+function failurePage(visit: Visit, href: string, error: unknown): Answer {
+  const { t, language, request, setCookies } = visit
+  const page = { language, requestId: request.requestId, setCookies }
+  if (error instanceof FormRefused) {
+    const wayOn = { href, label: t.form.startAgain }
+    return errorPage({ ...page, ...refusals(t)[error.why], outcome: `form_${error.why}`, wayOn })
+  }
+  const problem = toProblem(error)
+  if (problem.type === 'remote_server_error') {
+    const headers = { 'retry-after': String(problem.options.retryAfterSeconds ?? 1) }
+    return errorPage({
+      ...page,
+      status: 503,
+      outcome: problem.type,
+      headers,
+      wayOn: { href, label: t.errors.tryAgain },
+    })
+  }
+  if (problem.options.httpStatus !== undefined || problem.kind.status !== 400) throw error
+  if (request.method === 'GET' || problem.type !== 'invalid_argument') return badLinkPage(visit, problem.type, problem)
+  const [heading, message] = [t.form.unreadable, t.form.unreadableLead]
+  return errorPage({ ...page, status: 400, outcome: problem.type, heading, message })
+}
+
+/** The app's own mistake: never a redirect, and the developer learns what to change (decisions 19). */
+function badLinkPage(visit: Visit, type: ProblemType, { message }: { readonly message: string }): Answer {
+  const { t, language, request } = visit
+  const notes: Partial<Record<ProblemType, string>> = {
+    invalid_appid: t.link.invalidAppid,
+    invalid_redirect_uri: t.link.invalidRedirectUri,
+    invalid_response_type: t.link.invalidResponseType,
+    invalid_scope: t.link.invalidScope,
+    invalid_state: t.link.invalidState,
+  }
+  return errorPage({
+    status: 400,
+    outcome: type,
+    requestId: request.requestId,
+    language,
+    heading: t.link.title,
+    message: t.link.lead,
+    developerNote: notes[type] ?? t.link.malformed(message),
+    wayOn: null,
+  })
+}
+
+const refusals = ({ form }: Texts) => ({
+  cross_site: { status: 403, heading: form.crossSite, message: form.crossSiteLead },
+  expired: { status: 400, heading: form.expired, message: form.expiredLead },
+  rejected: { status: 403, heading: form.rejected, message: form.rejectedLead },
+})
+
+function chosenLanguage(request: GatewayRequest): Language | undefined {
+  return toLanguage(readOptional(request, 'lang'))
+}
+
+/** A parameter that only changes how a page looks: a malformed query counts as none. */
+export function readOptional(request: GatewayRequest, name: string): string | undefined {
+  try {
+    return request.query().optional(name, 35)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,78 @@
+import type { IncomingMessage } from 'node:http'
+import { readForm } from './body.js'
+import type { GatewayRequest } from './http.js'
+import { type Params, parseQuery } from './query.js'
+
+/** Header in which the request's id travels to the services. */
+const REQUEST_ID_HEADER = 'x-request-id'
+
+const MAX_APPID_LENGTH = 128
+
+export interface RequestLimits {
+  readonly rpcTimeoutMs: number
+  readonly maxFormBytes: number
+}
+
+/** A request as routes see it. Everything that costs is read on demand, and once. */
+export class HttpRequest implements GatewayRequest {
+  readonly method: string
+  readonly path: string
+  /** Set when the route is known. */
+  pathParameter = ''
+  readonly #incoming: IncomingMessage
+  readonly #limits: RequestLimits
+  readonly #rawQuery: string
+  #params: Params | undefined
+  #form: Promise<Params> | undefined
+
+  constructor(
+    incoming: IncomingMessage,
+    readonly requestId: string,
+    readonly source: string,
+    limits: RequestLimits,
+  ) {
+    const target = originForm(incoming.url ?? '')
+    const mark = target.indexOf('?')
+    this.method = incoming.method ?? ''
+    this.path = mark === -1 ? target : target.slice(0, mark)
+    this.#rawQuery = mark === -1 ? '' : target.slice(mark + 1)
+    this.#incoming = incoming
+    this.#limits = limits
+  }
+
+  get rpc(): GatewayRequest['rpc'] {
+    return { headers: { [REQUEST_ID_HEADER]: this.requestId }, timeoutMs: this.#limits.rpcTimeoutMs }
+  }
+
+  query(): Params {
+    this.#params ??= parseQuery(this.#rawQuery)
+    return this.#params
+  }
+
+  /** The appid of the query, for limits and the log: nobody has checked it. Undefined when it cannot be one. */
+  claimedAppid(): string | undefined {
+    try {
+      return this.query().optional('appid', MAX_APPID_LENGTH) || undefined
+    } catch {
+      return undefined // the route says what is wrong, if it needs the query at all
+    }
+  }
+
+  form(): Promise<Params> {
+    this.#form ??= readForm(this.#incoming, this.#limits.maxFormBytes)
+    return this.#form
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#incoming.headers[name.toLowerCase()]
+    return typeof value === 'string' ? value : undefined
+  }
+}
+
+/** Drops scheme and host of an absolute-form target (RFC 9112 §3.2.2); the Host says nothing to this gateway. */
+function originForm(target: string): string {
+  if (target.startsWith('/')) return target
+  const [, rest] = /^https?:\/\/[^/?]*(.*)$/i.exec(target) ?? []
+  if (rest === undefined) return target
+  return rest.startsWith('/') ? rest : `/${rest}`
+}

@@ -1,0 +1,40 @@
+import type { IncomingMessage } from 'node:http'
+import { isIP } from 'node:net'
+
+const MAPPED_IPV4 = '::ffff:'
+
+/**
+ * IP address of the client. X-Forwarded-For is read only when the connection comes from a trusted proxy, from its end:
+ * the first address that is not a trusted proxy's is the client's. What stands before it is the client's own claim.
+ */
+export function sourceOf(request: IncomingMessage, trustedProxies: ReadonlySet<string>): string {
+  const peer = plainAddress(request.socket.remoteAddress ?? '')
+  if (trustedProxies.size === 0 || !trustedProxies.has(peer)) return peer
+  const forwarded = request.headers['x-forwarded-for']
+  if (typeof forwarded !== 'string') return peer
+  let source = peer
+  for (const hop of forwarded.split(',').reverse()) {
+    const address = plainAddress(hop.trim())
+    if (isIP(address) === 0) return source
+    source = address
+    if (!trustedProxies.has(address)) return source
+  }
+  return source
+}
+
+function plainAddress(address: string): string {
+  return address.startsWith(MAPPED_IPV4) ? address.slice(MAPPED_IPV4.length) : address
+}
+
+/** What a rate counts as one client: an IPv4 address, or the 64 bits of an IPv6 address that a site is given. */
+export function networkOf(source: string): string {
+  if (!source.includes(':')) return source
+  const [head = '', tail] = source.split('::')
+  const groups = head === '' ? [] : head.split(':')
+  if (tail !== undefined) {
+    const tailGroups = tail === '' ? [] : tail.split(':')
+    while (groups.length + tailGroups.length < 8) groups.push('0')
+    groups.push(...tailGroups)
+  }
+  return `${groups.slice(0, 4).join(':')}::/64`
+}

@@ -1,0 +1,103 @@
+import { readFileSync } from 'node:fs'
+import { create } from '@bufbuild/protobuf'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { surveyFromJson } from '../../gateway/api/survey-json.js'
+import { ListSurveysResponseSchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { startGateway } from './start-gateway.js'
+
+const openapi = parse(readFileSync('docs/api/openapi.yaml', 'utf8'))
+const ajv = new Ajv2020({ strict: false, validateFormats: false })
+ajv.addSchema(openapi, 'openapi')
+
+const survey = surveyFromJson(JSON.parse(readFileSync('examples/surveys/community-canteen.zh.json', 'utf8')))
+const services = {
+  ExchangeCode: () => ({ accessToken: 'at', refreshToken: 'rt', expiresIn: 259_200, openid: 'oid' }),
+  RefreshAccessToken: () => ({ accessToken: 'at2', expiresIn: 259_200 }),
+  GetAuthorizedUser: () => ({ openid: 'oid', nickname: '', avatar: '' }),
+  GetSurvey: () => ({ survey: { ...survey, id: 7n, hash: '00ff' }, creatorUserId: 42n }),
+  ListSurveys: () =>
+    create(ListSurveysResponseSchema, { total: 1, list: [{ id: 7n, hash: '00ff', title: '午餐', state: 2 }] }),
+}
+
+const exchange = 'oauth2/access_token?appid=a&secret=s&code=c&grant_type=authorization_code'
+const refresh = 'oauth2/refresh_token?appid=a&refresh_token=r&grant_type=refresh_token'
+const user = 'oauth2/user?appid=a&access_token=t&openid=o'
+const list = 'surveys?appid=a&access_token=t&openid=o'
+const detail = 'surveys/7?appid=a&access_token=t'
+
+interface Body {
+  readonly code: string
+  readonly error: { readonly type: string; readonly message?: string }
+  readonly data: Record<string, unknown>
+}
+
+/** Asks the gateway; gives the body, which the OpenAPI document allows, and the RPC that was made. */
+async function ask(path: string): Promise<{ body: Body; call: Record<string, unknown> | undefined }> {
+  await using gateway = await startGateway({ services })
+  const body = (await (await fetch(`${gateway.url}/api/${path}`)).json()) as Body
+  return { body, call: gateway.calls[0]?.request }
+}
+
+describe('an endpoint translates its parameters into one RPC and the answer into its schema', () => {
+  test.each([
+    [exchange, 'TokenGrant', { appid: 'a', secret: 's', code: 'c', redirectUri: '' }],
+    [`${exchange}&redirect_uri=https%3A%2F%2Fa.example%2F`, 'TokenGrant', { redirectUri: 'https://a.example/' }],
+    [refresh, 'RefreshedToken', { appid: 'a', refreshToken: 'r', secret: '' }],
+    [`${refresh}&secret=s`, 'RefreshedToken', { secret: 's' }],
+    [user, 'User', { appid: 'a', accessToken: 't', openid: 'o' }],
+    [list, 'SurveyList', { appid: 'a', accessToken: 't', openid: 'o', page: 1, perPage: 20 }],
+    [`${list}&page=&per_page=`, 'SurveyList', { page: 1, perPage: 20 }],
+    [`${list}&page=3&per_page=101`, 'SurveyList', { page: 3, perPage: 100 }],
+    [`${list}&page=99999999999999999999&per_page=99999999999999999999`, 'SurveyList', { perPage: 100 }],
+    [detail, 'Survey', { appid: 'a', accessToken: 't', openid: '', surveyId: 7n }],
+    [`${detail}&openid=o`, 'Survey', { openid: 'o' }],
+    [detail.replace('7', '9007199254740991'), 'Survey', { surveyId: 9007199254740991n }],
+    [`${user}&lang=zh&user_id=1&user_id=2&__proto__=x&appid[]=y&constructor=&=&&`, 'User', { appid: 'a' }],
+    [user.replace('openid=o', 'openid=%E5%B0%8F+%2B%26'), 'User', { openid: '小 +&' }],
+  ])('%s', async (path, schema, request) => {
+    const { body, call } = await ask(path)
+    const isValid = ajv.validate(`openapi#/components/schemas/${schema}Answer`, body)
+    expect(isValid, ajv.errorsText()).toBe(true)
+    expect(call).toMatchObject(request)
+  })
+})
+
+describe('is refused as invalid_argument before any RPC', () => {
+  const without = (path: string, name: string) => path.replace(new RegExp(`([?&])${name}=[^&]*`), '$1')
+  const missing = [exchange, refresh, user, list, detail].flatMap((path) => {
+    const names = [...new URL(`http://a/${path}`).searchParams.keys()]
+    return names.flatMap((name) => [
+      without(path, name),
+      `${without(path, name)}&${name}=`,
+      `${path}&${name}=again`,
+      `${without(path, name)}&${name}=%00`,
+      `${without(path, name)}&${name}=a%C2%85b`,
+      `${without(path, name)}&${name}=${'x'.repeat(513)}`,
+    ])
+  })
+  const malformed = ['%', '%zz', '%c3%28', '%ED%A0%80', '%c0%80', '%F5%80%80%80'].map((text) => `${user}&other=${text}`)
+  const numbers = ['0', '-1', '+1', '01', '1.5', '1e3', 'x', '%201', '٣'].map((n) => encodeURI(n))
+  const ids = ['0', '-1', '01', '1.0', '0x1', 'abc', '%31', '9007199254740992', '1'.repeat(40)]
+
+  test.each([
+    ...missing,
+    ...malformed,
+    ...numbers.map((n) => `${list}&page=${n.replace('+', '%2B')}`),
+    ...numbers.map((n) => `${list}&per_page=${n.replace('+', '%2B')}`),
+    ...ids.map((id) => detail.replace('7', id)),
+  ])('%s', async (path) => {
+    const { body, call } = await ask(path)
+    expect(body.error.type).toBe('invalid_argument')
+    const isValid = ajv.validate('openapi#/components/schemas/Failure', body)
+    expect(isValid, ajv.errorsText()).toBe(true)
+    expect(call).toBeUndefined()
+  })
+})
+
+test.each([exchange, refresh])('a wrong grant_type is named as such, after the other parameters: %s', async (path) => {
+  const wrong = path.replace(/grant_type=\w+/, 'grant_type=client_credential')
+  expect((await ask(wrong)).body.error.type).toBe('invalid_grant_type')
+  expect((await ask(wrong.replace('appid=a', 'appid='))).body.error.type).toBe('invalid_argument')
+})

@@ -1,0 +1,391 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { describe, expect, test } from 'vitest'
+import { drainGateway } from '../../gateway/app.js'
+import { defaultLimits } from '../../gateway/limits.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { type GatewaySettings, type RunningGateway, refusal, sendRaw, startGateway } from './start-gateway.js'
+
+const USER = '/api/oauth2/user?appid=app&access_token=tok&openid=oid'
+const services = { GetAuthorizedUser: () => ({ openid: 'oid', nickname: '小明', avatar: '' }) }
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+async function failureOf(response: Response): Promise<[number, string, string]> {
+  const body = (await response.json()) as Record<string, never>
+  expect(Object.keys(body)).toEqual(['code', 'error', 'data', 'request_id'])
+  expect(Object.keys(body.error ?? {})).toEqual(['type', 'message', 'action'])
+  expect(body.data).toEqual({})
+  expect(body.request_id).toMatch(UUID)
+  expectApiHeaders(response.headers)
+  const { code, error } = body as unknown as { code: string; error: { type: string } }
+  return [response.status, code, error.type]
+}
+
+function expectApiHeaders(headers: Headers): void {
+  expect(headers.get('content-type')).toBe('application/json; charset=utf-8')
+  expect(headers.get('cache-control')).toBe('no-store')
+  expect(headers.get('x-content-type-options')).toBe('nosniff')
+  expect(headers.get('referrer-policy')).toBe('no-referrer')
+  expect(headers.get('content-security-policy')).toBe("default-src 'none'; frame-ancestors 'none'")
+  for (const name of ['etag', 'server', 'x-powered-by', 'access-control-allow-origin', 'set-cookie']) {
+    expect(headers.has(name), name).toBe(false)
+  }
+}
+
+/** The status, headers and failure of a raw answer. */
+async function rawFailure(raw: string): Promise<[number, string, string]> {
+  const [head = '', body = ''] = raw.split('\r\n\r\n')
+  const [statusLine = '', ...lines] = head.split('\r\n')
+  const headers = new Headers(lines.map((line) => line.split(/: (.*)/s).slice(0, 2) as [string, string]))
+  const status = Number(statusLine.split(' ')[1])
+  return failureOf(new Response(body, { status, headers }))
+}
+
+async function withGateway<T>(settings: GatewaySettings, use: (gateway: RunningGateway) => Promise<T>): Promise<T> {
+  await using gateway = await startGateway({ services, ...settings })
+  return await use(gateway)
+}
+
+describe('an answer', () => {
+  test('is exactly the envelope, with a fresh UUID that the services and the log see too', () =>
+    withGateway({}, async (gateway) => {
+      const response = await fetch(gateway.url + USER)
+      expect(response.status).toBe(200)
+      expectApiHeaders(response.headers)
+      const text = await response.text()
+      const id = JSON.parse(text).request_id
+      expect(id).toMatch(UUID)
+      const data = '{"openid":"oid","nickname":"小明","avatar":""}'
+      expect(text).toBe(`{"code":"OK","error":{"type":""},"data":${data},"request_id":"${id}"}`)
+      expect(gateway.calls).toEqual([
+        {
+          method: 'GetAuthorizedUser',
+          request: { appid: 'app', accessToken: 'tok', openid: 'oid' },
+          requestId: id,
+        },
+      ])
+      expect(gateway.records).toEqual([
+        {
+          route: 'user',
+          method: 'GET',
+          status: 200,
+          durationMs: expect.any(Number),
+          requestId: id,
+          outcome: 'ok',
+          appid: 'app',
+        },
+      ])
+    }))
+
+  test('demands https for the next year only when the public address is https', async () => {
+    const header = (publicUrl: URL) =>
+      withGateway({ publicUrl }, async ({ url }) => (await fetch(url + USER)).headers.get('strict-transport-security'))
+    expect(await header(new URL('https://surveys.example'))).toBe('max-age=31536000')
+    expect(await header(new URL('http://127.0.0.1:8080'))).toBe(null)
+  })
+})
+
+describe('methods', () => {
+  test.each(['HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])('%s on an endpoint executes nothing', (method) =>
+    withGateway({}, async (gateway) => {
+      const response = await fetch(gateway.url + USER, { method })
+      expect(response.status).toBe(405)
+      expect(response.headers.get('allow')).toBe('GET')
+      if (method !== 'HEAD') expect(await failureOf(response)).toEqual([405, 'NoRoute', 'method_not_allowed'])
+      expect(gateway.calls).toEqual([])
+    }),
+  )
+
+  test.each(['TRACE / HTTP/1.1', 'CONNECT example.com:443 HTTP/1.1', 'PROPFIND /api/surveys HTTP/1.1'])(
+    '%s executes nothing',
+    (line) =>
+      withGateway({}, async (gateway) => {
+        const raw = await sendRaw(gateway.port, `${line}\r\nHost: a\r\nConnection: close\r\n\r\n`)
+        expect(raw).toMatch(/^HTTP\/1\.1 40[45] /)
+        expect(gateway.calls).toEqual([])
+      }),
+  )
+})
+
+describe('paths', () => {
+  test.each([
+    '/api',
+    '/api/',
+    '/api/oauth2/user/',
+    '/api/OAuth2/user',
+    '/api/oauth2/%75ser',
+    '/api//oauth2/user',
+    '/api/%2e/oauth2/user',
+    '/api/surveys/',
+    '/api/surveys/1/',
+    '/api/surveys/1/2',
+    '/api/oauth2/user;x=1',
+    '/api/oauth2/user%3Fappid=app',
+    '/api/__proto__',
+    '/api/constructor',
+  ])('%s is not served', (path) =>
+    withGateway({}, async (gateway) => {
+      const raw = await sendRaw(gateway.port, `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
+      expect(await rawFailure(raw)).toEqual([404, 'NoRoute', 'no_route'])
+      expect(gateway.calls).toEqual([])
+    }),
+  )
+
+  test.each(['//api/oauth2/user', '/API/oauth2/user', '/nowhere', '*'])('%s is answered with a page', (path) =>
+    withGateway({}, async (gateway) => {
+      const raw = await sendRaw(gateway.port, `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
+      expect(raw).toMatch(/^HTTP\/1\.1 404 /)
+      expect(raw).toMatch(/content-type: text\/html/)
+      expect(raw.match(/x-content-type-options/gi)).toHaveLength(1)
+    }),
+  )
+
+  test.each(['http://elsewhere.example', 'HTTPS://user@elsewhere.example:1'])(
+    'absolute form under %s is served',
+    (host) =>
+      withGateway({}, async (gateway) => {
+        const raw = await sendRaw(gateway.port, `GET ${host}${USER} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
+        expect(raw).toMatch(/^HTTP\/1\.1 200 /)
+      }),
+  )
+})
+
+describe('sizes', () => {
+  const request = (target: string, headers = '') =>
+    `GET ${target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n${headers}\r\n`
+
+  test.each([8_192, 8_193, 20_000, 60_000, 200_000])('a URL of %i bytes', (length) =>
+    withGateway({}, async (gateway) => {
+      const target = `${USER}&x=`.padEnd(length, 'a')
+      const raw = await sendRaw(gateway.port, request(target))
+      if (length <= 8_192) expect(raw).toMatch(/^HTTP\/1\.1 200 /)
+      else expect(await rawFailure(raw)).toEqual([414, 'InvalidArgument', 'invalid_argument'])
+    }),
+  )
+
+  test.each([8_000, 17_000, 60_000])('headers of %i bytes', (length) =>
+    withGateway({}, async (gateway) => {
+      const raw = await sendRaw(gateway.port, request(USER, `X-Long: ${'a'.repeat(length)}\r\n`))
+      if (length < 16_384) expect(raw).toMatch(/^HTTP\/1\.1 200 /)
+      else expect(await rawFailure(raw)).toEqual([431, 'InvalidArgument', 'invalid_argument'])
+      expect(gateway.calls).toHaveLength(length < 16_384 ? 1 : 0)
+    }),
+  )
+})
+
+describe('malformed HTTP', () => {
+  test.each([
+    ['no HTTP at all', 'hello\r\n\r\n'],
+    ['a space in the target', 'GET /api/ x HTTP/1.1\r\nHost: a\r\n\r\n'],
+    ['no Host', 'GET /api/surveys HTTP/1.1\r\nConnection: close\r\n\r\n'],
+    ['two Hosts', 'GET /api/surveys HTTP/1.1\r\nHost: a\r\nhost: b\r\nConnection: close\r\n\r\n'],
+    [
+      'both lengths',
+      'GET /api/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    ],
+    ['two lengths', 'GET /api/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc'],
+    ['a raw byte in the query', `GET ${USER}&x=\u00e9 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`],
+    ['a header without a name', 'GET /api/ HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n'],
+  ])('%s is answered 400 in the envelope', (_name, bytes) =>
+    withGateway({}, async (gateway) => {
+      expect(await rawFailure(await sendRaw(gateway.port, bytes))).toEqual([400, 'InvalidArgument', 'invalid_argument'])
+      expect(gateway.calls).toEqual([])
+    }),
+  )
+
+  test('garbage after a whole request neither replaces its answer nor is answered as a request', () =>
+    withGateway({}, async (gateway) => {
+      const raw = await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\ngarbage\r\n\r\n`)
+      expect(raw).toMatch(/^HTTP\/1\.1 200 /)
+      expect(raw.match(/HTTP\/1\.1/g)).toHaveLength(1)
+      expect(gateway.calls).toHaveLength(1)
+    }))
+
+  test('a request that does not arrive in time is answered 408', () =>
+    withGateway({ limits: { headersTimeoutMs: 300, requestTimeoutMs: 600 } }, async (gateway) => {
+      const raw = await sendRaw(gateway.port, 'GET /api/surveys HTTP/1.1\r\nHost: a\r\n')
+      expect(await rawFailure(raw)).toEqual([408, 'InvalidArgument', 'invalid_argument'])
+    }))
+})
+
+describe('a body', () => {
+  const smuggled = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
+
+  test('of a GET is drained and never read as the next request', () =>
+    withGateway({}, async (gateway) => {
+      const first = `GET ${USER} HTTP/1.1\r\nHost: a\r\nContent-Length: ${smuggled.length}\r\n\r\n${smuggled}`
+      const raw = await sendRaw(gateway.port, first, `GET /api/last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
+      expect(raw.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 404'])
+      expect(gateway.calls).toHaveLength(1)
+    }))
+
+  test.each([
+    ['announced', 'Content-Length: 20000\r\n\r\n', 'x'.repeat(20_000)],
+    ['chunked', 'Transfer-Encoding: chunked\r\n\r\n', `4e20\r\n${'x'.repeat(20_000)}\r\n0\r\n\r\n`],
+    ['of 2 MiB', `Content-Length: ${2 ** 21}\r\n\r\n`, 'x'],
+  ])('above 16 KiB, %s, is refused before anything is executed', (_name, headers, body) =>
+    withGateway({}, async (gateway) => {
+      const raw = await sendRaw(
+        gateway.port,
+        `GET ${USER} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n${headers}`,
+        body,
+      )
+      expect(await rawFailure(raw)).toEqual([413, 'InvalidArgument', 'invalid_argument'])
+      expect(gateway.calls).toEqual([])
+    }),
+  )
+
+  const last = 'GET /api/last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
+
+  test.each(['Expect: 100-continue', 'Expect: miracles'])('that %s announces changes nothing', (header) =>
+    withGateway({}, async (gateway) => {
+      const raw = await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n${header}\r\n\r\n`, last)
+      expect(raw).toContain('HTTP/1.1 200 OK')
+      expect(raw).toContain('HTTP/1.1 404')
+    }),
+  )
+
+  test.each(['Upgrade: websocket\r\nConnection: Upgrade', 'Upgrade: h2c'])(
+    'cannot be made of another protocol: %j is answered in this one, and the connection ends',
+    (header) =>
+      withGateway({}, async (gateway) => {
+        const raw = await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n${header}\r\n\r\n`)
+        expect(raw).toMatch(/^HTTP\/1\.1 200 OK/)
+        expect(raw).toMatch(/connection: close/i)
+      }),
+  )
+})
+
+describe('failures of services', () => {
+  test.each([
+    [ErrorReason.INVALID_ARGUMENT, Code.InvalidArgument, 400, 'InvalidArgument', 'invalid_argument'],
+    [ErrorReason.INVALID_APPID, Code.InvalidArgument, 400, 'InvalidArgument', 'invalid_appid'],
+    [ErrorReason.INVALID_SECRET, Code.PermissionDenied, 401, 'PermissionDenied', 'invalid_secret'],
+    [ErrorReason.INVALID_CODE, Code.InvalidArgument, 400, 'InvalidArgument', 'invalid_code'],
+    [ErrorReason.INVALID_REFRESH_TOKEN, Code.PermissionDenied, 401, 'PermissionDenied', 'invalid_refresh_token'],
+    [ErrorReason.INVALID_TOKEN, Code.PermissionDenied, 401, 'PermissionDenied', 'invalid_token'],
+    [ErrorReason.CLAIM_ERROR, Code.PermissionDenied, 403, 'PermissionDenied', 'claim_error'],
+    [ErrorReason.SURVEY_NOT_FOUND, Code.NotFound, 404, 'NotFound', 'survey_not_found'],
+    [ErrorReason.RATE_LIMITED, Code.ResourceExhausted, 429, 'ResourceExhausted', 'request_rate_limited'],
+    [ErrorReason.UNAVAILABLE, Code.Unavailable, 503, 'RemoteServerError', 'remote_server_error'],
+    [ErrorReason.CALLER_NOT_ALLOWED, Code.PermissionDenied, 500, 'InternalServerError', 'internal_server_error'],
+  ])('reason %i becomes its row of the table', async (reason, code, status, envelopeCode, type) => {
+    const failing = { GetAuthorizedUser: () => Promise.reject(refusal(reason, code)) }
+    await withGateway({ services: failing }, async (gateway) => {
+      const response = await fetch(gateway.url + USER)
+      expect(response.headers.has('retry-after')).toBe(status === 429 || status === 503)
+      expect(await failureOf(response)).toEqual([status, envelopeCode, type])
+      expect(gateway.records.map((record) => record.outcome)).toEqual([type])
+      expect(gateway.unexpected).toHaveLength(status === 500 ? 1 : 0)
+    })
+    await withGateway({ services: failing, httpErrorStatus: 200 }, async (gateway) => {
+      const response = await fetch(gateway.url + USER)
+      expect(response.status).toBe(status === 429 || status >= 500 ? status : 200)
+    })
+  })
+
+  test.each([Code.Unavailable, Code.DeadlineExceeded, Code.Canceled])('code %i alone is remote_server_error', (code) =>
+    withGateway(
+      { services: { GetAuthorizedUser: () => Promise.reject(new ConnectError('down', code)) } },
+      async ({ url }) => {
+        const response = await fetch(url + USER)
+        expect(response.headers.get('retry-after')).toBe('1')
+        expect(await failureOf(response)).toEqual([503, 'RemoteServerError', 'remote_server_error'])
+      },
+    ),
+  )
+
+  test('the unexpected is reported once, with the request id, and leaves as a fixed text', () => {
+    const bug = new Error('secret detail')
+    const failing = { GetAuthorizedUser: () => Promise.reject(bug) }
+    return withGateway({ services: failing }, async (gateway) => {
+      const text = await (await fetch(gateway.url + USER)).text()
+      expect(text).not.toContain('secret detail')
+      expect(gateway.unexpected).toEqual([{ error: bug, requestId: JSON.parse(text).request_id }])
+    })
+  })
+
+  test('HTTP_ERROR_STATUS=200 keeps the status of unknown paths, methods and malformed HTTP', () =>
+    withGateway({ httpErrorStatus: 200 }, async ({ url, port }) => {
+      expect((await fetch(`${url}/api/nowhere`)).status).toBe(404)
+      expect((await fetch(url + USER, { method: 'POST' })).status).toBe(405)
+      expect((await fetch(`${url}/api/surveys?x=${'a'.repeat(9000)}`)).status).toBe(414)
+      expect(await sendRaw(port, 'hello\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
+      expect((await fetch(`${url}/api/surveys`)).status).toBe(200)
+    }))
+})
+
+describe('rates', () => {
+  const rate = { requests: 3, seconds: 10 }
+  const plenty = { requests: 1_000, seconds: 10 }
+  const limits = (perSource = plenty, perApp = plenty) => ({
+    rates: { ...defaultLimits.rates, api: { perSource, perApp } },
+  })
+
+  test('a source is refused beyond its rate, told when to return, and admitted then', () => {
+    let now = 1_000_000
+    return withGateway({ limits: limits(rate), now: () => now }, async ({ url }) => {
+      for (let n = 0; n < 3; n++) expect((await fetch(url + USER)).status).toBe(200)
+      now += 2_500
+      const refused = await fetch(url + USER)
+      expect(refused.headers.get('retry-after')).toBe('8')
+      expect(await failureOf(refused)).toEqual([429, 'ResourceExhausted', 'request_rate_limited'])
+      expect((await fetch(`${url}/api/nowhere`)).status).toBe(429)
+      now += 7_500
+      expect((await fetch(url + USER)).status).toBe(200)
+    })
+  })
+
+  test('an app is refused beyond its rate on that route alone', () =>
+    withGateway({ limits: limits(plenty, rate) }, async ({ url }) => {
+      for (let n = 0; n < 3; n++) expect((await fetch(url + USER)).status).toBe(200)
+      expect((await fetch(url + USER)).status).toBe(429)
+      expect((await fetch(url + USER.replace('appid=app', 'appid=other'))).status).toBe(200)
+      expect((await fetch(`${url}/api/surveys?appid=app`)).status).toBe(400)
+    }))
+
+  test('requests that fail do not spend the rate of the app whose appid they carry', () => {
+    const failing = {
+      GetAuthorizedUser: () => Promise.reject(refusal(ErrorReason.INVALID_TOKEN, Code.PermissionDenied)),
+    }
+    return withGateway({ services: failing, limits: limits(plenty, rate) }, async ({ url }) => {
+      for (let n = 0; n < 6; n++) expect((await fetch(url + USER)).status).toBe(401)
+    })
+  })
+
+  test('a route can be exempted by name, and all of them by rateLimit', async () => {
+    for (const off of [{ unlimitedRoutes: ['user'] }, { rateLimit: false }]) {
+      await withGateway({ limits: { ...limits(rate, rate), ...off } }, async ({ url }) => {
+        for (let n = 0; n < 8; n++) expect((await fetch(url + USER)).status).toBe(200)
+      })
+    }
+  })
+
+  test('X-Forwarded-For counts only from a trusted proxy, and from its end', async () => {
+    const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
+    await withGateway({ limits: limits(rate) }, async ({ url }) => {
+      for (let n = 0; n < 3; n++) await fetch(url + USER, from(`10.0.0.${n}`))
+      expect((await fetch(url + USER, from('10.0.0.9'))).status).toBe(429)
+    })
+    await withGateway({ limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] }, async ({ url }) => {
+      for (let n = 0; n < 3; n++) await fetch(url + USER, from(`1.1.1.${n}, 10.0.0.1, 10.9.9.9`))
+      expect((await fetch(url + USER, from('10.0.0.1'))).status).toBe(429)
+      expect((await fetch(url + USER, from('10.0.0.2'))).status).toBe(200)
+    })
+  })
+})
+
+test('a draining gateway answers what is in flight, closes that connection and takes no new one', async () => {
+  const slow = { GetAuthorizedUser: () => sleep(300, { openid: 'oid', nickname: '', avatar: '' }) }
+  await withGateway({ services: slow }, async (gateway) => {
+    const inFlight = fetch(gateway.url + USER)
+    await sleep(100)
+    const drained = drainGateway(gateway.server, 5_000)
+    await expect(fetch(gateway.url + USER)).rejects.toThrow()
+    const response = await inFlight
+    expect(response.status).toBe(200)
+    expect(response.headers.get('connection')).toBe('close')
+    await drained
+  })
+})

@@ -1,0 +1,59 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { create, equals } from '@bufbuild/protobuf'
+import { expect, test } from 'vitest'
+import { QUESTION_TYPES, surveyFromJson, surveyToJson } from '../../gateway/api/survey-json.js'
+import { SurveySchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
+
+const folder = 'examples/surveys'
+const examples = readdirSync(folder).map((name) => JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')))
+
+test.each(examples.map((json) => [json.title, json]))('%s comes back from JSON as it went', (_title, json) => {
+  const survey = surveyFromJson(json)
+  const written = surveyToJson(survey, 5)
+  expect(written).toMatchObject(json)
+  expect(equals(SurveySchema, surveyFromJson(JSON.parse(JSON.stringify(written))), survey)).toBe(true)
+})
+
+test('the examples use every type of question', () => {
+  const used = new Set(
+    examples.flatMap((json) => surveyFromJson(json).pages.flatMap((page) => page.questions.map((q) => q.type))),
+  )
+  expect([...used].sort()).toEqual([...QUESTION_TYPES].sort())
+})
+
+test('keys come in the order of the contract, derived ones included', () => {
+  const question = { type: 'star', title: 'q', starNum: 5, starBeginNum: 1 }
+  const matrix = { type: 'matrix_radio', title: 'm', options: [{ text: 'a' }], subTitles: [{ text: 'r' }] }
+  const json = { title: 't', state: 2, startTime: 1_788_192_000, pages: [{ questions: [question, matrix] }] }
+  expect(JSON.stringify(surveyToJson(surveyFromJson(json), 9))).toBe(
+    '{"id":0,"hash":"","scene":1,"title":"t","prefix":"","suffix":"","state":2,"page_count":1,"topic_count":2,' +
+      '"startTime":1788192000,"endTime":0,"started_at":"2026-09-01 00:00:00","end_at":"","createTime":0,"updateTime":0,' +
+      '"creator_user_id":9,"pages":[{"id":"p-1","index":"1","questions":[' +
+      '{"id":"q-1-1","index":1,"type":"star","sub_type":"","title":"q","description":"","required":false,"goto":"",' +
+      '"options":[],"starNum":5,"starBeginNum":1},' +
+      '{"id":"q-1-2","index":2,"type":"matrix_radio","sub_type":"","title":"m","description":"","required":false,' +
+      '"goto":"","options":[{"id":"o-1","text":"a","exclusive":false,"goto":""}],"subTitles":[{"id":"s-1","text":"r"}]}]}]}',
+  )
+})
+
+test('an empty survey needs a title alone, and keys nobody knows are ignored', () => {
+  const survey = surveyFromJson({ title: 't', future: { key: 1 } })
+  expect(equals(SurveySchema, survey, create(SurveySchema, { title: 't', scene: 1 }))).toBe(true)
+})
+
+test.each([
+  [null, /^survey: /],
+  [{}, /^title: /],
+  [{ title: 't', state: 1 }, /^state: must be 0 \(draft\), 2 \(collecting\) or 3 \(paused\)$/],
+  [{ title: 't', hash: 'xyz' }, /^hash: must be four hex digits$/],
+  [
+    { title: 't', pages: [{ questions: [{ type: 'text' }, { type: 'radio' }, { type: 'quiz' }] }] },
+    /^pages\[0\]\.questions\[2\]\.type: /,
+  ],
+  [
+    { title: 't', pages: [{ questions: [{ type: 'radio', options: [{ text: 1 }] }] }] },
+    /^pages\[0\]\.questions\[0\]\.options\[0\]\.text: /,
+  ],
+])('%j is refused with the path of what is wrong', (json, message) => {
+  expect(() => surveyFromJson(json)).toThrow(message)
+})
