@@ -13,7 +13,7 @@ const segmenter = new Intl.Segmenter('und', { granularity: 'grapheme' })
 
 /** A name as a person sees it: harmful characters visible as U+FFFD, cut to 60 graphemes, `fallback` when blank. */
 export function displayName(name: string, fallback: string): string {
-  const shown = graphemes(name.slice(0, 2000).replace(HARMFUL, '\ufffd').trim(), NAME_GRAPHEMES + 1)
+  const shown = graphemes(name.slice(0, 2000).trim().replace(HARMFUL, '\ufffd'), NAME_GRAPHEMES + 1)
   if (shown.length === 0) return fallback
   return shown.length > NAME_GRAPHEMES ? `${shown.slice(0, NAME_GRAPHEMES).join('').trimEnd()}…` : shown.join('')
 }

@@ -1,0 +1,93 @@
+// survey-auth backup: both databases in one file, while the service runs.
+import { closeSync, existsSync, fsyncSync, linkSync, mkdtempSync, openSync, rmSync, statSync } from 'node:fs'
+import path from 'node:path'
+import type { Command } from 'commander'
+import { snapshotDatabase } from '../compose/database-file.js'
+import { type Config, readConfig } from '../config.js'
+import { CommandError, EXIT } from '../exit.js'
+import { printFields, printJson } from '../output.js'
+import { writeTar } from '../tar.js'
+import { examples, jsonOption } from './options.js'
+
+/** Tables of token.db whose rows only matter for minutes or to one browser: a restore must not bring them back. */
+const LEFT_OUT = ['codes', 'sessions']
+
+const NOTES = `
+FILE is a tar archive of token.db and survey.db, each a consistent copy of its database. It holds no usable
+credential: codes, tokens and secrets are hashed, passwords too, and sessions and codes are left out.
+
+To restore, stop the service and unpack into an empty DATA_DIR:
+  $ mkdir -m 700 /var/lib/survey-auth && tar -xf FILE -C /var/lib/survey-auth
+What happened after the backup is undone, revocations too: see "Backup and restore" in docs/operations.md.
+`
+
+export function addBackupCommand(program: Command): void {
+  program
+    .command('backup <file>')
+    .description('copy both databases into one file, while the service runs; never overwrites')
+    .addOption(jsonOption())
+    .addHelpText('after', NOTES + examples('backup /backup/survey-auth-$(date +%F).tar'))
+    .action(backup)
+}
+
+function backup(file: string, { json }: { json?: true }): void {
+  const config = readConfig(process.env)
+  if (!existsSync(config.tokenDatabaseFile)) {
+    throw new CommandError(
+      `there is no database in ${config.dataDir}`,
+      EXIT.failure,
+      'set DATA_DIR as the server has it',
+    )
+  }
+  const target = path.resolve(file)
+  const folder = path.dirname(target)
+  const scratch = makeScratch(folder, target)
+  try {
+    const archive = path.join(scratch, 'backup.tar')
+    writeArchive(config, scratch, archive)
+    linkTo(archive, target)
+  } finally {
+    rmSync(scratch, { recursive: true, force: true })
+  }
+  const written = { file: target, bytes: statSync(target).size }
+  if (json) printJson(written)
+  else printFields(written)
+}
+
+/** Surveys first: whoever owns one of them is then in the copy of the users, which is later. */
+function writeArchive(config: Config, scratch: string, archive: string): void {
+  const survey = { name: 'survey.db', file: path.join(scratch, 'survey.db') }
+  const token = { name: 'token.db', file: path.join(scratch, 'token.db') }
+  snapshotDatabase(config.surveyDatabaseFile, survey.file)
+  snapshotDatabase(config.tokenDatabaseFile, token.file, LEFT_OUT)
+  const descriptor = openSync(archive, 'wx', 0o600)
+  try {
+    writeTar(descriptor, [token, survey], Date.now())
+    fsyncSync(descriptor)
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+/** A private folder beside the target, so that the finished archive only needs a link. */
+function makeScratch(folder: string, target: string): string {
+  try {
+    return mkdtempSync(path.join(folder, '.survey-auth-backup-'))
+  } catch (error) {
+    throw new CommandError(`cannot write ${target} (${codeOf(error)})`)
+  }
+}
+
+/** Gives the archive its name, which must be free. */
+function linkTo(archive: string, target: string): void {
+  try {
+    linkSync(archive, target)
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST') throw new CommandError(`${target} exists already; a backup never overwrites`)
+    throw new CommandError(`cannot write ${target} (${codeOf(error)})`)
+  }
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
+}

@@ -1,0 +1,45 @@
+// survey-auth config: every variable, its value and where that comes from.
+import type { Command } from 'commander'
+import { describeConfig } from '../config.js'
+import { printRows } from '../output.js'
+import { type Setting, settingGroups } from '../settings.js'
+import { examples, jsonOption } from './options.js'
+
+export function addConfigCommand(program: Command): void {
+  program
+    .command('config')
+    .description('all variables with their values; exit 78 when one is wrong')
+    .addOption(jsonOption())
+    .addHelpText('after', () => `${examples('config', 'config --json')}\n${variables()}`)
+    .action(showConfig)
+}
+
+function showConfig({ json }: { json?: true }): void {
+  const rows = describeConfig(process.env)
+  printRows(
+    rows,
+    {
+      variable: (row) => row.variable,
+      value: (row) => row.value,
+      source: (row) => row.source,
+      about: (row) => row.about,
+    },
+    { json: json, whenEmpty: '' },
+  )
+}
+
+/** The table of variables as help shows it. */
+function variables(): string {
+  const groups = Object.entries(settingGroups).map(([title, group]) => {
+    const lines = Object.values(group).map((row: Setting<unknown>) => {
+      const file = row.isSecret ? ` (or ${row.variable}_FILE)` : ''
+      return `  ${row.variable}=${fallbackText(row)}${file}\n      ${row.about}`
+    })
+    return `${title}:\n${lines.join('\n')}`
+  })
+  return `Variables and their defaults; one that is set to nothing is not set.\n\n${groups.join('\n\n')}\n`
+}
+
+function fallbackText({ fallback, fallbackText: text }: Setting<unknown>): string {
+  return text ?? (typeof fallback === 'string' ? fallback : '')
+}

@@ -1,0 +1,122 @@
+// survey-auth demo: the whole service with a user, an app, surveys and an example third-party app, on this machine only.
+import path from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Command } from 'commander'
+import { startAllInOne } from '../compose/all-in-one.js'
+import { holdPort, letGo } from '../compose/listen.js'
+import { type Environment, readConfig } from '../config.js'
+import { authorize } from '../demo/authorize.js'
+import { guide } from '../demo/guide.js'
+import { seed } from '../demo/seed.js'
+import { CommandError, EXIT } from '../exit.js'
+import { message } from '../output.js'
+import { packageFile } from '../package-root.js'
+import { untilToldToStop } from '../signals.js'
+import { examples } from './options.js'
+
+const LOOPBACK = new Set(['127.0.0.1', 'localhost', '::1'])
+const DEFAULT_PORT = '8080'
+const DEFAULT_ADMIN_PORT = '9100'
+const DEFAULT_APP_PORT = 8090
+
+type StartExample = (options: { baseUrl: string; appid: string; secret: string; port: number }) => Promise<{
+  readonly url: string
+  close(): Promise<void>
+}>
+
+export function addDemoCommand(program: Command): void {
+  program
+    .command('demo')
+    .description('try everything: service, user, app, surveys and an example third-party app; data in DATA_DIR/demo')
+    .addHelpText('after', examples('demo', 'demo   # HOST and PORT are honoured; HOST must be loopback'))
+    .action(demo)
+}
+
+async function demo(): Promise<void> {
+  refuseInProduction(process.env)
+  const config = readConfig(await demoEnvironment(process.env))
+  const appPort = (await isFree('127.0.0.1', DEFAULT_APP_PORT)) ? DEFAULT_APP_PORT : await freePort()
+  const redirectUri = `http://127.0.0.1:${appPort}/callback`
+  const running = await startAllInOne(config)
+  try {
+    const app = await seed(running, redirectUri)
+    const credentials = await authorize(running, app, redirectUri)
+    const { appid, secret } = app
+    const example = await startExample({ baseUrl: running.url, appid, secret, port: appPort })
+    const { codeTtlSeconds, dataDir } = config
+    const text = { url: running.url, appUrl: example.url, redirectUri, app, credentials, codeTtlSeconds, dataDir }
+    process.stdout.write(guide(text, { isColored: process.stdout.isTTY === true && !process.env.NO_COLOR }))
+    await untilToldToStop()
+    await example.close()
+  } finally {
+    await running.close()
+  }
+}
+
+/** The example is plain JavaScript outside the build, so it is loaded from where it stands. */
+const startExample: StartExample = async (options) => {
+  const file = pathToFileURL(packageFile('examples/third-party-app/app.js'))
+  const { startThirdPartyApp } = (await import(file.href)) as { startThirdPartyApp: StartExample }
+  return startThirdPartyApp(options)
+}
+
+/** A demo has an account whose password is in this repository. */
+function refuseInProduction(env: Environment): void {
+  if (env.NODE_ENV === 'production') {
+    throw new CommandError(
+      'the demo does not run with NODE_ENV=production',
+      EXIT.configuration,
+      'survey-auth serve does',
+    )
+  }
+  if (env.HOST && !LOOPBACK.has(env.HOST)) {
+    throw new CommandError(
+      'HOST must be loopback in the demo: it has a known password',
+      EXIT.configuration,
+      'unset HOST',
+    )
+  }
+}
+
+/**
+ * The environment with what differs in a demo: data of its own, however DATA_DIR is set; ports that are free unless they
+ * were asked for; codes that live as long as they may, for whoever pastes slowly; a quiet log.
+ */
+async function demoEnvironment(env: Environment): Promise<Environment> {
+  const host = env.HOST || '127.0.0.1'
+  return {
+    CODE_TTL_SECONDS: '600',
+    LOG_LEVEL: 'warn',
+    ...env,
+    DATA_DIR: path.join(env.DATA_DIR || 'data', 'demo'),
+    TOKEN_DATABASE_URL: undefined,
+    SURVEY_DATABASE_URL: undefined,
+    PUBLIC_URL: undefined,
+    PORT: env.PORT || (await portFor(host, DEFAULT_PORT)),
+    ADMIN_PORT: env.ADMIN_PORT || (await portFor(env.ADMIN_HOST || '127.0.0.1', DEFAULT_ADMIN_PORT)),
+  }
+}
+
+/** The usual port if it is free, else any. */
+async function portFor(host: string, usual: string): Promise<string> {
+  if (await isFree(host, Number(usual))) return usual
+  const port = String(await freePort())
+  message(`port ${usual} is in use; taking ${port}`)
+  return port
+}
+
+function isFree(host: string, port: number): Promise<boolean> {
+  return holdPort(host, port, 'PORT').then(
+    async (held) => {
+      await letGo(held)
+      return true
+    },
+    () => false,
+  )
+}
+
+async function freePort(): Promise<number> {
+  const held = await holdPort('127.0.0.1', 0, 'PORT')
+  await letGo(held)
+  return held.port
+}

@@ -1,0 +1,42 @@
+// survey-auth doctor: is everything as it should be? Changes nothing.
+import type { Command } from 'commander'
+import { readConfig } from '../config.js'
+import { checks, type Finding } from '../doctor/checks.js'
+import { EXIT } from '../exit.js'
+import { message, printRows } from '../output.js'
+import { examples, jsonOption } from './options.js'
+
+export function addDoctorCommand(program: Command): void {
+  program
+    .command('doctor')
+    .description('check configuration, files, databases, disk, clock and addresses; exit 1 when something is wrong')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('doctor', 'doctor --json'))
+    .action(doctor)
+}
+
+async function doctor({ json }: { json?: true }): Promise<void> {
+  const findings = await examine()
+  printRows(
+    findings,
+    { check: (row) => row.check, state: (row) => row.state, detail: (row) => row.detail },
+    { json, whenEmpty: '' },
+  )
+  const wrong = findings.filter(({ state }) => state === 'wrong').length
+  if (wrong === 0) return
+  message(`${wrong} ${wrong === 1 ? 'check' : 'checks'} found something wrong`)
+  process.exitCode = EXIT.failure
+}
+
+async function examine(): Promise<Finding[]> {
+  let config: ReturnType<typeof readConfig>
+  try {
+    config = readConfig(process.env)
+  } catch (error) {
+    const detail = error instanceof Error ? error.message.replaceAll('\n', '; ') : 'unreadable'
+    return [{ check: 'configuration', state: 'wrong', detail }]
+  }
+  const findings: Finding[] = [{ check: 'configuration', state: 'ok', detail: 'every variable is valid' }]
+  for (const [check, run] of Object.entries(checks)) findings.push({ check, ...(await run(config)) })
+  return findings
+}

@@ -1,0 +1,74 @@
+// survey-auth grant: what users gave to apps.
+import type { Command } from 'commander'
+import type { Grant } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { allPages, asOperator } from '../compose/operator.js'
+import { isoTime, message, printRows, shortTime } from '../output.js'
+import { examples, jsonOption } from './options.js'
+
+interface ListOptions {
+  readonly username: string
+  readonly appid: string
+  readonly json?: true
+}
+
+export function addGrantCommands(program: Command): void {
+  const grant = program.command('grant').description('what users gave to apps')
+
+  grant
+    .command('list')
+    .description('grants, newest first; ended ones until they are cleaned away')
+    .option('--username <name>', "only this user's", '')
+    .option('--appid <appid>', "only this app's", '')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('grant list --username li.wei', 'grant list --appid app_k3J… --json'))
+    .action(listGrants)
+
+  grant
+    .command('revoke <grant_id>')
+    .description('refuse all tokens of a grant from the next request on')
+    .addHelpText('after', examples('grant revoke grant_9fT…'))
+    .action(async (grantId: string) => {
+      await asOperator(({ admin }) => admin.revokeGrant({ grantId }))
+      message('revoked')
+    })
+}
+
+async function listGrants({ username, appid, json }: ListOptions): Promise<void> {
+  const grants = await asOperator(({ admin }) =>
+    allPages(async (pageToken) => {
+      const page = await admin.listGrants({ username, appid, pageToken })
+      return { rows: page.grants, nextPageToken: page.nextPageToken }
+    }),
+  )
+  const rows = grants.map(grantJson)
+  printRows(
+    rows,
+    {
+      grant_id: (row) => row.grant_id,
+      app: (row) => row.app_name,
+      user: (row) => row.username,
+      openid: (row) => row.openid,
+      created: (row) => shortTime(row.created_at),
+      last_used: (row) => shortTime(row.last_used_at),
+      expires: (row) => shortTime(row.expires_at),
+      revoked: (row) => shortTime(row.revoked_at),
+    },
+    { json: json, whenEmpty: 'no grants' },
+  )
+}
+
+function grantJson(grant: Grant) {
+  return {
+    grant_id: grant.grantId,
+    appid: grant.appid,
+    app_name: grant.appName,
+    user_id: grant.userId,
+    username: grant.username,
+    openid: grant.openid,
+    scope: grant.scope,
+    created_at: isoTime(grant.createTime),
+    last_used_at: isoTime(grant.lastUseTime),
+    expires_at: isoTime(grant.expireTime),
+    revoked_at: isoTime(grant.revokeTime),
+  }
+}

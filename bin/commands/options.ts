@@ -1,0 +1,32 @@
+// Options that several commands share.
+import { InvalidArgumentError, Option } from 'commander'
+
+export function jsonOption(): Option {
+  return new Option('--json', 'print JSON instead of a table')
+}
+
+/** The examples at the end of a command's help. */
+export function examples(...lines: readonly string[]): string {
+  return `\nExamples:\n${lines.map((line) => `  $ survey-auth ${line}`).join('\n')}\n`
+}
+
+/** For options that may be given several times. */
+export function repeatable(value: string, previous: string[] = []): string[] {
+  return [...previous, value]
+}
+
+export function wholeNumber(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
+    if (value >= min && value <= max) return value
+    throw new InvalidArgumentError(`must be a whole number from ${min} to ${max}`)
+  }
+}
+
+/** ISO 8601 with a time zone; a date alone means its first moment in UTC. */
+export function time(text: string): Date {
+  const isIso = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2}))?$/.test(text)
+  const date = new Date(text)
+  if (isIso && !Number.isNaN(date.getTime())) return date
+  throw new InvalidArgumentError('must be a time like 2027-01-31T00:00:00Z')
+}

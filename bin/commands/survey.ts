@@ -1,0 +1,156 @@
+// survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
+import { readFileSync } from 'node:fs'
+import type { Command } from 'commander'
+import { surveyFromJson, surveyToJson } from '../../gateway/api/survey-json.js'
+import { type OwnedSurvey, type Survey, SurveyState } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { allPages, asOperator, type Operator } from '../compose/operator.js'
+import { CommandError, EXIT } from '../exit.js'
+import { message, printJson, printRows } from '../output.js'
+import { readStdin } from '../stdin.js'
+import { examples, jsonOption } from './options.js'
+
+interface Json {
+  readonly json?: true
+}
+interface ImportOptions extends Json {
+  readonly owner: string
+}
+interface FilterOptions extends Json {
+  readonly owner?: string
+}
+
+const MAX_FILE_BYTES = 64 * 1024 * 1024
+/** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
+const BATCH = 1000
+const SEE_SURVEYS = 'see them with: survey-auth survey list'
+/** Exports belong to no app, so nobody has a number in them (decisions 26, `creator_user_id`). */
+const NO_CREATOR = 0
+
+export function addSurveyCommands(program: Command): void {
+  const survey = program.command('survey').description('surveys, in the JSON shape of the detail endpoint')
+
+  survey
+    .command('import <file>')
+    .description('store one survey or an array of them; `-` reads standard input; a known id replaces that survey')
+    .requiredOption('--owner <username>', 'the user whose surveys they are')
+    .addOption(jsonOption())
+    .addHelpText(
+      'after',
+      examples('survey import surveys.json --owner li.wei', 'survey import - --owner li.wei < one.json'),
+    )
+    .action(importSurveys)
+
+  survey
+    .command('list')
+    .description('surveys, ascending by id')
+    .option('--owner <username>', "only this user's")
+    .addOption(jsonOption())
+    .addHelpText('after', examples('survey list --owner li.wei'))
+    .action(listSurveys)
+
+  survey
+    .command('export [survey_id]')
+    .description('surveys in full as JSON, an array or the one asked for; import takes it back unchanged')
+    .option('--owner <username>', "only this user's")
+    .addOption(jsonOption().hideHelp())
+    .addHelpText('after', examples('survey export --owner li.wei > surveys.json', 'survey export 7'))
+    .action(exportSurveys)
+}
+
+async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
+  const surveys = surveysOf(file, file === '-' ? await readStdin(MAX_FILE_BYTES) : contentOf(file))
+  const stored = await asOperator(async ({ admin, survey }) => {
+    const { user } = await admin.getUser({ username: owner })
+    const summaries = []
+    for (let start = 0; start < surveys.length; start += BATCH) {
+      const batch = surveys.slice(start, start + BATCH)
+      const answer = await survey.importSurveys({ ownerUserId: user?.userId ?? '', surveys: batch })
+      summaries.push(...answer.surveys)
+    }
+    return summaries
+  })
+  const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
+  printRows(rows, columns, { json, whenEmpty: '' })
+  message(`${rows.length} ${rows.length === 1 ? 'survey' : 'surveys'} stored for ${owner}`)
+}
+
+async function listSurveys({ owner, json }: FilterOptions): Promise<void> {
+  const rows = await asOperator(async (operator) => {
+    const names = await usernames(operator)
+    const surveys = await ownedSurveys(operator, owner)
+    return surveys.flatMap(({ survey, ownerUserId }) => {
+      if (!survey) return []
+      const { id, hash, title, state } = survey
+      return [{ survey_id: Number(id), hash, title, state, owner: names.get(ownerUserId) ?? ownerUserId }]
+    })
+  })
+  const whenEmpty = 'no surveys; store some with: survey-auth survey import'
+  printRows(rows, { ...columns, owner: (row) => row.owner }, { json, whenEmpty })
+}
+
+async function exportSurveys(surveyId: string | undefined, { owner }: FilterOptions): Promise<void> {
+  const surveys = await asOperator((operator) => ownedSurveys(operator, owner))
+  const asked = surveys.filter(({ survey }) => surveyId === undefined || String(survey?.id) === surveyId)
+  const documents = asked.flatMap(({ survey }) => (survey ? [surveyToJson(survey, NO_CREATOR)] : []))
+  if (surveyId === undefined) return printJson(documents)
+  if (documents.length === 0) throw new CommandError(`there is no survey ${surveyId}`, EXIT.failure, SEE_SURVEYS)
+  printJson(documents[0])
+}
+
+const states: Record<SurveyState, string> = {
+  [SurveyState.UNSPECIFIED]: 'draft',
+  [SurveyState.COLLECTING]: 'collecting',
+  [SurveyState.PAUSED]: 'paused',
+}
+
+const columns = {
+  survey_id: (row: { survey_id: number }) => row.survey_id,
+  hash: (row: { hash: string }) => row.hash,
+  state: (row: { state: SurveyState }) => states[row.state],
+  title: (row: { title: string }) => row.title,
+}
+
+function contentOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
+    throw new CommandError(`cannot read ${file} (${reason})`)
+  }
+}
+
+/** @throws CommandError naming the place in the file that is wrong. */
+function surveysOf(file: string, text: string): Survey[] {
+  let json: unknown
+  try {
+    json = JSON.parse(text)
+  } catch {
+    throw new CommandError(`${file} is not JSON`)
+  }
+  const list = Array.isArray(json) ? json : [json]
+  if (list.length === 0) throw new CommandError(`${file} holds no survey`)
+  return list.map((entry, index) => {
+    try {
+      return surveyFromJson(entry)
+    } catch (error) {
+      const where = list.length === 1 ? file : `${file}, survey ${index + 1}`
+      throw new CommandError(`${where}: ${error instanceof Error ? error.message : 'is no survey'}`)
+    }
+  })
+}
+
+async function ownedSurveys({ admin, survey }: Operator, owner: string | undefined): Promise<OwnedSurvey[]> {
+  const user = owner === undefined ? undefined : (await admin.getUser({ username: owner })).user
+  return allPages(async (pageToken) => {
+    const page = await survey.exportSurveys({ ownerUserId: user?.userId ?? '', pageToken })
+    return { rows: page.surveys, nextPageToken: page.nextPageToken }
+  })
+}
+
+async function usernames({ admin }: Operator): Promise<Map<string, string>> {
+  const users = await allPages(async (pageToken) => {
+    const page = await admin.listUsers({ pageSize: 1000, pageToken })
+    return { rows: page.users, nextPageToken: page.nextPageToken }
+  })
+  return new Map(users.map(({ userId, username }) => [userId, username]))
+}

@@ -1,0 +1,118 @@
+// survey-auth user: the built-in accounts.
+import type { Command } from 'commander'
+import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { allPages, asOperator } from '../compose/operator.js'
+import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
+import { readPassword } from '../stdin.js'
+import { examples, jsonOption } from './options.js'
+
+interface Json {
+  readonly json?: true
+}
+interface CreateOptions extends Json {
+  readonly username: string
+  readonly nickname: string
+  readonly avatar: string
+}
+
+export function addUserCommands(program: Command): void {
+  const user = program.command('user').description('accounts that sign in and authorize apps')
+
+  user
+    .command('create')
+    .description('create an account')
+    .requiredOption('--username <name>', '1 to 64 of letters, digits and ._@+-')
+    .requiredOption('--password-stdin', 'read the password, 8 characters or more, from standard input')
+    .option('--nickname <text>', 'shown to apps the user authorizes', '')
+    .option('--avatar <address>', 'address of a picture, shown to apps', '')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('user create --username li.wei --nickname 李伟 --password-stdin < password.txt'))
+    .action(createUser)
+
+  user
+    .command('list')
+    .description('all accounts')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('user list', 'user list --json'))
+    .action(listUsers)
+
+  for (const [verb, disabled] of [
+    ['disable', true],
+    ['enable', false],
+  ] as const) {
+    user
+      .command(`${verb} <username>`)
+      .description(
+        disabled
+          ? 'sign the user out everywhere and refuse all their tokens from the next request on'
+          : 'accept a disabled user and their tokens again',
+      )
+      .addOption(jsonOption())
+      .addHelpText('after', examples(`user ${verb} li.wei`))
+      .action((username: string, options: Json) => setDisabled(username, disabled, options))
+  }
+
+  user
+    .command('set-password <username>')
+    .description('replace the password and sign the user out everywhere')
+    .requiredOption('--password-stdin', 'read the new password from standard input')
+    .addHelpText('after', examples('user set-password li.wei --password-stdin < password.txt'))
+    .action(setPassword)
+}
+
+async function createUser(options: CreateOptions): Promise<void> {
+  const password = await readPassword()
+  const { username, nickname, avatar } = options
+  const { user } = await asOperator(({ admin }) => admin.createUser({ username, password, nickname, avatar }))
+  printUser(user, options)
+}
+
+async function listUsers(options: Json): Promise<void> {
+  const users = await asOperator(({ admin }) =>
+    allPages(async (pageToken) => {
+      const page = await admin.listUsers({ pageToken })
+      return { rows: page.users, nextPageToken: page.nextPageToken }
+    }),
+  )
+  const rows = users.map(userJson)
+  printRows(
+    rows,
+    {
+      username: (row) => row.username,
+      user_id: (row) => row.user_id,
+      nickname: (row) => row.nickname,
+      disabled: (row) => row.disabled,
+      created: (row) => shortTime(row.created_at),
+    },
+    { json: options.json, whenEmpty: 'no users yet; create one with: survey-auth user create' },
+  )
+}
+
+async function setDisabled(username: string, disabled: boolean, options: Json): Promise<void> {
+  const { user } = await asOperator(({ admin }) => admin.setUserDisabled({ username, disabled }))
+  printUser(user, options)
+}
+
+async function setPassword(username: string): Promise<void> {
+  const password = await readPassword()
+  await asOperator(({ admin }) => admin.setUserPassword({ username, password }))
+  message('password set; the user is signed out everywhere')
+}
+
+function userJson(user: User) {
+  return {
+    user_id: user.userId,
+    username: user.username,
+    nickname: user.nickname,
+    avatar: user.avatar,
+    disabled: user.disabled,
+    created_at: isoTime(user.createTime),
+  }
+}
+
+function printUser(user: User | undefined, options: Json): void {
+  if (!user) return
+  const fields = userJson(user)
+  if (options.json) printJson(fields)
+  else printFields({ ...fields, created_at: shortTime(fields.created_at) })
+}

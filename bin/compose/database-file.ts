@@ -1,0 +1,48 @@
+// Looks into a SQLite file without the services: for doctor, migrate and backup. Never writes to the file itself.
+import { existsSync, statSync } from 'node:fs'
+import Database from 'better-sqlite3'
+
+export interface DatabaseFacts {
+  readonly schemaVersion: number
+  readonly journalMode: string
+  /** `ok`, or the first thing that is broken. */
+  readonly integrity: string
+  /** Permission bits, for example 0o600. */
+  readonly mode: number
+}
+
+/** undefined when the file does not exist. @throws when it is no database or cannot be read. */
+export function inspectDatabase(file: string): DatabaseFacts | undefined {
+  if (!existsSync(file)) return undefined
+  return reading(file, (database) => ({
+    schemaVersion: Number(database.pragma('user_version', { simple: true })),
+    journalMode: String(database.pragma('journal_mode', { simple: true })),
+    integrity: String(database.pragma('quick_check(1)', { simple: true })),
+    mode: statSync(file).mode & 0o777,
+  }))
+}
+
+/**
+ * Writes a consistent copy while others go on writing, without the rows of `emptied` tables. It is compact: no freed page
+ * keeps what was deleted.
+ */
+export function snapshotDatabase(file: string, copy: string, emptied: readonly string[] = []): void {
+  reading(file, (database) => database.prepare('VACUUM INTO ?').run(copy))
+  if (emptied.length === 0) return
+  const database = new Database(copy)
+  try {
+    for (const table of emptied) database.exec(`DELETE FROM ${table}`)
+    database.exec('VACUUM')
+  } finally {
+    database.close()
+  }
+}
+
+function reading<T>(file: string, work: (database: Database.Database) => T): T {
+  const database = new Database(file, { readonly: true, timeout: 10_000 })
+  try {
+    return work(database)
+  } finally {
+    database.close()
+  }
+}

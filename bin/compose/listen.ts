@@ -1,0 +1,72 @@
+// Ports: taken before anything else is started, so that one in use is known before a database is touched.
+import type { Server as HttpServer } from 'node:http'
+import { createServer, type Server } from 'node:net'
+import { CommandError, EXIT } from '../exit.js'
+
+/** A port this process holds; an HTTP server can be put on it. */
+export interface HeldPort {
+  readonly host: string
+  readonly port: number
+  readonly socket: Server
+}
+
+/**
+ * Takes a port; 0 takes a free one.
+ * @throws CommandError when it cannot be had; `variable` names the setting to change.
+ */
+export function holdPort(host: string, port: number, variable: string): Promise<HeldPort> {
+  return new Promise((resolve, reject) => {
+    const socket = createServer({ pauseOnConnect: true })
+    socket.once('error', (error: NodeJS.ErrnoException) => reject(cannotListen(host, port, variable, error)))
+    socket.listen(port, host, () => {
+      const address = socket.address()
+      if (address === null || typeof address === 'string') throw new Error('a TCP server has an address')
+      resolve({ host, port: address.port, socket })
+    })
+  })
+}
+
+/** Frees a port that no server was put on; one that was closed with its server is free already. */
+export function letGo(held: HeldPort): Promise<void> {
+  return new Promise((resolve) => held.socket.close(() => resolve()))
+}
+
+/** Serves on a held port from now on. */
+export function serveOn(held: HeldPort, server: HttpServer): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(held.socket, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+}
+
+export function urlOf(held: HeldPort): string {
+  return `http://${held.host.includes(':') ? `[${held.host}]` : held.host}:${held.port}`
+}
+
+/** Closes a server and whatever is connected to it. */
+export function closeServer(server: HttpServer): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve())
+    server.closeAllConnections()
+  })
+}
+
+function cannotListen(host: string, port: number, variable: string, error: NodeJS.ErrnoException): Error {
+  if (error.code === 'EADDRINUSE') {
+    return new CommandError(
+      `port ${port} on ${host} is in use`,
+      EXIT.unavailable,
+      `stop what listens there, or choose another port: ${variable}=${port + 1}`,
+    )
+  }
+  if (error.code === 'EACCES') {
+    return new CommandError(`may not listen on port ${port} of ${host}`, EXIT.unavailable, `choose another ${variable}`)
+  }
+  if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND') {
+    return new CommandError(`this machine has no address ${host}`, EXIT.configuration)
+  }
+  return error
+}

@@ -1,0 +1,133 @@
+// Reads the configuration: the only place that looks into the environment. settings.ts says what there is.
+import { readFileSync } from 'node:fs'
+import type { z } from 'zod'
+import { type Setting, settings } from './settings.js'
+
+type Settings = typeof settings
+
+/** Every setting, parsed. */
+export type Config = { readonly [Name in keyof Settings]: z.output<Settings[Name]['schema']> }
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+export interface ConfigProblem {
+  readonly variable: string
+  readonly message: string
+}
+
+/** The configuration is wrong; holds everything that is. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
+
+  constructor(readonly problems: readonly ConfigProblem[]) {
+    super(problems.map(({ variable, message }) => `${variable} ${message}`).join('\n'))
+  }
+}
+
+export interface ConfigRow {
+  readonly variable: string
+  /** As written; secrets masked. */
+  readonly value: string
+  readonly source: 'default' | 'environment' | 'file'
+  readonly about: string
+}
+
+interface Written {
+  readonly text: string
+  readonly source: ConfigRow['source']
+}
+
+/** @throws ConfigError naming every variable that is wrong. */
+export function readConfig(env: Environment): Config {
+  const reader = new Reader(env)
+  const entries = Object.entries(settings).map(([name, row]) => [name, reader.parse(row)] as const)
+  // Each value was parsed by the schema of its own row; a row without a value has left a problem behind.
+  const config = Object.fromEntries(entries) as Config
+  if (reader.problems.length === 0) reader.problems.push(...contradictions(config))
+  if (reader.problems.length > 0) throw new ConfigError(reader.problems)
+  return config
+}
+
+/** Every variable with its value and where that comes from. @throws ConfigError like readConfig. */
+export function describeConfig(env: Environment): ConfigRow[] {
+  readConfig(env)
+  const reader = new Reader(env)
+  return Object.values(settings).map((row: Setting<unknown>) => {
+    const { text, source } = reader.written(row)
+    const value = row.isSecret ? maskPassword(text) : text
+    return { variable: row.variable, value, source, about: row.about }
+  })
+}
+
+class Reader {
+  readonly problems: ConfigProblem[] = []
+  readonly #env: Environment
+
+  constructor(env: Environment) {
+    this.#env = env
+  }
+
+  parse(row: Setting<unknown>): unknown {
+    const { text, source } = this.written(row)
+    const result = row.schema.safeParse(text)
+    if (result.success) return result.data
+    if (source === 'default') return undefined // follows from a variable that is wrong and named itself
+    const message = result.error.issues[0]?.message ?? 'is invalid'
+    if (!this.problems.some(({ variable }) => variable === row.variable)) {
+      this.problems.push({ variable: row.variable, message })
+    }
+    return undefined
+  }
+
+  /** The text of a setting and where it comes from. A variable that is set to nothing is not set. */
+  written(row: Setting<unknown>): Written {
+    const { variable, fallback } = row
+    const text = this.#env[variable]
+    const file = row.isSecret ? this.#env[`${variable}_FILE`] : undefined
+    if (file) {
+      if (text) this.problems.push({ variable, message: `is set twice: by ${variable} and by ${variable}_FILE` })
+      return { text: this.#contentOf(file, variable), source: 'file' }
+    }
+    if (text) return { text, source: 'environment' }
+    return { text: typeof fallback === 'string' ? fallback : fallback(this.#textOf), source: 'default' }
+  }
+
+  readonly #textOf = (variable: string): string => {
+    const row = Object.values(settings).find((candidate) => candidate.variable === variable)
+    if (!row) throw new Error(`no setting is called ${variable}`)
+    return this.written(row).text
+  }
+
+  #contentOf(file: string, variable: string): string {
+    try {
+      return readFileSync(file, 'utf8').replace(/\r?\n$/, '')
+    } catch (error) {
+      const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
+      this.problems.push({ variable: `${variable}_FILE`, message: `names a file that cannot be read (${reason})` })
+      return ''
+    }
+  }
+}
+
+/** What is right by itself and wrong together. */
+function contradictions(config: Config): ConfigProblem[] {
+  const problems: ConfigProblem[] = []
+  const require = (isRight: boolean, variable: string, message: string) => {
+    if (!isRight) problems.push({ variable, message })
+  }
+  require(config.sessionIdleSeconds <=
+    config.sessionTtlSeconds, 'SESSION_IDLE_SECONDS', 'must not be more than SESSION_TTL_SECONDS')
+  require(config.httpHeadersTimeoutSeconds <=
+    config.httpRequestTimeoutSeconds, 'HTTP_HEADERS_TIMEOUT_SECONDS', 'must not be more than HTTP_REQUEST_TIMEOUT_SECONDS')
+  require(config.port === 0 ||
+    config.port !== config.adminPort ||
+    config.host !== config.adminHost, 'ADMIN_PORT', 'must differ from PORT on the same address')
+  require(config.tokenDatabaseFile !==
+    config.surveyDatabaseFile, 'SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL')
+  return problems
+}
+
+/** A database address without the password in its authority. */
+function maskPassword(text: string): string {
+  return text.replace(/^([a-z]+:\/\/[^:/@]*:)[^@]*@/, '$1***@')
+}

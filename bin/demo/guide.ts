@@ -1,0 +1,84 @@
+// The page of text a demo prints: what to click, who to be, what to paste.
+import type { Credentials } from './authorize.js'
+import { DEMO_USER, type Seeded } from './seed.js'
+
+export interface GuideInput {
+  readonly url: string
+  readonly appUrl: string
+  readonly redirectUri: string
+  readonly app: Seeded
+  readonly credentials: Credentials
+  readonly codeTtlSeconds: number
+  readonly dataDir: string
+}
+
+type Parameters = Readonly<Record<string, string | number>>
+
+export function guide(input: GuideInput, style: { readonly isColored: boolean }): string {
+  const { url, appUrl, redirectUri, app, credentials, codeTtlSeconds } = input
+  const { appid, secret, surveyId } = app
+  const { code, accessToken, refreshToken, openid } = credentials
+  const bold = (text: string) => (style.isColored ? `\u001b[1m${text}\u001b[22m` : text)
+  const link = (text: string) => (style.isColored ? `\u001b[36m${text}\u001b[39m` : text)
+  const curl = (path: string, parameters: Parameters) =>
+    `curl -s '${url}${path}?${new URLSearchParams(texts(parameters))}'`
+  const authorization = {
+    appid,
+    redirect_uri: redirectUri,
+    response_type: 'code',
+    scope: 'snsapi_user',
+    state: 'demo1',
+  }
+  const data = { appid, access_token: accessToken }
+
+  return `
+${bold('survey-auth demo')}
+
+${bold('1. Click through it')}
+   Open   ${link(appUrl)}
+   This is the example third-party app. It sends you to the authorization page, where you sign in as
+
+     username   ${DEMO_USER.username}
+     password   ${DEMO_USER.password}
+
+   and confirm; then the app shows what it may read. What you gave it, and how to take it back: ${link(`${url}/connect/apps`)}
+
+${bold('2. Call every endpoint yourself')}
+   The app's credentials (the secret ends in 30 days, the next run makes a new one):
+
+     appid      ${appid}
+     secret     ${secret}
+
+   The authorization page (spec 4.1):
+
+${url}/connect/oauth2/authorize?${new URLSearchParams(authorization)}#wj_redirect
+
+   Exchange a code (4.2). It works once, within ${Math.round(codeTtlSeconds / 60)} minutes; a second try answers invalid_code:
+
+${curl('/api/oauth2/access_token', { appid, secret, code, grant_type: 'authorization_code' })}
+
+   Refresh an access token (4.3):
+
+${curl('/api/oauth2/refresh_token', { appid, refresh_token: refreshToken, grant_type: 'refresh_token' })}
+
+   The authorized user (4.4):
+
+${curl('/api/oauth2/user', { ...data, openid })}
+
+   The user's surveys, and one of them (4.5):
+
+${curl('/api/surveys', { ...data, openid })}
+
+${curl(`/api/surveys/${surveyId}`, data)}
+
+${bold('3. Look behind it')}
+   DATA_DIR=${input.dataDir} npx survey-auth grant list
+   DATA_DIR=${input.dataDir} npx survey-auth audit list
+
+Ctrl-C ends the demo. Its data stays in ${input.dataDir}; delete the folder to start afresh.
+`
+}
+
+function texts(parameters: Parameters): Record<string, string> {
+  return Object.fromEntries(Object.entries(parameters).map(([name, value]) => [name, String(value)]))
+}

@@ -1,0 +1,111 @@
+// What the doctor looks at, one function per line of its report.
+import { existsSync, statfsSync, statSync } from 'node:fs'
+import { inspectDatabase } from '../compose/database-file.js'
+import type { Config } from '../config.js'
+
+export interface Verdict {
+  /** `odd` is worth a look and fails nothing. */
+  readonly state: 'ok' | 'odd' | 'wrong'
+  readonly detail: string
+}
+
+export interface Finding extends Verdict {
+  readonly check: string
+}
+
+const LOW_DISK_BYTES = 1024 ** 3
+const NO_DISK_BYTES = 64 * 1024 ** 2
+/** This program was written after this moment, so a clock before it is wrong. */
+const EARLIEST_NOW_MS = Date.UTC(2025, 0, 1)
+const CLOCK_TOLERANCE_MS = 5_000
+const ANSWER_TIMEOUT_MS = 2_000
+
+const ok = (detail: string): Verdict => ({ state: 'ok', detail })
+const odd = (detail: string): Verdict => ({ state: 'odd', detail })
+const wrong = (detail: string): Verdict => ({ state: 'wrong', detail })
+
+export const checks: Readonly<Record<string, (config: Config) => Verdict | Promise<Verdict>>> = {
+  'data directory': ({ dataDir }) => privateDirectory(dataDir),
+  'token database': ({ tokenDatabaseFile }) => database(tokenDatabaseFile),
+  'survey database': ({ surveyDatabaseFile }) => database(surveyDatabaseFile),
+  'disk space': ({ dataDir }) => diskSpace(dataDir),
+  clock: ({ tokenDatabaseFile }) => clock(tokenDatabaseFile),
+  'public address': publicAddress,
+  'admin address': adminAddress,
+  server,
+}
+
+function privateDirectory(directory: string): Verdict {
+  if (!existsSync(directory)) return odd(`${directory} does not exist yet; the first start creates it`)
+  const { mode, uid } = statSync(directory)
+  if ((mode & 0o077) !== 0) return wrong(`${directory} is open to others; run: chmod 700 ${directory}`)
+  const self = process.getuid?.()
+  if (self !== undefined && self !== 0 && uid !== self) return wrong(`${directory} belongs to another user`)
+  return ok(`${directory}, for its owner alone`)
+}
+
+function database(file: string): Verdict {
+  try {
+    const facts = inspectDatabase(file)
+    if (!facts) return odd(`${file} does not exist yet; the first start creates it`)
+    if (facts.integrity !== 'ok') return wrong(`${file} is damaged: ${facts.integrity}; restore a backup`)
+    if ((facts.mode & 0o077) !== 0) return wrong(`${file} is open to others; run: chmod 600 ${file}`)
+    if (facts.journalMode !== 'wal') return odd(`${file} is fresh from a backup; the next start turns its WAL on`)
+    return ok(`schema version ${facts.schemaVersion}, intact`)
+  } catch (error) {
+    return wrong(`${file} cannot be read: ${error instanceof Error ? error.message : 'unknown'}`)
+  }
+}
+
+function diskSpace(directory: string): Verdict {
+  if (!existsSync(directory)) return ok('nothing stored yet')
+  const { bavail, bsize } = statfsSync(directory)
+  const free = bavail * bsize
+  const detail = `${(free / 1024 ** 3).toFixed(1)} GiB free`
+  if (free < NO_DISK_BYTES) return wrong(`${detail}; writes are about to fail`)
+  return free < LOW_DISK_BYTES ? odd(detail) : ok(detail)
+}
+
+/** Lifetimes hang on the clock: one that went back keeps things alive for longer. */
+function clock(file: string): Verdict {
+  const now = Date.now()
+  if (now < EARLIEST_NOW_MS) return wrong(`the clock says ${new Date(now).toISOString()}`)
+  const aheadMs = Math.max(0, ...[file, `${file}-wal`].filter(existsSync).map((name) => statSync(name).mtimeMs - now))
+  if (aheadMs > CLOCK_TOLERANCE_MS) {
+    return wrong(`the database was written ${Math.round(aheadMs / 1000)} s in the future; the clock went back`)
+  }
+  return ok(new Date(now).toISOString())
+}
+
+function publicAddress({ publicUrl, host }: Config): Verdict {
+  if (publicUrl.protocol === 'https:') return ok(publicUrl.origin)
+  if (isLoopback(publicUrl.hostname) && isLoopback(host)) return ok(`${publicUrl.origin}, this machine only`)
+  if (isLoopback(publicUrl.hostname)) {
+    return wrong(
+      `HOST is ${host} but PUBLIC_URL is ${publicUrl.origin}; set PUBLIC_URL to the https address people use`,
+    )
+  }
+  return wrong(`${publicUrl.origin} is not https: tokens and passwords travel in the clear`)
+}
+
+function adminAddress({ adminHost, adminPort }: Config): Verdict {
+  if (adminPort === 0) return odd('turned off; nobody can ask for health or metrics')
+  if (isLoopback(adminHost)) return ok(`${adminHost}:${adminPort}, this machine only`)
+  return odd(`${adminHost}:${adminPort}; make sure that only your monitoring reaches it`)
+}
+
+async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
+  if (adminPort === 0) return ok('not asked, ADMIN_PORT is 0')
+  const host = adminHost.includes(':') ? `[${adminHost}]` : adminHost
+  try {
+    const answer = await fetch(`http://${host}:${adminPort}/readyz`, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
+    const text = (await answer.text()).trim().slice(0, 200)
+    return answer.ok ? ok('running and ready') : wrong(`running, not ready: ${text}`)
+  } catch {
+    return ok(`not running on ADMIN_PORT ${adminPort}`)
+  }
+}
+
+function isLoopback(hostname: string): boolean {
+  return ['127.0.0.1', 'localhost', '::1', '[::1]'].includes(hostname)
+}

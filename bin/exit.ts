@@ -1,0 +1,65 @@
+// How a command ends: exit codes, and what the person reads who has to act.
+import { Code, ConnectError } from '@connectrpc/connect'
+import { CommanderError } from 'commander'
+import { StoreUnavailable } from '../services/rpc/store-unavailable.js'
+import { SchemaMismatch } from '../services/sqlite/migrate.js'
+import { ConfigError } from './config.js'
+import { message } from './output.js'
+
+/** sysexits(3) where it has a word for it. */
+export const EXIT = { ok: 0, failure: 1, usage: 2, unavailable: 69, configuration: 78 } as const
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
+
+/** A command cannot do what it was asked; the message says what to do instead. */
+export class CommandError extends Error {
+  override readonly name = 'CommandError'
+
+  constructor(
+    text: string,
+    readonly exitCode: ExitCode = EXIT.failure,
+    /** What to try next; a command or a variable. */
+    readonly hint?: string,
+  ) {
+    super(text)
+  }
+}
+
+/** Writes what went wrong to stderr. @returns the exit code. */
+export function report(error: unknown): ExitCode {
+  if (error instanceof CommanderError) return commanderExit(error)
+  if (error instanceof ConfigError) {
+    for (const { variable, message: text } of error.problems) message(`survey-auth: ${variable} ${text}`)
+    message('what each variable means: survey-auth config --help')
+    return EXIT.configuration
+  }
+  if (error instanceof CommandError) {
+    message(`survey-auth: ${error.message}`)
+    if (error.hint) message(error.hint)
+    return error.exitCode
+  }
+  if (error instanceof ConnectError) {
+    message(`survey-auth: ${error.rawMessage}`)
+    return error.code === Code.Unavailable || error.code === Code.DeadlineExceeded ? EXIT.unavailable : EXIT.failure
+  }
+  if (error instanceof StoreUnavailable) {
+    message(`survey-auth: ${error.message}${because(error.options.cause)}`)
+    return EXIT.unavailable
+  }
+  if (error instanceof SchemaMismatch) {
+    message(`survey-auth: ${error.message}`)
+    return EXIT.failure
+  }
+  const text = error instanceof Error ? (error.stack ?? error.message) : 'something that is no Error was thrown'
+  message(`survey-auth: this should not happen: ${text}`)
+  return EXIT.failure
+}
+
+function because(cause: unknown): string {
+  return cause instanceof Error ? `: ${cause.message}` : ''
+}
+
+/** Commander has written its message already. */
+function commanderExit(error: CommanderError): ExitCode {
+  const isAsked = error.code === 'commander.helpDisplayed' || error.code === 'commander.version'
+  return isAsked ? EXIT.ok : EXIT.usage
+}

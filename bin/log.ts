@@ -1,0 +1,80 @@
+// The log: one JSON object a line on stderr. Every line is built here from named fields, so that no URL, query, header,
+// body or credential can slip in.
+import { Code } from '@connectrpc/connect'
+import { type DestinationStream, type Logger, pino } from 'pino'
+import { build as pretty } from 'pino-pretty'
+import type { RequestRecord } from '../gateway/app.js'
+import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
+import type { CallRecord } from '../services/rpc/dispatcher.js'
+import type { Removed } from '../services/token/store/token-store.js'
+import type { Config } from './config.js'
+
+export interface Log {
+  request(record: RequestRecord): void
+  call(record: CallRecord): void
+  removed(removed: Removed): void
+  /** A defect, or a failure of the background: logged with its stack. */
+  failure(what: string, error: unknown, requestId?: string): void
+  /** A fixed text about the life of the process. */
+  note(text: string): void
+}
+
+/** Looks like one of our credentials; a last net under error messages, which may quote what they choked on. */
+const CREDENTIAL = /\b(sac|sat|sart|sas|sase)_[\w-]{16,}/g
+
+export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream: NodeJS.WritableStream): Log {
+  const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && 'isTTY' in stream && stream.isTTY)
+  const destination: DestinationStream = isPretty
+    ? pretty({ destination: stream, sync: true, translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
+    : stream
+  const options = { level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }
+  return overLogger(pino(options, destination))
+}
+
+function overLogger(logger: Logger): Log {
+  return {
+    request({ route, method, status, outcome, durationMs, requestId, appid }) {
+      const level = status >= 500 ? 'error' : 'info'
+      const line = { route, method, status, outcome, ms: rounded(durationMs), request_id: requestId, appid }
+      logger[level](line, 'request')
+    },
+    call({ service, method, caller, requestId, code, reason, durationMs }) {
+      const level = code === Code.Unavailable || code === Code.DeadlineExceeded ? 'warn' : 'debug'
+      const line = { rpc: `${service}/${method}`, caller, ms: rounded(durationMs), request_id: requestId }
+      logger[level]({ ...line, code: codeName(code), reason: reasonName(reason) }, 'rpc')
+    },
+    removed(removed) {
+      logger.info({ ...removed }, 'ended rows removed')
+    },
+    failure(what, error, requestId) {
+      logger.error({ request_id: requestId, error: describe(error) }, what)
+    },
+    note(text) {
+      logger.info(text)
+    },
+  }
+}
+
+/** Name of a gRPC code in lower snake case; `ok` when there was no failure. */
+export function codeName(code: Code | undefined): string {
+  if (code === undefined) return 'ok'
+  return Code[code].replace(/(?<=[a-z])(?=[A-Z])/g, '_').toLowerCase()
+}
+
+export function reasonName(reason: ErrorReason | undefined): string | undefined {
+  return reason === undefined ? undefined : ErrorReason[reason].toLowerCase()
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 100) / 100
+}
+
+function describe(error: unknown): { name: string; message: string; stack?: string | undefined } {
+  if (!(error instanceof Error)) return { name: typeof error, message: 'something that is no Error was thrown' }
+  const { name, message, stack } = error
+  return { name, message: withoutCredentials(message), stack: stack && withoutCredentials(stack) }
+}
+
+function withoutCredentials(text: string): string {
+  return text.replace(CREDENTIAL, '$1_***')
+}

@@ -1,0 +1,76 @@
+// The command line. bin/ is where everything meets: the only place that knows both gateway/ and services/, reads the
+// environment, and passes in the real clock and randomness. Nothing imports it.
+import { readFileSync } from 'node:fs'
+import { Command } from 'commander'
+import { addAppCommands } from './commands/app.js'
+import { addAuditCommands } from './commands/audit.js'
+import { addBackupCommand } from './commands/backup.js'
+import { addConfigCommand } from './commands/config.js'
+import { addDemoCommand } from './commands/demo.js'
+import { addDoctorCommand } from './commands/doctor.js'
+import { addGrantCommands } from './commands/grant.js'
+import { addMigrateCommand } from './commands/migrate.js'
+import { addServeCommand } from './commands/serve.js'
+import { addSurveyCommands } from './commands/survey.js'
+import { addUserCommands } from './commands/user.js'
+import { EXIT, report } from './exit.js'
+import { packageFile } from './package-root.js'
+
+/** Runs one command line. Ends the process only on a defect; otherwise sets the exit code and lets it run out. */
+export async function main(argv: string[]): Promise<void> {
+  process.umask(0o077) // whatever a command writes is for the owner alone
+  endQuietlyWhenNobodyReads(process.stdout)
+  endQuietlyWhenNobodyReads(process.stderr)
+  process.on('uncaughtException', endOnDefect)
+  process.on('unhandledRejection', endOnDefect)
+  try {
+    await createProgram().parseAsync(argv)
+  } catch (error) {
+    process.exitCode = report(error)
+  }
+}
+
+function createProgram(): Command {
+  const program = new Command('survey-auth')
+    .description('web authorization for survey data')
+    .version(version(), '--version', 'print the version')
+    .helpOption('--help', 'show help')
+    .helpCommand(false)
+    .exitOverride()
+    .configureHelp({ showGlobalOptions: false })
+    .showHelpAfterError('(survey-auth --help shows what there is)')
+    .addHelpText(
+      'after',
+      '\nData goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 69 unavailable, 78 configuration.\n',
+    )
+  addServeCommand(program)
+  addDemoCommand(program)
+  addAppCommands(program)
+  addUserCommands(program)
+  addSurveyCommands(program)
+  addGrantCommands(program)
+  addAuditCommands(program)
+  addMigrateCommand(program)
+  addBackupCommand(program)
+  addDoctorCommand(program)
+  addConfigCommand(program)
+  return program
+}
+
+function version(): string {
+  const { version } = JSON.parse(readFileSync(packageFile('package.json'), 'utf8')) as { version: string }
+  return version
+}
+
+/** `survey-auth audit list | head` is no failure. */
+function endQuietlyWhenNobodyReads(stream: NodeJS.WriteStream): void {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(EXIT.ok)
+    throw error
+  })
+}
+
+function endOnDefect(error: unknown): void {
+  report(error)
+  process.exit(EXIT.failure)
+}

@@ -1,0 +1,105 @@
+// Metrics in Prometheus form. Labels come from closed sets: route names, statuses, RPC names, codes, reasons.
+import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client'
+import type { RequestRecord } from '../gateway/app.js'
+import type { CallRecord } from '../services/rpc/dispatcher.js'
+import type { Removed } from '../services/token/store/token-store.js'
+import { codeName, reasonName } from './log.js'
+
+export interface Metrics {
+  readonly contentType: string
+  request(record: RequestRecord): void
+  call(record: CallRecord): void
+  removed(removed: Removed): void
+  /** A failure nobody expected: an alert is due. */
+  unexpected(): void
+  text(): Promise<string>
+}
+
+/** RPCs that give out or judge credentials, and what each success is called. */
+const steps: Readonly<Record<string, string>> = {
+  IssueCode: 'code_issued',
+  ExchangeCode: 'code_exchanged',
+  RefreshAccessToken: 'token_refreshed',
+  VerifyAccessToken: 'token_verified',
+  GetAuthorizedUser: 'token_verified',
+  SignIn: 'signed_in',
+}
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
+
+export function createMetrics(): Metrics {
+  const registry = new Registry()
+  collectDefaultMetrics({ register: registry })
+  const registers = [registry]
+  const requests = new Counter({
+    name: 'survey_auth_http_requests_total',
+    help: 'answered requests',
+    labelNames: ['route', 'status', 'outcome'],
+    registers,
+  })
+  const requestSeconds = new Histogram({
+    name: 'survey_auth_http_request_duration_seconds',
+    help: 'time from the request line to the end of the answer',
+    labelNames: ['route'],
+    buckets: SECONDS,
+    registers,
+  })
+  const calls = new Counter({
+    name: 'survey_auth_rpc_calls_total',
+    help: 'finished RPCs',
+    labelNames: ['method', 'code'],
+    registers,
+  })
+  const callSeconds = new Histogram({
+    name: 'survey_auth_rpc_duration_seconds',
+    help: 'time in the dispatcher, handler and database included',
+    labelNames: ['method'],
+    buckets: SECONDS,
+    registers,
+  })
+  const credentials = new Counter({
+    name: 'survey_auth_credentials_total',
+    help: 'steps of the protocol that succeeded',
+    labelNames: ['step'],
+    registers,
+  })
+  const refused = new Counter({
+    name: 'survey_auth_refused_total',
+    help: 'steps of the protocol that were refused, by reason',
+    labelNames: ['method', 'reason'],
+    registers,
+  })
+  const removedRows = new Counter({
+    name: 'survey_auth_removed_rows_total',
+    help: 'ended rows that the janitor removed',
+    labelNames: ['table'],
+    registers,
+  })
+  const unexpected = new Counter({
+    name: 'survey_auth_unexpected_errors_total',
+    help: 'failures that nobody expected; each is in the log',
+    registers,
+  })
+
+  return {
+    contentType: registry.contentType,
+    request({ route, status, outcome, durationMs }) {
+      requests.inc({ route, status, outcome })
+      requestSeconds.observe({ route }, durationMs / 1000)
+    },
+    call({ service, method, code, reason, durationMs }) {
+      const rpc = `${service}/${method}`
+      calls.inc({ method: rpc, code: codeName(code) })
+      callSeconds.observe({ method: rpc }, durationMs / 1000)
+      const step = steps[method]
+      if (step === undefined) return
+      if (code === undefined) credentials.inc({ step })
+      else refused.inc({ method, reason: reasonName(reason) ?? codeName(code) })
+    },
+    removed(removed) {
+      for (const [table, count] of Object.entries(removed)) removedRows.inc({ table }, count)
+    },
+    unexpected: () => unexpected.inc(),
+    text: () => registry.metrics(),
+  }
+}

@@ -1,0 +1,353 @@
+// Every variable of the program, once: the table drives parsing, defaults, help and `survey-auth config`.
+import { isIP } from 'node:net'
+import path from 'node:path'
+import { z } from 'zod'
+
+/** One variable. */
+export interface Setting<Value> {
+  readonly variable: string
+  readonly about: string
+  /** As it would be written in the environment; a function when it follows from other variables. */
+  readonly fallback: string | ((textOf: (variable: string) => string) => string)
+  /** How help shows a fallback that is a function. */
+  readonly fallbackText?: string
+  readonly schema: z.ZodType<Value, string>
+  /** Also read from the file named by VARIABLE_FILE, and masked wherever it is shown. */
+  readonly isSecret?: true
+}
+
+const DAY = 86_400
+
+function whole(min: number, max: number): z.ZodType<number, string> {
+  const text = `must be a whole number from ${min} to ${max}`
+  return z
+    .string()
+    .regex(/^\d{1,15}$/, { message: text, abort: true })
+    .transform(Number)
+    .refine((value) => value >= min && value <= max, { message: text })
+}
+
+function oneOf<const Words extends readonly [string, ...string[]]>(words: Words): z.ZodType<Words[number], string> {
+  return z.string().pipe(z.enum(words, { error: `must be one of: ${words.join(', ')}` }))
+}
+
+const host = z.string().regex(/^[A-Za-z0-9.:_-]+$/, { message: 'must be a host name or an IP address' })
+
+const publicUrl = z.string().transform((text, context) => {
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  const isOrigin = url && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href
+  if (isOrigin) return url
+  context.issues.push({
+    code: 'custom',
+    input: text,
+    message: 'must be like https://auth.example.com, without path, query, fragment and user name',
+  })
+  return z.NEVER
+})
+
+const addressList = z.string().transform((text, context) => {
+  const addresses = text === '' ? [] : text.split(',').map((part) => part.trim())
+  if (addresses.every((address) => isIP(address) !== 0)) return addresses
+  context.issues.push({ code: 'custom', input: text, message: 'must be IP addresses separated by commas' })
+  return z.NEVER
+})
+
+/** The file of a database address; `sqlite:` followed by a path. */
+const database = z
+  .string()
+  .regex(/^sqlite:./, { message: 'must be sqlite:FILE; this version stores in SQLite only' })
+  .transform((text) => path.resolve(text.slice('sqlite:'.length)))
+
+/** An IP address in a URL's authority. */
+function inUrl(address: string): string {
+  if (address === '0.0.0.0' || address === '::') return '127.0.0.1'
+  return address.includes(':') ? `[${address}]` : address
+}
+
+function setting<Value>(
+  variable: string,
+  fallback: Setting<Value>['fallback'],
+  schema: z.ZodType<Value, string>,
+  about: string,
+  more: Pick<Setting<Value>, 'fallbackText' | 'isSecret'> = {},
+): Setting<Value> {
+  return { variable, fallback, schema, about, ...more }
+}
+
+const addresses = {
+  host: setting('HOST', '127.0.0.1', host, 'address the public gateway listens on'),
+  port: setting('PORT', '8080', whole(0, 65_535), 'port of the public gateway; 0 picks a free one'),
+  publicUrl: setting(
+    'PUBLIC_URL',
+    (textOf) => `http://${inUrl(textOf('HOST'))}:${textOf('PORT')}`,
+    publicUrl,
+    'address browsers and apps use; decides cookie flags, origin checks and links, never the Host header',
+    { fallbackText: 'http://HOST:PORT' },
+  ),
+  trustedProxies: setting(
+    'TRUSTED_PROXIES',
+    '',
+    addressList,
+    'IP addresses of proxies whose X-Forwarded-For is believed, separated by commas; none unless set',
+  ),
+  adminHost: setting(
+    'ADMIN_HOST',
+    '127.0.0.1',
+    host,
+    'address that /healthz, /readyz and /metrics listen on; keep it private',
+  ),
+  adminPort: setting(
+    'ADMIN_PORT',
+    '9100',
+    whole(0, 65_535),
+    'port of /healthz, /readyz and /metrics; 0 turns them off',
+  ),
+}
+
+const storage = {
+  dataDir: setting(
+    'DATA_DIR',
+    './data',
+    z.string().transform((text) => path.resolve(text)),
+    'directory of the SQLite files token.db and survey.db; created 0700',
+  ),
+  tokenDatabaseFile: setting(
+    'TOKEN_DATABASE_URL',
+    (textOf) => `sqlite:${path.join(textOf('DATA_DIR'), 'token.db')}`,
+    database,
+    'database of apps, users, grants and tokens: sqlite:FILE',
+    { fallbackText: 'sqlite:DATA_DIR/token.db', isSecret: true },
+  ),
+  surveyDatabaseFile: setting(
+    'SURVEY_DATABASE_URL',
+    (textOf) => `sqlite:${path.join(textOf('DATA_DIR'), 'survey.db')}`,
+    database,
+    'database of surveys: sqlite:FILE',
+    { fallbackText: 'sqlite:DATA_DIR/survey.db', isSecret: true },
+  ),
+}
+
+const lifetimes = {
+  codeTtlSeconds: setting(
+    'CODE_TTL_SECONDS',
+    '300',
+    whole(1, 600),
+    'life of an unused authorization code; RFC 6749 section 4.1.2 allows at most 600',
+  ),
+  accessTokenTtlSeconds: setting(
+    'ACCESS_TOKEN_TTL_SECONDS',
+    '259200',
+    whole(1, 365 * DAY),
+    'life of an access token (spec 8: 3 days)',
+  ),
+  refreshTokenTtlSeconds: setting(
+    'REFRESH_TOKEN_TTL_SECONDS',
+    '2592000',
+    whole(1, 3650 * DAY),
+    'life of a refresh token, so of a grant (spec 8: 30 days)',
+  ),
+  accessTokenOverlapSeconds: setting(
+    'ACCESS_TOKEN_OVERLAP_SECONDS',
+    '300',
+    whole(0, 365 * DAY),
+    'how long earlier access tokens of a grant stay good after a refresh; 0 ends them at once',
+  ),
+  codeReplayGraceSeconds: setting(
+    'CODE_REPLAY_GRACE_SECONDS',
+    '10',
+    whole(0, 600),
+    'how long after an exchange a replay of its code is only refused; later it revokes the grant; 0 is strict',
+  ),
+  sessionIdleSeconds: setting(
+    'SESSION_IDLE_SECONDS',
+    '3600',
+    whole(1, 365 * DAY),
+    'a signed-in browser that does nothing is signed out after this',
+  ),
+  sessionTtlSeconds: setting(
+    'SESSION_TTL_SECONDS',
+    '43200',
+    whole(1, 365 * DAY),
+    'a signed-in browser is signed out after this, whatever it does',
+  ),
+}
+
+const caps = {
+  maxLiveTokensPerGrant: setting(
+    'MAX_LIVE_TOKENS_PER_GRANT',
+    '10',
+    whole(1, 100),
+    'live access tokens of one grant; the oldest beyond it end',
+  ),
+  maxLiveCodesPerUserAndApp: setting(
+    'MAX_LIVE_CODES_PER_USER_AND_APP',
+    '10',
+    whole(1, 1000),
+    'unused codes of one user for one app; the oldest beyond it end',
+  ),
+  maxGrantsPerUserAndApp: setting(
+    'MAX_GRANTS_PER_USER_AND_APP',
+    '20',
+    whole(1, 200),
+    'live grants of one user for one app; the oldest beyond it are revoked',
+  ),
+  maxSessionsPerUser: setting(
+    'MAX_SESSIONS_PER_USER',
+    '20',
+    whole(1, 1000),
+    'browsers one user can be signed in with; the oldest beyond it are signed out',
+  ),
+}
+
+const http = {
+  httpErrorStatus: setting(
+    'HTTP_ERROR_STATUS',
+    'semantic',
+    oneOf(['semantic', '200']).transform((word) => (word === '200' ? 200 : word)),
+    'semantic, or 200 for clients that read bodies only on 200 (404 no_route, 429 and 5xx keep their status)',
+  ),
+}
+
+const limits = {
+  rateLimit: setting('RATE_LIMIT', 'on', oneOf(['on', 'off']), 'limits per app and per source; off for load tests'),
+  httpHeadersTimeoutSeconds: setting(
+    'HTTP_HEADERS_TIMEOUT_SECONDS',
+    '10',
+    whole(1, 300),
+    'a client that has not sent its headers by then is cut off',
+  ),
+  httpRequestTimeoutSeconds: setting(
+    'HTTP_REQUEST_TIMEOUT_SECONDS',
+    '15',
+    whole(1, 300),
+    'a client that has not sent its whole request by then is cut off',
+  ),
+  httpKeepAliveSeconds: setting(
+    'HTTP_KEEP_ALIVE_SECONDS',
+    '65',
+    whole(1, 600),
+    'an idle connection is kept this long; keep it above the idle timeout of a proxy in front',
+  ),
+  httpMaxUrlBytes: setting('HTTP_MAX_URL_BYTES', '8192', whole(1024, 65_536), 'a longer URL is answered 414'),
+  httpMaxHeaderBytes: setting('HTTP_MAX_HEADER_BYTES', '16384', whole(4096, 65_536), 'more is answered 431'),
+  httpMaxFormBytes: setting('HTTP_MAX_FORM_BYTES', '16384', whole(1024, 1_048_576), 'a longer form is answered 413'),
+  httpMaxConnections: setting('HTTP_MAX_CONNECTIONS', '10000', whole(1, 1_000_000), 'more are closed at once'),
+  rateApiPerSource: setting(
+    'RATE_API_PER_SOURCE',
+    '1200',
+    whole(1, 10_000_000),
+    'requests of one IP address on /api/ in a window',
+  ),
+  rateApiPerApp: setting(
+    'RATE_API_PER_APP',
+    '6000',
+    whole(1, 10_000_000),
+    'requests of one app on one endpoint in a window',
+  ),
+  rateApiWindowSeconds: setting('RATE_API_WINDOW_SECONDS', '10', whole(1, 86_400), 'length of that window'),
+  ratePagesPerSource: setting(
+    'RATE_PAGES_PER_SOURCE',
+    '300',
+    whole(1, 10_000_000),
+    'requests of one IP address for pages in a window',
+  ),
+  ratePagesWindowSeconds: setting('RATE_PAGES_WINDOW_SECONDS', '60', whole(1, 86_400), 'length of that window'),
+  rateMaxKeys: setting(
+    'RATE_MAX_KEYS',
+    '100000',
+    whole(1000, 10_000_000),
+    'addresses and apps that are counted at once; bounds the memory',
+  ),
+  rpcTimeoutMs: setting('RPC_TIMEOUT_MS', '4500', whole(100, 30_000), 'deadline of one call made for an HTTP request'),
+  rpcMaxDeadlineMs: setting('RPC_MAX_DEADLINE_MS', '30000', whole(100, 300_000), 'no call runs longer than this'),
+  shutdownTimeoutSeconds: setting(
+    'SHUTDOWN_TIMEOUT_SECONDS',
+    '25',
+    whole(1, 600),
+    'after SIGTERM, what is in flight may take this long',
+  ),
+}
+
+const signIn = {
+  signInFailuresPerAccountAndSource: setting(
+    'SIGN_IN_FAILURES_PER_ACCOUNT_AND_SOURCE',
+    '10',
+    whole(1, 10_000),
+    'failed sign-ins of one IP address on one account before it must wait',
+  ),
+  signInFailuresPerSource: setting(
+    'SIGN_IN_FAILURES_PER_SOURCE',
+    '100',
+    whole(1, 1_000_000),
+    'failed sign-ins of one IP address on any accounts before it must wait',
+  ),
+  signInWindowSeconds: setting(
+    'SIGN_IN_WINDOW_SECONDS',
+    '900',
+    whole(1, 86_400),
+    'failures are forgotten after this; so long it must wait',
+  ),
+  passwordHashConcurrency: setting(
+    'PASSWORD_HASH_CONCURRENCY',
+    '2',
+    whole(1, 64),
+    'passwords checked at once, 19 MiB of memory and one thread each; keep it below UV_THREADPOOL_SIZE (4)',
+  ),
+  passwordHashQueueLimit: setting(
+    'PASSWORD_HASH_QUEUE_LIMIT',
+    '100',
+    whole(0, 10_000),
+    'sign-ins that may wait for their turn; more are refused',
+  ),
+}
+
+const upkeep = {
+  janitorIntervalSeconds: setting(
+    'JANITOR_INTERVAL_SECONDS',
+    '60',
+    whole(1, DAY),
+    'how often ended rows are removed and last uses are written',
+  ),
+  keepEndedSeconds: setting(
+    'KEEP_ENDED_SECONDS',
+    '604800',
+    whole(3600, 3650 * DAY),
+    'how long ended codes, tokens, sessions and grants stay, for audit and for answers about replays',
+  ),
+  keepAuditDays: setting('KEEP_AUDIT_DAYS', '400', whole(1, 3650), 'how long audit events stay'),
+  logLevel: setting(
+    'LOG_LEVEL',
+    'info',
+    oneOf(['debug', 'info', 'warn', 'error', 'silent']),
+    'least severe line that is written to the log (stderr)',
+  ),
+  logFormat: setting(
+    'LOG_FORMAT',
+    'auto',
+    oneOf(['auto', 'json', 'pretty']),
+    'auto is pretty on a terminal and JSON elsewhere',
+  ),
+}
+
+/** In the order in which they are shown. */
+export const settingGroups = {
+  Addresses: addresses,
+  Storage: storage,
+  Lifetimes: lifetimes,
+  Caps: caps,
+  HTTP: http,
+  Limits: limits,
+  'Sign-in': signIn,
+  'Upkeep and logs': upkeep,
+} as const
+
+export const settings = {
+  ...addresses,
+  ...storage,
+  ...lifetimes,
+  ...caps,
+  ...http,
+  ...limits,
+  ...signIn,
+  ...upkeep,
+}

@@ -1,0 +1,35 @@
+// Reading standard input.
+import { CommandError, EXIT } from './exit.js'
+
+const MAX_PASSWORD_BYTES = 1024 // the contract's bound, CreateUserRequest.password
+
+/** All of standard input, at most `maxBytes`. @throws CommandError when it is longer or no UTF-8. */
+export async function readStdin(maxBytes: number): Promise<string> {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of process.stdin) {
+    const bytes = Buffer.from(chunk)
+    length += bytes.length
+    if (length > maxBytes) throw new CommandError(`standard input is longer than ${maxBytes} bytes`, EXIT.failure)
+    chunks.push(bytes)
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Buffer.concat(chunks))
+  } catch {
+    throw new CommandError('standard input is not UTF-8')
+  }
+}
+
+/** A password from standard input, without the one newline that `echo` adds. */
+export async function readPassword(): Promise<string> {
+  const text = await readStdin(MAX_PASSWORD_BYTES + 2)
+  const password = text.replace(/\r?\n$/, '')
+  if (password === '') {
+    throw new CommandError(
+      'no password on standard input',
+      EXIT.usage,
+      'pipe it in, or redirect a file: … < password.txt',
+    )
+  }
+  return password
+}

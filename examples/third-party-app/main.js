@@ -1,0 +1,11 @@
+// Starts the example app on its own: `BASE_URL=… APPID=… SECRET=… node examples/third-party-app/main.js`
+import { startThirdPartyApp } from './app.js'
+
+const { BASE_URL: baseUrl = 'http://127.0.0.1:8080', APPID: appid, SECRET: secret, PORT: port = '8090' } = process.env
+
+if (!appid || !secret) {
+  console.error('set APPID and SECRET; `survey-auth app create` prints both')
+  process.exit(2)
+}
+const { url } = await startThirdPartyApp({ baseUrl, appid, secret, port: Number(port) })
+console.log(`open ${url}`)

@@ -1,0 +1,51 @@
+/** Where PostgreSQL is: `postgres://user:password@host[:port][,host2[:port2]…]/database[?sslmode=…]`. */
+export interface Address {
+  /** At least one. Of several, one is the primary and the others are its standbys. */
+  readonly hosts: readonly Host[]
+  /** Everything of the URL that is the same for all hosts, in the driver's own form. */
+  urlOf(host: Host): string
+}
+
+export interface Host {
+  /** A name, an IPv4 address or an IPv6 address in brackets. */
+  readonly name: string
+  readonly port: number
+}
+
+const DEFAULT_PORT = 5432
+const URL_PARTS = /^postgres(?:ql)?:\/\/(?<login>[^@/?#]*@)?(?<hosts>[^@/?#]+)\/(?<database>[^/?#]+)(?<query>\?[^#]*)?$/
+const HOST_PARTS = /^(?<name>\[[0-9A-Fa-f:.]+\]|[^:[\],\s]+)(?::(?<port>\d{1,5}))?$/
+
+/**
+ * The driver reads one host; libpq's URLs name several. We write to the database, so of several hosts we always want the
+ * one that takes writes: `target_session_attrs` may say so, anything else but its default is refused.
+ * @throws Error that does not repeat the URL, which holds a password.
+ */
+export function parseAddress(url: string): Address {
+  const parts = URL_PARTS.exec(url)?.groups
+  if (!parts?.hosts || !parts.database) {
+    throw new Error('a PostgreSQL address must be like postgres://user:password@host:5432/database')
+  }
+  const { login = '', database } = parts
+  const hosts = parts.hosts.split(',').map(parseHost)
+  const query = new URLSearchParams(parts.query)
+  requireWritable(query.get('target_session_attrs'))
+  query.delete('target_session_attrs')
+  const tail = query.size > 0 ? `?${query}` : ''
+  return { hosts, urlOf: ({ name, port }) => `postgres://${login}${name}:${port}/${database}${tail}` }
+}
+
+function parseHost(text: string): Host {
+  const parts = HOST_PARTS.exec(text)?.groups
+  const port = Number(parts?.port ?? DEFAULT_PORT)
+  if (!parts?.name || port < 1 || port > 65_535) {
+    throw new Error('each host of a PostgreSQL address must be like host or host:5432')
+  }
+  return { name: parts.name, port }
+}
+
+function requireWritable(targetSessionAttrs: string | null): void {
+  if (targetSessionAttrs === null) return
+  if (['any', 'read-write', 'primary'].includes(targetSessionAttrs)) return
+  throw new Error('target_session_attrs of a PostgreSQL address must be read-write: this service writes')
+}

@@ -1,0 +1,78 @@
+// What the driver's errors mean. Every error of the driver goes through translate() on its way out of a store.
+import pg from 'pg'
+import { StoreUnavailable } from '../rpc/store-unavailable.js'
+
+/** SQLSTATEs and two-character classes of them which say that the database cannot be asked now. */
+const unavailable: ReadonlySet<string> = new Set([
+  '08', // connection exception
+  '28', // login refused: the operator is changing passwords, or has configured the wrong one
+  '53', // insufficient resources: disk full, out of memory, too many connections
+  '57', // operator intervention: statement timeout, shutdown, crash, still starting
+  '58', // system error: input or output failed
+  '3D000', // no such database
+  '25006', // read-only: a standby, or a primary that was told to be
+  '25P03', // our transaction idled too long
+  '25P04', // our transaction took too long
+  '40001', // serialization failure, after the last attempt
+  '40P01', // deadlock, after the last attempt
+  '55P03', // lock timeout
+])
+
+/** Serialization failure and deadlock: the transaction was undone and may be run again. */
+const repeatable: ReadonlySet<string> = new Set(['40001', '40P01'])
+
+/** Failures after which the server has closed the connection, or is about to. */
+const disconnecting: ReadonlySet<string> = new Set(['08', '57P01', '57P02', '57P03', '57P05', '25P03', '25P04'])
+
+function isIn(states: ReadonlySet<string>, error: unknown): boolean {
+  if (!(error instanceof pg.DatabaseError) || error.code === undefined) return false
+  return states.has(error.code) || states.has(error.code.slice(0, 2))
+}
+
+export function isRepeatable(error: unknown): boolean {
+  return isIn(repeatable, error)
+}
+
+/** The host we speak to is not (or no longer) the primary. */
+export function isReadOnly(error: unknown): boolean {
+  return error instanceof NotWritable || (error instanceof pg.DatabaseError && error.code === '25006')
+}
+
+/** The connection is lost, rather than the statement refused. */
+export function isDisconnected(error: unknown): boolean {
+  return isIn(disconnecting, error) || isTransport(error)
+}
+
+/** Whether a unique constraint of this name refused the statement. */
+export function isDuplicate(error: unknown, constraint: string): boolean {
+  return error instanceof pg.DatabaseError && error.code === '23505' && error.constraint === constraint
+}
+
+/** A server that answers and does not take writes. */
+export class NotWritable extends Error {
+  override readonly name = 'NotWritable'
+}
+
+/** No connection was free within the time, or too many were waiting already. */
+export class PoolExhausted extends Error {
+  override readonly name = 'PoolExhausted'
+}
+
+/** Sockets fail with plain errors that have no SQLSTATE; mistakes of ours are TypeErrors and the like. */
+function isTransport(error: unknown): boolean {
+  if (error instanceof AggregateError) return true // every address of a host failed
+  return (
+    error instanceof Error && !(error instanceof pg.DatabaseError) && Object.getPrototypeOf(error) === Error.prototype
+  )
+}
+
+/**
+ * The error as it leaves a store: StoreUnavailable when the database cannot be asked, otherwise as it is.
+ * `isCommitSent`: the change may have been committed although its answer was lost.
+ */
+export function translate(error: unknown, isCommitSent = false): unknown {
+  if (error instanceof StoreUnavailable) return error
+  const isLost = isDisconnected(error)
+  const cannotAsk = isLost || isIn(unavailable, error) || error instanceof NotWritable || error instanceof PoolExhausted
+  return cannotAsk ? new StoreUnavailable(error, isLost && isCommitSent) : error
+}

@@ -1,0 +1,83 @@
+// Brings a database to the schema this program knows. Forward only: a migration, once released, is never edited, and
+// leaves what the program before it needs, so that old and new processes run side by side during an upgrade.
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+
+/** One step of a schema's history. Released steps never change; a new one expands, a later release contracts. */
+export interface Migration {
+  /** From 1, without gaps. */
+  readonly version: number
+  readonly name: string
+  readonly sql: string
+}
+
+export interface Schema {
+  /** `token` or `survey`. Stores may share a database; each counts its own versions. */
+  readonly name: string
+  readonly migrations: readonly Migration[]
+}
+
+/** The database is of a newer program: nothing was changed, and waiting does not help. */
+export class SchemaMismatch extends Error {
+  override readonly name = 'SchemaMismatch'
+}
+
+const WAIT_MS = 60_000 // for another process that migrates, and for each migration
+const CREATION_ATTEMPTS = 5
+
+/**
+ * Runs what is missing, in one transaction. Of several processes that start at once one migrates and the others wait for
+ * it: all lock the row that holds the version.
+ * @throws SchemaMismatch when the database is newer than this program.
+ */
+export async function migrate(client: pg.ClientBase, schema: Schema): Promise<void> {
+  await requireVersionRow(client, schema.name)
+  await run(client, 'BEGIN ISOLATION LEVEL READ COMMITTED')
+  try {
+    await run(client, `SET LOCAL lock_timeout = ${WAIT_MS}`)
+    await run(client, `SET LOCAL statement_timeout = ${WAIT_MS}`)
+    const { rows } = await run(client, 'SELECT version FROM schema_versions WHERE name = $1 FOR UPDATE', [schema.name])
+    const version = Number(rows[0]?.version)
+    const known = schema.migrations.length
+    if (version > known) {
+      throw new SchemaMismatch(
+        `the ${schema.name} database has schema version ${version}, this program knows ${known}: run a newer program`,
+      )
+    }
+    for (const migration of schema.migrations.slice(version)) await run(client, migration.sql)
+    if (version < known) {
+      await run(client, 'UPDATE schema_versions SET version = $2 WHERE name = $1', [schema.name, known])
+    }
+    await run(client, 'COMMIT')
+  } catch (error) {
+    await run(client, 'ROLLBACK').catch(() => undefined)
+    throw error
+  }
+}
+
+/** Makes the table and the row of the schema if they are not there, whoever else is making them. */
+async function requireVersionRow(client: pg.ClientBase, name: string): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      const { rows } = await run(client, `SELECT to_regclass('schema_versions') IS NOT NULL AS "exists"`)
+      if (!rows[0]?.exists) {
+        await run(client, 'CREATE TABLE schema_versions (name text PRIMARY KEY, version integer NOT NULL)')
+      }
+      await run(client, 'INSERT INTO schema_versions (name, version) VALUES ($1, 0) ON CONFLICT DO NOTHING', [name])
+      return
+    } catch (error) {
+      if (attempt === CREATION_ATTEMPTS || !isCreatedMeanwhile(error)) throw error
+      await sleep(20 * attempt)
+    }
+  }
+}
+
+/** Two concurrent CREATE TABLE collide in the catalogue (23505) or find the other's table (42P07). */
+function isCreatedMeanwhile(error: unknown): boolean {
+  return error instanceof pg.DatabaseError && (error.code === '23505' || error.code === '42P07')
+}
+
+/** Without the client's own time limit, which is for the short statements of requests. */
+function run(client: pg.ClientBase, text: string, values?: (string | number)[]): Promise<pg.QueryResult> {
+  return client.query({ text, query_timeout: 2 * WAIT_MS, ...(values && { values }) } as pg.QueryConfig)
+}

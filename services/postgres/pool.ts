@@ -1,0 +1,172 @@
+// Connections to the database that takes writes. Finds it among several hosts and follows it when it moves.
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { type Address, type Host, parseAddress } from './address.js'
+import { isDisconnected, isReadOnly, NotWritable, PoolExhausted } from './errors.js'
+
+export interface PoolOptions {
+  /** `postgres://…`, with several hosts if there are standbys. */
+  readonly url: string
+  /** Connections of this process, at most. */
+  readonly poolSize?: number
+  /** How the server names our connections in pg_stat_activity. */
+  readonly applicationName?: string
+  /** Longest wait for a connection, be it a new one or one that is in use, in ms. */
+  readonly connectTimeoutMs?: number
+  /** Longest run of one statement, in ms. */
+  readonly statementTimeoutMs?: number
+  /** Longest wait for a lock, in ms. */
+  readonly lockTimeoutMs?: number
+}
+
+const DEFAULTS = {
+  poolSize: 20, // two or three statements per core of a small server, and 5 processes fit its 100 connections
+  applicationName: 'survey-auth',
+  connectTimeoutMs: 2_000, // the deadlines above us: gateway 5 s, RPC 4.5 s
+  statementTimeoutMs: 3_000,
+  lockTimeoutMs: 2_000,
+} as const
+
+const IDLE_IN_TRANSACTION_MS = 5_000 // a process that stopped in a transaction lets go of its locks
+const ANSWER_SLACK_MS = 500 // after the server should have cancelled a statement, its host is taken for gone
+const MAX_WAITING_PER_CONNECTION = 50 // more callers are refused at once: they would wait longer than they have time
+const KEEP_IDLE_MS = 60_000
+const KEEPALIVE_AFTER_MS = 10_000
+const PROBE_PAUSE_MS = 100 // between two searches for a primary that was not found
+
+/** Numbers as numbers: every bigint of ours is a time in ms or an id below 2^53. */
+const types: pg.CustomTypesConfig = {
+  getTypeParser: ((oid: number, format: 'text' | 'binary') =>
+    oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid, format)) as typeof pg.types.getTypeParser,
+}
+
+/**
+ * Speaks to one host at a time. When that refuses connections or writes, all hosts are asked and the one that takes
+ * writes is spoken to from then on. Nothing waits for a primary to appear: callers are told to come again.
+ */
+export class PrimaryPool {
+  readonly #options: Required<PoolOptions>
+  readonly #address: Address
+  #pool: pg.Pool
+  #host: Host
+  #search: Promise<void> | undefined
+  #isClosed = false
+
+  constructor(options: PoolOptions) {
+    this.#options = { ...DEFAULTS, ...options }
+    this.#address = parseAddress(options.url)
+    const [first] = this.#address.hosts
+    if (!first) throw new Error('a PostgreSQL address must name a host')
+    this.#host = first
+    this.#pool = this.#createPool(first)
+  }
+
+  /** A connection to the primary; the caller releases it, with the error if it is not to be used again. */
+  async acquire(): Promise<pg.PoolClient> {
+    const pool = this.#pool
+    if (pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
+      throw new PoolExhausted('too many callers wait for a database connection')
+    }
+    try {
+      return await pool.connect()
+    } catch (error) {
+      if (!this.#mayHaveMoved(error)) throw error
+      await this.#findPrimary()
+      if (this.#pool === pool) throw error
+      return await this.#pool.connect()
+    }
+  }
+
+  /** Tells the pool of a failure, so that it looks for another primary if that may be the reason. Never rejects. */
+  report(error: unknown): void {
+    if (this.#mayHaveMoved(error)) void this.#findPrimary()
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#search
+    await this.#pool.end()
+  }
+
+  #mayHaveMoved(error: unknown): boolean {
+    return this.#address.hosts.length > 1 && !this.#isClosed && (isReadOnly(error) || isDisconnected(error))
+  }
+
+  /** Moves to the host that takes writes, if there is one. One search at a time, and a pause after a vain one. */
+  #findPrimary(): Promise<void> {
+    this.#search ??= this.#probeAll().finally(() => {
+      this.#search = undefined
+    })
+    return this.#search
+  }
+
+  async #probeAll(): Promise<void> {
+    const primary = await Promise.any(this.#address.hosts.map((host) => this.#probe(host))).catch(() => undefined)
+    if (primary === undefined) {
+      await sleep(PROBE_PAUSE_MS)
+    } else if (primary !== this.#host) {
+      const former = this.#pool
+      this.#host = primary
+      this.#pool = this.#createPool(primary)
+      void former.end()
+    }
+  }
+
+  async #probe(host: Host): Promise<Host> {
+    const client = new pg.Client(this.#clientConfig(host))
+    client.on('error', () => undefined)
+    try {
+      await client.connect()
+      await requireWritable(client)
+      return host
+    } finally {
+      void client.end()
+    }
+  }
+
+  #createPool(host: Host): pg.Pool {
+    const config: pg.PoolConfig = {
+      ...this.#clientConfig(host),
+      max: this.#options.poolSize,
+      idleTimeoutMillis: KEEP_IDLE_MS,
+      onConnect: prepareSession,
+    }
+    const pool = new pg.Pool(config)
+    // A connection that breaks leaves the pool by itself; whoever was using it is told by his statement.
+    pool.on('error', () => undefined)
+    pool.on('connect', (client) => client.on('error', () => undefined))
+    return pool
+  }
+
+  #clientConfig(host: Host): pg.ClientConfig {
+    const { applicationName, connectTimeoutMs, statementTimeoutMs, lockTimeoutMs } = this.#options
+    return {
+      connectionString: this.#address.urlOf(host),
+      application_name: applicationName,
+      connectionTimeoutMillis: connectTimeoutMs,
+      statement_timeout: statementTimeoutMs,
+      query_timeout: statementTimeoutMs + ANSWER_SLACK_MS,
+      lock_timeout: lockTimeoutMs,
+      idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: KEEPALIVE_AFTER_MS,
+      pipeline: true,
+      types,
+    }
+  }
+}
+
+/** What must hold on every connection before it is used: it takes writes, and its commits are on disk when it says so. */
+async function prepareSession(client: pg.ClientBase): Promise<void> {
+  await requireWritable(client)
+  const { rows } = await client.query<{ level: string }>(`SELECT current_setting('synchronous_commit') AS level`)
+  // remote_apply waits for the standby even longer than on does; the other levels acknowledge what a crash can undo.
+  if (rows[0]?.level !== 'remote_apply') await client.query('SET synchronous_commit = on')
+}
+
+async function requireWritable(client: pg.ClientBase): Promise<void> {
+  const { rows } = await client.query<{ isReadOnly: boolean }>(
+    `SELECT current_setting('transaction_read_only') = 'on' AS "isReadOnly"`,
+  )
+  if (rows[0]?.isReadOnly !== false) throw new NotWritable('the database takes no writes: it is a standby or read-only')
+}

@@ -1,0 +1,194 @@
+// How the stores speak to PostgreSQL: a statement by itself, or a transaction that is run again when it lost a race.
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import { isDisconnected, isRepeatable, translate } from './errors.js'
+import { migrate, type Schema } from './migrate.js'
+import { type PoolOptions, PrimaryPool } from './pool.js'
+
+/** A statement that the server prepares once per connection, under this name. */
+export interface Statement {
+  readonly name: string
+  readonly text: string
+}
+
+export type Value = string | number | boolean | Uint8Array | readonly string[] | readonly number[] | null
+
+const MAX_ATTEMPTS = 8
+const FIRST_PAUSE_MS = 5
+
+/**
+ * The statements of one transaction. They are sent as they come, without waiting for the answers of those before, and
+ * the server runs them in that order; so one round trip carries all that do not depend on each other's answers.
+ */
+export class Transaction {
+  readonly #client: pg.PoolClient
+  readonly #begun: Promise<unknown>
+  readonly #writes: Promise<unknown>[] = []
+  #isBegun = false
+
+  constructor(client: pg.PoolClient) {
+    this.#client = client
+    // Each statement sees what was committed before it began: what it reads of a row it has locked is the truth.
+    this.#begun = client.query('BEGIN ISOLATION LEVEL READ COMMITTED').then(() => {
+      this.#isBegun = true
+    })
+    this.#begun.catch(() => undefined)
+  }
+
+  /** Reads and locks. */
+  async ask<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
+    const [{ rows }] = await Promise.all([this.#send<Row>(statement, values), this.#begun])
+    return rows
+  }
+
+  /** The first row of `ask`. */
+  async askOne<Row extends pg.QueryResultRow>(
+    statement: Statement,
+    values: readonly Value[],
+  ): Promise<Row | undefined> {
+    return (await this.ask<Row>(statement, values))[0]
+  }
+
+  /**
+   * Changes. Not to be awaited unless what it returns is needed: the transaction waits for it, and fails if it fails.
+   * Never sent before BEGIN is known to have worked: it would be a transaction by itself.
+   */
+  write<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
+    const send = () => this.#send<Row>(statement, values)
+    const written = (this.#isBegun ? send() : this.#begun.then(send)).then(({ rows }) => rows)
+    written.catch(() => undefined)
+    this.#writes.push(written)
+    return written
+  }
+
+  get hasWritten(): boolean {
+    return this.#writes.length > 0
+  }
+
+  /** Sent right behind the last write; the server commits only if all before it succeeded. */
+  async commit(): Promise<void> {
+    await this.#begun
+    const committed = this.#client.query('COMMIT')
+    committed.catch(() => undefined)
+    await Promise.all(this.#writes)
+    const { command } = await committed
+    if (command !== 'COMMIT') throw new TypeError('the server did not commit')
+  }
+
+  /** Answers of statements that were sent and not waited for come before this one's. */
+  async rollback(): Promise<void> {
+    await this.#client.query('ROLLBACK')
+  }
+
+  #send<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<pg.QueryResult<Row>> {
+    return this.#client.query<Row>({ ...statement, values: [...values] })
+  }
+}
+
+/** Connects, brings the schema up to date, and refuses a server that loses what it acknowledged. @throws StoreUnavailable */
+export async function openDatabase(options: PoolOptions, schema: Schema): Promise<Database> {
+  const pool = new PrimaryPool(options)
+  try {
+    const client = await pool.acquire()
+    try {
+      await requireFsync(client)
+      await migrate(client, schema)
+    } finally {
+      client.release(client.getTransactionStatus() !== 'I')
+    }
+    return new Database(pool)
+  } catch (error) {
+    await pool.close()
+    throw translate(error)
+  }
+}
+
+/** synchronous_commit is set on every connection of ours; this one only the operator can set. */
+async function requireFsync(client: pg.ClientBase): Promise<void> {
+  const { rows } = await client.query<{ fsync: string | null }>(`SELECT current_setting('fsync', true) AS fsync`)
+  if (rows[0]?.fsync === 'off') throw new NotDurable('the database runs with fsync = off and would lose grants')
+}
+
+/** The server is set up such that a power cut takes back what it acknowledged. */
+export class NotDurable extends Error {
+  override readonly name = 'NotDurable'
+}
+
+export class Database {
+  readonly #pool: PrimaryPool
+
+  constructor(pool: PrimaryPool) {
+    this.#pool = pool
+  }
+
+  /** One statement that changes nothing. @throws StoreUnavailable */
+  read<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
+    return this.#attempt(async (client) => (await client.query<Row>({ ...statement, values: [...values] })).rows)
+  }
+
+  /** The first row of `read`. */
+  async readOne<Row extends pg.QueryResultRow>(
+    statement: Statement,
+    values: readonly Value[],
+  ): Promise<Row | undefined> {
+    return (await this.read<Row>(statement, values))[0]
+  }
+
+  /**
+   * Runs `steps` in a transaction and returns what it returned, committed if it wrote. It may be run several times, so
+   * it must change nothing but the database. @throws StoreUnavailable
+   */
+  transaction<Result>(steps: (transaction: Transaction) => Promise<Result>): Promise<Result> {
+    return this.#attempt(async (client, commitSent) => {
+      const transaction = new Transaction(client)
+      try {
+        const result = await steps(transaction)
+        if (transaction.hasWritten) {
+          commitSent()
+          await transaction.commit()
+        } else {
+          await transaction.rollback()
+        }
+        return result
+      } catch (error) {
+        if (!isDisconnected(error)) await transaction.rollback().catch(() => undefined)
+        throw error
+      }
+    })
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close()
+  }
+
+  /**
+   * Tries again, after a growing random pause, what lost a race, and once more what met a connection that had died
+   * unnoticed before its COMMIT was sent.
+   */
+  async #attempt<Result>(run: (client: pg.PoolClient, commitSent: () => void) => Promise<Result>): Promise<Result> {
+    let hasReconnected = false
+    for (let attempt = 1; ; attempt++) {
+      let isCommitSent = false
+      let client: pg.PoolClient | undefined
+      try {
+        client = await this.#pool.acquire()
+        const result = await run(client, () => {
+          isCommitSent = true
+        })
+        client.release()
+        return result
+      } catch (error) {
+        const isLost = isDisconnected(error)
+        client?.release(isLost || client.getTransactionStatus() !== 'I')
+        this.#pool.report(error)
+        if (isRepeatable(error) && attempt < MAX_ATTEMPTS) {
+          await sleep(Math.random() * FIRST_PAUSE_MS * 2 ** attempt)
+        } else if (client && isLost && !isCommitSent && !hasReconnected) {
+          hasReconnected = true
+        } else {
+          throw translate(error, isCommitSent)
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,175 @@
+// Group commit: writes that arrive during one turn of the event loop share one transaction and one flush to disk.
+import type { Statement } from 'better-sqlite3'
+import { StoreUnavailable } from '../rpc/store-unavailable.js'
+import { BUSY_TIMEOUT_MS, type Connection, isBusy, isIoError, toStoreError } from './open.js'
+
+/**
+ * The writes of a store by name: synchronous functions over one connection. Arguments and results can be cloned
+ * structurally and nothing else is shared with the caller, so a table can serve a connection in another thread as well.
+ */
+export type Writes = Readonly<Record<string, (args: never) => unknown>>
+
+export type ArgsOf<W extends Writes, Name extends keyof W> = Parameters<W[Name]>[0]
+export type ResultOf<W extends Writes, Name extends keyof W> = ReturnType<W[Name]>
+
+/** What runs a store's writes. */
+export interface Writer<W extends Writes> {
+  /**
+   * Runs one write in a transaction; fulfils when it is committed and flushed.
+   * Rejects with StoreUnavailable when the database cannot be asked or too many writes wait, else with what the write
+   * threw, which has then left no trace.
+   */
+  submit<Name extends keyof W & string>(name: Name, args: ArgsOf<W, Name>): Promise<ResultOf<W, Name>>
+  /** Finishes what was submitted and takes nothing more; the connection stays open. */
+  close(): Promise<void>
+}
+
+export interface GroupCommitOptions {
+  /** Writes that may wait; more are refused at once. */
+  readonly maxQueued?: number
+  /** How long the lock of another process is waited for, without blocking the thread. */
+  readonly lockWaitMs?: number
+}
+
+interface QueuedWrite {
+  readonly name: string
+  readonly args: unknown
+  readonly resolve: (result: never) => void
+  readonly reject: (error: unknown) => void
+}
+
+type Outcome = { readonly result: unknown } | { readonly error: unknown }
+
+const MAX_QUEUED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
+const MAX_GROUP = 256 // about 30 ms: how long reads can be kept waiting
+const LOCK_RETRY_MS = 5
+
+/** The writer that shares the thread with its callers. */
+export class GroupCommit<W extends Writes> implements Writer<W> {
+  readonly #db: Connection
+  readonly #writes: W
+  readonly #maxQueued: number
+  readonly #maxTries: number
+  readonly #begin: Statement
+  readonly #savepoint: Statement
+  readonly #rollbackTo: Statement
+  readonly #release: Statement
+  readonly #commit: Statement
+  readonly #queue: QueuedWrite[] = []
+  #tries = 0
+  #isScheduled = false
+  #isClosed = false
+  #onDrained: (() => void) | undefined
+
+  constructor(db: Connection, writes: W, options: GroupCommitOptions = {}) {
+    this.#db = db
+    this.#writes = writes
+    this.#maxQueued = options.maxQueued ?? MAX_QUEUED
+    this.#maxTries = Math.ceil((options.lockWaitMs ?? BUSY_TIMEOUT_MS) / LOCK_RETRY_MS)
+    this.#begin = db.prepare('BEGIN IMMEDIATE')
+    this.#savepoint = db.prepare('SAVEPOINT one_write')
+    this.#rollbackTo = db.prepare('ROLLBACK TO one_write')
+    this.#release = db.prepare('RELEASE one_write')
+    this.#commit = db.prepare('COMMIT')
+  }
+
+  submit<Name extends keyof W & string>(name: Name, args: ArgsOf<W, Name>): Promise<ResultOf<W, Name>> {
+    if (this.#isClosed) return Promise.reject(new StoreUnavailable(new Error('the store is closed')))
+    if (this.#queue.length >= this.#maxQueued) {
+      return Promise.reject(new StoreUnavailable(new Error('too many writes are waiting')))
+    }
+    return new Promise((resolve, reject) => {
+      this.#queue.push({ name, args, resolve, reject })
+      this.#schedule()
+    })
+  }
+
+  close(): Promise<void> {
+    this.#isClosed = true
+    if (this.#queue.length === 0) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#onDrained = resolve
+    })
+  }
+
+  #schedule(delayMs = 0): void {
+    if (this.#isScheduled) return
+    this.#isScheduled = true
+    const run = () => {
+      this.#isScheduled = false
+      this.#turn()
+    }
+    if (delayMs > 0) setTimeout(run, delayMs)
+    else setImmediate(run)
+  }
+
+  #turn(): void {
+    try {
+      const hasBegun = this.#hasBegun()
+      if (!hasBegun && ++this.#tries < this.#maxTries) {
+        this.#schedule(LOCK_RETRY_MS)
+        return
+      }
+      if (hasBegun) this.#runGroup()
+      else this.#refuse(this.#queue.splice(0), new Error('another process holds the lock'))
+    } catch (error) {
+      this.#refuse(this.#queue.splice(0), error)
+    }
+    this.#tries = 0
+    if (this.#queue.length > 0) this.#schedule()
+    else this.#onDrained?.()
+  }
+
+  /** False when another process writes: then nobody is kept waiting in the driver, since reads need the thread. */
+  #hasBegun(): boolean {
+    this.#db.exec('PRAGMA busy_timeout = 0')
+    try {
+      this.#begin.run()
+      return true
+    } catch (error) {
+      if (isBusy(error)) return false
+      throw error
+    } finally {
+      this.#db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`)
+    }
+  }
+
+  #runGroup(): void {
+    const group = this.#queue.splice(0, MAX_GROUP)
+    let outcomes: readonly Outcome[]
+    let isCommitting = false
+    try {
+      outcomes = group.map((write) => this.#runOne(write))
+      isCommitting = true
+      this.#commit.run()
+    } catch (error) {
+      if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
+      this.#refuse(group, error, isCommitting && isIoError(error))
+      return
+    }
+    group.forEach((write, index) => {
+      const outcome = outcomes[index]
+      if (outcome && 'result' in outcome) write.resolve(outcome.result as never)
+      else write.reject(outcome?.error)
+    })
+  }
+
+  /** @throws what ended the whole transaction: a full disk may do that, and then no write of the group has happened. */
+  #runOne(write: QueuedWrite): Outcome {
+    this.#savepoint.run()
+    try {
+      const result = this.#writes[write.name]?.(write.args as never)
+      this.#release.run()
+      return { result }
+    } catch (error) {
+      if (!this.#db.inTransaction) throw error
+      this.#rollbackTo.run()
+      this.#release.run()
+      return { error: toStoreError(error) }
+    }
+  }
+
+  #refuse(group: readonly QueuedWrite[], cause: unknown, isOutcomeUnknown = false): void {
+    for (const write of group) write.reject(new StoreUnavailable(cause, isOutcomeUnknown))
+  }
+}

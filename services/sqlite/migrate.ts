@@ -1,0 +1,58 @@
+import type { Connection } from './open.js'
+
+/** One step of a schema's history. Released steps never change; a new one expands, a later release contracts. */
+export interface Migration {
+  /** From 1, without gaps. */
+  readonly version: number
+  readonly name: string
+  readonly sql: string
+}
+
+export interface Schema {
+  /** What the database holds, for messages: `token` or `survey`. */
+  readonly name: string
+  /** SQLite's application_id, so that one schema is never laid into the file of another. */
+  readonly applicationId: number
+  readonly migrations: readonly Migration[]
+}
+
+/** The database is of another kind, or of a newer program: nothing was changed, and waiting does not help. */
+export class SchemaMismatch extends Error {
+  override readonly name = 'SchemaMismatch'
+}
+
+/**
+ * Brings a database to the newest version this program knows, in one transaction: all steps or none. Several processes
+ * may start at once; one migrates and the others find it done.
+ * @returns the versions before and after.
+ * @throws SchemaMismatch
+ */
+export function migrate(db: Connection, schema: Schema): { from: number; to: number } {
+  const to = schema.migrations.length
+  const from = checkedVersion(db, schema)
+  if (from === to) return { from, to }
+  db.transaction(() => {
+    const version = checkedVersion(db, schema) // another process may have been faster
+    for (const migration of schema.migrations.slice(version)) db.exec(migration.sql)
+    db.pragma(`application_id = ${schema.applicationId}`)
+    db.pragma(`user_version = ${to}`)
+  }).immediate()
+  return { from, to }
+}
+
+/** The version of the database, 0 when it is empty. */
+function checkedVersion(db: Connection, schema: Schema): number {
+  const { name, applicationId, migrations } = schema
+  const version = Number(db.pragma('user_version', { simple: true }))
+  const isEmpty = version === 0 && db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() === undefined
+  if (isEmpty) return 0
+  if (db.pragma('application_id', { simple: true }) !== applicationId) {
+    throw new SchemaMismatch(`${db.name} is not a ${name} database of this program`)
+  }
+  if (version > migrations.length) {
+    throw new SchemaMismatch(
+      `${db.name} has ${name} schema version ${version}, this program knows ${migrations.length}: run a newer program`,
+    )
+  }
+  return version
+}

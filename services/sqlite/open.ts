@@ -1,0 +1,121 @@
+// SQLite for the stores: how a file is opened, what is demanded of the driver, and what its failures mean.
+// Owns nothing of any schema. Used by the stores of services/*/store/sqlite.
+import { chmodSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
+import Database, { type Database as Connection } from 'better-sqlite3'
+import { StoreUnavailable } from '../rpc/store-unavailable.js'
+
+export type { Database as Connection } from 'better-sqlite3'
+
+/** A database that lives as long as its connection, for tests. */
+export const IN_MEMORY = ':memory:'
+
+export const BUSY_TIMEOUT_MS = 2000 // blocks the thread; well under the 4 s a caller grants the database
+const WAL_RETRY_MS = 10
+
+/**
+ * What a commit must mean: flushed to disk before it is acknowledged. Each is set, then read back, because SQLite
+ * ignores what it cannot do (WAL on some network disks) and better-sqlite3 is built to open WAL files at NORMAL.
+ */
+const demanded = [
+  { pragma: 'journal_mode', value: 'WAL', readsBack: 'wal' },
+  { pragma: 'synchronous', value: 'FULL', readsBack: 2 },
+  { pragma: 'foreign_keys', value: 'ON', readsBack: 1 },
+] as const
+
+/**
+ * Opens a database, creating file and directory readable by their owner only. An existing directory keeps its mode.
+ * @throws StoreUnavailable when the file cannot be opened; Error when SQLite does not do what durability needs.
+ */
+export function openDatabase(file: string): Connection {
+  if (file !== IN_MEMORY) makePrivate(file)
+  let db: Connection | undefined
+  try {
+    db = new Database(file, { timeout: BUSY_TIMEOUT_MS })
+    for (const { pragma, value, readsBack } of demanded) {
+      setPragma(db, `${pragma} = ${value}`)
+      const actual = db.pragma(pragma, { simple: true })
+      if (actual === readsBack || (file === IN_MEMORY && actual === 'memory')) continue
+      throw new Error(`${file}: ${pragma} is ${actual} after it was set to ${value}, so commits would not be durable`)
+    }
+    db.pragma('journal_size_limit = 67108864') // a WAL that a long backup let grow shrinks to 64 MiB
+    return db
+  } catch (error) {
+    db?.close()
+    throw toStoreError(error)
+  }
+}
+
+/** SQLite gives -wal and -shm the mode of the file they belong to; those left by an earlier run are put right as well. */
+function makePrivate(file: string): void {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  closeSync(openSync(file, 'a', 0o600))
+  for (const path of [file, `${file}-wal`, `${file}-shm`]) {
+    const stat = statSync(path, { throwIfNoEntry: false })
+    if (stat && (stat.mode & 0o077) !== 0) chmodSync(path, 0o600)
+  }
+}
+
+/** SQLite does not wait for the lock that turning WAL on needs, so several processes starting at once wait here. */
+function setPragma(db: Connection, pragma: string): void {
+  for (let waitedMs = 0; ; waitedMs += WAL_RETRY_MS) {
+    try {
+      db.pragma(pragma)
+      return
+    } catch (error) {
+      if (!isBusy(error) || waitedMs >= BUSY_TIMEOUT_MS) throw error
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, WAL_RETRY_MS)
+    }
+  }
+}
+
+/** Primary result codes of a database that cannot be asked now. Corruption is not among them: no retry helps. */
+const unavailable = new Set([
+  'SQLITE_BUSY',
+  'SQLITE_LOCKED',
+  'SQLITE_FULL',
+  'SQLITE_IOERR',
+  'SQLITE_READONLY',
+  'SQLITE_CANTOPEN',
+  'SQLITE_PERM',
+  'SQLITE_PROTOCOL',
+  'SQLITE_NOMEM',
+])
+
+/** The one translation of the driver's failures: StoreUnavailable, or what was thrown when it is a defect. */
+export function toStoreError(error: unknown): unknown {
+  return unavailable.has(primaryCode(error)) ? new StoreUnavailable(error) : error
+}
+
+export function isBusy(error: unknown): boolean {
+  return primaryCode(error) === 'SQLITE_BUSY'
+}
+
+/** True when a commit that failed so may still be found on disk after a crash. */
+export function isIoError(error: unknown): boolean {
+  return primaryCode(error) === 'SQLITE_IOERR'
+}
+
+/** `SQLITE_IOERR` of `SQLITE_IOERR_FSYNC`; empty when it is not the driver's. */
+function primaryCode(error: unknown): string {
+  return error instanceof Database.SqliteError ? error.code.split('_', 2).join('_') : ''
+}
+
+/** Makes a read of a store: answers at once, in a promise, with the driver's failures translated. */
+export function reading<Args extends unknown[], Result>(
+  db: Connection,
+  read: (...args: Args) => Result,
+): (...args: Args) => Promise<Result> {
+  return async (...args) => {
+    try {
+      return read(...args)
+    } catch (error) {
+      throw db.open ? toStoreError(error) : new StoreUnavailable(error)
+    }
+  }
+}
+
+/** Whether the file can be read; throws what the driver throws if not. */
+export function readAnything(db: Connection): void {
+  db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get()
+}

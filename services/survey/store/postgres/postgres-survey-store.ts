@@ -1,0 +1,115 @@
+// The survey store on PostgreSQL: the same rules and round trips as the token store.
+import { ErrorReason } from '../../../../gen/surveyauth/v1/error_pb.js'
+import type { PoolOptions } from '../../../postgres/pool.js'
+import { openDatabase, type Statement } from '../../../postgres/transaction.js'
+import { ServiceError } from '../../../rpc/service-error.js'
+import { type SurveyRow, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
+import { surveySchema } from './schema.js'
+
+const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, document'
+
+const findSurvey: Statement = { name: 'find_survey', text: `SELECT ${WHOLE} FROM surveys WHERE survey_id = $1` }
+/** By the index surveys_by_owner. One statement, so one moment; a row without an id says that the page is empty. */
+const listSurveys: Statement = {
+  name: 'list_surveys',
+  text: `
+    SELECT c.total, p.survey_id AS "surveyId", p.hash, p.title, p.state
+    FROM (SELECT count(*) AS total FROM surveys WHERE owner_user_id = $1) c
+      LEFT JOIN (
+        SELECT survey_id, hash, title, state FROM surveys WHERE owner_user_id = $1
+        ORDER BY survey_id LIMIT $2 OFFSET $3
+      ) p ON true
+    ORDER BY p.survey_id`,
+}
+const exportAll: Statement = {
+  name: 'export_all',
+  text: `SELECT ${WHOLE} FROM surveys WHERE survey_id > $1 ORDER BY survey_id LIMIT $2`,
+}
+/** By the index surveys_by_owner. */
+const exportOwned: Statement = {
+  name: 'export_owned',
+  text: `SELECT ${WHOLE} FROM surveys WHERE survey_id > $1 AND owner_user_id = $3 ORDER BY survey_id LIMIT $2`,
+}
+const lockIds: Statement = {
+  name: 'lock_ids',
+  text: 'SELECT highest_id AS "highestId" FROM survey_ids WHERE only_row FOR UPDATE',
+}
+const findForeign: Statement = {
+  name: 'find_foreign',
+  text: `
+    SELECT survey_id AS "surveyId" FROM surveys WHERE survey_id = ANY ($1::bigint[]) AND owner_user_id <> $2`,
+}
+const putSurvey: Statement = {
+  name: 'put_survey',
+  text: `
+    INSERT INTO surveys (survey_id, owner_user_id, version, hash, title, state, stored_at_ms, document)
+    VALUES ($1, $2, 1, $3, $4, $5, $6, $7)
+    ON CONFLICT (survey_id) DO UPDATE SET version = surveys.version + 1, hash = excluded.hash, title = excluded.title,
+      state = excluded.state, stored_at_ms = excluded.stored_at_ms, document = excluded.document`,
+}
+const setHighestId: Statement = {
+  name: 'set_highest_id',
+  text: 'UPDATE survey_ids SET highest_id = $1 WHERE only_row AND highest_id < $1',
+}
+const ping: Statement = { name: 'ping', text: 'SELECT 1' }
+
+interface ListedColumns extends Omit<SurveySummaryRow, 'surveyId'> {
+  readonly total: number
+  readonly surveyId: number | null
+}
+
+/** Connects and brings the schema up to date. @throws StoreUnavailable, SchemaMismatch, NotDurable */
+export async function openPostgresSurveyStore(options: PoolOptions): Promise<SurveyStore> {
+  const database = await openDatabase(options, surveySchema)
+  return {
+    findSurvey: (surveyId) => database.readOne<SurveyRow>(findSurvey, [surveyId]),
+
+    async listSurveys(ownerUserId, { offset, limit }) {
+      const listed = await database.read<ListedColumns>(listSurveys, [ownerUserId, limit, offset])
+      const rows = listed.flatMap(({ total, surveyId, ...rest }) => (surveyId === null ? [] : [{ surveyId, ...rest }]))
+      return { total: listed[0]?.total ?? 0, rows }
+    },
+
+    putSurveys(ownerUserId, drafts, now) {
+      return database.transaction(async (transaction) => {
+        const given = drafts.map((draft) => draft.surveyId).filter((id) => id !== 0)
+        const [ids, foreign] = await Promise.all([
+          transaction.askOne<{ highestId: number }>(lockIds, []),
+          transaction.ask<{ surveyId: number }>(findForeign, [given, ownerUserId]),
+        ])
+        const taken = given.find((id) => foreign.some(({ surveyId }) => surveyId === id))
+        if (taken !== undefined) return { kind: 'id_taken', surveyId: taken }
+
+        let highestId = Math.max(ids?.highestId ?? 0, ...given)
+        const rows = drafts.map((draft): SurveySummaryRow => {
+          const surveyId = draft.surveyId === 0 ? nextId(highestId) : draft.surveyId
+          highestId = Math.max(highestId, surveyId)
+          const { title, state, document } = draft
+          const hash = draft.hash || surveyHash(surveyId)
+          transaction.write(putSurvey, [surveyId, ownerUserId, hash, title, state, now, document])
+          return { surveyId, hash, title, state }
+        })
+        transaction.write(setHighestId, [highestId])
+        return { kind: 'stored', rows }
+      })
+    },
+
+    exportSurveys(ownerUserId, { afterId, limit }) {
+      return ownerUserId === undefined
+        ? database.read<SurveyRow>(exportAll, [afterId, limit])
+        : database.read<SurveyRow>(exportOwned, [afterId, limit, ownerUserId])
+    },
+
+    async ping() {
+      await database.read(ping, [])
+    },
+
+    close: () => database.close(),
+  }
+}
+
+/** @throws ServiceError INVALID_ARGUMENT when a survey was stored under the highest id there can be. */
+function nextId(highestId: number): number {
+  if (highestId < Number.MAX_SAFE_INTEGER) return highestId + 1
+  throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'no survey id is left above the highest one, so give the id')
+}

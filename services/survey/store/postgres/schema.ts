@@ -1,0 +1,32 @@
+import type { Schema } from '../../../postgres/migrate.js'
+
+/** The survey database. */
+export const surveySchema: Schema = {
+  name: 'survey',
+  migrations: [
+    {
+      version: 1,
+      name: 'surveys',
+      sql: `
+        CREATE TABLE surveys (
+          survey_id bigint PRIMARY KEY,
+          owner_user_id text COLLATE "C" NOT NULL,
+          version integer NOT NULL,
+          hash text NOT NULL,
+          title text NOT NULL,
+          state integer NOT NULL,
+          stored_at_ms bigint NOT NULL,
+          document bytea NOT NULL
+        );
+        CREATE INDEX surveys_by_owner ON surveys (owner_user_id, survey_id);
+
+        -- One row. Whoever stores surveys locks it, so that new ids ascend.
+        CREATE TABLE survey_ids (
+          only_row boolean PRIMARY KEY CHECK (only_row),
+          highest_id bigint NOT NULL
+        );
+        INSERT INTO survey_ids (only_row, highest_id) VALUES (true, 0);
+      `,
+    },
+  ],
+}

@@ -1,0 +1,52 @@
+import { ErrorReason } from '../../../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../../../rpc/service-error.js'
+import type { Connection } from '../../../sqlite/open.js'
+import { type SurveyDraft, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
+
+type PutResult = Awaited<ReturnType<SurveyStore['putSurveys']>>
+
+export type SurveyStoreWrites = ReturnType<typeof surveyStoreWrites>
+
+/** Every write of the survey store over one connection, its statements prepared: each runs inside a transaction. */
+export function surveyStoreWrites(db: Connection) {
+  const findOwner = db.prepare<[number], { ownerUserId: string }>(
+    // Primary key.
+    'SELECT owner_user_id AS ownerUserId FROM surveys WHERE survey_id = ?',
+  )
+  const findHighest = db.prepare<[], { surveyId: number }>(
+    // Primary key, backwards.
+    'SELECT survey_id AS surveyId FROM surveys ORDER BY survey_id DESC LIMIT 1',
+  )
+  const put = db.prepare<[SurveyDraft & { readonly ownerUserId: string; readonly now: number }]>(
+    // Primary key.
+    `INSERT INTO surveys (survey_id, owner_user_id, version, hash, title, state, stored_at_ms, document)
+     VALUES (:surveyId, :ownerUserId, 1, :hash, :title, :state, :now, :document)
+     ON CONFLICT (survey_id) DO UPDATE SET version = version + 1, hash = excluded.hash, title = excluded.title,
+       state = excluded.state, stored_at_ms = excluded.stored_at_ms, document = excluded.document`,
+  )
+
+  return {
+    putSurveys(args: { ownerUserId: string; drafts: readonly SurveyDraft[]; now: number }): PutResult {
+      const { ownerUserId, drafts, now } = args
+      for (const { surveyId } of drafts) {
+        const owner = surveyId === 0 ? undefined : findOwner.get(surveyId)
+        if (owner && owner.ownerUserId !== ownerUserId) return { kind: 'id_taken', surveyId }
+      }
+      let highestId = drafts.reduce((id, draft) => Math.max(id, draft.surveyId), findHighest.get()?.surveyId ?? 0)
+      const rows = drafts.map((draft): SurveySummaryRow => {
+        const surveyId = draft.surveyId === 0 ? nextId(highestId) : draft.surveyId
+        highestId = Math.max(highestId, surveyId)
+        const row = { surveyId, hash: draft.hash || surveyHash(surveyId), title: draft.title, state: draft.state }
+        put.run({ ...row, document: draft.document, ownerUserId, now })
+        return row
+      })
+      return { kind: 'stored', rows }
+    },
+  }
+}
+
+/** @throws ServiceError INVALID_ARGUMENT when a survey was stored under the highest id there can be. */
+function nextId(highestId: number): number {
+  if (highestId < Number.MAX_SAFE_INTEGER) return highestId + 1
+  throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'no survey id is left above the highest one, so give the id')
+}

@@ -1,0 +1,192 @@
+import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import type { AppRow, AppSecretRow, TokenStore } from '../token-store.js'
+import type { Audit } from './audit.js'
+import { pageOf } from './page.js'
+
+type AppMethods = Pick<
+  TokenStore,
+  | 'createApp'
+  | 'findApp'
+  | 'listApps'
+  | 'updateApp'
+  | 'setAppDisabled'
+  | 'addAppSecret'
+  | 'revokeAppSecret'
+  | 'listAppSecrets'
+>
+
+const APP = `appid, name, redirect_uris AS "redirectUris", requires_secret_on_refresh AS "requiresSecretOnRefresh",
+  is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
+
+const SECRET = `secret_id AS "secretId", appid, name, secret_hash AS "secretHash", created_at_ms AS "createdAtMs",
+  expires_at_ms AS "expiresAtMs", revoked_at_ms AS "revokedAtMs", last_used_at_ms AS "lastUsedAtMs"`
+
+const insertApp: Statement = {
+  name: 'insert_app',
+  text: `
+    INSERT INTO apps (appid, name, redirect_uris, requires_secret_on_refresh, is_disabled, created_at_ms)
+    VALUES ($1, $2, $3, $4, $5, $6)`,
+}
+const findApp: Statement = { name: 'find_app', text: `SELECT ${APP} FROM apps WHERE appid = $1` }
+const listApps: Statement = {
+  name: 'list_apps',
+  text: `SELECT ${APP} FROM apps WHERE appid > $1 ORDER BY appid LIMIT $2`,
+}
+const lockApp: Statement = { name: 'lock_app', text: `SELECT ${APP} FROM apps WHERE appid = $1 FOR NO KEY UPDATE` }
+const updateApp: Statement = {
+  name: 'update_app',
+  text: 'UPDATE apps SET name = $2, redirect_uris = $3, requires_secret_on_refresh = $4 WHERE appid = $1',
+}
+const setAppDisabled: Statement = {
+  name: 'set_app_disabled',
+  text: 'UPDATE apps SET is_disabled = $2 WHERE appid = $1',
+}
+/** By the index codes_unused. */
+const deleteCodesOfApp: Statement = {
+  name: 'delete_codes_of_app',
+  text: 'DELETE FROM codes WHERE appid = $1 AND used_at_ms IS NULL',
+}
+const insertSecret: Statement = {
+  name: 'insert_secret',
+  text: `
+    INSERT INTO app_secrets
+      (secret_id, appid, name, secret_hash, created_at_ms, expires_at_ms, revoked_at_ms, last_used_at_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+}
+/** By the index app_secrets_by_app. */
+const findLiveSecretName: Statement = {
+  name: 'find_live_secret_name',
+  text: `
+    SELECT secret_id AS "secretId" FROM app_secrets
+    WHERE appid = $1 AND name = $2 AND revoked_at_ms IS NULL AND (expires_at_ms IS NULL OR expires_at_ms > $3)`,
+}
+const lockSecret: Statement = {
+  name: 'lock_secret',
+  text: `
+    SELECT name, revoked_at_ms AS "revokedAtMs" FROM app_secrets WHERE secret_id = $2 AND appid = $1
+    FOR NO KEY UPDATE`,
+}
+const revokeSecret: Statement = {
+  name: 'revoke_secret',
+  text: 'UPDATE app_secrets SET revoked_at_ms = $2 WHERE secret_id = $1',
+}
+/** By the index app_secrets_by_app. */
+const listSecrets: Statement = {
+  name: 'list_secrets',
+  text: `SELECT ${SECRET} FROM app_secrets WHERE appid = $1 ORDER BY created_at_ms, secret_id`,
+}
+
+type Nullable<Row, Column extends keyof Row> = Omit<Row, Column> & {
+  [Name in Column]: Exclude<Row[Name], undefined> | null
+}
+type SecretColumns = Nullable<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'>
+
+export function createAppMethods(database: Database, audit: Audit): AppMethods {
+  return {
+    createApp(app, secret, cause) {
+      return database.transaction(async (transaction) => {
+        const { appid, name, redirectUris, requiresSecretOnRefresh, isDisabled, createdAtMs } = app
+        transaction.write(insertApp, [appid, name, redirectUris, requiresSecretOnRefresh, isDisabled, createdAtMs])
+        addSecret(transaction, secret)
+        audit.write(transaction, createdAtMs, cause, { kind: 'app.created', appid, note: name })
+      })
+    },
+
+    findApp: (appid) => database.readOne<AppRow>(findApp, [appid]),
+
+    async listApps({ limit, after = '' }) {
+      return pageOf(await database.read<AppRow>(listApps, [after, limit + 1]), limit, (app) => app.appid)
+    },
+
+    updateApp(appid, change, now, cause) {
+      return database.transaction(async (transaction) => {
+        const before = await transaction.askOne<AppRow>(lockApp, [appid])
+        if (!before) return undefined
+        const app = { ...before, ...change }
+        const changed = changedColumns(before, app)
+        if (changed.length === 0) return before
+        transaction.write(updateApp, [appid, app.name, app.redirectUris, app.requiresSecretOnRefresh])
+        audit.write(transaction, now, cause, { kind: 'app.updated', appid, note: changed.join(', ') })
+        return app
+      })
+    },
+
+    setAppDisabled(appid, isDisabled, now, cause) {
+      return database.transaction(async (transaction) => {
+        // Waits for the redemptions and mintings in progress: they hold the row FOR SHARE.
+        const before = await transaction.askOne<AppRow>(lockApp, [appid])
+        if (!before || before.isDisabled === isDisabled) return before
+        transaction.write(setAppDisabled, [appid, isDisabled])
+        if (isDisabled) transaction.write(deleteCodesOfApp, [appid])
+        audit.write(transaction, now, cause, { kind: isDisabled ? 'app.disabled' : 'app.enabled', appid })
+        return { ...before, isDisabled }
+      })
+    },
+
+    addAppSecret(secret, now, cause) {
+      return database.transaction(async (transaction) => {
+        const { appid, name } = secret
+        // The lock on the app keeps two secrets of one name from being added at once.
+        const [app, taken] = await Promise.all([
+          transaction.askOne(lockApp, [appid]),
+          transaction.askOne(findLiveSecretName, [appid, name, now]),
+        ])
+        if (!app) return 'no_app'
+        if (taken) return 'name_taken'
+        addSecret(transaction, secret)
+        audit.write(transaction, now, cause, { kind: 'secret.added', appid, note: name })
+        return 'added'
+      })
+    },
+
+    revokeAppSecret(appid, secretId, now, cause) {
+      return database.transaction(async (transaction) => {
+        // Waits for the redemptions and mintings in progress: they hold the row FOR SHARE.
+        const secret = await transaction.askOne<{ name: string; revokedAtMs: number | null }>(lockSecret, [
+          appid,
+          secretId,
+        ])
+        if (!secret) return 'not_found'
+        if (secret.revokedAtMs !== null) return 'revoked'
+        transaction.write(revokeSecret, [secretId, now])
+        audit.write(transaction, now, cause, { kind: 'secret.revoked', appid, note: secret.name })
+        return 'revoked'
+      })
+    },
+
+    async listAppSecrets(appid) {
+      return (await database.read<SecretColumns>(listSecrets, [appid])).map(toSecret)
+    },
+  }
+}
+
+function changedColumns(before: AppRow, after: AppRow): string[] {
+  const columns = {
+    name: before.name !== after.name,
+    redirect_uris: JSON.stringify(before.redirectUris) !== JSON.stringify(after.redirectUris),
+    requires_secret_on_refresh: before.requiresSecretOnRefresh !== after.requiresSecretOnRefresh,
+  }
+  return Object.entries(columns).flatMap(([column, isChanged]) => (isChanged ? [column] : []))
+}
+
+function addSecret(transaction: Transaction, secret: AppSecretRow): void {
+  transaction.write(insertSecret, [
+    secret.secretId,
+    secret.appid,
+    secret.name,
+    secret.secretHash,
+    secret.createdAtMs,
+    secret.expiresAtMs ?? null,
+    secret.revokedAtMs ?? null,
+    secret.lastUsedAtMs ?? null,
+  ])
+}
+
+function toSecret(columns: SecretColumns): AppSecretRow {
+  return {
+    ...columns,
+    expiresAtMs: columns.expiresAtMs ?? undefined,
+    revokedAtMs: columns.revokedAtMs ?? undefined,
+    lastUsedAtMs: columns.lastUsedAtMs ?? undefined,
+  }
+}

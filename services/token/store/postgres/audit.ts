@@ -1,0 +1,73 @@
+import { randomBytes } from 'node:crypto'
+import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import type { AuditKind, AuditRow, Cause, TokenStore } from '../token-store.js'
+import { pageOf } from './page.js'
+
+const insertEvent: Statement = {
+  name: 'insert_audit_event',
+  text: `
+    INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+}
+
+export interface Happening {
+  readonly kind: AuditKind
+  readonly appid?: string
+  readonly userId?: string
+  readonly grantId?: string
+  readonly note?: string
+}
+
+/**
+ * Writes audit events. Ids sort by time, then by order of writing within a process: 12 hex digits of ms, 8 of a count,
+ * 16 that differ between processes. They are unique without asking the database and tell nothing.
+ */
+export class Audit {
+  readonly #writer = randomBytes(8).toString('hex')
+  #count = 0
+
+  newEventId(now: number): string {
+    this.#count = (this.#count + 1) >>> 0
+    return firstIdAt(now) + this.#count.toString(16).padStart(8, '0') + this.#writer
+  }
+
+  write(transaction: Transaction, now: number, cause: Cause, event: Happening): void {
+    const { kind, appid = '', userId = '', grantId = '', note = '' } = event
+    const { actor, requestId } = cause
+    transaction.write(insertEvent, [this.newEventId(now), now, kind, actor, requestId, appid, userId, grantId, note])
+  }
+}
+
+/** Sorts before the ids of all events at `atMs` and after those of all earlier ones. */
+export function firstIdAt(atMs: number): string {
+  return Math.max(0, Math.floor(atMs)).toString(16).padStart(12, '0')
+}
+
+const LAST_ID = '~' // sorts after every id
+
+export function createAuditMethods(database: Database): Pick<TokenStore, 'listAuditEvents'> {
+  return {
+    async listAuditEvents({ appid, userId }, page) {
+      const rows = await database.read<AuditRow>(listEvents(appid !== undefined, userId !== undefined), [
+        page.after ?? LAST_ID,
+        page.limit + 1,
+        ...[appid, userId].filter((value) => value !== undefined),
+      ])
+      return pageOf(rows, page.limit, (row) => row.eventId)
+    },
+  }
+}
+
+/** By the index of the app's or the user's events, or by the primary key. */
+function listEvents(byApp: boolean, byUser: boolean): Statement {
+  const conditions = [byApp && 'appid', byUser && 'user_id'].filter((column) => column !== false)
+  return {
+    name: ['list_audit_events', ...conditions].join('_'),
+    text: `
+      SELECT event_id AS "eventId", at_ms AS "atMs", kind, actor, request_id AS "requestId",
+        appid, user_id AS "userId", grant_id AS "grantId", note
+      FROM audit_events
+      WHERE event_id < $1 ${conditions.map((column, index) => `AND ${column} = $${index + 3}`).join(' ')}
+      ORDER BY event_id DESC LIMIT $2`,
+  }
+}

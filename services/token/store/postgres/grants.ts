@@ -1,0 +1,208 @@
+import type { Database, Statement } from '../../../postgres/transaction.js'
+import type { AccessTokenRow, GrantRow, MintingResult, TokenStore } from '../token-store.js'
+import type { Audit } from './audit.js'
+import { lockCredentials } from './credentials.js'
+import { pageOf } from './page.js'
+
+type GrantMethods = Pick<
+  TokenStore,
+  'mintAccessToken' | 'findAccessToken' | 'listGrants' | 'revokeGrant' | 'recordUses'
+>
+
+/** By the unique index of refresh_token_hash; only where the appid fits, as for codes. */
+const lockGrantToMint: Statement = {
+  name: 'lock_grant_to_mint',
+  text: `
+    SELECT g.grant_id AS "grantId", g.user_id AS "userId",
+      g.revoked_at_ms IS NULL AND g.expires_at_ms > $3 AND NOT u.is_disabled AS "isLive"
+    FROM grants g JOIN users u ON u.user_id = g.user_id
+    WHERE g.refresh_token_hash = $1 AND g.appid = $2
+    FOR SHARE OF u FOR NO KEY UPDATE OF g`,
+}
+/**
+ * By the index access_tokens_by_grant. The lock on the grant lets one minting see the tokens of the one before: the new
+ * token is the newest, the others end with the overlap, and those beyond the cap are gone.
+ */
+const mint: Statement = {
+  name: 'mint',
+  text: `
+    WITH earlier AS (
+      SELECT access_token_hash, serial, expires_at_ms, row_number() OVER (ORDER BY serial DESC) AS age
+      FROM access_tokens WHERE grant_id = $2 AND expires_at_ms > $4
+    ), removed AS (
+      DELETE FROM access_tokens t USING earlier e WHERE t.access_token_hash = e.access_token_hash AND e.age >= $6
+    ), shortened AS (
+      UPDATE access_tokens t SET expires_at_ms = $5 FROM earlier e
+      WHERE t.access_token_hash = e.access_token_hash AND e.age < $6 AND e.expires_at_ms > $5
+    ), used AS (
+      UPDATE grants SET last_used_at_ms = $4 WHERE grant_id = $2 AND last_used_at_ms < $4
+    )
+    INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
+    SELECT $1, $2, 1 + coalesce((SELECT max(serial) FROM access_tokens WHERE grant_id = $2), 0), $3`,
+}
+const findAccessToken: Statement = {
+  name: 'find_access_token',
+  text: `
+    SELECT g.grant_id AS "grantId", g.appid, g.user_id AS "userId", g.openid, g.scope, u.nickname, u.avatar,
+      t.expires_at_ms AS "expiresAtMs", g.last_used_at_ms AS "grantLastUsedAtMs",
+      g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled AS "isRevoked"
+    FROM access_tokens t
+      JOIN grants g ON g.grant_id = t.grant_id
+      JOIN apps a ON a.appid = g.appid
+      JOIN users u ON u.user_id = g.user_id
+    WHERE t.access_token_hash = $1`,
+}
+const findGrant: Statement = {
+  name: 'find_grant',
+  text: 'SELECT appid, user_id AS "userId" FROM grants WHERE grant_id = $1',
+}
+export const lockGrant: Statement = {
+  name: 'lock_grant',
+  text: 'SELECT revoked_at_ms AS "revokedAtMs" FROM grants WHERE grant_id = $1 FOR NO KEY UPDATE',
+}
+export const revokeGrant: Statement = {
+  name: 'revoke_grant',
+  text: 'UPDATE grants SET revoked_at_ms = $2 WHERE grant_id = $1',
+}
+/** By the index codes_unused. */
+const lockUnusedCodes: Statement = {
+  name: 'lock_unused_codes',
+  text: `
+    SELECT code_hash FROM codes WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL
+    ORDER BY code_hash FOR UPDATE`,
+}
+const deleteUnusedCodes: Statement = {
+  name: 'delete_unused_codes',
+  text: 'DELETE FROM codes WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL',
+}
+const lockGrants: Statement = {
+  name: 'lock_grants',
+  text: 'SELECT 1 FROM grants WHERE grant_id = ANY ($1::text[]) ORDER BY grant_id FOR NO KEY UPDATE',
+}
+const recordGrantUses: Statement = {
+  name: 'record_grant_uses',
+  text: `
+    UPDATE grants SET last_used_at_ms = used.at_ms
+    FROM unnest($1::text[], $2::bigint[]) AS used (grant_id, at_ms)
+    WHERE grants.grant_id = used.grant_id AND grants.last_used_at_ms < used.at_ms`,
+}
+const lockSecrets: Statement = {
+  name: 'lock_secrets',
+  text: 'SELECT 1 FROM app_secrets WHERE secret_id = ANY ($1::text[]) ORDER BY secret_id FOR NO KEY UPDATE',
+}
+const recordSecretUses: Statement = {
+  name: 'record_secret_uses',
+  text: `
+    UPDATE app_secrets SET last_used_at_ms = used.at_ms
+    FROM unnest($1::text[], $2::bigint[]) AS used (secret_id, at_ms)
+    WHERE app_secrets.secret_id = used.secret_id
+      AND (app_secrets.last_used_at_ms IS NULL OR app_secrets.last_used_at_ms < used.at_ms)`,
+}
+
+/** Last uses written in one transaction: few enough that no exchange or refresh waits noticeably for their rows. */
+const USES_PER_TRANSACTION = 500
+
+type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
+
+export function createGrantMethods(database: Database, audit: Audit): GrantMethods {
+  /** Rows are locked in the order of their ids, so that two processes do not wait for each other. */
+  async function recordAll(uses: ReadonlyMap<string, number>, lock: Statement, record: Statement): Promise<void> {
+    const all = [...uses]
+    for (let start = 0; start < all.length; start += USES_PER_TRANSACTION) {
+      const some = all.slice(start, start + USES_PER_TRANSACTION)
+      const ids = some.map(([id]) => id)
+      const times = some.map(([, atMs]) => atMs)
+      await database.transaction(async (transaction) => {
+        await transaction.ask(lock, [ids])
+        transaction.write(record, [ids, times])
+      })
+    }
+  }
+
+  return {
+    mintAccessToken(minting, now, cause) {
+      return database.transaction(async (transaction): Promise<MintingResult> => {
+        const { refreshTokenHash, appid, secretId, accessTokenHash, accessTokenExpiresAtMs, overlapMs, maxLive } =
+          minting
+        const [ended, grant] = await Promise.all([
+          lockCredentials(transaction, appid, secretId, now),
+          transaction.askOne<{ grantId: string; userId: string; isLive: boolean }>(lockGrantToMint, [
+            refreshTokenHash,
+            appid,
+            now,
+          ]),
+        ])
+        if (ended) return ended
+        if (!grant?.isLive) return 'refused'
+        const { grantId, userId } = grant
+        const values = [accessTokenHash, grantId, accessTokenExpiresAtMs, now, now + overlapMs, maxLive]
+        transaction.write(mint, values)
+        audit.write(transaction, now, cause, { kind: 'token.refreshed', appid, userId, grantId })
+        return 'minted'
+      })
+    },
+
+    findAccessToken: (accessTokenHash) => database.readOne<AccessTokenRow>(findAccessToken, [accessTokenHash]),
+
+    async listGrants(filter, { limit, after }) {
+      const { appid, userId, liveAtMs } = filter
+      const position = after === undefined ? [Number.MAX_SAFE_INTEGER, ''] : positionOf(after)
+      const filters = [appid, userId, liveAtMs].filter((value) => value !== undefined)
+      const statement = listGrants(appid !== undefined, userId !== undefined, liveAtMs !== undefined)
+      const rows = await database.read<GrantColumns>(statement, [...position, limit + 1, ...filters])
+      const grants = rows.map((row): GrantRow => ({ ...row, revokedAtMs: row.revokedAtMs ?? undefined }))
+      return pageOf(grants, limit, ({ createdAtMs, grantId }) => `${createdAtMs}.${grantId}`)
+    },
+
+    revokeGrant(grantId, filter, now, cause) {
+      return database.transaction(async (transaction) => {
+        const found = await transaction.askOne<{ appid: string; userId: string }>(findGrant, [grantId])
+        if (!found || (filter.userId !== undefined && filter.userId !== found.userId)) return 'not_found'
+        const { appid, userId } = found
+        // Codes before the grant, in the order of redemptions. Waits for mintings in progress: they hold the grant.
+        const [, grant] = await Promise.all([
+          transaction.ask(lockUnusedCodes, [userId, appid]),
+          transaction.askOne<{ revokedAtMs: number | null }>(lockGrant, [grantId]),
+        ])
+        if (!grant) return 'not_found'
+        if (grant.revokedAtMs !== null) return 'already_revoked'
+        transaction.write(deleteUnusedCodes, [userId, appid])
+        transaction.write(revokeGrant, [grantId, now])
+        audit.write(transaction, now, cause, { kind: 'grant.revoked', appid, userId, grantId })
+        return 'revoked'
+      })
+    },
+
+    /** In several transactions: last uses only grow, so what a failure leaves out is written by the next call. */
+    async recordUses({ grants, secrets }) {
+      await recordAll(secrets, lockSecrets, recordSecretUses)
+      await recordAll(grants, lockGrants, recordGrantUses)
+    },
+  }
+}
+
+/** Where a page of grants goes on: older than the last one shown. */
+function positionOf(after: string): [number, string] {
+  const [createdAtMs = '', ...grantId] = after.split('.')
+  return [Number(createdAtMs), grantId.join('.')]
+}
+
+/** By the index grants_by_user or grants_by_app when filtered, else grants_by_creation. */
+function listGrants(byApp: boolean, byUser: boolean, onlyLive: boolean): Statement {
+  const filters = [
+    byApp && 'g.appid =',
+    byUser && 'g.user_id =',
+    onlyLive && 'g.revoked_at_ms IS NULL AND g.expires_at_ms >',
+  ]
+  const conditions = filters.filter((filter) => filter !== false).map((filter, index) => `AND ${filter} $${index + 4}`)
+  return {
+    name: ['list_grants', byApp && 'of_app', byUser && 'of_user', onlyLive && 'live'].filter(Boolean).join('_'),
+    text: `
+      SELECT g.grant_id AS "grantId", g.appid, a.name AS "appName", g.user_id AS "userId", u.username, g.openid,
+        g.scope, g.created_at_ms AS "createdAtMs", g.last_used_at_ms AS "lastUsedAtMs",
+        g.expires_at_ms AS "expiresAtMs", g.revoked_at_ms AS "revokedAtMs"
+      FROM grants g JOIN apps a ON a.appid = g.appid JOIN users u ON u.user_id = g.user_id
+      WHERE (g.created_at_ms, g.grant_id) < ($1, $2) ${conditions.join(' ')}
+      ORDER BY g.created_at_ms DESC, g.grant_id DESC LIMIT $3`,
+  }
+}

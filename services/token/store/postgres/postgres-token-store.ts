@@ -1,0 +1,29 @@
+// The token store on PostgreSQL, for services on more than one machine. Each method is one transaction at READ COMMITTED
+// of one or two round trips: the first locks what decides, in the order credentials.ts says, and the second changes it.
+// No sequences and no advisory locks, so that databases which speak PostgreSQL's protocol will do.
+import type { PoolOptions } from '../../../postgres/pool.js'
+import { openDatabase } from '../../../postgres/transaction.js'
+import type { TokenStore } from '../token-store.js'
+import { createAppMethods } from './apps.js'
+import { Audit, createAuditMethods } from './audit.js'
+import { createCodeMethods } from './codes.js'
+import { createGrantMethods } from './grants.js'
+import { tokenSchema } from './schema.js'
+import { createSessionMethods } from './sessions.js'
+import { createUpkeepMethods } from './upkeep.js'
+import { createUserMethods } from './users.js'
+
+/** Connects and brings the schema up to date. @throws StoreUnavailable, SchemaMismatch, NotDurable */
+export async function openPostgresTokenStore(options: PoolOptions): Promise<TokenStore> {
+  const database = await openDatabase(options, tokenSchema)
+  const audit = new Audit()
+  return {
+    ...createAppMethods(database, audit),
+    ...createUserMethods(database, audit),
+    ...createSessionMethods(database, audit),
+    ...createCodeMethods(database, audit),
+    ...createGrantMethods(database, audit),
+    ...createAuditMethods(database),
+    ...createUpkeepMethods(database),
+  }
+}

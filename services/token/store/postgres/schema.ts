@@ -1,0 +1,120 @@
+// The tables of the token store. Names compare byte for byte (COLLATE "C"); times are ms since 1970; hashes are 32 bytes.
+import type { Schema } from '../../../postgres/migrate.js'
+
+const first = `
+CREATE TABLE apps (
+  appid text COLLATE "C" PRIMARY KEY,
+  name text NOT NULL,
+  redirect_uris text[] NOT NULL,
+  requires_secret_on_refresh boolean NOT NULL,
+  is_disabled boolean NOT NULL,
+  created_at_ms bigint NOT NULL
+);
+
+CREATE TABLE app_secrets (
+  secret_id text COLLATE "C" PRIMARY KEY,
+  appid text COLLATE "C" NOT NULL REFERENCES apps,
+  name text COLLATE "C" NOT NULL,
+  secret_hash bytea NOT NULL CHECK (octet_length(secret_hash) = 32),
+  created_at_ms bigint NOT NULL,
+  expires_at_ms bigint,
+  revoked_at_ms bigint,
+  last_used_at_ms bigint
+);
+CREATE INDEX app_secrets_by_app ON app_secrets (appid, created_at_ms, secret_id);
+
+CREATE TABLE users (
+  user_id text COLLATE "C" PRIMARY KEY,
+  username text COLLATE "C" NOT NULL,
+  nickname text NOT NULL,
+  avatar text NOT NULL,
+  password_hash text NOT NULL,
+  is_disabled boolean NOT NULL,
+  created_at_ms bigint NOT NULL,
+  CONSTRAINT users_by_username UNIQUE (username)
+);
+
+CREATE TABLE sessions (
+  session_hash bytea PRIMARY KEY CHECK (octet_length(session_hash) = 32),
+  user_id text COLLATE "C" NOT NULL REFERENCES users,
+  started_at_ms bigint NOT NULL,
+  last_seen_at_ms bigint NOT NULL,
+  expires_at_ms bigint NOT NULL
+);
+CREATE INDEX sessions_by_user ON sessions (user_id, started_at_ms);
+CREATE INDEX sessions_by_expiry ON sessions (expires_at_ms);
+
+CREATE TABLE codes (
+  code_hash bytea PRIMARY KEY CHECK (octet_length(code_hash) = 32),
+  appid text COLLATE "C" NOT NULL REFERENCES apps,
+  user_id text COLLATE "C" NOT NULL REFERENCES users,
+  redirect_uri text COLLATE "C" NOT NULL,
+  scope text NOT NULL,
+  issued_at_ms bigint NOT NULL,
+  expires_at_ms bigint NOT NULL,
+  used_at_ms bigint,
+  -- The grant it was exchanged for. No foreign key: the grant may be removed before the code.
+  grant_id text COLLATE "C",
+  CHECK ((used_at_ms IS NULL) = (grant_id IS NULL))
+);
+CREATE INDEX codes_unused ON codes (appid, user_id, issued_at_ms) WHERE used_at_ms IS NULL;
+CREATE INDEX codes_by_expiry ON codes (expires_at_ms);
+
+-- Each user as each app sees them: made at the first exchange, never changed, never removed.
+CREATE TABLE openids (
+  appid text COLLATE "C" NOT NULL REFERENCES apps,
+  user_id text COLLATE "C" NOT NULL REFERENCES users,
+  openid text COLLATE "C" NOT NULL,
+  PRIMARY KEY (appid, user_id),
+  CONSTRAINT openids_by_openid UNIQUE (openid)
+);
+
+CREATE TABLE grants (
+  grant_id text COLLATE "C" PRIMARY KEY,
+  appid text COLLATE "C" NOT NULL REFERENCES apps,
+  user_id text COLLATE "C" NOT NULL REFERENCES users,
+  openid text COLLATE "C" NOT NULL,
+  scope text NOT NULL,
+  refresh_token_hash bytea NOT NULL CHECK (octet_length(refresh_token_hash) = 32),
+  created_at_ms bigint NOT NULL,
+  last_used_at_ms bigint NOT NULL,
+  -- End of the refresh token. Access tokens minted on its last day live on.
+  expires_at_ms bigint NOT NULL,
+  revoked_at_ms bigint,
+  CONSTRAINT grants_by_refresh_token UNIQUE (refresh_token_hash)
+) WITH (fillfactor = 90); -- room for last uses to be written in place
+CREATE INDEX grants_by_creation ON grants (created_at_ms, grant_id);
+CREATE INDEX grants_by_app ON grants (appid, created_at_ms, grant_id);
+CREATE INDEX grants_by_user ON grants (user_id, created_at_ms, grant_id);
+CREATE INDEX grants_by_end ON grants (coalesce(revoked_at_ms, expires_at_ms));
+
+CREATE TABLE access_tokens (
+  access_token_hash bytea PRIMARY KEY CHECK (octet_length(access_token_hash) = 32),
+  grant_id text COLLATE "C" NOT NULL REFERENCES grants,
+  -- Order of minting within the grant.
+  serial integer NOT NULL,
+  expires_at_ms bigint NOT NULL
+);
+CREATE UNIQUE INDEX access_tokens_by_grant ON access_tokens (grant_id, serial);
+CREATE INDEX access_tokens_by_expiry ON access_tokens (expires_at_ms);
+
+CREATE TABLE audit_events (
+  -- Sorts by time.
+  event_id text COLLATE "C" PRIMARY KEY,
+  at_ms bigint NOT NULL,
+  kind text NOT NULL,
+  actor text NOT NULL,
+  request_id text NOT NULL,
+  appid text COLLATE "C" NOT NULL,
+  user_id text COLLATE "C" NOT NULL,
+  grant_id text COLLATE "C" NOT NULL,
+  note text NOT NULL
+);
+CREATE INDEX audit_events_by_app ON audit_events (appid, event_id);
+CREATE INDEX audit_events_by_user ON audit_events (user_id, event_id);
+`
+
+export const tokenSchema: Schema = {
+  name: 'token',
+  migrations: [{ version: 1, name: 'apps, users, sessions, codes, grants, access tokens, audit events', sql: first }],
+}

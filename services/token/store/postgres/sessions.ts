@@ -1,0 +1,89 @@
+import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import type { Cause, Hash, SessionRow, TokenStore } from '../token-store.js'
+import type { Audit } from './audit.js'
+
+type SessionMethods = Pick<TokenStore, 'startSession' | 'findSession' | 'touchSession' | 'endSession'>
+
+const lockUserById: Statement = {
+  name: 'lock_user_by_id',
+  text: `
+    SELECT password_hash AS "passwordHash", is_disabled AS "isDisabled" FROM users WHERE user_id = $1
+    FOR NO KEY UPDATE`,
+}
+const insertSession: Statement = {
+  name: 'insert_session',
+  text: `
+    INSERT INTO sessions (session_hash, user_id, started_at_ms, last_seen_at_ms, expires_at_ms)
+    VALUES ($1, $2, $3, $3, $4)`,
+}
+/** By the index sessions_by_user: what one more session pushes out. */
+const deleteSurplusSessions: Statement = {
+  name: 'delete_surplus_sessions',
+  text: `
+    DELETE FROM sessions WHERE session_hash IN (
+      SELECT session_hash FROM sessions WHERE user_id = $1 AND expires_at_ms > $2
+      ORDER BY started_at_ms DESC, session_hash DESC OFFSET $3)
+    RETURNING 1`,
+}
+const findSession: Statement = {
+  name: 'find_session',
+  text: `
+    SELECT s.user_id AS "userId", u.username, u.nickname, u.avatar,
+      s.last_seen_at_ms AS "lastSeenAtMs", s.expires_at_ms AS "expiresAtMs"
+    FROM sessions s JOIN users u ON u.user_id = s.user_id
+    WHERE s.session_hash = $1 AND NOT u.is_disabled`,
+}
+const lockSession: Statement = {
+  name: 'lock_session',
+  text: 'SELECT last_seen_at_ms AS "lastSeenAtMs" FROM sessions WHERE session_hash = $1 FOR UPDATE',
+}
+const touchSession: Statement = {
+  name: 'touch_session',
+  text: 'UPDATE sessions SET last_seen_at_ms = $2 WHERE session_hash = $1',
+}
+const deleteSession: Statement = {
+  name: 'delete_session',
+  text: 'DELETE FROM sessions WHERE session_hash = $1 RETURNING user_id AS "userId"',
+}
+
+export function createSessionMethods(database: Database, audit: Audit): SessionMethods {
+  function recordEnd(transaction: Transaction, userId: string, now: number, cause: Cause, note: string): void {
+    audit.write(transaction, now, cause, { kind: 'session.ended', userId, note })
+  }
+
+  async function end(transaction: Transaction, sessionHash: Hash, now: number, cause: Cause, note: string) {
+    const [ended] = await transaction.write<{ userId: string }>(deleteSession, [sessionHash])
+    if (ended) recordEnd(transaction, ended.userId, now, cause, note)
+  }
+
+  return {
+    startSession(session, now, cause) {
+      return database.transaction(async (transaction) => {
+        const { sessionHash, userId, expiresAtMs, previousSessionHash, maxLive } = session
+        const user = await transaction.askOne<{ passwordHash: string; isDisabled: boolean }>(lockUserById, [userId])
+        if (!user || user.isDisabled || user.passwordHash !== session.passwordHash) return 'refused'
+        if (previousSessionHash) await end(transaction, previousSessionHash, now, cause, 'signed in anew')
+        const surplus = await transaction.write(deleteSurplusSessions, [userId, now, maxLive - 1])
+        for (const _ of surplus) recordEnd(transaction, userId, now, cause, 'too many sessions')
+        transaction.write(insertSession, [sessionHash, userId, now, expiresAtMs])
+        audit.write(transaction, now, cause, { kind: 'session.started', userId })
+        return 'started'
+      })
+    },
+
+    findSession: (sessionHash) => database.readOne<SessionRow>(findSession, [sessionHash]),
+
+    touchSession(sessionHash, now) {
+      return database.transaction(async (transaction) => {
+        const session = await transaction.askOne<{ lastSeenAtMs: number }>(lockSession, [sessionHash])
+        if (session && session.lastSeenAtMs < now) transaction.write(touchSession, [sessionHash, now])
+      })
+    },
+
+    endSession(sessionHash, now, cause) {
+      return database.transaction(async (transaction) => {
+        await end(transaction, sessionHash, now, cause, 'signed out')
+      })
+    },
+  }
+}

@@ -1,0 +1,94 @@
+import type { Database, Statement } from '../../../postgres/transaction.js'
+import type { TokenStore, UserRow } from '../token-store.js'
+import type { Audit } from './audit.js'
+import { pageOf } from './page.js'
+
+type UserMethods = Pick<TokenStore, 'createUser' | 'findUser' | 'listUsers' | 'setUserDisabled' | 'setUserPassword'>
+
+const USER = `user_id AS "userId", username, nickname, avatar, password_hash AS "passwordHash",
+  is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
+
+const insertUser: Statement = {
+  name: 'insert_user',
+  text: `
+    INSERT INTO users (user_id, username, nickname, avatar, password_hash, is_disabled, created_at_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)
+    ON CONFLICT (username) DO NOTHING
+    RETURNING user_id`,
+}
+/** By the index users_by_username, as all of these. */
+const findUser: Statement = { name: 'find_user', text: `SELECT ${USER} FROM users WHERE username = $1` }
+const listUsers: Statement = {
+  name: 'list_users',
+  text: `SELECT ${USER} FROM users WHERE username > $1 ORDER BY username LIMIT $2`,
+}
+const lockUser: Statement = {
+  name: 'lock_user',
+  text: `SELECT ${USER} FROM users WHERE username = $1 FOR NO KEY UPDATE`,
+}
+const setUserDisabled: Statement = {
+  name: 'set_user_disabled',
+  text: 'UPDATE users SET is_disabled = $2 WHERE user_id = $1',
+}
+const setUserPassword: Statement = {
+  name: 'set_user_password',
+  text: 'UPDATE users SET password_hash = $2 WHERE user_id = $1',
+}
+/** By the index sessions_by_user. */
+const deleteSessionsOfUser: Statement = {
+  name: 'delete_sessions_of_user',
+  text: 'DELETE FROM sessions WHERE user_id = $1',
+}
+/** By the index codes_unused, once for every app. */
+const deleteCodesOfUser: Statement = {
+  name: 'delete_codes_of_user',
+  text: 'DELETE FROM codes WHERE used_at_ms IS NULL AND appid IN (SELECT appid FROM apps) AND user_id = $1',
+}
+
+export function createUserMethods(database: Database, audit: Audit): UserMethods {
+  return {
+    createUser(user, cause) {
+      return database.transaction(async (transaction) => {
+        const { userId, username, nickname, avatar, passwordHash, isDisabled, createdAtMs } = user
+        const values = [userId, username, nickname, avatar, passwordHash, isDisabled, createdAtMs]
+        const created = await transaction.write(insertUser, values)
+        if (created.length === 0) return 'username_taken'
+        audit.write(transaction, createdAtMs, cause, { kind: 'user.created', userId, note: username })
+        return 'created'
+      })
+    },
+
+    findUser: (username) => database.readOne<UserRow>(findUser, [username]),
+
+    async listUsers({ limit, after = '' }) {
+      return pageOf(await database.read<UserRow>(listUsers, [after, limit + 1]), limit, (user) => user.username)
+    },
+
+    setUserDisabled(username, isDisabled, now, cause) {
+      return database.transaction(async (transaction) => {
+        // Waits for the redemptions, mintings and sign-ins in progress: they hold the row too.
+        const before = await transaction.askOne<UserRow>(lockUser, [username])
+        if (!before || before.isDisabled === isDisabled) return before
+        const { userId } = before
+        transaction.write(setUserDisabled, [userId, isDisabled])
+        if (isDisabled) {
+          transaction.write(deleteSessionsOfUser, [userId])
+          transaction.write(deleteCodesOfUser, [userId])
+        }
+        audit.write(transaction, now, cause, { kind: isDisabled ? 'user.disabled' : 'user.enabled', userId })
+        return { ...before, isDisabled }
+      })
+    },
+
+    setUserPassword(username, passwordHash, now, cause) {
+      return database.transaction(async (transaction) => {
+        const user = await transaction.askOne<UserRow>(lockUser, [username])
+        if (!user) return false
+        transaction.write(setUserPassword, [user.userId, passwordHash])
+        transaction.write(deleteSessionsOfUser, [user.userId])
+        audit.write(transaction, now, cause, { kind: 'user.password_set', userId: user.userId })
+        return true
+      })
+    },
+  }
+}

@@ -1,0 +1,118 @@
+import type { Connection } from '../../../sqlite/open.js'
+import { cutPage } from '../../../sqlite/page.js'
+import type { AppRow, AppSecretRow, Cause, Page, PageOf } from '../token-store.js'
+import type { RecordEvent } from './audit.js'
+
+interface AppRecord {
+  readonly appid: string
+  readonly name: string
+  readonly redirect_uris: string
+  readonly requires_secret_on_refresh: number
+  readonly is_disabled: number
+  readonly created_at_ms: number
+}
+
+type AppChange = Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh'>>
+
+const COLUMNS = 'appid, name, redirect_uris, requires_secret_on_refresh, is_disabled, created_at_ms'
+
+function appFinder(db: Connection): (appid: string) => AppRow | undefined {
+  const find = db.prepare<[string], AppRecord>(
+    // Primary key.
+    `SELECT ${COLUMNS} FROM apps WHERE appid = ?`,
+  )
+  return (appid) => {
+    const record = find.get(appid)
+    return record && toApp(record)
+  }
+}
+
+export function appReads(db: Connection) {
+  const list = db.prepare<[string, number], AppRecord>(
+    // Primary key.
+    `SELECT ${COLUMNS} FROM apps WHERE appid > ? ORDER BY appid LIMIT ?`,
+  )
+  return {
+    findApp: appFinder(db),
+    listApps(page: PageOf): Page<AppRow> {
+      const rows = list.all(page.after ?? '', page.limit + 1).map(toApp)
+      return cutPage(rows, page.limit, (row) => row.appid)
+    },
+  }
+}
+
+export function appWrites(
+  db: Connection,
+  record: RecordEvent,
+  insertSecret: (secret: AppSecretRow) => void,
+  removeUnusedCodesOfApp: (appid: string) => void,
+) {
+  const findApp = appFinder(db)
+  const insert = db.prepare<[AppRecord]>(
+    `INSERT INTO apps (${COLUMNS})
+     VALUES (:appid, :name, :redirect_uris, :requires_secret_on_refresh, :is_disabled, :created_at_ms)`,
+  )
+  const update = db.prepare<[AppRecord]>(
+    // Primary key.
+    `UPDATE apps SET name = :name, redirect_uris = :redirect_uris,
+       requires_secret_on_refresh = :requires_secret_on_refresh, is_disabled = :is_disabled
+     WHERE appid = :appid`,
+  )
+
+  return {
+    createApp({ app, secret, cause }: { app: AppRow; secret: AppSecretRow; cause: Cause }): void {
+      insert.run(toRecord(app))
+      insertSecret(secret)
+      record({ kind: 'app.created', now: app.createdAtMs, cause, appid: app.appid, note: app.name })
+    },
+
+    updateApp(args: { appid: string; change: AppChange; now: number; cause: Cause }): AppRow | undefined {
+      const { appid, change, now, cause } = args
+      const before = findApp(appid)
+      if (!before) return undefined
+      const after = { ...before, ...change }
+      const changed = changedColumns(toRecord(before), toRecord(after))
+      if (changed.length === 0) return before
+      update.run(toRecord(after))
+      record({ kind: 'app.updated', now, cause, appid, note: changed.join(', ') })
+      return after
+    },
+
+    setAppDisabled(args: { appid: string; isDisabled: boolean; now: number; cause: Cause }): AppRow | undefined {
+      const { appid, isDisabled, now, cause } = args
+      const before = findApp(appid)
+      if (!before || before.isDisabled === isDisabled) return before
+      const after = { ...before, isDisabled }
+      update.run(toRecord(after))
+      if (isDisabled) removeUnusedCodesOfApp(appid)
+      record({ kind: isDisabled ? 'app.disabled' : 'app.enabled', now, cause, appid })
+      return after
+    },
+  }
+}
+
+function changedColumns(before: AppRecord, after: AppRecord): string[] {
+  return (Object.keys(before) as (keyof AppRecord)[]).filter((column) => before[column] !== after[column])
+}
+
+function toApp(record: AppRecord): AppRow {
+  return {
+    appid: record.appid,
+    name: record.name,
+    redirectUris: JSON.parse(record.redirect_uris) as string[], // written by toRecord
+    requiresSecretOnRefresh: record.requires_secret_on_refresh === 1,
+    isDisabled: record.is_disabled === 1,
+    createdAtMs: record.created_at_ms,
+  }
+}
+
+function toRecord(app: AppRow): AppRecord {
+  return {
+    appid: app.appid,
+    name: app.name,
+    redirect_uris: JSON.stringify(app.redirectUris),
+    requires_secret_on_refresh: Number(app.requiresSecretOnRefresh),
+    is_disabled: Number(app.isDisabled),
+    created_at_ms: app.createdAtMs,
+  }
+}

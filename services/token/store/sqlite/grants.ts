@@ -1,0 +1,168 @@
+import type { Statement } from 'better-sqlite3'
+import type { Connection } from '../../../sqlite/open.js'
+import { cutPage, formatTimePosition, parseTimePosition } from '../../../sqlite/page.js'
+import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from '../token-store.js'
+import type { RecordEvent } from './audit.js'
+
+/** Creates grant, refresh token and first access token of a redemption; returns the openid. */
+export type CreateGrant = (
+  redemption: Redemption,
+  consent: { readonly appid: string; readonly userId: string; readonly scope: string },
+  now: number,
+  cause: Cause,
+) => string
+
+/** Revokes a grant that is not revoked yet; does nothing to any other. */
+export type EndGrant = (grantId: string, now: number, cause: Cause, note: string) => void
+
+export function grantEnder(db: Connection, record: RecordEvent): EndGrant {
+  const revoke = db.prepare<[number, string], { appid: string; userId: string }>(
+    // Primary key.
+    `UPDATE grants SET revoked_at_ms = ? WHERE grant_id = ? AND revoked_at_ms IS NULL
+     RETURNING appid, user_id AS userId`,
+  )
+  return (grantId, now, cause, note) => {
+    const grant = revoke.get(now, grantId)
+    if (grant) record({ kind: 'grant.revoked', now, cause, ...grant, grantId, note })
+  }
+}
+
+interface NewGrant {
+  readonly grantId: string
+  readonly appid: string
+  readonly userId: string
+  readonly openid: string
+  readonly scope: string
+  readonly refreshTokenHash: Hash
+  readonly refreshTokenExpiresAtMs: number
+  readonly now: number
+}
+
+export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
+  const insertOpenid = db.prepare<[string, string, string]>(
+    'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?) ON CONFLICT (appid, user_id) DO NOTHING',
+  )
+  const findOpenid = db.prepare<[string, string], { openid: string }>(
+    // Primary key.
+    'SELECT openid FROM openids WHERE appid = ? AND user_id = ?',
+  )
+  const findSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }], { grantId: string }>(
+    // Index grants_by_user, backwards: a user has few. The + keeps the planner from the app's index, which is long.
+    `SELECT grant_id AS grantId FROM grants
+     WHERE user_id = :userId AND +appid = :appid AND revoked_at_ms IS NULL AND expires_at_ms > :now
+     ORDER BY created_at_ms DESC, grant_id DESC LIMIT -1 OFFSET :keep`,
+  )
+  const insertGrant = db.prepare<[NewGrant]>(
+    `INSERT INTO grants
+       (grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms)
+     VALUES (:grantId, :appid, :userId, :openid, :scope, :refreshTokenHash, :now, :now, :refreshTokenExpiresAtMs)`,
+  )
+  const insertAccessToken = db.prepare<[Hash, string, number]>(
+    'INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES (?, ?, 1, ?)',
+  )
+
+  return (redemption, { appid, userId, scope }, now, cause) => {
+    const { grantId, refreshTokenHash, refreshTokenExpiresAtMs } = redemption
+    insertOpenid.run(appid, userId, redemption.newOpenid)
+    const openid = findOpenid.get(appid, userId)?.openid ?? redemption.newOpenid
+    for (const surplus of findSurplus.all({ appid, userId, now, keep: redemption.maxGrants - 1 })) {
+      endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
+    }
+    insertGrant.run({ grantId, appid, userId, openid, scope, refreshTokenHash, refreshTokenExpiresAtMs, now })
+    insertAccessToken.run(redemption.accessTokenHash, grantId, redemption.accessTokenExpiresAtMs)
+    return openid
+  }
+}
+
+/** GrantRow with null for undefined. */
+type GrantRecord = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
+type GrantFilter = Parameters<TokenStore['listGrants']>[0]
+
+/** One condition per part of a filter; lists are built from these constants and nothing else. */
+const conditions = {
+  userId: 'g.user_id = :userId',
+  appid: 'g.appid = :appid',
+  appidOfUser: '+g.appid = :appid', // the + leaves the user's index, which is shorter, to the planner
+  liveAtMs: 'g.revoked_at_ms IS NULL AND g.expires_at_ms > :liveAtMs',
+  after: '(g.created_at_ms, g.grant_id) < (:atMs, :id)',
+} as const
+
+function conditionsOf(filter: GrantFilter, page: PageOf): string {
+  const where: string[] = []
+  if (filter.userId !== undefined) where.push(conditions.userId)
+  if (filter.appid !== undefined) where.push(filter.userId === undefined ? conditions.appid : conditions.appidOfUser)
+  if (filter.liveAtMs !== undefined) where.push(conditions.liveAtMs)
+  if (page.after !== undefined) where.push(conditions.after)
+  return where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`
+}
+
+export function grantReads(db: Connection) {
+  const statements = new Map<string, Statement<[object], GrantRecord>>()
+
+  function listStatement(where: string): Statement<[object], GrantRecord> {
+    const known = statements.get(where)
+    if (known) return known
+    const statement = db.prepare<[object], GrantRecord>(
+      // Backwards along grants_by_user, grants_by_app or grants_by_creation; primary keys of apps and users.
+      `SELECT g.grant_id AS grantId, g.appid, a.name AS appName, g.user_id AS userId, u.username, g.openid, g.scope,
+         g.created_at_ms AS createdAtMs, g.last_used_at_ms AS lastUsedAtMs, g.expires_at_ms AS expiresAtMs,
+         g.revoked_at_ms AS revokedAtMs
+       FROM grants g CROSS JOIN apps a ON a.appid = g.appid CROSS JOIN users u ON u.user_id = g.user_id
+       ${where} ORDER BY g.created_at_ms DESC, g.grant_id DESC LIMIT :limit`,
+    )
+    statements.set(where, statement)
+    return statement
+  }
+
+  return {
+    listGrants(filter: GrantFilter, page: PageOf): Page<GrantRow> {
+      const position = page.after === undefined ? {} : parseTimePosition(page.after)
+      const rows = listStatement(conditionsOf(filter, page))
+        .all({ ...filter, ...position, limit: page.limit + 1 })
+        .map((row) => ({ ...row, revokedAtMs: row.revokedAtMs ?? undefined }))
+      return cutPage(rows, page.limit, (row) => formatTimePosition({ atMs: row.createdAtMs, id: row.grantId }))
+    },
+  }
+}
+
+export function grantWrites(
+  db: Connection,
+  endGrant: EndGrant,
+  removeUnusedCodes: (appid: string, userId: string) => void,
+) {
+  const find = db.prepare<[string], { appid: string; userId: string; revokedAtMs: number | null }>(
+    // Primary key.
+    'SELECT appid, user_id AS userId, revoked_at_ms AS revokedAtMs FROM grants WHERE grant_id = ?',
+  )
+  const grantUsed = db.prepare<[{ id: string; atMs: number }]>(
+    // Primary key.
+    'UPDATE grants SET last_used_at_ms = :atMs WHERE grant_id = :id AND last_used_at_ms < :atMs',
+  )
+  const secretUsed = db.prepare<[{ id: string; atMs: number }]>(
+    // Primary key.
+    `UPDATE app_secrets SET last_used_at_ms = :atMs
+     WHERE secret_id = :id AND (last_used_at_ms IS NULL OR last_used_at_ms < :atMs)`,
+  )
+
+  return {
+    revokeGrant(args: {
+      grantId: string
+      filter: { readonly userId?: string }
+      now: number
+      cause: Cause
+    }): 'revoked' | 'already_revoked' | 'not_found' {
+      const { grantId, filter, now, cause } = args
+      const grant = find.get(grantId)
+      if (!grant || (filter.userId !== undefined && filter.userId !== grant.userId)) return 'not_found'
+      if (grant.revokedAtMs !== null) return 'already_revoked'
+      endGrant(grantId, now, cause, '')
+      removeUnusedCodes(grant.appid, grant.userId)
+      return 'revoked'
+    },
+
+    recordUses({ uses }: { uses: Parameters<TokenStore['recordUses']>[0] }): void {
+      for (const [id, atMs] of uses.grants) grantUsed.run({ id, atMs })
+      for (const [id, atMs] of uses.secrets) secretUsed.run({ id, atMs })
+    },
+  }
+}

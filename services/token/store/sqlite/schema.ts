@@ -1,0 +1,123 @@
+import type { Schema } from '../../../sqlite/migrate.js'
+
+/** The token database. Times are ms since 1970 UTC; hashes are SHA-256; TEXT compares byte for byte (BINARY). */
+export const tokenSchema: Schema = {
+  name: 'token',
+  applicationId: 0x53415401, // "SAT" 1
+  migrations: [
+    {
+      version: 1,
+      name: 'apps, users, sessions, codes, grants, access tokens, audit events',
+      sql: `
+        CREATE TABLE apps (
+          appid                      TEXT    NOT NULL PRIMARY KEY,
+          name                       TEXT    NOT NULL,
+          redirect_uris              TEXT    NOT NULL, -- JSON array of strings
+          requires_secret_on_refresh INTEGER NOT NULL CHECK (requires_secret_on_refresh IN (0, 1)),
+          is_disabled                INTEGER NOT NULL CHECK (is_disabled IN (0, 1)),
+          created_at_ms              INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+
+        CREATE TABLE app_secrets (
+          secret_id       TEXT    NOT NULL PRIMARY KEY,
+          appid           TEXT    NOT NULL REFERENCES apps,
+          name            TEXT    NOT NULL,
+          secret_hash     BLOB    NOT NULL CHECK (length(secret_hash) = 32),
+          created_at_ms   INTEGER NOT NULL,
+          expires_at_ms   INTEGER,
+          revoked_at_ms   INTEGER,
+          last_used_at_ms INTEGER
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX app_secrets_by_app ON app_secrets (appid, created_at_ms, secret_id);
+
+        CREATE TABLE users (
+          user_id       TEXT    NOT NULL PRIMARY KEY,
+          username      TEXT    NOT NULL,
+          nickname      TEXT    NOT NULL,
+          avatar        TEXT    NOT NULL,
+          password_hash TEXT    NOT NULL,
+          is_disabled   INTEGER NOT NULL CHECK (is_disabled IN (0, 1)),
+          created_at_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE UNIQUE INDEX users_by_username ON users (username);
+
+        CREATE TABLE sessions (
+          session_hash    BLOB    NOT NULL PRIMARY KEY CHECK (length(session_hash) = 32),
+          user_id         TEXT    NOT NULL REFERENCES users,
+          started_at_ms   INTEGER NOT NULL,
+          last_seen_at_ms INTEGER NOT NULL,
+          expires_at_ms   INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX sessions_by_user ON sessions (user_id, started_at_ms);
+        CREATE INDEX sessions_by_expiry ON sessions (expires_at_ms);
+
+        -- Used codes stay until they are cleaned away, so that a replay is known as one.
+        CREATE TABLE codes (
+          code_hash     BLOB    NOT NULL PRIMARY KEY CHECK (length(code_hash) = 32),
+          appid         TEXT    NOT NULL REFERENCES apps,
+          user_id       TEXT    NOT NULL REFERENCES users,
+          redirect_uri  TEXT    NOT NULL,
+          scope         TEXT    NOT NULL,
+          issued_at_ms  INTEGER NOT NULL,
+          expires_at_ms INTEGER NOT NULL,
+          used_at_ms    INTEGER,
+          grant_id      TEXT, -- what it was exchanged for, which may be cleaned away before it
+          CHECK ((used_at_ms IS NULL) = (grant_id IS NULL))
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX codes_unused ON codes (appid, user_id, issued_at_ms) WHERE used_at_ms IS NULL;
+        CREATE INDEX codes_by_expiry ON codes (expires_at_ms);
+
+        -- Each user as each app sees them: made at the first exchange, never changed, never removed.
+        CREATE TABLE openids (
+          appid   TEXT NOT NULL REFERENCES apps,
+          user_id TEXT NOT NULL REFERENCES users,
+          openid  TEXT NOT NULL,
+          PRIMARY KEY (appid, user_id)
+        ) STRICT, WITHOUT ROWID;
+        CREATE UNIQUE INDEX openids_by_openid ON openids (openid);
+
+        -- A grant has exactly one refresh token, which lives as long as it does.
+        CREATE TABLE grants (
+          grant_id           TEXT    NOT NULL PRIMARY KEY,
+          appid              TEXT    NOT NULL REFERENCES apps,
+          user_id            TEXT    NOT NULL REFERENCES users,
+          openid             TEXT    NOT NULL,
+          scope              TEXT    NOT NULL,
+          refresh_token_hash BLOB    NOT NULL CHECK (length(refresh_token_hash) = 32),
+          created_at_ms      INTEGER NOT NULL,
+          last_used_at_ms    INTEGER NOT NULL,
+          expires_at_ms      INTEGER NOT NULL,
+          revoked_at_ms      INTEGER
+        ) STRICT, WITHOUT ROWID;
+        CREATE UNIQUE INDEX grants_by_refresh_token ON grants (refresh_token_hash);
+        CREATE INDEX grants_by_creation ON grants (created_at_ms, grant_id);
+        CREATE INDEX grants_by_app ON grants (appid, created_at_ms, grant_id);
+        CREATE INDEX grants_by_user ON grants (user_id, created_at_ms, grant_id);
+        CREATE INDEX grants_by_end ON grants (coalesce(revoked_at_ms, expires_at_ms));
+
+        CREATE TABLE access_tokens (
+          access_token_hash BLOB    NOT NULL PRIMARY KEY CHECK (length(access_token_hash) = 32),
+          grant_id          TEXT    NOT NULL REFERENCES grants,
+          serial            INTEGER NOT NULL, -- order of minting within the grant
+          expires_at_ms     INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE UNIQUE INDEX access_tokens_by_grant ON access_tokens (grant_id, serial);
+        CREATE INDEX access_tokens_by_expiry ON access_tokens (expires_at_ms);
+
+        CREATE TABLE audit_events (
+          event_id   TEXT    NOT NULL PRIMARY KEY, -- sorts by time
+          at_ms      INTEGER NOT NULL,
+          kind       TEXT    NOT NULL,
+          actor      TEXT    NOT NULL,
+          request_id TEXT    NOT NULL,
+          appid      TEXT    NOT NULL,
+          user_id    TEXT    NOT NULL,
+          grant_id   TEXT    NOT NULL,
+          note       TEXT    NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX audit_events_by_app ON audit_events (appid, event_id);
+        CREATE INDEX audit_events_by_user ON audit_events (user_id, event_id);
+      `,
+    },
+  ],
+}

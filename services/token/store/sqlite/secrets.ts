@@ -1,0 +1,120 @@
+import type { Connection } from '../../../sqlite/open.js'
+import type { AppSecretRow, Cause } from '../token-store.js'
+import type { RecordEvent } from './audit.js'
+
+/** AppSecretRow with null for undefined. */
+interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'> {
+  readonly expiresAtMs: number | null
+  readonly revokedAtMs: number | null
+  readonly lastUsedAtMs: number | null
+}
+
+export function secretReads(db: Connection) {
+  const list = db.prepare<[string], SecretRecord>(
+    // Index app_secrets_by_app.
+    `SELECT secret_id AS secretId, appid, name, secret_hash AS secretHash, created_at_ms AS createdAtMs,
+       expires_at_ms AS expiresAtMs, revoked_at_ms AS revokedAtMs, last_used_at_ms AS lastUsedAtMs
+     FROM app_secrets WHERE appid = ? ORDER BY created_at_ms, secret_id`,
+  )
+  return {
+    listAppSecrets(appid: string): readonly AppSecretRow[] {
+      return list.all(appid).map(toSecret)
+    },
+  }
+}
+
+export function secretInserter(db: Connection): (secret: AppSecretRow) => void {
+  const insert = db.prepare<[SecretRecord]>(
+    `INSERT INTO app_secrets
+       (secret_id, appid, name, secret_hash, created_at_ms, expires_at_ms, revoked_at_ms, last_used_at_ms)
+     VALUES (:secretId, :appid, :name, :secretHash, :createdAtMs, :expiresAtMs, :revokedAtMs, :lastUsedAtMs)`,
+  )
+  return (secret) => {
+    insert.run(toRecord(secret))
+  }
+}
+
+export function secretWrites(db: Connection, record: RecordEvent, insertSecret: (secret: AppSecretRow) => void) {
+  const findApp = db.prepare<[string], 1>(
+    // Primary key.
+    'SELECT 1 FROM apps WHERE appid = ?',
+  )
+  const findLiveName = db.prepare<[{ appid: string; name: string; now: number }], 1>(
+    // Index app_secrets_by_app; an app has a handful.
+    `SELECT 1 FROM app_secrets
+     WHERE appid = :appid AND name = :name AND revoked_at_ms IS NULL
+       AND (expires_at_ms IS NULL OR expires_at_ms > :now)`,
+  )
+  const find = db.prepare<[string], { appid: string; name: string; revokedAtMs: number | null }>(
+    // Primary key.
+    'SELECT appid, name, revoked_at_ms AS revokedAtMs FROM app_secrets WHERE secret_id = ?',
+  )
+  const revoke = db.prepare<[number, string]>(
+    // Primary key.
+    'UPDATE app_secrets SET revoked_at_ms = ? WHERE secret_id = ?',
+  )
+
+  return {
+    addAppSecret(args: { secret: AppSecretRow; now: number; cause: Cause }): 'added' | 'no_app' | 'name_taken' {
+      const { secret, now, cause } = args
+      const { appid, name } = secret
+      if (!findApp.get(appid)) return 'no_app'
+      if (findLiveName.get({ appid, name, now })) return 'name_taken'
+      insertSecret(secret)
+      record({ kind: 'secret.added', now, cause, appid, note: name })
+      return 'added'
+    },
+
+    revokeAppSecret(args: { appid: string; secretId: string; now: number; cause: Cause }): 'revoked' | 'not_found' {
+      const { appid, secretId, now, cause } = args
+      const secret = find.get(secretId)
+      if (secret?.appid !== appid) return 'not_found'
+      if (secret.revokedAtMs !== null) return 'revoked'
+      revoke.run(now, secretId)
+      record({ kind: 'secret.revoked', now, cause, appid, note: secret.name })
+      return 'revoked'
+    },
+  }
+}
+
+export type RecheckApp = (
+  appid: string,
+  secretId: string | undefined,
+  now: number,
+) => 'good' | 'app_ended' | 'secret_ended'
+
+/** What an app authenticated with, checked again inside the transaction that relies on it. */
+export function appRechecker(db: Connection): RecheckApp {
+  const findLiveApp = db.prepare<[string], 1>(
+    // Primary key.
+    'SELECT 1 FROM apps WHERE appid = ? AND is_disabled = 0',
+  )
+  const findLiveSecret = db.prepare<[string, string, number], 1>(
+    // Primary key.
+    `SELECT 1 FROM app_secrets
+     WHERE secret_id = ? AND appid = ? AND revoked_at_ms IS NULL AND (expires_at_ms IS NULL OR expires_at_ms > ?)`,
+  )
+  return (appid, secretId, now) => {
+    if (!findLiveApp.get(appid)) return 'app_ended'
+    if (secretId !== undefined && !findLiveSecret.get(secretId, appid, now)) return 'secret_ended'
+    return 'good'
+  }
+}
+
+function toSecret(record: SecretRecord): AppSecretRow {
+  return {
+    ...record,
+    expiresAtMs: record.expiresAtMs ?? undefined,
+    revokedAtMs: record.revokedAtMs ?? undefined,
+    lastUsedAtMs: record.lastUsedAtMs ?? undefined,
+  }
+}
+
+function toRecord(secret: AppSecretRow): SecretRecord {
+  return {
+    ...secret,
+    expiresAtMs: secret.expiresAtMs ?? null,
+    revokedAtMs: secret.revokedAtMs ?? null,
+    lastUsedAtMs: secret.lastUsedAtMs ?? null,
+  }
+}

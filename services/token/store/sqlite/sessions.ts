@@ -1,0 +1,70 @@
+import type { Connection } from '../../../sqlite/open.js'
+import type { Cause, Hash, SessionRow, TokenStore } from '../token-store.js'
+import type { RecordEvent } from './audit.js'
+
+type NewSession = Parameters<TokenStore['startSession']>[0]
+
+export function sessionReads(db: Connection) {
+  const find = db.prepare<[Hash], SessionRow>(
+    // Primary keys of sessions and users.
+    `SELECT u.user_id AS userId, u.username, u.nickname, u.avatar, s.last_seen_at_ms AS lastSeenAtMs,
+       s.expires_at_ms AS expiresAtMs
+     FROM sessions s JOIN users u ON u.user_id = s.user_id
+     WHERE s.session_hash = ? AND u.is_disabled = 0`,
+  )
+  return {
+    findSession: (sessionHash: Hash) => find.get(sessionHash),
+  }
+}
+
+export function sessionWrites(db: Connection, record: RecordEvent) {
+  const findLiveUser = db.prepare<[string, string], 1>(
+    // Primary key.
+    'SELECT 1 FROM users WHERE user_id = ? AND password_hash = ? AND is_disabled = 0',
+  )
+  const insert = db.prepare<[{ sessionHash: Hash; userId: string; now: number; expiresAtMs: number }]>(
+    `INSERT INTO sessions (session_hash, user_id, started_at_ms, last_seen_at_ms, expires_at_ms)
+     VALUES (:sessionHash, :userId, :now, :now, :expiresAtMs)`,
+  )
+  const findSurplus = db.prepare<[{ userId: string; now: number; keep: number }], { sessionHash: Hash }>(
+    // Index sessions_by_user, backwards.
+    `SELECT session_hash AS sessionHash FROM sessions WHERE user_id = :userId AND expires_at_ms > :now
+     ORDER BY started_at_ms DESC, session_hash DESC LIMIT -1 OFFSET :keep`,
+  )
+  const touch = db.prepare<[{ sessionHash: Hash; now: number }]>(
+    // Primary key.
+    'UPDATE sessions SET last_seen_at_ms = :now WHERE session_hash = :sessionHash AND last_seen_at_ms < :now',
+  )
+  const remove = db.prepare<[Hash], { userId: string }>(
+    // Primary key.
+    'DELETE FROM sessions WHERE session_hash = ? RETURNING user_id AS userId',
+  )
+
+  function end(sessionHash: Hash, now: number, cause: Cause, note: string): void {
+    const ended = remove.get(sessionHash)
+    if (ended) record({ kind: 'session.ended', now, cause, userId: ended.userId, note })
+  }
+
+  return {
+    startSession(args: { session: NewSession; now: number; cause: Cause }): 'started' | 'refused' {
+      const { session, now, cause } = args
+      const { sessionHash, userId, expiresAtMs } = session
+      if (!findLiveUser.get(userId, session.passwordHash)) return 'refused'
+      if (session.previousSessionHash) end(session.previousSessionHash, now, cause, 'signed in anew')
+      for (const surplus of findSurplus.all({ userId, now, keep: session.maxLive - 1 })) {
+        end(surplus.sessionHash, now, cause, 'too many sessions')
+      }
+      insert.run({ sessionHash, userId, now, expiresAtMs })
+      record({ kind: 'session.started', now, cause, userId })
+      return 'started'
+    },
+
+    touchSession(args: { sessionHash: Hash; now: number }): void {
+      touch.run(args)
+    },
+
+    endSession({ sessionHash, now, cause }: { sessionHash: Hash; now: number; cause: Cause }): void {
+      end(sessionHash, now, cause, 'signed out')
+    },
+  }
+}

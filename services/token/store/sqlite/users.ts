@@ -1,0 +1,105 @@
+import type { Connection } from '../../../sqlite/open.js'
+import { cutPage } from '../../../sqlite/page.js'
+import type { Cause, Page, PageOf, UserRow } from '../token-store.js'
+import type { RecordEvent } from './audit.js'
+
+/** UserRow with 0 and 1 for false and true. */
+interface UserRecord extends Omit<UserRow, 'isDisabled'> {
+  readonly isDisabled: number
+}
+
+const COLUMNS = `user_id AS userId, username, nickname, avatar, password_hash AS passwordHash,
+  is_disabled AS isDisabled, created_at_ms AS createdAtMs`
+
+function userFinder(db: Connection): (username: string) => UserRow | undefined {
+  const find = db.prepare<[string], UserRecord>(
+    // Index users_by_username.
+    `SELECT ${COLUMNS} FROM users WHERE username = ?`,
+  )
+  return (username) => {
+    const record = find.get(username)
+    return record && toUser(record)
+  }
+}
+
+export function userReads(db: Connection) {
+  const list = db.prepare<[string, number], UserRecord>(
+    // Index users_by_username.
+    `SELECT ${COLUMNS} FROM users WHERE username > ? ORDER BY username LIMIT ?`,
+  )
+  return {
+    findUser: userFinder(db),
+    listUsers(page: PageOf): Page<UserRow> {
+      const rows = list.all(page.after ?? '', page.limit + 1).map(toUser)
+      return cutPage(rows, page.limit, (row) => row.username)
+    },
+  }
+}
+
+export type IsLiveUser = (userId: string) => boolean
+
+/** Whether a user exists and is not disabled, asked inside the transaction that relies on it. */
+export function liveUserFinder(db: Connection): IsLiveUser {
+  const find = db.prepare<[string], unknown>(
+    // Primary key.
+    'SELECT 1 FROM users WHERE user_id = ? AND is_disabled = 0',
+  )
+  return (userId) => find.get(userId) !== undefined
+}
+
+export function userWrites(db: Connection, record: RecordEvent, removeUnusedCodesOfUser: (userId: string) => void) {
+  const findUser = userFinder(db)
+  const insert = db.prepare<[UserRecord]>(
+    `INSERT INTO users (user_id, username, nickname, avatar, password_hash, is_disabled, created_at_ms)
+     VALUES (:userId, :username, :nickname, :avatar, :passwordHash, :isDisabled, :createdAtMs)`,
+  )
+  const setDisabled = db.prepare<[number, string]>(
+    // Primary key.
+    'UPDATE users SET is_disabled = ? WHERE user_id = ?',
+  )
+  const setPassword = db.prepare<[string, string]>(
+    // Primary key.
+    'UPDATE users SET password_hash = ? WHERE user_id = ?',
+  )
+  const removeSessions = db.prepare<[string]>(
+    // Index sessions_by_user.
+    'DELETE FROM sessions WHERE user_id = ?',
+  )
+
+  return {
+    createUser({ user, cause }: { user: UserRow; cause: Cause }): 'created' | 'username_taken' {
+      if (findUser(user.username)) return 'username_taken'
+      insert.run({ ...user, isDisabled: Number(user.isDisabled) })
+      record({ kind: 'user.created', now: user.createdAtMs, cause, userId: user.userId, note: user.username })
+      return 'created'
+    },
+
+    setUserDisabled(args: { username: string; isDisabled: boolean; now: number; cause: Cause }): UserRow | undefined {
+      const { username, isDisabled, now, cause } = args
+      const before = findUser(username)
+      if (!before || before.isDisabled === isDisabled) return before
+      const { userId } = before
+      setDisabled.run(Number(isDisabled), userId)
+      if (isDisabled) {
+        removeSessions.run(userId)
+        removeUnusedCodesOfUser(userId)
+      }
+      record({ kind: isDisabled ? 'user.disabled' : 'user.enabled', now, cause, userId })
+      return { ...before, isDisabled }
+    },
+
+    setUserPassword(args: { username: string; passwordHash: string; now: number; cause: Cause }): boolean {
+      const { username, passwordHash, now, cause } = args
+      const user = findUser(username)
+      if (!user) return false
+      setPassword.run(passwordHash, user.userId)
+      removeSessions.run(user.userId)
+      record({ kind: 'user.password_set', now, cause, userId: user.userId })
+      return true
+    },
+  }
+}
+
+function toUser(record: UserRecord): UserRow {
+  return { ...record, isDisabled: record.isDisabled === 1 }
+}

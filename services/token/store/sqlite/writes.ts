@@ -1,0 +1,33 @@
+import type { Connection } from '../../../sqlite/open.js'
+import { appWrites } from './apps.js'
+import { eventRecorder } from './audit.js'
+import { codeWrites, unusedCodeRemovers } from './codes.js'
+import { grantCreator, grantEnder, grantWrites } from './grants.js'
+import { appRechecker, secretInserter, secretWrites } from './secrets.js'
+import { sessionWrites } from './sessions.js'
+import { tokenWrites } from './tokens.js'
+import { upkeepWrites } from './upkeep.js'
+import { liveUserFinder, userWrites } from './users.js'
+
+export type TokenStoreWrites = ReturnType<typeof tokenStoreWrites>
+
+/** Every write of the token store over one connection, its statements prepared: each runs inside a transaction. */
+export function tokenStoreWrites(db: Connection) {
+  const record = eventRecorder(db)
+  const insertSecret = secretInserter(db)
+  const recheckApp = appRechecker(db)
+  const unusedCodes = unusedCodeRemovers(db)
+  const endGrant = grantEnder(db, record)
+  const createGrant = grantCreator(db, endGrant)
+  const isLiveUser = liveUserFinder(db)
+  return {
+    ...appWrites(db, record, insertSecret, unusedCodes.ofApp),
+    ...secretWrites(db, record, insertSecret),
+    ...userWrites(db, record, unusedCodes.ofUser),
+    ...sessionWrites(db, record),
+    ...codeWrites(db, { record, recheckApp, isLiveUser, createGrant, endGrant }),
+    ...tokenWrites(db, record, recheckApp),
+    ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
+    ...upkeepWrites(db),
+  }
+}

@@ -1,0 +1,65 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+
+/** What the files of a folder may import of ours. */
+const directions: readonly { readonly folder: string; readonly mayImport: readonly string[] }[] = [
+  { folder: 'gen', mayImport: ['gen'] },
+  { folder: 'gateway', mayImport: ['gateway', 'gen'] },
+  { folder: 'services/rpc', mayImport: ['services/rpc', 'gen'] },
+  { folder: 'services/sqlite', mayImport: ['services/sqlite', 'services/rpc', 'gen'] },
+  {
+    folder: 'services/token',
+    mayImport: ['services/token', 'services/rpc', 'services/sqlite', 'services/postgres', 'gen'],
+  },
+  {
+    folder: 'services/survey',
+    mayImport: ['services/survey', 'services/rpc', 'services/sqlite', 'services/postgres', 'gen'],
+  },
+]
+
+function sourcesIn(folder: string): { file: string; text: string; imports: string[] }[] {
+  return readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => path.join(folder, name))
+    .map((file) => ({ file, text: readFileSync(path.join(ROOT, file), 'utf8') }))
+    .map(({ file, text }) => ({
+      file,
+      text,
+      imports: importsOf(text).map((from) => path.join(path.dirname(file), from)),
+    }))
+}
+
+function importsOf(text: string): string[] {
+  return [...text.matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g)].map(([, from = '']) => from)
+}
+
+describe('architecture', () => {
+  test.each(directions)('$folder imports nothing of ours but $mayImport', ({ folder, mayImport }) => {
+    const sources = sourcesIn(folder)
+    expect(sources.length).toBeGreaterThan(0)
+    const wrong = sources.flatMap(({ file, imports }) =>
+      imports
+        .filter((target) => !mayImport.some((allowed) => target.startsWith(`${allowed}/`)))
+        .map((target) => `${file} → ${target}`),
+    )
+    expect(wrong).toEqual([])
+  })
+
+  test('only bin reads the environment', () => {
+    const readers = ['gateway', 'services', 'gen']
+      .flatMap(sourcesIn)
+      .filter(({ text }) => /process\.env|from 'node:process'/.test(text))
+    expect(readers.map(({ file }) => file)).toEqual([])
+  })
+
+  test('what decides anything takes time and chance from outside', () => {
+    const askers = ['gateway/api', 'gateway/pages', 'services/token', 'services/survey']
+      .flatMap(sourcesIn)
+      .filter(({ text }) => /Date\.now\(|new Date\(\)|Math\.random\(/.test(text))
+    expect(askers.map(({ file }) => file)).toEqual([])
+  })
+})

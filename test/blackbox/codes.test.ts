@@ -1,0 +1,197 @@
+import { describe, expect, test } from 'vitest'
+import { toMs } from '../harness/clock.js'
+import { expectError } from '../harness/envelope.js'
+import { tokensOf, type Verbs } from '../harness/verbs.js'
+import { startService } from '../harness.js'
+
+async function withCode(service: Verbs) {
+  const app = await service.createApp()
+  const user = await service.createUser()
+  return { app, user, code: await service.issueCode(app, user) }
+}
+
+describe('a code', () => {
+  test('is redeemed at most once', async () => {
+    const service = await startService()
+    const { app, code } = await withCode(service)
+    expect((await service.exchange(app, code)).code).toBe('OK')
+    expectError(await service.exchange(app, code), 'invalid_code')
+  })
+
+  test('exchanged 200 times in parallel yields one OK and 199 invalid_code, and one grant', async () => {
+    const service = await startService()
+    const { app, code } = await withCode(service)
+    const answers = await Promise.all(Array.from({ length: 200 }, () => service.exchange(app, code)))
+    const winners = answers.filter(({ code: status }) => status === 'OK')
+    expect(winners).toHaveLength(1)
+    expect(answers.filter(({ type }) => type === 'invalid_code')).toHaveLength(199)
+    expect(await service.grantIds()).toHaveLength(1)
+    const [winner] = winners
+    if (winner === undefined) throw new Error('nobody won')
+    expectError(await service.user({ app, tokens: tokensOf(winner) }, { openid: 'other' }), 'claim_error')
+  })
+
+  test('survives every failed try: wrong secret, wrong grant_type, another app, wrong redirect_uri', async () => {
+    const service = await startService()
+    const { app, code } = await withCode(service)
+    const stranger = await service.createApp()
+    expectError(await service.exchange({ ...app, secret: 'wrong' }, code), 'invalid_secret')
+    expectError(await service.exchange(app, code, { grant_type: 'wrong' }), 'invalid_grant_type')
+    expectError(await service.exchange(stranger, code), 'invalid_code')
+    expectError(await service.exchange(app, code, { redirect_uri: 'https://app.example/other' }), 'invalid_code')
+    expectError(await service.exchange(app, code, { appid: '' }), 'invalid_argument')
+    expect((await service.exchange(app, code)).code).toBe('OK')
+  })
+
+  test('of another app gets word for word the answer of garbage', async () => {
+    const service = await startService()
+    const { app, code } = await withCode(service)
+    const stranger = await service.createApp()
+    const texts = await Promise.all(
+      [code, 'garbage', `${code.slice(0, -1)}_`].map(async (text) => {
+        const { status, code: name, type, message, action } = await service.exchange(stranger, text)
+        return JSON.stringify({ status, name, type, message, action })
+      }),
+    )
+    await service.exchange(app, code)
+    expect(new Set(texts).size).toBe(1)
+  })
+
+  test.each([
+    { at: '1 ms before', ms: -1, code: 'OK', type: '' },
+    { at: 'at', ms: 0, code: 'InvalidArgument', type: 'invalid_code' },
+    { at: '1 ms after', ms: 1, code: 'InvalidArgument', type: 'invalid_code' },
+  ])('$at its 300 s answers "$type"', async ({ ms, code: expected, type }) => {
+    const service = await startService()
+    const { app, code } = await withCode(service)
+    service.clock.advance({ seconds: 300, ms })
+    const answer = await service.exchange(app, code)
+    expect({ code: answer.code, type: answer.type }).toEqual({ code: expected, type })
+  })
+
+  test('lives as long as CODE_TTL_SECONDS says', async () => {
+    const service = await startService({ env: { CODE_TTL_SECONDS: '2' } })
+    const first = await withCode(service)
+    service.clock.advance({ seconds: 2, ms: -1 })
+    expect((await service.exchange(first.app, first.code)).code).toBe('OK')
+    const second = await service.issueCode(first.app, first.user)
+    service.clock.advance({ seconds: 2 })
+    expectError(await service.exchange(first.app, second), 'invalid_code')
+  })
+
+  test('accepts the redirect_uri it was issued for', async () => {
+    const service = await startService()
+    const { app, code } = await withCode(service)
+    expect((await service.exchange(app, code, { redirect_uri: app.redirectUri })).code).toBe('OK')
+  })
+
+  test('is not an access token, a refresh token or a secret', async () => {
+    const service = await startService()
+    const { app, user, code } = await withCode(service)
+    const { tokens } = await service.grantAccess({ app, user })
+    expectError(await service.user({ app, tokens }, { access_token: code }), 'invalid_token')
+    expectError(await service.refresh(app, code), 'invalid_refresh_token')
+    expectError(await service.exchange({ ...app, secret: code }, code), 'invalid_secret')
+    expect((await service.exchange(app, code)).code).toBe('OK')
+  })
+
+  test.each([
+    {
+      event: 'the app is disabled',
+      type: 'invalid_appid',
+      cause: (s: Verbs, appid: string) => s.admin.setAppDisabled({ appid, disabled: true }),
+    },
+    {
+      event: 'the user is disabled',
+      type: 'invalid_code',
+      cause: (s: Verbs, _: string, username: string) => s.admin.setUserDisabled({ username, disabled: true }),
+    },
+  ] as const)('is refused when $event before the exchange', async ({ type, cause }) => {
+    const service = await startService()
+    const { app, user, code } = await withCode(service)
+    await cause(service, app.appid, user.username)
+    expectError(await service.exchange(app, code), type)
+  })
+
+  test('stays dead when the app that was disabled is enabled again', async () => {
+    const service = await startService()
+    const { app, code } = await withCode(service)
+    await service.admin.setAppDisabled({ appid: app.appid, disabled: true })
+    await service.admin.setAppDisabled({ appid: app.appid, disabled: false })
+    expectError(await service.exchange(app, code), 'invalid_code')
+  })
+
+  test('dies with the revocation of a grant of its app and user', async () => {
+    const service = await startService()
+    const { app, user } = await service.grantAccess()
+    const code = await service.issueCode(app, user)
+    const [grantId = ''] = await service.grantIds()
+    await service.admin.revokeGrant({ grantId })
+    expectError(await service.exchange(app, code), 'invalid_code')
+  })
+})
+
+describe('a replay of a used code', () => {
+  async function used(service: Verbs) {
+    const { app, user, code } = await withCode(service)
+    const tokens = tokensOf(await service.exchange(app, code))
+    return { app, user, code, tokens }
+  }
+  const GRACE = toMs({ seconds: 10 })
+
+  test.each([
+    { when: 'within the grace of 10 s', ms: GRACE - 1, survives: true },
+    { when: 'at the end of the grace', ms: GRACE, survives: true },
+    { when: 'later than the grace', ms: GRACE + 1, survives: false },
+    { when: '1 ms before the expiry of the code', ms: toMs({ seconds: 300 }) - 1, survives: false },
+    { when: 'at the expiry of the code', ms: toMs({ seconds: 300 }), survives: true },
+  ])('$when is refused; the grant survives: $survives', async ({ ms, survives }) => {
+    const service = await startService()
+    const { app, code, tokens } = await used(service)
+    service.clock.advance({ ms })
+    expectError(await service.exchange(app, code), 'invalid_code')
+    expect((await service.user({ app, tokens })).type).toBe(survives ? '' : 'invalid_token')
+    expect((await service.refresh(app, tokens.refresh_token)).type).toBe(survives ? '' : 'invalid_refresh_token')
+  })
+
+  test('without the right secret never revokes', async () => {
+    const service = await startService()
+    const { app, code, tokens } = await used(service)
+    const stranger = await service.createApp()
+    service.clock.advance({ seconds: 60 })
+    expectError(await service.exchange({ ...app, secret: 'wrong' }, code), 'invalid_secret')
+    expectError(await service.exchange({ ...app, secret: stranger.secret }, code), 'invalid_secret')
+    expectError(await service.exchange(stranger, code), 'invalid_code')
+    expect((await service.user({ app, tokens })).code).toBe('OK')
+  })
+
+  test('revokes its own grant and no other', async () => {
+    const service = await startService()
+    const { app, user, code, tokens } = await used(service)
+    const later = await service.grantAccess({ app, user })
+    service.clock.advance({ seconds: 60 })
+    await service.exchange(app, code)
+    expectError(await service.user({ app, tokens }), 'invalid_token')
+    expect((await service.user(later)).code).toBe('OK')
+  })
+
+  test('is audited, within the grace and after it', async () => {
+    const service = await startService()
+    const { app, code } = await used(service)
+    await service.exchange(app, code)
+    service.clock.advance({ seconds: 60 })
+    const { requestId } = await service.exchange(app, code)
+    const { events } = await service.admin.listAuditEvents({ appid: app.appid })
+    const replays = events.filter(({ kind }) => kind === 'code.replayed')
+    expect(replays.map((event) => event.requestId)).toContain(requestId)
+    expect(replays).toHaveLength(2)
+  })
+
+  test('revokes at once when CODE_REPLAY_GRACE_SECONDS is 0', async () => {
+    const service = await startService({ env: { CODE_REPLAY_GRACE_SECONDS: '0' } })
+    const { app, code, tokens } = await used(service)
+    service.clock.advance({ ms: 1 })
+    await service.exchange(app, code)
+    expectError(await service.user({ app, tokens }), 'invalid_token')
+  })
+})

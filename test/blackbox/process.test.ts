@@ -1,0 +1,273 @@
+// The service as operators run it: spawned, stopped, killed, started again, worked on with the command line.
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import path from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { send } from '../harness/http.js'
+import { type ServiceProcess, startProcess } from '../harness/process.js'
+import { smallSurvey } from '../harness/sample-surveys.js'
+import { authorizePath, type TestApp, withQuery } from '../harness/verbs.js'
+import { Visitor } from '../harness/visitor.js'
+
+const REDIRECT_URI = 'https://app.example/callback'
+const TIMEOUT_MS = 90_000
+
+interface Person {
+  readonly username: string
+  readonly password: string
+}
+
+async function createApp(service: ServiceProcess): Promise<TestApp> {
+  const args = ['app', 'create', '--name', 'Canary app', '--redirect-uri', REDIRECT_URI]
+  const { appid, secret } = await service.json<{ appid: string; secret: string }>(args)
+  return { appid, secret, secretId: '', redirectUri: REDIRECT_URI }
+}
+
+async function createUser(service: ServiceProcess, person: Person): Promise<void> {
+  const args = ['user', 'create', '--username', person.username, '--password-stdin', '--nickname', 'Ming']
+  const created = await service.json<{ user_id: string }>(args, { input: `${person.password}\n` })
+  expect(created.user_id).toMatch(/\S/)
+}
+
+interface Body {
+  readonly code: string
+  readonly error: { readonly type: string }
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+async function get(service: ServiceProcess, target: string, query: Record<string, string>): Promise<Body> {
+  const { text } = await send(service.url, withQuery(target, query))
+  return JSON.parse(text) as Body
+}
+
+async function issueCode(
+  service: ServiceProcess,
+  app: TestApp,
+  person: Person,
+  state?: string,
+  visitor = new Visitor(service.url),
+) {
+  const page = await visitor.openSignedIn(authorizePath(app, state), person)
+  const reply = await visitor.decide(page, 'confirm')
+  expect(reply.status).toBe(303)
+  return new URL(reply.headers.get('location') ?? '').searchParams.get('code') ?? ''
+}
+
+function exchange(service: ServiceProcess, { appid, secret }: TestApp, code: string): Promise<Body> {
+  return get(service, '/api/oauth2/access_token', { appid, secret, code, grant_type: 'authorization_code' })
+}
+
+function profile(
+  service: ServiceProcess,
+  { appid }: TestApp,
+  tokens: Readonly<Record<string, unknown>>,
+): Promise<Body> {
+  return get(service, '/api/oauth2/user', {
+    appid,
+    access_token: String(tokens.access_token),
+    openid: String(tokens.openid),
+  })
+}
+
+const ming: Person = { username: 'ming', password: 'canary-password-93d1' }
+
+describe('a spawned service', () => {
+  test('leaves no secret, token, code, password, cookie, csrf value or state in its log or its files', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    const service = await startProcess({ LOG_LEVEL: 'debug' })
+    const app = await createApp(service)
+    await createUser(service, ming)
+    const visitor = new Visitor(service.url)
+    const state = 'canarystate5f1e'
+    const wrong = await visitor.open(authorizePath(app, state))
+    const [signIn] = wrong.html.forms
+    if (signIn === undefined) throw new Error('no sign-in form')
+    await visitor.submit(wrong, signIn, { username: 'ming', password: 'canary-wrong-77aa' })
+    const page = await visitor.openSignedIn(authorizePath(app, state), ming)
+    const csrf = page.html.forms.map(({ fields }) => fields.csrf ?? '')
+    const code = await issueCode(service, app, ming, state, visitor)
+    const unused = await issueCode(service, app, ming, state, visitor)
+    const { data: tokens } = await exchange(service, app, code)
+    await exchange(service, app, code)
+    await exchange(service, { ...app, secret: 'canary-secret-wrong-11bb' }, code)
+    const refreshed = await get(service, '/api/oauth2/refresh_token', {
+      appid: app.appid,
+      refresh_token: String(tokens.refresh_token),
+      grant_type: 'refresh_token',
+    })
+    await profile(service, app, tokens)
+    await profile(service, app, { ...tokens, access_token: 'canary-token-wrong-22cc' })
+    await get(service, '/api/surveys', { appid: app.appid, access_token: 'canary%zz', openid: '\0canary-openid-33dd' })
+    await send(service.url, '/api/canary-path-44ee?canary-query-55ff', {
+      headers: {
+        referer: 'http://h/canary-referer-66aa',
+        'user-agent': 'canary-agent-77bb',
+        authorization: 'canary-header-88cc',
+      },
+    })
+    const second = await service.json<{ secret: string }>(['app', 'secret', 'add', app.appid, '--name', 'second'])
+    await visitor.open('/connect/apps')
+    const whileRunning = contents(service)
+    expect(await service.stop()).toBe(0)
+
+    const canaries = [
+      app.secret,
+      second.secret,
+      ming.password,
+      'canary-wrong-77aa',
+      state,
+      code,
+      unused,
+      ...csrf,
+      ...visitor.cookies.values(),
+      String(tokens.access_token),
+      String(tokens.refresh_token),
+      String(refreshed.data.access_token),
+      'canary-secret-wrong-11bb',
+      'canary-token-wrong-22cc',
+      'canary-openid-33dd',
+      'canary-path-44ee',
+      'canary-query-55ff',
+      'canary-referer-66aa',
+      'canary-agent-77bb',
+      'canary-header-88cc',
+    ]
+    expect(canaries.filter((canary) => canary.length < 8)).toEqual([])
+    expect(service.output).toContain(app.appid) // the log was captured: the appid may be in it
+    expect(whileRunning.concat(contents(service)).some((bytes) => bytes.includes(app.appid))).toBe(true)
+    const places = [Buffer.from(service.output), ...whileRunning, ...contents(service)]
+    const hits = canaries.filter((canary) => places.some((bytes) => bytes.includes(canary)))
+    expect(hits).toEqual([])
+  })
+
+  test('keeps its files to its own user', { timeout: TIMEOUT_MS }, async () => {
+    const service = await startProcess()
+    await createApp(service)
+    expect(statSync(service.dataDir).mode & 0o077).toBe(0)
+    for (const file of files(service))
+      expect({ file, others: statSync(file).mode & 0o077 }).toEqual({ file, others: 0 })
+  })
+
+  test('goes on where it was after a restart: codes, tokens, sessions and revocations hold', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    const service = await startProcess()
+    const app = await createApp(service)
+    await createUser(service, ming)
+    const visitor = new Visitor(service.url)
+    const used = await issueCode(service, app, ming, undefined, visitor)
+    const { data: tokens } = await exchange(service, app, used)
+    const unused = await issueCode(service, app, ming, undefined, visitor)
+    expect(await service.stop()).toBe(0)
+    await service.start()
+    expect((await profile(service, app, tokens)).code).toBe('OK')
+    expect((await exchange(service, app, used)).error.type).toBe('invalid_code')
+    const after = await exchange(service, app, unused)
+    expect(after.code).toBe('OK')
+    expect(after.data.openid).toBe(tokens.openid)
+    expect((await visitor.open('/connect/apps')).html.text).toContain('ming')
+  })
+
+  test('killed under load has lost nothing it acknowledged and spends no code twice', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    const service = await startProcess()
+    const app = await createApp(service)
+    await createUser(service, ming)
+    const visitor = new Visitor(service.url)
+    const codes: string[] = []
+    for (let i = 0; i < 9; i += 1) codes.push(await issueCode(service, app, ming, undefined, visitor))
+    const acknowledged = new Map<string, Readonly<Record<string, unknown>>>()
+    const load = codes.map(async (code) => {
+      const { code: status, data } = await exchange(service, app, code).catch(() => ({ code: 'lost', data: {} }))
+      if (status === 'OK') acknowledged.set(code, data)
+    })
+    await Promise.race(load)
+    await service.kill()
+    await Promise.all(load)
+    await service.start()
+    expect(acknowledged.size).toBeGreaterThan(0)
+    for (const [code, tokens] of acknowledged) {
+      expect((await profile(service, app, tokens)).code).toBe('OK')
+      expect((await exchange(service, app, code)).error.type).toBe('invalid_code')
+    }
+  })
+
+  test('revokes with the command line while it runs, from the very next request on', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    const service = await startProcess()
+    const app = await createApp(service)
+    await createUser(service, ming)
+    const { data: tokens } = await exchange(service, app, await issueCode(service, app, ming))
+    const grants = await service.json<readonly { grant_id: string }[]>(['grant', 'list', '--username', 'ming'])
+    expect(grants).toHaveLength(1)
+    await service.json(['grant', 'revoke', grants[0]?.grant_id ?? ''])
+    expect((await profile(service, app, tokens)).error.type).toBe('invalid_token')
+
+    const { data: again } = await exchange(service, app, await issueCode(service, app, ming))
+    await service.json(['app', 'disable', app.appid])
+    expect((await profile(service, app, again)).error.type).toBe('invalid_appid')
+    await service.json(['app', 'enable', app.appid])
+    expect((await profile(service, app, again)).code).toBe('OK')
+    await service.json(['user', 'disable', 'ming'])
+    expect((await profile(service, app, again)).error.type).toBe('invalid_token')
+  })
+
+  test('serves surveys imported with the command line, and exports them in the same shape', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    const service = await startProcess()
+    const app = await createApp(service)
+    await createUser(service, ming)
+    const survey = smallSurvey('午餐')
+    const imported = await service.json<readonly { survey_id: number }[]>(
+      ['survey', 'import', '-', '--owner', 'ming'],
+      { input: JSON.stringify(survey) },
+    )
+    const { data: tokens } = await exchange(service, app, await issueCode(service, app, ming))
+    const id = imported[0]?.survey_id ?? 0
+    const detail = await get(service, `/api/surveys/${id}`, {
+      appid: app.appid,
+      access_token: String(tokens.access_token),
+    })
+    expect(detail.data).toMatchObject({ id, title: '午餐', pages: survey.pages })
+  })
+
+  test('answers what is in flight and exits 0 when it is told to stop', { timeout: TIMEOUT_MS }, async () => {
+    const service = await startProcess()
+    const inFlight = Array.from({ length: 20 }, () =>
+      send(service.url, '/api/surveys').then(
+        ({ status }) => status,
+        () => 0,
+      ),
+    )
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    expect(await service.stop()).toBe(0)
+    for (const status of await Promise.all(inFlight)) expect([400, 0]).toContain(status)
+  })
+
+  test('refuses a wrong configuration with exit code 78, naming every wrong variable', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    const service = await startProcess()
+    const { exitCode, stderr } = await service.cli(['serve', 'all'], {
+      env: { CODE_TTL_SECONDS: '601', HTTP_ERROR_STATUS: '204' },
+    })
+    expect(exitCode).toBe(78)
+    expect(stderr).toContain('CODE_TTL_SECONDS')
+    expect(stderr).toContain('HTTP_ERROR_STATUS')
+  })
+})
+
+function files({ dataDir }: ServiceProcess): string[] {
+  return readdirSync(dataDir, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() || entry.isSocket())
+    .map((entry) => path.join(entry.parentPath, entry.name))
+}
+
+function contents(service: ServiceProcess): Buffer[] {
+  return files(service)
+    .filter((file) => statSync(file).isFile())
+    .map((file) => readFileSync(file))
+}

@@ -1,0 +1,174 @@
+import { describe, expect, test } from 'vitest'
+import { smallSurvey } from '../harness/sample-surveys.js'
+import { type Access, authorizePath, type Verbs } from '../harness/verbs.js'
+import { formWith, type Page, type Visitor } from '../harness/visitor.js'
+import { startService } from '../harness.js'
+
+/** What an app gets at every door it may knock at with a grant. */
+async function answers(service: Verbs, access: Access): Promise<readonly string[]> {
+  const replies = await Promise.all([
+    service.user(access),
+    service.surveys(access),
+    service.survey(access, 1),
+    service.refresh(access.app, access.tokens.refresh_token),
+  ])
+  return replies.map(({ type }) => type)
+}
+
+const ALIVE = ['', '', '', '']
+const REVOKED = ['invalid_token', 'invalid_token', 'invalid_token', 'invalid_refresh_token']
+const APP_DISABLED = ['invalid_appid', 'invalid_appid', 'invalid_appid', 'invalid_appid']
+
+async function granted(): Promise<{ service: Verbs; access: Access }> {
+  const service = await startService()
+  const user = await service.createUser()
+  await service.importSurveys(user, [{ ...smallSurvey(), id: 1 } as ReturnType<typeof smallSurvey>])
+  const access = await service.grantAccess({ user })
+  expect(await answers(service, access)).toEqual(ALIVE)
+  return { service, access }
+}
+
+async function disconnectAll(visitor: Visitor): Promise<Page> {
+  let page = await visitor.open('/connect/apps')
+  for (let form = formWith(page, 'grant_id'); form !== undefined; form = formWith(page, 'grant_id')) {
+    page = await visitor.submitAndFollow(page, form)
+  }
+  return page
+}
+
+describe('a revoked grant is refused on the very next request, everywhere', () => {
+  test('when the user ends it on the connected-apps page', async () => {
+    const { service, access } = await granted()
+    const visitor = await service.signedIn(access.user)
+    await disconnectAll(visitor)
+    expect(await answers(service, access)).toEqual(REVOKED)
+  })
+
+  test('when the operator revokes it', async () => {
+    const { service, access } = await granted()
+    const [grantId = ''] = await service.grantIds({ username: access.user.username })
+    await service.admin.revokeGrant({ grantId })
+    expect(await answers(service, access)).toEqual(REVOKED)
+    await service.admin.revokeGrant({ grantId })
+  })
+
+  test('when the app is disabled, until it is enabled again', async () => {
+    const { service, access } = await granted()
+    const { appid } = access.app
+    await service.admin.setAppDisabled({ appid, disabled: true })
+    expect(await answers(service, access)).toEqual(APP_DISABLED)
+    await service.admin.setAppDisabled({ appid, disabled: false })
+    expect(await answers(service, access)).toEqual(ALIVE)
+  })
+
+  test('when the user is disabled, until they are enabled again', async () => {
+    const { service, access } = await granted()
+    const { username } = access.user
+    const visitor = await service.signedIn(access.user)
+    await service.admin.setUserDisabled({ username, disabled: true })
+    expect(await answers(service, access)).toEqual(REVOKED)
+    expect(formWith(await visitor.open('/connect/apps'), 'password')).toBeDefined()
+    await service.admin.setUserDisabled({ username, disabled: false })
+    expect(await answers(service, access)).toEqual(ALIVE)
+    expect(formWith(await visitor.open('/connect/apps'), 'password')).toBeDefined()
+  })
+})
+
+describe('the connected-apps page', () => {
+  test("shows each grant of the user with app, first use, last use and expiry, and nobody else's", async () => {
+    const { service, access } = await granted()
+    const stranger = await service.grantAccess({ app: await service.createApp({ name: 'Stranger' }) })
+    const chart = await service.createApp({ name: 'Chart <Maker>' })
+    await service.grantAccess({ app: chart, user: access.user })
+    const page = await (await service.signedIn(access.user)).open('/connect/apps')
+    expect(page.html.forms.filter(({ fields }) => 'grant_id' in fields)).toHaveLength(2)
+    expect(page.html.text).toContain('Chart <Maker>')
+    expect(page.html.text).not.toContain('Stranger')
+    const times = page.html.tags.filter(({ name }) => name === 'time').map(({ attributes }) => attributes.datetime)
+    expect(times).toHaveLength(6)
+    expect(times).toContain(new Date(service.clock.now() + 30 * 86_400_000).toISOString())
+    expect((await service.user(stranger)).code).toBe('OK')
+  })
+
+  test('shows the last use of a grant to the minute', async () => {
+    const { service, access } = await granted()
+    service.clock.advance({ minutes: 45 })
+    await service.user(access)
+    await service.backend.runJanitor()
+    const page = await (await service.signedIn(access.user)).open('/connect/apps')
+    const times = page.html.tags
+      .filter(({ name }) => name === 'time')
+      .map(({ attributes }) => Date.parse(attributes.datetime ?? ''))
+    expect(times.some((at) => Math.abs(at - service.clock.now()) <= 60_000)).toBe(true)
+  })
+
+  test("does not end another user's grant", async () => {
+    const { service, access } = await granted()
+    const attacker = await service.grantAccess()
+    const visitor = await service.signedIn(attacker.user)
+    const page = await visitor.open('/connect/apps')
+    const form = formWith(page, 'grant_id')
+    if (form === undefined) throw new Error('no grant shown')
+    const [grantId = ''] = await service.grantIds({ username: access.user.username })
+    await visitor.submit(page, form, { grant_id: grantId })
+    expect(await answers(service, access)).toEqual(ALIVE)
+  })
+
+  test('does not act on a form without its csrf value or from another origin', async () => {
+    const { service, access } = await granted()
+    const visitor = await service.signedIn(access.user)
+    const page = await visitor.open('/connect/apps')
+    const form = formWith(page, 'grant_id')
+    if (form === undefined) throw new Error('no grant shown')
+    const crossSite = { headers: { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' } }
+    expect((await visitor.submit(page, form, {}, crossSite)).status).toBe(403)
+    expect((await visitor.submit(page, form, { csrf: '' })).status).toBe(403)
+    expect(await answers(service, access)).toEqual(ALIVE)
+  })
+
+  test('no longer shows a grant that has expired', async () => {
+    const { service, access } = await granted()
+    service.clock.advance({ days: 30 })
+    const page = await (await service.signedIn(access.user)).open('/connect/apps')
+    expect(formWith(page, 'grant_id')).toBeUndefined()
+  })
+
+  test('asks to sign in first', async () => {
+    const { service, access } = await granted()
+    const page = await service.visitor().open('/connect/apps')
+    expect(formWith(page, 'password')).toBeDefined()
+    expect(page.html.text).not.toContain(access.app.appid)
+  })
+})
+
+describe('audit', () => {
+  test('every state change of the flow leaves one event with the request it happened in, and no secret', async () => {
+    const { service, access } = await granted()
+    const [grantId = ''] = await service.grantIds()
+    await service.visitor().open(authorizePath(access.app))
+    await service.admin.revokeGrant({ grantId })
+    const { events } = await service.admin.listAuditEvents({})
+    const kinds = events.map(({ kind }) => kind)
+    for (const kind of [
+      'app.created',
+      'user.created',
+      'session.started',
+      'code.issued',
+      'code.exchanged',
+      'token.refreshed',
+      'grant.revoked',
+    ]) {
+      expect(kinds.filter((other) => other === kind)).toHaveLength(1)
+    }
+    const text = JSON.stringify(events, (_, value) => (typeof value === 'bigint' ? String(value) : value))
+    for (const secret of [
+      access.tokens.access_token,
+      access.tokens.refresh_token,
+      access.app.secret,
+      access.user.password,
+    ]) {
+      expect(text).not.toContain(secret)
+    }
+    expect(events.every(({ requestId }) => requestId !== '')).toBe(true)
+  })
+})

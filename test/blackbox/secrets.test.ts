@@ -1,0 +1,68 @@
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
+import { describe, expect, test } from 'vitest'
+import { expectError } from '../harness/envelope.js'
+import { startService } from '../harness.js'
+
+describe('app secrets', () => {
+  test('rotate without an outage: both work until the old one is revoked, which holds at once', async () => {
+    const service = await startService()
+    const old = await service.createApp()
+    const user = await service.createUser()
+    const visitor = service.visitor()
+    const code = () => service.issueCode(old, user, { visitor })
+    const added = await service.admin.addAppSecret({ appid: old.appid, name: 'second' })
+    const renewed = { ...old, secret: added.secret }
+    expect((await service.exchange(old, await code())).code).toBe('OK')
+    expect((await service.exchange(renewed, await code())).code).toBe('OK')
+    await service.admin.revokeAppSecret({ appid: old.appid, secretId: old.secretId })
+    const last = await code()
+    expectError(await service.exchange(old, last), 'invalid_secret')
+    expect((await service.exchange(renewed, last)).code).toBe('OK')
+  })
+
+  test('that expire are refused from that moment on', async () => {
+    const service = await startService()
+    const app = await service.createApp()
+    const user = await service.createUser()
+    const expireTime = timestampFromMs(service.clock.now() + 60_000)
+    const { secret } = await service.admin.addAppSecret({ appid: app.appid, name: 'short', expireTime })
+    const code = await service.issueCode(app, user)
+    service.clock.advance({ seconds: 60 })
+    expectError(await service.exchange({ ...app, secret }, code), 'invalid_secret')
+    service.clock.advance({ ms: -1 })
+    expect((await service.exchange({ ...app, secret }, code)).code).toBe('OK')
+  })
+
+  test('are shown once, and GetApp tells their names and dates only', async () => {
+    const service = await startService()
+    const app = await service.createApp()
+    const added = await service.admin.addAppSecret({ appid: app.appid, name: 'second' })
+    const { app: shown } = await service.admin.getApp({ appid: app.appid })
+    expect(shown?.secrets.map(({ name }) => name)).toEqual(['default', 'second'])
+    const text = JSON.stringify(shown, (_, value) => (typeof value === 'bigint' ? String(value) : value))
+    expect(text).not.toContain(app.secret)
+    expect(text).not.toContain(added.secret)
+  })
+
+  test('tell when they were last used', async () => {
+    const service = await startService()
+    const { app } = await service.grantAccess()
+    await service.backend.runJanitor()
+    const { app: shown } = await service.admin.getApp({ appid: app.appid })
+    expect(shown?.secrets[0]?.lastUseTime).toBeDefined()
+  })
+
+  test('under a name that a live secret has are refused', async () => {
+    const service = await startService()
+    const { appid } = await service.createApp()
+    await expect(service.admin.addAppSecret({ appid, name: 'default' })).rejects.toThrow(/default|name/)
+  })
+
+  test('keep working after many failures of somebody else', async () => {
+    const service = await startService({ env: { RATE_LIMIT: 'on' } })
+    const { app, user } = await service.grantAccess()
+    for (let i = 0; i < 100; i += 1)
+      expectError(await service.exchange({ ...app, secret: 'wrong' }, 'x'), 'invalid_secret')
+    expect((await service.exchange(app, await service.issueCode(app, user))).code).toBe('OK')
+  })
+})

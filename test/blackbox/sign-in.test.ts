@@ -1,0 +1,266 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { authorizePath, type TestUser, type Verbs } from '../harness/verbs.js'
+import { formWith, type Page, type Visitor } from '../harness/visitor.js'
+import { openService, startService } from '../harness.js'
+
+let service: Verbs
+let user: TestUser
+beforeAll(async () => {
+  service = await openService()
+  user = await service.createUser()
+})
+afterAll(() => service.backend.close())
+
+async function tryToSignIn(visitor: Visitor, username: string, password: string): Promise<Page> {
+  const page = await visitor.open('/connect/apps')
+  const form = formWith(page, 'password')
+  if (form === undefined) throw new Error('signed in already')
+  return visitor.submitAndFollow(page, form, { username, password })
+}
+
+const isSignInPage = (page: Page) => formWith(page, 'password') !== undefined
+
+describe('signing in', () => {
+  test('answers an unknown user, a wrong password and a disabled user alike', async () => {
+    const disabled = await service.createUser()
+    await service.admin.setUserDisabled({ username: disabled.username, disabled: true })
+    const pages = [
+      await tryToSignIn(service.visitor(), 'nobody', 'some password'),
+      await tryToSignIn(service.visitor(), user.username, 'wrong password'),
+      await tryToSignIn(service.visitor(), disabled.username, disabled.password),
+    ]
+    expect(pages.map(({ status }) => status)).toEqual([401, 401, 401])
+    expect(new Set(pages.map(({ html }) => html.text)).size).toBe(1)
+  })
+
+  test('takes about as long for an unknown user as for a wrong password', async () => {
+    const time = async (username: string) => {
+      const samples: number[] = []
+      for (let i = 0; i < 7; i += 1) {
+        const visitor = service.visitor()
+        const page = await visitor.open('/connect/apps')
+        const form = formWith(page, 'password')
+        if (form === undefined) throw new Error('no sign-in form')
+        const startedAt = performance.now()
+        await visitor.submit(page, form, { username, password: 'wrong password' })
+        samples.push(performance.now() - startedAt)
+      }
+      return samples.sort((a, b) => a - b)[3] ?? 0
+    }
+    const [known, unknown] = [await time(user.username), await time('nobody')]
+    expect(Math.max(known, unknown) / Math.min(known, unknown)).toBeLessThan(2)
+  })
+
+  test.each([
+    { username: '', password: '' },
+    { username: '', password: 'x' },
+    { username: 'x', password: '' },
+    { username: 'x'.repeat(500), password: 'x' },
+    { username: 'x', password: 'x'.repeat(5_000) },
+    { username: 'x\0y', password: 'x' },
+    { username: "' OR 1=1 --", password: "' OR 1=1 --" },
+    { username: '小明', password: '密码密码密码' },
+  ])('with $username and $password shows the form again', async ({ username, password }) => {
+    const page = await tryToSignIn(service.visitor(), username, password)
+    expect(page.status).toBe(401)
+    expect(isSignInPage(page)).toBe(true)
+    expect(page.text).not.toContain(`value="${'x'.repeat(200)}`)
+  })
+
+  test('never shows the password again', async () => {
+    const page = await tryToSignIn(service.visitor(), user.username, 'canary-password-1')
+    expect(page.text).not.toContain('canary-password-1')
+  })
+
+  test('is case-sensitive in name and password', async () => {
+    expect(isSignInPage(await tryToSignIn(service.visitor(), user.username.toUpperCase(), user.password))).toBe(true)
+    expect(isSignInPage(await tryToSignIn(service.visitor(), user.username, user.password.toUpperCase()))).toBe(true)
+  })
+
+  test('starts a session with a new id and does not keep one the browser brought along', async () => {
+    const visitor = service.visitor()
+    visitor.cookies.set('sa_session', 'sase_planted')
+    await visitor.openSignedIn('/connect/apps', user)
+    const first = visitor.cookies.get('sa_session')
+    expect(first).not.toBe('sase_planted')
+    const signIn = await service.visitor().open('/connect/apps')
+    expect(isSignInPage(signIn)).toBe(true)
+  })
+
+  test('again ends the session the browser had before', async () => {
+    const visitor = service.visitor()
+    const form = await visitor.open('/connect/apps')
+    await visitor.openSignedIn('/connect/apps', user)
+    const old = new Map(visitor.cookies)
+    await visitor.submit(form, formWith(form, 'password') ?? { method: '', action: '', fields: {}, buttons: [] }, {
+      username: user.username,
+      password: user.password,
+    })
+    const stale = service.visitor()
+    for (const [name, value] of old) stale.cookies.set(name, value)
+    expect(visitor.cookies.get('sa_session')).not.toBe(old.get('sa_session'))
+    expect(isSignInPage(await stale.open('/connect/apps'))).toBe(true)
+    expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(false)
+  })
+
+  test('needs the csrf value of its own form and our own origin', async () => {
+    const visitor = service.visitor()
+    const page = await visitor.open('/connect/apps')
+    const form = formWith(page, 'password')
+    if (form === undefined) throw new Error('no sign-in form')
+    const credentials = { username: user.username, password: user.password }
+    const refused = [
+      await visitor.submit(page, form, { ...credentials, csrf: 'x' }),
+      await visitor.submit(page, form, credentials, {
+        headers: { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' },
+      }),
+      await service.visitor().submit(page, form, credentials),
+    ]
+    for (const reply of refused) {
+      expect(reply.status).toBe(403)
+      expect(reply.headers.get('set-cookie') ?? '').not.toContain('sa_session')
+    }
+  })
+
+  test('by GET does not happen', async () => {
+    const visitor = service.visitor()
+    const query = new URLSearchParams({ username: user.username, password: user.password })
+    expect((await visitor.request(`/connect/sign-in?${query}`)).status).toBe(405)
+    expect(visitor.cookies.has('sa_session')).toBe(false)
+  })
+
+  test('follows no address given in the link', async () => {
+    const app = await service.createApp()
+    for (const name of ['next', 'return_to', 'redirect', 'continue', 'url']) {
+      const page = await service.visitor().openSignedIn(`${authorizePath(app)}&${name}=https://evil.example/`, user)
+      expect(page.url.startsWith(service.url)).toBe(true)
+      expect(page.text).not.toContain('evil.example')
+    }
+  })
+})
+
+describe('a session', () => {
+  test('ends by sign-out on the server, not only in the browser', async () => {
+    const visitor = await service.signedIn(user)
+    const stolen = service.visitor()
+    for (const [name, value] of visitor.cookies) stolen.cookies.set(name, value)
+    const page = await visitor.open('/connect/apps')
+    const form = page.html.forms.find(({ action }) => action.includes('sign-out'))
+    if (form === undefined) throw new Error('no sign-out')
+    await visitor.submitAndFollow(page, form)
+    expect(visitor.cookies.has('sa_session')).toBe(false)
+    expect(isSignInPage(await stolen.open('/connect/apps'))).toBe(true)
+  })
+
+  test.each([
+    { ms: -1, signedIn: true },
+    { ms: 0, signedIn: false },
+  ])('idle for an hour and $ms ms is alive: $signedIn', async ({ ms, signedIn }) => {
+    const own = await startService()
+    const visitor = await own.signedIn(await own.createUser())
+    await visitor.open('/connect/apps')
+    own.clock.advance({ hours: 1, ms })
+    expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(!signedIn)
+  })
+
+  test('that is never idle ends after 12 hours', async () => {
+    const own = await startService()
+    const visitor = await own.signedIn(await own.createUser())
+    for (let i = 0; i < 23; i += 1) {
+      own.clock.advance({ minutes: 30 })
+      expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(false)
+    }
+    own.clock.advance({ minutes: 30 })
+    expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(true)
+  })
+
+  test('is one of at most MAX_SESSIONS_PER_USER: the oldest ends', async () => {
+    const own = await startService({ env: { MAX_SESSIONS_PER_USER: '2' } })
+    const person = await own.createUser()
+    const visitors: Visitor[] = []
+    for (let i = 0; i < 3; i += 1) {
+      own.clock.advance({ seconds: 1 })
+      visitors.push(await own.signedIn(person))
+    }
+    const signedOut = await Promise.all(
+      visitors.map(async (visitor) => isSignInPage(await visitor.open('/connect/apps'))),
+    )
+    expect(signedOut).toEqual([true, false, false])
+  })
+
+  test('ends when the password is replaced', async () => {
+    const own = await startService()
+    const person = await own.createUser()
+    const visitor = await own.signedIn(person)
+    await own.admin.setUserPassword({ username: person.username, password: 'a new password' })
+    expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(true)
+    expect(isSignInPage(await tryToSignIn(own.visitor(), person.username, person.password))).toBe(true)
+    expect(isSignInPage(await tryToSignIn(own.visitor(), person.username, 'a new password'))).toBe(false)
+  })
+
+  test.each(['garbage', '', 'sase_x', 'x'.repeat(4_000), '%00', '"quoted"'])(
+    'cookie %j signs nobody in and breaks nothing',
+    async (value) => {
+      const reply = await service.visitor().request('/connect/apps', { headers: { cookie: `sa_session=${value}` } })
+      expect(reply.status).toBe(200)
+      expect(reply.text).toContain('name="password"')
+    },
+  )
+
+  test('confirms nothing after it has ended while the page was open', async () => {
+    const own = await startService({ env: { SESSION_IDLE_SECONDS: '60' } })
+    const app = await own.createApp()
+    const visitor = own.visitor()
+    const page = await own.authorizationPage(visitor, app, await own.createUser(), 'abc')
+    own.clock.advance({ seconds: 61 })
+    const reply = await visitor.decide(page, 'confirm')
+    expect(reply.headers.has('location')).toBe(false)
+    expect(reply.text).toContain('name="password"')
+  })
+})
+
+describe('guessing passwords', () => {
+  const LIMITED = { RATE_LIMIT: 'on', SIGN_IN_FAILURES_PER_ACCOUNT_AND_SOURCE: '3', TRUSTED_PROXIES: '127.0.0.1' }
+
+  async function attempt(own: Verbs, username: string, password: string, source: string): Promise<number> {
+    const visitor = own.visitor()
+    const page = await visitor.open('/connect/apps')
+    const form = formWith(page, 'password')
+    if (form === undefined) throw new Error('no sign-in form')
+    return (await visitor.submit(page, form, { username, password }, { headers: { 'x-forwarded-for': source } })).status
+  }
+
+  test('is slowed down per account and source with Retry-After, unknown names included', async () => {
+    const own = await startService({ env: LIMITED })
+    const person = await own.createUser()
+    for (const username of [person.username, 'nobody']) {
+      const statuses: number[] = []
+      for (let i = 0; i < 5; i += 1) statuses.push(await attempt(own, username, 'wrong password', '192.0.2.1'))
+      expect(statuses).toEqual([401, 401, 401, 429, 429])
+    }
+  })
+
+  test('does not lock the owner of the account out: other sources still sign in', async () => {
+    const own = await startService({ env: LIMITED })
+    const person = await own.createUser()
+    for (let i = 0; i < 5; i += 1) await attempt(own, person.username, 'wrong password', '192.0.2.1')
+    expect(await attempt(own, person.username, person.password, '192.0.2.1')).toBe(429)
+    expect(await attempt(own, person.username, person.password, '192.0.2.2')).toBe(303)
+  })
+
+  test('many at once does not slow the token endpoint down', async () => {
+    const own = await startService()
+    const { app } = await own.grantAccess()
+    const visitor = own.visitor()
+    const page = await visitor.open('/connect/apps')
+    const form = formWith(page, 'password')
+    if (form === undefined) throw new Error('no sign-in form')
+    const flood = Array.from({ length: 60 }, () =>
+      visitor.submit(page, form, { username: 'nobody', password: 'wrong password' }),
+    )
+    const startedAt = performance.now()
+    await own.exchange(app, 'x')
+    expect(performance.now() - startedAt).toBeLessThan(1_000)
+    await Promise.all(flood)
+  })
+})

@@ -1,0 +1,202 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { expectError } from '../harness/envelope.js'
+import { everyQuestionType, QUESTION_TYPES, type SurveyJson, smallSurvey } from '../harness/sample-surveys.js'
+import type { Access, Verbs } from '../harness/verbs.js'
+import { openService, startService } from '../harness.js'
+
+const COUNT = 130
+
+let service: Verbs
+let access: Access
+let ids: readonly number[]
+beforeAll(async () => {
+  service = await openService()
+  const user = await service.createUser()
+  const states = [0, 2, 3]
+  ids = await service.importSurveys(
+    user,
+    Array.from({ length: COUNT }, (_, at) => smallSurvey(`问卷 ${at}`, states[at % 3])),
+  )
+  access = await service.grantAccess({ user })
+})
+afterAll(() => service.backend.close())
+
+interface Listed {
+  readonly total: number
+  readonly list: readonly {
+    readonly id: number
+    readonly hash: string
+    readonly title: string
+    readonly state: number
+  }[]
+}
+
+async function list(query: Record<string, string | number> = {}): Promise<Listed> {
+  const { code, data } = await service.surveys(access, query)
+  expect(code).toBe('OK')
+  return data as unknown as Listed
+}
+
+describe('the list', () => {
+  test('without paging parameters holds the first 20, ascending by id, and the total', async () => {
+    const { total, list: rows } = await list()
+    expect(total).toBe(COUNT)
+    expect(rows.map(({ id }) => id)).toEqual(ids.slice(0, 20))
+  })
+
+  test('has exactly id, hash, title and state of each survey', async () => {
+    const { list: rows } = await list({ per_page: 3 })
+    rows.forEach((row, at) => {
+      expect(Object.keys(row)).toEqual(['id', 'hash', 'title', 'state'])
+      expect(row).toMatchObject({ id: ids[at], title: `问卷 ${at}`, state: [0, 2, 3][at % 3] })
+      expect(row.hash).toMatch(/^[0-9a-f]{4}$/)
+    })
+  })
+
+  test.each([
+    { page: 1, per_page: 50, first: 0, length: 50 },
+    { page: 3, per_page: 50, first: 100, length: 30 },
+    { page: 2, per_page: 100, first: 100, length: 30 },
+    { page: 130, per_page: 1, first: 129, length: 1 },
+    { page: 1, per_page: 101, first: 0, length: 100 },
+    { page: 1, per_page: 100_000, first: 0, length: 100 },
+    { page: 2, per_page: 9_007_199_254_740_991, first: 100, length: 30 },
+  ])('page $page of $per_page holds $length from position $first', async ({ page, per_page, first, length }) => {
+    const { total, list: rows } = await list({ page, per_page })
+    expect(total).toBe(COUNT)
+    expect(rows.map(({ id }) => id)).toEqual(ids.slice(first, first + length))
+  })
+
+  test.each([
+    { page: 8, per_page: 20 },
+    { page: 9_007_199_254_740_991, per_page: 100 },
+  ])('page $page of $per_page is past the end: an empty list, and the total', async (query) => {
+    expect(await list(query)).toEqual({ total: COUNT, list: [] })
+  })
+
+  test('all pages together hold every survey once', async () => {
+    const seen: number[] = []
+    for (let page = 1; page <= 19; page += 1) seen.push(...(await list({ page, per_page: 7 })).list.map(({ id }) => id))
+    expect(seen).toEqual(ids)
+  })
+
+  const bad = ['0', '-1', '1.5', 'abc', '1e2', '0x1', '+1', ' 1', '１', 'NaN', '9'.repeat(30)]
+  test.each(bad)('page %j and per_page %j are refused as invalid_argument', async (value) => {
+    expectError(await service.surveys(access, { page: value }), 'invalid_argument')
+    if (value !== '9'.repeat(30)) expectError(await service.surveys(access, { per_page: value }), 'invalid_argument')
+  })
+
+  test('of a user without surveys is empty', async () => {
+    const other = await service.grantAccess()
+    expect((await service.surveys(other)).data).toEqual({ total: 0, list: [] })
+  })
+
+  test("never holds another user's survey", async () => {
+    const other = await service.grantAccess()
+    const [own] = await service.importSurveys(other.user, [smallSurvey('mine')])
+    expect((await service.surveys(other)).data).toMatchObject({ total: 1, list: [{ id: own }] })
+    expect((await list()).total).toBe(COUNT)
+  })
+})
+
+describe('the detail', () => {
+  const KEYS = [
+    'id',
+    'hash',
+    'scene',
+    'title',
+    'prefix',
+    'suffix',
+    'state',
+    'page_count',
+    'topic_count',
+    'startTime',
+    'endTime',
+    'started_at',
+    'end_at',
+    'createTime',
+    'updateTime',
+    'creator_user_id',
+    'pages',
+  ]
+
+  async function stored(survey: SurveyJson): Promise<Record<string, unknown>> {
+    const [id = 0] = await service.importSurveys(access.user, [survey])
+    const { code, data } = await service.survey(access, id)
+    expect(code).toBe('OK')
+    return data
+  }
+
+  test('has exactly the members of decisions 26, in their types', async () => {
+    const data = await stored({ ...smallSurvey(), startTime: 1_704_067_200, endTime: 1_735_689_599 })
+    expect(Object.keys(data)).toEqual(KEYS)
+    for (const key of [
+      'id',
+      'state',
+      'page_count',
+      'topic_count',
+      'startTime',
+      'endTime',
+      'createTime',
+      'updateTime',
+      'creator_user_id',
+    ]) {
+      expect(Number.isSafeInteger(data[key])).toBe(true)
+    }
+    expect(data.started_at).toBe('2024-01-01 08:00:00')
+    expect(data.end_at).toBe('2025-01-01 07:59:59')
+    expect(data).toMatchObject({ page_count: 1, topic_count: 1, createTime: 1_700_000_000, updateTime: 1_700_000_100 })
+  })
+
+  test('has 0 for times that are not set', async () => {
+    expect(await stored(smallSurvey())).toMatchObject({ startTime: 0, endTime: 0 })
+  })
+
+  test('returns every question type with everything that was imported', async () => {
+    const survey = everyQuestionType()
+    const data = await stored(survey)
+    expect(data.pages).toEqual(survey.pages)
+    const [page] = data.pages as (typeof survey)['pages']
+    expect(page?.questions.map(({ type }) => type)).toEqual([...QUESTION_TYPES])
+    expect(page?.index).toBe('1')
+  })
+
+  test('without openid is answered, and with the right openid too', async () => {
+    const id = ids[0] ?? 0
+    expect((await service.survey(access, id)).code).toBe('OK')
+    expect((await service.survey(access, id, { openid: access.tokens.openid })).code).toBe('OK')
+    expectError(await service.survey(access, id, { openid: 'other' }), 'claim_error')
+  })
+
+  test("of another user's survey is word for word that of none", async () => {
+    const other = await service.grantAccess()
+    const answers = [await service.survey(other, ids[0] ?? 0), await service.survey(other, 987_654_321)]
+    for (const answer of answers) expectError(answer, 'survey_not_found')
+    expect(answers[0]?.message).toBe(answers[1]?.message)
+  })
+
+  test('names its owner by a number that is stable for an app and differs between apps', async () => {
+    const id = ids[0] ?? 0
+    const again = await service.grantAccess({ app: access.app, user: access.user })
+    const elsewhere = await service.grantAccess({ user: access.user })
+    const owner = async (by: Access) => (await service.survey(by, id)).data.creator_user_id
+    expect(await owner(again)).toBe(await owner(access))
+    expect(await owner(elsewhere)).not.toBe(await owner(access))
+  })
+})
+
+describe('an import', () => {
+  test('replaces a survey of the same owner and refuses the id of another, storing nothing', async () => {
+    const own = await startService()
+    const { user, ...rest } = await own.grantAccess()
+    const [id = 0] = await own.importSurveys(user, [smallSurvey('first')])
+    const withId = (title: string, survey = id) => ({ ...smallSurvey(title), id: survey })
+    await own.importSurveys(user, [withId('second')])
+    expect((await own.survey(rest, id)).data.title).toBe('second')
+    const stranger = await own.createUser()
+    await expect(own.importSurveys(stranger, [smallSurvey('new'), withId('stolen')])).rejects.toThrow()
+    expect((await own.survey(rest, id)).data.title).toBe('second')
+    const { surveys } = await own.backend.survey.exportSurveys({ ownerUserId: stranger.userId })
+    expect(surveys).toEqual([])
+  })
+})

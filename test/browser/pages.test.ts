@@ -1,0 +1,270 @@
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import type { Browser, Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { authorizePath, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
+import { openService } from '../harness.js'
+import { type Callback, chromiumPath, launchChromium, openPage, startCallback } from './chromium.js'
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+let service: Verbs
+let browser: Browser
+let callback: Callback
+let app: TestApp
+let user: TestUser
+
+describe.skipIf(chromiumPath === undefined)('the pages in Chromium', () => {
+  beforeAll(async () => {
+    service = await openService()
+    browser = await launchChromium()
+    callback = await startCallback()
+    app = await service.createApp({ name: 'Chart Maker', redirectUri: callback.redirectUri })
+    user = await service.createUser({ username: 'ming' })
+  })
+  afterAll(async () => {
+    await browser.close()
+    await service.backend.close()
+  })
+
+  const link = (state?: string) => `${service.url}${authorizePath(app, state)}#wj_redirect`
+
+  async function signIn(page: Page, password = user.password): Promise<void> {
+    await page.fill('input[name=username]', user.username)
+    await page.fill('input[name=password]', password)
+    await page.press('input[name=password]', 'Enter')
+    await page.waitForLoadState()
+  }
+
+  async function exchangeLast(): Promise<void> {
+    tokensOf(await service.exchange(app, callback.last()?.get('code') ?? ''))
+  }
+
+  test('sign in, confirm, and arrive at the app, through a callback that redirects again', async () => {
+    const { page, console } = await openPage(browser)
+    await page.goto(link('abc123'))
+    await signIn(page)
+    await page.getByRole('button', { name: 'Confirm' }).click()
+    await page.waitForURL('**/welcome')
+    expect(callback.last()?.get('state')).toBe('abc123')
+    await exchangeLast()
+    expect(console).toEqual([])
+  })
+
+  test('cancel arrives at the app with access_denied and no code', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(link('abc123'))
+    await signIn(page)
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await page.waitForURL('**/welcome')
+    expect([...(callback.last() ?? [])]).toEqual([
+      ['error', 'access_denied'],
+      ['state', 'abc123'],
+    ])
+  })
+
+  test('a wrong password says so, keeps the name, and the right one goes on to the same authorization', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(link('kept'))
+    await signIn(page, 'wrong password')
+    expect(await page.getByRole('alert').textContent()).toMatch(/not right/)
+    expect(await page.inputValue('input[name=username]')).toBe(user.username)
+    expect(await page.inputValue('input[name=password]')).toBe('')
+    await signIn(page)
+    await page.getByRole('button', { name: 'Confirm' }).click()
+    await page.waitForURL('**/welcome')
+    expect(callback.last()?.get('state')).toBe('kept')
+  })
+
+  test('everything can be done by keyboard alone', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(link('keys'))
+    await focusByTab(page, 'input[name=username]')
+    await page.keyboard.type(user.username)
+    await page.keyboard.press('Tab')
+    await page.keyboard.type(user.password)
+    await page.keyboard.press('Enter')
+    await page.waitForSelector('button[value=confirm]')
+    await focusByTab(page, 'button[value=confirm]')
+    await page.keyboard.press('Enter')
+    await page.waitForURL('**/welcome')
+    expect(callback.last()?.get('state')).toBe('keys')
+    await exchangeLast()
+  })
+
+  test('everything works with JavaScript off', async () => {
+    const { page } = await openPage(browser, { javaScriptEnabled: false })
+    await page.goto(link('nojs'))
+    await signIn(page)
+    await page.getByRole('button', { name: 'Confirm' }).click()
+    await page.waitForURL('**/welcome')
+    expect(callback.last()?.get('state')).toBe('nojs')
+    await exchangeLast()
+  })
+
+  test('a double click yields one code', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(link('double'))
+    await signIn(page)
+    await page.getByRole('button', { name: 'Confirm' }).dblclick()
+    await page.waitForURL('**/welcome')
+    await exchangeLast()
+  })
+
+  test('a link without #wj_redirect gets a warning in the console and works all the same', async () => {
+    const { page, console } = await openPage(browser)
+    await page.goto(link().replace('#wj_redirect', ''))
+    await expect.poll(() => console.join('\n')).toMatch(/^warning: .*#wj_redirect/)
+    await signIn(page)
+    await page.getByRole('button', { name: 'Confirm' }).click()
+    await page.waitForURL('**/welcome')
+    await exchangeLast()
+  })
+
+  test('switching the account leads back to the same authorization under the other name', async () => {
+    const other = await service.createUser({ nickname: 'Somebody Else' })
+    const { page } = await openPage(browser)
+    await page.goto(link('switched'))
+    await signIn(page)
+    await page.getByRole('button', { name: 'Switch account' }).click()
+    await page.fill('input[name=username]', other.username)
+    await page.fill('input[name=password]', other.password)
+    await page.press('input[name=password]', 'Enter')
+    await page.getByText('Somebody Else').waitFor()
+    await page.getByRole('button', { name: 'Confirm' }).click()
+    await page.waitForURL('**/welcome')
+    expect(callback.last()?.get('state')).toBe('switched')
+  })
+
+  test('a connected app is shown and its access ended at once', async () => {
+    const own = await service.createUser()
+    const access = await service.grantAccess({ app, user: own })
+    const { page } = await openPage(browser)
+    await page.goto(`${service.url}/connect/apps`)
+    await page.fill('input[name=username]', own.username)
+    await page.fill('input[name=password]', own.password)
+    await page.press('input[name=password]', 'Enter')
+    await page.getByRole('button', { name: 'End access of Chart Maker' }).click()
+    await page.getByRole('status').waitFor()
+    expect((await service.user(access)).type).toBe('invalid_token')
+    expect(await page.getByRole('button', { name: /End access/ }).count()).toBe(0)
+  })
+
+  test('the page cannot be framed by another site', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(callback.redirectUri)
+    await page.setContent(`<iframe src="${link().replaceAll('&', '&amp;')}"></iframe>`)
+    await page.waitForTimeout(500)
+    const inside = await page
+      .frames()[1]
+      ?.content()
+      .catch(() => '')
+    expect(inside).not.toContain('password')
+  })
+
+  test.each([
+    { locale: 'zh-CN', confirm: '确认', cancel: '取消' },
+    { locale: 'en-GB', confirm: 'Confirm', cancel: 'Cancel' },
+  ])('a browser set to $locale sees $confirm and $cancel, and can switch', async ({ locale, confirm, cancel }) => {
+    const { page } = await openPage(browser, { locale })
+    await page.goto(link())
+    await signIn(page)
+    for (const name of [confirm, cancel]) expect(await page.getByRole('button', { name, exact: true }).count()).toBe(1)
+    await page.getByRole('link', { name: locale === 'zh-CN' ? 'English' : '中文' }).click()
+    await page.getByRole('button', { name: locale === 'zh-CN' ? 'Confirm' : '确认', exact: true }).waitFor()
+  })
+
+  const views: readonly { readonly name: string; readonly open: (page: Page) => Promise<unknown> }[] = [
+    { name: 'landing', open: (page) => page.goto(`${service.url}/`) },
+    { name: 'sign-in', open: (page) => page.goto(link()) },
+    {
+      name: 'wrong password',
+      open: async (page) => {
+        await page.goto(link())
+        await signIn(page, 'wrong password')
+      },
+    },
+    {
+      name: 'authorization',
+      open: async (page) => {
+        await page.goto(link())
+        await signIn(page)
+      },
+    },
+    {
+      name: 'connected apps',
+      open: async (page) => {
+        await page.goto(`${service.url}/connect/apps`)
+        await signIn(page)
+      },
+    },
+    { name: 'bad link', open: (page) => page.goto(`${service.url}/connect/oauth2/authorize?appid=unknown`) },
+    { name: 'not found', open: (page) => page.goto(`${service.url}/nowhere`) },
+  ]
+
+  test.each(views)('$name: axe finds nothing serious, in light and dark, Chinese and English', async ({ open }) => {
+    for (const [colorScheme, locale] of [
+      ['light', 'en-US'],
+      ['dark', 'zh-CN'],
+    ] as const) {
+      const { page } = await openPage(browser, { colorScheme, locale, bypassCSP: true })
+      await open(page)
+      await page.addScriptTag({ content: AXE })
+      const { violations } = await page.evaluate(async () => {
+        const { axe } = globalThis as unknown as {
+          axe: { run(): Promise<{ violations: { id: string; impact: string; nodes: unknown[] }[] }> }
+        }
+        return axe.run()
+      })
+      const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      expect(serious.map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes)}`)).toEqual([])
+      await page.context().close()
+    }
+  })
+
+  test.each(views)('$name: 320 px wide and at 200 % zoom, nothing scrolls sideways', async ({ open }) => {
+    for (const viewport of [
+      { width: 320, height: 640 },
+      { width: 640, height: 400 },
+    ]) {
+      const { page } = await openPage(browser, { viewport })
+      await open(page)
+      if (viewport.width === 640) await page.addStyleTag({ content: 'html { font-size: 200% }' }).catch(() => {})
+      const { scrollWidth, clientWidth } = await page.evaluate(() => {
+        const { document } = globalThis as unknown as {
+          document: { documentElement: { scrollWidth: number; clientWidth: number } }
+        }
+        const { scrollWidth, clientWidth } = document.documentElement
+        return { scrollWidth, clientWidth }
+      })
+      expect(scrollWidth).toBeLessThanOrEqual(clientWidth)
+      await page.context().close()
+    }
+  })
+
+  test('a hostile name of an app is shown whole, isolated, and does not break the page at 320 px', async () => {
+    const hostile = await service.createApp({
+      name: `<b>${'W'.repeat(60)}</b> \u202eevil`,
+      redirectUri: callback.redirectUri,
+    })
+    const { page, console } = await openPage(browser, { viewport: { width: 320, height: 640 } })
+    await page.goto(`${service.url}${authorizePath(hostile)}#wj_redirect`)
+    await signIn(page)
+    expect(await page.locator('b').count()).toBe(0)
+    expect(await page.locator('h1 bdi').textContent()).toMatch(/^<b>W/)
+    expect(console).toEqual([])
+  })
+})
+
+/** Presses Tab until the element has the focus; fails when it is out of reach. */
+async function focusByTab(page: Page, selector: string): Promise<void> {
+  for (let presses = 0; presses < 20; presses += 1) {
+    const hasFocus = await page.locator(selector).evaluate((element) => {
+      const { document } = globalThis as unknown as { document: { activeElement: unknown } }
+      return document.activeElement === element
+    })
+    if (hasFocus) return
+    await page.keyboard.press('Tab')
+  }
+  throw new Error(`${selector} cannot be reached by keyboard`)
+}

@@ -1,0 +1,84 @@
+import { create, type DescMethod } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { describe, expect, test } from 'vitest'
+import { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
+import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
+import { ErrorDetailSchema, ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
+import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
+import { CALLERS, type Caller, mayCall } from '../services/rpc/callers.js'
+import { Dispatcher } from '../services/rpc/dispatcher.js'
+
+/** Who may call which method: written down a second time, because a slip in the table is a hole. */
+const allowed: Readonly<Record<string, readonly Caller[]>> = {
+  'TokenService.CheckAuthorizationRequest': ['gateway'],
+  'TokenService.IssueCode': ['gateway'],
+  'TokenService.ExchangeCode': ['gateway'],
+  'TokenService.RefreshAccessToken': ['gateway'],
+  'TokenService.VerifyAccessToken': ['survey', 'verifier'],
+  'TokenService.GetAuthorizedUser': ['gateway', 'verifier'],
+  'AccountService.SignIn': ['gateway'],
+  'AccountService.SignOut': ['gateway'],
+  'AccountService.GetSession': ['gateway'],
+  'AccountService.ListConnectedApps': ['gateway'],
+  'AccountService.DisconnectApp': ['gateway'],
+  'SurveyService.GetSurvey': ['gateway', 'verifier'],
+  'SurveyService.ListSurveys': ['gateway', 'verifier'],
+  'SurveyService.ImportSurveys': ['survey_writer', 'operator'],
+  'SurveyService.ExportSurveys': ['survey_writer', 'operator'],
+}
+const OPERATOR_ONLY: readonly Caller[] = ['operator']
+
+/** `local` could open the databases as well, so it may call everything. */
+function isAllowed(caller: Caller, method: DescMethod): boolean {
+  if (caller === 'local') return true
+  const isAdmin = method.parent.typeName === AdminService.typeName
+  const row = isAdmin ? OPERATOR_ONLY : allowed[`${method.parent.name}.${method.name}`]
+  return row?.includes(caller) ?? false
+}
+
+const methods: readonly DescMethod[] = [TokenService, AccountService, AdminService, SurveyService].flatMap(
+  (service) => service.methods,
+)
+const matrix = CALLERS.flatMap((caller) =>
+  methods.map((method) => ({
+    caller,
+    name: `${method.parent.name}.${method.name}`,
+    method,
+    may: isAllowed(caller, method),
+  })),
+)
+
+/** A dispatcher with the real table; its handlers answer anything, so that only being let in counts. */
+async function knock(caller: Caller, method: DescMethod): Promise<'let in' | 'turned away'> {
+  const dispatcher = new Dispatcher({ mayCall, onCall: () => {}, onUnexpected: () => {}, maxDeadlineMs: 1_000 })
+  const handlers = Object.fromEntries(method.parent.methods.map(({ localName }) => [localName, async () => ({})]))
+  dispatcher.register(method.parent, handlers as never)
+  try {
+    const call = {
+      caller,
+      requestId: '00000000-0000-4000-8000-000000000000',
+      signal: undefined,
+      traceparent: '',
+    }
+    await dispatcher.call(method, create(method.input), call)
+    return 'let in'
+  } catch (error) {
+    const failure = ConnectError.from(error)
+    const [detail] = failure.findDetails(ErrorDetailSchema)
+    if (detail?.reason !== ErrorReason.CALLER_NOT_ALLOWED) return 'let in'
+    expect(failure.code).toBe(Code.PermissionDenied)
+    return 'turned away'
+  }
+}
+
+describe('callers', () => {
+  test.each(matrix)('$caller calls $name: allowed $may', async ({ caller, method, may }) => {
+    expect(mayCall(caller, method)).toBe(may)
+    expect(await knock(caller, method)).toBe(may ? 'let in' : 'turned away')
+  })
+
+  test('no row, no call: a caller nobody knows is turned away everywhere', () => {
+    for (const method of methods) expect(mayCall('stranger' as Caller, method)).toBe(false)
+  })
+})

@@ -1,0 +1,133 @@
+// The configuration: one table of variables, every wrong one named at once.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { ConfigError, describeConfig, type Environment, readConfig } from '../../bin/config.js'
+import { createProcess } from '../harness/process.js'
+
+function problemsOf(env: Environment): string[] {
+  try {
+    readConfig(env)
+  } catch (error) {
+    if (error instanceof ConfigError) return error.problems.map(({ variable }) => variable)
+    throw error
+  }
+  return []
+}
+
+function fileWith(text: string): string {
+  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-config-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const file = path.join(folder, 'value')
+  writeFileSync(file, text)
+  return file
+}
+
+describe('defaults', () => {
+  test('an empty environment is the operating contract', () => {
+    expect(readConfig({})).toMatchObject({
+      host: '127.0.0.1',
+      port: 8080,
+      adminHost: '127.0.0.1',
+      adminPort: 9100,
+      codeTtlSeconds: 300,
+      accessTokenTtlSeconds: 259_200,
+      refreshTokenTtlSeconds: 2_592_000,
+      accessTokenOverlapSeconds: 300,
+      codeReplayGraceSeconds: 10,
+      maxLiveTokensPerGrant: 10,
+      rateLimit: 'on',
+      httpErrorStatus: 'semantic',
+      logLevel: 'info',
+    })
+  })
+
+  test('the public address and the databases follow from other variables', () => {
+    const config = readConfig({ HOST: '::1', PORT: '9000', DATA_DIR: '/srv/auth' })
+    expect(config.publicUrl.href).toBe('http://[::1]:9000/')
+    expect(config.tokenDatabaseFile).toBe('/srv/auth/token.db')
+    expect(config.surveyDatabaseFile).toBe('/srv/auth/survey.db')
+  })
+
+  test('a variable that is set to nothing is not set', () => {
+    expect(readConfig({ PORT: '', LOG_LEVEL: '' })).toMatchObject({ port: 8080, logLevel: 'info' })
+  })
+})
+
+describe('wrong values', () => {
+  test.each([
+    ['PORT', 'http'],
+    ['PORT', '65536'],
+    ['PORT', '-1'],
+    ['PORT', '80.5'],
+    ['PUBLIC_URL', 'auth.example.com'],
+    ['PUBLIC_URL', 'https://auth.example.com/path'],
+    ['PUBLIC_URL', 'https://user@auth.example.com'],
+    ['CODE_TTL_SECONDS', '601'],
+    ['CODE_TTL_SECONDS', '0'],
+    ['ACCESS_TOKEN_TTL_SECONDS', '3d'],
+    ['RATE_LIMIT', 'yes'],
+    ['HTTP_ERROR_STATUS', '201'],
+    ['LOG_LEVEL', 'loud'],
+    ['TOKEN_DATABASE_URL', 'mysql://db'],
+    ['TRUSTED_PROXIES', 'proxy.local'],
+  ])('%s=%s is refused by name', (variable, value) => {
+    expect(problemsOf({ [variable]: value })).toEqual([variable])
+  })
+
+  test('all of them are named at once', () => {
+    const wrong = { PORT: 'x', CODE_TTL_SECONDS: '1e3', RATE_LIMIT: 'maybe', SESSION_TTL_SECONDS: '' }
+    expect(problemsOf(wrong)).toEqual(['PORT', 'CODE_TTL_SECONDS', 'RATE_LIMIT'])
+  })
+
+  test('values that contradict each other are named', () => {
+    expect(problemsOf({ SESSION_IDLE_SECONDS: '100', SESSION_TTL_SECONDS: '99' })).toEqual(['SESSION_IDLE_SECONDS'])
+    expect(problemsOf({ PORT: '9100' })).toEqual(['ADMIN_PORT'])
+    expect(problemsOf({ PORT: '0', ADMIN_PORT: '0' })).toEqual([])
+  })
+})
+
+describe('values from files', () => {
+  test('a database address is read from the file that VARIABLE_FILE names, without the last newline', () => {
+    const file = fileWith('sqlite:/srv/token.db\n')
+    expect(readConfig({ TOKEN_DATABASE_URL_FILE: file }).tokenDatabaseFile).toBe('/srv/token.db')
+  })
+
+  test('a file that cannot be read is refused by name', () => {
+    expect(problemsOf({ TOKEN_DATABASE_URL_FILE: '/nowhere' })).toContain('TOKEN_DATABASE_URL_FILE')
+  })
+
+  test('a value and its file at once are refused', () => {
+    const env = { TOKEN_DATABASE_URL: 'sqlite:/a', TOKEN_DATABASE_URL_FILE: fileWith('sqlite:/b') }
+    expect(problemsOf(env)).toEqual(['TOKEN_DATABASE_URL'])
+  })
+
+  test('where a value comes from is shown', () => {
+    const rows = describeConfig({ PORT: '9000', TOKEN_DATABASE_URL_FILE: fileWith('sqlite:/srv/token.db') })
+    const sources = Object.fromEntries(rows.map(({ variable, source }) => [variable, source]))
+    expect(sources).toMatchObject({ PORT: 'environment', TOKEN_DATABASE_URL: 'file', HOST: 'default' })
+  })
+})
+
+describe('survey-auth config', () => {
+  test('shows every variable with its value', async () => {
+    const service = await createProcess()
+    const rows = await service.json<{ variable: string; value: string; source: string }[]>(['config'])
+    expect(rows).toContainEqual(
+      expect.objectContaining({ variable: 'CODE_TTL_SECONDS', value: '300', source: 'default' }),
+    )
+    expect(rows).toContainEqual(expect.objectContaining({ variable: 'DATA_DIR', value: service.dataDir }))
+  })
+
+  test.each([['config'], ['serve'], ['user', 'list']])(
+    '%s %s exits 78 and names every wrong variable',
+    async (...args) => {
+      const service = await createProcess({ PORT: 'x', LOG_LEVEL: 'loud' })
+      const { exitCode, stdout, stderr } = await service.cli(args)
+      expect(exitCode).toBe(78)
+      expect(stdout).toBe('')
+      expect(stderr).toMatch(/PORT must be .*\n.*LOG_LEVEL must be /)
+    },
+  )
+})

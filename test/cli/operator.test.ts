@@ -1,0 +1,238 @@
+// Apps, secrets, users, surveys, grants and audit by command line.
+import { readFileSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { createProcess, type ServiceProcess } from '../harness/process.js'
+
+const CALLBACK = 'https://app.example.com/callback'
+const ISO = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/
+
+interface CreatedApp {
+  readonly appid: string
+  readonly secret: string
+  readonly secret_id: string
+}
+
+function createApp(service: ServiceProcess): Promise<CreatedApp> {
+  return service.json(['app', 'create', '--name', 'Field Notes', '--redirect-uri', CALLBACK])
+}
+
+function createUser(service: ServiceProcess, username: string): Promise<{ user_id: string }> {
+  return service.json(['user', 'create', '--username', username, '--password-stdin'], { input: 'correct horse\n' })
+}
+
+describe('apps', () => {
+  test('app create --json prints appid, secret, secret_id, name and redirect_uris', async () => {
+    const service = await createProcess()
+    expect(await createApp(service)).toEqual({
+      appid: expect.stringMatching(/^app_[\w-]{22}$/),
+      secret: expect.stringMatching(/^sas_[\w-]{49}$/),
+      secret_id: expect.stringMatching(/^secret_[\w-]{22}$/),
+      name: 'Field Notes',
+      redirect_uris: [CALLBACK],
+    })
+  })
+
+  test('a secret is on stdout when it is made, and nowhere afterwards', async () => {
+    const service = await createProcess()
+    const { appid, secret } = await createApp(service)
+    for (const args of [
+      ['app', 'list'],
+      ['app', 'show', appid],
+      ['audit', 'list'],
+      ['app', 'secret', 'list', appid],
+    ]) {
+      const { stdout, stderr } = await service.cli([...args, '--json'])
+      expect(stdout + stderr).not.toContain(secret)
+    }
+  })
+
+  test('secrets are added, listed and revoked by name', async () => {
+    const service = await createProcess()
+    const { appid, secret_id: first } = await createApp(service)
+    const added = await service.json<{ secret_id: string; secret: string }>([
+      ...['app', 'secret', 'add', appid, '--name', '2027', '--expires-in-days', '365'],
+    ])
+    expect(Object.keys(added)).toEqual(['secret_id', 'secret'])
+    expect((await service.cli(['app', 'secret', 'revoke', appid, first])).exitCode).toBe(0)
+    expect(await service.json(['app', 'secret', 'list', appid])).toEqual([
+      expect.objectContaining({ secret_id: first, name: 'default', revoked_at: expect.stringMatching(ISO) }),
+      expect.objectContaining({ name: '2027', expires_at: expect.stringMatching(ISO), revoked_at: null }),
+    ])
+  })
+
+  test('an app is changed, disabled and enabled', async () => {
+    const service = await createProcess()
+    const { appid } = await createApp(service)
+    const other = 'https://app.example.com/v2'
+    const changed = await service.json(['app', 'update', appid, '--name', 'Notes', '--redirect-uri', other])
+    expect(changed).toMatchObject({ name: 'Notes', redirect_uris: [other], disabled: false })
+    expect(await service.json(['app', 'disable', appid])).toMatchObject({ disabled: true })
+    expect(await service.json(['app', 'enable', appid])).toMatchObject({ disabled: false })
+  })
+
+  test.each([
+    [
+      'a callback that is not https',
+      ['app', 'create', '--name', 'N', '--redirect-uri', 'http://example.com/'],
+      /https/,
+    ],
+    ['an app that is not there', ['app', 'show', 'app_none'], /no such app/],
+    ['a user that is not there', ['user', 'disable', 'nobody'], /no such user/],
+    ['a grant that is not there', ['grant', 'revoke', 'grant_none'], /no such grant/],
+  ])('%s exits 1 with the reason', async (_, args, reason) => {
+    const service = await createProcess()
+    const { exitCode, stdout, stderr } = await service.cli(args)
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
+    expect(stderr).toMatch(reason)
+  })
+})
+
+describe('users', () => {
+  test('user create --json prints the user without the password', async () => {
+    const service = await createProcess()
+    const args = ['user', 'create', '--username', 'li.wei', '--nickname', '李伟', '--password-stdin', '--json']
+    const { stdout } = await service.cli(args, { input: 'correct horse\n' })
+    expect(JSON.parse(stdout)).toEqual({
+      user_id: expect.stringMatching(/^user_/),
+      username: 'li.wei',
+      nickname: '李伟',
+      avatar: '',
+      disabled: false,
+      created_at: expect.stringMatching(ISO),
+    })
+  })
+
+  test('a name is taken once', async () => {
+    const service = await createProcess()
+    await createUser(service, 'demo')
+    const again = await service.cli(['user', 'create', '--username', 'demo', '--password-stdin'], {
+      input: 'another one',
+    })
+    expect(again.exitCode).toBe(1)
+    expect(again.stderr).toContain('there is a user of this name')
+  })
+
+  test('a list follows its pages to the end', async () => {
+    const service = await createProcess()
+    const { appid } = await createApp(service)
+    for (const name of ['a', 'b', 'c']) await service.json(['app', 'secret', 'add', appid, '--name', name])
+    const events = await service.json<{ kind: string; created_at: string }[]>(['audit', 'list', '--appid', appid])
+    expect(events.map(({ kind }) => kind)).toEqual(['secret.added', 'secret.added', 'secret.added', 'app.created'])
+  })
+})
+
+describe('surveys', () => {
+  const survey = (title: string) => ({
+    title,
+    state: 2,
+    pages: [
+      {
+        questions: [
+          { type: 'radio', title: '喜欢吗?', options: [{ text: '是' }, { text: '否' }] },
+          { type: 'nps', title: 'NPS' },
+        ],
+      },
+    ],
+  })
+
+  test('an import prints the stored surveys, and importing an export changes nothing', async () => {
+    const service = await createProcess()
+    await createUser(service, 'owner')
+    const file = path.join(service.dataDir, 'surveys.json')
+    writeFileSync(file, JSON.stringify([survey('one'), survey('two')]))
+    const stored = await service.json<{ survey_id: number }[]>(['survey', 'import', file, '--owner', 'owner'])
+    expect(stored).toEqual([
+      { survey_id: 1, hash: expect.stringMatching(/^[0-9a-f]{4}$/), title: 'one', state: 2 },
+      { survey_id: 2, hash: expect.stringMatching(/^[0-9a-f]{4}$/), title: 'two', state: 2 },
+    ])
+
+    const { stdout: exported } = await service.cli(['survey', 'export', '--owner', 'owner'])
+    const again = await service.cli(['survey', 'import', '-', '--owner', 'owner'], { input: exported })
+    expect(again.exitCode).toBe(0)
+    const { stdout: exportedAgain } = await service.cli(['survey', 'export', '--owner', 'owner'])
+    expect(exportedAgain).toBe(exported)
+  })
+
+  test('one survey is imported from standard input and exported by id', async () => {
+    const service = await createProcess()
+    await createUser(service, 'owner')
+    const stored = await service.cli(['survey', 'import', '-', '--owner', 'owner', '--json'], {
+      input: JSON.stringify(survey('only')),
+    })
+    const [{ survey_id }] = JSON.parse(stored.stdout)
+    expect(await service.json(['survey', 'export', String(survey_id)])).toMatchObject({ id: survey_id, title: 'only' })
+    expect(await service.json(['survey', 'list'])).toEqual([expect.objectContaining({ survey_id, owner: 'owner' })])
+  })
+
+  test('a file with a mistake stores nothing and names the place', async () => {
+    const service = await createProcess()
+    await createUser(service, 'owner')
+    const input = JSON.stringify([survey('good'), { title: 'bad', pages: [{ questions: [{ type: 'guess' }] }] }])
+    const { exitCode, stderr } = await service.cli(['survey', 'import', '-', '--owner', 'owner'], { input })
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('survey 2: pages[0].questions[0].type')
+    expect(await service.json(['survey', 'list'])).toEqual([])
+  })
+})
+
+describe('tables', () => {
+  test('a name of a stranger cannot move the cursor', async () => {
+    const service = await createProcess()
+    await service.json(['app', 'create', '--name', 'evil\u001b[2J', '--redirect-uri', CALLBACK])
+    const { stdout } = await service.cli(['app', 'list'])
+    expect(stdout).not.toContain('\u001b')
+  })
+
+  test('a reader that goes away is no failure', async () => {
+    const service = await createProcess()
+    for (const name of ['a', 'b']) await service.json(['app', 'create', '--name', name, '--redirect-uri', CALLBACK])
+    const { exitCode, stderr } = await service.cli(['app', 'list'])
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+  })
+})
+
+describe('files', () => {
+  test('databases and their directory are for the owner alone', async () => {
+    const { statSync } = await import('node:fs')
+    const service = await createProcess()
+    const dataDir = path.join(service.dataDir, 'fresh')
+    await service.cli(['migrate'], { env: { DATA_DIR: dataDir } })
+    expect(statSync(dataDir).mode & 0o777).toBe(0o700)
+    for (const name of ['token.db', 'survey.db']) expect(statSync(path.join(dataDir, name)).mode & 0o777).toBe(0o600)
+  })
+
+  test('a backup is one private file, never overwrites, and unpacks into a working data directory', async () => {
+    const { mkdirSync, statSync } = await import('node:fs')
+    const { execFileSync } = await import('node:child_process')
+    const service = await createProcess()
+    const { secret } = await createApp(service)
+    const file = path.join(service.dataDir, 'backup.tar')
+    expect((await service.cli(['backup', file])).exitCode).toBe(0)
+    expect(statSync(file).mode & 0o777).toBe(0o600)
+    expect(readFileSync(file).includes(secret)).toBe(false)
+
+    const again = await service.cli(['backup', file])
+    expect(again.exitCode).toBe(1)
+    expect(again.stderr).toContain('exists already')
+
+    const restored = path.join(service.dataDir, 'restored')
+    mkdirSync(restored, { mode: 0o700 })
+    execFileSync('tar', ['-xf', file, '-C', restored])
+    const apps = await service.cli(['app', 'list', '--json'], { env: { DATA_DIR: restored } })
+    expect(JSON.parse(apps.stdout)).toHaveLength(1)
+    const doctor = await service.cli(['doctor'], { env: { DATA_DIR: restored } })
+    expect(doctor.exitCode).toBe(0)
+  })
+
+  test('the doctor finds a file that others may read', async () => {
+    const { chmodSync } = await import('node:fs')
+    const service = await createProcess()
+    await service.cli(['migrate'])
+    expect((await service.cli(['doctor'])).exitCode).toBe(0)
+    chmodSync(path.join(service.dataDir, 'token.db'), 0o644)
+    const { exitCode, stdout } = await service.cli(['doctor'])
+    expect(exitCode).toBe(1)
+    expect(stdout).toMatch(/token database +wrong +.*chmod 600/)
+  })
+})

@@ -1,0 +1,95 @@
+// The server process from its first line to its exit code.
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { expect, onTestFinished, test } from 'vitest'
+import { createProcess, startProcess } from '../harness/process.js'
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+test('the first line tells where it listens', async () => {
+  const service = await startProcess()
+  expect(service.output).toContain(`survey-auth: listening on ${service.url}`)
+})
+
+test('SIGTERM ends it with exit code 0', async () => {
+  const service = await startProcess()
+  expect(await service.stop()).toBe(0)
+})
+
+test('a port in use is said plainly', async () => {
+  const first = await startProcess()
+  const second = await createProcess({ PORT: new URL(first.url).port })
+  const { exitCode, stderr } = await second.cli(['serve'])
+  expect(exitCode).toBe(69)
+  expect(stderr).toContain('is in use')
+  expect(stderr).toContain('PORT=')
+})
+
+test('health, readiness and metrics are on the admin port', async () => {
+  const port = await freePort()
+  await startProcess({ ADMIN_PORT: String(port) })
+  const get = async (path: string) => {
+    const answer = await fetch(`http://127.0.0.1:${port}${path}`)
+    return { status: answer.status, text: await answer.text() }
+  }
+  expect(await get('/healthz')).toEqual({ status: 200, text: 'ok\n' })
+  expect(await get('/readyz')).toEqual({ status: 200, text: 'ready\n' })
+  expect((await get('/metrics')).text).toMatch(/survey_auth_http_requests_total\{.*outcome="no_route".*\} \d/)
+  expect((await get('/')).status).toBe(404)
+})
+
+test('commands work beside a running server, and hold from its next request on', async () => {
+  const service = await startProcess()
+  const callback = 'https://app.example.com/callback'
+  const { appid } = await service.json<{ appid: string }>(['app', 'create', '--name', 'N', '--redirect-uri', callback])
+  const refresh = `${service.url}/api/oauth2/refresh_token?appid=${appid}&refresh_token=x&grant_type=refresh_token`
+  const typeOf = async () => ((await (await fetch(refresh)).json()) as { error: { type: string } }).error.type
+  expect(await typeOf()).toBe('invalid_refresh_token')
+  await service.json(['app', 'disable', appid])
+  expect(await typeOf()).toBe('invalid_appid')
+  await service.json(['app', 'enable', appid])
+  expect(await typeOf()).toBe('invalid_refresh_token')
+})
+
+test('a request in flight is answered before the process ends', async () => {
+  const port = await freePort()
+  const service = await startProcess({ ADMIN_PORT: String(port) })
+  const slow = await halfARequest(service.url)
+  const ended = service.stop()
+  await expect.poll(() => statusOf(`http://127.0.0.1:${port}/readyz`)).toBe(503)
+  slow.finish()
+  expect(await slow.answer).toMatch(/^HTTP\/1\.1 40[0-9] /)
+  expect(await ended).toBe(0)
+})
+
+async function statusOf(url: string): Promise<number> {
+  return fetch(url).then(
+    ({ status }) => status,
+    () => 0,
+  )
+}
+
+/** A sign-in form whose last bytes are held back: a request that the server has to wait for. */
+async function halfARequest(url: string): Promise<{ finish(): void; answer: Promise<string> }> {
+  const { connect } = await import('node:net')
+  const { hostname, port } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  onTestFinished(() => void socket.destroy())
+  const answer = new Promise<string>((resolve) => {
+    let text = ''
+    socket.on('data', (chunk) => {
+      text += chunk.toString('latin1')
+    })
+    socket.on('close', () => resolve(text))
+  })
+  socket.write('POST /connect/oauth2/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n')
+  socket.write('Content-Type: application/x-www-form-urlencoded\r\n\r\na=')
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  return { finish: () => void socket.write('b'), answer }
+}

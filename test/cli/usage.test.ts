@@ -1,0 +1,70 @@
+// The command line as somebody meets it who does not know it.
+import { describe, expect, test } from 'vitest'
+import { createProcess } from '../harness/process.js'
+
+const COMMANDS = [
+  'serve',
+  'demo',
+  'app create',
+  'app list',
+  'app show',
+  'app update',
+  'app disable',
+  'app enable',
+  'app secret add',
+  'app secret list',
+  'app secret revoke',
+  'user create',
+  'user list',
+  'user disable',
+  'user enable',
+  'user set-password',
+  'survey import',
+  'survey list',
+  'survey export',
+  'grant list',
+  'grant revoke',
+  'audit list',
+  'migrate',
+  'backup',
+  'doctor',
+  'config',
+]
+
+describe('help', () => {
+  test.each(COMMANDS)('survey-auth %s --help explains itself with an example', async (command) => {
+    const service = await createProcess()
+    const { exitCode, stdout } = await service.cli([...command.split(' '), '--help'])
+    expect(exitCode).toBe(0)
+    expect(stdout).toContain(`Usage: survey-auth ${command}`)
+    expect(stdout).toContain(`$ survey-auth ${command}`)
+  })
+
+  test('survey-auth config --help lists every variable with unit, default and meaning', async () => {
+    const service = await createProcess()
+    const { stdout } = await service.cli(['config', '--help'])
+    expect(stdout).toContain('PUBLIC_URL=http://HOST:PORT')
+    expect(stdout).toContain('ACCESS_TOKEN_TTL_SECONDS=259200')
+    expect(stdout).toContain('(or TOKEN_DATABASE_URL_FILE)')
+  })
+})
+
+describe('wrong usage exits 2, says why on stderr and prints no data', () => {
+  test.each([
+    ['an unknown command is answered with a suggestion', ['ap', 'list'], /did you mean app/i],
+    ['an unknown subcommand', ['app', 'lst'], /did you mean list/i],
+    ['an unknown option', ['app', 'list', '--jsno'], /--jsno/],
+    ['a missing option', ['app', 'create', '--name', 'N'], /--redirect-uri/],
+    ['a missing argument', ['app', 'show'], /appid/],
+    ['an unknown mode', ['serve', 'everything'], /all/],
+    ['a time that is none', ['app', 'secret', 'add', 'app_x', '--name', 'n', '--expires', 'soon'], /2027-01-31/],
+    ['no command', [], /Usage/],
+    ['a password without --password-stdin', ['user', 'create', '--username', 'u'], /--password-stdin/],
+    ['an empty password', ['user', 'create', '--username', 'u', '--password-stdin'], /no password/],
+  ])('%s', async (_, args, said) => {
+    const service = await createProcess()
+    const { exitCode, stdout, stderr } = await service.cli(args)
+    expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
+    expect(stderr).toMatch(said)
+  })
+})

@@ -1,0 +1,144 @@
+// The service as its operators run it: a spawned process and its command line.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { onTestFinished } from 'vitest'
+
+const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
+const START_TIMEOUT_MS = 20_000
+
+export interface CommandResult {
+  readonly exitCode: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export type Environment = Readonly<Record<string, string>>
+
+/** A data directory with the command line for it; a server runs on it between `start` and `stop` or `kill`. */
+export class ServiceProcess {
+  readonly dataDir: string
+  readonly url: string
+  readonly #env: Environment
+  #child: ChildProcess | undefined
+  #output = ''
+
+  constructor(dataDir: string, port: number, env: Environment) {
+    this.dataDir = dataDir
+    this.url = `http://127.0.0.1:${port}`
+    this.#env = { ...inherited(), DATA_DIR: dataDir, PORT: String(port), ADMIN_PORT: '0', RATE_LIMIT: 'off', ...env }
+  }
+
+  /** Everything all server processes so far wrote to stdout and stderr. */
+  get output(): string {
+    return this.#output
+  }
+
+  async start(): Promise<void> {
+    const child = spawn(process.execPath, [PROGRAM, 'serve', 'all'], { env: this.#env, cwd: this.dataDir })
+    this.#child = child
+    const collect = (chunk: Buffer) => {
+      this.#output += chunk.toString('utf8')
+    }
+    child.stdout.on('data', collect)
+    child.stderr.on('data', collect)
+    await this.#untilItAnswers(child)
+  }
+
+  /** Ends the server as a supervisor does; returns its exit code. */
+  stop(): Promise<number> {
+    return this.#end('SIGTERM')
+  }
+
+  /** Ends the server as a crash does. */
+  async kill(): Promise<void> {
+    await this.#end('SIGKILL')
+  }
+
+  /** Runs `survey-auth ARGS` on the same data directory. */
+  cli(args: readonly string[], options: { input?: string; env?: Environment } = {}): Promise<CommandResult> {
+    return new Promise((resolve, reject) => {
+      const env = { ...this.#env, ...options.env }
+      const child = spawn(process.execPath, [PROGRAM, ...args], { env, cwd: this.dataDir })
+      let stdout = ''
+      let stderr = ''
+      child.stdout.on('data', (chunk: Buffer) => {
+        stdout += chunk.toString('utf8')
+      })
+      child.stderr.on('data', (chunk: Buffer) => {
+        stderr += chunk.toString('utf8')
+      })
+      child.on('error', reject)
+      child.on('close', (code) => resolve({ exitCode: code ?? -1, stdout, stderr }))
+      child.stdin.end(options.input ?? '')
+    })
+  }
+
+  /** Runs a command with --json and returns what it printed; fails with its messages when it does not exit 0. */
+  async json<T>(args: readonly string[], options: { input?: string } = {}): Promise<T> {
+    const { exitCode, stdout, stderr } = await this.cli([...args, '--json'], options)
+    if (exitCode !== 0) throw new Error(`survey-auth ${args.join(' ')} exited ${exitCode}: ${stderr}`)
+    return JSON.parse(stdout) as T
+  }
+
+  async #untilItAnswers(child: ChildProcess): Promise<void> {
+    const deadline = Date.now() + START_TIMEOUT_MS
+    while (Date.now() < deadline) {
+      if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}: ${this.#output}`)
+      const isUp = await fetch(`${this.url}/api/`).then(
+        (answer) => answer.status === 404,
+        () => false,
+      )
+      if (isUp) return
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    throw new Error(`the server did not answer within ${START_TIMEOUT_MS} ms: ${this.#output}`)
+  }
+
+  #end(signal: 'SIGTERM' | 'SIGKILL'): Promise<number> {
+    const child = this.#child
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return Promise.resolve(0)
+    return new Promise((resolve) => {
+      child.once('close', (code) => resolve(code ?? -1))
+      child.kill(signal)
+    })
+  }
+}
+
+/** A new data directory and a free port; removed again, and the server ended, when the test is over. */
+export async function createProcess(env: Environment = {}): Promise<ServiceProcess> {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'survey-auth-process-'))
+  const service = new ServiceProcess(dataDir, await freePort(), env)
+  onTestFinished(async () => {
+    await service.kill()
+    await rm(dataDir, { recursive: true, force: true })
+  })
+  return service
+}
+
+/** The same, started. */
+export async function startProcess(env: Environment = {}): Promise<ServiceProcess> {
+  const service = await createProcess(env)
+  await service.start()
+  return service
+}
+
+/** What a command needs of our own environment, and none of the settings under test. */
+function inherited(): Record<string, string> {
+  const { PATH = '', HOME = '' } = process.env
+  return { PATH, HOME, NODE_ENV: 'production' }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.on('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
+    })
+  })
+}

@@ -1,0 +1,59 @@
+import { describe, expect, test } from 'vitest'
+import { callbackHost, displayDuration, displayName, displayTime, initial } from '../../gateway/pages/display.js'
+import { preferredLanguage } from '../../gateway/pages/language.js'
+
+describe('a name is shown', () => {
+  test.each([
+    ['as it is', '小明 O’Neil', '小明 O’Neil'],
+    ['by its fallback when blank', ' \t ', 'app1'],
+    ['whole at 60 graphemes', 'a'.repeat(60), 'a'.repeat(60)],
+    ['cut at 61', 'a'.repeat(61), `${'a'.repeat(60)}…`],
+    ['without cutting an emoji in two', '👩‍👩‍👧‍👦'.repeat(61), `${'👩‍👩‍👧‍👦'.repeat(60)}…`],
+    ['with overrides made visible', 'a\u202eb\u0000c\u2028d', 'a\ufffdb\ufffdc\ufffdd'],
+    ['with stacked accents cut', `a${'\u0301'.repeat(500)}`, `a${'\u0301'.repeat(11)}`],
+  ])('%s', (_, name, shown) => {
+    expect(displayName(name, 'app1')).toBe(shown)
+  })
+})
+
+test('a badge holds one grapheme', () => {
+  expect(initial('écho')).toBe('É')
+  expect(initial('问卷')).toBe('问')
+})
+
+test('a host of look-alike letters shows as what it is', () => {
+  expect(callbackHost('https://аpple.example:8443/x')).toBe('xn--pple-43d.example:8443')
+})
+
+test.each([
+  [2_592_000, '30 days', '30 天'],
+  [172_800, '2 days', '2 天'],
+  [172_799, '47 hours', '47 小时'],
+  [7199, '119 minutes', '119 分钟'],
+  [60, '60 seconds', '60 秒'],
+  [1, '1 second', '1 秒'],
+])('%d seconds read %s, %s', (seconds, en, zh) => {
+  expect(displayDuration(seconds, 'en')).toBe(en)
+  expect(displayDuration(seconds, 'zh')).toBe(zh)
+})
+
+test('a time carries its offset', () => {
+  const at = Date.UTC(2026, 10, 21, 18, 5)
+  expect(displayTime(at, 'en')).toEqual({ iso: '2026-11-21T18:05:00.000Z', text: '21 Nov 2026, 18:05 UTC' })
+  expect(displayTime(at, 'zh').text).toBe('2026年11月22日 02:05 UTC+8')
+})
+
+test.each([
+  [undefined, 'en'],
+  ['', 'en'],
+  ['fr', 'en'],
+  ['zh-TW', 'zh'],
+  ['zh-Hant-HK,en;q=0.9', 'zh'],
+  ['en;q=0.5, zh;q=0.8', 'zh'],
+  ['en, zh', 'en'],
+  ['zh;q=0', 'en'],
+  ['fr;q=1, zh;q=0.1', 'zh'],
+  ['zh;q=nonsense, en;q=0.1', 'en'],
+])('Accept-Language %j prefers %s', (header, language) => {
+  expect(preferredLanguage(header)).toBe(language)
+})

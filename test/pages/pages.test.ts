@@ -1,0 +1,441 @@
+// The pages through HTTP, with fake services behind the gateway: what is shown, what is refused, what is kept.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { Form } from '../harness/html.js'
+import { decisionForm, formWith, type Page, Visitor } from '../harness/visitor.js'
+import { type Served, serve } from './serve.js'
+
+const USER = { username: 'lin', password: 'right password' }
+const CALLBACK = 'https://app.example/callback'
+const HALF_HOUR_MS = 30 * 60_000
+
+let served: Served
+let visitor: Visitor
+
+beforeEach(async () => {
+  served = await serve()
+  visitor = new Visitor(served.origin)
+})
+
+afterEach(async () => {
+  await served.close()
+})
+
+function authorizePath(changed: Record<string, string | undefined> = {}): string {
+  const asked = { appid: 'app1', redirect_uri: CALLBACK, response_type: 'code', scope: 'snsapi_user', state: 'Abc123' }
+  const fields = Object.entries({ ...asked, ...changed }).filter(
+    (field): field is [string, string] => field[1] !== undefined,
+  )
+  return `/connect/oauth2/authorize?${new URLSearchParams(fields)}`
+}
+
+function form(page: Page, input: string): Form {
+  const found = formWith(page, input)
+  if (!found) throw new Error(`no form with ${input} on: ${page.html.text}`)
+  return found
+}
+
+function formTo(page: Page, action: string): Form {
+  const found = page.html.forms.find((one) => one.action === action)
+  if (!found) throw new Error(`no form to ${action} on: ${page.html.text}`)
+  return found
+}
+
+const authorizationPage = (path = authorizePath()) => visitor.openSignedIn(path, USER)
+
+describe('a link with a mistake gets our page, status 400, no redirect, and says what to change', () => {
+  test.each<[string, string, RegExp]>([
+    ['an unknown appid', authorizePath({ appid: 'nobody' }), /appid is not known/],
+    ['no appid', authorizePath({ appid: undefined }), /appid is missing/],
+    ['an empty appid', authorizePath({ appid: '' }), /appid is missing/],
+    [
+      'an unregistered redirect_uri',
+      authorizePath({ redirect_uri: 'https://evil.example/' }),
+      /redirect_uri is not registered/,
+    ],
+    [
+      'a redirect_uri longer by a slash',
+      authorizePath({ redirect_uri: `${CALLBACK}/` }),
+      /redirect_uri is not registered/,
+    ],
+    ['no redirect_uri', authorizePath({ redirect_uri: undefined }), /redirect_uri is missing/],
+    ['another response_type', authorizePath({ response_type: 'token' }), /response_type must be/],
+    ['another scope', authorizePath({ scope: 'all' }), /scope must be/],
+    ['a state with markup', authorizePath({ state: '<script>' }), /state may only hold/],
+    ['a state of 129 characters', authorizePath({ state: 'a'.repeat(129) }), /state may only hold/],
+    ['a parameter given twice', `${authorizePath()}&state=b`, /state is given more than once/],
+    ['bad percent-encoding', `${authorizePath()}&x=%zz`, /not percent-encoded/],
+  ])('%s', async (_, path, note) => {
+    const page = await visitor.open(path)
+    expect(page.status).toBe(400)
+    expect(page.headers.has('location')).toBe(false)
+    expect(page.html.text).toMatch(note)
+    expect(page.text).not.toContain('evil.example')
+    expect(page.html.tags.filter(({ name }) => name === 'script')).toHaveLength(1)
+  })
+
+  test('signed in or not', async () => {
+    await authorizationPage()
+    expect((await visitor.open(authorizePath({ redirect_uri: 'https://evil.example/' }))).status).toBe(400)
+  })
+})
+
+describe('signing in', () => {
+  test('the form names the app and leads back to the authorization', async () => {
+    const page = await visitor.open(authorizePath())
+    expect(page.status).toBe(200)
+    expect(page.html.text).toContain('Harvest Insights')
+    const reply = await visitor.submit(page, form(page, 'password'), USER)
+    expect(reply.status).toBe(303)
+    expect(reply.headers.get('location')).toBe(`${authorizePath()}#wj_redirect`)
+    expect(reply.headers.get('set-cookie')).toMatch(/^sa_session=\w+; Path=\/; HttpOnly; SameSite=Lax$/)
+  })
+
+  test.each([
+    ['a wrong password', { username: 'lin', password: 'wrong' }],
+    ['an unknown user', { username: 'nobody', password: 'right password' }],
+    ['a password longer than any', { username: 'lin', password: 'x'.repeat(2000) }],
+  ])('%s shows the same form again, with the name kept and the password not', async (_, typed) => {
+    const page = await visitor.open(authorizePath())
+    const reply = await visitor.submit(page, form(page, 'password'), typed)
+    expect(reply.status).toBe(401)
+    expect(reply.text).toContain('Username or password is not right')
+    expect(reply.text).toContain(`value="${typed.username}"`)
+    expect(reply.text).not.toContain(`value="${typed.password}"`)
+    expect(reply.headers.has('set-cookie')).toBe(false)
+  })
+
+  test('too many attempts say when to try again', async () => {
+    const page = await visitor.open(authorizePath())
+    served.services.signInWaitSeconds = 40
+    const reply = await visitor.submit(page, form(page, 'password'), USER)
+    expect(reply.status).toBe(429)
+    expect(reply.headers.get('retry-after')).toBe('40')
+    expect(reply.text).toContain('40 seconds')
+  })
+
+  test('from the connected apps leads to the connected apps', async () => {
+    const page = await visitor.open('/connect/apps')
+    const reply = await visitor.submit(page, form(page, 'password'), USER)
+    expect(reply.headers.get('location')).toBe('/connect/apps')
+  })
+
+  test('a sign-in form made for one request is not accepted for another', async () => {
+    const page = await visitor.open(authorizePath())
+    const reply = await visitor.submit(page, form(page, 'password'), { ...USER, state: 'Other' })
+    expect(reply.status).toBe(403)
+    expect(served.services.calls).not.toContain('signIn')
+  })
+})
+
+describe('the authorization page', () => {
+  test('names the app, the callback, the account, what is granted, for how long and how to take it back', async () => {
+    const page = await authorizationPage()
+    for (const shown of [
+      'Harvest Insights',
+      'app.example',
+      'Lin Xiaomei',
+      'lin',
+      'basic profile',
+      'Read your surveys',
+      '30 days',
+    ]) {
+      expect(page.html.text).toContain(shown)
+    }
+    expect(page.html.links.map(({ href }) => href)).toContain('/connect/apps')
+    expect(decisionForm(page).buttons.map(({ value, label }) => [value, label])).toEqual([
+      ['cancel', 'Cancel'],
+      ['confirm', 'Confirm'],
+    ])
+    expect(page.text).not.toContain('elsewhere.example')
+  })
+
+  test('GET issues nothing', async () => {
+    await authorizationPage()
+    await visitor.open(authorizePath())
+    expect(served.services.calls).not.toContain('issueCode')
+  })
+
+  test.each([
+    ['adds code and state', CALLBACK, 'Abc123', `${CALLBACK}?code=code1&state=Abc123`],
+    ['adds no state when there was none', CALLBACK, undefined, `${CALLBACK}?code=code1`],
+    ['adds no state when it was empty', CALLBACK, '', `${CALLBACK}?code=code1`],
+    ['keeps a query', `${CALLBACK}?a=1&b=%20`, 'S', `${CALLBACK}?a=1&b=%20&code=code1&state=S`],
+    ['keeps an empty query', `${CALLBACK}?`, 'S', `${CALLBACK}?code=code1&state=S`],
+  ])('confirming %s', async (_, redirectUri, state, location) => {
+    served.services.app.redirectUris = [redirectUri]
+    const reply = await visitor.decide(
+      await authorizationPage(authorizePath({ redirect_uri: redirectUri, state })),
+      'confirm',
+    )
+    expect(reply.status).toBe(303)
+    expect(reply.headers.get('location')).toBe(location)
+  })
+
+  test('cancelling tells the app, and issues no code', async () => {
+    const reply = await visitor.decide(await authorizationPage(), 'cancel')
+    expect(reply.status).toBe(303)
+    expect(reply.headers.get('location')).toBe(`${CALLBACK}?error=access_denied&state=Abc123`)
+    expect(served.services.calls).not.toContain('issueCode')
+  })
+
+  test('a double click yields one code', async () => {
+    const page = await authorizationPage()
+    const [first, second] = await Promise.all([visitor.decide(page, 'confirm'), visitor.decide(page, 'confirm')])
+    expect(first.headers.get('location')).toBe(second.headers.get('location'))
+    expect(served.services.codes.size).toBe(1)
+  })
+
+  test('a second GET leaves the first form good', async () => {
+    const page = await authorizationPage()
+    await visitor.open(authorizePath())
+    expect((await visitor.decide(page, 'confirm')).status).toBe(303)
+  })
+
+  test('"switch account" signs out and returns to the same request', async () => {
+    const page = await authorizationPage()
+    const next = await visitor.submitAndFollow(page, formTo(page, '/connect/sign-out'))
+    expect(next.html.text).toContain('Sign in')
+    expect(form(next, 'password').fields.state).toBe('Abc123')
+    expect(served.services.sessions.size).toBe(0)
+  })
+
+  test('a session that ended meanwhile leads to the sign-in form with the request kept', async () => {
+    const page = await authorizationPage()
+    served.services.sessions.clear()
+    const reply = await visitor.decide(page, 'confirm')
+    expect(reply.status).toBe(401)
+    expect(reply.headers.has('location')).toBe(false)
+    expect(reply.text).toContain('name="password"')
+    expect(reply.text).toContain('value="Abc123"')
+  })
+
+  test('a sign-out in another tab leads to the sign-in form as well', async () => {
+    const page = await authorizationPage()
+    await visitor.submit(page, formTo(page, '/connect/sign-out'))
+    const reply = await visitor.decide(page, 'confirm')
+    expect(reply.status).toBe(401)
+    expect(served.services.calls).not.toContain('issueCode')
+  })
+
+  test('hostile names are escaped, isolated, stripped of what reorders text, and cut', async () => {
+    served.services.app.name = `</h1><script>alert(1)</script>\u202e${'é'.repeat(200)}`
+    const page = await authorizationPage()
+    expect(page.text).not.toContain('<script>alert')
+    expect(page.text).not.toContain('\u202e')
+    expect(page.html.text).toContain(`</h1><script>alert(1)</script>\ufffd${'é'.repeat(29)}…`)
+    expect(page.text).toMatch(/<bdi class="name">&lt;\/h1&gt;/)
+  })
+})
+
+describe('a form is only acted upon when it is ours, of this session, for this request, and fresh', () => {
+  test.each<[string, Record<string, string>]>([
+    ['without a token', { csrf: '' }],
+    ['with a made-up token', { csrf: '1.aaaaaaaaaaaaaaaaaaaaaaaa.bbbb' }],
+    ['with another state', { state: 'Other' }],
+    ['with another redirect_uri', { redirect_uri: 'https://evil.example/' }],
+    ['with another app', { appid: 'app2' }],
+  ])('%s it is refused', async (_, changed) => {
+    const page = await authorizationPage()
+    const reply = await visitor.submit(page, decisionForm(page), { decision: 'confirm', ...changed })
+    expect(reply.status).toBe(403)
+    expect(reply.headers.has('location')).toBe(false)
+    expect(served.services.calls).not.toContain('issueCode')
+  })
+
+  test('the token of another form is refused', async () => {
+    const page = await authorizationPage()
+    const csrf = formTo(page, '/connect/sign-out').fields.csrf ?? ''
+    const reply = await visitor.submit(page, decisionForm(page), { decision: 'confirm', csrf })
+    expect(reply.status).toBe(403)
+  })
+
+  test('the form of another browser is refused', async () => {
+    const page = await authorizationPage()
+    const other = new Visitor(served.origin)
+    const own = await other.openSignedIn(authorizePath(), USER)
+    expect((await other.submit(own, decisionForm(page), { decision: 'confirm' })).status).toBe(403)
+  })
+
+  test('without cookies it is refused', async () => {
+    const page = await authorizationPage()
+    expect((await new Visitor(served.origin).decide(page, 'confirm')).status).toBe(403)
+  })
+
+  test.each([
+    [-1, 303],
+    [0, 400],
+    [1, 400],
+  ])('%d ms from its half hour the answer is %d', async (offsetMs, status) => {
+    const page = await authorizationPage()
+    served.services.nowMs += HALF_HOUR_MS + offsetMs
+    const reply = await visitor.decide(page, 'confirm')
+    expect(reply.status).toBe(status)
+    if (status === 400) expect(reply.text).toContain('This form has expired')
+  })
+
+  test('an expired form offers a way on to the same request', async () => {
+    const page = await authorizationPage()
+    served.services.nowMs += HALF_HOUR_MS
+    const expired = await visitor.submitAndFollow(page, decisionForm(page), { decision: 'confirm' })
+    const wayOn = expired.html.links.find(({ text }) => text === 'Start again')
+    expect(wayOn?.href).toBe(`${authorizePath()}#wj_redirect`)
+  })
+
+  const PUBLIC = 'http://127.0.0.1'
+  test.each<[string, Record<string, string>, boolean]>([
+    ['same-origin, null origin', { 'sec-fetch-site': 'same-origin', origin: 'null' }, true],
+    ['same-origin, own origin', { 'sec-fetch-site': 'same-origin', origin: PUBLIC }, true],
+    [
+      'same-origin, the other name of this machine',
+      { 'sec-fetch-site': 'same-origin', origin: 'http://localhost' },
+      true,
+    ],
+    ['same-origin, another port', { 'sec-fetch-site': 'same-origin', origin: 'http://localhost:1' }, false],
+    ['same-site', { 'sec-fetch-site': 'same-site', origin: PUBLIC }, false],
+    ['cross-site', { 'sec-fetch-site': 'cross-site', origin: PUBLIC }, false],
+    ['typed', { 'sec-fetch-site': 'none', origin: PUBLIC }, false],
+    ['no site, null origin', { origin: 'null' }, false],
+    ['no site, foreign origin', { origin: 'https://evil.example' }, false],
+    ['no site, no origin', {}, true],
+  ])('a browser that says %j', async (_, headers, isAccepted) => {
+    const page = await authorizationPage()
+    const port = new URL(served.origin).port
+    const origin = headers.origin?.replace(/^(http:\/\/[a-z0-9.]+)$/, `$1:${port}`)
+    const fields = { ...decisionForm(page).fields, decision: 'confirm' }
+    const reply = await visitor.request('/connect/oauth2/authorize', {
+      method: 'POST',
+      body: new URLSearchParams(fields).toString(),
+      headers: { 'content-type': 'application/x-www-form-urlencoded', ...headers, ...(origin ? { origin } : {}) },
+    })
+    expect(reply.status).toBe(isAccepted ? 303 : 403)
+  })
+})
+
+describe('connected apps', () => {
+  beforeEach(() => {
+    served.services.grants.set('g1', { appid: 'app1', appName: 'Harvest Insights' })
+    served.services.grants.set('g2', { appid: 'app2', appName: 'Other' })
+  })
+
+  test('are listed with what they may do, first use, last use and expiry', async () => {
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    for (const shown of [
+      'Harvest Insights',
+      'read your surveys',
+      '18 Nov 2026, 00:30 UTC',
+      '21 Nov 2026',
+      '18 Dec 2026',
+    ]) {
+      expect(page.html.text).toContain(shown)
+    }
+  })
+
+  test('are ended at once', async () => {
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
+    expect(next.html.text).toContain('Access has ended')
+    expect([...served.services.grants.keys()]).toEqual(['g2'])
+  })
+
+  test('one form does not end another grant', async () => {
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    expect((await visitor.submit(page, form(page, 'grant_id'), { grant_id: 'g2' })).status).toBe(403)
+    expect(served.services.grants.size).toBe(2)
+  })
+
+  test('none is a page that says so', async () => {
+    served.services.grants.clear()
+    expect((await visitor.openSignedIn('/connect/apps', USER)).html.text).toContain('No app is connected')
+  })
+
+  test('signing out ends the session here and on the server', async () => {
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    const next = await visitor.submitAndFollow(page, formTo(page, '/connect/sign-out'))
+    expect(formWith(next, 'password')).toBeDefined()
+    expect(served.services.sessions.size).toBe(0)
+    expect(visitor.cookies.has('sa_session')).toBe(false)
+  })
+})
+
+describe('when services fail', () => {
+  test('unavailable is 503 with a way to try again that keeps the request', async () => {
+    const page = await authorizationPage()
+    served.services.failure = ErrorReason.UNAVAILABLE
+    const reply = await visitor.submitAndFollow(page, decisionForm(page), { decision: 'confirm' })
+    expect(reply.status).toBe(503)
+    expect(reply.headers.get('retry-after')).toBe('1')
+    expect(reply.html.links.find(({ text }) => text === 'Try again')?.href).toBe(`${authorizePath()}#wj_redirect`)
+    served.services.failure = undefined
+    expect((await visitor.decide(page, 'confirm')).status).toBe(303)
+  })
+
+  test('anything else is 500 with the request id, and reaches the operator', async () => {
+    served.services.failure = 'bug'
+    const page = await visitor.open(authorizePath())
+    expect(page.status).toBe(500)
+    expect(page.html.text).toMatch(/Request ID [0-9a-f-]{36}/)
+    expect(served.unexpected).toHaveLength(1)
+  })
+})
+
+describe('every page', () => {
+  const paths = [
+    '/',
+    authorizePath(),
+    authorizePath({ appid: 'nobody' }),
+    '/connect/apps',
+    '/nothing',
+    '/connect/sign-in',
+  ]
+  test.each(paths)('%s is neither cached, framed nor told to others', async (path) => {
+    const { headers } = await visitor.request(path)
+    expect(headers.get('cache-control')).toBe('no-store')
+    expect(headers.get('referrer-policy')).toBe('no-referrer')
+    expect(headers.get('x-content-type-options')).toBe('nosniff')
+    expect(headers.get('x-frame-options')).toBe('DENY')
+    expect(headers.get('content-security-policy')).toMatch(/^default-src 'none'; .*frame-ancestors 'none'$/)
+    expect(headers.get('content-security-policy')).not.toMatch(/form-action|unsafe/)
+  })
+
+  test.each(['zh', 'en'])('in %s it has every text, and no inline script or style', async (language) => {
+    served.services.grants.set('g1', { appid: 'app1', appName: 'Harvest Insights' })
+    visitor = new Visitor(served.origin, language)
+    const pages = [await visitor.open('/'), await visitor.open(authorizePath()), await authorizationPage()]
+    pages.push(await visitor.open('/connect/apps'), await visitor.open('/nothing'))
+    for (const page of pages) {
+      expect(page.html.lang).toBe(language === 'zh' ? 'zh-CN' : 'en')
+      expect(page.text).not.toMatch(/undefined|\[object|\{\w+\}/)
+      for (const { name, attributes } of page.html.tags) {
+        expect(Object.keys(attributes).filter((key) => key === 'style' || key.startsWith('on'))).toEqual([])
+        if (name === 'script') expect(attributes.src).toMatch(/^\/connect\/assets\/page\.js\?v=/)
+      }
+    }
+  })
+
+  test('its assets may be cached', async () => {
+    const page = await visitor.open('/')
+    const href = page.html.tags.find(({ name, attributes }) => name === 'link' && attributes.rel === 'stylesheet')
+    const { status, headers } = await visitor.request(href?.attributes.href ?? '')
+    expect(status).toBe(200)
+    expect(headers.get('cache-control')).toMatch(/immutable/)
+    expect(headers.get('content-type')).toMatch(/^text\/css/)
+  })
+})
+
+test('the language switch is remembered', async () => {
+  const page = await visitor.open(authorizePath())
+  const chinese = page.html.links.find(({ text }) => text === '中文')?.href.split('#')[0] ?? ''
+  expect((await visitor.open(chinese)).html.title).toContain('登录')
+  expect((await visitor.open('/connect/apps')).html.lang).toBe('zh-CN')
+})
+
+test('over https the cookies are Secure and bound to the host', async () => {
+  const secure = await serve('https://auth.example')
+  try {
+    const { headers } = await new Visitor(secure.origin).request('/connect/apps')
+    expect(headers.get('set-cookie')).toMatch(/^__Host-sa_form_key=[\w-]{43}; Path=\/; HttpOnly; Secure; SameSite=Lax$/)
+  } finally {
+    await secure.close()
+  }
+})

@@ -1,0 +1,46 @@
+// The public gateway on loopback with fake services behind it.
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { createGateway } from '../../gateway/app.js'
+import { defaultLimits } from '../../gateway/limits.js'
+import { FakeServices } from './fake-services.js'
+
+export interface Served {
+  readonly services: FakeServices
+  readonly origin: string
+  /** What flew out of a route. */
+  readonly unexpected: unknown[]
+  close(): Promise<void>
+}
+
+/** `publicUrl` only decides what pages believe of their address; requests go to `origin`. */
+export async function serve(publicUrl?: string): Promise<Served> {
+  const services = new FakeServices()
+  const unexpected: unknown[] = []
+  const port = publicUrl === undefined ? await freePort() : 0
+  const server = createGateway({
+    ...services.deps(publicUrl ?? `http://127.0.0.1:${port}`),
+    limits: { ...defaultLimits, rateLimit: false },
+    trustedProxies: [],
+    onRequest: () => {},
+    onUnexpected: (error) => unexpected.push(error),
+  })
+  server.listen(port, '127.0.0.1')
+  await once(server, 'listening')
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const close = async () => {
+    server.closeAllConnections()
+    server.close()
+    await once(server, 'close')
+  }
+  return { services, origin, unexpected, close }
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const { port } = probe.address() as AddressInfo
+  probe.close()
+  await once(probe, 'close')
+  return port
+}

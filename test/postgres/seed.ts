@@ -1,0 +1,116 @@
+// An app and a user in a token store, and the steps of the flow with values made up for them.
+import { randomBytes, randomUUID } from 'node:crypto'
+import type { MintingResult, RedemptionResult, TokenStore } from '../../services/token/store/token-store.js'
+
+export const START = Date.UTC(2030, 0, 1)
+const MINUTE = 60_000
+
+export const cause = { actor: 'service', requestId: randomUUID() } as const
+
+export interface Seed {
+  readonly appid: string
+  readonly secretId: string
+  readonly userId: string
+  readonly username: string
+}
+
+export async function seed(store: TokenStore): Promise<Seed> {
+  const unique = randomUUID()
+  const app = { appid: `app_${unique}`, secretId: `secret_${unique}` }
+  const user = { userId: `user_${unique}`, username: `ann ${unique}` }
+  await store.createApp(
+    {
+      appid: app.appid,
+      name: 'Survey reader',
+      redirectUris: ['https://app.example/callback'],
+      requiresSecretOnRefresh: false,
+      isDisabled: false,
+      createdAtMs: START,
+    },
+    {
+      ...app,
+      name: 'default',
+      secretHash: randomBytes(32),
+      createdAtMs: START,
+      expiresAtMs: undefined,
+      revokedAtMs: undefined,
+      lastUsedAtMs: undefined,
+    },
+    cause,
+  )
+  const profile = { nickname: 'Ann', avatar: '', passwordHash: 'none', isDisabled: false, createdAtMs: START }
+  await store.createUser({ ...user, ...profile }, cause)
+  return { ...app, ...user }
+}
+
+/** Issues a code; its hash. */
+export async function issue(store: TokenStore, { appid, userId }: Seed): Promise<Uint8Array> {
+  const codeHash = randomBytes(32)
+  const redirectUri = 'https://app.example/callback'
+  const code = { codeHash, appid, userId, redirectUri, scope: 'snsapi_user', expiresAtMs: START + 5 * MINUTE }
+  const outcome = await store.issueCode({ ...code, maxLive: 10_000 }, START, cause)
+  if (outcome !== 'issued') throw new Error(outcome)
+  return codeHash
+}
+
+export interface Tokens {
+  readonly grantId: string
+  readonly accessTokenHash: Uint8Array
+  readonly refreshTokenHash: Uint8Array
+}
+
+/** Tries to exchange a code; the tokens are good if the result is `redeemed`. */
+export async function redeem(
+  store: TokenStore,
+  { appid, secretId }: Seed,
+  codeHash: Uint8Array,
+): Promise<Tokens & { readonly result: RedemptionResult }> {
+  const tokens = {
+    grantId: `grant_${randomUUID()}`,
+    accessTokenHash: randomBytes(32),
+    refreshTokenHash: randomBytes(32),
+  }
+  const redemption = {
+    ...tokens,
+    codeHash,
+    appid,
+    secretId,
+    redirectUri: undefined,
+    replayGraceMs: MINUTE,
+    accessTokenExpiresAtMs: START + 60 * MINUTE,
+    refreshTokenExpiresAtMs: START + 600 * MINUTE,
+    newOpenid: `o_${randomUUID()}`,
+    maxGrants: 10_000,
+  }
+  return { ...tokens, result: await store.redeemCode(redemption, START, cause) }
+}
+
+/** Issues a code and exchanges it. */
+export async function authorize(store: TokenStore, seeded: Seed): Promise<Tokens> {
+  const { result, ...tokens } = await redeem(store, seeded, await issue(store, seeded))
+  if (result.kind !== 'redeemed') throw new Error(result.kind)
+  return tokens
+}
+
+/** Tries to refresh; the token is good if the result is `minted`. */
+export async function refresh(
+  store: TokenStore,
+  { appid, secretId }: Seed,
+  refreshTokenHash: Uint8Array,
+  options: { readonly overlapMs?: number; readonly maxLive?: number } = {},
+): Promise<{ readonly accessTokenHash: Uint8Array; readonly result: MintingResult }> {
+  const { overlapMs = 5 * MINUTE, maxLive = 10 } = options
+  const accessTokenHash = randomBytes(32)
+  const minting = { refreshTokenHash, appid, secretId, accessTokenHash, overlapMs, maxLive }
+  const result = await store.mintAccessToken(
+    { ...minting, accessTokenExpiresAtMs: START + 60 * MINUTE },
+    START,
+    cause,
+  )
+  return { accessTokenHash, result }
+}
+
+export async function isGood(store: TokenStore, accessTokenHash: Uint8Array): Promise<boolean> {
+  const token = await store.findAccessToken(accessTokenHash)
+  return token !== undefined && !token.isRevoked && START < token.expiresAtMs
+}

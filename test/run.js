@@ -1,0 +1,61 @@
+// `npm test`: builds, runs every suite, says loudly what was skipped and why, and ends with `N passed, N failed`.
+
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { buildIfNeeded } from '../bin/build-if-needed.js'
+
+const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..')
+const report = path.join(root, 'test', 'results', 'report.json')
+const isCi = process.env.CI === 'true' || process.env.CI === '1'
+
+process.exitCode = main(process.argv.slice(2))
+
+function main(filters) {
+  buildIfNeeded()
+  mkdirSync(path.dirname(report), { recursive: true })
+  rmSync(report, { force: true })
+  const vitest = path.join(root, 'node_modules', 'vitest', 'vitest.mjs')
+  const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
+  const { status } = spawnSync(process.execPath, [vitest, 'run', ...reporters, ...filters], {
+    cwd: root,
+    stdio: 'inherit',
+  })
+  if (!existsSync(report)) return finish({ passed: 0, failed: 1, skipped: 0 }, status ?? 1)
+  return finish(summarize(JSON.parse(readFileSync(report, 'utf8'))), status ?? 1)
+}
+
+/** Counts; a file that could not even be loaded is one failure. What was skipped is told by file, with its reason. */
+function summarize(results) {
+  const skippedByFile = new Map()
+  let passed = 0
+  let failed = 0
+  for (const { name, status, assertionResults } of results.testResults) {
+    const file = path.relative(root, name)
+    if (status === 'failed' && !assertionResults.some((result) => result.status === 'failed')) failed += 1
+    for (const result of assertionResults) {
+      if (result.status === 'passed') passed += 1
+      else if (result.status === 'failed') failed += 1
+      else skippedByFile.set(file, (skippedByFile.get(file) ?? 0) + 1)
+    }
+  }
+  for (const [file, count] of skippedByFile)
+    process.stdout.write(`\nSKIPPED: ${count} tests of ${file}: ${reason(file)}\n`)
+  const skipped = [...skippedByFile.values()].reduce((sum, count) => sum + count, 0)
+  if (skipped === 0 || !isCi) return { passed, failed, skipped }
+  process.stdout.write('\nOn CI everything must run: what was skipped counts as failed.\n')
+  return { passed, failed: failed + skipped, skipped: 0 }
+}
+
+function reason(file) {
+  if (file.includes('browser')) return 'no Chromium found; install one or set CHROMIUM_PATH'
+  if (file.includes('postgres')) return 'no PostgreSQL could be started on this machine'
+  return 'the file says why'
+}
+
+function finish({ passed, failed, skipped }, status) {
+  const tail = skipped > 0 ? `, ${skipped} skipped` : ''
+  process.stdout.write(`\n${passed} passed, ${failed} failed${tail}\n`)
+  return failed > 0 || status !== 0 || passed === 0 ? 1 : 0
+}

@@ -1,0 +1,137 @@
+import { randomUUID } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { openDatabase } from '../../services/postgres/transaction.js'
+import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { closing } from '../postgres/closing.js'
+import { query } from '../postgres/cluster.js'
+import { authorize, cause, isGood, issue, redeem, refresh, START, seed } from '../postgres/seed.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
+
+/** Two services on one database. */
+async function openTwo(): Promise<readonly [TokenStore, TokenStore]> {
+  const url = await createDatabase()
+  const open = async () => closing(await openPostgresTokenStore({ url }))
+  return Promise.all([open(), open()])
+}
+
+const times = <Result>(count: number, run: (index: number) => Promise<Result>) =>
+  Promise.all(Array.from({ length: count }, (_, index) => run(index)))
+
+test('of a hundred exchanges of one code over two services one succeeds', async () => {
+  const [one, two] = await openTwo()
+  const seeded = await seed(one)
+  for (let round = 0; round < 5; round++) {
+    const codeHash = await issue(one, seeded)
+    const attempts = await times(100, (index) => redeem(index % 2 ? one : two, seeded, codeHash))
+    const kinds = attempts.map(({ result }) => result.kind)
+    expect(kinds.filter((kind) => kind === 'redeemed')).toHaveLength(1)
+    expect(kinds.filter((kind) => kind === 'refused')).toHaveLength(99)
+    const good = await Promise.all(attempts.map(({ accessTokenHash }) => isGood(one, accessTokenHash)))
+    expect(good.filter(Boolean)).toHaveLength(1)
+  }
+})
+
+test('first exchanges of one user that race get one openid', async () => {
+  const [one, two] = await openTwo()
+  const seeded = await seed(one)
+  const codes = await times(10, () => issue(one, seeded))
+  const attempts = await times(10, (index) => redeem(index % 2 ? one : two, seeded, codes[index] ?? codes[0] as Uint8Array))
+  const openids = attempts.map(({ result }) => (result.kind === 'redeemed' ? result.openid : result.kind))
+  expect(new Set(openids).size).toBe(1)
+})
+
+test('a hundred refreshes at once all succeed, and the newest ten tokens are left', async () => {
+  const [one, two] = await openTwo()
+  const seeded = await seed(one)
+  const { refreshTokenHash } = await authorize(one, seeded)
+  const minted = await times(100, (index) => refresh(index % 2 ? one : two, seeded, refreshTokenHash))
+  expect(new Set(minted.map(({ result }) => result))).toEqual(new Set(['minted']))
+  const good = await Promise.all(minted.map(({ accessTokenHash }) => isGood(one, accessTokenHash)))
+  expect(good.filter(Boolean)).toHaveLength(10)
+})
+
+test('without an overlap one token is left of refreshes that race', async () => {
+  const [one, two] = await openTwo()
+  const seeded = await seed(one)
+  const { refreshTokenHash } = await authorize(one, seeded)
+  const minted = await times(20, (index) => refresh(index % 2 ? one : two, seeded, refreshTokenHash, { overlapMs: 0 }))
+  const good = await Promise.all(minted.map(({ accessTokenHash }) => isGood(one, accessTokenHash)))
+  expect(good.filter(Boolean)).toHaveLength(1)
+})
+
+test('when a revocation has returned, no token minted beside it is good', async () => {
+  const [one, two] = await openTwo()
+  const seeded = await seed(one)
+  for (let round = 0; round < 20; round++) {
+    const { grantId, refreshTokenHash } = await authorize(one, seeded)
+    const minting = times(5, () => refresh(one, seeded, refreshTokenHash))
+    expect(await two.revokeGrant(grantId, {}, START, cause)).toBe('revoked')
+    const minted = await minting
+    const good = await Promise.all(minted.map(({ accessTokenHash }) => isGood(two, accessTokenHash)))
+    expect(good).not.toContain(true)
+  }
+})
+
+test('when a secret was revoked, no exchange that returns later than a look at the grants has used it', async () => {
+  const [one, two] = await openTwo()
+  for (let round = 0; round < 10; round++) {
+    const seeded = await seed(one)
+    const codes = await times(5, () => issue(one, seeded))
+    const exchanges = Promise.all(codes.map((codeHash) => redeem(one, seeded, codeHash)))
+    expect(await two.revokeAppSecret(seeded.appid, seeded.secretId, START, cause)).toBe('revoked')
+    const then = await two.listGrants({ appid: seeded.appid }, { limit: 100, after: undefined })
+    const redeemed = (await exchanges).filter(({ result }) => result.kind === 'redeemed')
+    expect(redeemed.map(({ grantId }) => grantId).sort()).toEqual(then.rows.map(({ grantId }) => grantId).sort())
+  }
+})
+
+test('when an app was disabled, no code is left of it, and none of its tokens is good', async () => {
+  const [one, two] = await openTwo()
+  for (let round = 0; round < 10; round++) {
+    const seeded = await seed(one)
+    const codes = await times(5, () => issue(one, seeded))
+    const exchanges = Promise.all(codes.map((codeHash) => redeem(one, seeded, codeHash)))
+    const issues = times(5, () => issue(one, seeded).catch(() => undefined))
+    await two.setAppDisabled(seeded.appid, true, START, cause)
+    const good = await Promise.all((await exchanges).map(({ accessTokenHash }) => isGood(two, accessTokenHash)))
+    expect(good).not.toContain(true)
+    await two.setAppDisabled(seeded.appid, false, START, cause)
+    for (const codeHash of await issues) {
+      if (codeHash) expect((await redeem(two, seeded, codeHash)).result.kind).toBe('refused')
+    }
+  }
+})
+
+test('janitors share the work without waiting for each other', async () => {
+  const [one, two] = await openTwo()
+  const seeded = await seed(one)
+  await times(60, () => authorize(one, seeded))
+  const kept = await authorize(one, seeded)
+  const bounds = { endedBeforeMs: START + 6 * 60_000, auditBeforeMs: START, limit: 10 }
+  let removed = 0
+  for (let round = 0; round < 20 && removed < 61; round++) {
+    const counts = await Promise.all([one.removeEnded(bounds), two.removeEnded(bounds), two.removeEnded(bounds)])
+    removed += counts.reduce((sum, { codes }) => sum + codes, 0)
+    expect(Math.max(...counts.map(({ codes }) => codes))).toBeLessThanOrEqual(10)
+  }
+  expect(removed).toBe(61)
+  expect(await isGood(one, kept.accessTokenHash)).toBe(true)
+})
+
+test('transactions that lock each other out are run again and all succeed', async () => {
+  const url = await createDatabase()
+  await query(url, 'CREATE TABLE counters (id text PRIMARY KEY, count integer NOT NULL)')
+  await query(url, `INSERT INTO counters VALUES ('a', 0), ('b', 0)`)
+  const database = closing(await openDatabase({ url }, { name: `none ${randomUUID()}`, migrations: [] }))
+  const lock = { name: 'lock', text: 'SELECT count FROM counters WHERE id = $1 FOR UPDATE' }
+  const add = { name: 'add', text: 'UPDATE counters SET count = count + 1 WHERE id = $1' }
+  await times(8, (index) => {
+    const ids = index % 2 ? ['a', 'b'] : ['b', 'a']
+    return database.transaction(async (transaction) => {
+      for (const id of ids) await transaction.ask(lock, [id])
+      for (const id of ids) transaction.write(add, [id])
+    })
+  })
+  expect(await query(url, 'SELECT sum(count)::integer AS sum FROM counters')).toEqual([{ sum: 16 }])
+})
