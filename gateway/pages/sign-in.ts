@@ -33,7 +33,12 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
   const { language, t, setCookies } = visit
   return renderPage(
     'sign-in',
-    { language, title: t.signIn.title, languageHref: (to) => languageHref(goal?.asked, to) },
+    {
+      language,
+      title: t.signIn.title,
+      languageHref: (to) => languageHref(goal?.asked, to),
+      expectsFragment: goal !== undefined && attempt.status === 200, // shown at the app's own link, not after a form
+    },
     {
       appName: goal && displayName(goal.app.appName, goal.asked.appid),
       username: attempt.username ?? '',

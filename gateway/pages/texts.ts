@@ -32,7 +32,7 @@ const en = {
     readSurveys: 'Read your surveys',
     readSurveysDetail: 'the list of your surveys and their questions',
     duration: (time: string) => `Access lasts ${time}, then the app has to ask you again.`,
-    takeBackBefore: 'You can take it back at any time under ',
+    takeBackBefore: ' You can take it back at any time under ',
     takeBackLink: 'Connected apps',
     takeBackAfter: '.',
     confirm: 'Confirm',
