@@ -35,6 +35,8 @@ function createProgram(): Command {
     .description('web authorization for survey data')
     .version(version(), '--version', 'print the version')
     .helpOption('--help', 'show help')
+    .option('--url <address>', 'server to work on, for example https://token.example:7443; else one found in DATA_DIR')
+    .hook('preAction', (_program, command) => useServer(command.optsWithGlobals<{ url?: string }>().url))
     .helpCommand(false)
     .exitOverride()
     .configureHelp({ showGlobalOptions: false })
@@ -55,6 +57,13 @@ function createProgram(): Command {
   addDoctorCommand(program)
   addConfigCommand(program)
   return program
+}
+
+/** `--url` is the token service; it is the survey service as well unless that is configured. */
+function useServer(url: string | undefined): void {
+  if (url === undefined) return
+  process.env.TOKEN_SERVICE_URL = url
+  process.env.SURVEY_SERVICE_URL ??= url
 }
 
 function version(): string {

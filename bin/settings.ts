@@ -2,6 +2,8 @@
 import { isIP } from 'node:net'
 import path from 'node:path'
 import { z } from 'zod'
+import { type Address, parseAddress } from '../services/rpc/address.js'
+import { parseCallers } from '../services/rpc/identity.js'
 
 /** One variable. */
 export interface Setting<Value> {
@@ -51,6 +53,24 @@ const addressList = z.string().transform((text, context) => {
   context.issues.push({ code: 'custom', input: text, message: 'must be IP addresses separated by commas' })
   return z.NEVER
 })
+
+/** What `parse` makes of the text; its error message is the problem. */
+function parsedBy<T>(parse: (text: string) => T): z.ZodType<T, string> {
+  return z.string().transform((text, context) => {
+    try {
+      return parse(text)
+    } catch (error) {
+      context.issues.push({
+        code: 'custom',
+        input: text,
+        message: error instanceof Error ? error.message : 'is invalid',
+      })
+      return z.NEVER
+    }
+  })
+}
+
+const serviceUrl = parsedBy((text): Address | undefined => (text === '' ? undefined : parseAddress(text)))
 
 /** The file of a database address; `sqlite:` followed by a path. */
 const database = z
@@ -124,6 +144,58 @@ const storage = {
     database,
     'database of surveys: sqlite:FILE',
     { fallbackText: 'sqlite:DATA_DIR/survey.db', isSecret: true },
+  ),
+}
+
+const rpc = {
+  rpcListen: setting(
+    'RPC_LISTEN',
+    'socket',
+    parsedBy((text): Address | 'socket' | 'off' => (text === 'socket' || text === 'off' ? text : parseAddress(text))),
+    'where the RPC doors (gRPC and Connect) listen: unix:/path, https://host:port (mTLS), http://127.0.0.1:port (loopback only, open to every user of the machine), or off',
+    { fallbackText: 'a socket in DATA_DIR: rpc.sock, token.sock or survey.sock' },
+  ),
+  rpcConnectListen: setting(
+    'RPC_CONNECT_LISTEN',
+    '',
+    serviceUrl,
+    'one more address, for Connect over HTTP/2 as well as HTTP/1.1; none unless set',
+  ),
+  tokenServiceUrl: setting(
+    'TOKEN_SERVICE_URL',
+    '',
+    serviceUrl,
+    'where the gateway, the survey service and the command line find the token service',
+    { fallbackText: 'unix:DATA_DIR/token.sock' },
+  ),
+  surveyServiceUrl: setting(
+    'SURVEY_SERVICE_URL',
+    '',
+    serviceUrl,
+    'where the gateway and the command line find the survey service',
+    { fallbackText: 'unix:DATA_DIR/survey.sock' },
+  ),
+  rpcTlsCert: setting('RPC_TLS_CERT', '', z.string(), 'PEM file: certificate of this process, for https:// addresses'),
+  rpcTlsKey: setting('RPC_TLS_KEY', '', z.string(), 'PEM file: its private key'),
+  rpcTlsCa: setting('RPC_TLS_CA', '', z.string(), 'PEM file: certificates that sign those of callers and services'),
+  rpcCallers: setting(
+    'RPC_CALLERS',
+    '',
+    parsedBy(parseCallers),
+    'who may call over mTLS, by name in the certificate: gateway=DNS:gw.example;survey=DNS:survey.example;verifier=URI:spiffe://example/report',
+  ),
+  rpcReflection: setting(
+    'RPC_REFLECTION',
+    'off',
+    oneOf(['on', 'off']),
+    'gRPC reflection: tells every caller what there is; for development',
+  ),
+  rpcMaxStreams: setting('RPC_MAX_STREAMS', '100', whole(1, 10_000), 'streams one RPC connection may have open'),
+  rpcMaxConnections: setting(
+    'RPC_MAX_CONNECTIONS',
+    '1000',
+    whole(1, 100_000),
+    'RPC connections; more are closed at once',
   ),
 }
 
@@ -333,6 +405,7 @@ const upkeep = {
 export const settingGroups = {
   Addresses: addresses,
   Storage: storage,
+  RPC: rpc,
   Lifetimes: lifetimes,
   Caps: caps,
   HTTP: http,
@@ -344,6 +417,7 @@ export const settingGroups = {
 export const settings = {
   ...addresses,
   ...storage,
+  ...rpc,
   ...lifetimes,
   ...caps,
   ...http,

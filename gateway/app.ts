@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
+import { Code, ConnectError } from '@connectrpc/connect'
 import { hasBody, readBody } from './body.js'
 import { failure, failureHeaders } from './envelope.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
@@ -155,7 +156,9 @@ class Gateway {
   #refuse(request: HttpRequest, kind: Route['kind'], error: unknown): Answer {
     const { requestId } = request
     const problem = toProblem(error)
-    if (problem.type === 'internal_server_error') this.#options.onUnexpected(problem.cause, requestId)
+    if (problem.type === 'internal_server_error' && !isLoggedByService(problem.cause)) {
+      this.#options.onUnexpected(problem.cause, requestId)
+    }
     if (kind === 'api') return failure(problem, problem.status(this.#options.httpErrorStatus), requestId)
     return errorPage({
       status: problem.status('semantic'),
@@ -198,6 +201,11 @@ class Gateway {
     const outcome = problem.type
     this.#options.onRequest({ route: NO_ROUTE, method, status: answer.status, durationMs: 0, requestId, outcome })
   }
+}
+
+/** What a service says of its own unexpected failures: it has logged them with their cause, and this adds nothing. */
+function isLoggedByService(error: unknown): boolean {
+  return error instanceof ConnectError && error.code === Code.Internal && error.cause === undefined
 }
 
 /** Whether what follows on the connection cannot be told apart from this request: unread body, protocol to change to. */

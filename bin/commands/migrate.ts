@@ -1,7 +1,7 @@
 // survey-auth migrate: brings the databases to the schema of this program.
 import type { Command } from 'commander'
 import { inspectDatabase } from '../compose/database-file.js'
-import { asOperator } from '../compose/operator.js'
+import { openSurveyStore, openTokenStore } from '../compose/stores.js'
 import { readConfig } from '../config.js'
 import { printRows } from '../output.js'
 import { examples, jsonOption } from './options.js'
@@ -16,10 +16,11 @@ export function addMigrateCommand(program: Command): void {
 }
 
 async function migrate({ json }: { json?: true }): Promise<void> {
-  const { tokenDatabaseFile, surveyDatabaseFile } = readConfig(process.env)
+  const config = readConfig(process.env)
+  const { tokenDatabaseFile, surveyDatabaseFile } = config
   const files = { token: tokenDatabaseFile, survey: surveyDatabaseFile }
   const before = Object.values(files).map(versionOf)
-  await asOperator(async () => undefined) // opening migrates
+  for (const openStore of [openTokenStore, openSurveyStore]) await (await openStore(config)).close() // opening migrates
   const rows = Object.entries(files).map(([database, file], index) => {
     return { database, file, from_version: before[index] ?? 0, to_version: versionOf(file) }
   })

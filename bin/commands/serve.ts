@@ -1,6 +1,6 @@
-// survey-auth serve: runs the service until it is told to stop.
+// survey-auth serve: runs the service, or one part of it, until it is told to stop.
 import { Argument, type Command } from 'commander'
-import { type Running, startAllInOne } from '../compose/all-in-one.js'
+import { MODES, type Mode, type Running, start } from '../compose/start.js'
 import { readConfig } from '../config.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
@@ -9,24 +9,30 @@ import { examples } from './options.js'
 export function addServeCommand(program: Command): void {
   program
     .command('serve')
-    .description('run the service until SIGTERM or SIGINT')
+    .description('run the service, or one part of it, until SIGTERM or SIGINT')
     .addArgument(
-      new Argument('[mode]', 'which part').choices(['all']).default('all', 'all: everything in this process'),
+      new Argument('[mode]', 'all: everything in this process; or one part of a separated service')
+        .choices(MODES)
+        .default('all'),
     )
-    .addHelpText('after', `${examples('serve', 'serve all')}\nVariables: survey-auth config --help\n`)
+    .addHelpText(
+      'after',
+      `${examples('serve', 'serve token', 'serve survey', 'serve gateway')}\nVariables: survey-auth config --help\n`,
+    )
     .action(serve)
 }
 
-async function serve(): Promise<void> {
-  const running = await startAllInOne(readConfig(process.env))
-  message(listening(running))
+async function serve(mode: Mode): Promise<void> {
+  const running = await start(mode, readConfig(process.env))
+  message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running)}`)
   const signal = await untilToldToStop()
   running.log.note(`${signal}: stopping`)
   await running.close()
   running.log.note('stopped')
 }
 
-function listening({ url, adminUrl }: Running): string {
-  const admin = adminUrl === undefined ? 'health and metrics off' : `health and metrics on ${adminUrl}`
-  return `survey-auth: listening on ${url}, ${admin}`
+function placesOf({ url, rpcAddresses, adminUrl }: Running): string {
+  const rpc = rpcAddresses.map((address) => `${address} (RPC)`)
+  const admin = adminUrl === undefined ? 'health and metrics off' : `${adminUrl} (health and metrics)`
+  return [...(url === '' ? [] : [url]), ...rpc, admin].join(', ')
 }

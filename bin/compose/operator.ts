@@ -1,41 +1,108 @@
-// What the command line works through: the services' own RPCs, called as operator. Until there is a network door it opens
-// the databases itself, which is safe beside a running server: every call is a transaction, and a server asks the
-// database anew on every request.
+// What the command line works through: the services' own RPCs, called as operator. It talks to the server that is
+// configured, else to one that runs on this DATA_DIR, else it opens the databases itself; that is safe beside a server
+// too, since every call is a transaction and servers ask the database anew on every request.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import type { Client } from '@connectrpc/connect'
+import net from 'node:net'
+import type { DescService } from '@bufbuild/protobuf'
+import { type Client, createClient, type Transport } from '@connectrpc/connect'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import { readConfig } from '../config.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Address } from '../../services/rpc/address.js'
+import { mayCall } from '../../services/rpc/callers.js'
+import { createDirectTransport } from '../../services/rpc/direct-transport.js'
+import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { REQUEST_ID_HEADER } from '../../services/rpc/request-id.js'
+import { type Config, readConfig } from '../config.js'
 import { createLog } from '../log.js'
+import { createMetrics } from '../metrics.js'
 import { message } from '../output.js'
-import { openServices } from './services.js'
+import { socketIn } from './addresses.js'
+import { createObservers } from './observers.js'
+import { connectTo, type Remote } from './remote.js'
+import { openSurveyPart } from './survey-part.js'
+import { openTokenPart } from './token-part.js'
 
 export interface Operator {
   readonly admin: Client<typeof AdminService>
   readonly survey: Client<typeof SurveyService>
 }
 
-/** Opens the services for the length of `work`. All its calls have one request id, which the audit trail shows. */
+/** Reaches the services for the length of `work`. All its calls have one request id, which the audit trail shows. */
 export async function asOperator<T>(work: (operator: Operator) => Promise<T>): Promise<T> {
   const config = readConfig(process.env)
-  const log = createLog(config, process.stderr)
-  if (!existsSync(config.tokenDatabaseFile)) message(`creating a new database: ${config.tokenDatabaseFile}`)
-  const services = await openServices(config, {
-    now: Date.now,
-    randomBytes,
-    onCall: log.call,
-    onUnexpected: (error, { method, requestId }) => log.failure(`${method} failed unexpectedly`, error, requestId),
-  })
+  const opened: { close(): Promise<void> }[] = []
   try {
-    const requestId = randomUUID()
-    return await work({
-      admin: services.client(AdminService, 'operator', requestId),
-      survey: services.client(SurveyService, 'operator', requestId),
-    })
+    return await work(await open(config, opened))
   } finally {
-    await services.close()
+    for (const part of opened.reverse()) await part.close()
   }
+}
+
+async function open(config: Config, opened: { close(): Promise<void> }[]): Promise<Operator> {
+  const requestId = randomUUID()
+  const tokenAddress =
+    config.tokenServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'token')]))
+  const surveyAddress =
+    config.surveyServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'survey')]))
+  const observers = createObservers(createLog(config, process.stderr), createMetrics())
+  const dispatcher = new Dispatcher({ ...observers.dispatcher, mayCall, maxDeadlineMs: config.rpcMaxDeadlineMs })
+  const clock = { now: Date.now, randomBytes }
+  const local = createDirectTransport(dispatcher, 'operator')
+
+  function connect(name: string, address: Address): Transport {
+    const remote: Remote = connectTo(name, address, config)
+    opened.push(remote)
+    message(`using the ${name} at ${remote.url}`)
+    return remote.transport
+  }
+
+  async function openToken(): Promise<Transport> {
+    if (!existsSync(config.tokenDatabaseFile)) message(`creating a new database: ${config.tokenDatabaseFile}`)
+    opened.push(await openTokenPart(config, dispatcher, clock, observers))
+    return local
+  }
+
+  async function openSurvey(tokenTransport: Transport): Promise<Transport> {
+    opened.push(await openSurveyPart(config, dispatcher, clock, createClient(TokenService, tokenTransport)))
+    return local
+  }
+
+  const token = tokenAddress ? connect('token service', tokenAddress) : await openToken()
+  const survey = surveyAddress ? connect('survey service', surveyAddress) : await openSurvey(token)
+  return {
+    admin: clientOf(AdminService, token, requestId),
+    survey: clientOf(SurveyService, survey, requestId),
+  }
+}
+
+/** A client all of whose calls belong to one request. */
+function clientOf<S extends DescService>(service: S, transport: Transport, requestId: string): Client<S> {
+  const headers = { [REQUEST_ID_HEADER]: requestId }
+  return createClient(service, {
+    ...transport,
+    unary: (method, signal, timeoutMs, _headers, input) => transport.unary(method, signal, timeoutMs, headers, input),
+  })
+}
+
+/** The first of these sockets behind which a process listens. */
+async function firstAnswering(sockets: readonly Address[]): Promise<Address | undefined> {
+  for (const socket of sockets) {
+    if (socket.kind === 'unix' && (await isAnswering(socket.path))) return socket
+  }
+  return undefined
+}
+
+function isAnswering(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = net.connect(path)
+    probe.once('connect', () => {
+      probe.destroy()
+      resolve(true)
+    })
+    probe.once('error', () => resolve(false))
+  })
 }
 
 /** All pages of a list, one after the other. */

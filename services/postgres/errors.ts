@@ -43,11 +43,6 @@ export function isDisconnected(error: unknown): boolean {
   return isIn(disconnecting, error) || isTransport(error)
 }
 
-/** Whether a unique constraint of this name refused the statement. */
-export function isDuplicate(error: unknown, constraint: string): boolean {
-  return error instanceof pg.DatabaseError && error.code === '23505' && error.constraint === constraint
-}
-
 /** A server that answers and does not take writes. */
 export class NotWritable extends Error {
   override readonly name = 'NotWritable'
@@ -58,12 +53,10 @@ export class PoolExhausted extends Error {
   override readonly name = 'PoolExhausted'
 }
 
-/** Sockets fail with plain errors that have no SQLSTATE; mistakes of ours are TypeErrors and the like. */
+/** Sockets and TLS fail with errors that have a code, the driver's own connection handling with plain ones. */
 function isTransport(error: unknown): boolean {
-  if (error instanceof AggregateError) return true // every address of a host failed
-  return (
-    error instanceof Error && !(error instanceof pg.DatabaseError) && Object.getPrototypeOf(error) === Error.prototype
-  )
+  if (!(error instanceof Error) || error instanceof pg.DatabaseError || error instanceof TypeError) return false
+  return Object.getPrototypeOf(error) === Error.prototype || ('code' in error && typeof error.code === 'string')
 }
 
 /**

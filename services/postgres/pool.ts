@@ -20,7 +20,7 @@ export interface PoolOptions {
 }
 
 const DEFAULTS = {
-  poolSize: 20, // two or three statements per core of a small server, and 5 processes fit its 100 connections
+  poolSize: 10, // what a small server runs at once anyway; 9 processes fit its 100 connections
   applicationName: 'survey-auth',
   connectTimeoutMs: 2_000, // the deadlines above us: gateway 5 s, RPC 4.5 s
   statementTimeoutMs: 3_000,

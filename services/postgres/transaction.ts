@@ -1,6 +1,8 @@
 // How the stores speak to PostgreSQL: a statement by itself, or a transaction that is run again when it lost a race.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../rpc/service-error.js'
 import { isDisconnected, isRepeatable, translate } from './errors.js'
 import { migrate, type Schema } from './migrate.js'
 import { type PoolOptions, PrimaryPool } from './pool.js'
@@ -12,6 +14,19 @@ export interface Statement {
 }
 
 export type Value = string | number | boolean | Uint8Array | readonly string[] | readonly number[] | null
+
+/** PostgreSQL's text cannot hold U+0000: nothing is found by it, and it is not written. */
+function hasNul(values: readonly Value[]): boolean {
+  return values.some((value) => typeof value === 'string' && value.includes('\0'))
+}
+
+async function send<Row extends pg.QueryResultRow>(
+  client: pg.PoolClient,
+  statement: Statement,
+  values: readonly Value[],
+): Promise<Row[]> {
+  return (await client.query<Row>({ ...statement, values: [...values] })).rows
+}
 
 const MAX_ATTEMPTS = 8
 const FIRST_PAUSE_MS = 5
@@ -25,6 +40,7 @@ export class Transaction {
   readonly #begun: Promise<unknown>
   readonly #writes: Promise<unknown>[] = []
   #isBegun = false
+  #failure: unknown
 
   constructor(client: pg.PoolClient) {
     this.#client = client
@@ -37,7 +53,7 @@ export class Transaction {
 
   /** Reads and locks. */
   async ask<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
-    const [{ rows }] = await Promise.all([this.#send<Row>(statement, values), this.#begun])
+    const [rows] = await Promise.all([hasNul(values) ? [] : this.#send<Row>(statement, values), this.#begun])
     return rows
   }
 
@@ -54,8 +70,9 @@ export class Transaction {
    * Never sent before BEGIN is known to have worked: it would be a transaction by itself.
    */
   write<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
-    const send = () => this.#send<Row>(statement, values)
-    const written = (this.#isBegun ? send() : this.#begun.then(send)).then(({ rows }) => rows)
+    if (hasNul(values)) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'text must not contain a NUL character')
+    const sendNow = () => this.#send<Row>(statement, values)
+    const written = this.#isBegun ? sendNow() : this.#begun.then(sendNow)
     written.catch(() => undefined)
     this.#writes.push(written)
     return written
@@ -80,8 +97,21 @@ export class Transaction {
     await this.#client.query('ROLLBACK')
   }
 
-  #send<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<pg.QueryResult<Row>> {
-    return this.#client.query<Row>({ ...statement, values: [...values] })
+  /**
+   * The failure that undid the transaction, if there was one. Statements sent after it fail too, only because of it, and
+   * whoever waits for several may hear of theirs first.
+   */
+  get failure(): unknown {
+    return this.#failure
+  }
+
+  async #send<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
+    try {
+      return await send<Row>(this.#client, statement, values)
+    } catch (error) {
+      this.#failure ??= error // answers come in the order of the statements
+      throw error
+    }
   }
 }
 
@@ -123,7 +153,7 @@ export class Database {
 
   /** One statement that changes nothing. @throws StoreUnavailable */
   read<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
-    return this.#attempt(async (client) => (await client.query<Row>({ ...statement, values: [...values] })).rows)
+    return hasNul(values) ? Promise.resolve([]) : this.#attempt((client) => send<Row>(client, statement, values))
   }
 
   /** The first row of `read`. */
@@ -151,8 +181,9 @@ export class Database {
         }
         return result
       } catch (error) {
-        if (!isDisconnected(error)) await transaction.rollback().catch(() => undefined)
-        throw error
+        const cause = transaction.failure ?? error
+        if (!isDisconnected(cause)) await transaction.rollback().catch(() => undefined)
+        throw cause
       }
     })
   }

@@ -1,7 +1,7 @@
 // Where an RPC door listens or a client connects. Three forms, and what each may be used for:
 //   unix:/path            one machine, guarded by the permissions of the socket file
 //   https://host:port     across machines, mTLS
-//   http://127.0.0.1:port loopback only, unguarded: every user of the machine can call
+//   http://127.0.0.1:port loopback only, unguarded: every user of the machine can call (tcp:// means the same)
 export type Address =
   | { readonly kind: 'unix'; readonly path: string }
   | { readonly kind: 'tls'; readonly host: string; readonly port: number }
@@ -16,6 +16,8 @@ export function parseAddress(text: string): Address {
     if (path === '') throw new Error('unix: needs a path, for example unix:/run/survey-auth/rpc.sock')
     return { kind: 'unix', path }
   }
+  const [scheme] = text.split('://', 1)
+  if (scheme === 'tcp') return parseAddress(`http${text.slice('tcp'.length)}`)
   if (!URL.canParse(text)) throw new Error('must be unix:/path, https://host:port or http://127.0.0.1:port')
   const url = new URL(text)
   if (url.pathname.length > 1 || url.search !== '' || url.hash !== '' || url.username !== '') {

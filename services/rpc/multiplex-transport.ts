@@ -38,6 +38,8 @@ export interface MultiplexTransportOptions {
 }
 
 export interface MultiplexTransport extends Transport {
+  /** Whether the other side says, by `grpc.health.v1`, that it serves; false when it does not answer within a second. */
+  isServing(): Promise<boolean>
   /** Makes new calls over a new connection, with the certificates as they are now; calls under way finish. */
   reconnect(): void
   /** Fails calls under way and closes the connection. */
@@ -52,6 +54,9 @@ const BATCH_BYTES = 32 * 1024
 const CALL_OVERHEAD_BYTES = 200
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
 const CONNECT_WAIT_MS = 3_000
+const HEALTH_TIMEOUT_MS = 1_000
+/** `status: SERVING` */
+const SERVING = Buffer.from([0x08, 0x01])
 
 interface Pending {
   readonly method: DescMethod
@@ -144,7 +149,10 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   function settle(from: Stream, result: MultiplexedResult): void {
     const pending = forget(from, result.id)
     if (!pending) return // it was given up before
-    if (result.outcome.case !== 'response') return pending.reject(toConnectError(result))
+    if (result.outcome.case !== 'response') {
+      pending.reject(toConnectError(result))
+      return
+    }
     try {
       pending.resolve(fromBinary(pending.method.output, result.outcome.value))
     } catch {
@@ -214,6 +222,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     stream() {
       return Promise.reject(new ConnectError('this transport makes unary calls', Code.Unimplemented))
     },
+    isServing: () => checkHealth(client),
     reconnect() {
       const old = client
       client = connect(options)
@@ -226,6 +235,20 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       client.close()
     },
   }
+}
+
+/** grpc.health.v1.Health/Check of the server as a whole: an empty request, and a response whose field 1 is the status. */
+function checkHealth(client: grpc.Client): Promise<boolean> {
+  return new Promise((resolve) => {
+    client.makeUnaryRequest(
+      '/grpc.health.v1.Health/Check',
+      (empty: Buffer) => empty,
+      (bytes) => bytes.equals(SERVING),
+      Buffer.alloc(0),
+      { deadline: Date.now() + HEALTH_TIMEOUT_MS },
+      (error, isServing) => resolve(error === null && isServing === true),
+    )
+  })
 }
 
 function* inBatches(calls: readonly MultiplexedCall[]): Generator<MultiplexedCall[]> {

@@ -52,8 +52,12 @@ export async function startRpcServer(options: RpcServerOptions): Promise<RpcServ
   )
   return {
     addresses: doors.map(({ listener }) => formatAddress(listener.address)),
-    setServing: (isServing) => doors.forEach(({ grpc }) => grpc?.setServing(isServing)),
-    reloadTls: (material) => doors.forEach(({ listener }) => listener.reloadTls(material)),
+    setServing(isServing) {
+      for (const { grpc } of doors) grpc?.setServing(isServing)
+    },
+    reloadTls(material) {
+      for (const { listener } of doors) listener.reloadTls(material)
+    },
     async drain(graceMs) {
       for (const { grpc, listener } of doors) {
         grpc?.setServing(false)

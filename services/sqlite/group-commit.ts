@@ -49,14 +49,14 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   readonly #db: Connection
   readonly #writes: W
   readonly #maxQueued: number
-  readonly #maxTries: number
+  readonly #lockWaitMs: number
   readonly #begin: Statement
   readonly #savepoint: Statement
   readonly #rollbackTo: Statement
   readonly #release: Statement
   readonly #commit: Statement
   readonly #queue: QueuedWrite[] = []
-  #tries = 0
+  #waitingSinceMs: number | undefined
   #isScheduled = false
   #isClosed = false
   #onDrained: (() => void) | undefined
@@ -65,7 +65,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     this.#db = db
     this.#writes = writes
     this.#maxQueued = options.maxQueued ?? MAX_QUEUED
-    this.#maxTries = Math.ceil((options.lockWaitMs ?? BUSY_TIMEOUT_MS) / LOCK_RETRY_MS)
+    this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
     this.#begin = db.prepare('BEGIN IMMEDIATE')
     this.#savepoint = db.prepare('SAVEPOINT one_write')
     this.#rollbackTo = db.prepare('ROLLBACK TO one_write')
@@ -106,7 +106,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   #turn(): void {
     try {
       const hasBegun = this.#hasBegun()
-      if (!hasBegun && ++this.#tries < this.#maxTries) {
+      if (!hasBegun && this.#mayWaitOn()) {
         this.#schedule(LOCK_RETRY_MS)
         return
       }
@@ -115,9 +115,15 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     } catch (error) {
       this.#refuse(this.#queue.splice(0), error)
     }
-    this.#tries = 0
+    this.#waitingSinceMs = undefined
     if (this.#queue.length > 0) this.#schedule()
     else this.#onDrained?.()
+  }
+
+  /** Measured in time, not in tries: a busy machine makes tries slow, and the callers' deadline does not wait. */
+  #mayWaitOn(): boolean {
+    this.#waitingSinceMs ??= performance.now()
+    return performance.now() - this.#waitingSinceMs < this.#lockWaitMs
   }
 
   /** False when another process writes: then nobody is kept waiting in the driver, since reads need the thread. */

@@ -634,6 +634,7 @@ function mutationsOf(uri: string): string[] {
     'null',
     'undefined',
   ]
+  const dotted = [...uri].map((_, at) => `${uri.slice(0, at)}.${uri.slice(at)}`)
   const dropped = [...uri].map((_, at) => uri.slice(0, at) + uri.slice(at + 1))
   const doubled = [...uri].map((char, at) => uri.slice(0, at) + char + uri.slice(at))
   const swappedCase = [...uri].map(
@@ -649,6 +650,7 @@ function mutationsOf(uri: string): string[] {
     ...suffixes.map((suffix) => uri + suffix),
     ...suffixes.map((suffix) => suffix + uri),
     ...edits,
+    ...dotted,
     ...dropped,
     ...doubled,
     ...swappedCase,

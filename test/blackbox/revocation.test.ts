@@ -30,9 +30,11 @@ async function granted(): Promise<{ service: Verbs; access: Access }> {
 
 async function disconnectAll(visitor: Visitor): Promise<Page> {
   let page = await visitor.open('/connect/apps')
-  for (let form = formWith(page, 'grant_id'); form !== undefined; form = formWith(page, 'grant_id')) {
-    page = await visitor.submitAndFollow(page, form)
+  for (const _ of page.html.forms.filter(({ fields }) => 'grant_id' in fields)) {
+    const form = formWith(page, 'grant_id')
+    if (form !== undefined) page = await visitor.submitAndFollow(page, form)
   }
+  expect(formWith(page, 'grant_id')).toBeUndefined()
   return page
 }
 

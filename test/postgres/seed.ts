@@ -102,11 +102,7 @@ export async function refresh(
   const { overlapMs = 5 * MINUTE, maxLive = 10 } = options
   const accessTokenHash = randomBytes(32)
   const minting = { refreshTokenHash, appid, secretId, accessTokenHash, overlapMs, maxLive }
-  const result = await store.mintAccessToken(
-    { ...minting, accessTokenExpiresAtMs: START + 60 * MINUTE },
-    START,
-    cause,
-  )
+  const result = await store.mintAccessToken({ ...minting, accessTokenExpiresAtMs: START + 60 * MINUTE }, START, cause)
   return { accessTokenHash, result }
 }
 

@@ -5,13 +5,14 @@ import { openPostgresTokenStore } from '../../services/token/store/postgres/post
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
+import { patient } from '../postgres/patient.js'
 import { authorize, cause, isGood, issue, redeem, refresh, START, seed } from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 
 /** Two services on one database. */
 async function openTwo(): Promise<readonly [TokenStore, TokenStore]> {
   const url = await createDatabase()
-  const open = async () => closing(await openPostgresTokenStore({ url }))
+  const open = async () => closing(await openPostgresTokenStore({ url, ...patient }))
   return Promise.all([open(), open()])
 }
 
@@ -36,7 +37,9 @@ test('first exchanges of one user that race get one openid', async () => {
   const [one, two] = await openTwo()
   const seeded = await seed(one)
   const codes = await times(10, () => issue(one, seeded))
-  const attempts = await times(10, (index) => redeem(index % 2 ? one : two, seeded, codes[index] ?? codes[0] as Uint8Array))
+  const attempts = await times(10, (index) =>
+    redeem(index % 2 ? one : two, seeded, codes[index] ?? (codes[0] as Uint8Array)),
+  )
   const openids = attempts.map(({ result }) => (result.kind === 'redeemed' ? result.openid : result.kind))
   expect(new Set(openids).size).toBe(1)
 })
@@ -123,7 +126,7 @@ test('transactions that lock each other out are run again and all succeed', asyn
   const url = await createDatabase()
   await query(url, 'CREATE TABLE counters (id text PRIMARY KEY, count integer NOT NULL)')
   await query(url, `INSERT INTO counters VALUES ('a', 0), ('b', 0)`)
-  const database = closing(await openDatabase({ url }, { name: `none ${randomUUID()}`, migrations: [] }))
+  const database = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
   const lock = { name: 'lock', text: 'SELECT count FROM counters WHERE id = $1 FOR UPDATE' }
   const add = { name: 'add', text: 'UPDATE counters SET count = count + 1 WHERE id = $1' }
   await times(8, (index) => {

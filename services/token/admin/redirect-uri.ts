@@ -14,7 +14,7 @@ function problemOf(redirectUri: string): string | undefined {
   if (!VISIBLE_ASCII.test(redirectUri)) return 'must be ASCII without spaces or control characters'
   if (redirectUri.includes('#')) return 'must not have a fragment'
   if (redirectUri.includes('\\')) return 'must not have a backslash'
-  if (!/^https?:\/\//.test(redirectUri)) return 'must be an absolute address starting with https://'
+  if (!/^https?:\/\/[^/?]/.test(redirectUri)) return 'must be an absolute address starting with https://'
   if (!URL.canParse(redirectUri)) return 'is not a valid address'
   const url = new URL(redirectUri)
   if (redirectUri.split('/', 3)[2]?.includes('@') || url.username !== '' || url.password !== '') {

@@ -1,7 +1,7 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import type { AppRow, AppSecretRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { pageOf } from './page.js'
+import { cutPage } from './page.js'
 
 type AppMethods = Pick<
   TokenStore,
@@ -95,7 +95,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
     findApp: (appid) => database.readOne<AppRow>(findApp, [appid]),
 
     async listApps({ limit, after = '' }) {
-      return pageOf(await database.read<AppRow>(listApps, [after, limit + 1]), limit, (app) => app.appid)
+      return cutPage(await database.read<AppRow>(listApps, [after, limit + 1]), limit, (app) => app.appid)
     },
 
     updateApp(appid, change, now, cause) {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import type { AuditKind, AuditRow, Cause, TokenStore } from '../token-store.js'
-import { pageOf } from './page.js'
+import { cutPage } from './page.js'
 
 const insertEvent: Statement = {
   name: 'insert_audit_event',
@@ -53,7 +53,7 @@ export function createAuditMethods(database: Database): Pick<TokenStore, 'listAu
         page.limit + 1,
         ...[appid, userId].filter((value) => value !== undefined),
       ])
-      return pageOf(rows, page.limit, (row) => row.eventId)
+      return cutPage(rows, page.limit, (row) => row.eventId)
     },
   }
 }

@@ -2,7 +2,7 @@ import type { Database, Statement } from '../../../postgres/transaction.js'
 import type { AccessTokenRow, GrantRow, MintingResult, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { lockCredentials } from './credentials.js'
-import { pageOf } from './page.js'
+import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from './page.js'
 
 type GrantMethods = Pick<
   TokenStore,
@@ -102,6 +102,9 @@ const recordSecretUses: Statement = {
 /** Last uses written in one transaction: few enough that no exchange or refresh waits noticeably for their rows. */
 const USES_PER_TRANSACTION = 500
 
+/** Before the newest grant. */
+const FIRST: TimePosition = { atMs: Number.MAX_SAFE_INTEGER, id: '' }
+
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
 
 export function createGrantMethods(database: Database, audit: Audit): GrantMethods {
@@ -146,12 +149,14 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
 
     async listGrants(filter, { limit, after }) {
       const { appid, userId, liveAtMs } = filter
-      const position = after === undefined ? [Number.MAX_SAFE_INTEGER, ''] : positionOf(after)
+      const { atMs, id } = after === undefined ? FIRST : parseTimePosition(after)
       const filters = [appid, userId, liveAtMs].filter((value) => value !== undefined)
       const statement = listGrants(appid !== undefined, userId !== undefined, liveAtMs !== undefined)
-      const rows = await database.read<GrantColumns>(statement, [...position, limit + 1, ...filters])
+      const rows = await database.read<GrantColumns>(statement, [atMs, id, limit + 1, ...filters])
       const grants = rows.map((row): GrantRow => ({ ...row, revokedAtMs: row.revokedAtMs ?? undefined }))
-      return pageOf(grants, limit, ({ createdAtMs, grantId }) => `${createdAtMs}.${grantId}`)
+      return cutPage(grants, limit, ({ createdAtMs, grantId }) =>
+        formatTimePosition({ atMs: createdAtMs, id: grantId }),
+      )
     },
 
     revokeGrant(grantId, filter, now, cause) {
@@ -179,12 +184,6 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
       await recordAll(grants, lockGrants, recordGrantUses)
     },
   }
-}
-
-/** Where a page of grants goes on: older than the last one shown. */
-function positionOf(after: string): [number, string] {
-  const [createdAtMs = '', ...grantId] = after.split('.')
-  return [Number(createdAtMs), grantId.join('.')]
 }
 
 /** By the index grants_by_user or grants_by_app when filtered, else grants_by_creation. */

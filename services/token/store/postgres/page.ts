@@ -1,8 +1,27 @@
+import { ErrorReason } from '../../../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../../../rpc/service-error.js'
 import type { Page } from '../token-store.js'
 
-/** A page from the rows of a query that asked for one more than `limit`, to see whether it is the last. */
-export function pageOf<Row>(rows: readonly Row[], limit: number, keyOf: (row: Row) => string): Page<Row> {
-  const shown = rows.slice(0, limit)
-  const last = rows.length > limit ? shown.at(-1) : undefined
-  return { rows: shown, next: last && keyOf(last) }
+/** Cuts `limit` rows off a query that asked for one more, and names the position of the last when more follow. */
+export function cutPage<Row>(rows: readonly Row[], limit: number, positionOf: (row: Row) => string): Page<Row> {
+  const last = rows[limit - 1]
+  if (rows.length <= limit || last === undefined) return { rows, next: undefined }
+  return { rows: rows.slice(0, limit), next: positionOf(last) }
+}
+
+/** A position in a list ordered by time, then id. */
+export interface TimePosition {
+  readonly atMs: number
+  readonly id: string
+}
+
+export function formatTimePosition({ atMs, id }: TimePosition): string {
+  return `${atMs}.${id}`
+}
+
+/** @throws ServiceError INVALID_ARGUMENT when it is not a position: it comes from callers. */
+export function parseTimePosition(text: string): TimePosition {
+  const match = /^(\d{1,16})\.(.+)$/s.exec(text)
+  if (!match?.[1] || !match[2]) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'the page token is not valid')
+  return { atMs: Number(match[1]), id: match[2] }
 }

@@ -1,7 +1,7 @@
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import type { TokenStore, UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { pageOf } from './page.js'
+import { cutPage } from './page.js'
 
 type UserMethods = Pick<TokenStore, 'createUser' | 'findUser' | 'listUsers' | 'setUserDisabled' | 'setUserPassword'>
 
@@ -61,7 +61,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
     findUser: (username) => database.readOne<UserRow>(findUser, [username]),
 
     async listUsers({ limit, after = '' }) {
-      return pageOf(await database.read<UserRow>(listUsers, [after, limit + 1]), limit, (user) => user.username)
+      return cutPage(await database.read<UserRow>(listUsers, [after, limit + 1]), limit, (user) => user.username)
     },
 
     setUserDisabled(username, isDisabled, now, cause) {

@@ -76,9 +76,9 @@ export function tokenWrites(db: Connection, record: RecordEvent, recheckApp: Rec
     `SELECT serial FROM access_tokens WHERE grant_id = :grantId AND expires_at_ms > :now
      ORDER BY serial DESC LIMIT 1 OFFSET :keep`,
   )
-  const removeUpTo = db.prepare<[string, number]>(
-    // Index access_tokens_by_grant.
-    'DELETE FROM access_tokens WHERE grant_id = ? AND serial <= ?',
+  const removeOld = db.prepare<[{ grantId: string; now: number; upTo: number }]>(
+    // Index access_tokens_by_grant. Expired ones go too, so that a grant never has more rows than live tokens.
+    'DELETE FROM access_tokens WHERE grant_id = :grantId AND (expires_at_ms <= :now OR serial <= :upTo)',
   )
   const insert = db.prepare<[Hash, string, number, number]>(
     'INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES (?, ?, ?, ?)',
@@ -101,7 +101,7 @@ export function tokenWrites(db: Connection, record: RecordEvent, recheckApp: Rec
       const serial = (findNewest.get(grantId)?.serial ?? 0) + 1
       shorten.run({ grantId, endMs: now + minting.overlapMs })
       const surplus = findSurplus.get({ grantId, now, keep: minting.maxLive - 1 })
-      if (surplus) removeUpTo.run(grantId, surplus.serial)
+      removeOld.run({ grantId, now, upTo: surplus?.serial ?? 0 })
       insert.run(minting.accessTokenHash, grantId, serial, minting.accessTokenExpiresAtMs)
       markUsed.run({ grantId, now })
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })

@@ -1,0 +1,33 @@
+// Where the RPC doors are when nothing is configured: sockets in DATA_DIR.
+import path from 'node:path'
+import type { Address } from '../../services/rpc/address.js'
+import type { Config } from '../config.js'
+import type { Log } from '../log.js'
+import type { Mode } from './start.js'
+
+/** Longest path of a Unix socket on Linux, without the closing NUL. */
+const MAX_SOCKET_PATH = 107
+
+const socketNames = { all: 'rpc.sock', token: 'token.sock', survey: 'survey.sock' } as const
+
+export function socketIn(config: Pick<Config, 'dataDir'>, mode: keyof typeof socketNames): Address {
+  return { kind: 'unix', path: path.join(config.dataDir, socketNames[mode]) }
+}
+
+/** Where this process listens for RPCs; undefined when it does not. */
+export function rpcAddressOf(mode: Mode, config: Config, log: Log): Address | undefined {
+  if (mode === 'gateway' || config.rpcListen === 'off') return undefined
+  if (config.rpcListen !== 'socket') return config.rpcListen
+  const address = socketIn(config, mode)
+  if (mode !== 'all' || address.kind !== 'unix' || address.path.length <= MAX_SOCKET_PATH) return address
+  log.note('DATA_DIR is too long for a socket, so there is no RPC door: set RPC_LISTEN')
+  return undefined
+}
+
+export function tokenServiceUrlOf(config: Config): Address {
+  return config.tokenServiceUrl ?? socketIn(config, 'token')
+}
+
+export function surveyServiceUrlOf(config: Config): Address {
+  return config.surveyServiceUrl ?? socketIn(config, 'survey')
+}

@@ -1,0 +1,59 @@
+// The public HTTP gateway in this process. It holds nothing: its clients reach the services, wherever they run.
+import { createGateway, drainGateway, type GatewayOptions } from '../../gateway/app.js'
+import type { Config } from '../config.js'
+import { type HeldPort, serveOn, urlOf } from './listen.js'
+import type { Observers } from './observers.js'
+import type { Clock } from './part.js'
+
+export interface GatewayPart {
+  readonly url: string
+  /** Accepts no more and answers what is in flight. */
+  drain(timeoutMs: number): Promise<void>
+}
+
+export async function startGatewayPart(
+  config: Config,
+  held: HeldPort,
+  clients: Pick<GatewayOptions, 'token' | 'account' | 'survey'>,
+  clock: Clock,
+  observers: Observers,
+): Promise<GatewayPart> {
+  const url = urlOf(held)
+  const gateway = createGateway({
+    ...clock,
+    ...clients,
+    ...observers.gateway,
+    publicUrl: config.publicUrl.port === '0' ? new URL(url) : config.publicUrl,
+    httpErrorStatus: config.httpErrorStatus,
+    rpcTimeoutMs: config.rpcTimeoutMs,
+    trustedProxies: config.trustedProxies,
+    limits: limitsOf(config),
+  })
+  await serveOn(held, gateway)
+  return { url, drain: (timeoutMs) => drainGateway(gateway, timeoutMs) }
+}
+
+function limitsOf(config: Config): GatewayOptions['limits'] {
+  return {
+    headersTimeoutMs: config.httpHeadersTimeoutSeconds * 1000,
+    requestTimeoutMs: config.httpRequestTimeoutSeconds * 1000,
+    keepAliveTimeoutMs: config.httpKeepAliveSeconds * 1000,
+    maxUrlBytes: config.httpMaxUrlBytes,
+    maxHeaderBytes: config.httpMaxHeaderBytes,
+    maxFormBytes: config.httpMaxFormBytes,
+    maxConnections: config.httpMaxConnections,
+    rateLimit: config.rateLimit === 'on',
+    rates: {
+      api: {
+        perSource: { requests: config.rateApiPerSource, seconds: config.rateApiWindowSeconds },
+        perApp: { requests: config.rateApiPerApp, seconds: config.rateApiWindowSeconds },
+      },
+      page: {
+        perSource: { requests: config.ratePagesPerSource, seconds: config.ratePagesWindowSeconds },
+        perApp: { requests: config.rateApiPerApp, seconds: config.ratePagesWindowSeconds },
+      },
+    },
+    unlimitedRoutes: [],
+    maxRateKeys: config.rateMaxKeys,
+  }
+}

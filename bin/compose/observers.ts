@@ -1,0 +1,44 @@
+// Where everything in a process tells what happened: the log and the metrics.
+import type { GatewayOptions } from '../../gateway/app.js'
+import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
+import type { JanitorOptions } from '../../services/token/janitor.js'
+import type { Log } from '../log.js'
+import type { Metrics } from '../metrics.js'
+
+export interface Observers {
+  readonly dispatcher: Pick<DispatcherOptions, 'onCall' | 'onUnexpected'>
+  readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected'>
+  readonly janitor: Pick<JanitorOptions, 'onRemoved' | 'onError'>
+}
+
+export function createObservers(log: Log, metrics: Metrics): Observers {
+  return {
+    dispatcher: {
+      onCall(record) {
+        log.call(record)
+        metrics.call(record)
+      },
+      onUnexpected(error, { method, requestId }) {
+        log.failure(`${method} failed unexpectedly`, error, requestId)
+        metrics.unexpected()
+      },
+    },
+    gateway: {
+      onRequest(record) {
+        log.request(record)
+        metrics.request(record)
+      },
+      onUnexpected(error, requestId) {
+        log.failure('a request failed unexpectedly', error, requestId)
+        metrics.unexpected()
+      },
+    },
+    janitor: {
+      onRemoved(removed) {
+        log.removed(removed)
+        metrics.removed(removed)
+      },
+      onError: (error) => log.failure('the janitor failed and will try again', error),
+    },
+  }
+}

@@ -1,0 +1,60 @@
+// The RPC doors of this process.
+
+import type { Address } from '../../services/rpc/address.js'
+import type { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { startRpcServer } from '../../services/rpc/rpc-server.js'
+import type { Config } from '../config.js'
+import { CommandError, EXIT } from '../exit.js'
+import { readTls, watchTls } from './tls.js'
+
+export interface RpcPart {
+  readonly addresses: readonly string[]
+  setServing(isServing: boolean): void
+  drain(graceMs: number): Promise<void>
+}
+
+const TLS_LOOK_EVERY_MS = 30_000
+
+export async function startRpcPart(
+  config: Config,
+  dispatcher: Dispatcher,
+  address: Address,
+  maxRequestBytes: number,
+  onError: (error: unknown) => void,
+): Promise<RpcPart> {
+  const connectAddress = config.rpcConnectListen
+  const usesTls = address.kind === 'tls' || connectAddress?.kind === 'tls'
+  const server = await startRpcServer({
+    dispatcher,
+    address,
+    connectAddress,
+    tls: usesTls ? readTls(config) : undefined,
+    callers: config.rpcCallers,
+    limits: {
+      maxRequestBytes,
+      maxStreams: config.rpcMaxStreams,
+      maxConnections: config.rpcMaxConnections,
+      maxDeadlineMs: config.rpcMaxDeadlineMs,
+    },
+    hasReflection: config.rpcReflection === 'on',
+  }).catch((error: unknown) => {
+    throw cannotListen(error)
+  })
+  const watch = usesTls ? watchTls(config, TLS_LOOK_EVERY_MS, server.reloadTls, onError) : undefined
+  return {
+    addresses: server.addresses,
+    setServing: server.setServing,
+    async drain(graceMs) {
+      watch?.stop()
+      await server.drain(graceMs)
+    },
+  }
+}
+
+function cannotListen(error: unknown): unknown {
+  if (!(error instanceof Error) || !('code' in error)) return error
+  const code = String(error.code)
+  if (!/^E[A-Z]+$/.test(code)) return error
+  const what = code === 'EADDRINUSE' ? 'it is in use' : code
+  return new CommandError(`cannot listen for RPCs: ${what} (${error.message})`, EXIT.unavailable, 'set RPC_LISTEN')
+}

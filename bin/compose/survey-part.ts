@@ -1,0 +1,24 @@
+// SurveyService in this process, with its database.
+import type { Client } from '@connectrpc/connect'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { createSurveyHandlers } from '../../services/survey/survey-service.js'
+import type { Config } from '../config.js'
+import { type Clock, type Part, reasonUnless } from './part.js'
+import { openSurveyStore } from './stores.js'
+
+/** Opens the database, creating and migrating it if need be, and registers the handlers. `token` is called as `survey`. */
+export async function openSurveyPart(
+  config: Config,
+  dispatcher: Dispatcher,
+  clock: Clock,
+  token: Client<typeof TokenService>,
+): Promise<Part> {
+  const store = await openSurveyStore(config)
+  dispatcher.register(SurveyService, createSurveyHandlers({ store, token, now: clock.now }))
+  return {
+    notReady: () => reasonUnless('survey database', store.ping()),
+    close: () => store.close(),
+  }
+}

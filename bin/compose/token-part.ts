@@ -1,0 +1,73 @@
+// TokenService, AccountService and AdminService in this process, with their database and its upkeep.
+import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { type Janitor, startJanitor } from '../../services/token/janitor.js'
+import { createPasswordHasher } from '../../services/token/passwords.js'
+import { createSignInLimiter, noSignInLimiter } from '../../services/token/sign-in-limiter.js'
+import { createTokenHandlers } from '../../services/token/token-service.js'
+import { createUseRecorder } from '../../services/token/use-recorder.js'
+import type { Config } from '../config.js'
+import type { Observers } from './observers.js'
+import { type Clock, type Part, reasonUnless } from './part.js'
+import { openTokenStore } from './stores.js'
+
+const DAY_MS = 86_400_000
+
+export interface TokenPart extends Part {
+  readonly janitor: Janitor
+}
+
+/** Opens the database, creating and migrating it if need be, and registers the handlers. */
+export async function openTokenPart(
+  config: Config,
+  dispatcher: Dispatcher,
+  clock: Clock,
+  observers: Observers,
+): Promise<TokenPart> {
+  const store = await openTokenStore(config)
+  const uses = createUseRecorder(store)
+  const handlers = createTokenHandlers({
+    ...clock,
+    store,
+    rules: config,
+    uses,
+    passwords: await createPasswordHasher({
+      concurrency: config.passwordHashConcurrency,
+      queueLimit: config.passwordHashQueueLimit,
+    }),
+    signInLimiter: signInLimiter(config),
+  })
+  dispatcher
+    .register(TokenService, handlers.token)
+    .register(AccountService, handlers.account)
+    .register(AdminService, handlers.admin)
+  const janitor = startJanitor({
+    ...observers.janitor,
+    store,
+    uses,
+    now: clock.now,
+    everyMs: config.janitorIntervalSeconds * 1000,
+    keepEndedMs: config.keepEndedSeconds * 1000,
+    keepAuditMs: config.keepAuditDays * DAY_MS,
+  })
+  return {
+    janitor,
+    notReady: () => reasonUnless('token database', store.ping()),
+    async close() {
+      await janitor.stop()
+      await uses.flush().catch(observers.janitor.onError)
+      await store.close()
+    },
+  }
+}
+
+function signInLimiter(config: Config) {
+  if (config.rateLimit === 'off') return noSignInLimiter
+  return createSignInLimiter({
+    perAccountAndSource: config.signInFailuresPerAccountAndSource,
+    perSource: config.signInFailuresPerSource,
+    windowSeconds: config.signInWindowSeconds,
+  })
+}

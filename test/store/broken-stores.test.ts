@@ -1,0 +1,305 @@
+// Proves the conformance suites: every store here breaks one promise, and the checks of that promise must fail.
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { describe, expect, test } from 'vitest'
+import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
+import type { SurveyStore } from '../../services/survey/store/survey-store.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { failedChecks } from './conformance.js'
+import { surveyStoreChecks } from './survey-store-conformance.js'
+import { tokenStoreChecks } from './token-store-conformance.js'
+
+interface Broken<Store> {
+  readonly how: string
+  readonly breaks: (store: Store) => Partial<Store>
+  /** Titles of checks that must fail; others may. */
+  readonly caughtBy: readonly string[]
+}
+
+const inMemory = { file: ':memory:' }
+
+const brokenTokenStores: readonly Broken<TokenStore>[] = [
+  {
+    how: 'looks at a code, then marks it, in two steps',
+    breaks(store) {
+      const used = new Set<string>()
+      return {
+        async redeemCode(redemption, now, cause) {
+          const code = Buffer.from(redemption.codeHash).toString('hex')
+          const isUsed = used.has(code)
+          await nextTurn()
+          const result = await store.redeemCode(redemption, now, cause)
+          if (result.kind === 'redeemed') used.add(code)
+          return isUsed || result.kind !== 'refused' || result.replay === 'none'
+            ? result
+            : { kind: 'redeemed', openid: redemption.newOpenid }
+        },
+      }
+    },
+    caughtBy: ['of 200 concurrent exchanges of one code exactly one succeeds, and only its tokens exist'],
+  },
+  {
+    how: 'acknowledges a revocation before it happens',
+    breaks: (store) => ({
+      async revokeGrant(...args) {
+        setTimeout(() => store.revokeGrant(...args).catch(() => undefined), 5)
+        return 'revoked'
+      },
+    }),
+    caughtBy: [
+      'a revocation holds from the moment it fulfils',
+      'a refresh that races a revocation leaves no good token behind',
+    ],
+  },
+  {
+    how: 'looks at a grant before the transaction and not again inside',
+    breaks(store) {
+      const minted = new Set<string>()
+      return {
+        async mintAccessToken(minting, now, cause) {
+          const result = await store.mintAccessToken(minting, now, cause)
+          const key = Buffer.from(minting.refreshTokenHash).toString('hex')
+          if (result === 'minted') minted.add(key)
+          return result === 'refused' && minted.has(key) ? 'minted' : result
+        },
+      }
+    },
+    caughtBy: [
+      'a revocation holds from the moment it fulfils',
+      'a refresh that races a revocation leaves no good token behind',
+    ],
+  },
+  {
+    how: 'does not check app and secret again when a code is redeemed',
+    breaks: (store) => ({
+      async redeemCode(redemption, now, cause) {
+        const result = await store.redeemCode(redemption, now, cause)
+        const isEnded = result.kind === 'app_ended' || result.kind === 'secret_ended'
+        return isEnded ? { kind: 'redeemed', openid: redemption.newOpenid } : result
+      },
+    }),
+    caughtBy: [
+      'disabling an app refuses codes, exchanges, refreshes and tokens from then on',
+      'after its revocation no exchange or refresh with a secret succeeds',
+    ],
+  },
+  {
+    how: 'does not see that app or user was disabled when it finds a token',
+    breaks: (store) => ({
+      async findAccessToken(hash) {
+        const token = await store.findAccessToken(hash)
+        return token && { ...token, isRevoked: false }
+      },
+    }),
+    caughtBy: [
+      'disabling an app refuses codes, exchanges, refreshes and tokens from then on',
+      'disabling a user ends sessions and unused codes and refuses tokens',
+      'a revocation holds from the moment it fulfils',
+    ],
+  },
+  {
+    how: 'never ends a grant for a replay',
+    breaks: (store) => ({
+      redeemCode: (redemption, now, cause) =>
+        store.redeemCode({ ...redemption, replayGraceMs: Number.MAX_SAFE_INTEGER - now }, now, cause),
+    }),
+    caughtBy: [
+      'a replay is forgiven until 1 ms before the grace ends, then it ends the grant',
+      'with no grace every replay ends the grant',
+    ],
+  },
+  {
+    how: 'forgives a replay for one millisecond too long',
+    breaks: (store) => ({
+      redeemCode: (redemption, now, cause) =>
+        store.redeemCode({ ...redemption, replayGraceMs: redemption.replayGraceMs + 1 }, now, cause),
+    }),
+    caughtBy: ['a replay is forgiven until 1 ms before the grace ends, then it ends the grant'],
+  },
+  {
+    how: 'ignores the redirect_uri of an exchange',
+    breaks: (store) => ({
+      redeemCode: (redemption, now, cause) => store.redeemCode({ ...redemption, redirectUri: undefined }, now, cause),
+    }),
+    caughtBy: ['every refused exchange leaves the code as it was'],
+  },
+  {
+    how: 'judges codes and refresh tokens by a clock that is 1 ms behind',
+    breaks: (store) => ({
+      redeemCode: (redemption, now, cause) => store.redeemCode(redemption, now - 1, cause),
+      mintAccessToken: (minting, now, cause) => store.mintAccessToken(minting, now - 1, cause),
+    }),
+    caughtBy: [
+      'a code is good until 1 ms before its expiry',
+      'a refresh token is good until 1 ms before its expiry, and a token minted then lives its own life',
+    ],
+  },
+  {
+    how: 'leaves replaced tokens their whole life',
+    breaks: (store) => ({
+      mintAccessToken: (minting, now, cause) =>
+        store.mintAccessToken({ ...minting, overlapMs: Number.MAX_SAFE_INTEGER - now }, now, cause),
+    }),
+    caughtBy: [
+      'a refresh leaves earlier tokens the overlap, never beyond their own expiry',
+      'without an overlap a refresh ends the earlier tokens at once',
+    ],
+  },
+  {
+    how: 'keeps every token and grant',
+    breaks: (store) => ({
+      mintAccessToken: (minting, now, cause) => store.mintAccessToken({ ...minting, maxLive: 1000 }, now, cause),
+      redeemCode: (redemption, now, cause) => store.redeemCode({ ...redemption, maxGrants: 1000 }, now, cause),
+    }),
+    caughtBy: [
+      'a hundred concurrent refreshes all succeed, and the newest ten tokens are good',
+      'the tokens beyond the cap go oldest first',
+      'a user keeps the newest live grants of an app, and older ones are revoked',
+    ],
+  },
+  {
+    how: 'makes a new openid for every grant',
+    breaks: (store) => ({
+      async redeemCode(redemption, now, cause) {
+        const result = await store.redeemCode(redemption, now, cause)
+        return result.kind === 'redeemed' ? { ...result, openid: redemption.newOpenid } : result
+      },
+    }),
+    caughtBy: [
+      'openids are the same for every grant of an app and user, and differ between apps and users',
+      'concurrent first exchanges of one user agree on the openid',
+    ],
+  },
+  {
+    how: "revokes another user's grant",
+    breaks: (store) => ({
+      revokeGrant: (grantId, _filter, now, cause) => store.revokeGrant(grantId, {}, now, cause),
+    }),
+    caughtBy: ["a user revokes their own grants only; another's is not found"],
+  },
+  {
+    how: 'starts a session under a password that is no longer right',
+    breaks: (store) => ({
+      async startSession(session, now, cause) {
+        await store.startSession(session, now, cause)
+        return 'started'
+      },
+    }),
+    caughtBy: ['a session starts only under the password that was checked'],
+  },
+  {
+    how: 'compares identifiers without regard to case',
+    breaks: (store) => ({
+      findApp: (appid) => store.findApp(appid.toLowerCase()),
+      findUser: (username) => store.findUser(username.toLowerCase()),
+    }),
+    caughtBy: ['identifiers compare byte for byte'],
+  },
+  {
+    how: 'goes on by time alone and loses rows of one millisecond',
+    breaks: (store) => ({
+      listGrants: (filter, page) =>
+        store.listGrants(filter, { ...page, after: page.after?.replace(/\..*$/, '.\u0001') }),
+    }),
+    caughtBy: ['grants are listed newest first and page without loss, also those of one millisecond'],
+  },
+  {
+    how: 'writes no audit events',
+    breaks: () => ({ listAuditEvents: () => Promise.resolve({ rows: [], next: undefined }) }),
+    caughtBy: [
+      'a code is exchanged for a grant, an access token, a refresh token and an openid',
+      'audit events are listed newest first, narrow by app and user, and page without loss',
+    ],
+  },
+  {
+    how: 'removes what ended a moment too early',
+    breaks: (store) => ({
+      removeEnded: (bounds) =>
+        store.removeEnded({
+          ...bounds,
+          endedBeforeMs: bounds.endedBeforeMs + 1,
+          auditBeforeMs: bounds.auditBeforeMs + 1,
+        }),
+    }),
+    caughtBy: [
+      'what ended exactly at the bound stays, what ended before it goes',
+      'a used code stays until its own expiry, so that its replay still ends the grant',
+      'audit events before their bound go, those at it stay',
+    ],
+  },
+  {
+    how: 'removes without regard to the limit',
+    breaks: (store) => ({ removeEnded: (bounds) => store.removeEnded({ ...bounds, limit: 1000 }) }),
+    caughtBy: ['a removal takes at most its limit of each kind, and repeated ones take everything'],
+  },
+]
+
+const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
+  {
+    how: 'lets anyone replace a survey',
+    breaks: (store) => ({
+      putSurveys: async (_owner, drafts, now) => {
+        const owner = (await store.findSurvey(drafts.find((draft) => draft.surveyId > 0)?.surveyId ?? 0))?.ownerUserId
+        return store.putSurveys(owner ?? 'ann', drafts, now)
+      },
+    }),
+    caughtBy: ['an id of another owner is named, and nothing of the batch is stored'],
+  },
+  {
+    how: 'stores drafts one by one',
+    breaks: (store) => ({
+      async putSurveys(owner, drafts, now) {
+        const rows = []
+        for (const draft of drafts) {
+          const result = await store.putSurveys(owner, [draft], now)
+          if (result.kind !== 'stored') return result
+          rows.push(...result.rows)
+        }
+        return { kind: 'stored', rows }
+      },
+    }),
+    caughtBy: ['an id of another owner is named, and nothing of the batch is stored'],
+  },
+  {
+    how: 'counts the page and not the list',
+    breaks: (store) => ({
+      async listSurveys(owner, window) {
+        const { rows } = await store.listSurveys(owner, window)
+        return { total: rows.length, rows }
+      },
+    }),
+    caughtBy: ['lists hold one owner, ascend by id, and count everything'],
+  },
+  {
+    how: 'starts an export again from the first survey',
+    breaks: (store) => ({ exportSurveys: (owner, page) => store.exportSurveys(owner, { ...page, afterId: 0 }) }),
+    caughtBy: ['exports hold documents, ascend by id, and go on above the last id'],
+  },
+]
+
+describe('the conformance suites reject a store that', () => {
+  for (const { how, breaks, caughtBy } of brokenTokenStores) {
+    test(how, async () => {
+      const failed = await failedChecks(tokenStoreChecks, async () => {
+        const store = openSqliteTokenStore(inMemory)
+        return { ...store, ...breaks(store) }
+      })
+      expect(failed).toEqual(expect.arrayContaining([...caughtBy]))
+    })
+  }
+
+  for (const { how, breaks, caughtBy } of brokenSurveyStores) {
+    test(how, async () => {
+      const failed = await failedChecks(surveyStoreChecks, async () => {
+        const store = openSqliteSurveyStore(inMemory)
+        return { ...store, ...breaks(store) }
+      })
+      expect(failed).toEqual(expect.arrayContaining([...caughtBy]))
+    })
+  }
+
+  test('breaks a promise, and no other', async () => {
+    expect(await failedChecks(tokenStoreChecks, async () => openSqliteTokenStore(inMemory))).toEqual([])
+    expect(await failedChecks(surveyStoreChecks, async () => openSqliteSurveyStore(inMemory))).toEqual([])
+  })
+})

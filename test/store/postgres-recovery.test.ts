@@ -1,0 +1,206 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { openDatabase } from '../../services/postgres/transaction.js'
+import { StoreUnavailable } from '../../services/rpc/store-unavailable.js'
+import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { closing } from '../postgres/closing.js'
+import { Cluster, query } from '../postgres/cluster.js'
+import { authorize, isGood, issue, redeem, refresh, type Seed, seed } from '../postgres/seed.js'
+
+const NOTHING = { name: 'nothing', migrations: [] }
+const MINUTE = 60_000
+
+let cluster: Cluster
+beforeAll(async () => {
+  cluster = await Cluster.create()
+}, 2 * MINUTE)
+afterAll(() => cluster.destroy())
+
+/** Calls until it succeeds; how long that took, in ms. */
+async function untilIt(succeeds: () => Promise<unknown>): Promise<number> {
+  const start = Date.now()
+  for (;;) {
+    try {
+      await succeeds()
+      return Date.now() - start
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable) || Date.now() - start > MINUTE) throw error
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+  }
+}
+
+interface History {
+  /** Access tokens that were acknowledged. */
+  readonly good: Uint8Array[]
+  /** Codes whose exchange failed, and is known not to have happened. */
+  readonly unused: Uint8Array[]
+  failures: number
+  /** Ends the clients and waits for them. */
+  stop(): Promise<void>
+}
+
+/** Clients that authorize, exchange and refresh as fast as they can, whatever fails. */
+function load(store: TokenStore, seeded: Seed, clients: number): History {
+  let isOver = false
+  const history = { good: [] as Uint8Array[], unused: [] as Uint8Array[], failures: 0 }
+  const client = async () => {
+    while (!isOver) {
+      let codeHash: Uint8Array | undefined
+      try {
+        codeHash = await issue(store, seeded)
+        const { result, ...tokens } = await redeem(store, seeded, codeHash)
+        if (result.kind !== 'redeemed') throw new Error(result.kind)
+        codeHash = undefined
+        history.good.push(tokens.accessTokenHash)
+        const refreshed = await refresh(store, seeded, tokens.refreshTokenHash)
+        if (refreshed.result !== 'minted') throw new Error(refreshed.result)
+        history.good.push(refreshed.accessTokenHash)
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) throw error
+        history.failures += 1
+        if (codeHash && !error.outcomeUnknown) history.unused.push(codeHash)
+        await new Promise((resolve) => setTimeout(resolve, 20))
+      }
+    }
+  }
+  const running = Promise.all(Array.from({ length: clients }, client))
+  return Object.assign(history, {
+    async stop() {
+      isOver = true
+      await running
+    },
+  })
+}
+
+async function requireKept(store: TokenStore, seeded: Seed, history: History): Promise<void> {
+  for (const accessTokenHash of history.good) expect(await isGood(store, accessTokenHash)).toBe(true)
+  for (const codeHash of history.unused) {
+    expect((await redeem(store, seeded, codeHash)).result.kind).toBe('redeemed')
+  }
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
+
+test(
+  'a database that was stopped is unavailable, and is used again when it is back',
+  async () => {
+    const store = closing(await openPostgresTokenStore({ url: await cluster.createDatabase() }))
+    const seeded = await seed(store)
+    const { accessTokenHash } = await authorize(store, seeded)
+    await cluster.stop()
+    await expect(store.ping()).rejects.toBeInstanceOf(StoreUnavailable)
+    await expect(issue(store, seeded)).rejects.toBeInstanceOf(StoreUnavailable)
+    await cluster.start()
+    await untilIt(() => store.ping())
+    expect(await isGood(store, accessTokenHash)).toBe(true)
+    await authorize(store, seeded)
+  },
+  MINUTE,
+)
+
+test(
+  'what was acknowledged survives immediate stops under load, and what failed did not happen',
+  async () => {
+    const store = closing(
+      await openPostgresTokenStore({ url: await cluster.createDatabase(), statementTimeoutMs: MINUTE }),
+    )
+    const seeded = await seed(store)
+    const history = load(store, seeded, 16)
+    for (let crash = 0; crash < 3; crash++) {
+      await pause(500)
+      await cluster.stop('immediate')
+      await cluster.start()
+      expect(await untilIt(() => store.ping())).toBeLessThan(5_000)
+    }
+    await history.stop()
+    expect(history.failures).toBeGreaterThan(0)
+    expect(history.good.length).toBeGreaterThan(0)
+    await requireKept(store, seeded, history)
+  },
+  2 * MINUTE,
+)
+
+test(
+  'a lock that is never given up makes the database unavailable to those who need it, and to nobody else',
+  async () => {
+    const url = await cluster.createDatabase()
+    const store = closing(await openPostgresTokenStore({ url, lockTimeoutMs: 200 }))
+    const seeded = await seed(store)
+    const other = await seed(store)
+    const locker = closing(await openDatabase({ url }, NOTHING))
+    const lock = { name: 'lock', text: 'SELECT appid FROM apps WHERE appid = $1 FOR UPDATE' }
+    await locker.transaction(async (transaction) => {
+      await transaction.ask(lock, [seeded.appid])
+      await expect(issue(store, seeded)).rejects.toMatchObject({ outcomeUnknown: false })
+      await authorize(store, other)
+    })
+    await authorize(store, seeded)
+  },
+  MINUTE,
+)
+
+test(
+  'commits are flushed on our connections, whatever the database has as its default',
+  async () => {
+    const url = await cluster.createDatabase()
+    const name = new URL(url).pathname.slice(1)
+    await query(url, `ALTER DATABASE ${name} SET synchronous_commit = off`)
+    const database = closing(await openDatabase({ url }, NOTHING))
+    const setting = { name: 'setting', text: `SELECT current_setting('synchronous_commit') AS level` }
+    expect(await database.readOne(setting, [])).toEqual({ level: 'on' })
+  },
+  MINUTE,
+)
+
+test(
+  'a server that runs with fsync = off is refused',
+  async () => {
+    const url = await cluster.createDatabase()
+    const configure = async (text: string) => {
+      await query(url, text)
+      await query(url, 'SELECT pg_reload_conf()')
+      await pause(500)
+    }
+    await configure('ALTER SYSTEM SET fsync = off')
+    try {
+      await expect(openPostgresTokenStore({ url })).rejects.toThrow('fsync = off')
+    } finally {
+      await configure('ALTER SYSTEM RESET fsync')
+    }
+  },
+  MINUTE,
+)
+
+test(
+  'when the primary dies under load the promoted standby is found, and nothing acknowledged is lost',
+  async () => {
+    const url = await cluster.createDatabase()
+    const name = new URL(url).pathname.slice(1)
+    const standby = await cluster.createStandby()
+    try {
+      await query(url, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
+      await query(url, 'SELECT pg_reload_conf()')
+      const synchronous = `SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'`
+      while ((await query(url, synchronous)).length === 0) await pause(50)
+
+      const hosts = `127.0.0.1:${standby.port},127.0.0.1:${cluster.port}`
+      const store = closing(await openPostgresTokenStore({ url: `postgres://postgres@${hosts}/${name}` }))
+      const seeded = await seed(store)
+      const history = load(store, seeded, 16)
+      await pause(1_000)
+      await cluster.stop('immediate')
+      await expect(store.ping()).rejects.toBeInstanceOf(StoreUnavailable)
+      await query(standby.urlOf('postgres'), 'SELECT pg_promote()')
+      expect(await untilIt(() => store.ping())).toBeLessThan(5_000)
+      const before = history.good.length
+      await pause(500)
+      await history.stop()
+      expect(history.good.length).toBeGreaterThan(before)
+      await requireKept(store, seeded, history)
+    } finally {
+      await standby.destroy()
+    }
+  },
+  2 * MINUTE,
+)

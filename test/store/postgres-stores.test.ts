@@ -1,0 +1,43 @@
+import { describe, expect, test } from 'vitest'
+import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
+import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
+import { closing } from '../postgres/closing.js'
+import { query } from '../postgres/cluster.js'
+import { patient } from '../postgres/patient.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
+import { describeSurveyStore } from './survey-store-conformance.js'
+import { describeTokenStore } from './token-store-conformance.js'
+import { grant, hashOf, isGood, seed } from './token-store-verbs.js'
+
+describeTokenStore('PostgreSQL', async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }))
+describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
+
+describe('PostgreSQL stores', () => {
+  test('what was acknowledged is there after the store is opened again', async () => {
+    const url = await createDatabase()
+    const first = await openPostgresTokenStore({ url, ...patient })
+    await seed(first)
+    const { accessTokenHash } = await grant(first)
+    await first.close()
+    expect(await isGood(closing(await openPostgresTokenStore({ url, ...patient })), accessTokenHash)).toBe(true)
+  })
+
+  test('a closed store is unavailable', async () => {
+    const store = await openPostgresTokenStore({ url: await createDatabase(), ...patient })
+    await store.close()
+    await expect(store.findApp('app1')).rejects.toThrow('the database is unavailable')
+    await expect(store.ping()).rejects.toThrow('the database is unavailable')
+  })
+
+  test('a page token that is no position of the list is refused as the caller’s mistake', async () => {
+    const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
+    await expect(store.listGrants({}, { limit: 1, after: 'garbage' })).rejects.toThrow('the page token is not valid')
+  })
+
+  test('a missing table is a defect and not an unavailable database', async () => {
+    const url = await createDatabase()
+    const store = closing(await openPostgresTokenStore({ url, ...patient }))
+    await query(url, 'ALTER TABLE access_tokens RENAME TO gone')
+    await expect(store.findAccessToken(hashOf('any'))).rejects.toThrow('does not exist')
+  })
+})

@@ -1,0 +1,168 @@
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import Database from 'better-sqlite3'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { StoreUnavailable } from '../../services/rpc/store-unavailable.js'
+import { GroupCommit } from '../../services/sqlite/group-commit.js'
+import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { temporaryDirectory } from './temporary-directory.js'
+
+function entryWrites(db: Connection) {
+  const insert = db.prepare<[number]>('INSERT INTO entries (id) VALUES (?)')
+  const insertLine = db.prepare<[number]>('INSERT INTO lines (entry_id) VALUES (?)')
+  return {
+    add(id: number): number {
+      insert.run(id)
+      return id
+    },
+    addThenThrow(id: number): never {
+      insert.run(id)
+      throw new Error('changed my mind')
+    },
+    /** Lets the transaction come to its end and fail there. */
+    breakTheCommit(entryId: number): void {
+      insertLine.run(entryId)
+    },
+    addBytes(size: number): void {
+      db.prepare('INSERT INTO blobs (bytes) VALUES (zeroblob(?))').run(size)
+    },
+  }
+}
+
+let file: string
+let db: Connection
+let executed: string[]
+let commits: GroupCommit<ReturnType<typeof entryWrites>>
+
+beforeEach(() => {
+  file = join(temporaryDirectory(), 'entries.db')
+  openDatabase(file).close()
+  executed = []
+  db = new Database(file, { verbose: (sql) => executed.push(String(sql)) })
+  db.exec(`CREATE TABLE entries (id INTEGER PRIMARY KEY);
+    CREATE TABLE lines (entry_id INTEGER NOT NULL REFERENCES entries DEFERRABLE INITIALLY DEFERRED);
+    CREATE TABLE blobs (bytes BLOB NOT NULL)`)
+  commits = new GroupCommit(db, entryWrites(db), { maxQueued: 50, lockWaitMs: 200 })
+})
+afterEach(() => db.close())
+
+const count = (sql: string) => executed.filter((each) => each === sql).length
+const stored = (connection = db) => connection.prepare<[], number>('SELECT id FROM entries ORDER BY id').pluck().all()
+
+/** What became of every promise: its value or the error it was rejected with. */
+async function outcomes(promises: readonly Promise<unknown>[]): Promise<unknown[]> {
+  const settled = await Promise.allSettled(promises)
+  return settled.map((each) => (each.status === 'fulfilled' ? each.value : each.reason))
+}
+
+describe('group commit', () => {
+  test('writes of one turn share one transaction, later ones have their own', async () => {
+    await Promise.all([1, 2, 3].map((id) => commits.submit('add', id)))
+    expect(count('COMMIT')).toBe(1)
+    await commits.submit('add', 4)
+    expect(count('COMMIT')).toBe(2)
+    expect(stored()).toEqual([1, 2, 3, 4])
+  })
+
+  test('each write succeeds or fails alone', async () => {
+    const [one, two, three, again] = await outcomes([
+      commits.submit('add', 1),
+      commits.submit('addThenThrow', 2),
+      commits.submit('add', 3),
+      commits.submit('add', 1),
+    ])
+    expect([one, three]).toEqual([1, 3])
+    expect(two).toEqual(new Error('changed my mind'))
+    expect(again).toMatchObject({ code: 'SQLITE_CONSTRAINT_PRIMARYKEY' })
+    expect(stored()).toEqual([1, 3])
+    expect(count('COMMIT')).toBe(1)
+  })
+
+  test('a result is delivered after its commit', async () => {
+    const reader = new Database(file, { readonly: true })
+    const seen = await Promise.all([1, 2].map((id) => commits.submit('add', id).then(() => stored(reader))))
+    expect(seen).toEqual([
+      [1, 2],
+      [1, 2],
+    ])
+    reader.close()
+  })
+
+  test('when the commit fails nothing of the group happened and all are told so', async () => {
+    const results = await outcomes([commits.submit('add', 1), commits.submit('breakTheCommit', 99)])
+    for (const result of results) expect(result).toBeInstanceOf(StoreUnavailable)
+    expect(db.inTransaction).toBe(false)
+    expect(stored()).toEqual([])
+    expect(await commits.submit('add', 2)).toBe(2)
+  })
+
+  test('a short lock of another process delays writes and blocks neither reads nor timers', async () => {
+    const other = new Database(file)
+    other.exec('BEGIN IMMEDIATE')
+    const written = commits.submit('add', 1)
+    let isWritten = false
+    written.then(
+      () => {
+        isWritten = true
+      },
+      () => undefined,
+    )
+    const before = performance.now()
+    for (let turn = 0; turn < 5; turn++) {
+      await sleep(5)
+      expect(stored()).toEqual([])
+    }
+    expect(performance.now() - before).toBeLessThan(190)
+    expect(isWritten).toBe(false)
+    other.exec('COMMIT')
+    expect(await written).toBe(1)
+    other.close()
+  })
+
+  test('a lock that is kept makes writes unavailable, and they succeed once it is gone', async () => {
+    const other = new Database(file)
+    other.exec('BEGIN IMMEDIATE')
+    const results = await outcomes([commits.submit('add', 1), commits.submit('add', 2)])
+    for (const result of results) expect(result).toMatchObject({ outcomeUnknown: false })
+    for (const result of results) expect(result).toBeInstanceOf(StoreUnavailable)
+    other.exec('ROLLBACK')
+    other.close()
+    expect(await commits.submit('add', 3)).toBe(3)
+    expect(stored()).toEqual([3])
+  })
+
+  test('a full disk makes writes unavailable while reads go on, and passes without a restart', async () => {
+    await commits.submit('add', 1)
+    const pages = Number(db.pragma('page_count', { simple: true }))
+    db.pragma(`max_page_count = ${pages + 1}`)
+    const [full] = await outcomes([commits.submit('addBytes', 1_000_000)])
+    expect(full).toBeInstanceOf(StoreUnavailable)
+    expect(stored()).toEqual([1])
+    db.pragma('max_page_count = 1000000')
+    await commits.submit('addBytes', 1_000_000)
+  })
+
+  test('writes beyond the bound of the queue are refused at once', async () => {
+    const results = await outcomes(Array.from({ length: 60 }, (_, id) => commits.submit('add', id)))
+    expect(results.filter((result) => result instanceof StoreUnavailable)).toHaveLength(10)
+    expect(stored()).toHaveLength(50)
+  })
+
+  test('a long queue is written in several transactions, in order', async () => {
+    const many = new GroupCommit(db, entryWrites(db))
+    const done: unknown[] = []
+    await Promise.all(Array.from({ length: 600 }, (_, id) => many.submit('add', id).then((each) => done.push(each))))
+    expect(count('COMMIT')).toBe(3)
+    expect(done).toEqual(Array.from({ length: 600 }, (_, id) => id))
+  })
+
+  test('closing finishes what was submitted and refuses what comes after', async () => {
+    const written = commits.submit('add', 1)
+    const closed = commits.close()
+    await expect(commits.submit('add', 2)).rejects.toBeInstanceOf(StoreUnavailable)
+    await closed
+    expect(await written).toBe(1)
+    await commits.close()
+    expect(stored()).toEqual([1])
+  })
+})

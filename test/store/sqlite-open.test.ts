@@ -1,0 +1,79 @@
+import { chmodSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import Database from 'better-sqlite3'
+import { describe, expect, test } from 'vitest'
+import { StoreUnavailable } from '../../services/rpc/store-unavailable.js'
+import { openDatabase, toStoreError } from '../../services/sqlite/open.js'
+import { temporaryDirectory } from './temporary-directory.js'
+
+const mode = (path: string) => (statSync(path).mode & 0o777).toString(8)
+
+describe('opening a SQLite file', () => {
+  test('commits are flushed before they are acknowledged: WAL and synchronous=FULL, read back', () => {
+    const db = openDatabase(join(temporaryDirectory(), 'a.db'))
+    expect(db.pragma('journal_mode', { simple: true })).toBe('wal')
+    expect(db.pragma('synchronous', { simple: true })).toBe(2)
+    expect(db.pragma('foreign_keys', { simple: true })).toBe(1)
+    expect(db.pragma('busy_timeout', { simple: true })).toBe(2000)
+    db.close()
+  })
+
+  test('file, -wal and -shm are readable by their owner only, whatever the umask', () => {
+    const umask = process.umask(0)
+    const file = join(temporaryDirectory(), 'new', 'deep', 'a.db')
+    const db = openDatabase(file)
+    db.exec('CREATE TABLE t (x)')
+    expect([file, `${file}-wal`, `${file}-shm`].map(mode)).toEqual(['600', '600', '600'])
+    expect(mode(dirname(file))).toBe('700')
+    db.close()
+    process.umask(umask)
+  })
+
+  test('a file that others may read is put right, the directory it lies in is left alone', () => {
+    const directory = join(temporaryDirectory(), 'shared')
+    mkdirSync(directory)
+    chmodSync(directory, 0o755)
+    const file = join(directory, 'a.db')
+    writeFileSync(file, '')
+    chmodSync(file, 0o644)
+    openDatabase(file).close()
+    expect(mode(file)).toBe('600')
+    expect(mode(directory)).toBe('755')
+  })
+
+  test('a file that is no database is refused as it is', () => {
+    const file = join(temporaryDirectory(), 'a.db')
+    writeFileSync(file, 'this is a text of more than a hundred characters and certainly no database '.repeat(20))
+    expect(() => openDatabase(file)).toThrow('file is not a database')
+  })
+
+  test('a file that another process keeps locked is unavailable', () => {
+    const file = join(temporaryDirectory(), 'a.db')
+    const other = new Database(file)
+    other.exec('CREATE TABLE t (x); BEGIN EXCLUSIVE')
+    expect(() => openDatabase(file)).toThrow(StoreUnavailable)
+    other.exec('ROLLBACK')
+    other.close()
+    openDatabase(file).close()
+  })
+})
+
+describe('failures of the driver', () => {
+  const unavailable = ['BUSY', 'BUSY_SNAPSHOT', 'LOCKED', 'FULL', 'IOERR', 'IOERR_FSYNC', 'READONLY', 'CANTOPEN']
+  test.each(unavailable)('SQLITE_%s means that the database is unavailable', (code) => {
+    const error = new Database.SqliteError('text', `SQLITE_${code}`)
+    expect(toStoreError(error)).toMatchObject({ outcomeUnknown: false, cause: error })
+    expect(toStoreError(error)).toBeInstanceOf(StoreUnavailable)
+  })
+
+  const defects = ['ERROR', 'CONSTRAINT_UNIQUE', 'CORRUPT', 'NOTADB', 'MISMATCH']
+  test.each(defects)('SQLITE_%s is a defect and stays what it is', (code) => {
+    const error = new Database.SqliteError('text', `SQLITE_${code}`)
+    expect(toStoreError(error)).toBe(error)
+  })
+
+  test('an error of anything else with such a code is not the driver’s', () => {
+    const error = Object.assign(new Error('text'), { code: 'SQLITE_BUSY' })
+    expect(toStoreError(error)).toBe(error)
+  })
+})

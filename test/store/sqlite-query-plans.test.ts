@@ -1,0 +1,101 @@
+// Every statement of the stores, as SQLite would run it: by an index, and without sorting.
+import { describe, expect, test } from 'vitest'
+import { migrate, type Schema } from '../../services/sqlite/migrate.js'
+import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { surveyStoreReads } from '../../services/survey/store/sqlite/reads.js'
+import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
+import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
+import { tokenStoreReads } from '../../services/token/store/sqlite/reads.js'
+import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
+
+/** A connection that remembers what was prepared on it. */
+function recording(schema: Schema): { db: Connection; prepared: Set<string> } {
+  const plain = openDatabase(':memory:')
+  migrate(plain, schema)
+  const prepared = new Set<string>()
+  const db = new Proxy(plain, {
+    get(target, key) {
+      if (key === 'prepare') {
+        return (sql: string) => {
+          prepared.add(sql)
+          return target.prepare(sql)
+        }
+      }
+      const value: unknown = Reflect.get(target, key)
+      return typeof value === 'function' ? value.bind(target) : value
+    },
+  })
+  return { db, prepared }
+}
+
+function planOf(db: Connection, sql: string): string[] {
+  const names = [...sql.matchAll(/:([a-zA-Z]+)/g)].map((match) => [match[1], 0])
+  const values = names.length > 0 ? [Object.fromEntries(names)] : [...sql.matchAll(/\?/g)].map(() => 0)
+  const plan = db.prepare<unknown[], { detail: string }>(`EXPLAIN QUERY PLAN ${sql}`).all(...values)
+  return plan.map(({ detail }) => detail)
+}
+
+function tokenStatements(): { db: Connection; prepared: Set<string> } {
+  const recorded = recording(tokenSchema)
+  tokenStoreWrites(recorded.db)
+  const reads = tokenStoreReads(recorded.db)
+  for (const userId of [{}, { userId: 'u' }]) {
+    for (const appid of [{}, { appid: 'a' }]) {
+      for (const liveAtMs of [{}, { liveAtMs: 1 }]) {
+        for (const after of [undefined, '1.x']) {
+          reads.listGrants({ ...userId, ...appid, ...liveAtMs }, { limit: 1, after })
+        }
+      }
+    }
+  }
+  return recorded
+}
+
+function surveyStatements(): { db: Connection; prepared: Set<string> } {
+  const recorded = recording(surveySchema)
+  surveyStoreReads(recorded.db)
+  surveyStoreWrites(recorded.db)
+  return recorded
+}
+
+/** Reading a whole index in its order, cut off by a limit, is what a list without a filter is. */
+const allowedScans = [
+  'SCAN g USING INDEX grants_by_creation', // every grant, newest first
+  'SCAN apps', // the apps, few, to find one user's unused codes in each
+  'SCAN surveys', // the highest id: the last row of the table
+]
+
+describe('query plans', () => {
+  for (const [name, { db, prepared }] of [
+    ['token', tokenStatements()],
+    ['survey', surveyStatements()],
+  ] as const) {
+    test(`the ${name} store reads by index and sorts nothing`, () => {
+      expect(prepared.size).toBeGreaterThan(5)
+      for (const sql of prepared) {
+        const unwanted = planOf(db, sql).filter(
+          (step) => /^SCAN|TEMP B-TREE/.test(step) && !allowedScans.includes(step),
+        )
+        expect(unwanted, sql).toEqual([])
+      }
+    })
+  }
+
+  test('an access token is found by four primary keys', () => {
+    const { db, prepared } = tokenStatements()
+    const find = [...prepared].find((sql) => sql.includes('t.access_token_hash = ?')) ?? ''
+    expect(planOf(db, find)).toEqual([
+      'SEARCH t USING PRIMARY KEY (access_token_hash=?)',
+      'SEARCH g USING PRIMARY KEY (grant_id=?)',
+      'SEARCH a USING PRIMARY KEY (appid=?)',
+      'SEARCH u USING PRIMARY KEY (user_id=?)',
+    ])
+  })
+
+  test('no statement reads all columns or an unnamed one', () => {
+    for (const sql of [...tokenStatements().prepared, ...surveyStatements().prepared]) {
+      expect(sql).not.toMatch(/SELECT\s+\*|\.\*/i)
+    }
+  })
+})

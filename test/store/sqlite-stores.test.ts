@@ -1,0 +1,110 @@
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { GroupCommit, type Writes } from '../../services/sqlite/group-commit.js'
+import { migrate } from '../../services/sqlite/migrate.js'
+import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
+import {
+  createSqliteSurveyStore,
+  openSqliteSurveyStore,
+} from '../../services/survey/store/sqlite/sqlite-survey-store.js'
+import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
+import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import { createSqliteTokenStore, openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
+import { describeSurveyStore } from './survey-store-conformance.js'
+import { temporaryDirectory } from './temporary-directory.js'
+import { describeTokenStore } from './token-store-conformance.js'
+import { auditKinds, grant, hashOf, isGood, issue, NOW, redeem, seed } from './token-store-verbs.js'
+
+const file = () => join(temporaryDirectory(), 'store.db')
+
+describeTokenStore('SQLite', async () => openSqliteTokenStore({ file: file() }))
+describeSurveyStore('SQLite', async () => openSqliteSurveyStore({ file: file() }))
+
+/** Writes whose arguments and results cross as they would to another thread. */
+function cloning<W extends Writes>(writes: W): W {
+  const entries = Object.entries(writes).map(([name, write]) => [
+    name,
+    (args: unknown) => structuredClone(write(structuredClone(args) as never)),
+  ])
+  return Object.fromEntries(entries) as W
+}
+
+describeTokenStore('SQLite with cloned arguments and results', async () => {
+  const db = openDatabase(':memory:')
+  migrate(db, tokenSchema)
+  return createSqliteTokenStore(db, new GroupCommit(db, cloning(tokenStoreWrites(db))))
+})
+describeSurveyStore('SQLite with cloned arguments and results', async () => {
+  const db = openDatabase(':memory:')
+  migrate(db, surveySchema)
+  return createSqliteSurveyStore(db, new GroupCommit(db, cloning(surveyStoreWrites(db))))
+})
+
+describe('SQLite stores', () => {
+  test('what was acknowledged is there after the store is opened again', async () => {
+    const options = { file: file() }
+    const first = openSqliteTokenStore(options)
+    await seed(first)
+    const { accessTokenHash } = await grant(first)
+    await first.close()
+    const second = openSqliteTokenStore(options)
+    expect(await isGood(second, accessTokenHash)).toBe(true)
+    expect(await auditKinds(second, { userId: 'user_ann' })).toContain('code.exchanged')
+    await second.close()
+  })
+
+  test('two stores on one file redeem a code once between them', async () => {
+    const options = { file: file() }
+    const stores = [openSqliteTokenStore(options), openSqliteTokenStore(options)] as const
+    await seed(stores[0])
+    await issue(stores[0], 'code')
+    const tries = Array.from({ length: 100 }, (_, i) => redeem(stores[i % 2 === 0 ? 0 : 1], 'code'))
+    const results = (await Promise.all(tries)).map(({ result }) => result.kind)
+    expect(results.filter((kind) => kind === 'redeemed')).toHaveLength(1)
+    await Promise.all(stores.map((store) => store.close()))
+  })
+
+  test('a revocation by one store holds for the next read of another', async () => {
+    const options = { file: file() }
+    const server = openSqliteTokenStore(options)
+    const commandLine = openSqliteTokenStore(options)
+    await seed(server)
+    const { grantId, accessTokenHash } = await grant(server)
+    expect(await isGood(server, accessTokenHash)).toBe(true)
+    await commandLine.revokeGrant(grantId, {}, NOW, { actor: 'operator', requestId: '' })
+    expect(await isGood(server, accessTokenHash)).toBe(false)
+    await Promise.all([server.close(), commandLine.close()])
+  })
+
+  test('a closed store is unavailable, and closing waits for what was submitted', async () => {
+    const store = openSqliteTokenStore({ file: file() })
+    const seeded = seed(store)
+    const closed = seeded.then(async () => {
+      const last = issue(store, 'code')
+      await store.close()
+      return last
+    })
+    expect(await closed).toBe('issued')
+    await expect(store.findApp('app1')).rejects.toThrow('the database is unavailable')
+    await expect(store.ping()).rejects.toThrow('the database is unavailable')
+    await expect(issue(store, 'late')).rejects.toThrow('the database is unavailable')
+  })
+
+  test('a page token that is no position of the list is refused as the caller’s mistake', async () => {
+    const store = openSqliteTokenStore({ file: file() })
+    await expect(store.listGrants({}, { limit: 1, after: 'garbage' })).rejects.toThrow('the page token is not valid')
+    await store.close()
+  })
+
+  test('a missing table is a defect and not an unavailable database', async () => {
+    const options = { file: file() }
+    const store = openSqliteTokenStore(options)
+    const saboteur: Connection = openDatabase(options.file)
+    saboteur.exec('ALTER TABLE access_tokens RENAME TO gone')
+    await expect(store.findAccessToken(hashOf('any'))).rejects.toThrow('no such table')
+    saboteur.close()
+    await store.close()
+  })
+})

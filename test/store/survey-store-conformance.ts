@@ -1,0 +1,135 @@
+// What survey-store.ts promises, one check per promise. Every adapter of SurveyStore is held to the same list.
+import { expect } from 'vitest'
+import { type SurveyDraft, type SurveyStore, surveyHash } from '../../services/survey/store/survey-store.js'
+import { type Check, describeConformance } from './conformance.js'
+
+const NOW = 1_767_225_600_000
+const MAX_ID = Number.MAX_SAFE_INTEGER
+
+function draft(surveyId: number, title = `survey ${surveyId}`): SurveyDraft {
+  return { surveyId, hash: '', title, state: 2, document: Buffer.from(`document of ${title}`) }
+}
+
+async function put(store: SurveyStore, owner: string, ...drafts: SurveyDraft[]): Promise<number[]> {
+  const result = await store.putSurveys(owner, drafts, NOW)
+  if (result.kind !== 'stored') throw new Error(`nothing was stored: ${result.kind}`)
+  return result.rows.map((row) => row.surveyId)
+}
+
+export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
+  {
+    title: 'a survey is found as it was stored, with the hash that follows from its id',
+    async run(store) {
+      const document = Buffer.from([0, 1, 254, 255])
+      const stored = await store.putSurveys('ann', [{ ...draft(7, '满意度 <调查>'), document }], NOW)
+      const summary = { surveyId: 7, hash: surveyHash(7), title: '满意度 <调查>', state: 2 }
+      expect(stored).toEqual({ kind: 'stored', rows: [summary] })
+      const found = await store.findSurvey(7)
+      expect(found).toMatchObject({ surveyId: 7, ownerUserId: 'ann', hash: surveyHash(7) })
+      expect(Buffer.from(found?.document ?? [])).toEqual(document)
+      expect(await store.findSurvey(8)).toBeUndefined()
+    },
+  },
+  {
+    title: 'a hash that is given is kept',
+    async run(store) {
+      await put(store, 'ann', { ...draft(7), hash: 'beef' })
+      expect(await store.findSurvey(7)).toMatchObject({ hash: 'beef' })
+      expect((await store.listSurveys('ann', { offset: 0, limit: 1 })).rows).toMatchObject([{ hash: 'beef' }])
+    },
+  },
+  {
+    title: 'new ids ascend in the order of the drafts, above every id stored so far',
+    async run(store) {
+      const [first = 0, second = 0] = await put(store, 'ann', draft(0, 'a'), draft(0, 'b'))
+      expect(first).toBeGreaterThan(0)
+      expect(second).toBeGreaterThan(first)
+      const mixed = await put(store, 'bob', draft(0, 'c'), draft(1000), draft(0, 'd'))
+      expect(mixed[1]).toBe(1000)
+      expect(mixed[2]).toBeGreaterThan(mixed[0] ?? 0)
+      const [next] = await put(store, 'ann', draft(0, 'e'))
+      expect(next).toBeGreaterThan(Math.max(...mixed))
+      expect((await store.findSurvey(second))?.document.toString()).toContain('document of b')
+    },
+  },
+  {
+    title: 'ids given out at the same time differ',
+    async run(store) {
+      const ids = await Promise.all(Array.from({ length: 20 }, (_, i) => put(store, 'ann', draft(0, `s${i}`))))
+      expect(new Set(ids.flat()).size).toBe(20)
+    },
+  },
+  {
+    title: 'ids reach 2^53-1, and no new one is made above it',
+    async run(store) {
+      expect(await put(store, 'ann', draft(MAX_ID))).toEqual([MAX_ID])
+      expect(await store.findSurvey(MAX_ID)).toMatchObject({ surveyId: MAX_ID })
+      await expect(store.putSurveys('ann', [draft(0)], NOW)).rejects.toThrow('no survey id is left')
+    },
+  },
+  {
+    title: 'a survey stored again is replaced and its version grows',
+    async run(store) {
+      await put(store, 'ann', draft(7, 'old'))
+      const before = await store.findSurvey(7)
+      await put(store, 'ann', { ...draft(7, 'new'), state: 3 })
+      const after = await store.findSurvey(7)
+      expect(after?.version).toBeGreaterThan(before?.version ?? Number.POSITIVE_INFINITY)
+      expect(after?.document.toString()).toContain('document of new')
+      const list = await store.listSurveys('ann', { offset: 0, limit: 10 })
+      expect(list).toMatchObject({ total: 1, rows: [{ title: 'new', state: 3 }] })
+    },
+  },
+  {
+    title: 'an id of another owner is named, and nothing of the batch is stored',
+    async run(store) {
+      await put(store, 'ann', draft(7, 'of ann'))
+      const result = await store.putSurveys('bob', [draft(6), draft(7, 'of bob'), draft(0)], NOW)
+      expect(result).toEqual({ kind: 'id_taken', surveyId: 7 })
+      expect(await store.findSurvey(6)).toBeUndefined()
+      expect((await store.findSurvey(7))?.document.toString()).toContain('of ann')
+      expect((await store.listSurveys('bob', { offset: 0, limit: 10 })).total).toBe(0)
+    },
+  },
+  {
+    title: 'lists hold one owner, ascend by id, and count everything',
+    async run(store) {
+      await put(store, 'ann', draft(30), draft(10), draft(20))
+      await put(store, 'bob', draft(15))
+      const list = async (offset: number, limit: number) => {
+        const { total, rows } = await store.listSurveys('ann', { offset, limit })
+        return [total, ...rows.map((row) => row.surveyId)]
+      }
+      expect(await list(0, 2)).toEqual([3, 10, 20])
+      expect(await list(2, 2)).toEqual([3, 30])
+      expect(await list(4, 2)).toEqual([3])
+      expect(await list(Number.MAX_SAFE_INTEGER, 100)).toEqual([3])
+      expect((await store.listSurveys('Ann', { offset: 0, limit: 9 })).total).toBe(0)
+    },
+  },
+  {
+    title: 'exports hold documents, ascend by id, and go on above the last id',
+    async run(store) {
+      await put(store, 'ann', draft(30), draft(10))
+      await put(store, 'bob', draft(20))
+      const ids = async (owner: string | undefined, afterId: number, limit: number) =>
+        (await store.exportSurveys(owner, { afterId, limit })).map((row) => row.surveyId)
+      expect(await ids(undefined, 0, 2)).toEqual([10, 20])
+      expect(await ids(undefined, 20, 2)).toEqual([30])
+      expect(await ids('ann', 0, 10)).toEqual([10, 30])
+      expect(await ids('ann', 30, 10)).toEqual([])
+      const [row] = await store.exportSurveys('bob', { afterId: 0, limit: 1 })
+      expect(row).toMatchObject({ ownerUserId: 'bob', version: 1 })
+      expect(Buffer.from(row?.document ?? []).toString()).toBe('document of survey 20')
+    },
+  },
+  {
+    title: 'a store that answers says so',
+    run: (store) => store.ping(),
+  },
+]
+
+/** `open` gives an empty store each time; it is closed after each check. */
+export function describeSurveyStore(name: string, open: () => Promise<SurveyStore>): void {
+  describeConformance(`${name} as a survey store`, surveyStoreChecks, open)
+}

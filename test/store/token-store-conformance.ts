@@ -1,0 +1,23 @@
+// What token-store.ts promises, one check per promise. Every adapter of TokenStore is held to the same list.
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { type Check, describeConformance } from './conformance.js'
+import { accountChecks } from './token-store-conformance/accounts.js'
+import { appChecks } from './token-store-conformance/apps.js'
+import { codeChecks } from './token-store-conformance/codes.js'
+import { grantChecks } from './token-store-conformance/grants.js'
+import { tokenChecks } from './token-store-conformance/tokens.js'
+import { upkeepChecks } from './token-store-conformance/upkeep.js'
+
+export const tokenStoreChecks: readonly Check<TokenStore>[] = [
+  ...appChecks,
+  ...accountChecks,
+  ...codeChecks,
+  ...tokenChecks,
+  ...grantChecks,
+  ...upkeepChecks,
+]
+
+/** `open` gives an empty store each time; it is closed after each check. */
+export function describeTokenStore(name: string, open: () => Promise<TokenStore>): void {
+  describeConformance(`${name} as a token store`, tokenStoreChecks, open)
+}

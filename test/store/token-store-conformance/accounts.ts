@@ -1,0 +1,160 @@
+import { expect } from 'vitest'
+import type { TokenStore } from '../../../services/token/store/token-store.js'
+import type { Check } from '../conformance.js'
+import {
+  allPages,
+  auditKinds,
+  auditTrail,
+  byOperator,
+  byUser,
+  DAY,
+  grant,
+  hashOf,
+  isGood,
+  issue,
+  mint,
+  NOW,
+  redeem,
+  seed,
+  startSession,
+  userRow,
+} from '../token-store-verbs.js'
+
+export const accountChecks: readonly Check<TokenStore>[] = [
+  {
+    title: 'a user is found as created, and a username is given once',
+    async run(store) {
+      const ann = userRow('ann', { nickname: '安 🦊', avatar: '' })
+      expect(await store.createUser(ann, byOperator)).toBe('created')
+      expect(await store.createUser(userRow('ann', { userId: 'another' }), byOperator)).toBe('username_taken')
+      expect(await store.findUser('ann')).toEqual(ann)
+      expect(await auditKinds(store)).toEqual(['user.created'])
+    },
+  },
+  {
+    title: 'of many who ask for one username at once, one gets it',
+    async run(store) {
+      const tries = Array.from({ length: 20 }, (_, i) => store.createUser(userRow('ann', { userId: `u${i}` }), byUser))
+      const outcomes = await Promise.all(tries)
+      expect(outcomes.filter((outcome) => outcome === 'created')).toHaveLength(1)
+    },
+  },
+  {
+    title: 'lists of users ascend by username and page without loss',
+    async run(store) {
+      const names = ['zoe', 'Ann', 'ann', '_', '10', '9']
+      for (const name of names) await store.createUser(userRow(name), byOperator)
+      for (const limit of [1, 4, 6]) {
+        const users = await allPages((page) => store.listUsers(page), limit)
+        expect(users.map((user) => user.username)).toEqual([...names].sort())
+      }
+    },
+  },
+  {
+    title: 'disabling a user ends sessions and unused codes and refuses tokens',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      await issue(store, 'unused 1')
+      await issue(store, 'unused 2', { appid: 'app2' })
+      await issue(store, 'of bob', { userId: 'user_bob' })
+      await startSession(store, 'session')
+      expect(await store.setUserDisabled('ann', true, NOW, byOperator)).toMatchObject({ isDisabled: true })
+      expect(await isGood(store, accessTokenHash)).toBe(false)
+      expect((await mint(store, refreshTokenHash)).result).toBe('refused')
+      expect(await store.findSession(hashOf('session'))).toBeUndefined()
+      expect(await issue(store, 'another')).toBe('refused')
+      expect(await startSession(store, 'another')).toBe('refused')
+
+      await store.setUserDisabled('ann', false, NOW, byOperator)
+      expect(await isGood(store, accessTokenHash)).toBe(true)
+      expect(await store.findSession(hashOf('session'))).toBeUndefined()
+      expect((await redeem(store, 'unused 1')).result.kind).toBe('refused')
+      expect((await redeem(store, 'unused 2', { appid: 'app2' })).result.kind).toBe('refused')
+      expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
+      expect(await store.setUserDisabled('nobody', true, NOW, byOperator)).toBeUndefined()
+      const changes = (await auditKinds(store)).filter((kind) => /^user\.(dis|en)abled$/.test(kind))
+      expect(changes).toEqual(['user.disabled', 'user.enabled'])
+    },
+  },
+  {
+    title: 'a new password ends all sessions of its user and no others',
+    async run(store) {
+      await seed(store)
+      await startSession(store, 'one')
+      await startSession(store, 'two')
+      await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
+      expect(await store.setUserPassword('ann', 'new', NOW, byOperator)).toBe(true)
+      expect(await store.findSession(hashOf('one'))).toBeUndefined()
+      expect(await store.findSession(hashOf('two'))).toBeUndefined()
+      expect(await store.findSession(hashOf('bobs'))).toBeDefined()
+      expect(await store.findUser('ann')).toMatchObject({ passwordHash: 'new' })
+      expect(await store.setUserPassword('nobody', 'new', NOW, byOperator)).toBe(false)
+    },
+  },
+  {
+    title: 'a session starts only under the password that was checked',
+    async run(store) {
+      await seed(store)
+      expect(await startSession(store, 'stale', { passwordHash: 'older' })).toBe('refused')
+      expect(await startSession(store, 'ghost', { userId: 'nobody' })).toBe('refused')
+      expect(await store.findSession(hashOf('stale'))).toBeUndefined()
+      expect(await startSession(store, 'good')).toBe('started')
+      const { userId, username, nickname, avatar } = userRow('ann')
+      expect(await store.findSession(hashOf('good'))).toEqual({
+        userId,
+        username,
+        nickname,
+        avatar,
+        lastSeenAtMs: NOW,
+        expiresAtMs: NOW + 7 * DAY,
+      })
+    },
+  },
+  {
+    title: 'a sign-in ends the session it replaces, and a refused one does not',
+    async run(store) {
+      await seed(store)
+      await startSession(store, 'first')
+      const previousSessionHash = hashOf('first')
+      await startSession(store, 'wrong', { previousSessionHash, passwordHash: 'older' })
+      expect(await store.findSession(previousSessionHash)).toBeDefined()
+      await startSession(store, 'second', { previousSessionHash })
+      expect(await store.findSession(previousSessionHash)).toBeUndefined()
+      expect(await store.findSession(hashOf('second'))).toBeDefined()
+      const kinds = (await auditTrail(store)).map((event) => event.kind).filter((kind) => kind.startsWith('session'))
+      expect(kinds).toEqual(['session.started', 'session.ended', 'session.started'])
+    },
+  },
+  {
+    title: 'a user keeps the newest sessions, also when all start at once',
+    async run(store) {
+      await seed(store)
+      for (let i = 0; i < 4; i++) await startSession(store, `s${i}`, { maxLive: 2 }, NOW + i)
+      const found = await Promise.all([0, 1, 2, 3].map((i) => store.findSession(hashOf(`s${i}`))))
+      expect(found.map((session) => session !== undefined)).toEqual([false, false, true, true])
+      const names = Array.from({ length: 10 }, (_, i) => `same ${i}`)
+      await Promise.all(names.map((name) => startSession(store, name, { maxLive: 3 }, NOW + 9)))
+      const live = await Promise.all(names.map((name) => store.findSession(hashOf(name))))
+      expect(live.filter((session) => session !== undefined)).toHaveLength(3)
+      await startSession(store, 'last', { maxLive: 1 }, NOW + 9)
+      expect(await store.findSession(hashOf('last'))).toBeDefined()
+    },
+  },
+  {
+    title: 'activity moves forward only, and touching or ending a session that is not there is fine',
+    async run(store) {
+      await seed(store)
+      await startSession(store, 'session')
+      await store.touchSession(hashOf('session'), NOW + 5)
+      await store.touchSession(hashOf('session'), NOW + 3)
+      expect(await store.findSession(hashOf('session'))).toMatchObject({ lastSeenAtMs: NOW + 5 })
+      await store.touchSession(hashOf('nothing'), NOW)
+      await store.endSession(hashOf('nothing'), NOW, byUser)
+      await store.endSession(hashOf('session'), NOW, byUser)
+      await store.endSession(hashOf('session'), NOW, byUser)
+      expect(await store.findSession(hashOf('session'))).toBeUndefined()
+      expect((await auditKinds(store)).filter((kind) => kind === 'session.ended')).toHaveLength(1)
+    },
+  },
+]

@@ -1,0 +1,193 @@
+import { expect } from 'vitest'
+import type { TokenStore } from '../../../services/token/store/token-store.js'
+import type { Check } from '../conformance.js'
+import {
+  allPages,
+  appRow,
+  auditKinds,
+  auditTrail,
+  byOperator,
+  DAY,
+  grant,
+  isGood,
+  issue,
+  mint,
+  NOW,
+  redeem,
+  secretRow,
+  seed,
+} from '../token-store-verbs.js'
+
+export const appChecks: readonly Check<TokenStore>[] = [
+  {
+    title: 'an app is found as it was created, its secret with it',
+    async run(store) {
+      const app = appRow('app1', {
+        name: '问卷 "助手" <b>',
+        redirectUris: ['https://a.example/?x=1&y=%20', 'http://127.0.0.1/b'],
+        requiresSecretOnRefresh: true,
+      })
+      const secret = secretRow('app1', 'default', { expiresAtMs: NOW + DAY })
+      await store.createApp(app, secret, byOperator)
+      expect(await store.findApp('app1')).toEqual(app)
+      const [found] = await store.listAppSecrets('app1')
+      expect({ ...found, secretHash: Buffer.from(found?.secretHash ?? []) }).toEqual(secret)
+      expect(await auditTrail(store)).toMatchObject([
+        { kind: 'app.created', appid: 'app1', atMs: NOW, ...byOperator, userId: '', grantId: '' },
+      ])
+    },
+  },
+  {
+    title: 'identifiers compare byte for byte',
+    async run(store) {
+      await seed(store)
+      for (const appid of ['APP1', 'app1 ', ' app1', 'app', 'app1\u0000', '']) {
+        expect(await store.findApp(appid)).toBeUndefined()
+      }
+      for (const username of ['Ann', 'ANN', 'ann ', 'a%', '']) expect(await store.findUser(username)).toBeUndefined()
+    },
+  },
+  {
+    title: 'an app whose creation fails leaves no trace',
+    async run(store) {
+      await seed(store)
+      const twice = store.createApp(appRow('app3'), secretRow('app1'), byOperator) // the secret's id is taken
+      await expect(twice).rejects.toThrow()
+      expect(await store.findApp('app3')).toBeUndefined()
+      expect(await auditKinds(store, { appid: 'app3' })).toEqual([])
+    },
+  },
+  {
+    title: 'lists of apps ascend by appid and page without loss',
+    async run(store) {
+      const appids = ['b', 'a', 'B', 'c', '_', '10', '9']
+      for (const appid of appids) await store.createApp(appRow(appid), secretRow(appid), byOperator)
+      for (const limit of [1, 2, 7, 100]) {
+        const listed = await allPages((page) => store.listApps(page), limit)
+        expect(listed.map((app) => app.appid)).toEqual([...appids].sort())
+      }
+      expect((await store.listApps({ limit: 7, after: undefined })).next).toBeUndefined()
+    },
+  },
+  {
+    title: 'an update replaces what is given and keeps the rest',
+    async run(store) {
+      await seed(store)
+      const expected = { ...appRow('app1'), redirectUris: ['https://new.example/'], requiresSecretOnRefresh: true }
+      const { redirectUris, requiresSecretOnRefresh } = expected
+      const change = { redirectUris, requiresSecretOnRefresh }
+      expect(await store.updateApp('app1', change, NOW, byOperator)).toEqual(expected)
+      expect(await store.findApp('app1')).toEqual(expected)
+      expect(await store.updateApp('nobody', change, NOW, byOperator)).toBeUndefined()
+      expect(await auditKinds(store, { appid: 'app1' })).toEqual(['app.created', 'app.updated'])
+    },
+  },
+  {
+    title: 'disabling an app refuses codes, exchanges, refreshes and tokens from then on',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      await issue(store, 'unused')
+      expect(await store.setAppDisabled('app1', true, NOW, byOperator)).toMatchObject({ isDisabled: true })
+      expect(await isGood(store, accessTokenHash)).toBe(false)
+      expect(await mint(store, refreshTokenHash)).toMatchObject({ result: 'app_ended' })
+      expect((await redeem(store, 'unused')).result).toEqual({ kind: 'app_ended' })
+      expect(await issue(store, 'another')).toBe('refused')
+      expect(await issue(store, 'of another app', { appid: 'app2' })).toBe('issued')
+    },
+  },
+  {
+    title: 'an app enabled again has its grants back, its unused codes not',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      await issue(store, 'unused')
+      await issue(store, 'of another app', { appid: 'app2' })
+      await store.setAppDisabled('app1', true, NOW, byOperator)
+      await store.setAppDisabled('app1', false, NOW, byOperator)
+      expect(await isGood(store, accessTokenHash)).toBe(true)
+      expect(await mint(store, refreshTokenHash)).toMatchObject({ result: 'minted' })
+      expect((await redeem(store, 'unused')).result).toEqual({ kind: 'refused', replay: 'none' })
+      expect((await redeem(store, 'of another app', { appid: 'app2' })).result.kind).toBe('redeemed')
+    },
+  },
+  {
+    title: 'disabling what is disabled is no event',
+    async run(store) {
+      await seed(store)
+      await store.setAppDisabled('app1', true, NOW, byOperator)
+      expect(await store.setAppDisabled('app1', true, NOW, byOperator)).toMatchObject({ isDisabled: true })
+      await store.setAppDisabled('app1', false, NOW, byOperator)
+      expect(await store.setAppDisabled('nobody', true, NOW, byOperator)).toBeUndefined()
+      expect(await auditKinds(store, { appid: 'app1' })).toEqual(['app.created', 'app.disabled', 'app.enabled'])
+    },
+  },
+  {
+    title: 'live secrets of one app have different names; ended ones free theirs',
+    async run(store) {
+      await seed(store)
+      const add = (rest: object, now = NOW) =>
+        store.addAppSecret(secretRow('app1', 'next', { secretId: `s${Math.random()}`, ...rest }), now, byOperator)
+      expect(await add({ expiresAtMs: NOW + DAY })).toBe('added')
+      expect(await add({})).toBe('name_taken')
+      expect(await add({}, NOW + DAY - 1)).toBe('name_taken')
+      expect(await add({ secretId: 'after expiry' }, NOW + DAY)).toBe('added')
+      expect(await store.revokeAppSecret('app1', 'after expiry', NOW + DAY, byOperator)).toBe('revoked')
+      expect(await add({}, NOW + DAY)).toBe('added')
+      expect(await add({ appid: 'app2' })).toBe('added')
+      expect(await add({ appid: 'nobody' })).toBe('no_app')
+    },
+  },
+  {
+    title: 'secrets are listed oldest first, ended ones included',
+    async run(store) {
+      await seed(store)
+      await store.addAppSecret(secretRow('app1', 'third', { createdAtMs: NOW + 2 }), NOW + 2, byOperator)
+      await store.addAppSecret(secretRow('app1', 'second', { createdAtMs: NOW + 1 }), NOW + 1, byOperator)
+      await store.revokeAppSecret('app1', 'secret_app1_default', NOW + 3, byOperator)
+      const secrets = await store.listAppSecrets('app1')
+      expect(secrets.map((secret) => secret.name)).toEqual(['default', 'second', 'third'])
+      expect(secrets.map((secret) => secret.revokedAtMs)).toEqual([NOW + 3, undefined, undefined])
+      expect(await store.listAppSecrets('nobody')).toEqual([])
+    },
+  },
+  {
+    title: 'a secret is revoked once, at its first time, and only as its own app',
+    async run(store) {
+      await seed(store)
+      expect(await store.revokeAppSecret('app2', 'secret_app1_default', NOW, byOperator)).toBe('not_found')
+      expect(await store.revokeAppSecret('app1', 'nothing', NOW, byOperator)).toBe('not_found')
+      expect(await store.revokeAppSecret('app1', 'secret_app1_default', NOW + 1, byOperator)).toBe('revoked')
+      expect(await store.revokeAppSecret('app1', 'secret_app1_default', NOW + 2, byOperator)).toBe('revoked')
+      expect(await store.listAppSecrets('app1')).toMatchObject([{ revokedAtMs: NOW + 1 }])
+      expect(await auditKinds(store, { appid: 'app1' })).toEqual(['app.created', 'secret.revoked'])
+    },
+  },
+  {
+    title: 'after its revocation no exchange or refresh with a secret succeeds',
+    async run(store) {
+      await seed(store)
+      const { refreshTokenHash } = await grant(store)
+      await issue(store, 'code')
+      await store.revokeAppSecret('app1', 'secret_app1_default', NOW, byOperator)
+      expect((await redeem(store, 'code')).result).toEqual({ kind: 'secret_ended' })
+      const withSecret = { secretId: 'secret_app1_default' }
+      expect(await mint(store, refreshTokenHash, withSecret)).toMatchObject({ result: 'secret_ended' })
+      expect(await mint(store, refreshTokenHash)).toMatchObject({ result: 'minted' })
+    },
+  },
+  {
+    title: 'a secret is good until 1 ms before its expiry, and only for its own app',
+    async run(store) {
+      await seed(store)
+      await store.addAppSecret(secretRow('app1', 'short', { expiresAtMs: NOW + 1000 }), NOW, byOperator)
+      const { refreshTokenHash } = await grant(store)
+      const withShort = { secretId: 'secret_app1_short' }
+      expect((await mint(store, refreshTokenHash, withShort, NOW + 999)).result).toBe('minted')
+      expect((await mint(store, refreshTokenHash, withShort, NOW + 1000)).result).toBe('secret_ended')
+      expect((await mint(store, refreshTokenHash, withShort, NOW + 1001)).result).toBe('secret_ended')
+      const ofApp2 = { secretId: 'secret_app2_default' }
+      expect((await mint(store, refreshTokenHash, ofApp2)).result).toBe('secret_ended')
+    },
+  },
+]

@@ -1,0 +1,283 @@
+import { expect } from 'vitest'
+import type { TokenStore } from '../../../services/token/store/token-store.js'
+import type { Check } from '../conformance.js'
+import {
+  auditKinds,
+  auditTrail,
+  byApp,
+  byOperator,
+  byUser,
+  CODE_TTL,
+  findGrant,
+  GRACE,
+  grant,
+  isGood,
+  issue,
+  MINUTE,
+  mint,
+  NOW,
+  redeem,
+  redemption,
+  seed,
+} from '../token-store-verbs.js'
+
+const refused = { kind: 'refused', replay: 'none' }
+
+export const codeChecks: readonly Check<TokenStore>[] = [
+  {
+    title: 'a code is exchanged for a grant, an access token, a refresh token and an openid',
+    async run(store) {
+      await seed(store)
+      expect(await issue(store, 'code')).toBe('issued')
+      const redeemed = await redeem(store, 'code', { newOpenid: 'o1' }, NOW + 7)
+      expect(redeemed.result).toEqual({ kind: 'redeemed', openid: 'o1' })
+      const { grantId } = redeemed
+      expect(await store.findAccessToken(redeemed.accessTokenHash)).toEqual({
+        grantId,
+        appid: 'app1',
+        userId: 'user_ann',
+        openid: 'o1',
+        scope: 'snsapi_user',
+        nickname: 'Nick ann',
+        avatar: 'https://img.example/ann.png',
+        expiresAtMs: redeemed.accessTokenExpiresAtMs,
+        grantLastUsedAtMs: NOW + 7,
+        isRevoked: false,
+      })
+      expect(await findGrant(store, grantId)).toEqual({
+        grantId,
+        appid: 'app1',
+        appName: 'App app1',
+        userId: 'user_ann',
+        username: 'ann',
+        openid: 'o1',
+        scope: 'snsapi_user',
+        createdAtMs: NOW + 7,
+        lastUsedAtMs: NOW + 7,
+        expiresAtMs: redeemed.refreshTokenExpiresAtMs,
+        revokedAtMs: undefined,
+      })
+      expect((await mint(store, redeemed.refreshTokenHash, {}, NOW + 8)).result).toBe('minted')
+      const about = { appid: 'app1', userId: 'user_ann' }
+      expect((await auditTrail(store, { userId: 'user_ann' })).slice(1)).toMatchObject([
+        { kind: 'code.issued', ...byUser, ...about, grantId: '', atMs: NOW },
+        { kind: 'code.exchanged', ...byApp, ...about, grantId, atMs: NOW + 7 },
+        { kind: 'token.refreshed', ...byApp, ...about, grantId, atMs: NOW + 8 },
+      ])
+    },
+  },
+  {
+    title: 'of 200 concurrent exchanges of one code exactly one succeeds, and only its tokens exist',
+    async run(store) {
+      await seed(store)
+      await issue(store, 'code')
+      const tries = await Promise.all(Array.from({ length: 200 }, () => redeem(store, 'code')))
+      const won = tries.filter(({ result }) => result.kind === 'redeemed')
+      expect(won).toHaveLength(1)
+      const lost = tries.filter(({ result }) => result.kind !== 'redeemed')
+      for (const { result } of lost) expect(result).toEqual({ kind: 'refused', replay: 'forgiven' })
+      const found = await Promise.all(tries.map((each) => store.findAccessToken(each.accessTokenHash)))
+      expect(found.filter((token) => token !== undefined)).toMatchObject([{ grantId: won[0]?.grantId }])
+      expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toHaveLength(1)
+      const minted = await Promise.all(lost.slice(0, 20).map((each) => mint(store, each.refreshTokenHash)))
+      expect(minted.every(({ result }) => result === 'refused')).toBe(true)
+    },
+  },
+  {
+    title: 'a code is good until 1 ms before its expiry',
+    async run(store) {
+      await seed(store)
+      for (const [offset, kind] of [
+        [-1, 'redeemed'],
+        [0, 'refused'],
+        [1, 'refused'],
+      ] as const) {
+        await issue(store, `code ${offset}`)
+        expect((await redeem(store, `code ${offset}`, {}, NOW + CODE_TTL + offset)).result.kind).toBe(kind)
+      }
+    },
+  },
+  {
+    title: 'every refused exchange leaves the code as it was',
+    async run(store) {
+      await seed(store)
+      await issue(store, 'code')
+      await store.revokeAppSecret('app2', 'secret_app2_default', NOW, byOperator)
+      expect((await redeem(store, 'unknown')).result).toEqual(refused)
+      expect((await redeem(store, 'code', { redirectUri: 'https://app1.example/callback/' })).result).toEqual(refused)
+      expect((await redeem(store, 'code', { secretId: 'nothing' })).result).toEqual({ kind: 'secret_ended' })
+      expect((await redeem(store, 'code', { appid: 'nobody' })).result).toEqual({ kind: 'app_ended' })
+      expect((await redeem(store, 'code', { appid: 'app2' })).result).toEqual({ kind: 'secret_ended' })
+      expect((await redeem(store, 'code', {}, NOW + CODE_TTL)).result).toEqual(refused)
+      const redirectUri = 'https://app1.example/callback'
+      expect((await redeem(store, 'code', { redirectUri })).result.kind).toBe('redeemed')
+    },
+  },
+  {
+    title: "another app's code is unknown, used or not, and trying it ends nothing",
+    async run(store) {
+      await seed(store)
+      await issue(store, 'code')
+      expect((await redeem(store, 'code', { appid: 'app2' })).result).toEqual(refused)
+      const { accessTokenHash } = await redeem(store, 'code')
+      const later = NOW + GRACE + 1
+      expect((await redeem(store, 'code', { appid: 'app2' }, later)).result).toEqual(refused)
+      expect(await isGood(store, accessTokenHash, later)).toBe(true)
+      expect(await auditKinds(store, { appid: 'app2' })).not.toContain('code.replayed')
+    },
+  },
+  {
+    title: 'a code whose exchange failed halfway can be exchanged again',
+    async run(store) {
+      await seed(store)
+      const { grantId } = await grant(store)
+      await issue(store, 'code')
+      await expect(store.redeemCode(redemption('code', { grantId }), NOW, byApp)).rejects.toThrow() // id is taken
+      expect((await redeem(store, 'code')).result.kind).toBe('redeemed')
+    },
+  },
+  {
+    title: 'a replay is forgiven until 1 ms before the grace ends, then it ends the grant',
+    async run(store) {
+      await seed(store)
+      const exchangedAt = NOW + 1000
+      for (const [offset, replay] of [
+        [-1, 'forgiven'],
+        [0, 'revoked_grant'],
+        [1, 'revoked_grant'],
+      ] as const) {
+        await issue(store, `code ${offset}`)
+        const { accessTokenHash, refreshTokenHash } = await redeem(store, `code ${offset}`, {}, exchangedAt)
+        const now = exchangedAt + GRACE + offset
+        expect((await redeem(store, `code ${offset}`, {}, now)).result).toEqual({ kind: 'refused', replay })
+        expect(await isGood(store, accessTokenHash, now)).toBe(replay === 'forgiven')
+        expect((await mint(store, refreshTokenHash, {}, now)).result).toBe(replay === 'forgiven' ? 'minted' : 'refused')
+      }
+      const kinds = await auditKinds(store)
+      expect(kinds.filter((kind) => kind === 'code.replayed')).toHaveLength(3)
+      expect(kinds.filter((kind) => kind === 'grant.revoked')).toHaveLength(2)
+    },
+  },
+  {
+    title: 'with no grace every replay ends the grant',
+    async run(store) {
+      await seed(store)
+      const { name, accessTokenHash } = await grant(store)
+      const again = await redeem(store, name, { replayGraceMs: 0 })
+      expect(again.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
+      expect(await isGood(store, accessTokenHash)).toBe(false)
+    },
+  },
+  {
+    title: "a replay after the code's own expiry ends nothing",
+    async run(store) {
+      await seed(store)
+      const { name, accessTokenHash } = await grant(store)
+      const now = NOW + CODE_TTL
+      expect((await redeem(store, name, {}, now)).result).toEqual(refused)
+      expect(await isGood(store, accessTokenHash, now)).toBe(true)
+      expect((await redeem(store, name, {}, now - 1)).result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
+    },
+  },
+  {
+    title: 'a replay without a secret that still holds ends nothing',
+    async run(store) {
+      await seed(store)
+      const { name, accessTokenHash } = await grant(store)
+      const now = NOW + GRACE + 1
+      expect((await redeem(store, name, { secretId: 'nothing' }, now)).result).toEqual({ kind: 'secret_ended' })
+      expect(await isGood(store, accessTokenHash, now)).toBe(true)
+    },
+  },
+  {
+    title: 'a replay ends the grant of its own code only',
+    async run(store) {
+      await seed(store)
+      const first = await grant(store)
+      const second = await grant(store)
+      await redeem(store, first.name, {}, NOW + GRACE)
+      expect(await isGood(store, first.accessTokenHash)).toBe(false)
+      expect(await isGood(store, second.accessTokenHash)).toBe(true)
+    },
+  },
+  {
+    title: 'a code that is there already is told from a new one, and stays as it is',
+    async run(store) {
+      await seed(store)
+      expect(await issue(store, 'code')).toBe('issued')
+      expect(await issue(store, 'code', {}, NOW + MINUTE)).toBe('exists_live')
+      expect(await issue(store, 'code', {}, NOW + CODE_TTL - 1)).toBe('exists_live')
+      expect(await issue(store, 'code', {}, NOW + CODE_TTL)).toBe('exists_ended')
+      await issue(store, 'used')
+      await redeem(store, 'used')
+      expect(await issue(store, 'used')).toBe('exists_ended')
+      expect((await auditKinds(store)).filter((kind) => kind === 'code.issued')).toHaveLength(2)
+    },
+  },
+  {
+    title: 'of many concurrent issues of one code one is new',
+    async run(store) {
+      await seed(store)
+      const outcomes = await Promise.all(Array.from({ length: 20 }, () => issue(store, 'code')))
+      expect(outcomes.filter((outcome) => outcome === 'issued')).toHaveLength(1)
+      expect(outcomes.filter((outcome) => outcome === 'exists_live')).toHaveLength(19)
+    },
+  },
+  {
+    title: 'a code is refused to an app or a user that is not there',
+    async run(store) {
+      await seed(store)
+      expect(await issue(store, 'code', { appid: 'nobody' })).toBe('refused')
+      expect(await issue(store, 'code', { userId: 'nobody' })).toBe('refused')
+    },
+  },
+  {
+    title: 'a user keeps the newest unused codes of an app',
+    async run(store) {
+      await seed(store)
+      await issue(store, 'of bob', { userId: 'user_bob' })
+      await issue(store, 'of app2', { appid: 'app2' })
+      for (let i = 0; i < 4; i++) await issue(store, `code ${i}`, { maxLive: 2 }, NOW + i)
+      const kinds = []
+      for (let i = 0; i < 4; i++) kinds.push((await redeem(store, `code ${i}`, {}, NOW + 4)).result.kind)
+      expect(kinds).toEqual(['refused', 'refused', 'redeemed', 'redeemed'])
+      expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
+      expect((await redeem(store, 'of app2', { appid: 'app2' })).result.kind).toBe('redeemed')
+    },
+  },
+  {
+    title: 'openids are the same for every grant of an app and user, and differ between apps and users',
+    async run(store) {
+      await seed(store)
+      const first = await grant(store)
+      const second = await grant(store)
+      const app2 = await grant(store, { appid: 'app2' })
+      const bob = await grant(store, { username: 'bob' })
+      expect(second.openid).toBe(first.openid)
+      expect(new Set([first.openid, app2.openid, bob.openid]).size).toBe(3)
+      await store.revokeGrant(first.grantId, {}, NOW, byUser)
+      expect((await grant(store)).openid).toBe(first.openid)
+    },
+  },
+  {
+    title: 'concurrent first exchanges of one user agree on the openid',
+    async run(store) {
+      await seed(store)
+      const granted = await Promise.all(Array.from({ length: 10 }, () => grant(store)))
+      expect(new Set(granted.map(({ openid }) => openid)).size).toBe(1)
+    },
+  },
+  {
+    title: 'a user keeps the newest live grants of an app, and older ones are revoked',
+    async run(store) {
+      await seed(store)
+      const other = await grant(store, { appid: 'app2' })
+      const granted = []
+      for (let i = 0; i < 4; i++) granted.push(await grant(store, {}, { maxGrants: 2 }, NOW + i))
+      const good = await Promise.all(granted.map((each) => isGood(store, each.accessTokenHash, NOW + 4)))
+      expect(good).toEqual([false, false, true, true])
+      expect(await isGood(store, other.accessTokenHash)).toBe(true)
+      expect((await auditKinds(store)).filter((kind) => kind === 'grant.revoked')).toHaveLength(2)
+    },
+  },
+]

@@ -1,0 +1,191 @@
+import { expect } from 'vitest'
+import type { TokenStore } from '../../../services/token/store/token-store.js'
+import type { Check } from '../conformance.js'
+import {
+  allPages,
+  auditKinds,
+  auditTrail,
+  byApp,
+  byOperator,
+  byUser,
+  findGrant,
+  grant,
+  isGood,
+  issue,
+  MINUTE,
+  mint,
+  NOW,
+  REFRESH_TTL,
+  redeem,
+  seed,
+} from '../token-store-verbs.js'
+
+export const grantChecks: readonly Check<TokenStore>[] = [
+  {
+    title: 'a revocation holds from the moment it fulfils',
+    async run(store) {
+      await seed(store)
+      const { grantId, accessTokenHash, refreshTokenHash } = await grant(store)
+      const { accessTokenHash: minted } = await mint(store, refreshTokenHash)
+      expect(await store.revokeGrant(grantId, {}, NOW + 1, byOperator)).toBe('revoked')
+      expect(await isGood(store, accessTokenHash)).toBe(false)
+      expect(await isGood(store, minted)).toBe(false)
+      expect((await mint(store, refreshTokenHash)).result).toBe('refused')
+      expect(await store.revokeGrant(grantId, {}, NOW + 2, byOperator)).toBe('already_revoked')
+      expect(await findGrant(store, grantId)).toMatchObject({ revokedAtMs: NOW + 1 })
+      expect((await auditKinds(store)).filter((kind) => kind === 'grant.revoked')).toHaveLength(1)
+    },
+  },
+  {
+    title: 'a revocation removes the unused codes of its app and user, and no others',
+    async run(store) {
+      await seed(store)
+      const { grantId } = await grant(store)
+      const second = await grant(store)
+      await issue(store, 'unused')
+      await issue(store, 'of bob', { userId: 'user_bob' })
+      await issue(store, 'of app2', { appid: 'app2' })
+      await store.revokeGrant(grantId, {}, NOW, byUser)
+      expect((await redeem(store, 'unused')).result).toEqual({ kind: 'refused', replay: 'none' })
+      expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
+      expect((await redeem(store, 'of app2', { appid: 'app2' })).result.kind).toBe('redeemed')
+      expect(await isGood(store, second.accessTokenHash)).toBe(true)
+    },
+  },
+  {
+    title: 'an exchange that races a revocation of an older grant is new consent or refused, never half',
+    async run(store) {
+      await seed(store)
+      for (let round = 0; round < 5; round++) {
+        const { grantId } = await grant(store)
+        await issue(store, `code ${round}`)
+        const [revoked, redeemed] = await Promise.all([
+          store.revokeGrant(grantId, {}, NOW, byUser),
+          redeem(store, `code ${round}`),
+        ])
+        expect(revoked).toBe('revoked')
+        const isRedeemed = redeemed.result.kind === 'redeemed'
+        expect(await isGood(store, redeemed.accessTokenHash)).toBe(isRedeemed)
+      }
+    },
+  },
+  {
+    title: "a user revokes their own grants only; another's is not found",
+    async run(store) {
+      await seed(store)
+      const { grantId, accessTokenHash } = await grant(store)
+      expect(await store.revokeGrant(grantId, { userId: 'user_bob' }, NOW, byUser)).toBe('not_found')
+      expect(await store.revokeGrant('nothing', {}, NOW, byUser)).toBe('not_found')
+      expect(await isGood(store, accessTokenHash)).toBe(true)
+      expect(await store.revokeGrant(grantId, { userId: 'user_ann' }, NOW, byUser)).toBe('revoked')
+      expect(await store.revokeGrant(grantId, { userId: 'user_bob' }, NOW, byUser)).toBe('not_found')
+    },
+  },
+  {
+    title: 'grants are listed newest first and page without loss, also those of one millisecond',
+    async run(store) {
+      await seed(store)
+      const made = []
+      for (let i = 0; i < 9; i++) made.push(await grant(store, {}, {}, NOW + Math.floor(i / 3)))
+      const newestFirst = made
+        .map((each, i) => ({ id: each.grantId, at: Math.floor(i / 3) }))
+        .sort((a, b) => b.at - a.at || (a.id < b.id ? 1 : -1))
+        .map(({ id }) => id)
+      for (const limit of [1, 2, 3, 9, 100]) {
+        const listed = await allPages((page) => store.listGrants({}, page), limit)
+        expect(listed.map((row) => row.grantId)).toEqual(newestFirst)
+      }
+      expect((await store.listGrants({}, { limit: 9, after: undefined })).next).toBeUndefined()
+    },
+  },
+  {
+    title: 'lists of grants narrow by user, app and liveness, alone and together',
+    async run(store) {
+      await seed(store)
+      const annOn1 = await grant(store, { appid: 'app1', username: 'ann' }, {}, NOW)
+      const annOn2 = await grant(store, { appid: 'app2', username: 'ann' }, {}, NOW + 1)
+      const bobOn1 = await grant(store, { appid: 'app1', username: 'bob' }, {}, NOW + 2)
+      const revoked = await grant(store, { appid: 'app1', username: 'ann' }, {}, NOW + 3)
+      await store.revokeGrant(revoked.grantId, {}, NOW + 4, byUser)
+      const short = { refreshTokenExpiresAtMs: NOW + MINUTE }
+      const expiring = await grant(store, { appid: 'app1', username: 'ann' }, short, NOW + 5)
+      const list = async (filter: Parameters<TokenStore['listGrants']>[0]) => {
+        const rows = await allPages((page) => store.listGrants(filter, page), 2)
+        return rows.map((row) => row.grantId)
+      }
+      const ids = (...grants: { grantId: string }[]) => grants.map((each) => each.grantId)
+      const userId = 'user_ann'
+      const appid = 'app1'
+      expect(await list({})).toEqual(ids(expiring, revoked, bobOn1, annOn2, annOn1))
+      expect(await list({ userId })).toEqual(ids(expiring, revoked, annOn2, annOn1))
+      expect(await list({ appid })).toEqual(ids(expiring, revoked, bobOn1, annOn1))
+      expect(await list({ userId, appid })).toEqual(ids(expiring, revoked, annOn1))
+      const liveAtMs = NOW + MINUTE - 1
+      expect(await list({ userId, liveAtMs })).toEqual(ids(expiring, annOn2, annOn1))
+      expect(await list({ userId, appid, liveAtMs: NOW + MINUTE })).toEqual(ids(annOn1))
+      expect(await list({ liveAtMs: NOW + MINUTE + REFRESH_TTL })).toEqual([])
+      expect(await list({ userId: 'nobody' })).toEqual([])
+    },
+  },
+  {
+    title: 'last uses are kept when they are later, and unknown ones are ignored',
+    async run(store) {
+      await seed(store)
+      const { grantId, accessTokenHash } = await grant(store)
+      const record = (atMs: number) =>
+        store.recordUses({
+          grants: new Map([
+            [grantId, atMs],
+            ['nothing', atMs],
+          ]),
+          secrets: new Map([
+            ['secret_app1_default', atMs],
+            ['nothing', atMs],
+          ]),
+        })
+      await record(NOW + 5)
+      await record(NOW + 3)
+      expect(await findGrant(store, grantId)).toMatchObject({ lastUsedAtMs: NOW + 5 })
+      expect(await store.findAccessToken(accessTokenHash)).toMatchObject({ grantLastUsedAtMs: NOW + 5 })
+      expect(await store.listAppSecrets('app1')).toMatchObject([{ lastUsedAtMs: NOW + 5 }])
+      await store.recordUses({ grants: new Map(), secrets: new Map() })
+    },
+  },
+  {
+    title: 'audit events are listed newest first, narrow by app and user, and page without loss',
+    async run(store) {
+      await seed(store)
+      await grant(store)
+      await grant(store, { appid: 'app2', username: 'ann' })
+      await grant(store, { appid: 'app1', username: 'bob' })
+      const trail = await auditTrail(store)
+      expect(trail.map((event) => event.kind)).toEqual([
+        ...['app.created', 'app.created', 'user.created', 'user.created'],
+        ...['code.issued', 'code.exchanged', 'code.issued', 'code.exchanged', 'code.issued', 'code.exchanged'],
+      ])
+      expect(new Set(trail.map((event) => event.eventId)).size).toBe(trail.length)
+      const newestFirst = [...trail].reverse()
+      for (const limit of [1, 3, 10]) {
+        expect(await allPages((page) => store.listAuditEvents({}, page), limit)).toEqual(newestFirst)
+      }
+      for (const filter of [{ appid: 'app1' }, { userId: 'user_ann' }, { appid: 'app1', userId: 'user_ann' }]) {
+        const expected = trail.filter((event) => Object.entries(filter).every(([k, v]) => event[k as 'appid'] === v))
+        expect(expected.length).toBeGreaterThan(0)
+        expect(await auditTrail(store, filter)).toEqual(expected)
+      }
+    },
+  },
+  {
+    title: 'an operation that changes nothing leaves no event',
+    async run(store) {
+      await seed(store)
+      const before = await auditKinds(store)
+      await redeem(store, 'unknown')
+      await mint(store, new Uint8Array(32))
+      await store.revokeGrant('nothing', {}, NOW, byApp)
+      await store.setUserPassword('nobody', 'x', NOW, byOperator)
+      await store.removeEnded({ endedBeforeMs: NOW, auditBeforeMs: 0, limit: 10 })
+      expect(await auditKinds(store)).toEqual(before)
+    },
+  },
+]

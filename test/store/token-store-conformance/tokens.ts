@@ -1,0 +1,159 @@
+import { expect } from 'vitest'
+import type { TokenStore } from '../../../services/token/store/token-store.js'
+import type { Check } from '../conformance.js'
+import {
+  ACCESS_TTL,
+  byUser,
+  findGrant,
+  grant,
+  hashOf,
+  isGood,
+  mint,
+  NOW,
+  OVERLAP,
+  REFRESH_TTL,
+  seed,
+} from '../token-store-verbs.js'
+
+export const tokenChecks: readonly Check<TokenStore>[] = [
+  {
+    title: 'unknown and empty hashes find nothing',
+    async run(store) {
+      await seed(store)
+      const { refreshTokenHash } = await grant(store)
+      for (const hash of [hashOf('nothing'), new Uint8Array(32), new Uint8Array(0), refreshTokenHash]) {
+        expect(await store.findAccessToken(hash)).toBeUndefined()
+        expect(await store.findSession(hash)).toBeUndefined()
+      }
+    },
+  },
+  {
+    title: 'a refresh token is good until 1 ms before its expiry, and a token minted then lives its own life',
+    async run(store) {
+      await seed(store)
+      const { refreshTokenHash } = await grant(store)
+      const end = NOW + REFRESH_TTL
+      const last = await mint(store, refreshTokenHash, {}, end - 1)
+      expect(last.result).toBe('minted')
+      expect((await mint(store, refreshTokenHash, {}, end)).result).toBe('refused')
+      expect((await mint(store, refreshTokenHash, {}, end + 1)).result).toBe('refused')
+      expect(await isGood(store, last.accessTokenHash, end - 1 + ACCESS_TTL - 1)).toBe(true)
+      expect(await isGood(store, last.accessTokenHash, end - 1 + ACCESS_TTL)).toBe(false)
+    },
+  },
+  {
+    title: 'refused: an unknown refresh token, an access token, and the right token of another app',
+    async run(store) {
+      await seed(store)
+      const { refreshTokenHash, accessTokenHash } = await grant(store)
+      expect((await mint(store, hashOf('nothing'))).result).toBe('refused')
+      expect((await mint(store, accessTokenHash)).result).toBe('refused')
+      const other = await mint(store, refreshTokenHash, { appid: 'app2' })
+      expect(other.result).toBe('refused')
+      expect(await store.findAccessToken(other.accessTokenHash)).toBeUndefined()
+      expect((await mint(store, refreshTokenHash, { appid: 'nobody' })).result).toBe('app_ended')
+      expect(await isGood(store, accessTokenHash, NOW + OVERLAP)).toBe(true)
+    },
+  },
+  {
+    title: 'a refresh leaves earlier tokens the overlap, never beyond their own expiry',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash: first, refreshTokenHash } = await grant(store)
+      const { accessTokenHash: second } = await mint(store, refreshTokenHash, {}, NOW + 1000)
+      expect(await isGood(store, first, NOW + 1000 + OVERLAP - 1)).toBe(true)
+      expect(await isGood(store, first, NOW + 1000 + OVERLAP)).toBe(false)
+      expect(await isGood(store, second, NOW + 1000 + ACCESS_TTL - 1)).toBe(true)
+
+      await mint(store, refreshTokenHash, {}, NOW + 2000)
+      expect(await store.findAccessToken(first)).toMatchObject({ expiresAtMs: NOW + 1000 + OVERLAP })
+      const { accessTokenHash: short } = await mint(
+        store,
+        refreshTokenHash,
+        { accessTokenExpiresAtMs: NOW + 4000 },
+        NOW + 3000,
+      )
+      await mint(store, refreshTokenHash, {}, NOW + 3500)
+      expect(await store.findAccessToken(short)).toMatchObject({ expiresAtMs: NOW + 4000 })
+    },
+  },
+  {
+    title: 'without an overlap a refresh ends the earlier tokens at once',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      const minted = await mint(store, refreshTokenHash, { overlapMs: 0 })
+      expect(await isGood(store, accessTokenHash)).toBe(false)
+      expect(await isGood(store, minted.accessTokenHash)).toBe(true)
+    },
+  },
+  {
+    title: 'a hundred concurrent refreshes all succeed, and the newest ten tokens are good',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      const minted = await Promise.all(Array.from({ length: 100 }, () => mint(store, refreshTokenHash)))
+      expect(minted.every(({ result }) => result === 'minted')).toBe(true)
+      const good = await Promise.all(minted.map((token) => isGood(store, token.accessTokenHash)))
+      expect(good.filter(Boolean)).toHaveLength(10)
+      expect(await isGood(store, accessTokenHash)).toBe(false)
+      const next = await mint(store, refreshTokenHash)
+      expect(await isGood(store, next.accessTokenHash)).toBe(true)
+    },
+  },
+  {
+    title: 'the tokens beyond the cap go oldest first',
+    async run(store) {
+      await seed(store)
+      const { refreshTokenHash } = await grant(store)
+      const minted = []
+      for (let i = 0; i < 5; i++) minted.push(await mint(store, refreshTokenHash, { maxLive: 3 }, NOW + i))
+      const good = await Promise.all(minted.map((token) => isGood(store, token.accessTokenHash, NOW + 5)))
+      expect(good).toEqual([false, false, true, true, true])
+    },
+  },
+  {
+    title: 'a refresh neither extends nor replaces the refresh token, and touches no other grant',
+    async run(store) {
+      await seed(store)
+      const one = await grant(store)
+      const other = await grant(store)
+      const now = NOW + 5000
+      await mint(store, one.refreshTokenHash, { overlapMs: 0 }, now)
+      expect(await findGrant(store, one.grantId)).toMatchObject({
+        expiresAtMs: NOW + REFRESH_TTL,
+        lastUsedAtMs: now,
+      })
+      expect((await mint(store, one.refreshTokenHash, {}, now)).result).toBe('minted')
+      expect(await isGood(store, other.accessTokenHash, now)).toBe(true)
+    },
+  },
+  {
+    title: 'a clock that jumps back revives no replaced token',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      await mint(store, refreshTokenHash, { overlapMs: 0 }, NOW + 1000)
+      await mint(store, refreshTokenHash, {}, NOW)
+      expect(await isGood(store, accessTokenHash, NOW + 1000)).toBe(false)
+    },
+  },
+  {
+    title: 'a refresh that races a revocation leaves no good token behind',
+    async run(store) {
+      await seed(store)
+      for (let round = 0; round < 10; round++) {
+        const { grantId, accessTokenHash, refreshTokenHash } = await grant(store)
+        const before = Array.from({ length: 5 }, () => mint(store, refreshTokenHash))
+        const revoked = store.revokeGrant(grantId, {}, NOW, byUser)
+        const after = Array.from({ length: 5 }, () => mint(store, refreshTokenHash))
+        expect(await revoked).toBe('revoked')
+        expect(await isGood(store, accessTokenHash)).toBe(false)
+        expect((await mint(store, refreshTokenHash)).result).toBe('refused')
+        for (const token of await Promise.all([...before, ...after])) {
+          expect(await isGood(store, token.accessTokenHash)).toBe(false)
+        }
+      }
+    },
+  },
+]

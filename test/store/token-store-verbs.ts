@@ -1,0 +1,222 @@
+// Rows and protocol steps for tests of token stores, with everything a test does not care about filled in.
+import { createHash } from 'node:crypto'
+import type {
+  AppRow,
+  AppSecretRow,
+  AuditKind,
+  AuditRow,
+  Cause,
+  GrantRow,
+  Hash,
+  Minting,
+  NewCode,
+  Page,
+  PageOf,
+  Redemption,
+  TokenStore,
+  UserRow,
+} from '../../services/token/store/token-store.js'
+
+/** When tests happen: 2026-01-01T00:00:00Z. */
+export const NOW = 1_767_225_600_000
+export const MINUTE = 60_000
+export const DAY = 86_400_000
+
+export const CODE_TTL = 5 * MINUTE
+export const ACCESS_TTL = 3 * DAY
+export const REFRESH_TTL = 30 * DAY
+export const OVERLAP = 5 * MINUTE
+export const GRACE = 10_000
+
+export const byApp: Cause = { actor: 'app', requestId: '00000000-0000-4000-8000-00000000000a' }
+export const byUser: Cause = { actor: 'user', requestId: '00000000-0000-4000-8000-00000000000b' }
+export const byOperator: Cause = { actor: 'operator', requestId: '00000000-0000-4000-8000-00000000000c' }
+
+/** The hash of the credential a test calls by this name. */
+export function hashOf(name: string): Hash {
+  return createHash('sha256').update(name).digest()
+}
+
+export function appRow(appid: string, rest: Partial<AppRow> = {}): AppRow {
+  return {
+    appid,
+    name: `App ${appid}`,
+    redirectUris: [`https://${appid}.example/callback`],
+    requiresSecretOnRefresh: false,
+    isDisabled: false,
+    createdAtMs: NOW,
+    ...rest,
+  }
+}
+
+export function secretRow(appid: string, name = 'default', rest: Partial<AppSecretRow> = {}): AppSecretRow {
+  return {
+    secretId: `secret_${appid}_${name}`,
+    appid,
+    name,
+    secretHash: hashOf(`secret ${appid} ${name}`),
+    createdAtMs: NOW,
+    expiresAtMs: undefined,
+    revokedAtMs: undefined,
+    lastUsedAtMs: undefined,
+    ...rest,
+  }
+}
+
+export function userRow(username: string, rest: Partial<UserRow> = {}): UserRow {
+  return {
+    userId: `user_${username}`,
+    username,
+    nickname: `Nick ${username}`,
+    avatar: `https://img.example/${username}.png`,
+    passwordHash: `$argon2id$${username}`,
+    isDisabled: false,
+    createdAtMs: NOW,
+    ...rest,
+  }
+}
+
+/** Apps `app1`, `app2` with a secret each, users `ann`, `bob`. */
+export async function seed(store: TokenStore): Promise<void> {
+  for (const appid of ['app1', 'app2']) await store.createApp(appRow(appid), secretRow(appid), byOperator)
+  for (const username of ['ann', 'bob']) await store.createUser(userRow(username), byOperator)
+}
+
+export function newCode(name: string, rest: Partial<NewCode> = {}): NewCode {
+  return {
+    codeHash: hashOf(name),
+    appid: 'app1',
+    userId: 'user_ann',
+    redirectUri: 'https://app1.example/callback',
+    scope: 'snsapi_user',
+    expiresAtMs: NOW + CODE_TTL,
+    maxLive: 100,
+    ...rest,
+  }
+}
+
+export function issue(store: TokenStore, name: string, rest: Partial<NewCode> = {}, now = NOW) {
+  return store.issueCode(newCode(name, { expiresAtMs: now + CODE_TTL, ...rest }), now, byUser)
+}
+
+let attempts = 0
+
+/** A redemption of the code called `name`; every call brings its own grant id and tokens, as every request does. */
+export function redemption(name: string, rest: Partial<Redemption> = {}, now = NOW): Redemption {
+  const attempt = ++attempts
+  const appid = rest.appid ?? 'app1'
+  return {
+    codeHash: hashOf(name),
+    appid,
+    secretId: `secret_${appid}_default`,
+    redirectUri: undefined,
+    replayGraceMs: GRACE,
+    grantId: `grant_${attempt}`,
+    accessTokenHash: hashOf(`access ${attempt}`),
+    accessTokenExpiresAtMs: now + ACCESS_TTL,
+    refreshTokenHash: hashOf(`refresh ${attempt}`),
+    refreshTokenExpiresAtMs: now + REFRESH_TTL,
+    newOpenid: `openid_${attempt}`,
+    maxGrants: 100,
+    ...rest,
+  }
+}
+
+export async function redeem(store: TokenStore, name: string, rest: Partial<Redemption> = {}, now = NOW) {
+  const request = redemption(name, rest, now)
+  return { ...request, result: await store.redeemCode(request, now, byApp) }
+}
+
+/** A grant as the flow makes one: a code issued and redeemed at `now`. */
+export async function grant(
+  store: TokenStore,
+  about: { appid?: string; username?: string } = {},
+  rest: Partial<Redemption> = {},
+  now = NOW,
+) {
+  const { appid = 'app1', username = 'ann' } = about
+  const name = `code ${++attempts}`
+  await issue(store, name, { appid, userId: `user_${username}` }, now)
+  const redeemed = await redeem(store, name, { appid, ...rest }, now)
+  if (redeemed.result.kind !== 'redeemed') throw new Error(`no grant was made: ${redeemed.result.kind}`)
+  return { ...redeemed, name, openid: redeemed.result.openid }
+}
+
+export async function mint(
+  store: TokenStore,
+  refreshTokenHash: Hash,
+  rest: Partial<Minting> = {},
+  now = NOW,
+): Promise<{ result: string; accessTokenHash: Hash }> {
+  const accessTokenHash = hashOf(`minted ${++attempts}`)
+  const result = await store.mintAccessToken(
+    {
+      refreshTokenHash,
+      appid: 'app1',
+      secretId: undefined,
+      accessTokenHash,
+      accessTokenExpiresAtMs: now + ACCESS_TTL,
+      overlapMs: OVERLAP,
+      maxLive: 10,
+      ...rest,
+    },
+    now,
+    byApp,
+  )
+  return { result, accessTokenHash }
+}
+
+/** Whether data requests with this token are good at `now`, as a service judges it. */
+export async function isGood(store: TokenStore, accessTokenHash: Hash, now = NOW): Promise<boolean> {
+  const token = await store.findAccessToken(accessTokenHash)
+  return token !== undefined && !token.isRevoked && now < token.expiresAtMs
+}
+
+export async function startSession(
+  store: TokenStore,
+  name: string,
+  rest: Partial<Parameters<TokenStore['startSession']>[0]> = {},
+  now = NOW,
+) {
+  const session = {
+    sessionHash: hashOf(name),
+    userId: 'user_ann',
+    passwordHash: userRow('ann').passwordHash,
+    expiresAtMs: now + 7 * DAY,
+    previousSessionHash: undefined,
+    maxLive: 100,
+    ...rest,
+  }
+  return store.startSession(session, now, byUser)
+}
+
+/** Events from the oldest on. */
+export async function auditTrail(
+  store: TokenStore,
+  filter: { appid?: string; userId?: string } = {},
+): Promise<AuditRow[]> {
+  const events = await allPages((page) => store.listAuditEvents(filter, page), 1000)
+  return events.reverse()
+}
+
+export async function auditKinds(store: TokenStore, filter = {}): Promise<AuditKind[]> {
+  return (await auditTrail(store, filter)).map((event) => event.kind)
+}
+
+export async function findGrant(store: TokenStore, grantId: string): Promise<GrantRow | undefined> {
+  const grants = await allPages((page) => store.listGrants({}, page), 1000)
+  return grants.find((row) => row.grantId === grantId)
+}
+
+/** Every row of a list, read `limit` at a time. */
+export async function allPages<Row>(list: (page: PageOf) => Promise<Page<Row>>, limit: number): Promise<Row[]> {
+  const rows: Row[] = []
+  let after: string | undefined
+  do {
+    const page = await list({ limit, after })
+    if (page.rows.length > limit) throw new Error('a page is longer than asked for')
+    rows.push(...page.rows)
+    after = page.next
+  } while (after !== undefined)
+  return rows
+}
