@@ -1,13 +1,48 @@
-// Compiles the sources when dist/ is missing or older than them, so that every command works on a fresh clone.
-// `--stamp` only records that dist/ is current; the build script calls it last.
+// Compiles the sources when dist/ is missing or older than them, so that every command works on a fresh clone. What runs
+// from dist/ meanwhile is not disturbed: the new one is made beside it and takes its place whole.
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..')
-const stamp = path.join(root, 'dist', '.built')
+const dist = path.join(root, 'dist')
+const stamp = path.join(dist, '.built')
 const sources = ['bin', 'gateway', 'gen', 'services', 'tsconfig.json', 'tsconfig.build.json']
+
+/** Builds when needed; returns without doing anything in an installed package, which ships dist/ only. */
+export function buildIfNeeded() {
+  if (isCurrent()) return
+  if (!existsSync(path.join(root, 'node_modules', 'typescript'))) {
+    process.stderr.write(
+      'survey-auth: not built yet, and the compiler is not installed; run: npm ci && npm run build\n',
+    )
+    process.exit(1)
+  }
+  withLock(() => {
+    if (isCurrent()) return // another process was faster
+    process.stderr.write('survey-auth: compiling ...\n')
+    const tsc = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
+    const fresh = `${dist}.new`
+    const startedAt = new Date()
+    rmSync(fresh, { recursive: true, force: true })
+    execFileSync(process.execPath, [tsc, '-p', 'tsconfig.build.json', '--outDir', fresh], {
+      cwd: root,
+      stdio: ['ignore', 2, 2],
+    })
+    const mark = path.join(fresh, '.built')
+    writeFileSync(mark, '')
+    utimesSync(mark, startedAt, startedAt) // what changed while it compiled is newer
+    rmSync(dist, { recursive: true, force: true })
+    renameSync(fresh, dist)
+  })
+}
+
+function isCurrent() {
+  if (!existsSync(stamp)) return false
+  const present = sources.map((name) => path.join(root, name)).filter(existsSync)
+  return present.length < sources.length || statSync(stamp).mtimeMs >= Math.max(...present.map(newestChange))
+}
 
 /** Time of the newest change below `file`, in ms. */
 function newestChange(file) {
@@ -16,29 +51,35 @@ function newestChange(file) {
   return Math.max(stat.mtimeMs, ...readdirSync(file).map((name) => newestChange(path.join(file, name))))
 }
 
-/** Builds when needed; returns without doing anything in an installed package, which ships dist/ only. */
-export function buildIfNeeded() {
-  const present = sources.map((name) => path.join(root, name)).filter(existsSync)
-  if (present.length < sources.length && existsSync(stamp)) return
-  if (existsSync(stamp) && statSync(stamp).mtimeMs >= Math.max(...present.map(newestChange))) return
-  if (!existsSync(path.join(root, 'node_modules', 'typescript'))) {
-    process.stderr.write(
-      'survey-auth: not built yet, and the compiler is not installed; run: npm ci && npm run build\n',
-    )
-    process.exit(1)
+/** Runs `work` while no other process builds; a lock left by a process that is gone is taken over. */
+function withLock(work) {
+  const lock = path.join(root, '.build-lock')
+  while (!takeLock(lock)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100)
+  try {
+    work()
+  } finally {
+    rmSync(lock, { force: true })
   }
-  process.stderr.write('survey-auth: compiling ...\n')
-  const tsc = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
-  execFileSync(process.execPath, [tsc, '-p', 'tsconfig.build.json'], { cwd: root, stdio: ['ignore', 2, 2] })
-  writeStamp()
 }
 
-function writeStamp() {
-  mkdirSync(path.dirname(stamp), { recursive: true })
-  writeFileSync(stamp, '')
+function takeLock(lock) {
+  try {
+    writeFileSync(lock, String(process.pid), { flag: 'wx' })
+    return true
+  } catch (error) {
+    if (error.code !== 'EEXIST') throw error
+    if (isAbandoned(lock)) rmSync(lock, { force: true })
+    return false
+  }
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  if (process.argv.includes('--stamp')) writeStamp()
-  else buildIfNeeded()
+function isAbandoned(lock) {
+  try {
+    process.kill(Number(readFileSync(lock, 'utf8')), 0)
+    return false
+  } catch (error) {
+    return error.code === 'ESRCH'
+  }
 }
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) buildIfNeeded()

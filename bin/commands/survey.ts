@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { surveyFromJson, surveyToJson } from '../../gateway/api/survey-json.js'
 import { type OwnedSurvey, type Survey, SurveyState } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import { allPages, asOperator, type Operator } from '../compose/operator.js'
+import { allPages, asSurveyOperator, type SurveyOperator } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson, printRows } from '../output.js'
 import { readStdin } from '../stdin.js'
@@ -59,7 +59,7 @@ export function addSurveyCommands(program: Command): void {
 
 async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
   const surveys = surveysOf(file, file === '-' ? await readStdin(MAX_FILE_BYTES) : contentOf(file))
-  const stored = await asOperator(async ({ admin, survey }) => {
+  const stored = await asSurveyOperator(async ({ admin, survey }) => {
     const { user } = await admin.getUser({ username: owner })
     const summaries = []
     for (let start = 0; start < surveys.length; start += BATCH) {
@@ -75,7 +75,7 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
 }
 
 async function listSurveys({ owner, json }: FilterOptions): Promise<void> {
-  const rows = await asOperator(async (operator) => {
+  const rows = await asSurveyOperator(async (operator) => {
     const names = await usernames(operator)
     const surveys = await ownedSurveys(operator, owner)
     return surveys.flatMap(({ survey, ownerUserId }) => {
@@ -89,7 +89,7 @@ async function listSurveys({ owner, json }: FilterOptions): Promise<void> {
 }
 
 async function exportSurveys(surveyId: string | undefined, { owner }: FilterOptions): Promise<void> {
-  const surveys = await asOperator((operator) => ownedSurveys(operator, owner))
+  const surveys = await asSurveyOperator((operator) => ownedSurveys(operator, owner))
   const asked = surveys.filter(({ survey }) => surveyId === undefined || String(survey?.id) === surveyId)
   const documents = asked.flatMap(({ survey }) => (survey ? [surveyToJson(survey, NO_CREATOR)] : []))
   if (surveyId === undefined) return printJson(documents)
@@ -139,7 +139,7 @@ function surveysOf(file: string, text: string): Survey[] {
   })
 }
 
-async function ownedSurveys({ admin, survey }: Operator, owner: string | undefined): Promise<OwnedSurvey[]> {
+async function ownedSurveys({ admin, survey }: SurveyOperator, owner: string | undefined): Promise<OwnedSurvey[]> {
   const user = owner === undefined ? undefined : (await admin.getUser({ username: owner })).user
   return allPages(async (pageToken) => {
     const page = await survey.exportSurveys({ ownerUserId: user?.userId ?? '', pageToken })
@@ -147,7 +147,7 @@ async function ownedSurveys({ admin, survey }: Operator, owner: string | undefin
   })
 }
 
-async function usernames({ admin }: Operator): Promise<Map<string, string>> {
+async function usernames({ admin }: SurveyOperator): Promise<Map<string, string>> {
   const users = await allPages(async (pageToken) => {
     const page = await admin.listUsers({ pageSize: 1000, pageToken })
     return { rows: page.users, nextPageToken: page.nextPageToken }

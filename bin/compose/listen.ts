@@ -3,7 +3,10 @@ import type { Server as HttpServer } from 'node:http'
 import { createServer, type Server } from 'node:net'
 import { CommandError, EXIT } from '../exit.js'
 
-/** A port this process holds; an HTTP server can be put on it. */
+/**
+ * A port this process holds, so that its number is known before the server is made that needs to know it. Whoever
+ * connects before a server is put on it is cut off and may try again.
+ */
 export interface HeldPort {
   readonly host: string
   readonly port: number
@@ -16,7 +19,7 @@ export interface HeldPort {
  */
 export function holdPort(host: string, port: number, variable: string): Promise<HeldPort> {
   return new Promise((resolve, reject) => {
-    const socket = createServer({ pauseOnConnect: true })
+    const socket = createServer((connection) => connection.destroy())
     socket.once('error', (error: NodeJS.ErrnoException) => reject(cannotListen(host, port, variable, error)))
     socket.listen(port, host, () => {
       const address = socket.address()

@@ -26,26 +26,36 @@ import { openTokenPart } from './token-part.js'
 
 export interface Operator {
   readonly admin: Client<typeof AdminService>
+}
+
+export interface SurveyOperator extends Operator {
   readonly survey: Client<typeof SurveyService>
 }
 
-/** Reaches the services for the length of `work`. All its calls have one request id, which the audit trail shows. */
-export async function asOperator<T>(work: (operator: Operator) => Promise<T>): Promise<T> {
-  const config = readConfig(process.env)
-  const opened: { close(): Promise<void> }[] = []
-  try {
-    return await work(await open(config, opened))
-  } finally {
-    for (const part of opened.reverse()) await part.close()
-  }
+/** Reaches AdminService for the length of `work`. All its calls have one request id, which the audit trail shows. */
+export function asOperator<T>(work: (operator: Operator) => Promise<T>): Promise<T> {
+  return connected(async ({ token, client }) => work({ admin: client(AdminService, await token()) }))
 }
 
-async function open(config: Config, opened: { close(): Promise<void> }[]): Promise<Operator> {
+/** The same, with SurveyService. */
+export function asSurveyOperator<T>(work: (operator: SurveyOperator) => Promise<T>): Promise<T> {
+  return connected(async ({ token, survey, client }) => {
+    const tokenTransport = await token()
+    const surveyTransport = await survey(tokenTransport)
+    return work({ admin: client(AdminService, tokenTransport), survey: client(SurveyService, surveyTransport) })
+  })
+}
+
+interface Doors {
+  token(): Promise<Transport>
+  survey(token: Transport): Promise<Transport>
+  client<S extends DescService>(service: S, transport: Transport): Client<S>
+}
+
+async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
+  const config = readConfig(process.env)
+  const opened: { close(): Promise<void> }[] = []
   const requestId = randomUUID()
-  const tokenAddress =
-    config.tokenServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'token')]))
-  const surveyAddress =
-    config.surveyServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'survey')]))
   const observers = createObservers(createLog(config, process.stderr), createMetrics())
   const dispatcher = new Dispatcher({ ...observers.dispatcher, mayCall, maxDeadlineMs: config.rpcMaxDeadlineMs })
   const clock = { now: Date.now, randomBytes }
@@ -58,22 +68,28 @@ async function open(config: Config, opened: { close(): Promise<void> }[]): Promi
     return remote.transport
   }
 
-  async function openToken(): Promise<Transport> {
-    if (!existsSync(config.tokenDatabaseFile)) message(`creating a new database: ${config.tokenDatabaseFile}`)
-    opened.push(await openTokenPart(config, dispatcher, clock, observers))
-    return local
+  const doors: Doors = {
+    async token() {
+      const address =
+        config.tokenServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'token')]))
+      if (address) return connect('token service', address)
+      if (!existsSync(config.tokenDatabaseFile)) message(`creating a new database: ${config.tokenDatabaseFile}`)
+      opened.push(await openTokenPart(config, dispatcher, clock, observers))
+      return local
+    },
+    async survey(token) {
+      const address =
+        config.surveyServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'survey')]))
+      if (address) return connect('survey service', address)
+      opened.push(await openSurveyPart(config, dispatcher, clock, createClient(TokenService, token)))
+      return local
+    },
+    client: (service, transport) => clientOf(service, transport, requestId),
   }
-
-  async function openSurvey(tokenTransport: Transport): Promise<Transport> {
-    opened.push(await openSurveyPart(config, dispatcher, clock, createClient(TokenService, tokenTransport)))
-    return local
-  }
-
-  const token = tokenAddress ? connect('token service', tokenAddress) : await openToken()
-  const survey = surveyAddress ? connect('survey service', surveyAddress) : await openSurvey(token)
-  return {
-    admin: clientOf(AdminService, token, requestId),
-    survey: clientOf(SurveyService, survey, requestId),
+  try {
+    return await work(doors)
+  } finally {
+    for (const part of opened.reverse()) await part.close()
   }
 }
 

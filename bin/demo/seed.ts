@@ -5,7 +5,7 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { surveyFromJson } from '../../gateway/api/survey-json.js'
 import type { App, User } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import type { Operator } from '../compose/operator.js'
+import type { SurveyOperator } from '../compose/operator.js'
 import { allPages } from '../compose/operator.js'
 import { packageFile } from '../package-root.js'
 
@@ -23,7 +23,7 @@ export interface Seeded {
 }
 
 /** Makes sure that user, app and surveys are there; the app gets a new secret that ends by itself. */
-export async function seed(operator: Operator, redirectUri: string): Promise<Seeded> {
+export async function seed(operator: SurveyOperator, redirectUri: string): Promise<Seeded> {
   const user = await demoUser(operator)
   const surveyId = await demoSurveys(operator, user)
   const { appid } = await demoApp(operator, redirectUri)
@@ -36,7 +36,7 @@ export async function seed(operator: Operator, redirectUri: string): Promise<See
   return { appid, secret, surveyId }
 }
 
-async function demoUser({ admin }: Operator): Promise<User> {
+async function demoUser({ admin }: SurveyOperator): Promise<User> {
   const { username } = DEMO_USER
   const found = await unlessMissing(admin.getUser({ username }))
   const user = found?.user ?? (await admin.createUser(DEMO_USER)).user
@@ -44,7 +44,7 @@ async function demoUser({ admin }: Operator): Promise<User> {
   return user
 }
 
-async function demoApp({ admin }: Operator, redirectUri: string): Promise<App> {
+async function demoApp({ admin }: SurveyOperator, redirectUri: string): Promise<App> {
   const apps = await allPages(async (pageToken) => {
     const page = await admin.listApps({ pageToken })
     return { rows: page.apps, nextPageToken: page.nextPageToken }
@@ -62,7 +62,7 @@ function withCallback(redirectUris: readonly string[], redirectUri: string): str
 }
 
 /** @returns the id of the first of the user's surveys. */
-async function demoSurveys({ survey }: Operator, { userId }: User): Promise<number> {
+async function demoSurveys({ survey }: SurveyOperator, { userId }: User): Promise<number> {
   const stored = await survey.exportSurveys({ ownerUserId: userId, pageSize: 1 })
   const first = stored.surveys[0]?.survey
   if (first) return Number(first.id)

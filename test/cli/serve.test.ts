@@ -14,7 +14,7 @@ async function freePort(): Promise<number> {
 
 test('the first line tells where it listens', async () => {
   const service = await startProcess()
-  expect(service.output).toContain(`survey-auth: listening on ${service.url}`)
+  expect(service.output).toContain(`listening on ${service.url}`)
 })
 
 test('SIGTERM ends it with exit code 0', async () => {
