@@ -31,13 +31,14 @@ export function openDatabase(file: string): Connection {
   if (file !== IN_MEMORY) makePrivate(file)
   let db: Connection | undefined
   try {
-    db = new Database(file, { timeout: BUSY_TIMEOUT_MS })
+    db = new Database(file, { timeout: 0 }) // setPragma waits
     for (const { pragma, value, readsBack } of demanded) {
       setPragma(db, `${pragma} = ${value}`)
       const actual = db.pragma(pragma, { simple: true })
       if (actual === readsBack || (file === IN_MEMORY && actual === 'memory')) continue
       throw new Error(`${file}: ${pragma} is ${actual} after it was set to ${value}, so commits would not be durable`)
     }
+    db.pragma(`busy_timeout = ${BUSY_TIMEOUT_MS}`)
     db.pragma('journal_size_limit = 67108864') // a WAL that a long backup let grow shrinks to 64 MiB
     return db
   } catch (error) {
@@ -56,7 +57,7 @@ function makePrivate(file: string): void {
   }
 }
 
-/** SQLite does not wait for the lock that turning WAL on needs, so several processes starting at once wait here. */
+/** Waits for locks here: SQLite does not wait for all that turning WAL on needs when several processes start at once. */
 function setPragma(db: Connection, pragma: string): void {
   for (let waitedMs = 0; ; waitedMs += WAL_RETRY_MS) {
     try {
