@@ -2,9 +2,19 @@ import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     pool: 'forks',
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+    projects: [
+      { extends: true, test: { name: 'one process', include: ['test/**/*.test.ts'] } },
+      {
+        extends: true,
+        test: {
+          name: 'separate processes',
+          include: ['test/blackbox/**/*.test.ts'],
+          env: { SURVEY_AUTH_TEST_MODE: 'separate' },
+        },
+      },
+    ],
   },
 })

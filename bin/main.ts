@@ -30,7 +30,8 @@ export async function main(argv: string[]): Promise<void> {
   }
 }
 
-function createProgram(): Command {
+/** All commands, not yet run. */
+export function createProgram(): Command {
   const program = new Command('survey-auth')
     .description('web authorization for survey data')
     .version(version(), '--version', 'print the version')

@@ -5,8 +5,11 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Writable } from 'node:stream'
 import { onTestFinished } from 'vitest'
-import { startAllInOne } from '../bin/compose/all-in-one.js'
+import { type Mode as ProcessMode, type Running, start } from '../bin/compose/start.js'
 import { readConfig } from '../bin/config.js'
+import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
+import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
 import { Clock } from './harness/clock.js'
 import { type Backend, Verbs } from './harness/verbs.js'
 
@@ -22,10 +25,14 @@ interface Launch {
 }
 
 /** How the processes of a service are arranged; the suites run unchanged in every mode. */
-const modes = { 'all-in-one': launchAllInOne } satisfies Record<string, (launch: Launch) => Promise<Backend>>
+const modes = { 'all-in-one': launchAllInOne, separate: launchSeparate } satisfies Record<
+  string,
+  (launch: Launch) => Promise<Backend>
+>
 export type Mode = keyof typeof modes
 
-const mode: Mode = 'all-in-one'
+/** The vitest project decides: every black-box suite runs once in each mode. */
+export const mode: Mode = process.env.SURVEY_AUTH_TEST_MODE === 'separate' ? 'separate' : 'all-in-one'
 
 const TEST_ENV = { PORT: '0', ADMIN_PORT: '0', RATE_LIMIT: 'off', LOG_LEVEL: 'debug' }
 
@@ -48,7 +55,29 @@ export async function openService(options: ServiceOptions = {}): Promise<Verbs> 
   return new Verbs({ ...backend, close })
 }
 
-async function launchAllInOne({ dataDir, env, clock }: Launch): Promise<Backend> {
+function launchAllInOne(launch: Launch): Promise<Backend> {
+  return backendOf(launch, async (startMode) => {
+    const all = await startMode('all')
+    return { gateway: all, token: all, survey: all }
+  })
+}
+
+/** Gateway, TokenService and SurveyService as three processes are, joined by sockets in DATA_DIR; any start order. */
+function launchSeparate(launch: Launch): Promise<Backend> {
+  return backendOf(launch, async (startMode) => {
+    const gateway = await startMode('gateway')
+    const survey = await startMode('survey')
+    const token = await startMode('token')
+    return { gateway, survey, token }
+  })
+}
+
+async function backendOf(
+  { dataDir, env, clock }: Launch,
+  launch: (
+    startMode: (mode: ProcessMode) => Promise<Running>,
+  ) => Promise<Record<'gateway' | 'token' | 'survey', Running>>,
+): Promise<Backend> {
   const lines: string[] = []
   const logStream = new Writable({
     write(chunk: Buffer, _encoding, done) {
@@ -57,18 +86,22 @@ async function launchAllInOne({ dataDir, env, clock }: Launch): Promise<Backend>
     },
   })
   const config = readConfig(env)
-  const running = await startAllInOne(config, { now: clock.now, logStream })
+  const { gateway, token, survey } = await launch((startMode) =>
+    start(startMode, config, { now: clock.now, logStream }),
+  )
   return {
-    url: running.url,
-    adminUrl: running.adminUrl,
+    url: gateway.url,
+    adminUrl: gateway.adminUrl,
     dataDir,
     clock,
     httpErrorStatus: config.httpErrorStatus === 200 ? '200' : 'semantic',
-    admin: running.admin,
-    survey: running.survey,
-    token: running.token,
+    admin: token.client(AdminService, 'operator'),
+    survey: survey.client(SurveyService, 'operator'),
+    token: token.client(TokenService, 'verifier'),
     log: () => lines.join(''),
-    runJanitor: running.runJanitor,
-    close: running.close,
+    runJanitor: token.runJanitor,
+    async close() {
+      for (const running of new Set([gateway, survey, token])) await running.close()
+    },
   }
 }

@@ -30,10 +30,10 @@ const MAX_UNDER_WAY = 10_000
 /** Serves the stream until the caller ends its side and all its calls are answered. */
 export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {
   const { stream } = options
-  const gone = new AbortController()
   let results: Result[] = []
   let underWay = 0
   let hasEnded = false
+  let isGone = false
   let shortestWayMs = Number.POSITIVE_INFINITY // between the two clocks, offset included
 
   /** How much longer than the quickest message of this stream this one was on its way, in ms. */
@@ -47,17 +47,17 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   function flush(): void {
     const batch = create(MultiplexResponseSchema, { results })
     results = []
-    if (!stream.destroyed && !gone.signal.aborted) stream.write(batch)
+    if (!isGone) stream.write(batch)
     if (stream.isPaused() && underWay < MAX_UNDER_WAY) stream.resume()
     endWhenDone()
   }
 
   function endWhenDone(): void {
-    if (hasEnded && underWay === 0 && results.length === 0) stream.end()
+    if (hasEnded && !isGone && underWay === 0 && results.length === 0) stream.end()
   }
 
   async function run(call: MultiplexedCall, lateMs: number): Promise<void> {
-    const result = await outcomeOf(options, call, lateMs, gone.signal)
+    const result = await outcomeOf(options, call, lateMs)
     underWay -= 1
     if (results.push(result) === 1) setImmediate(flush)
   }
@@ -72,22 +72,20 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
     hasEnded = true
     endWhenDone()
   })
-  stream.on('cancelled', () => gone.abort())
-  stream.on('error', () => gone.abort())
+  const leave = () => {
+    isGone = true
+  }
+  stream.on('cancelled', leave)
+  stream.on('error', leave)
 
   return {
     drain() {
-      if (!stream.destroyed && !hasEnded) stream.write(create(MultiplexResponseSchema, { draining: true }))
+      if (!isGone && !hasEnded) stream.write(create(MultiplexResponseSchema, { draining: true }))
     },
   }
 }
 
-async function outcomeOf(
-  options: MultiplexServerOptions,
-  call: MultiplexedCall,
-  lateMs: number,
-  signal: AbortSignal,
-): Promise<Result> {
+async function outcomeOf(options: MultiplexServerOptions, call: MultiplexedCall, lateMs: number): Promise<Result> {
   try {
     const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
     if (timeoutMs !== undefined && timeoutMs <= 0) {
@@ -102,7 +100,7 @@ async function outcomeOf(
         caller: options.caller,
         requestId: requestIdFrom(call.requestId),
         traceparent: call.traceparent,
-        signal,
+        signal: undefined, // a caller that goes away leaves its calls to finish: their answers are dropped
       },
       timeoutMs,
     )

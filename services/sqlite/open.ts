@@ -59,12 +59,13 @@ function makePrivate(file: string): void {
 
 /** Waits for locks here: SQLite does not wait for all that turning WAL on needs when several processes start at once. */
 function setPragma(db: Connection, pragma: string): void {
-  for (let waitedMs = 0; ; waitedMs += WAL_RETRY_MS) {
+  const startedAt = performance.now()
+  for (;;) {
     try {
       db.pragma(pragma)
       return
     } catch (error) {
-      if (!isBusy(error) || waitedMs >= BUSY_TIMEOUT_MS) throw error
+      if (!isBusy(error) || performance.now() - startedAt >= BUSY_TIMEOUT_MS) throw error
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, WAL_RETRY_MS)
     }
   }

@@ -93,9 +93,10 @@ describe('the connected-apps page', () => {
   })
 
   test('shows the last use of a grant to the minute', async () => {
-    const { service, access } = await granted()
+    const service = await startService()
+    const access = await service.grantAccess()
     service.clock.advance({ minutes: 45 })
-    await service.user(access)
+    expect((await service.user(access)).code).toBe('OK')
     await service.backend.runJanitor()
     const page = await (await service.signedIn(access.user)).open('/connect/apps')
     const times = page.html.tags

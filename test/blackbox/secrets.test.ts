@@ -36,6 +36,7 @@ describe('app secrets', () => {
   test('are shown once, and GetApp tells their names and dates only', async () => {
     const service = await startService()
     const app = await service.createApp()
+    service.clock.advance({ seconds: 1 })
     const added = await service.admin.addAppSecret({ appid: app.appid, name: 'second' })
     const { app: shown } = await service.admin.getApp({ appid: app.appid })
     expect(shown?.secrets.map(({ name }) => name)).toEqual(['default', 'second'])

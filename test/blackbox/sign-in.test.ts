@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Form } from '../harness/html.js'
 import { authorizePath, type TestUser, type Verbs } from '../harness/verbs.js'
 import { formWith, type Page, type Visitor } from '../harness/visitor.js'
 import { openService, startService } from '../harness.js'
@@ -13,9 +14,14 @@ afterAll(() => service.backend.close())
 
 async function tryToSignIn(visitor: Visitor, username: string, password: string): Promise<Page> {
   const page = await visitor.open('/connect/apps')
-  const form = formWith(page, 'password')
-  if (form === undefined) throw new Error('signed in already')
+  const form = signInForm(page)
   return visitor.submitAndFollow(page, form, { username, password })
+}
+
+function signInForm(page: Page): Form {
+  const form = formWith(page, 'password')
+  if (form === undefined) throw new Error(`no sign-in form on: ${page.html.text}`)
+  return form
 }
 
 const isSignInPage = (page: Page) => formWith(page, 'password') !== undefined
@@ -34,21 +40,21 @@ describe('signing in', () => {
   })
 
   test('takes about as long for an unknown user as for a wrong password', async () => {
-    const time = async (username: string) => {
-      const samples: number[] = []
-      for (let i = 0; i < 7; i += 1) {
-        const visitor = service.visitor()
-        const page = await visitor.open('/connect/apps')
-        const form = formWith(page, 'password')
-        if (form === undefined) throw new Error('no sign-in form')
-        const startedAt = performance.now()
-        await visitor.submit(page, form, { username, password: 'wrong password' })
-        samples.push(performance.now() - startedAt)
-      }
-      return samples.sort((a, b) => a - b)[3] ?? 0
+    const attempt = async (username: string) => {
+      const visitor = service.visitor()
+      const page = await visitor.open('/connect/apps')
+      const startedAt = performance.now()
+      await visitor.submit(page, signInForm(page), { username, password: 'wrong password' })
+      return performance.now() - startedAt
     }
-    const [known, unknown] = [await time(user.username), await time('nobody')]
-    expect(Math.max(known, unknown) / Math.min(known, unknown)).toBeLessThan(2)
+    // The fastest of several attempts in turn: what the work itself takes, whatever else the machine does.
+    const fastest = { known: Number.POSITIVE_INFINITY, unknown: Number.POSITIVE_INFINITY }
+    for (let i = 0; i < 10; i += 1) {
+      fastest.known = Math.min(fastest.known, await attempt(user.username))
+      fastest.unknown = Math.min(fastest.unknown, await attempt('nobody'))
+    }
+    const [short = 0, long = 0] = Object.values(fastest).sort((a, b) => a - b)
+    expect(long / short).toBeLessThan(2)
   })
 
   test.each([
@@ -92,7 +98,7 @@ describe('signing in', () => {
     const form = await visitor.open('/connect/apps')
     await visitor.openSignedIn('/connect/apps', user)
     const old = new Map(visitor.cookies)
-    await visitor.submit(form, formWith(form, 'password') ?? { method: '', action: '', fields: {}, buttons: [] }, {
+    await visitor.submit(form, signInForm(form), {
       username: user.username,
       password: user.password,
     })
@@ -106,8 +112,7 @@ describe('signing in', () => {
   test('needs the csrf value of its own form and our own origin', async () => {
     const visitor = service.visitor()
     const page = await visitor.open('/connect/apps')
-    const form = formWith(page, 'password')
-    if (form === undefined) throw new Error('no sign-in form')
+    const form = signInForm(page)
     const credentials = { username: user.username, password: user.password }
     const refused = [
       await visitor.submit(page, form, { ...credentials, csrf: 'x' }),
@@ -225,8 +230,7 @@ describe('guessing passwords', () => {
   async function attempt(own: Verbs, username: string, password: string, source: string): Promise<number> {
     const visitor = own.visitor()
     const page = await visitor.open('/connect/apps')
-    const form = formWith(page, 'password')
-    if (form === undefined) throw new Error('no sign-in form')
+    const form = signInForm(page)
     return (await visitor.submit(page, form, { username, password }, { headers: { 'x-forwarded-for': source } })).status
   }
 
@@ -253,14 +257,13 @@ describe('guessing passwords', () => {
     const { app } = await own.grantAccess()
     const visitor = own.visitor()
     const page = await visitor.open('/connect/apps')
-    const form = formWith(page, 'password')
-    if (form === undefined) throw new Error('no sign-in form')
-    const flood = Array.from({ length: 60 }, () =>
-      visitor.submit(page, form, { username: 'nobody', password: 'wrong password' }),
-    )
-    const startedAt = performance.now()
+    let answered = 0
+    const flood = Array.from({ length: 60 }, async () => {
+      await visitor.submit(page, signInForm(page), { username: 'nobody', password: 'wrong password' })
+      answered += 1
+    })
     await own.exchange(app, 'x')
-    expect(performance.now() - startedAt).toBeLessThan(1_000)
+    expect(answered).toBeLessThan(20) // it overtakes most of the sign-ins, which wait for their turn
     await Promise.all(flood)
   })
 })

@@ -70,6 +70,7 @@ describe('the list', () => {
   test.each([
     { page: 8, per_page: 20 },
     { page: 9_007_199_254_740_991, per_page: 100 },
+    { page: '9'.repeat(30), per_page: '9'.repeat(30) },
   ])('page $page of $per_page is past the end: an empty list, and the total', async (query) => {
     expect(await list(query)).toEqual({ total: COUNT, list: [] })
   })
@@ -80,10 +81,10 @@ describe('the list', () => {
     expect(seen).toEqual(ids)
   })
 
-  const bad = ['0', '-1', '1.5', 'abc', '1e2', '0x1', '+1', ' 1', '１', 'NaN', '9'.repeat(30)]
-  test.each(bad)('page %j and per_page %j are refused as invalid_argument', async (value) => {
+  const bad = ['0', '-1', '1.5', 'abc', '1e2', '0x1', '+1', ' 1', '１', 'NaN']
+  test.each(bad)('page or per_page %j is refused as invalid_argument', async (value) => {
     expectError(await service.surveys(access, { page: value }), 'invalid_argument')
-    if (value !== '9'.repeat(30)) expectError(await service.surveys(access, { per_page: value }), 'invalid_argument')
+    expectError(await service.surveys(access, { per_page: value }), 'invalid_argument')
   })
 
   test('of a user without surveys is empty', async () => {

@@ -2,9 +2,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { ConfigError, describeConfig, type Environment, readConfig } from '../../bin/config.js'
 import { createProcess } from '../harness/process.js'
+
+vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
 function problemsOf(env: Environment): string[] {
   try {

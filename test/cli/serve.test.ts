@@ -1,8 +1,10 @@
 // The server process from its first line to its exit code.
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { expect, onTestFinished, test } from 'vitest'
+import { type AddressInfo, connect } from 'node:net'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { createProcess, startProcess } from '../harness/process.js'
+
+vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
 async function freePort(): Promise<number> {
   const server = createServer()
@@ -77,7 +79,6 @@ async function statusOf(url: string): Promise<number> {
 
 /** A sign-in form whose last bytes are held back: a request that the server has to wait for. */
 async function halfARequest(url: string): Promise<{ finish(): void; answer: Promise<string> }> {
-  const { connect } = await import('node:net')
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
   onTestFinished(() => void socket.destroy())

@@ -1,8 +1,12 @@
 // The command line as somebody meets it who does not know it.
-import { describe, expect, test } from 'vitest'
+import type { Command } from 'commander'
+import { describe, expect, test, vi } from 'vitest'
+import { createProgram } from '../../bin/main.js'
 import { createProcess } from '../harness/process.js'
 
-const COMMANDS = [
+vi.setConfig({ testTimeout: 60_000 }) // each test spawns processes
+
+const CONTRACT = [
   'serve',
   'demo',
   'app create',
@@ -31,18 +35,41 @@ const COMMANDS = [
   'config',
 ]
 
+/** Every command that does something, by the words one types. */
+function commandsBelow(command: Command, words: readonly string[] = []): [string, Command][] {
+  if (command.commands.length === 0) return [[words.join(' '), command]]
+  return command.commands.flatMap((child) => commandsBelow(child, [...words, child.name()]))
+}
+
+function helpOf(command: Command): string {
+  let help = ''
+  command.configureOutput({
+    writeOut: (text) => {
+      help += text
+    },
+  })
+  command.outputHelp()
+  return help
+}
+
+const commands = new Map(commandsBelow(createProgram()))
+
 describe('help', () => {
-  test.each(COMMANDS)('survey-auth %s --help explains itself with an example', async (command) => {
-    const service = await createProcess()
-    const { exitCode, stdout } = await service.cli([...command.split(' '), '--help'])
-    expect(exitCode).toBe(0)
-    expect(stdout).toContain(`Usage: survey-auth ${command}`)
-    expect(stdout).toContain(`$ survey-auth ${command}`)
+  test('the commands of the contract are there', () => {
+    expect([...commands.keys()]).toEqual(expect.arrayContaining(CONTRACT))
+  })
+
+  test.each([...commands])('survey-auth %s --help explains itself with an example', (words, command) => {
+    const help = helpOf(command)
+    expect(help).toContain(`Usage: survey-auth ${words}`)
+    expect(help).toContain(`$ survey-auth ${words}`)
+    expect(command.description()).not.toBe('')
   })
 
   test('survey-auth config --help lists every variable with unit, default and meaning', async () => {
     const service = await createProcess()
-    const { stdout } = await service.cli(['config', '--help'])
+    const { exitCode, stdout } = await service.cli(['config', '--help'])
+    expect(exitCode).toBe(0)
     expect(stdout).toContain('PUBLIC_URL=http://HOST:PORT')
     expect(stdout).toContain('ACCESS_TOKEN_TTL_SECONDS=259200')
     expect(stdout).toContain('(or TOKEN_DATABASE_URL_FILE)')

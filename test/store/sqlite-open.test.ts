@@ -55,7 +55,7 @@ describe('opening a SQLite file', () => {
     other.exec('ROLLBACK')
     other.close()
     openDatabase(file).close()
-  })
+  }, 30_000)
 })
 
 describe('failures of the driver', () => {

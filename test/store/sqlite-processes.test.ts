@@ -1,14 +1,14 @@
-import { type ChildProcess, fork } from 'node:child_process'
+import { type ChildProcess, execFileSync, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { buildIfNeeded } from '../../bin/build-if-needed.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { RedemptionResult } from '../../services/token/store/token-store.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import { byApp, byUser, grant, isGood, issue, mint, NOW, redemption, seed } from './token-store-verbs.js'
 
+const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('./sqlite-process.js', import.meta.url))
 const children: ChildProcess[] = []
 
@@ -40,7 +40,9 @@ async function startProcess(file: string) {
   }
 }
 
-beforeAll(() => buildIfNeeded(), 120_000)
+beforeAll(() => {
+  execFileSync(process.execPath, [BUILD]) // the processes run what is compiled
+}, 120_000)
 afterEach(() => {
   for (const child of children.splice(0)) child.kill()
 })

@@ -30,7 +30,7 @@ function recording(schema: Schema): { db: Connection; plain: Connection; prepare
 }
 
 function planOf(db: Connection, sql: string): string[] {
-  const names = [...sql.matchAll(/:([a-zA-Z]+)/g)].map((match) => [match[1], 0])
+  const names = [...sql.matchAll(/:([a-zA-Z_]+)/g)].map((match) => [match[1], 0])
   const values = names.length > 0 ? [Object.fromEntries(names)] : [...sql.matchAll(/\?/g)].map(() => 0)
   const plan = db.prepare<unknown[], { detail: string }>(`EXPLAIN QUERY PLAN ${sql}`).all(...values)
   return plan.map(({ detail }) => detail)
