@@ -5,6 +5,7 @@ export default defineConfig({
     pool: 'forks',
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    globalSetup: ['test/postgres/global-setup.ts'],
     projects: [
       { extends: true, test: { name: 'one process', include: ['test/**/*.test.ts'] } },
       {
