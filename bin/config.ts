@@ -122,8 +122,11 @@ function contradictions(config: Config): ConfigProblem[] {
   require(config.port === 0 ||
     config.port !== config.adminPort ||
     config.host !== config.adminHost, 'ADMIN_PORT', 'must differ from PORT on the same address')
-  require(config.tokenDatabaseFile !==
-    config.surveyDatabaseFile, 'SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL')
+  const { tokenDatabase, surveyDatabase } = config
+  require(tokenDatabase.kind !== 'sqlite' ||
+    surveyDatabase.kind !== 'sqlite' ||
+    tokenDatabase.file !==
+      surveyDatabase.file, 'SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL')
   return problems
 }
 

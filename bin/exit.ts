@@ -1,8 +1,8 @@
 // How a command ends: exit codes, and what the person reads who has to act.
 import { Code, ConnectError } from '@connectrpc/connect'
 import { CommanderError } from 'commander'
-import { StoreUnavailable } from '../services/rpc/store-unavailable.js'
-import { SchemaMismatch } from '../services/sqlite/migrate.js'
+import { SchemaMismatch } from '../services/store/migration.js'
+import { StoreUnavailable } from '../services/store/store-unavailable.js'
 import { ConfigError } from './config.js'
 import { message } from './output.js'
 

@@ -2,6 +2,7 @@
 import { isIP } from 'node:net'
 import path from 'node:path'
 import { z } from 'zod'
+import { parseAddress as parsePostgresAddress } from '../services/postgres/address.js'
 import { type Address, parseAddress } from '../services/rpc/address.js'
 import { parseCallers } from '../services/rpc/identity.js'
 
@@ -72,11 +73,18 @@ function parsedBy<T>(parse: (text: string) => T): z.ZodType<T, string> {
 
 const serviceUrl = parsedBy((text): Address | undefined => (text === '' ? undefined : parseAddress(text)))
 
-/** The file of a database address; `sqlite:` followed by a path. */
-const database = z
-  .string()
-  .regex(/^sqlite:./, { message: 'must be sqlite:FILE; this version stores in SQLite only' })
-  .transform((text) => path.resolve(text.slice('sqlite:'.length)))
+/** Which database, as its address says. */
+export type Database =
+  | { readonly kind: 'sqlite'; readonly file: string }
+  | { readonly kind: 'postgres'; readonly url: string }
+
+const database = parsedBy((text): Database => {
+  if (/^sqlite:./.test(text)) return { kind: 'sqlite', file: path.resolve(text.slice('sqlite:'.length)) }
+  if (!/^postgres(ql)?:/.test(text))
+    throw new Error('must be sqlite:FILE or postgres://user:password@host:5432/database')
+  parsePostgresAddress(text)
+  return { kind: 'postgres', url: text }
+})
 
 /** An IP address in a URL's authority. */
 function inUrl(address: string): string {
@@ -131,18 +139,18 @@ const storage = {
     z.string().transform((text) => path.resolve(text)),
     'directory of the SQLite files token.db and survey.db; created 0700',
   ),
-  tokenDatabaseFile: setting(
+  tokenDatabase: setting(
     'TOKEN_DATABASE_URL',
     (textOf) => `sqlite:${path.join(textOf('DATA_DIR'), 'token.db')}`,
     database,
-    'database of apps, users, grants and tokens: sqlite:FILE',
+    'database of apps, users, grants and tokens: sqlite:FILE or postgres://user:password@host[,host2]:5432/database',
     { fallbackText: 'sqlite:DATA_DIR/token.db', isSecret: true },
   ),
-  surveyDatabaseFile: setting(
+  surveyDatabase: setting(
     'SURVEY_DATABASE_URL',
     (textOf) => `sqlite:${path.join(textOf('DATA_DIR'), 'survey.db')}`,
     database,
-    'database of surveys: sqlite:FILE',
+    'database of surveys: sqlite:FILE or postgres://…; both may share one PostgreSQL database',
     { fallbackText: 'sqlite:DATA_DIR/survey.db', isSecret: true },
   ),
 }

@@ -32,7 +32,8 @@ export function addBackupCommand(program: Command): void {
 
 function backup(file: string, { json }: { json?: true }): void {
   const config = readConfig(process.env)
-  if (!existsSync(config.tokenDatabaseFile)) {
+  const files = filesOf(config)
+  if (!existsSync(files.token)) {
     throw new CommandError(
       `there is no database in ${config.dataDir}`,
       EXIT.failure,
@@ -44,7 +45,7 @@ function backup(file: string, { json }: { json?: true }): void {
   const scratch = makeScratch(folder, target)
   try {
     const archive = path.join(scratch, 'backup.tar')
-    writeArchive(config, scratch, archive)
+    writeArchive(files, scratch, archive)
     linkTo(archive, target)
   } finally {
     rmSync(scratch, { recursive: true, force: true })
@@ -54,12 +55,25 @@ function backup(file: string, { json }: { json?: true }): void {
   else printFields(written)
 }
 
+interface Files {
+  readonly token: string
+  readonly survey: string
+}
+
+/** @throws CommandError when a database is not a file: PostgreSQL has better tools of its own. */
+function filesOf({ tokenDatabase, surveyDatabase }: Config): Files {
+  if (tokenDatabase.kind === 'sqlite' && surveyDatabase.kind === 'sqlite') {
+    return { token: tokenDatabase.file, survey: surveyDatabase.file }
+  }
+  throw new CommandError('this copies SQLite files', EXIT.failure, 'back PostgreSQL up with pg_dump or pg_basebackup')
+}
+
 /** Surveys first: whoever owns one of them is then in the copy of the users, which is later. */
-function writeArchive(config: Config, scratch: string, archive: string): void {
+function writeArchive(files: Files, scratch: string, archive: string): void {
   const survey = { name: 'survey.db', file: path.join(scratch, 'survey.db') }
   const token = { name: 'token.db', file: path.join(scratch, 'token.db') }
-  snapshotDatabase(config.surveyDatabaseFile, survey.file)
-  snapshotDatabase(config.tokenDatabaseFile, token.file, LEFT_OUT)
+  snapshotDatabase(files.survey, survey.file)
+  snapshotDatabase(files.token, token.file, LEFT_OUT)
   const descriptor = openSync(archive, 'wx', 0o600)
   try {
     writeTar(descriptor, [token, survey], Date.now())

@@ -4,6 +4,7 @@ import { inspectDatabase } from '../compose/database-file.js'
 import { openSurveyStore, openTokenStore } from '../compose/stores.js'
 import { readConfig } from '../config.js'
 import { printRows } from '../output.js'
+import type { Database } from '../settings.js'
 import { examples, jsonOption } from './options.js'
 
 export function addMigrateCommand(program: Command): void {
@@ -17,12 +18,12 @@ export function addMigrateCommand(program: Command): void {
 
 async function migrate({ json }: { json?: true }): Promise<void> {
   const config = readConfig(process.env)
-  const { tokenDatabaseFile, surveyDatabaseFile } = config
-  const files = { token: tokenDatabaseFile, survey: surveyDatabaseFile }
-  const before = Object.values(files).map(versionOf)
+  const databases = { token: config.tokenDatabase, survey: config.surveyDatabase }
+  const before = Object.values(databases).map(versionOf)
   for (const openStore of [openTokenStore, openSurveyStore]) await (await openStore(config)).close() // opening migrates
-  const rows = Object.entries(files).map(([database, file], index) => {
-    return { database, file, from_version: before[index] ?? 0, to_version: versionOf(file) }
+  const rows = Object.entries(databases).map(([database, where], index) => {
+    const file = where.kind === 'sqlite' ? where.file : 'PostgreSQL'
+    return { database, file, from_version: before[index] ?? 0, to_version: versionOf(where) }
   })
   printRows(
     rows,
@@ -36,6 +37,7 @@ async function migrate({ json }: { json?: true }): Promise<void> {
   )
 }
 
-function versionOf(file: string): number {
-  return inspectDatabase(file)?.schemaVersion ?? 0
+/** 0 when there is no schema yet, or it is PostgreSQL's, whose version its own table tells. */
+function versionOf(where: Database): number {
+  return where.kind === 'sqlite' ? (inspectDatabase(where.file)?.schemaVersion ?? 0) : 0
 }

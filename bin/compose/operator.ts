@@ -73,7 +73,10 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
       const address =
         config.tokenServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'token')]))
       if (address) return connect('token service', address)
-      if (!existsSync(config.tokenDatabaseFile)) message(`creating a new database: ${config.tokenDatabaseFile}`)
+      const { tokenDatabase } = config
+      if (tokenDatabase.kind === 'sqlite' && !existsSync(tokenDatabase.file)) {
+        message(`creating a new database: ${tokenDatabase.file}`)
+      }
       opened.push(await openTokenPart(config, dispatcher, clock, observers))
       return local
     },

@@ -1,20 +1,26 @@
 // Which database a configuration names.
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
+import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
+import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
 
-export async function openTokenStore({ tokenDatabaseFile }: Config): Promise<TokenStore> {
-  makePrivateDirectory(path.dirname(tokenDatabaseFile))
-  return openSqliteTokenStore({ file: tokenDatabaseFile })
+/** Creates and migrates it as needed. */
+export async function openTokenStore({ tokenDatabase }: Pick<Config, 'tokenDatabase'>): Promise<TokenStore> {
+  if (tokenDatabase.kind === 'postgres') return openPostgresTokenStore({ url: tokenDatabase.url })
+  makePrivateDirectory(path.dirname(tokenDatabase.file))
+  return openSqliteTokenStore({ file: tokenDatabase.file })
 }
 
-export async function openSurveyStore({ surveyDatabaseFile }: Config): Promise<SurveyStore> {
-  makePrivateDirectory(path.dirname(surveyDatabaseFile))
-  return openSqliteSurveyStore({ file: surveyDatabaseFile })
+/** Creates and migrates it as needed. */
+export async function openSurveyStore({ surveyDatabase }: Pick<Config, 'surveyDatabase'>): Promise<SurveyStore> {
+  if (surveyDatabase.kind === 'postgres') return openPostgresSurveyStore({ url: surveyDatabase.url })
+  makePrivateDirectory(path.dirname(surveyDatabase.file))
+  return openSqliteSurveyStore({ file: surveyDatabase.file })
 }
 
 /** For the owner alone if it is missing. One that exists keeps its mode: `doctor` judges it. */

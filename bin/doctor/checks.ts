@@ -2,6 +2,7 @@
 import { existsSync, statfsSync, statSync } from 'node:fs'
 import { inspectDatabase } from '../compose/database-file.js'
 import type { Config } from '../config.js'
+import type { Database } from '../settings.js'
 
 export interface Verdict {
   /** `odd` is worth a look and fails nothing. */
@@ -26,10 +27,10 @@ const wrong = (detail: string): Verdict => ({ state: 'wrong', detail })
 
 export const checks: Readonly<Record<string, (config: Config) => Verdict | Promise<Verdict>>> = {
   'data directory': ({ dataDir }) => privateDirectory(dataDir),
-  'token database': ({ tokenDatabaseFile }) => database(tokenDatabaseFile),
-  'survey database': ({ surveyDatabaseFile }) => database(surveyDatabaseFile),
+  'token database': ({ tokenDatabase }) => database(tokenDatabase),
+  'survey database': ({ surveyDatabase }) => database(surveyDatabase),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
-  clock: ({ tokenDatabaseFile }) => clock(tokenDatabaseFile),
+  clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
   'public address': publicAddress,
   'admin address': adminAddress,
   server,
@@ -44,7 +45,9 @@ function privateDirectory(directory: string): Verdict {
   return ok(`${directory}, for its owner alone`)
 }
 
-function database(file: string): Verdict {
+function database(where: Database): Verdict {
+  if (where.kind === 'postgres') return ok('PostgreSQL; /readyz of the server tells whether it answers')
+  const { file } = where
   try {
     const facts = inspectDatabase(file)
     if (!facts) return odd(`${file} does not exist yet; the first start creates it`)
@@ -67,10 +70,11 @@ function diskSpace(directory: string): Verdict {
 }
 
 /** Lifetimes hang on the clock: one that went back keeps things alive for longer. */
-function clock(file: string): Verdict {
+function clock(file: string | undefined): Verdict {
   const now = Date.now()
   if (now < EARLIEST_NOW_MS) return wrong(`the clock says ${new Date(now).toISOString()}`)
-  const aheadMs = Math.max(0, ...[file, `${file}-wal`].filter(existsSync).map((name) => statSync(name).mtimeMs - now))
+  const files = file === undefined ? [] : [file, `${file}-wal`]
+  const aheadMs = Math.max(0, ...files.filter(existsSync).map((name) => statSync(name).mtimeMs - now))
   if (aheadMs > CLOCK_TOLERANCE_MS) {
     return wrong(`the database was written ${Math.round(aheadMs / 1000)} s in the future; the clock went back`)
   }

@@ -1,6 +1,6 @@
 // What the driver's errors mean. Every error of the driver goes through translate() on its way out of a store.
 import pg from 'pg'
-import { StoreUnavailable } from '../rpc/store-unavailable.js'
+import { StoreUnavailable } from '../store/store-unavailable.js'
 
 /** SQLSTATEs and two-character classes of them which say that the database cannot be asked now. */
 const unavailable: ReadonlySet<string> = new Set([

@@ -2,24 +2,12 @@
 // leaves what the program before it needs, so that old and new processes run side by side during an upgrade.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-
-/** One step of a schema's history. Released steps never change; a new one expands, a later release contracts. */
-export interface Migration {
-  /** From 1, without gaps. */
-  readonly version: number
-  readonly name: string
-  readonly sql: string
-}
+import { type Migration, SchemaMismatch } from '../store/migration.js'
 
 export interface Schema {
   /** `token` or `survey`. Stores may share a database; each counts its own versions. */
   readonly name: string
   readonly migrations: readonly Migration[]
-}
-
-/** The database is of a newer program: nothing was changed, and waiting does not help. */
-export class SchemaMismatch extends Error {
-  override readonly name = 'SchemaMismatch'
 }
 
 const WAIT_MS = 60_000 // for another process that migrates, and for each migration

@@ -1,6 +1,6 @@
 // Group commit: writes that arrive during one turn of the event loop share one transaction and one flush to disk.
 import type { Statement } from 'better-sqlite3'
-import { StoreUnavailable } from '../rpc/store-unavailable.js'
+import { StoreUnavailable } from '../store/store-unavailable.js'
 import { BUSY_TIMEOUT_MS, type Connection, isBusy, isIoError, toStoreError } from './open.js'
 
 /**

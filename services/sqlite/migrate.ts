@@ -1,12 +1,5 @@
+import { type Migration, SchemaMismatch } from '../store/migration.js'
 import type { Connection } from './open.js'
-
-/** One step of a schema's history. Released steps never change; a new one expands, a later release contracts. */
-export interface Migration {
-  /** From 1, without gaps. */
-  readonly version: number
-  readonly name: string
-  readonly sql: string
-}
 
 export interface Schema {
   /** What the database holds, for messages: `token` or `survey`. */
@@ -14,11 +7,6 @@ export interface Schema {
   /** SQLite's application_id, so that one schema is never laid into the file of another. */
   readonly applicationId: number
   readonly migrations: readonly Migration[]
-}
-
-/** The database is of another kind, or of a newer program: nothing was changed, and waiting does not help. */
-export class SchemaMismatch extends Error {
-  override readonly name = 'SchemaMismatch'
 }
 
 /**

@@ -3,7 +3,7 @@
 import { chmodSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Database, { type Database as Connection } from 'better-sqlite3'
-import { StoreUnavailable } from '../rpc/store-unavailable.js'
+import { StoreUnavailable } from '../store/store-unavailable.js'
 
 export type { Database as Connection } from 'better-sqlite3'
 

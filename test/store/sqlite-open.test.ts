@@ -2,8 +2,8 @@ import { chmodSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import Database from 'better-sqlite3'
 import { describe, expect, test } from 'vitest'
-import { StoreUnavailable } from '../../services/rpc/store-unavailable.js'
 import { openDatabase, toStoreError } from '../../services/sqlite/open.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
 const mode = (path: string) => (statSync(path).mode & 0o777).toString(8)

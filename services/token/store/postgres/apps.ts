@@ -1,7 +1,7 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import { cutPage } from '../page.js'
 import type { AppRow, AppSecretRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { cutPage } from './page.js'
 
 type AppMethods = Pick<
   TokenStore,

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import { cutPage } from '../page.js'
 import type { AuditKind, AuditRow, Cause, TokenStore } from '../token-store.js'
-import { cutPage } from './page.js'
 
 const insertEvent: Statement = {
   name: 'insert_audit_event',

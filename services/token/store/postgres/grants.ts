@@ -1,8 +1,8 @@
 import type { Database, Statement } from '../../../postgres/transaction.js'
+import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import type { AccessTokenRow, GrantRow, MintingResult, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { lockCredentials } from './credentials.js'
-import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from './page.js'
 
 type GrantMethods = Pick<
   TokenStore,

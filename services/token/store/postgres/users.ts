@@ -1,7 +1,7 @@
 import type { Database, Statement } from '../../../postgres/transaction.js'
+import { cutPage } from '../page.js'
 import type { TokenStore, UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { cutPage } from './page.js'
 
 type UserMethods = Pick<TokenStore, 'createUser' | 'findUser' | 'listUsers' | 'setUserDisabled' | 'setUserPassword'>
 

@@ -1,5 +1,5 @@
 import type { Connection } from '../../../sqlite/open.js'
-import { cutPage } from '../../../sqlite/page.js'
+import { cutPage } from '../page.js'
 import type { AppRow, AppSecretRow, Cause, Page, PageOf } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 

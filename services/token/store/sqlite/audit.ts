@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Connection } from '../../../sqlite/open.js'
-import { cutPage } from '../../../sqlite/page.js'
+import { cutPage } from '../page.js'
 import type { AuditKind, AuditRow, Cause, Page, PageOf } from '../token-store.js'
 
 export interface NewAuditEvent {

@@ -1,6 +1,6 @@
 import type { Statement } from 'better-sqlite3'
 import type { Connection } from '../../../sqlite/open.js'
-import { cutPage, formatTimePosition, parseTimePosition } from '../../../sqlite/page.js'
+import { cutPage, formatTimePosition, parseTimePosition } from '../page.js'
 import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 

@@ -1,5 +1,5 @@
 import type { Connection } from '../../../sqlite/open.js'
-import { cutPage } from '../../../sqlite/page.js'
+import { cutPage } from '../page.js'
 import type { Cause, Page, PageOf, UserRow } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 

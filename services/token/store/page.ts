@@ -1,12 +1,9 @@
-import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { ServiceError } from '../rpc/service-error.js'
+import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../../rpc/service-error.js'
+import type { Page } from './token-store.js'
 
 /** Cuts `limit` rows off a query that asked for one more, and names the position of the last when more follow. */
-export function cutPage<Row>(
-  rows: readonly Row[],
-  limit: number,
-  positionOf: (row: Row) => string,
-): { rows: readonly Row[]; next: string | undefined } {
+export function cutPage<Row>(rows: readonly Row[], limit: number, positionOf: (row: Row) => string): Page<Row> {
   const last = rows[limit - 1]
   if (rows.length <= limit || last === undefined) return { rows, next: undefined }
   return { rows: rows.slice(0, limit), next: positionOf(last) }

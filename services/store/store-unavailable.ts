@@ -1,5 +1,5 @@
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { ServiceError } from './service-error.js'
+import { ServiceError } from '../rpc/service-error.js'
 
 /** A database that cannot be asked. Callers may try again; it says nothing about the credentials they hold. */
 export class StoreUnavailable extends ServiceError {
