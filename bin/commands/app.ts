@@ -103,6 +103,7 @@ function addSecretCommands(secret: Command): void {
   secret
     .command('revoke <appid> <secret_id>')
     .description('end a secret at once; tokens that were given out stay good')
+    .addOption(jsonOption())
     .addHelpText('after', examples('app secret revoke app_k3J… secret_x7Q…'))
     .action(revokeSecret)
 }
@@ -186,8 +187,9 @@ async function listSecrets(appid: string, options: Json): Promise<void> {
   printSecrets(secrets, options)
 }
 
-async function revokeSecret(appid: string, secretId: string): Promise<void> {
+async function revokeSecret(appid: string, secretId: string, { json }: Json): Promise<void> {
   await asOperator(({ admin }) => admin.revokeAppSecret({ appid, secretId }))
+  if (json) printJson({ appid, secret_id: secretId })
   message('revoked')
 }
 

@@ -72,11 +72,12 @@ function filesOf({ tokenDatabase, surveyDatabase }: Config): Files {
 function writeArchive(files: Files, scratch: string, archive: string): void {
   const survey = { name: 'survey.db', file: path.join(scratch, 'survey.db') }
   const token = { name: 'token.db', file: path.join(scratch, 'token.db') }
-  snapshotDatabase(files.survey, survey.file)
+  const hasSurveys = existsSync(files.survey) // not before the first survey is imported
+  if (hasSurveys) snapshotDatabase(files.survey, survey.file)
   snapshotDatabase(files.token, token.file, LEFT_OUT)
   const descriptor = openSync(archive, 'wx', 0o600)
   try {
-    writeTar(descriptor, [token, survey], Date.now())
+    writeTar(descriptor, hasSurveys ? [token, survey] : [token], Date.now())
     fsyncSync(descriptor)
   } finally {
     closeSync(descriptor)

@@ -80,17 +80,21 @@ function refuseInProduction(env: Environment): void {
 
 /**
  * The environment with what differs in a demo: data of its own, however DATA_DIR is set; ports that are free unless they
- * were asked for; codes that live as long as they may, for whoever pastes slowly; a quiet log.
+ * were asked for; codes that live as long as they may, for whoever pastes slowly; no RPC door, so that two demos can run on
+ * one folder; a quiet log.
  */
 async function demoEnvironment(env: Environment): Promise<Environment> {
   const host = env.HOST || '127.0.0.1'
   return {
     CODE_TTL_SECONDS: '600',
+    RPC_LISTEN: 'off',
     LOG_LEVEL: 'warn',
     ...env,
     DATA_DIR: path.join(env.DATA_DIR || 'data', 'demo'),
     TOKEN_DATABASE_URL: undefined,
+    TOKEN_DATABASE_URL_FILE: undefined,
     SURVEY_DATABASE_URL: undefined,
+    SURVEY_DATABASE_URL_FILE: undefined,
     PUBLIC_URL: undefined,
     PORT: env.PORT || (await portFor(host, DEFAULT_PORT)),
     ADMIN_PORT: env.ADMIN_PORT || (await portFor(env.ADMIN_HOST || '127.0.0.1', DEFAULT_ADMIN_PORT)),

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import type { Grant } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { allPages, asOperator } from '../compose/operator.js'
-import { isoTime, message, printRows, shortTime } from '../output.js'
+import { isoTime, message, printJson, printRows, shortTime } from '../output.js'
 import { examples, jsonOption } from './options.js'
 
 interface ListOptions {
@@ -26,9 +26,11 @@ export function addGrantCommands(program: Command): void {
   grant
     .command('revoke <grant_id>')
     .description('refuse all tokens of a grant from the next request on')
+    .addOption(jsonOption())
     .addHelpText('after', examples('grant revoke grant_9fT…'))
-    .action(async (grantId: string) => {
+    .action(async (grantId: string, { json }: { json?: true }) => {
       await asOperator(({ admin }) => admin.revokeGrant({ grantId }))
+      if (json) printJson({ grant_id: grantId })
       message('revoked')
     })
 }

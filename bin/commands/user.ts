@@ -56,6 +56,7 @@ export function addUserCommands(program: Command): void {
     .command('set-password <username>')
     .description('replace the password and sign the user out everywhere')
     .requiredOption('--password-stdin', 'read the new password from standard input')
+    .addOption(jsonOption())
     .addHelpText('after', examples('user set-password li.wei --password-stdin < password.txt'))
     .action(setPassword)
 }
@@ -93,9 +94,10 @@ async function setDisabled(username: string, disabled: boolean, options: Json): 
   printUser(user, options)
 }
 
-async function setPassword(username: string): Promise<void> {
+async function setPassword(username: string, { json }: Json): Promise<void> {
   const password = await readPassword()
   await asOperator(({ admin }) => admin.setUserPassword({ username, password }))
+  if (json) printJson({ username })
   message('password set; the user is signed out everywhere')
 }
 

@@ -1,5 +1,5 @@
 // The service as its operators run it: a spawned process and its command line.
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { onTestFinished } from 'vitest'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
+const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
 const START_TIMEOUT_MS = 20_000
 
 export interface CommandResult {
@@ -110,6 +111,7 @@ export class ServiceProcess {
 
 /** A new data directory and a free port; removed again, and the server ended, when the test is over. */
 export async function createProcess(env: Environment = {}): Promise<ServiceProcess> {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' }) // else the first start would wait for the compiler
   const dataDir = await mkdtemp(path.join(tmpdir(), 'survey-auth-process-'))
   const service = new ServiceProcess(dataDir, await freePort(), env)
   onTestFinished(async () => {
