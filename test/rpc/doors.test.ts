@@ -70,7 +70,7 @@ function grpcUnaryTransport(): Transport {
     unary(method, _signal, timeoutMs, headers, input) {
       return new Promise((resolve, reject) => {
         const metadata = new grpc.Metadata()
-        new Headers(headers).forEach((value, key) => metadata.set(key, value))
+        for (const [key, value] of new Headers(headers)) metadata.set(key, value)
         client.makeUnaryRequest(
           `/${method.parent.typeName}/${method.name}`,
           (message: never) => Buffer.from(toBinary(method.input, message)),

@@ -1,0 +1,156 @@
+// Over mTLS the certificate says who calls: every role against every method, and every bad certificate.
+import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect'
+import { createConnectTransport } from '@connectrpc/connect-node'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { type Address, parseAddress } from '../../services/rpc/address.js'
+import { CALLERS, type Caller, mayCall } from '../../services/rpc/callers.js'
+import { Dispatcher, type Handlers } from '../../services/rpc/dispatcher.js'
+import { parseCallers } from '../../services/rpc/identity.js'
+import type { TlsMaterial } from '../../services/rpc/listener.js'
+import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
+import { type Authority, createAuthority, materialOf } from './certificates.js'
+
+const services = [TokenService, AccountService, AdminService, SurveyService] as const
+const roles = CALLERS.filter((caller) => caller !== 'local')
+const table = roles.map((role) => `${role}=DNS:${role.replace('_', '-')}.test`).join(';')
+
+let authority: Authority
+let server: RpcServer
+let address: Address
+const opened: MultiplexTransport[] = []
+
+beforeAll(async () => {
+  authority = createAuthority()
+  const dispatcher = new Dispatcher({
+    mayCall,
+    onCall: () => undefined,
+    onUnexpected: () => undefined,
+    maxDeadlineMs: 5_000,
+  })
+  for (const service of services) {
+    const handlers = service.methods.map((method) => [method.localName, () => Promise.resolve({})])
+    dispatcher.register(service, Object.fromEntries(handlers) as Handlers<typeof service>)
+  }
+  server = await startRpcServer({
+    dispatcher,
+    address: { kind: 'tls', host: '127.0.0.1', port: 0 },
+    connectAddress: undefined,
+    tls: materialOf(authority, authority.issue('IP:127.0.0.1')),
+    callers: parseCallers(table),
+    limits: { maxRequestBytes: 65_536, maxStreams: 100, maxConnections: 100, maxDeadlineMs: 5_000 },
+    hasReflection: false,
+  })
+  address = parseAddress(server.addresses[0] ?? '')
+})
+
+afterAll(async () => {
+  for (const transport of opened) transport.close()
+  await server.drain(500)
+})
+
+function grpcAs(material: TlsMaterial): Transport {
+  const options = { address, tls: () => material, maxResponseBytes: 1 << 20, defaultTimeoutMs: 3_000 }
+  const transport = createMultiplexTransport(options)
+  opened.push(transport)
+  return transport
+}
+
+function connectAs({ cert, key, ca }: Partial<TlsMaterial>): Transport {
+  return createConnectTransport({
+    baseUrl: server.addresses[0] ?? '',
+    httpVersion: '1.1',
+    nodeOptions: { cert, key, ca },
+  })
+}
+
+async function codeOf(work: Promise<unknown>): Promise<Code | 'ok'> {
+  return work.then(
+    () => 'ok',
+    (error: unknown) => ConnectError.from(error).code,
+  )
+}
+
+/** Whether the method let the caller in: an empty request may be invalid, but that is judged after the caller. */
+async function isLetIn(transport: Transport, service: (typeof services)[number], localName: string): Promise<boolean> {
+  const client = createClient(service, transport) as Client<typeof service> &
+    Record<string, (request: object) => Promise<unknown>>
+  const error = await (client[localName] as (request: object) => Promise<unknown>)({}).then(
+    () => undefined,
+    (thrown: unknown) => ConnectError.from(thrown),
+  )
+  if (error === undefined || error.code === Code.InvalidArgument) return true
+  expect(error.code, `${localName}: ${error.message}`).toBe(Code.PermissionDenied)
+  return false
+}
+
+const doors = { gRPC: grpcAs, Connect: connectAs } as const
+
+describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door) => {
+  test.each(roles)('the certificate of %s opens exactly the methods of its row', async (role: Caller) => {
+    const leaf = authority.issue(`DNS:${role.replace('_', '-')}.test`)
+    const transport = doors[door](materialOf(authority, leaf))
+    for (const service of services) {
+      for (const method of service.methods) {
+        expect([method.name, await isLetIn(transport, service, method.localName)]).toEqual([
+          method.name,
+          mayCall(role, method),
+        ])
+      }
+    }
+  })
+
+  test('a certificate of ours with an unknown name is nobody', async () => {
+    const transport = doors[door](materialOf(authority, authority.issue('DNS:stranger.test')))
+    expect(await codeOf(createClient(AdminService, transport).listApps({}))).toBe(Code.Unauthenticated)
+  })
+
+  test('a name that only looks like one of the table is nobody', async () => {
+    for (const name of ['DNS:gateway.test.evil', 'DNS:xgateway.test', 'URI:DNS:gateway.test', 'email:gateway.test']) {
+      const transport = doors[door](materialOf(authority, authority.issue(name)))
+      expect(await codeOf(createClient(AccountService, transport).signOut({ sessionToken: 'x' }))).toBe(
+        Code.Unauthenticated,
+      )
+    }
+  })
+
+  test('an expired certificate and one of another authority do not even connect', async () => {
+    const other = createAuthority()
+    const bad = [
+      materialOf(authority, authority.issue('DNS:operator.test', 0)),
+      { ...other.issue('DNS:operator.test'), ca: authority.cert },
+    ]
+    for (const material of bad) {
+      const code = await codeOf(createClient(AdminService, doors[door](material)).listApps({}, { timeoutMs: 1_500 }))
+      expect([Code.Unavailable, Code.DeadlineExceeded, Code.Aborted, Code.Internal, Code.Unknown]).toContain(code)
+    }
+  })
+})
+
+test('without a certificate there is no connection', async () => {
+  const code = await codeOf(createClient(AdminService, connectAs({ ca: authority.cert })).listApps({}))
+  expect(code).not.toBe('ok')
+  expect(code).not.toBe(Code.PermissionDenied)
+})
+
+test('a server that is not signed by our authority is not talked to', async () => {
+  const operator = authority.issue('DNS:operator.test')
+  const distrustful = grpcAs({ ...operator, ca: createAuthority().cert })
+  expect(await codeOf(createClient(AdminService, distrustful).listApps({}, { timeoutMs: 1_500 }))).not.toBe('ok')
+})
+
+test('new certificates are used for new connections, and open ones stay', async () => {
+  const transport = grpcAs(materialOf(authority, authority.issue('DNS:operator.test')))
+  const admin = createClient(AdminService, transport)
+  expect(await codeOf(admin.listApps({}))).toBe('ok')
+  const next = createAuthority()
+  server.reloadTls(materialOf(next, next.issue('IP:127.0.0.1')))
+  expect(await codeOf(admin.listApps({}))).toBe('ok')
+  const late = grpcAs(materialOf(next, next.issue('DNS:operator.test')))
+  expect(await codeOf(createClient(AdminService, late).listApps({}))).toBe('ok')
+  server.reloadTls(materialOf(authority, authority.issue('IP:127.0.0.1')))
+})
