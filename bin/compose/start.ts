@@ -70,15 +70,15 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
   const has = (part: Mode) => mode === 'all' || mode === part
   const parts: Part[] = []
   const undo: (() => Promise<unknown>)[] = []
-  let isStopping = false
+  let stage: 'starting' | 'running' | 'shutting down' = 'starting'
   const stop = async () => {
-    isStopping = true
+    stage = 'shutting down'
     for (const step of undo.splice(0).reverse()) await step()
   }
   const graceMs = Math.max(0, config.shutdownTimeoutSeconds * 1000 - CLOSING_MS)
 
   async function notReady(): Promise<string[]> {
-    if (isStopping) return ['shutting down']
+    if (stage !== 'running') return [stage]
     return (await Promise.all(parts.map((part) => part.notReady()))).flat()
   }
 
@@ -140,7 +140,6 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       : undefined
     if (rpc) {
       const followHealth = async () => rpc.setServing((await notReady()).length === 0)
-      await followHealth()
       const timer = setInterval(() => void followHealth(), HEALTH_EVERY_MS)
       undo.push(() => {
         clearInterval(timer)
@@ -171,6 +170,8 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
         )
       : undefined
     if (gateway) undo.push(() => gateway.drain(graceMs))
+    stage = 'running'
+    rpc?.setServing((await notReady()).length === 0)
 
     return {
       url: gateway?.url ?? '',
