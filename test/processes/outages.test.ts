@@ -1,0 +1,129 @@
+// Three real processes: what a client sees while one of the services is gone, hangs or is replaced.
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+
+const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
+const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
+/** The gateway answers within its RPC deadline of 4.5 s; the rest is for a loaded test machine. */
+const ANSWER_WITHIN_MS = 8_000
+const BACK_WITHIN_MS = 15_000
+
+type Mode = 'gateway' | 'token' | 'survey'
+
+const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-outage-'))
+const running = new Map<Mode, ChildProcess>()
+let base: string
+let env: Record<string, string>
+
+beforeAll(async () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const port = await freePort()
+  base = `http://127.0.0.1:${port}`
+  const { PATH = '', HOME = '' } = process.env
+  env = { PATH, HOME, DATA_DIR: dataDir, PORT: String(port), ADMIN_PORT: '0', RATE_LIMIT: 'off', LOG_LEVEL: 'error' }
+  await Promise.all([startUp('gateway'), startUp('survey'), startUp('token')])
+  await until(async () => (await ask()).type === 'invalid_appid')
+}, 120_000)
+
+afterAll(() => {
+  for (const child of running.values()) child.kill('SIGKILL')
+  rmSync(dataDir, { recursive: true, force: true })
+})
+
+/** Fulfils when the process says that it listens. */
+function startUp(mode: Mode): Promise<void> {
+  const child = spawn(process.execPath, [PROGRAM, 'serve', mode], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  running.set(mode, child)
+  return new Promise((resolve, reject) => {
+    let said = ''
+    child.stderr.on('data', (chunk: Buffer) => {
+      said += chunk.toString('utf8')
+      if (said.includes('listening on')) resolve()
+    })
+    child.once('exit', (code) => reject(new Error(`serve ${mode} ended with ${code}: ${said}`)))
+  })
+}
+
+function end(mode: Mode, signal: NodeJS.Signals): Promise<number | null> {
+  const child = running.get(mode)
+  if (!child) throw new Error(`${mode} does not run`)
+  child.removeAllListeners('exit')
+  return new Promise((resolve) => {
+    child.once('exit', (code) => resolve(code))
+    child.kill(signal)
+  })
+}
+
+/** A call that every service answers: the appid is unknown, so a working service says so. */
+async function ask(): Promise<{ status: number; type: string; ms: number; retryAfter: string | null }> {
+  const startedAt = performance.now()
+  const answer = await fetch(`${base}/api/surveys/1?appid=app_x&access_token=sat_x`)
+  const { error } = (await answer.json()) as { error: { type: string } }
+  const ms = performance.now() - startedAt
+  return { status: answer.status, type: error.type, ms, retryAfter: answer.headers.get('retry-after') }
+}
+
+async function until(isTrue: () => Promise<boolean>): Promise<number> {
+  const startedAt = performance.now()
+  while (!(await isTrue().catch(() => false))) {
+    if (performance.now() - startedAt > BACK_WITHIN_MS) throw new Error(`not within ${BACK_WITHIN_MS} ms`)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+  return performance.now() - startedAt
+}
+
+const works = async () => (await ask()).type === 'invalid_appid'
+
+async function expectOutage(): Promise<void> {
+  const { status, type, ms, retryAfter } = await ask()
+  expect({ status, type }).toEqual({ status: 503, type: 'remote_server_error' })
+  expect(Number(retryAfter)).toBeGreaterThan(0)
+  expect(ms).toBeLessThan(ANSWER_WITHIN_MS)
+}
+
+describe.each(['token', 'survey'] as const)('when the %s service', (mode) => {
+  test('is killed, the answer is 503, and calls work again after its return', async () => {
+    await end(mode, 'SIGKILL')
+    await expectOutage()
+    await startUp(mode)
+    await until(works)
+  }, 60_000)
+
+  test('hangs, the answer is 503, and calls work again when it goes on', async () => {
+    running.get(mode)?.kill('SIGSTOP')
+    await expectOutage()
+    running.get(mode)?.kill('SIGCONT')
+    await until(works)
+  }, 60_000)
+
+  test('is replaced under load, every request is answered, with a 503 at worst', async () => {
+    const types = new Set<string>()
+    let isOver = false
+    const clients = Array.from({ length: 4 }, async () => {
+      while (!isOver) {
+        types.add((await ask()).type) // rejects when a connection is cut
+      }
+    })
+    expect(await end(mode, 'SIGTERM')).toBe(0)
+    await startUp(mode)
+    await until(works)
+    isOver = true
+    await Promise.all(clients)
+    types.delete('remote_server_error')
+    expect([...types]).toEqual(['invalid_appid'])
+  }, 60_000)
+})
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
+    })
+  })
+}
