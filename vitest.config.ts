@@ -13,6 +13,7 @@ export default defineConfig({
         test: {
           name: 'separate processes',
           include: ['test/blackbox/**/*.test.ts'],
+          exclude: ['test/blackbox/process.test.ts'], // spawns `serve all` itself
           env: { SURVEY_AUTH_TEST_MODE: 'separate' },
         },
       },

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Form } from '../harness/html.js'
 import type { Reply } from '../harness/http.js'
 import { authorizePath, type Query, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
 import { decisionForm, formWith, type Page, type Visitor } from '../harness/visitor.js'
@@ -307,6 +308,15 @@ describe('a form', () => {
   const attacks: readonly { readonly what: string; readonly attack: (v: Visitor, p: Page) => Promise<Reply> }[] = [
     { what: 'without its csrf value', attack: (v, p) => v.submit(p, without(p, 'csrf'), { decision: 'confirm' }) },
     {
+      what: 'with a csrf value whose signature differs by one character',
+      attack: (v, p) =>
+        v.submit(p, decisionForm(p), { csrf: altered(decisionForm(p).fields.csrf), decision: 'confirm' }),
+    },
+    {
+      what: 'with the csrf value of another form of the page',
+      attack: (v, p) => v.submit(p, decisionForm(p), { csrf: signOutForm(p).fields.csrf ?? '', decision: 'confirm' }),
+    },
+    {
       what: 'with another csrf value',
       attack: (v, p) => v.submit(p, decisionForm(p), { csrf: 'x.y.z', decision: 'confirm' }),
     },
@@ -384,8 +394,7 @@ describe('a form', () => {
 
   test('dies with the session it was shown in', async () => {
     const { visitor, page } = await openForm()
-    const signOut = page.html.forms.find(({ action }) => action.includes('sign-out'))
-    if (signOut === undefined) throw new Error('no way to switch account')
+    const signOut = signOutForm(page)
     await visitor.submitAndFollow(page, signOut)
     const reply = await visitor.decide(page, 'confirm')
     expect(reply.headers.has('location')).toBe(false)
@@ -436,8 +445,7 @@ describe('the page', () => {
 
   test('lets the user switch the account and go on with the same authorization', async () => {
     const { visitor, page } = await openForm('switch')
-    const form = page.html.forms.find(({ action }) => action.includes('sign-out'))
-    if (form === undefined) throw new Error('no way to switch account')
+    const form = signOutForm(page)
     const signIn = await visitor.submitAndFollow(page, form)
     const other = await service.createUser({ nickname: 'Other' })
     const again = await visitor.submitAndFollow(signIn, formWith(signIn, 'password') ?? form, {
@@ -504,6 +512,18 @@ function post(body: string): { method: string; body: string; headers: Record<str
 function without(page: Page, field: string): ReturnType<typeof decisionForm> {
   const form = decisionForm(page)
   return { ...form, fields: Object.fromEntries(Object.entries(form.fields).filter(([name]) => name !== field)) }
+}
+
+function signOutForm(page: Page): Form {
+  const form = page.html.forms.find(({ action }) => action.includes('sign-out'))
+  if (form === undefined) throw new Error('no way to switch account')
+  return form
+}
+
+/** The same text with another character near its end. */
+function altered(text = ''): string {
+  const at = text.length - 2
+  return text.slice(0, at) + (text[at] === 'A' ? 'B' : 'A') + text.slice(at + 1)
 }
 
 /** Everything that parsers, proxies and frameworks are known to confuse with the registered address. */
