@@ -1,0 +1,78 @@
+// The command line of `npm run bench -- ...`.
+import { parseArgs } from 'node:util'
+import { contestants, lines } from './contestants.js'
+
+const HELP = `npm run bench -- [options]
+
+  --quick               all lines within 3 minutes; the default takes about 12
+  --only NAME,...       of ${Object.keys(contestants).join(', ')}
+  --lines NAME,...      of ${Object.keys(lines).join(', ')}
+  --rounds N            rounds of the closed loop, 1 to 50
+  --seconds N           length of one round, 0.2 to 60
+  --no-open             capacity only, without the latencies at 50 % and 80 % of it
+  --docs                write docs/performance.md and .svg; what a run without any option does
+  --out FILE            write everything that was measured as JSON
+`
+
+const LONG = { rounds: 7, durationMs: 3_000, warmupMs: 2_000, openMs: 5_000, grants: 10_000 }
+const QUICK = { rounds: 3, durationMs: 700, warmupMs: 500, openMs: 700, grants: 5_000 }
+const CONNECTIONS = 64
+
+/** @param {string[]} args ends the process when they make no sense */
+export function options(args) {
+  try {
+    return read(args)
+  } catch (error) {
+    process.stderr.write(`bench: ${error.message}\n\n${HELP}`)
+    process.exit(2)
+  }
+}
+
+function read(args) {
+  const { values } = parseArgs({
+    args,
+    options: {
+      quick: { type: 'boolean' },
+      only: { type: 'string' },
+      lines: { type: 'string' },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      'no-open': { type: 'boolean' },
+      docs: { type: 'boolean' },
+      out: { type: 'string' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  })
+  if (values.help) {
+    process.stdout.write(HELP)
+    process.exit(0)
+  }
+  const preset = values.quick ? QUICK : LONG
+  const seconds = values.seconds === undefined ? preset.durationMs / 1000 : bounded('seconds', values.seconds, 0.2, 60)
+  const isWhole = Object.keys(values).every((name) => name === 'out')
+  return {
+    ...preset,
+    connections: CONNECTIONS,
+    only: chosenOf('only', values.only, contestants),
+    lines: chosenOf('lines', values.lines, lines),
+    rounds: values.rounds === undefined ? preset.rounds : Math.round(bounded('rounds', values.rounds, 1, 50)),
+    durationMs: seconds * 1000,
+    open: !values['no-open'],
+    docs: values.docs ?? isWhole,
+    out: values.out,
+    command: args.filter((arg, at) => !arg.startsWith('--out') && args[at - 1] !== '--out').join(' '),
+  }
+}
+
+function chosenOf(option, text, table) {
+  if (text === undefined) return Object.keys(table)
+  const names = new Set(text.split(',').map((name) => name.trim()))
+  for (const name of names) if (!(name in table)) throw new Error(`--${option}: there is no ${name}`)
+  return Object.keys(table).filter((name) => names.has(name))
+}
+
+function bounded(option, text, min, max) {
+  const value = Number(text)
+  if (!(value >= min && value <= max)) throw new Error(`--${option} must be from ${min} to ${max}`)
+  return value
+}

@@ -1,0 +1,5 @@
+// Whoever is signed in, in every server alike.
+export const NICKNAME = '小明 Xiaoming'
+export const AVATAR = 'https://static.example.com/avatars/0123456789abcdef.png'
+export const SCOPE = 'snsapi_user'
+export const REDIRECT_URI = 'https://app.example.com/callback'

@@ -1,0 +1,118 @@
+// Child processes of the benchmark: pinned to a core, spoken to, and killed whatever happens.
+import { spawn, spawnSync } from 'node:child_process'
+import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import os from 'node:os'
+import path from 'node:path'
+
+const children = new Set()
+const folders = new Set()
+
+/** Kills every child and removes every folder; synchronous, so that it works in an exit handler. */
+export function cleanUp() {
+  for (const child of children) child.kill('SIGKILL')
+  for (const folder of folders) {
+    try {
+      rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
+    } catch (error) {
+      process.stderr.write(`bench: ${folder} could not be removed (${error.code})\n`)
+    }
+  }
+  folders.clear()
+}
+
+/** A folder that is gone when the benchmark is. */
+export function temporaryFolder(name) {
+  const folder = mkdtempSync(path.join(os.tmpdir(), `survey-auth-bench-${name}-`))
+  folders.add(folder)
+  return folder
+}
+
+/** The cores servers and generator are pinned to; undefined where that is impossible. */
+export const cores = (() => {
+  if (spawnSync('taskset', ['-V']).status !== 0) return undefined
+  const list = /^Cpus_allowed_list:\s*(\S+)/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? ''
+  const allowed = list.split(',').flatMap((range) => {
+    const [first, last = first] = range.split('-').map(Number)
+    return Array.from({ length: last - first + 1 }, (_, index) => first + index)
+  })
+  return allowed.length < 2 ? undefined : { server: allowed[0], load: allowed[1] }
+})()
+
+/**
+ * Starts `node ...args` on the core of `role`.
+ * @param {{ role: 'server' | 'load', env?: Record<string, string>, log?: string, ipc?: boolean }} options
+ */
+export function startNode(args, { role, env = {}, log, ipc = false }) {
+  const output = log === undefined ? 'inherit' : openSync(log, 'a')
+  const command = cores
+    ? ['taskset', '-c', String(cores[role]), process.execPath, ...args]
+    : [process.execPath, ...args]
+  const child = spawn(command[0], command.slice(1), {
+    env: { PATH: process.env.PATH, NODE_ENV: 'production', ...env },
+    stdio: ['ignore', output === 'inherit' ? 2 : output, output === 'inherit' ? 2 : output, ...(ipc ? ['ipc'] : [])],
+    serialization: 'advanced',
+  })
+  children.add(child)
+  child.once('exit', () => {
+    children.delete(child)
+    if (output !== 'inherit') closeSync(output)
+  })
+  return {
+    child,
+    pid: child.pid,
+    /** So that the log does not fill the disk. */
+    emptyLog: () => output !== 'inherit' && child.exitCode === null && ftruncateSync(output),
+    hasEnded: () => child.exitCode !== null || child.signalCode !== null,
+  }
+}
+
+/** Sends a message and fulfils with the answer; one at a time. */
+export function ask(child, message, timeoutMs) {
+  return new Promise((resolve, reject) => {
+    const settle = (settleWith, value) => {
+      clearTimeout(timer)
+      child.off('message', onMessage)
+      child.off('exit', onExit)
+      settleWith(value)
+    }
+    const onMessage = (answer) => {
+      if (answer.error) settle(reject, new Error(answer.error))
+      else settle(resolve, answer)
+    }
+    const onExit = () => settle(reject, new Error('a process of the benchmark ended'))
+    const timer = setTimeout(() => settle(reject, new Error('a process of the benchmark does not answer')), timeoutMs)
+    child.on('message', onMessage)
+    child.on('exit', onExit)
+    if (message !== undefined) child.send(message)
+  })
+}
+
+export async function stop(started) {
+  if (started.hasEnded()) return
+  const ended = new Promise((resolve) => started.child.once('exit', resolve))
+  started.child.kill('SIGTERM')
+  const timer = setTimeout(() => started.child.kill('SIGKILL'), 5_000)
+  await ended
+  clearTimeout(timer)
+}
+
+/** Resident memory in MiB; NaN where /proc does not tell. */
+export function residentMiB(pid) {
+  try {
+    return Number(/^VmRSS:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
+  } catch {
+    return Number.NaN
+  }
+}
+
+export function freePort() {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address()
+      server.close(() => resolve(port))
+    })
+  })
+}

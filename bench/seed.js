@@ -1,0 +1,183 @@
+// Fills the databases of a survey-auth through its own stores and credentials, outside the measured time: everything a
+// request needs is there before it is sent. The same rows as the handlers would write, without a browser per code.
+import { randomBytes, randomUUID } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
+import { root } from './root.js'
+
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+const CODE_TTL_MS = HOUR_MS // the product's is 5 min; a prepared code must outlive its run
+const AT_ONCE = 2_000
+const PASSWORD_HASH =
+  '$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
+
+const USERS = 20_000
+const GRANTS_PER_USER = 10 // MAX_GRANTS_PER_USER_AND_APP is 20
+const READERS = 1_000 // users whose access tokens are used and never refreshed
+const OWNERS = 100 // of them, those who have surveys
+const SURVEYS_PER_OWNER = 25
+const SESSIONS = 100
+const cause = { actor: 'operator', requestId: randomUUID() }
+
+/** @param {string} dataDir of a survey-auth that does not run yet */
+export async function seedSurveyAuth(dataDir, { grants }) {
+  const product = await importProduct()
+  const store = await product.openTokenStore({
+    tokenDatabase: { kind: 'sqlite', file: path.join(dataDir, 'token.db') },
+  })
+  const now = Date.now()
+  const app = {
+    appid: product.newId('app', randomBytes),
+    name: 'Benchmark',
+    redirectUris: [REDIRECT_URI],
+    requiresSecretOnRefresh: false,
+    isDisabled: false,
+    createdAtMs: now,
+  }
+  const { appid } = app
+  const secret = product.newCredential('secret', randomBytes)
+  const secretRow = {
+    secretId: product.newId('secret', randomBytes),
+    appid,
+    name: 'first',
+    secretHash: secret.hash,
+    createdAtMs: now,
+    expiresAtMs: undefined,
+    revokedAtMs: undefined,
+    lastUsedAtMs: undefined,
+  }
+  await store.createApp(app, secretRow, cause)
+
+  const userIds = await inGroups(USERS, async (index) => {
+    const userId = product.newId('user', randomBytes)
+    const row = { userId, username: `user${index}`, nickname: NICKNAME, avatar: AVATAR, passwordHash: PASSWORD_HASH }
+    await store.createUser({ ...row, isDisabled: false, createdAtMs: now }, cause)
+    return userId
+  })
+
+  async function issueCode(userId) {
+    const code = product.newCredential('code', randomBytes)
+    const at = Date.now()
+    const result = await store.issueCode(
+      {
+        codeHash: code.hash,
+        appid,
+        userId,
+        redirectUri: REDIRECT_URI,
+        scope: SCOPE,
+        expiresAtMs: at + CODE_TTL_MS,
+        maxLive: 1000,
+      },
+      at,
+      cause,
+    )
+    if (result !== 'issued') throw new Error(`a code was ${result}`)
+    return code
+  }
+
+  async function grant(userId) {
+    const code = await issueCode(userId)
+    const accessToken = product.newCredential('accessToken', randomBytes)
+    const refreshToken = product.newCredential('refreshToken', randomBytes)
+    const at = Date.now()
+    const result = await store.redeemCode(
+      {
+        codeHash: code.hash,
+        appid,
+        secretId: secretRow.secretId,
+        redirectUri: undefined,
+        replayGraceMs: 10_000,
+        grantId: product.newId('grant', randomBytes),
+        accessTokenHash: accessToken.hash,
+        accessTokenExpiresAtMs: at + 3 * DAY_MS,
+        refreshTokenHash: refreshToken.hash,
+        refreshTokenExpiresAtMs: at + 30 * DAY_MS,
+        newOpenid: product.newId('o', randomBytes),
+        maxGrants: 20,
+      },
+      at,
+      cause,
+    )
+    if (result.kind !== 'redeemed') throw new Error(`a code was ${result.kind}`)
+    return { userId, openid: result.openid, accessToken: accessToken.text, refreshToken: refreshToken.text }
+  }
+
+  const readers = userIds.slice(0, READERS)
+  const refreshers = userIds.slice(READERS, READERS + Math.ceil(grants / GRANTS_PER_USER))
+  const readGrants = await inGroups(grants, (index) => grant(readers[index % readers.length]))
+  const refreshGrants = await inGroups(grants, (index) => grant(refreshers[index % refreshers.length]))
+  const sessions = await inGroups(SESSIONS, async (index) => {
+    const token = product.newCredential('session', randomBytes)
+    const session = { sessionHash: token.hash, userId: readers[index], passwordHash: PASSWORD_HASH }
+    const more = { expiresAtMs: now + 12 * HOUR_MS, previousSessionHash: undefined, maxLive: 20 }
+    const result = await store.startSession({ ...session, ...more }, now, cause)
+    if (result !== 'started') throw new Error(`a session was ${result}`)
+    return token.text
+  })
+  const surveys = await seedSurveys(product, dataDir, readers.slice(0, OWNERS))
+
+  let nextUser = 0
+  return {
+    appid,
+    secret: secret.text,
+    readGrants,
+    refreshGrants,
+    sessions,
+    /** Ids of surveys by owner. */
+    surveys,
+    /** Fresh codes, spread over all users. */
+    codes: (count) => inGroups(count, async () => (await issueCode(userIds[nextUser++ % USERS])).text),
+    close: () => store.close(),
+  }
+}
+
+async function seedSurveys(product, dataDir, owners) {
+  const store = await product.openSurveyStore({
+    surveyDatabase: { kind: 'sqlite', file: path.join(dataDir, 'survey.db') },
+  })
+  try {
+    const folder = path.join(root, 'examples', 'surveys')
+    const examples = readdirSync(folder)
+      .filter((name) => name.endsWith('.json'))
+      .map((name) => JSON.parse(readFileSync(path.join(folder, name), 'utf8')))
+    const importSurveys = product.importSurveys({ store, now: Date.now })
+    const ids = new Map()
+    for (const ownerUserId of owners) {
+      const surveys = Array.from({ length: SURVEYS_PER_OWNER }, (_, index) => {
+        const { id, hash, ...example } = examples[index % examples.length]
+        return product.surveyFromJson(example)
+      })
+      const stored = await importSurveys({ ownerUserId, surveys })
+      ids.set(
+        ownerUserId,
+        stored.surveys.map((survey) => Number(survey.id)),
+      )
+    }
+    return ids
+  } finally {
+    await store.close()
+  }
+}
+
+async function importProduct() {
+  const load = (file) => import(new URL(`../dist/${file}`, import.meta.url))
+  const [stores, credentials, surveyJson, handler] = await Promise.all([
+    load('bin/compose/stores.js'),
+    load('services/token/credentials.js'),
+    load('gateway/api/survey-json.js'),
+    load('services/survey/import-surveys.js'),
+  ])
+  return { ...stores, ...credentials, ...surveyJson, ...handler }
+}
+
+/** `make(index)` for 0 to count - 1, so many at once as share commits well and fit the writer's queue. */
+async function inGroups(count, make) {
+  const made = []
+  for (let start = 0; start < count; start += AT_ONCE) {
+    const size = Math.min(AT_ONCE, count - start)
+    made.push(...(await Promise.all(Array.from({ length: size }, (_, index) => make(start + index)))))
+  }
+  return made
+}

@@ -1,0 +1,23 @@
+// What every measured server of ours tells its parent: where it listens, what it seeded, how long its loop was delayed.
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+
+/**
+ * @param {Record<string, (count: number) => unknown>} seeds by name
+ * @param {object} about said along with the port
+ */
+export function serveParent(server, seeds = {}, about = {}) {
+  const delay = monitorEventLoopDelay({ resolution: 10 })
+  delay.enable()
+  process.on('disconnect', () => process.exit())
+  process.on('message', async ({ seed, count }) => {
+    try {
+      if (seed === undefined) {
+        process.send({ delayMs: delay.percentile(99) / 1e6 })
+        delay.reset()
+      } else process.send({ seeded: await seeds[seed](count) })
+    } catch (error) {
+      process.send({ error: error.stack })
+    }
+  })
+  server.listen(0, '127.0.0.1', () => process.send({ port: server.address().port, ...about }))
+}
