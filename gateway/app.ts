@@ -4,7 +4,8 @@ import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
-import { Code, ConnectError } from '@connectrpc/connect'
+import { type Client, Code, ConnectError } from '@connectrpc/connect'
+import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
 import { hasBody, readBody } from './body.js'
 import { failure, failureHeaders } from './envelope.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
@@ -13,7 +14,8 @@ import type { GatewayLimits } from './limits.js'
 import { headersTooLarge, type ParseFailure, problemOfParseFailure, urlTooLong } from './malformed.js'
 import { errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
-import { NO_ROUTE, RouteRates } from './rates.js'
+import { NO_ROUTE, RouteRates } from './rates/route-rates.js'
+import { type Sharing, startSharing } from './rates/sharing.js'
 import { HttpRequest } from './request.js'
 import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
@@ -36,6 +38,8 @@ export interface RequestRecord {
 
 export interface GatewayOptions extends GatewayDeps {
   readonly limits: GatewayLimits
+  /** Where gateways share what their rates have counted; without it each counts for itself. */
+  readonly sharedLimits?: Client<typeof LimitService> | undefined
   /** IP addresses whose X-Forwarded-For is believed. */
   readonly trustedProxies: readonly string[]
   /** Called once per request, when it is answered. Must not throw. */
@@ -81,6 +85,7 @@ class Gateway {
   readonly #options: GatewayOptions
   readonly #router = new Router(routes)
   readonly #rates: RouteRates
+  readonly #sharing: Sharing | undefined
   readonly #trustedProxies: ReadonlySet<string>
   readonly #baseHeaders: Readonly<Record<string, string>>
   /** The last response each connection waits for. */
@@ -89,7 +94,10 @@ class Gateway {
 
   constructor(server: Server, options: GatewayOptions) {
     this.#options = options
-    this.#rates = new RouteRates(options.limits)
+    this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
+    if (options.limits.rateLimit && options.sharedLimits) {
+      this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
+    }
     this.#trustedProxies = new Set(options.trustedProxies)
     this.#baseHeaders = baseHeaders(options.publicUrl)
     const serve = (incoming: IncomingMessage, response: ServerResponse) => {
@@ -103,6 +111,7 @@ class Gateway {
 
   drain(): void {
     this.#isDraining = true
+    this.#sharing?.stop()
     for (const response of this.#inFlight.values()) response.shouldKeepAlive = false
   }
 

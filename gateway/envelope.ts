@@ -26,10 +26,15 @@ export function failure(problem: Problem, status: number, requestId: string): An
   }
 }
 
-/** `Allow` and `Retry-After`, of a failure in any form. */
-export function failureHeaders(options: Problem['options']): Record<string, string> {
+/** `Allow`, `Retry-After` and `RateLimit-*`, of a failure in any form. */
+export function failureHeaders({ allow, retryAfterSeconds, allowance }: Problem['options']): Record<string, string> {
   return {
-    ...(options.allow === undefined ? {} : { allow: options.allow }),
-    ...(options.retryAfterSeconds === undefined ? {} : { 'retry-after': String(options.retryAfterSeconds) }),
+    ...(allow === undefined ? {} : { allow }),
+    ...(retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) }),
+    ...(allowance && {
+      'ratelimit-limit': String(allowance.limit),
+      'ratelimit-remaining': String(allowance.remaining),
+      'ratelimit-reset': String(allowance.resetSeconds),
+    }),
   }
 }

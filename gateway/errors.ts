@@ -1,6 +1,7 @@
 // The gateway's one vocabulary of failures and the one translation into it. Everything else throws and forgets.
 import { Code, ConnectError } from '@connectrpc/connect'
 import { type ErrorDetail, ErrorDetailSchema, ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
+import type { Allowance } from './rates/window-counter.js'
 
 /** Values of `code` in the envelope: closed, clients fail on a tenth (decisions 1). `OK` is the ninth. */
 export type FailureCode =
@@ -83,6 +84,8 @@ export interface ProblemOptions {
   /** Status of a failure of HTTP itself (413, 414, 431 …) in place of the kind's; HTTP_ERROR_STATUS leaves it alone. */
   readonly httpStatus?: number
   readonly retryAfterSeconds?: number
+  /** The rate that was exceeded, for `RateLimit-*`. */
+  readonly allowance?: Allowance
   /** Methods the path does have, for `Allow`. */
   readonly allow?: string
   readonly cause?: unknown
@@ -137,12 +140,20 @@ function fromDetail(detail: ErrorDetail, error: ConnectError): Problem {
   const type = typesByReason[detail.reason] ?? 'internal_server_error' // a newer service may know more reasons
   if (type === 'internal_server_error') return internal(error)
   if (type === 'remote_server_error') return unavailable(detail.retryAfterSeconds || RETRY_AFTER_SECONDS)
-  if (type === 'request_rate_limited') return rateLimited(detail.retryAfterSeconds || RETRY_AFTER_SECONDS)
+  if (type === 'request_rate_limited') return tooMany(detail.retryAfterSeconds || RETRY_AFTER_SECONDS)
   return new Problem(type, detail.message)
 }
 
-export function rateLimited(retryAfterSeconds: number): Problem {
-  return new Problem('request_rate_limited', 'too many requests, try again later', { retryAfterSeconds })
+/** The client has used up what a rate of the gateway allows it. */
+export function rateLimited(allowance: Allowance): Problem {
+  return tooMany(allowance.resetSeconds, allowance)
+}
+
+function tooMany(retryAfterSeconds: number, allowance?: Allowance): Problem {
+  return new Problem('request_rate_limited', 'too many requests, try again later', {
+    retryAfterSeconds,
+    ...(allowance && { allowance }),
+  })
 }
 
 function unavailable(retryAfterSeconds: number): Problem {

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
 import { ErrorDetailSchema, ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
+import { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
 import { CALLERS, type Caller, mayCall } from '../services/rpc/callers.js'
@@ -24,6 +25,7 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'AccountService.DisconnectApp': ['gateway'],
   'SurveyService.GetSurvey': ['gateway', 'verifier'],
   'SurveyService.ListSurveys': ['gateway', 'verifier'],
+  'LimitService.CountRequests': ['gateway'],
   'SurveyService.ImportSurveys': ['survey_writer', 'operator'],
   'SurveyService.ExportSurveys': ['survey_writer', 'operator'],
 }
@@ -37,9 +39,13 @@ function isAllowed(caller: Caller, method: DescMethod): boolean {
   return row?.includes(caller) ?? false
 }
 
-const methods: readonly DescMethod[] = [TokenService, AccountService, AdminService, SurveyService].flatMap(
-  (service) => service.methods,
-)
+const methods: readonly DescMethod[] = [
+  TokenService,
+  AccountService,
+  AdminService,
+  LimitService,
+  SurveyService,
+].flatMap((service) => service.methods)
 const matrix = CALLERS.flatMap((caller) =>
   methods.map((method) => ({
     caller,

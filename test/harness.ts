@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Writable } from 'node:stream'
 import { onTestFinished } from 'vitest'
-import { type Mode as ProcessMode, type Running, start } from '../bin/compose/start.js'
+import { type Overrides, type Mode as ProcessMode, type Running, start } from '../bin/compose/start.js'
 import { readConfig } from '../bin/config.js'
 import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
@@ -16,12 +16,15 @@ import { type Backend, Verbs } from './harness/verbs.js'
 export interface ServiceOptions {
   /** Variables of the operating contract, over the defaults of tests. */
   readonly env?: Readonly<Record<string, string>>
+  /** Passwords hashed at their production cost, where time matters; else as cheaply as argon2id allows. */
+  readonly isPasswordCostReal?: boolean
 }
 
 interface Launch {
   readonly dataDir: string
   readonly env: Readonly<Record<string, string>>
   readonly clock: Clock
+  readonly overrides: Overrides
 }
 
 /** How the processes of a service are arranged; the suites run unchanged in every mode. */
@@ -34,6 +37,7 @@ export type Mode = keyof typeof modes
 /** The vitest project decides: every black-box suite runs once in each mode. */
 export const mode: Mode = process.env.SURVEY_AUTH_TEST_MODE === 'separate' ? 'separate' : 'all-in-one'
 
+const LEAST_PASSWORD_COST = { memoryCost: 8, timeCost: 1 }
 const TEST_ENV = { PORT: '0', ADMIN_PORT: '0', RATE_LIMIT: 'off', LOG_LEVEL: 'debug' }
 
 /** An empty service for this test, closed when it ends. */
@@ -47,7 +51,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Verbs>
 export async function openService(options: ServiceOptions = {}): Promise<Verbs> {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'survey-auth-test-'))
   const env = { ...TEST_ENV, DATA_DIR: dataDir, ...options.env }
-  const backend = await modes[mode]({ dataDir, env, clock: new Clock() })
+  const overrides = options.isPasswordCostReal ? {} : { passwordCost: LEAST_PASSWORD_COST }
+  const backend = await modes[mode]({ dataDir, env, clock: new Clock(), overrides })
   const close = async () => {
     await backend.close()
     await rm(dataDir, { recursive: true, force: true })
@@ -73,7 +78,7 @@ function launchSeparate(launch: Launch): Promise<Backend> {
 }
 
 async function backendOf(
-  { dataDir, env, clock }: Launch,
+  { dataDir, env, clock, overrides }: Launch,
   launch: (
     startMode: (mode: ProcessMode) => Promise<Running>,
   ) => Promise<Record<'gateway' | 'token' | 'survey', Running>>,
@@ -87,7 +92,7 @@ async function backendOf(
   })
   const config = readConfig(env)
   const { gateway, token, survey } = await launch((startMode) =>
-    start(startMode, config, { now: clock.now, logStream }),
+    start(startMode, config, { ...overrides, now: clock.now, logStream }),
   )
   return {
     url: gateway.url,

@@ -14,7 +14,7 @@ export interface GatewayPart {
 export async function startGatewayPart(
   config: Config,
   held: HeldPort,
-  clients: Pick<GatewayOptions, 'token' | 'account' | 'survey'>,
+  clients: Pick<GatewayOptions, 'token' | 'account' | 'survey' | 'sharedLimits'>,
   clock: Clock,
   observers: Observers,
 ): Promise<GatewayPart> {

@@ -3,12 +3,14 @@ import { randomBytes } from 'node:crypto'
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, createClient } from '@connectrpc/connect'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import { createDirectTransport } from '../../services/rpc/direct-transport.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import type { Janitor } from '../../services/token/janitor.js'
+import type { PasswordCost } from '../../services/token/passwords.js'
 import { createAdminHttp } from '../admin-http.js'
 import type { Config } from '../config.js'
 import { createLog, type Log } from '../log.js'
@@ -34,6 +36,8 @@ export interface Overrides {
   readonly randomBytes?: (size: number) => Uint8Array
   /** Where the log goes; stderr unless given. */
   readonly logStream?: NodeJS.WritableStream
+  /** Of new passwords; a production cost unless given. */
+  readonly passwordCost?: PasswordCost
 }
 
 /** A running process. */
@@ -113,7 +117,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     }
 
     const tokenPart: TokenPart | undefined = has('token')
-      ? add(await openTokenPart(config, dispatcher, clock, observers))
+      ? add(await openTokenPart(config, dispatcher, clock, observers, overrides.passwordCost))
       : undefined
     const tokenRemote = tokenPart ? undefined : remote('token service', tokenServiceUrlOf(config))
     const tokenAs = (caller: Caller) =>
@@ -164,6 +168,9 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
             token: client(TokenService, 'gateway'),
             account: client(AccountService, 'gateway'),
             survey: client(SurveyService, 'gateway'),
+            // Alone with its own SQLite, it has nobody to share with.
+            sharedLimits:
+              tokenPart && config.tokenDatabase.kind === 'sqlite' ? undefined : client(LimitService, 'gateway'),
           },
           clock,
           observers,

@@ -1,11 +1,14 @@
 // TokenService, AccountService and AdminService in this process, with their database and its upkeep.
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { type Janitor, startJanitor } from '../../services/token/janitor.js'
-import { createPasswordHasher } from '../../services/token/passwords.js'
+import { createLimitHandlers } from '../../services/token/limit-service.js'
+import { createPasswordHasher, type PasswordCost } from '../../services/token/passwords.js'
 import { createSignInLimiter, noSignInLimiter } from '../../services/token/sign-in-limiter.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
 import { createTokenHandlers } from '../../services/token/token-service.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import type { Config } from '../config.js'
@@ -25,6 +28,7 @@ export async function openTokenPart(
   dispatcher: Dispatcher,
   clock: Clock,
   observers: Observers,
+  passwordCost?: PasswordCost,
 ): Promise<TokenPart> {
   const store = await openTokenStore(config)
   const uses = createUseRecorder(store)
@@ -36,10 +40,12 @@ export async function openTokenPart(
     passwords: await createPasswordHasher({
       concurrency: config.passwordHashConcurrency,
       queueLimit: config.passwordHashQueueLimit,
+      cost: passwordCost,
     }),
-    signInLimiter: signInLimiter(config),
+    signInLimiter: signInLimiter(config, store, clock.now),
   })
   dispatcher
+    .register(LimitService, createLimitHandlers(store))
     .register(TokenService, handlers.token)
     .register(AccountService, handlers.account)
     .register(AdminService, handlers.admin)
@@ -63,11 +69,12 @@ export async function openTokenPart(
   }
 }
 
-function signInLimiter(config: Config) {
+function signInLimiter(config: Config, store: TokenStore, now: () => number) {
   if (config.rateLimit === 'off') return noSignInLimiter
-  return createSignInLimiter({
+  const limits = {
     perAccountAndSource: config.signInFailuresPerAccountAndSource,
     perSource: config.signInFailuresPerSource,
     windowSeconds: config.signInWindowSeconds,
-  })
+  }
+  return createSignInLimiter(limits, store, now)
 }

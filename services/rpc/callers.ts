@@ -2,6 +2,7 @@
 import type { DescMethod } from '@bufbuild/protobuf'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 
@@ -50,6 +51,10 @@ const admin: Row<typeof AdminService> = {
   listAuditEvents: ['operator'],
 }
 
+const limit: Row<typeof LimitService> = {
+  countRequests: ['gateway'],
+}
+
 const survey: Row<typeof SurveyService> = {
   getSurvey: ['gateway', 'verifier'],
   listSurveys: ['gateway', 'verifier'],
@@ -61,6 +66,7 @@ const table: Record<string, Record<string, readonly Caller[]>> = {
   [TokenService.typeName]: token,
   [AccountService.typeName]: account,
   [AdminService.typeName]: admin,
+  [LimitService.typeName]: limit,
   [SurveyService.typeName]: survey,
 }
 

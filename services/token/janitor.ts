@@ -34,7 +34,7 @@ export function startJanitor(options: JanitorOptions): Janitor {
 
   async function run(): Promise<Removed> {
     await options.uses.flush()
-    const total = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
+    const total = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0, requestCounts: 0 }
     let isMore = true
     while (isMore && !isStopped) {
       const now = options.now()

@@ -10,8 +10,14 @@ export interface PasswordHasher {
   verify(passwordHash: string | undefined, password: string): Promise<boolean>
 }
 
+/** What one argon2id takes: KiB of memory and passes over them. */
+export interface PasswordCost {
+  readonly memoryCost: number
+  readonly timeCost: number
+}
+
 // OWASP Password Storage Cheat Sheet: argon2id with 19 MiB, 2 passes, 1 lane.
-const ARGON2ID = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
+const OWASP_COST: PasswordCost = { memoryCost: 19_456, timeCost: 2 }
 
 /**
  * argon2id on libuv's threads, `concurrency` at a time so that file and DNS work keep a thread, and at most `queueLimit`
@@ -20,8 +26,11 @@ const ARGON2ID = { memoryCost: 19_456, timeCost: 2, parallelism: 1 } as const
 export async function createPasswordHasher(options: {
   concurrency: number
   queueLimit: number
+  /** OWASP's unless given. */
+  cost?: PasswordCost | undefined
 }): Promise<PasswordHasher> {
-  const absent = await hash('no user has this password', ARGON2ID)
+  const argon2id = { ...(options.cost ?? OWASP_COST), parallelism: 1 }
+  const absent = await hash('no user has this password', argon2id)
   const waiting: (() => void)[] = []
   let running = 0
 
@@ -45,7 +54,7 @@ export async function createPasswordHasher(options: {
   }
 
   return {
-    hash: (password) => inTurn(() => hash(password, ARGON2ID)),
+    hash: (password) => inTurn(() => hash(password, argon2id)),
     verify: (passwordHash, password) =>
       inTurn(async () => {
         const isMatch = await verify(passwordHash ?? absent, password)

@@ -1,16 +1,20 @@
-import { RateLimiterMemory, type RateLimiterRes } from 'rate-limiter-flexible'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
+import type { TokenStore } from './store/token-store.js'
 
 /**
- * Slows down guessing. Failures count per (account, source) and per source; a success clears the first. Nobody else's
- * failures can keep a user out: an account is slowed only for the source that fails. Memory is bounded by the windows.
+ * Slows down guessing. Attempts count per (account, source) and per source before the password is looked at, so that
+ * many at once gain nothing; a success is taken back. Nobody else's failures can keep a user out: an account is slowed
+ * only for the source that fails. The counts are shared by all processes on the store.
  */
 export interface SignInLimiter {
-  /** @throws ServiceError RATE_LIMITED when this source must wait. */
-  admit(username: string, source: string): Promise<void>
-  failed(username: string, source: string): Promise<void>
-  succeeded(username: string, source: string): Promise<void>
+  /** Counts an attempt. @throws ServiceError RATE_LIMITED when this source must wait. */
+  admit(username: string, source: string): Promise<Attempt>
+}
+
+export interface Attempt {
+  /** It was the right password: the account's failures are forgotten, and the source has one attempt back. */
+  succeeded(): Promise<void>
 }
 
 export interface SignInLimits {
@@ -21,36 +25,40 @@ export interface SignInLimits {
   readonly windowSeconds: number
 }
 
-export function createSignInLimiter(limits: SignInLimits): SignInLimiter {
-  const duration = limits.windowSeconds
-  const byPair = new RateLimiterMemory({ points: limits.perAccountAndSource, duration, keyPrefix: 'pair' })
-  const bySource = new RateLimiterMemory({ points: limits.perSource, duration, keyPrefix: 'source' })
-  const pair = (username: string, source: string) => JSON.stringify([username, source])
-
-  function refuseWhenSpent(state: RateLimiterRes | null): void {
-    if (state === null || state.remainingPoints > 0) return
-    const retryAfterSeconds = Math.max(1, Math.ceil(state.msBeforeNext / 1000))
-    throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many failed sign-ins', { retryAfterSeconds })
-  }
+export function createSignInLimiter(
+  limits: SignInLimits,
+  store: Pick<TokenStore, 'countRequests'>,
+  now: () => number,
+): SignInLimiter {
+  const windowMs = limits.windowSeconds * 1000
 
   return {
     async admit(username, source) {
-      refuseWhenSpent(await byPair.get(pair(username, source)))
-      refuseWhenSpent(await bySource.get(source))
-    },
-    async failed(username, source) {
-      await byPair.penalty(pair(username, source))
-      await bySource.penalty(source)
-    },
-    async succeeded(username, source) {
-      await byPair.delete(pair(username, source))
+      const startedAtMs = now()
+      const windowEndMs = (Math.floor(startedAtMs / windowMs) + 1) * windowMs
+      const ofPair = { key: `sign-in ${JSON.stringify([username, source])}`, windowEndMs }
+      const ofSource = { key: `sign-in ${source}`, windowEndMs }
+      const [pair = 0, all = 0] = await store.countRequests([
+        { ...ofPair, requests: 1 },
+        { ...ofSource, requests: 1 },
+      ])
+      if (pair > limits.perAccountAndSource || all > limits.perSource) {
+        const retryAfterSeconds = Math.max(1, Math.ceil((windowEndMs - startedAtMs) / 1000))
+        throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many failed sign-ins', { retryAfterSeconds })
+      }
+      return {
+        async succeeded() {
+          await store.countRequests([
+            { ...ofPair, requests: -pair },
+            { ...ofSource, requests: -1 },
+          ])
+        },
+      }
     },
   }
 }
 
 /** Admits everything: RATE_LIMIT=off. */
 export const noSignInLimiter: SignInLimiter = {
-  admit: () => Promise.resolve(),
-  failed: () => Promise.resolve(),
-  succeeded: () => Promise.resolve(),
+  admit: async () => ({ succeeded: () => Promise.resolve() }),
 }

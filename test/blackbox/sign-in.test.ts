@@ -7,7 +7,7 @@ import { openService, startService } from '../harness.js'
 let service: Verbs
 let user: TestUser
 beforeAll(async () => {
-  service = await openService()
+  service = await openService({ isPasswordCostReal: true })
   user = await service.createUser()
 })
 afterAll(() => service.backend.close())
@@ -253,7 +253,7 @@ describe('guessing passwords', () => {
   })
 
   test('many at once does not slow the token endpoint down', async () => {
-    const own = await startService()
+    const own = await startService({ isPasswordCostReal: true })
     const { app } = await own.grantAccess()
     const visitor = own.visitor()
     const page = await visitor.open('/connect/apps')

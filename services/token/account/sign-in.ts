@@ -11,7 +11,7 @@ import type { TokenDeps } from '../deps.js'
 export function signIn(deps: TokenDeps) {
   return async (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> => {
     const { username, password, source } = request
-    await deps.signInLimiter.admit(username, source)
+    const attempt = await deps.signInLimiter.admit(username, source)
     const user = await deps.store.findUser(username)
     const isRight = await deps.passwords.verify(user?.passwordHash, password)
 
@@ -33,11 +33,8 @@ export function signIn(deps: TokenDeps) {
         now,
         { actor: 'user', requestId: call.requestId },
       )) === 'started'
-    if (!isStarted) {
-      await deps.signInLimiter.failed(username, source)
-      throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'username or password is wrong')
-    }
-    await deps.signInLimiter.succeeded(username, source)
+    if (!isStarted) throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'username or password is wrong')
+    await attempt.succeeded()
     return { sessionToken: session.text, expireTime: timestampFromMs(expiresAtMs) }
   }
 }

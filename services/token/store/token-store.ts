@@ -128,7 +128,10 @@ export const AUDIT_KINDS = [
 ] as const
 export type AuditKind = (typeof AUDIT_KINDS)[number]
 
-/** A position in a list: the sort key of the last row seen; undefined for the start. */
+/**
+ * A position in a list: `after` is the `next` of the page before; undefined for the start. One that no page gave is
+ * refused with a ServiceError INVALID_ARGUMENT.
+ */
 export interface PageOf {
   readonly limit: number
   readonly after: string | undefined
@@ -196,8 +199,18 @@ export interface Minting {
 /** `refused`: unknown, expired, revoked, another app's, or its user is disabled. */
 export type MintingResult = 'minted' | 'refused' | 'app_ended' | 'secret_ended'
 
+/** Requests to add to what a key has in a window. */
+export interface RequestCount {
+  readonly key: string
+  readonly windowEndMs: number
+  /** Negative to take back. */
+  readonly requests: number
+}
+
 /** Rows a janitor's batch removed, by table. */
-export type Removed = Readonly<Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents', number>>
+export type Removed = Readonly<
+  Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents' | 'requestCounts', number>
+>
 
 export interface TokenStore {
   // -- Apps ----------------------------------------------------------------------------------------------------------
@@ -294,11 +307,20 @@ export interface TokenStore {
     now: number,
     cause: Cause,
   ): Promise<'revoked' | 'already_revoked' | 'not_found'>
-  /** Records last uses, each kept if it is later than what is stored. */
+  /** Records last uses, each kept if it is later than what is stored. May commit in several batches. */
   recordUses(uses: {
     readonly grants: ReadonlyMap<string, number>
     readonly secrets: ReadonlyMap<string, number>
   }): Promise<void>
+
+  // -- Rates ---------------------------------------------------------------------------------------------------------
+
+  /**
+   * Adds to the counts of requests, each key at most once per call, and returns what each key then has. A key has one
+   * window: a later one takes its place, and of an earlier one nothing is counted and 0 returned. Counts are shared by
+   * all processes on the database. They are never below 0, need not be durable, and may be forgotten for want of memory.
+   */
+  countRequests(counts: readonly RequestCount[]): Promise<readonly number[]>
 
   // -- Audit and upkeep ----------------------------------------------------------------------------------------------
 
@@ -306,7 +328,8 @@ export interface TokenStore {
   listAuditEvents(filter: { readonly appid?: string; readonly userId?: string }, page: PageOf): Promise<Page<AuditRow>>
   /**
    * Removes at most `limit` rows per table of what can never matter again: codes, tokens and sessions that ended before
-   * `endedBeforeMs`, grants that ended before it together with their tokens, audit events before `auditBeforeMs`.
+   * `endedBeforeMs`, grants that ended before it together with their tokens, windows of rates that ended before it,
+   * audit events before `auditBeforeMs`.
    * Never touches a live grant or what belongs to it.
    */
   removeEnded(bounds: { endedBeforeMs: number; auditBeforeMs: number; limit: number }): Promise<Removed>

@@ -8,6 +8,7 @@ import { createAppMethods } from './apps.js'
 import { Audit, createAuditMethods } from './audit.js'
 import { createCodeMethods } from './codes.js'
 import { createGrantMethods } from './grants.js'
+import { createRequestCountMethods } from './request-counts.js'
 import { tokenSchema } from './schema.js'
 import { createSessionMethods } from './sessions.js'
 import { createUpkeepMethods } from './upkeep.js'
@@ -23,6 +24,7 @@ export async function openPostgresTokenStore(options: PoolOptions): Promise<Toke
     ...createSessionMethods(database, audit),
     ...createCodeMethods(database, audit),
     ...createGrantMethods(database, audit),
+    ...createRequestCountMethods(database),
     ...createAuditMethods(database),
     ...createUpkeepMethods(database),
   }

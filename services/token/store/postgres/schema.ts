@@ -113,9 +113,18 @@ CREATE TABLE audit_events (
 );
 CREATE INDEX audit_events_by_app ON audit_events (appid, event_id);
 CREATE INDEX audit_events_by_user ON audit_events (user_id, event_id);
+
+-- Emptied by a crash, which only makes the rates of that minute laxer.
+CREATE UNLOGGED TABLE request_counts (
+  key text COLLATE "C" PRIMARY KEY,
+  window_end_ms bigint NOT NULL,
+  requests integer NOT NULL
+);
 `
 
 export const tokenSchema: Schema = {
   name: 'token',
-  migrations: [{ version: 1, name: 'apps, users, sessions, codes, grants, access tokens, audit events', sql: first }],
+  migrations: [
+    { version: 1, name: 'apps, users, sessions, codes, grants, access tokens, audit events, rates', sql: first },
+  ],
 }

@@ -5,6 +5,7 @@ import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, openDatabase, readAnything, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
 import { tokenStoreReads } from './reads.js'
+import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
 import { type TokenStoreWrites, tokenStoreWrites } from './writes.js'
 
@@ -26,6 +27,7 @@ export function openSqliteTokenStore(options: { file: string }): TokenStore {
 /** The store over an open, migrated connection for its reads and a writer for its writes; closing it closes both. */
 export function createSqliteTokenStore(db: Connection, writer: Writer<TokenStoreWrites>): TokenStore {
   const reads = tokenStoreReads(db)
+  const requestCounts = new RequestCounts()
   return {
     createApp: (app, secret, cause) => writer.submit('createApp', { app, secret, cause }),
     findApp: reading(db, reads.findApp),
@@ -58,7 +60,11 @@ export function createSqliteTokenStore(db: Connection, writer: Writer<TokenStore
     recordUses: (uses) => writer.submit('recordUses', { uses }),
 
     listAuditEvents: reading(db, reads.listAuditEvents),
-    removeEnded: (bounds) => writer.submit('removeEnded', { bounds }),
+    countRequests: async (counts) => counts.map((count) => requestCounts.add(count)),
+    removeEnded: async (bounds) => ({
+      ...(await writer.submit('removeEnded', { bounds })),
+      requestCounts: requestCounts.removeEnded(bounds.endedBeforeMs, bounds.limit),
+    }),
     ping: reading(db, () => readAnything(db)),
     async close() {
       await writer.close()

@@ -42,7 +42,7 @@ export function upkeepWrites(db: Connection) {
   )
 
   return {
-    removeEnded({ bounds }: { bounds: Bounds }): Removed {
+    removeEnded({ bounds }: { bounds: Bounds }): Omit<Removed, 'requestCounts'> {
       const { endedBeforeMs, limit } = bounds
       let accessTokens = removeAccessTokens.run(endedBeforeMs, limit).changes
       let grants = 0

@@ -1,0 +1,74 @@
+// Several gateways, one allowance: each tells TokenService once a second what it admitted and hears what all did. A
+// request never waits for this; while TokenService cannot be asked, each gateway limits by what it knows.
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
+import type { Client } from '@connectrpc/connect'
+import type { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import type { Count, WindowCounter } from './window-counter.js'
+
+const SHARE_EVERY_MS = 1_000
+/** Of each kind and round; what remains goes with the next. */
+const MAX_COUNTS = 5_000
+
+/** Stops when told to; what was not reported by then is lost. */
+export interface Sharing {
+  stop(): void
+}
+
+export function startSharing(
+  counters: ReadonlyMap<string, WindowCounter>,
+  limits: Pick<Client<typeof LimitService>, 'countRequests'>,
+): Sharing {
+  let isBusy = false
+  const timer = setInterval(() => {
+    if (isBusy) return
+    isBusy = true
+    shareAll(counters, limits).finally(() => {
+      isBusy = false
+    })
+  }, SHARE_EVERY_MS)
+  timer.unref()
+  return { stop: () => clearInterval(timer) }
+}
+
+/** One round. Never rejects: the next round tries again. */
+export async function shareAll(
+  counters: ReadonlyMap<string, WindowCounter>,
+  limits: Pick<Client<typeof LimitService>, 'countRequests'>,
+): Promise<void> {
+  for (const [name, counter] of counters) {
+    const taken = counter.takeUnreported(MAX_COUNTS)
+    if (taken.length === 0) continue
+    try {
+      await share(name, taken, limits)
+    } catch {
+      counter.giveBack(taken)
+    }
+  }
+}
+
+async function share(
+  name: string,
+  taken: readonly Count[],
+  limits: Pick<Client<typeof LimitService>, 'countRequests'>,
+): Promise<void> {
+  const grown = taken.map((count) => count.here - count.reported)
+  // Before the answer, not after: what is admitted meanwhile makes the count unreported again.
+  for (const count of taken) count.reported = count.here
+  try {
+    const { totals } = await limits.countRequests({
+      counts: taken.map((count, index) => ({
+        key: `${name} ${count.key}`,
+        windowEndTime: timestampFromMs(count.windowEndMs),
+        requests: grown[index] ?? 0,
+      })),
+    })
+    taken.forEach((count, index) => {
+      count.elsewhere = Math.max(0, (totals[index] ?? 0) - count.reported)
+    })
+  } catch (error) {
+    taken.forEach((count, index) => {
+      count.reported -= grown[index] ?? 0
+    })
+    throw error
+  }
+}

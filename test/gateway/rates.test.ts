@@ -1,0 +1,113 @@
+import { timestampMs } from '@bufbuild/protobuf/wkt'
+import { describe, expect, test } from 'vitest'
+import { shareAll } from '../../gateway/rates/sharing.js'
+import { WindowCounter } from '../../gateway/rates/window-counter.js'
+import { RequestCounts } from '../../services/token/store/sqlite/request-counts.js'
+
+const MINUTE = { requests: 10, seconds: 60 }
+const START = Date.UTC(2040, 0, 1)
+
+function counterWith({ maxKeys = 100, isShared = false } = {}): WindowCounter {
+  return new WindowCounter(MINUTE, maxKeys, isShared)
+}
+
+function takeMany(counter: WindowCounter, key: string, times: number, now = START): number {
+  return Array.from({ length: times }, () => counter.take(key, now)).filter(Boolean).length
+}
+
+describe('a window', () => {
+  test('admits as many as the rate says and tells what is left and when it ends', () => {
+    const counter = counterWith()
+    expect(takeMany(counter, 'a', 4, START + 15_000)).toBe(4)
+    expect(counter.allowance('a', START + 15_000)).toEqual({ limit: 10, remaining: 6, resetSeconds: 45 })
+    expect(takeMany(counter, 'a', 99, START + 59_999)).toBe(6)
+    expect(counter.allowance('a', START + 59_999)).toEqual({ limit: 10, remaining: 0, resetSeconds: 1 })
+    expect(takeMany(counter, 'a', 99, START + 60_000)).toBe(10)
+  })
+
+  test('begins anew when the clock is set back', () => {
+    const counter = counterWith()
+    takeMany(counter, 'a', 10)
+    expect(counter.has('a', START)).toBe(false)
+    expect(counter.has('a', START - 3_600_000)).toBe(true)
+  })
+
+  test('holds a bounded number of keys: beyond it all are forgotten and nobody is locked out', () => {
+    const counter = counterWith({ maxKeys: 3 })
+    for (const key of ['a', 'b', 'c', 'd']) takeMany(counter, key, 10)
+    expect(['a', 'b', 'c', 'd'].map((key) => counter.has(key, START))).toEqual([true, true, true, false])
+  })
+
+  test('takes the memory of its keys at most, whatever comes', () => {
+    const counter = counterWith({ maxKeys: 10_000, isShared: true })
+    const before = process.memoryUsage().heapUsed
+    for (let n = 0; n < 1_000_000; n += 1) counter.take(`192.0.2.1-${n}`, START)
+    expect(counter.takeUnreported(2_000_000).length).toBeLessThanOrEqual(10_000)
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(64 * 1024 * 1024)
+  })
+})
+
+describe('gateways that share', () => {
+  /** TokenService as the gateways see it. */
+  function tokenService(isDown: () => boolean = () => false) {
+    const counts = new RequestCounts()
+    return {
+      async countRequests(request: { counts?: { key?: string; windowEndTime?: unknown; requests?: number }[] }) {
+        if (isDown()) throw new Error('unavailable')
+        const asked = request.counts ?? []
+        expect(new Set(asked.map(({ key }) => key)).size).toBe(asked.length)
+        const totals = asked.map(({ key = '', windowEndTime, requests = 0 }) =>
+          counts.add({ key, windowEndMs: timestampMs(windowEndTime as Parameters<typeof timestampMs>[0]), requests }),
+        )
+        return { $typeName: 'surveyauth.v1.CountRequestsResponse' as const, totals }
+      },
+    }
+  }
+
+  test('admit together what one would', async () => {
+    const service = tokenService()
+    const [left, right] = [counterWith({ isShared: true }), counterWith({ isShared: true })]
+    const share = async () => {
+      for (const counter of [left, right, left]) await shareAll(new Map([['api source', counter]]), service)
+    }
+    expect(takeMany(left, 'a', 4) + takeMany(right, 'a', 3)).toBe(7)
+    await share()
+    expect(takeMany(left, 'a', 2)).toBe(2)
+    await share()
+    // The right one heard last when it last counted; it hears the rest when it counts again.
+    expect([left, right].map((counter) => counter.allowance('a', START).remaining)).toEqual([1, 3])
+    expect(takeMany(right, 'a', 1)).toBe(1)
+    await share()
+    expect(right.has('a', START)).toBe(false)
+    expect(takeMany(left, 'a', 1)).toBe(1)
+    await share()
+    expect(left.has('a', START)).toBe(false)
+  })
+
+  test('limit by what each knows while nobody can be asked, and tell it later', async () => {
+    let isDown = true
+    const service = tokenService(() => isDown)
+    const [left, right] = [counterWith({ isShared: true }), counterWith({ isShared: true })]
+    expect(takeMany(left, 'a', 6)).toBe(6)
+    await shareAll(new Map([['api source', left]]), service)
+    expect(takeMany(left, 'a', 99)).toBe(4)
+    isDown = false
+    await shareAll(new Map([['api source', left]]), service)
+    takeMany(right, 'a', 1)
+    await shareAll(new Map([['api source', right]]), service)
+    expect(right.has('a', START)).toBe(false)
+  })
+
+  test('lose no request that is counted while the answer is on its way', async () => {
+    const service = tokenService()
+    const [left, right] = [counterWith({ isShared: true }), counterWith({ isShared: true })]
+    takeMany(left, 'a', 2)
+    const sharing = shareAll(new Map([['api source', left]]), service)
+    takeMany(left, 'a', 3)
+    await sharing
+    await shareAll(new Map([['api source', left]]), service)
+    takeMany(right, 'a', 1)
+    await shareAll(new Map([['api source', right]]), service)
+    expect(right.allowance('a', START).remaining).toBe(4)
+  })
+})

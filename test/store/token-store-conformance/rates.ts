@@ -1,0 +1,58 @@
+import { expect } from 'vitest'
+import type { TokenStore } from '../../../services/token/store/token-store.js'
+import type { Check } from '../conformance.js'
+import { NOW } from '../token-store-verbs.js'
+
+const MINUTE = 60_000
+const END = NOW + MINUTE
+
+export const rateChecks: readonly Check<TokenStore>[] = [
+  {
+    title: 'requests of a key add up, key by key, and are answered in the order asked',
+    async run(store) {
+      const count = (key: string, requests: number) => ({ key, windowEndMs: END, requests })
+      expect(await store.countRequests([count('b', 2), count('a', 1)])).toEqual([2, 1])
+      expect(await store.countRequests([count('a', 5), count('b', 0), count('c', 3)])).toEqual([6, 2, 3])
+    },
+  },
+  {
+    title: 'requests counted at once are all counted',
+    async run(store) {
+      const one = () => store.countRequests([{ key: 'a', windowEndMs: END, requests: 1 }])
+      const totals = (await Promise.all(Array.from({ length: 50 }, one))).flat()
+      expect(totals.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, index) => index + 1))
+    },
+  },
+  {
+    title: 'a later window starts from nothing, and an earlier one no longer counts',
+    async run(store) {
+      const count = (windowEndMs: number) => store.countRequests([{ key: 'a', windowEndMs, requests: 3 }])
+      await count(END)
+      expect(await count(END + MINUTE)).toEqual([3])
+      expect(await count(END)).toEqual([0])
+      expect(await count(END + MINUTE)).toEqual([6])
+    },
+  },
+  {
+    title: 'requests taken back are gone, and never more than there were',
+    async run(store) {
+      const count = (requests: number, windowEndMs = END) => store.countRequests([{ key: 'a', windowEndMs, requests }])
+      await count(5)
+      expect(await count(-2)).toEqual([3])
+      expect(await count(-1, END + MINUTE)).toEqual([0])
+      expect(await count(-9)).toEqual([0])
+    },
+  },
+  {
+    title: 'windows that ended are removed, others are not',
+    async run(store) {
+      await store.countRequests([
+        { key: 'ended', windowEndMs: END, requests: 1 },
+        { key: 'open', windowEndMs: END + 1, requests: 1 },
+      ])
+      const { requestCounts } = await store.removeEnded({ endedBeforeMs: END + 1, auditBeforeMs: 0, limit: 100 })
+      expect(requestCounts).toBe(1)
+      expect(await store.countRequests([{ key: 'open', windowEndMs: END + 1, requests: 0 }])).toEqual([1])
+    },
+  },
+]
