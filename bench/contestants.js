@@ -37,6 +37,14 @@ export const contestants = {
     title: 'survey-auth, three processes',
     start: (options) => startSurveyAuth(['token', 'survey', 'gateway'], options),
   },
+  baseline: {
+    title: 'another checkout, one process',
+    start: (options) => startSurveyAuth(['all'], options, options.baseline),
+  },
+  'baseline-separate': {
+    title: 'another checkout, three processes',
+    start: (options) => startSurveyAuth(['token', 'survey', 'gateway'], options, options.baseline),
+  },
   'oidc-provider': { title: 'oidc-provider', start: (options) => startPeer('oidc-provider', options) },
   'node-oauth2-server': { title: 'node-oauth2-server', start: (options) => startPeer('node-oauth2-server', options) },
 }
@@ -108,14 +116,14 @@ async function startPeer(name, { grants }) {
 }
 
 /** @returns {Promise<Contestant>} */
-async function startSurveyAuth(modes, { grants }) {
+async function startSurveyAuth(modes, { grants }, product = root) {
   const dataDir = temporaryFolder(modes.join('-'))
-  const seeded = await seedSurveyAuth(dataDir, { grants })
+  const seeded = await seedSurveyAuth(product, dataDir, { grants })
   const port = await freePort()
   const parts = []
   for (const mode of modes) {
     const adminPort = await freePort()
-    const started = startNode([path.join(root, 'bin', 'survey-auth.js'), 'serve', mode], {
+    const started = startNode([path.join(product, 'bin', 'survey-auth.js'), 'serve', mode], {
       role: 'server',
       log: path.join(dataDir, `${mode}.log`),
       env: {

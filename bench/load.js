@@ -2,7 +2,7 @@
 // Closed loop: a connection sends its next request when the last was answered; measures capacity.
 // Open loop: requests are due at a fixed rate whatever the server does, and latency counts from when a request was due,
 // so that a server that stalls cannot hide the requests it kept waiting.
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { performance } from 'node:perf_hooks'
 import { dueAtMs, dueBy, summary } from './stats.js'
@@ -12,7 +12,7 @@ const BUFFER_BYTES = 64 * 1024
 const GRACE_MS = 5_000 // what is unanswered then has failed
 const MAX_FAILURES = 100 // more say nothing new
 const EXAMPLES = 3
-const TICK_MS = 10 // USER_HZ of Linux is 100
+const WARMUP_FACTOR = 6
 
 /**
  * @typedef {object} Job
@@ -22,6 +22,7 @@ const TICK_MS = 10 // USER_HZ of Linux is 100
  * @property {string} marker what the body of every good answer holds
  * @property {number} [connections]
  * @property {number} [warmupMs] before anything is counted
+ * @property {number} [warmupAnswers] closed loop: as many must have come as well, within WARMUP_FACTOR times as long
  * @property {number} durationMs
  * @property {readonly number[]} [pids] processes whose CPU time is measured
  */
@@ -201,10 +202,11 @@ class Run {
  * @returns answers a second, their latency, CPU µs an answer of each process, and how busy this process was (0 to 1)
  */
 export async function closedLoop(job) {
-  const { warmupMs = 0, durationMs, pids = [] } = job
+  const { warmupMs = 0, warmupAnswers = 0, durationMs, pids = [] } = job
   const run = new Run(job)
   const latencies = []
   let startedAt = 0
+  let early = 0
   let before
   let after
   const sendOn = (connection, now) => {
@@ -213,6 +215,8 @@ export async function closedLoop(job) {
     connection.dueAt = now
     connection.send(request)
   }
+  const isWarm = (answers, elapsedMs) =>
+    elapsedMs >= warmupMs && (answers >= warmupAnswers || elapsedMs >= warmupMs * WARMUP_FACTOR)
   const finish = (now) => {
     after ??= { at: now, ...usage(pids) }
     run.end()
@@ -222,13 +226,13 @@ export async function closedLoop(job) {
     if (after) return
     if (problem !== undefined) run.fail(problem)
     else if (before) latencies.push(now - connection.dueAt)
-    if (before === undefined && now - startedAt >= warmupMs) before = { at: now, ...usage(pids) }
+    if (before === undefined && isWarm(++early, now - startedAt)) before = { at: now, ...usage(pids) }
     if (before && now - before.at >= durationMs) return finish(now)
     sendOn(connection, now)
   })
   startedAt = performance.now()
   for (const connection of run.connections) sendOn(connection, startedAt)
-  await within(run, warmupMs + durationMs + GRACE_MS)
+  await within(run, warmupMs * WARMUP_FACTOR + durationMs + GRACE_MS)
   run.close()
   if (!before || !after) {
     if (run.failures === 0) run.fail('nothing was measured: too few requests, or no answer')
@@ -329,9 +333,11 @@ function usage(pids) {
 /** CPU time a process has used, all threads, in µs; NaN where /proc does not tell. */
 function cpuMicros(pid) {
   try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    return (Number(fields[11]) + Number(fields[12])) * TICK_MS * 1000
+    const threads = readdirSync(`/proc/${pid}/task`)
+    const times = threads.map(
+      (thread) => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ', 1)[0],
+    )
+    return times.reduce((sum, nanoseconds) => sum + Number(nanoseconds) / 1000, 0)
   } catch {
     return Number.NaN
   }

@@ -1,4 +1,5 @@
 // The command line of `npm run bench -- ...`.
+import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { contestants, lines } from './contestants.js'
 
@@ -6,6 +7,7 @@ const HELP = `npm run bench -- [options]
 
   --quick               all lines within 3 minutes; the default takes about 12
   --only NAME,...       of ${Object.keys(contestants).join(', ')}
+  --baseline FOLDER     measure the survey-auth of another checkout, installed, beside this one: before and after
   --lines NAME,...      of ${Object.keys(lines).join(', ')}
   --rounds N            rounds of the closed loop, 1 to 50
   --seconds N           length of one round, 0.2 to 60
@@ -34,6 +36,7 @@ function read(args) {
     options: {
       quick: { type: 'boolean' },
       only: { type: 'string' },
+      baseline: { type: 'string' },
       lines: { type: 'string' },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
@@ -53,7 +56,8 @@ function read(args) {
   return {
     ...preset,
     connections: CONNECTIONS,
-    only: chosenOf('only', values.only, contestants),
+    baseline: values.baseline && path.resolve(values.baseline),
+    only: chosenOf('only', values.only, contestants).filter((name) => values.baseline || !name.startsWith('baseline')),
     lines: chosenOf('lines', values.lines, lines),
     rounds: values.rounds === undefined ? preset.rounds : Math.round(bounded('rounds', values.rounds, 1, 50)),
     durationMs: seconds * 1000,

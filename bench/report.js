@@ -1,17 +1,196 @@
-import { median } from './stats.js'
+// The report: on the terminal, and in docs/performance.md between its marks.
+import { readFileSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { chart } from './chart.js'
+import { contestants, lines, surveyAuthVariables } from './contestants.js'
+import { figuresOf } from './figures.js'
+import { root } from './root.js'
+
+const BEGIN = '<!-- figures: written by `npm run bench` -->'
+const END = '<!-- end of figures -->'
+
 export function printReport(results) {
-  for (const c of results.cells)
-    console.log(
-      c.line,
-      c.name,
-      median(c.rates).toFixed(0),
-      'cpu',
-      c.cpuMicros.map((a) => a.map((x) => x.toFixed(0)).join('+')).join(' '),
-      'busy',
-      c.busy.toFixed(2),
-      'fail',
-      c.failures,
-      JSON.stringify(c.examples),
-    )
+  const figures = figuresOf(results)
+  const print = (text) => process.stdout.write(`${text}\n`)
+  for (const section of sections(results, figures)) {
+    print(`\n${section.title}\n`)
+    if (section.table) print(alignedTable(section.table))
+    if (section.text) print(section.text)
+  }
+  for (const { name, line, failures, examples } of results.cells.filter((one) => one.failures > 0)) {
+    print(`\nFAILED: ${contestants[name].title}, ${lines[line].title}: ${failures} answers were wrong or missing`)
+    for (const { why, times } of examples) print(`  ${times} times: ${why}`)
+  }
+  print(`\n${results.seconds} s`)
 }
-export function writeDocs() {}
+
+/** Replaces what stands between the marks; what was written by hand around them stays. */
+export function writeDocs(results) {
+  const figures = figuresOf(results)
+  const file = path.join(root, 'docs', 'performance.md')
+  const text = readFileSync(file, 'utf8')
+  const begin = text.indexOf(BEGIN)
+  const end = text.indexOf(END)
+  if (begin < 0 || end < begin) throw new Error('docs/performance.md has lost its marks')
+  const parts = sections(results, figures).map(({ title, table, text: prose }) =>
+    [`### ${title}`, ...(table ? [markdownTable(table)] : []), ...(prose ? [prose] : [])].join('\n\n'),
+  )
+  const generated = [BEGIN, ...parts, END].join('\n\n')
+  writeFileSync(file, text.slice(0, begin) + generated + text.slice(end + END.length))
+  writeFileSync(path.join(root, 'docs', 'performance.svg'), chart(figures))
+}
+
+function sections(results, figures) {
+  return [
+    { title: 'Run', text: runText(results) },
+    { title: 'Requests a second (share of the ceiling)', table: capacityTable(figures), text: generatorText(figures) },
+    { title: 'CPU time of a request, µs', table: cpuTable(figures) },
+    ...(figures.judged.length > 0 ? [{ title: 'Targets', table: targetTable(figures) }] : []),
+    ...(results.settings.open
+      ? [{ title: 'Latency, ms', table: latencyTable(figures), text: latencyText(figures) }]
+      : []),
+    { title: 'Memory at the end, MiB', table: memoryTable(figures) },
+  ]
+}
+
+function runText({ command, date, machine, load, isPinned, settings }) {
+  const { rounds, durationMs, connections } = settings
+  const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`)
+  const pinned = isPinned
+    ? 'servers on one core, all processes of a contestant together; the generator on another'
+    : 'not pinned to cores, so figures are no more than hints'
+  return [
+    `- \`${command}\`, ${date}`,
+    `- ${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB; ${machine.system}; databases on ${machine.fileSystem}`,
+    `- Node ${machine.node}, ${versions.join(', ')}`,
+    `- ${connections} connections, ${rounds} rounds of ${durationMs / 1000} s; ${pinned}`,
+    `- load of the machine ${load.before.toFixed(1)} before and ${load.after.toFixed(1)} after; ${percent(load.stolen)} of its time taken by other machines`,
+    `- survey-auth with ${Object.entries(surveyAuthVariables)
+      .map(([name, value]) => `\`${name}=${value}\``)
+      .join(' ')}, otherwise defaults; its log goes to a file`,
+  ].join('\n')
+}
+
+function capacityTable({ lines: shown, names, row }) {
+  return {
+    head: ['', ...names.map((name) => contestants[name].title)],
+    rows: shown.map((line) => [
+      lines[line].title,
+      ...names.map((name) => {
+        const one = row(line, name)
+        if (!one) return '–'
+        const share = one.ofCeiling === undefined || name === 'ceiling' ? '' : ` (${ratio(one.ofCeiling)})`
+        return `${whole(one.rate)}${share}`
+      }),
+    ]),
+  }
+}
+
+function generatorText({ rows }) {
+  const busy = rows.filter((one) => one.isGeneratorBusy)
+  const most = Math.max(...rows.map((one) => one.busy))
+  if (busy.length === 0) return `The generator's core was at most ${percent(most)} busy.`
+  const where = busy.map(({ name, line }) => `${contestants[name].title}: ${lines[line].title}`)
+  return `The generator was more than 95 % busy, so the server could have done more: ${where.join('; ')}.`
+}
+
+function cpuTable({ lines: shown, names, row }) {
+  return {
+    head: ['', ...names.map((name) => contestants[name].title)],
+    rows: shown.map((line) => [
+      lines[line].title,
+      ...names.map((name) => {
+        const one = row(line, name)
+        return one ? one.cpu.toFixed(1) : '–'
+      }),
+    ]),
+  }
+}
+
+function targetTable({ judged }) {
+  return {
+    head: ['', 'of', 'target', 'measured', 'by CPU time', ''],
+    rows: judged.map(({ line, name, of, target, ratio: measured, byCpu, isMet }) => [
+      `${lines[line].title}: ${contestants[name].title}`,
+      contestants[of].title,
+      `≥ ${target}`,
+      ratio(measured),
+      ratio(byCpu),
+      isMet ? 'met' : 'missed',
+    ]),
+  }
+}
+
+function latencyTable({ rows }) {
+  const measured = rows.filter((one) => one.open.length > 0)
+  const shares = [...new Set(measured.flatMap((one) => one.open.map(({ share }) => share)))]
+  return {
+    head: [
+      '',
+      'capacity: p50',
+      'p99',
+      ...shares.flatMap((share) => [`${percent(share)}: p50`, 'p99', 'p99.9', 'loop p99']),
+    ],
+    rows: measured.map((one) => [
+      `${lines[one.line].title}: ${contestants[one.name].title}`,
+      ms(one.latencyMs.p50),
+      ms(one.latencyMs.p99),
+      ...one.open.flatMap(({ p50, p99, p999, loopDelayMs, unsent }) => [
+        ms(p50),
+        ms(p99),
+        `${ms(p999)}${unsent > 0 ? ' (overloaded)' : ''}`,
+        ms(loopDelayMs),
+      ]),
+    ]),
+  }
+}
+
+function latencyText({ rows }) {
+  const worst = Math.max(...rows.flatMap((one) => one.open.map(({ worstLagMs }) => worstLagMs)))
+  return `The generator itself was at most ${ms(worst)} ms late; that is part of the latencies.`
+}
+
+function memoryTable({ names, memory }) {
+  return {
+    head: names.map((name) => contestants[name].title),
+    rows: [names.map((name) => memory[name].toFixed(0))],
+  }
+}
+
+function markdownTable({ head, rows }) {
+  const line = (cells) => `| ${cells.join(' | ')} |`
+  const rule = head.map((_, column) => (column === 0 && head[0] === '' ? '---' : '--:'))
+  return [line(head), line(rule), ...rows.map(line)].join('\n')
+}
+
+function alignedTable({ head, rows }) {
+  const all = [head, ...rows]
+  const widths = head.map((_, column) => Math.max(...all.map((cells) => cells[column].length)))
+  const isText = head[0] === ''
+  return all
+    .map((cells) =>
+      cells
+        .map((cell, column) => (column === 0 && isText ? cell.padEnd(widths[column]) : cell.padStart(widths[column])))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n')
+}
+
+const formatWhole = new Intl.NumberFormat('en')
+
+function whole(value) {
+  return formatWhole.format(Math.round(value))
+}
+
+function ratio(value) {
+  return value >= 10 ? value.toFixed(1) : value.toFixed(2)
+}
+
+function percent(share) {
+  return Number.isNaN(share) ? 'an unknown share' : `${(share * 100).toFixed(0)} %`
+}
+
+function ms(value) {
+  return value >= 100 ? value.toFixed(0) : value.toFixed(value >= 10 ? 1 : 2)
+}

@@ -2,10 +2,12 @@
 // what came out. Everything is bounded in count and time, listens on loopback, and is gone afterwards.
 import { writeFileSync } from 'node:fs'
 import os from 'node:os'
+import path from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { contestants, lines, memoryMiB } from './contestants.js'
 import { installIfNeeded } from './install.js'
-import { machine } from './machine.js'
+import { machine, machineTicks } from './machine.js'
 import { options } from './options.js'
 import { ask, cleanUp, cores, startNode } from './processes.js'
 import { printReport, writeDocs } from './report.js'
@@ -13,6 +15,7 @@ import { median } from './stats.js'
 
 const HEADROOM = 1.6 // requests prepared for each that is expected, where each can be sent once only
 const FIRST_GUESS = { 'all-in-one': 12_000, separate: 9_000, 'oidc-provider': 1_500, 'node-oauth2-server': 3_000 }
+const WARMUP_ANSWERS = 3_000
 const JOB_SLACK_MS = 30_000
 const SHARES = [0.5, 0.8]
 
@@ -27,9 +30,12 @@ process.exit()
 async function main(chosen) {
   const startedAt = Date.now()
   const loadBefore = os.loadavg()[0]
+  const ticksBefore = machineTicks()
   installIfNeeded()
   buildIfNeeded()
-  const generator = startNode([new URL('load-process.js', import.meta.url).pathname], { role: 'load', ipc: true })
+  if (chosen.baseline)
+    (await import(pathToFileURL(path.join(chosen.baseline, 'bin', 'build-if-needed.js')))).buildIfNeeded()
+  const generator = startNode([fileURLToPath(new URL('load-process.js', import.meta.url))], { role: 'load', ipc: true })
   await ask(generator.child, undefined, 10_000)
   const running = new Map()
   for (const name of chosen.only) {
@@ -54,13 +60,15 @@ async function main(chosen) {
       )
     }
   }
+  const ticks = machineTicks()
+  const stolen = (ticks.stolen - ticksBefore.stolen) / (ticks.all - ticksBefore.all)
   const memory = Object.fromEntries([...running].map(([name, contestant]) => [name, memoryMiB(contestant)]))
   const results = {
     command: `npm run bench${chosen.command === '' ? '' : ` -- ${chosen.command}`}`,
     date: new Date().toISOString().slice(0, 10),
     seconds: Math.round((Date.now() - startedAt) / 1000),
     machine: await machine(),
-    load: { before: loadBefore, after: os.loadavg()[0] },
+    load: { before: loadBefore, after: os.loadavg()[0], stolen },
     isPinned: cores !== undefined,
     settings: chosen,
     cells,
@@ -83,7 +91,7 @@ function cell(line, name) {
 /** Warm-up for all, then rounds; every other round goes backwards, so that nobody is always the first. */
 async function measureCapacity(work, cells) {
   const { chosen } = work
-  for (const one of cells) await closed(work, one, chosen.warmupMs, () => {})
+  for (const one of cells) await warmUp(work, one)
   for (let round = 0; round < chosen.rounds; round++) {
     const order = round % 2 === 0 ? cells : [...cells].reverse()
     for (const one of order) {
@@ -99,6 +107,14 @@ async function measureCapacity(work, cells) {
       `${cells[0].line}, round ${round + 1}: ${cells.map(({ name, rates }) => `${name} ${rates.at(-1).toFixed(0)}/s`).join(', ')}`,
     )
   }
+}
+
+/** Until the compiler of the engine has seen enough, which takes a slow server longer. */
+async function warmUp(work, one) {
+  const { warmupMs } = work.chosen
+  const timing = { warmupMs, warmupAnswers: WARMUP_ANSWERS, durationMs: warmupMs / 2 }
+  const expected = Math.max(WARMUP_ANSWERS, expectedRate(one) * (warmupMs / 1000)) * 1.5
+  one.lastRate = (await job(work, one, 'closed', expected, timing)).rate
 }
 
 async function closed(work, one, durationMs, keep) {

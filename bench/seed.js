@@ -3,6 +3,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
 import { root } from './root.js'
 
@@ -21,9 +22,12 @@ const SURVEYS_PER_OWNER = 25
 const SESSIONS = 100
 const cause = { actor: 'operator', requestId: randomUUID() }
 
-/** @param {string} dataDir of a survey-auth that does not run yet */
-export async function seedSurveyAuth(dataDir, { grants }) {
-  const product = await importProduct()
+/**
+ * @param {string} folder of the product, built
+ * @param {string} dataDir of a survey-auth that does not run yet
+ */
+export async function seedSurveyAuth(folder, dataDir, { grants }) {
+  const product = await importProduct(folder)
   const store = await product.openTokenStore({
     tokenDatabase: { kind: 'sqlite', file: path.join(dataDir, 'token.db') },
   })
@@ -161,8 +165,8 @@ async function seedSurveys(product, dataDir, owners) {
   }
 }
 
-async function importProduct() {
-  const load = (file) => import(new URL(`../dist/${file}`, import.meta.url))
+async function importProduct(folder) {
+  const load = (file) => import(pathToFileURL(path.join(folder, 'dist', file)))
   const [stores, credentials, surveyJson, handler] = await Promise.all([
     load('bin/compose/stores.js'),
     load('services/token/credentials.js'),

@@ -1,0 +1,54 @@
+// What the measured rounds amount to: medians, ratios, targets.
+import { contestants, lines } from './contestants.js'
+import { median, pairedRatio } from './stats.js'
+
+/** The issue's targets. `of` names what is divided by: another contestant, on the same line. */
+const targets = [
+  { name: 'all-in-one', of: 'ceiling', atLeast: { exchange: 0.15, refresh: 0.3, user: 0.65, detail: 0.6, list: 0.45 } },
+  { name: 'all-in-one', of: 'oidc-provider', atLeast: { exchange: 12, refresh: 12 } },
+  { name: 'all-in-one', of: 'node-oauth2-server', atLeast: { exchange: 6, refresh: 6 } },
+  { name: 'separate', of: 'all-in-one', atLeast: { exchange: 0.7, user: 0.7, detail: 0.5 } },
+]
+
+/** Busier than this, the generator may be what was measured. */
+const BUSY = 0.95
+
+/** @param results what run.js measured */
+export function figuresOf({ cells, memory }) {
+  const find = (line, name) => cells.find((one) => one.line === line && one.name === name)
+
+  const rows = cells.map((one) => {
+    const ceiling = find(one.line, 'ceiling')
+    return {
+      ...one,
+      rate: median(one.rates),
+      ofCeiling: ceiling && pairedRatio(one.rates, ceiling.rates),
+      cpu: median(cpuPerRound(one)),
+      latencyMs: { p50: median(one.p50), p99: median(one.p99) },
+      isGeneratorBusy: one.busy > BUSY,
+    }
+  })
+  const judged = targets.flatMap(({ name, of, atLeast }) =>
+    Object.entries(atLeast).flatMap(([line, target]) => {
+      const one = find(line, name)
+      const base = find(line, of)
+      if (!one || !base) return []
+      const ratio = pairedRatio(one.rates, base.rates)
+      const byCpu = pairedRatio(cpuPerRound(base), cpuPerRound(one))
+      return [{ line, name, of, target, ratio, byCpu, isMet: ratio >= target }]
+    }),
+  )
+  return {
+    lines: Object.keys(lines).filter((line) => cells.some((one) => one.line === line)),
+    names: Object.keys(contestants).filter((name) => cells.some((one) => one.name === name)),
+    rows,
+    row: (line, name) => rows.find((one) => one.line === line && one.name === name),
+    judged,
+    memory,
+  }
+}
+
+/** CPU µs a request takes in all processes of a contestant, round by round. */
+function cpuPerRound({ cpuMicros }) {
+  return cpuMicros.map((processes) => processes.reduce((sum, micros) => sum + micros, 0))
+}
