@@ -1,0 +1,13 @@
+export interface Summary {
+  readonly count: number
+  readonly p50: number
+  readonly p99: number
+  readonly p999: number
+  readonly max: number
+}
+export function percentile(sorted: ArrayLike<number>, share: number): number
+export function summary(latencies: readonly number[]): Summary
+export function median(values: readonly number[]): number
+export function pairedRatio(values: readonly number[], bases: readonly number[]): number
+export function dueAtMs(index: number, rate: number): number
+export function dueBy(elapsedMs: number, rate: number): number

@@ -1,0 +1,173 @@
+// The benchmark's own arithmetic: a figure is worth what its generator is.
+import { createServer, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, describe, expect, test } from 'vitest'
+import { Answers, closedLoop, INCOMPLETE, openLoop } from '../bench/load.js'
+import { dueAtMs, dueBy, median, pairedRatio, percentile, summary } from '../bench/stats.js'
+
+const MARKER = '{"code":"OK"'
+const GOOD = '{"code":"OK","error":{"type":""},"data":{},"request_id":"x"}'
+const REQUEST = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
+
+const servers: Server[] = []
+afterEach(() => {
+  for (const server of servers.splice(0)) {
+    server.close()
+    server.closeAllConnections()
+  }
+})
+
+/** Port of a server that answers so; `path` is the request's. */
+function serve(answer: (response: ServerResponse, path: string) => void): Promise<number> {
+  const server = createServer((request, response) => answer(response, request.url ?? ''))
+  servers.push(server)
+  return new Promise((resolve) => {
+    server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port))
+  })
+}
+
+function send(response: ServerResponse, body: string, status = 200): void {
+  response.writeHead(status, { 'content-length': Buffer.byteLength(body) }).end(body)
+}
+
+describe('arithmetic', () => {
+  const thousand = Array.from({ length: 1000 }, (_, index) => index + 1)
+
+  test.each([
+    [0, 1],
+    [0.5, 500],
+    [0.99, 990],
+    [0.999, 999],
+    [1, 1000],
+  ])('the percentile %d of 1 to 1000 is %d', (share, value) => {
+    expect(percentile(thousand, share)).toBe(value)
+  })
+
+  test('a summary takes latencies in any order and nothing at all', () => {
+    expect(summary([...thousand].reverse())).toEqual({ count: 1000, p50: 500, p99: 990, p999: 999, max: 1000 })
+    expect(summary([]).p99).toBeNaN()
+  })
+
+  test('a median is the middle, or the mean of the middle two', () => {
+    expect([median([9, 1, 5]), median([1, 9, 5, 3]), median([7])]).toEqual([5, 4, 7])
+  })
+
+  test('a paired ratio is the median of the rounds, so that a bad round of both sides does not count', () => {
+    expect(pairedRatio([50, 5, 52], [100, 10, 100])).toBe(0.5)
+  })
+
+  test('an open loop sends at its rate: request 0 at once, request n after n / rate', () => {
+    expect([dueAtMs(0, 200), dueAtMs(1, 200), dueAtMs(200, 200)]).toEqual([0, 5, 1000])
+    expect([dueBy(-1, 200), dueBy(0, 200), dueBy(4.9, 200), dueBy(5, 200), dueBy(1000, 200)]).toEqual([0, 1, 1, 2, 201])
+  })
+})
+
+describe('answers', () => {
+  const head = (length: number, status = '200 OK') => `HTTP/1.1 ${status}\r\nContent-Length: ${length}\r\n\r\n`
+
+  test('a whole answer with the marker is good', () => {
+    const answers = new Answers(MARKER)
+    expect(answers.judge(head(GOOD.length) + GOOD)).toBeUndefined()
+    expect(answers.judge(head(GOOD.length) + GOOD)).toBeUndefined()
+  })
+
+  test('an answer that has come in part is waited for', () => {
+    const answers = new Answers(MARKER)
+    const whole = head(GOOD.length) + GOOD
+    for (let length = 0; length < whole.length; length++) expect(answers.judge(whole.slice(0, length))).toBe(INCOMPLETE)
+  })
+
+  test.each([
+    ['another status', head(GOOD.length, '429 Too Many Requests') + GOOD],
+    ['a failure in the envelope', `${head(20)}{"code":"NotFound"} `],
+    ['bytes after its end', `${head(GOOD.length) + GOOD}x`],
+    ['no length', 'HTTP/1.1 200 OK\r\n\r\n'],
+    ['its marker in the head only', `HTTP/1.1 200 OK\r\nx: ${MARKER}\r\nContent-Length: 2\r\n\r\n{}`],
+  ])('an answer with %s is bad', (_what, text) => {
+    expect(new Answers(MARKER).judge(text)).toEqual(expect.any(String))
+  })
+})
+
+describe('closed loop', () => {
+  test('counts good answers, and the server saw as many and a few more', async () => {
+    let seen = 0
+    const port = await serve((response) => {
+      seen++
+      send(response, GOOD)
+    })
+    const result = await closedLoop({ port, requests: [REQUEST], marker: MARKER, connections: 4, durationMs: 200 })
+    expect(result.failures).toBe(0)
+    expect(result.latency.count).toBeGreaterThan(0)
+    expect(result.latency.count).toBeLessThanOrEqual(seen)
+    expect(result.rate).toBeCloseTo(result.latency.count / result.seconds)
+  })
+
+  test('an answer with the wrong envelope is a failure, with its text', async () => {
+    const port = await serve((response) => send(response, '{"code":"PermissionDenied"}'))
+    const result = await closedLoop({ port, requests: [REQUEST], marker: MARKER, connections: 2, durationMs: 200 })
+    expect(result.failures).toBeGreaterThan(0)
+    expect(result.examples[0]?.why).toContain('PermissionDenied')
+  })
+
+  test('one wrong answer among good ones is a failure', async () => {
+    let seen = 0
+    const port = await serve((response) => send(response, GOOD, ++seen === 3 ? 503 : 200))
+    const result = await closedLoop({ port, requests: [REQUEST], marker: MARKER, connections: 2, durationMs: 500 })
+    expect(result.failures).toBe(1)
+  })
+
+  test('a lost connection is a failure', async () => {
+    const port = await serve((response) => response.destroy())
+    const result = await closedLoop({ port, requests: [REQUEST], marker: MARKER, connections: 2, durationMs: 200 })
+    expect(result.failures).toBeGreaterThan(0)
+  })
+
+  test('what may be sent once only is sent once, and the run ends with the last of it', async () => {
+    const seen: string[] = []
+    const port = await serve((response, path) => {
+      seen.push(path)
+      send(response, GOOD)
+    })
+    const requests = Array.from({ length: 40 }, (_, index) => `GET /${index} HTTP/1.1\r\nHost: x\r\n\r\n`)
+    const job = { port, requests, once: true, marker: MARKER, connections: 3, durationMs: 20_000 }
+    const result = await closedLoop(job)
+    expect(result.failures).toBe(0)
+    expect(seen.length).toBeGreaterThanOrEqual(38) // the others were on their way when a connection found nothing to send
+    expect(new Set(seen).size).toBe(seen.length)
+  })
+})
+
+describe('open loop', () => {
+  test('sends as many requests as its rate asks for', async () => {
+    let seen = 0
+    const port = await serve((response) => {
+      seen++
+      send(response, GOOD)
+    })
+    const job = { port, requests: [REQUEST], marker: MARKER, connections: 8, rate: 200, warmupMs: 100, durationMs: 400 }
+    const result = await openLoop(job)
+    expect(result.failures).toBe(0)
+    expect(seen).toBe(100)
+    expect(result.latency.count).toBe(80)
+  })
+
+  test('a stall counts for every request that was due during it', async () => {
+    const stallMs = 300
+    let seen = 0
+    const port = await serve((response) => {
+      if (++seen === 1) setTimeout(() => send(response, GOOD), stallMs)
+      else send(response, GOOD)
+    })
+    const job = { port, requests: [REQUEST], marker: MARKER, connections: 1, rate: 100, durationMs: 400 }
+    const result = await openLoop(job)
+    expect(result.failures).toBe(0)
+    expect(result.latency.max).toBeGreaterThanOrEqual(stallMs - 20)
+    expect(result.latency.p50).toBeGreaterThan(50) // the fifteen due in the first half of the stall waited 150 ms and more
+  })
+
+  test('a wrong answer is a failure', async () => {
+    const port = await serve((response) => send(response, '{}'))
+    const job = { port, requests: [REQUEST], marker: MARKER, connections: 2, rate: 50, durationMs: 100 }
+    expect((await openLoop(job)).failures).toBe(5)
+  })
+})
