@@ -17,6 +17,8 @@ export interface Log {
   failure(what: string, error: unknown, requestId?: string): void
   /** A fixed text about the life of the process. */
   note(text: string): void
+  /** A fixed text about something the operator should change. */
+  warning(text: string): void
 }
 
 /** Looks like one of our credentials; a last net under error messages, which may quote what they choked on. */
@@ -51,6 +53,9 @@ function overLogger(logger: Logger): Log {
     },
     note(text) {
       logger.info(text)
+    },
+    warning(text) {
+      logger.warn(text)
     },
   }
 }

@@ -1,6 +1,7 @@
 // The public HTTP gateway in this process. It holds nothing: its clients reach the services, wherever they run.
 import { createGateway, drainGateway, type GatewayOptions } from '../../gateway/app.js'
 import type { Config } from '../config.js'
+import type { Log } from '../log.js'
 import { type HeldPort, serveOn, urlOf } from './listen.js'
 import type { Observers } from './observers.js'
 import type { Clock } from './part.js'
@@ -17,6 +18,7 @@ export async function startGatewayPart(
   clients: Pick<GatewayOptions, 'token' | 'account' | 'survey' | 'sharedLimits'>,
   clock: Clock,
   observers: Observers,
+  log: Log,
 ): Promise<GatewayPart> {
   const url = urlOf(held)
   const gateway = createGateway({
@@ -30,6 +32,9 @@ export async function startGatewayPart(
     limits: limitsOf(config),
   })
   await serveOn(held, gateway)
+  if (isClearTextElsewhere(config.publicUrl)) {
+    log.warning('PUBLIC_URL is http: passwords travel in the clear, and browsers will not send what sign-in needs')
+  }
   return { url, drain: (timeoutMs) => drainGateway(gateway, timeoutMs) }
 }
 
@@ -56,4 +61,8 @@ function limitsOf(config: Config): GatewayOptions['limits'] {
     unlimitedRoutes: [],
     maxRateKeys: config.rateMaxKeys,
   }
+}
+
+function isClearTextElsewhere({ protocol, hostname }: URL): boolean {
+  return protocol === 'http:' && !['127.0.0.1', 'localhost', '[::1]'].includes(hostname)
 }

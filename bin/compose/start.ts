@@ -174,6 +174,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
           },
           clock,
           observers,
+          log,
         )
       : undefined
     if (gateway) undo.push(() => gateway.drain(graceMs))

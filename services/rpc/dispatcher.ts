@@ -1,11 +1,18 @@
 // The dispatcher: every RPC of every door passes through here, and nothing else does what it does.
 // It owns the order of the checks around a handler; it knows nothing of transports, tokens or stores.
-import { create, type DescMethod, type DescService, type MessageInitShape, type MessageShape } from '@bufbuild/protobuf'
-import { createValidator } from '@bufbuild/protovalidate'
+import {
+  create,
+  type DescMethod,
+  type DescService,
+  type Message,
+  type MessageInitShape,
+  type MessageShape,
+} from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Caller } from './callers.js'
 import { ServiceError, toConnectError } from './service-error.js'
+import { type Validate, validatorOf } from './validation.js'
 
 /** What a handler knows of the call besides its request. */
 export interface Call {
@@ -57,9 +64,8 @@ const INTERNAL = 'internal error'
 type AnyHandler = (request: never, call: Call) => Promise<object>
 
 export class Dispatcher {
-  readonly #handlers = new Map<DescMethod, AnyHandler>()
+  readonly #methods = new Map<DescMethod, { handler: AnyHandler; validate: Validate<Message> }>()
   readonly #services: DescService[] = []
-  readonly #validator = createValidator()
   readonly #options: DispatcherOptions
 
   constructor(options: DispatcherOptions) {
@@ -74,7 +80,8 @@ export class Dispatcher {
   register<S extends DescService>(service: S, handlers: Handlers<S>): this {
     this.#services.push(service)
     for (const method of service.methods) {
-      this.#handlers.set(method, handlers[method.localName as keyof Handlers<S>] as AnyHandler)
+      const handler = handlers[method.localName as keyof Handlers<S>] as AnyHandler
+      this.#methods.set(method, { handler, validate: validatorOf(method.input) })
     }
     return this
   }
@@ -117,23 +124,16 @@ export class Dispatcher {
     call: Call,
     timeoutMs: number | undefined,
   ): Promise<MessageShape<M['output']>> {
-    const handler = this.#handlers.get(method)
-    if (!handler) throw new ConnectError(`${method.name} is not served here`, Code.Unimplemented)
+    const served = this.#methods.get(method)
+    if (!served) throw new ConnectError(`${method.name} is not served here`, Code.Unimplemented)
     if (!this.#options.mayCall(call.caller, method)) {
       throw new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, `${call.caller} may not call ${method.name}`)
     }
-    this.#validate(method, request)
+    const violation = served.validate(request)
+    if (violation !== undefined) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, violation)
     const deadlineMs = Math.min(timeoutMs ?? this.#options.maxDeadlineMs, this.#options.maxDeadlineMs)
-    const response = await underDeadline(handler(request as never, call), deadlineMs, call.signal)
+    const response = await underDeadline(served.handler(request as never, call), deadlineMs, call.signal)
     return create(method.output, response as never) as MessageShape<M['output']>
-  }
-
-  #validate(method: DescMethod, request: MessageShape<DescMethod['input']>): void {
-    const result = this.#validator.validate(method.input, request)
-    if (result.kind === 'valid') return
-    if (result.kind === 'error') throw result.error
-    const [violation] = result.violations
-    throw new ServiceError(ErrorReason.INVALID_ARGUMENT, violation ? violation.toString() : 'invalid request')
   }
 
   #translate(error: unknown, method: DescMethod, call: Call): ConnectError {

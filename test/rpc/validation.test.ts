@@ -1,0 +1,136 @@
+import { create, type DescField, type DescMessage, type Message, ScalarType } from '@bufbuild/protobuf'
+import { createValidator } from '@bufbuild/protovalidate'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { AdminService, CreateUserRequestSchema } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import { ImportSurveysRequestSchema, SurveySchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { validatorOf } from '../../services/rpc/validation.js'
+
+const library = createValidator()
+const requests = [TokenService, AccountService, AdminService, LimitService, SurveyService].flatMap((service) =>
+  service.methods.map(({ input }) => input),
+)
+
+/** Texts around every bound of the rules, in characters, UTF-16 units and bytes, and some that match the patterns. */
+const texts = fc.oneof(
+  fc.constantFrom('', 'a', 'ann', 'code', 'https://example.com/a.png', 'http://x', '00ff', 'radio', '小明', '👩‍👩‍👧'),
+  fc
+    .tuple(
+      fc.constantFrom('a', 'é', '好', '🦊'),
+      fc.constantFrom(
+        7,
+        8,
+        16,
+        17,
+        63,
+        64,
+        65,
+        100,
+        101,
+        128,
+        129,
+        300,
+        301,
+        341,
+        342,
+        512,
+        513,
+        1024,
+        1025,
+        2048,
+        2049,
+      ),
+    )
+    .map(([character, length]) => character.repeat(length)),
+  fc.string({ unit: 'grapheme', maxLength: 12 }).filter((text) => !text.includes('\0')),
+)
+const numbers = fc.constantFrom(-1, 0, 1, 99, 1000, 2 ** 31 - 1)
+const bigNumbers = fc.constantFrom(
+  -1n,
+  0n,
+  1n,
+  253_402_300_799n,
+  253_402_300_800n,
+  9_007_199_254_740_991n,
+  9_007_199_254_740_992n,
+)
+
+function anyMessage(desc: DescMessage, depth = 0): fc.Arbitrary<Message> {
+  const fields = Object.fromEntries(desc.fields.map((field) => [field.localName, anyValue(field, depth)]))
+  return fc.record(fields, { requiredKeys: [] }).map((init) => create(desc, init as never))
+}
+
+function anyValue(field: DescField, depth: number): fc.Arbitrary<unknown> {
+  switch (field.fieldKind) {
+    case 'message':
+      return anyMessage(field.message, depth + 1)
+    case 'enum':
+      return fc.constantFrom(0, 1, 2, 3, 99)
+    case 'list':
+      return fc.array(
+        field.listKind === 'message'
+          ? anyMessage(field.message, depth + 1)
+          : field.listKind === 'scalar'
+            ? anyScalar(field.scalar)
+            : fc.constantFrom(0, 1, 99),
+        { maxLength: depth === 0 ? 22 : 3 },
+      )
+    case 'scalar':
+      return anyScalar(field.scalar)
+    case 'map':
+      throw new Error('no message has a map')
+  }
+}
+
+function anyScalar(scalar: ScalarType): fc.Arbitrary<unknown> {
+  if (scalar === ScalarType.STRING) return texts
+  if (scalar === ScalarType.BOOL) return fc.boolean()
+  if (scalar === ScalarType.INT64) return bigNumbers
+  if (scalar === ScalarType.BYTES) return fc.uint8Array({ maxLength: 4 })
+  return numbers
+}
+
+describe('the compiled rules', () => {
+  test.each(requests.map((desc) => ({ desc, name: desc.name })))('say of $name what protovalidate says', ({ desc }) => {
+    const validate = validatorOf(desc)
+    const seen = { valid: 0, invalid: 0 }
+    fc.assert(
+      fc.property(anyMessage(desc), (message) => {
+        const { kind } = library.validate(desc, message)
+        const violation = validate(message)
+        if (kind === 'error') throw new Error('the library could not judge')
+        seen[kind] += 1
+        expect({ message, verdict: violation === undefined ? 'valid' : 'invalid' }).toEqual({ message, verdict: kind })
+      }),
+      { numRuns: 60 },
+    )
+    expect(seen.valid + seen.invalid).toBeGreaterThan(0)
+  })
+
+  test('name the field and what it must be', () => {
+    const validate = validatorOf(CreateUserRequestSchema)
+    expect(validate(create(CreateUserRequestSchema, { username: 'ann', password: 'short' }))).toBe(
+      'password: at least 8 characters',
+    )
+    expect(validate(create(CreateUserRequestSchema, { username: 'a b', password: 'long enough' }))).toMatch(
+      /^username: must match/,
+    )
+  })
+
+  test('name the place inside lists of messages', () => {
+    const title = 'x'.repeat(20_001)
+    const survey = create(SurveySchema, { pages: [{}, { questions: [{ type: 'radio', title }] }] })
+    const request = create(ImportSurveysRequestSchema, { ownerUserId: 'u', surveys: [survey] })
+    expect(validatorOf(ImportSurveysRequestSchema)(request)).toMatch(
+      /\[0\]\.pages\[1\]\.questions\[0\]\.title: at most 20000/,
+    )
+  })
+
+  test('refuse U+0000 in any text, which the databases could not store alike', () => {
+    const request = create(CreateUserRequestSchema, { username: 'ann', password: 'long enough', nickname: 'a\0b' })
+    expect(validatorOf(CreateUserRequestSchema)(request)).toBe('nickname: must not contain a NUL character')
+  })
+})
