@@ -7,6 +7,7 @@ import { addAuditCommands } from './commands/audit.js'
 import { addBackupCommand } from './commands/backup.js'
 import { addConfigCommand } from './commands/config.js'
 import { addDemoCommand } from './commands/demo.js'
+import { addDescriptorCommand } from './commands/descriptor.js'
 import { addDoctorCommand } from './commands/doctor.js'
 import { addGrantCommands } from './commands/grant.js'
 import { addMigrateCommand } from './commands/migrate.js'
@@ -57,6 +58,7 @@ export function createProgram(): Command {
   addBackupCommand(program)
   addDoctorCommand(program)
   addConfigCommand(program)
+  addDescriptorCommand(program)
   return program
 }
 

@@ -1,0 +1,73 @@
+// survey-auth descriptor: the contract of the RPCs in binary form, for tools that cannot read it from us.
+import { chmodSync, readdirSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import type { DescService } from '@bufbuild/protobuf'
+import type { Command } from 'commander'
+import { CommandError, EXIT } from '../exit.js'
+import { message, printJson } from '../output.js'
+import { examples, jsonOption } from './options.js'
+
+/** Generated code of surveyauth.v1, one module per proto. */
+const GENERATED = new URL('../../gen/surveyauth/v1/', import.meta.url)
+
+const NOTES = `
+A google.protobuf.FileDescriptorSet: every file of surveyauth.v1 and all they import, imports first. It tells what the
+RPCs are, so that reflection can stay off in production:
+  $ survey-auth descriptor --out surveyauth.binpb
+  $ grpcurl -protoset surveyauth.binpb describe surveyauth.v1.TokenService
+`
+
+export function addDescriptorCommand(program: Command): void {
+  program
+    .command('descriptor')
+    .description('write the contract of the RPCs as a descriptor set, for grpcurl -protoset and proxies that translate')
+    .option('--out <file>', 'where to write it, replacing what is there; stdout unless given')
+    .addOption(jsonOption().default(undefined, 'only with --out: tells what was written'))
+    .addHelpText('after', NOTES + examples('descriptor --out surveyauth.binpb', 'descriptor > surveyauth.binpb'))
+    .action(writeDescriptor)
+}
+
+interface Options {
+  readonly out?: string
+  readonly json?: true
+}
+
+async function writeDescriptor({ out, json }: Options): Promise<void> {
+  const { descriptorSet } = await import('../../services/rpc/reflection.js') // no other command needs these libraries
+  const services = await everyService()
+  const bytes = descriptorSet(services)
+  if (out !== undefined) {
+    const file = path.resolve(out)
+    writePublic(file, bytes)
+    if (json) printJson({ file, bytes: bytes.length, services: services.map(({ typeName }) => typeName) })
+    else message(`${bytes.length} bytes written to ${file}`)
+    return
+  }
+  if (json) throw new CommandError('a descriptor set is binary, --json goes with --out', EXIT.usage, TRY)
+  if (process.stdout.isTTY) throw new CommandError('a descriptor set is binary, not for a terminal', EXIT.usage, TRY)
+  process.stdout.write(bytes)
+}
+
+/** Found rather than listed, so that a service added to the package is never forgotten here. */
+async function everyService(): Promise<DescService[]> {
+  const names = readdirSync(GENERATED).filter((name) => /_pb\.[jt]s$/.test(name))
+  const modules = await Promise.all(names.sort().map((name) => import(new URL(name, GENERATED).href)))
+  return modules.flatMap((module: object) => Object.values(module).filter(isService))
+}
+
+function isService(value: unknown): value is DescService {
+  return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'service'
+}
+
+const TRY = 'survey-auth descriptor --out surveyauth.binpb'
+
+/** Readable by all, unlike what other commands write: it is no secret, and a proxy reads it as another user. */
+function writePublic(file: string, bytes: Uint8Array): void {
+  try {
+    writeFileSync(file, bytes)
+    chmodSync(file, 0o644)
+  } catch (error) {
+    const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
+    throw new CommandError(`cannot write ${file} (${reason})`)
+  }
+}
