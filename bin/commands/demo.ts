@@ -2,7 +2,6 @@
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
-import { startAllInOne } from '../compose/all-in-one.js'
 import { holdPort, letGo } from '../compose/listen.js'
 import { type Environment, readConfig } from '../config.js'
 import { authorize } from '../demo/authorize.js'
@@ -37,6 +36,7 @@ async function demo(): Promise<void> {
   const config = readConfig(await demoEnvironment(process.env))
   const appPort = (await isFree('127.0.0.1', DEFAULT_APP_PORT)) ? DEFAULT_APP_PORT : await freePort()
   const redirectUri = `http://127.0.0.1:${appPort}/callback`
+  const { startAllInOne } = await import('../compose/all-in-one.js') // heavy: only here
   const running = await startAllInOne(config)
   try {
     const app = await seed(running, redirectUri)

@@ -1,6 +1,7 @@
 // survey-auth serve: runs the service, or one part of it, until it is told to stop.
 import { Argument, type Command } from 'commander'
-import { MODES, type Mode, type Running, start } from '../compose/start.js'
+import { MODES, type Mode } from '../compose/mode.js'
+import type { Running } from '../compose/start.js'
 import { readConfig } from '../config.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
@@ -23,7 +24,9 @@ export function addServeCommand(program: Command): void {
 }
 
 async function serve(mode: Mode): Promise<void> {
-  const running = await start(mode, readConfig(process.env))
+  const config = readConfig(process.env)
+  const { start } = await import('../compose/start.js') // heavy: only here
+  const running = await start(mode, config)
   message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running)}`)
   const signal = await untilToldToStop()
   running.log.note(`${signal}: stopping`)

@@ -3,7 +3,7 @@ import path from 'node:path'
 import type { Address } from '../../services/rpc/address.js'
 import type { Config } from '../config.js'
 import type { Log } from '../log.js'
-import type { Mode } from './start.js'
+import type { Mode } from './mode.js'
 
 /** Longest path of a Unix socket on Linux, without the closing NUL. */
 const MAX_SOCKET_PATH = 107

@@ -1,4 +1,4 @@
-// Where everything in a process tells what happened: the log and the metrics.
+// Where everything in a process tells what happened: the log and the metrics?.
 import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import type { JanitorOptions } from '../../services/token/janitor.js'
@@ -11,32 +11,33 @@ export interface Observers {
   readonly janitor: Pick<JanitorOptions, 'onRemoved' | 'onError'>
 }
 
-export function createObservers(log: Log, metrics: Metrics): Observers {
+/** Without metrics for a command, which nobody scrapes. */
+export function createObservers(log: Log, metrics?: Metrics): Observers {
   return {
     dispatcher: {
       onCall(record) {
         log.call(record)
-        metrics.call(record)
+        metrics?.call(record)
       },
       onUnexpected(error, { method, requestId }) {
         log.failure(`${method} failed unexpectedly`, error, requestId)
-        metrics.unexpected()
+        metrics?.unexpected()
       },
     },
     gateway: {
       onRequest(record) {
         log.request(record)
-        metrics.request(record)
+        metrics?.request(record)
       },
       onUnexpected(error, requestId) {
         log.failure('a request failed unexpectedly', error, requestId)
-        metrics.unexpected()
+        metrics?.unexpected()
       },
     },
     janitor: {
       onRemoved(removed) {
         log.removed(removed)
-        metrics.removed(removed)
+        metrics?.removed(removed)
       },
       onError: (error) => log.failure('the janitor failed and will try again', error),
     },

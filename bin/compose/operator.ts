@@ -16,11 +16,9 @@ import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { REQUEST_ID_HEADER } from '../../services/rpc/request-id.js'
 import { readConfig } from '../config.js'
 import { createLog } from '../log.js'
-import { createMetrics } from '../metrics.js'
 import { message } from '../output.js'
 import { socketIn } from './addresses.js'
 import { createObservers } from './observers.js'
-import { connectTo, type Remote } from './remote.js'
 import { openSurveyPart } from './survey-part.js'
 import { openTokenPart } from './token-part.js'
 
@@ -56,13 +54,14 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
   const config = readConfig(process.env)
   const opened: { close(): Promise<void> }[] = []
   const requestId = randomUUID()
-  const observers = createObservers(createLog(config, process.stderr), createMetrics())
+  const observers = createObservers(createLog(config, process.stderr))
   const dispatcher = new Dispatcher({ ...observers.dispatcher, mayCall, maxDeadlineMs: config.rpcMaxDeadlineMs })
   const clock = { now: Date.now, randomBytes }
   const local = createDirectTransport(dispatcher, 'operator')
 
-  function connect(name: string, address: Address): Transport {
-    const remote: Remote = connectTo(name, address, config)
+  async function connect(name: string, address: Address): Promise<Transport> {
+    const { connectTo } = await import('./remote.js') // with all of gRPC: only here
+    const remote = connectTo(name, address, config)
     opened.push(remote)
     message(`using the ${name} at ${remote.url}`)
     return remote.transport

@@ -18,6 +18,7 @@ import { createMetrics } from '../metrics.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf } from './addresses.js'
 import { startGatewayPart } from './gateway-part.js'
 import { closeServer, holdPort, letGo, serveOn, urlOf } from './listen.js'
+import type { Mode } from './mode.js'
 import { createObservers } from './observers.js'
 import type { Part } from './part.js'
 import { connectTo, type Remote } from './remote.js'
@@ -25,10 +26,6 @@ import { startRpcPart } from './rpc-part.js'
 import { openSurveyPart } from './survey-part.js'
 import { watchTls } from './tls.js'
 import { openTokenPart, type TokenPart } from './token-part.js'
-
-/** `all` is everything in one process; each other mode is one process of a separated service. */
-export const MODES = ['all', 'gateway', 'token', 'survey'] as const
-export type Mode = (typeof MODES)[number]
 
 export interface Overrides {
   /** ms since 1970 UTC; the system clock unless given. */
