@@ -31,18 +31,18 @@ export const surveyAuthVariables = {
 }
 
 export const contestants = {
-  ceiling: { title: 'ceiling: constant answer on node:http', start: startCeiling },
-  'all-in-one': { title: 'survey-auth, one process', start: (options) => startSurveyAuth(['all'], options) },
+  ceiling: { title: 'constant on node:http', start: startCeiling },
+  'all-in-one': { title: 'one process', start: (options) => startSurveyAuth(['all'], options) },
   separate: {
-    title: 'survey-auth, three processes',
+    title: 'three processes',
     start: (options) => startSurveyAuth(['token', 'survey', 'gateway'], options),
   },
   baseline: {
-    title: 'another checkout, one process',
+    title: 'baseline, one process',
     start: (options) => startSurveyAuth(['all'], options, options.baseline),
   },
   'baseline-separate': {
-    title: 'another checkout, three processes',
+    title: 'baseline, three processes',
     start: (options) => startSurveyAuth(['token', 'survey', 'gateway'], options, options.baseline),
   },
   'oidc-provider': { title: 'oidc-provider', start: (options) => startPeer('oidc-provider', options) },
@@ -116,9 +116,9 @@ async function startPeer(name, { grants }) {
 }
 
 /** @returns {Promise<Contestant>} */
-async function startSurveyAuth(modes, { grants }, product = root) {
+async function startSurveyAuth(modes, amounts, product = root) {
   const dataDir = temporaryFolder(modes.join('-'))
-  const seeded = await seedSurveyAuth(product, dataDir, { grants })
+  const seeded = await seedSurveyAuth(product, dataDir, amounts)
   const port = await freePort()
   const parts = []
   for (const mode of modes) {

@@ -24,7 +24,14 @@ export class Answers {
 }
 export function closedLoop(
   job: Job,
-): Promise<Result & { readonly seconds: number; readonly cpuMicros: readonly number[]; readonly busy: number }>
+): Promise<
+  Result & {
+    readonly seconds: number
+    readonly cpuMicros: readonly number[]
+    readonly busy: number
+    readonly waited: number
+  }
+>
 export function openLoop(
   job: Job & { readonly rate: number },
 ): Promise<Result & { readonly unsent: number; readonly worstLagMs: number }>

@@ -12,7 +12,8 @@ const BUFFER_BYTES = 64 * 1024
 const GRACE_MS = 5_000 // what is unanswered then has failed
 const MAX_FAILURES = 100 // more say nothing new
 const EXAMPLES = 3
-const WARMUP_FACTOR = 6
+const NOTHING = { rate: 0, seconds: 0, latency: summary([]), busy: 0, waited: 0 }
+const WARMUP_FACTOR = 4
 
 /**
  * @typedef {object} Job
@@ -199,7 +200,8 @@ class Run {
 
 /**
  * @param {Job} job
- * @returns answers a second, their latency, CPU µs an answer of each process, and how busy this process was (0 to 1)
+ * @returns answers a second, their latency, CPU µs an answer of each process, how busy this process was (0 to 1), and for
+ *   how much of the time a process of the server waited for its core (0 to 1)
  */
 export async function closedLoop(job) {
   const { warmupMs = 0, warmupAnswers = 0, durationMs, pids = [] } = job
@@ -236,7 +238,7 @@ export async function closedLoop(job) {
   run.close()
   if (!before || !after) {
     if (run.failures === 0) run.fail('nothing was measured: too few requests, or no answer')
-    return { ...run.verdict(), rate: 0, seconds: 0, latency: summary([]), cpuMicros: pids.map(() => 0), busy: 0 }
+    return { ...run.verdict(), ...NOTHING, cpuMicros: pids.map(() => 0) }
   }
   const seconds = (after.at - before.at) / 1000
   return {
@@ -246,6 +248,7 @@ export async function closedLoop(job) {
     latency: summary(latencies),
     cpuMicros: pids.map((_, index) => (after.cpu[index] - before.cpu[index]) / latencies.length),
     busy: (after.own - before.own) / (seconds * 1e6),
+    waited: Math.max(...pids.map((_, index) => after.waited[index] - before.waited[index])) / (seconds * 1e6),
   }
 }
 
@@ -327,18 +330,29 @@ async function within(run, ms, onTimeout = () => run.fail('no answer in time')) 
 
 function usage(pids) {
   const { user, system } = process.cpuUsage()
-  return { own: user + system, cpu: pids.map(cpuMicros) }
+  return { own: user + system, cpu: pids.map(cpuMicros), waited: pids.map(waitedMicros) }
 }
 
 /** CPU time a process has used, all threads, in µs; NaN where /proc does not tell. */
 function cpuMicros(pid) {
   try {
-    const threads = readdirSync(`/proc/${pid}/task`)
-    const times = threads.map(
-      (thread) => readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ', 1)[0],
-    )
-    return times.reduce((sum, nanoseconds) => sum + Number(nanoseconds) / 1000, 0)
+    return readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + schedule(pid, thread)[0], 0)
   } catch {
     return Number.NaN
   }
+}
+
+/** How long a process's main thread could have run while the core was another's, in µs; NaN where /proc does not tell. */
+function waitedMicros(pid) {
+  try {
+    return schedule(pid, pid)[1]
+  } catch {
+    return Number.NaN
+  }
+}
+
+/** A thread's time on its core and its time of waiting for it, in µs. */
+function schedule(pid, thread) {
+  const fields = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ', 2)
+  return fields.map((nanoseconds) => Number(nanoseconds) / 1000)
 }

@@ -16,8 +16,16 @@ const HELP = `npm run bench -- [options]
   --out FILE            write everything that was measured as JSON
 `
 
-const LONG = { rounds: 7, durationMs: 3_000, warmupMs: 2_000, openMs: 5_000, grants: 10_000 }
-const QUICK = { rounds: 3, durationMs: 700, warmupMs: 500, openMs: 700, grants: 5_000 }
+const LONG = {
+  rounds: 7,
+  durationMs: 3_000,
+  warmupMs: 2_000,
+  openMs: 5_000,
+  grants: 10_000,
+  users: 20_000,
+  budgetMs: 20 * 60_000,
+}
+const QUICK = { rounds: 3, durationMs: 700, warmupMs: 500, openMs: 700, grants: 2_000, users: 5_000, budgetMs: 150_000 }
 const CONNECTIONS = 64
 
 /** @param {string[]} args ends the process when they make no sense */

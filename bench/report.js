@@ -43,7 +43,11 @@ export function writeDocs(results) {
 function sections(results, figures) {
   return [
     { title: 'Run', text: runText(results) },
-    { title: 'Requests a second (share of the ceiling)', table: capacityTable(figures), text: generatorText(figures) },
+    {
+      title: 'Requests a second (share of the ceiling)',
+      table: capacityTable(figures),
+      text: disturbanceText(figures),
+    },
     { title: 'CPU time of a request, µs', table: cpuTable(figures) },
     ...(figures.judged.length > 0 ? [{ title: 'Targets', table: targetTable(figures) }] : []),
     ...(results.settings.open
@@ -53,8 +57,9 @@ function sections(results, figures) {
   ]
 }
 
-function runText({ command, date, machine, load, isPinned, settings }) {
-  const { rounds, durationMs, connections } = settings
+function runText({ command, date, machine, load, isPinned, settings, cells }) {
+  const { durationMs, connections } = settings
+  const rounds = cells[0]?.rates.length ?? 0
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`)
   const pinned = isPinned
     ? 'servers on one core, all processes of a contestant together; the generator on another'
@@ -63,7 +68,7 @@ function runText({ command, date, machine, load, isPinned, settings }) {
     `- \`${command}\`, ${date}`,
     `- ${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB; ${machine.system}; databases on ${machine.fileSystem}`,
     `- Node ${machine.node}, ${versions.join(', ')}`,
-    `- ${connections} connections, ${rounds} rounds of ${durationMs / 1000} s; ${pinned}`,
+    `- ${connections} connections, ${rounds} ${rounds === 1 ? 'round' : 'rounds'} of ${durationMs / 1000} s; ${pinned}`,
     `- load of the machine ${load.before.toFixed(1)} before and ${load.after.toFixed(1)} after; ${percent(load.stolen)} of its time taken by other machines`,
     `- survey-auth with ${Object.entries(surveyAuthVariables)
       .map(([name, value]) => `\`${name}=${value}\``)
@@ -84,6 +89,12 @@ function capacityTable({ lines: shown, names, row }) {
       }),
     ]),
   }
+}
+
+function disturbanceText(figures) {
+  const { waited, isDisturbed } = figures
+  const advice = isDisturbed ? ', which is too much: trust the CPU times, and nothing of the rest' : ''
+  return `Other programs had the servers' core for ${percent(waited)} of the time${advice}. ${generatorText(figures)}`
 }
 
 function generatorText({ rows }) {
@@ -107,7 +118,7 @@ function cpuTable({ lines: shown, names, row }) {
   }
 }
 
-function targetTable({ judged }) {
+function targetTable({ judged, isDisturbed }) {
   return {
     head: ['', 'of', 'target', 'measured', 'by CPU time', ''],
     rows: judged.map(({ line, name, of, target, ratio: measured, byCpu, isMet }) => [
@@ -116,7 +127,7 @@ function targetTable({ judged }) {
       `≥ ${target}`,
       ratio(measured),
       ratio(byCpu),
-      isMet ? 'met' : 'missed',
+      isDisturbed ? 'undecided' : isMet ? 'met' : 'missed',
     ]),
   }
 }
@@ -135,14 +146,14 @@ function latencyTable({ rows }) {
       `${lines[one.line].title}: ${contestants[one.name].title}`,
       ms(one.latencyMs.p50),
       ms(one.latencyMs.p99),
-      ...one.open.flatMap(({ p50, p99, p999, loopDelayMs, unsent }) => [
-        ms(p50),
-        ms(p99),
-        `${ms(p999)}${unsent > 0 ? ' (overloaded)' : ''}`,
-        ms(loopDelayMs),
-      ]),
+      ...shares.flatMap((share) => latencyCells(one.open.find((open) => open.share === share))),
     ]),
   }
+}
+function latencyCells(open) {
+  if (!open) return ['–', '–', '–', '–']
+  const { p50, p99, p999, loopDelayMs, unsent } = open
+  return [ms(p50), ms(p99), `${ms(p999)}${unsent > 0 ? ' (overloaded)' : ''}`, ms(loopDelayMs)]
 }
 
 function latencyText({ rows }) {

@@ -38,28 +38,15 @@ async function main(chosen) {
   const generator = startNode([fileURLToPath(new URL('load-process.js', import.meta.url))], { role: 'load', ipc: true })
   await ask(generator.child, undefined, 10_000)
   const running = new Map()
-  for (const name of chosen.only) {
-    say(`starting ${name}`)
-    running.set(name, await contestants[name].start(chosen))
-  }
+  say(`starting ${chosen.only.join(', ')}`)
+  const started = await Promise.all(chosen.only.map((name) => contestants[name].start(chosen)))
+  for (const [index, name] of chosen.only.entries()) running.set(name, started[index])
   const cells = chosen.lines.flatMap((line) =>
     chosen.only.filter((name) => running.get(name).lines.includes(line)).map((name) => cell(line, name)),
   )
-  const work = { chosen, running, generator }
-  for (const line of chosen.lines) {
-    await measureCapacity(
-      work,
-      cells.filter((one) => one.line === line),
-    )
-  }
-  if (chosen.open) {
-    for (const line of chosen.lines) {
-      await measureLatency(
-        work,
-        cells.filter((one) => one.line === line && one.name !== 'ceiling'),
-      )
-    }
-  }
+  const work = { chosen, running, generator, cells, endAt: startedAt + chosen.budgetMs }
+  await measureCapacity(work)
+  if (chosen.open) await measureLatency(work)
   const ticks = machineTicks()
   const stolen = (ticks.stolen - ticksBefore.stolen) / (ticks.all - ticksBefore.all)
   const memory = Object.fromEntries([...running].map(([name, contestant]) => [name, memoryMiB(contestant)]))
@@ -85,28 +72,61 @@ async function main(chosen) {
 
 /** One line of one contestant: rounds of the closed loop, then the open loop at shares of the median. */
 function cell(line, name) {
-  return { line, name, rates: [], cpuMicros: [], p50: [], p99: [], busy: 0, failures: 0, examples: [], open: [] }
+  return {
+    line,
+    name,
+    rates: [],
+    cpuMicros: [],
+    p50: [],
+    p99: [],
+    busy: 0,
+    waited: [],
+    failures: 0,
+    examples: [],
+    open: [],
+  }
 }
 
-/** Warm-up for all, then rounds; every other round goes backwards, so that nobody is always the first. */
-async function measureCapacity(work, cells) {
-  const { chosen } = work
+/**
+ * Warm-up for all, then rounds over all lines; every other round goes backwards, so that nobody is always the first.
+ * When time runs out, rounds are left out, and every contestant has had as many.
+ */
+async function measureCapacity(work) {
+  const { chosen, cells, endAt } = work
+  say('warming up')
   for (const one of cells) await warmUp(work, one)
+  const lastAt = chosen.open ? endAt - cells.length * SHARES.length * chosen.openMs : endAt
   for (let round = 0; round < chosen.rounds; round++) {
-    const order = round % 2 === 0 ? cells : [...cells].reverse()
-    for (const one of order) {
-      await closed(work, one, chosen.durationMs, ({ rate, cpuMicros, latency, busy }) => {
-        one.rates.push(rate)
-        one.cpuMicros.push(cpuMicros)
-        one.p50.push(latency.p50)
-        one.p99.push(latency.p99)
-        one.busy = Math.max(one.busy, busy)
-      })
+    const startedAt = Date.now()
+    for (const line of chosen.lines) {
+      const ofLine = cells.filter((one) => one.line === line)
+      for (const one of round % 2 === 0 ? ofLine : ofLine.toReversed()) await measureRound(work, one)
+      const shown = ofLine.map(({ name, rates }) => `${name} ${rates.at(-1).toFixed(0)}/s`)
+      say(`round ${round + 1}, ${line}: ${shown.join(', ')}`)
     }
-    say(
-      `${cells[0].line}, round ${round + 1}: ${cells.map(({ name, rates }) => `${name} ${rates.at(-1).toFixed(0)}/s`).join(', ')}`,
-    )
+    const tookMs = Date.now() - startedAt
+    if (Date.now() + tookMs > lastAt && round + 1 < chosen.rounds) {
+      say(`out of time after ${round + 1} of ${chosen.rounds} rounds`)
+      return
+    }
   }
+}
+
+async function measureRound(work, one) {
+  const { durationMs } = work.chosen
+  const settleMs = Math.min(300, durationMs / 4)
+  const expected = expectedRate(one) * ((durationMs + settleMs) / 1000)
+  const { rate, cpuMicros, latency, busy, waited } = await job(work, one, 'closed', expected, {
+    warmupMs: settleMs,
+    durationMs,
+  })
+  one.lastRate = rate
+  one.rates.push(rate)
+  one.cpuMicros.push(cpuMicros)
+  one.p50.push(latency.p50)
+  one.p99.push(latency.p99)
+  one.busy = Math.max(one.busy, busy)
+  one.waited.push(waited)
 }
 
 /** Until the compiler of the engine has seen enough, which takes a slow server longer. */
@@ -117,41 +137,30 @@ async function warmUp(work, one) {
   one.lastRate = (await job(work, one, 'closed', expected, timing)).rate
 }
 
-async function closed(work, one, durationMs, keep) {
-  const settleMs = Math.min(300, durationMs / 4)
-  const expected = expectedRate(one) * ((durationMs + settleMs) / 1000)
-  const result = await job(work, one, 'closed', expected, { warmupMs: settleMs, durationMs })
-  one.lastRate = result.rate
-  keep(result)
+/** The open loop at shares of each contestant's own capacity; what there is no time for is left out. */
+async function measureLatency(work) {
+  const { chosen, cells, endAt } = work
+  for (const line of chosen.lines) {
+    const ofLine = cells.filter((one) => one.line === line && one.name !== 'ceiling')
+    for (const share of SHARES) {
+      for (const one of ofLine) if (Date.now() < endAt) await measureOpen(work, one, share)
+      const shown = ofLine.map(({ name, open }) => `${name} ${open.at(-1)?.p99.toFixed(1)} ms`)
+      if (Date.now() < endAt) say(`${line} at ${share * 100} %, p99: ${shown.join(', ')}`)
+    }
+  }
 }
 
-async function measureLatency(work, cells) {
-  const { chosen } = work
-  for (const share of SHARES) {
-    for (const one of cells) {
-      const rate = median(one.rates) * share
-      if (!(rate > 0)) continue
-      const { running } = work
-      const warmupMs = Math.min(300, chosen.openMs / 4)
-      await running.get(one.name).loopDelayMs()
-      const result = await job(work, one, 'open', (rate * (warmupMs + chosen.openMs)) / 1000 / HEADROOM + 100, {
-        rate,
-        warmupMs,
-        durationMs: chosen.openMs,
-      })
-      const loopDelayMs = await running.get(one.name).loopDelayMs()
-      one.open.push({
-        share,
-        rate,
-        ...result.latency,
-        unsent: result.unsent,
-        worstLagMs: result.worstLagMs,
-        loopDelayMs,
-      })
-    }
-    const shown = cells.map(({ name, open }) => `${name} ${open.at(-1)?.p99.toFixed(1)} ms`)
-    say(`${cells[0]?.line} at ${share * 100} %, p99: ${shown.join(', ')}`)
-  }
+async function measureOpen(work, one, share) {
+  const { openMs } = work.chosen
+  const contestant = work.running.get(one.name)
+  const rate = median(one.rates) * share
+  if (!(rate > 0)) return
+  const warmupMs = Math.min(300, openMs / 4)
+  const expected = (rate * (warmupMs + openMs)) / 1000 / HEADROOM + 100
+  await contestant.loopDelayMs() // starts anew
+  const result = await job(work, one, 'open', expected, { rate, warmupMs, durationMs: openMs })
+  const { latency, unsent, worstLagMs } = result
+  one.open.push({ share, rate, ...latency, unsent, worstLagMs, loopDelayMs: await contestant.loopDelayMs() })
 }
 
 async function job({ running, generator, chosen }, one, loop, expected, timing) {

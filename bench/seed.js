@@ -14,9 +14,8 @@ const AT_ONCE = 2_000
 const PASSWORD_HASH =
   '$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
 
-const USERS = 20_000
 const GRANTS_PER_USER = 10 // MAX_GRANTS_PER_USER_AND_APP is 20
-const READERS = 1_000 // users whose access tokens are used and never refreshed
+const READERS = 1_000 // at most; users whose access tokens are used and never refreshed
 const OWNERS = 100 // of them, those who have surveys
 const SURVEYS_PER_OWNER = 25
 const SESSIONS = 100
@@ -25,8 +24,9 @@ const cause = { actor: 'operator', requestId: randomUUID() }
 /**
  * @param {string} folder of the product, built
  * @param {string} dataDir of a survey-auth that does not run yet
+ * @param {{ users: number, grants: number }} amounts accounts; grants to read with, and as many to refresh
  */
-export async function seedSurveyAuth(folder, dataDir, { grants }) {
+export async function seedSurveyAuth(folder, dataDir, { users, grants }) {
   const product = await importProduct(folder)
   const store = await product.openTokenStore({
     tokenDatabase: { kind: 'sqlite', file: path.join(dataDir, 'token.db') },
@@ -54,7 +54,7 @@ export async function seedSurveyAuth(folder, dataDir, { grants }) {
   }
   await store.createApp(app, secretRow, cause)
 
-  const userIds = await inGroups(USERS, async (index) => {
+  const userIds = await inGroups(users, async (index) => {
     const userId = product.newId('user', randomBytes)
     const row = { userId, username: `user${index}`, nickname: NICKNAME, avatar: AVATAR, passwordHash: PASSWORD_HASH }
     await store.createUser({ ...row, isDisabled: false, createdAtMs: now }, cause)
@@ -108,8 +108,8 @@ export async function seedSurveyAuth(folder, dataDir, { grants }) {
     return { userId, openid: result.openid, accessToken: accessToken.text, refreshToken: refreshToken.text }
   }
 
-  const readers = userIds.slice(0, READERS)
-  const refreshers = userIds.slice(READERS, READERS + Math.ceil(grants / GRANTS_PER_USER))
+  const readers = userIds.slice(0, Math.min(READERS, grants / GRANTS_PER_USER))
+  const refreshers = userIds.slice(readers.length, readers.length + grants / GRANTS_PER_USER)
   const readGrants = await inGroups(grants, (index) => grant(readers[index % readers.length]))
   const refreshGrants = await inGroups(grants, (index) => grant(refreshers[index % refreshers.length]))
   const sessions = await inGroups(SESSIONS, async (index) => {
@@ -132,7 +132,7 @@ export async function seedSurveyAuth(folder, dataDir, { grants }) {
     /** Ids of surveys by owner. */
     surveys,
     /** Fresh codes, spread over all users. */
-    codes: (count) => inGroups(count, async () => (await issueCode(userIds[nextUser++ % USERS])).text),
+    codes: (count) => inGroups(count, async () => (await issueCode(userIds[nextUser++ % users])).text),
     close: () => store.close(),
   }
 }
