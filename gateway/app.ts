@@ -44,6 +44,14 @@ export interface GatewayOptions extends GatewayDeps {
   readonly trustedProxies: readonly string[]
   /** Called once per request, when it is answered. Must not throw. */
   readonly onRequest: (record: RequestRecord) => void
+  /** Begins a span for a request, as a child of `traceparent` if that is one; undefined when nobody takes spans. */
+  readonly startSpan?:
+    | ((
+        method: string,
+        route: string,
+        traceparent: string,
+      ) => { readonly traceparent: string; end(record: RequestRecord): void })
+    | undefined
   /** Called once per unexpected failure, with what was thrown. */
   readonly onUnexpected: (error: unknown, requestId: string) => void
 }
@@ -128,6 +136,8 @@ class Gateway {
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request.path)
     const name = route?.name ?? NO_ROUTE
+    const span = this.#options.startSpan?.(request.method, name, request.traceparent)
+    if (span) request.traceparent = span.traceparent
     let appid: string | undefined
     let answer: Answer
     try {
@@ -146,19 +156,9 @@ class Gateway {
     if (mustClose(incoming)) response.shouldKeepAlive = false
     if (this.#inFlight.get(incoming.socket) === response) this.#inFlight.delete(incoming.socket)
     writeAnswer(response, answer, this.#baseHeaders)
-    this.#record(request, name, answer, answer.appid ?? appid, startedAt)
-  }
-
-  #record(request: HttpRequest, route: string, answer: Answer, appid: string | undefined, startedAt: number): void {
-    this.#options.onRequest({
-      route,
-      method: request.method,
-      status: answer.status,
-      durationMs: performance.now() - startedAt,
-      requestId: request.requestId,
-      outcome: answer.outcome ?? 'ok',
-      ...(appid === undefined ? undefined : { appid }),
-    })
+    const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
+    this.#options.onRequest(record)
+    span?.end(record)
   }
 
   /** The answer to a request that failed: the envelope for programs, a page for people. */
@@ -220,6 +220,24 @@ function isLoggedByService(error: unknown): boolean {
 /** Whether what follows on the connection cannot be told apart from this request: unread body, protocol to change to. */
 function mustClose(incoming: IncomingMessage): boolean {
   return incoming.headers.upgrade !== undefined || (!incoming.complete && hasBody(incoming))
+}
+
+function recordOf(
+  request: HttpRequest,
+  route: string,
+  answer: Answer,
+  appid: string | undefined,
+  startedAt: number,
+): RequestRecord {
+  return {
+    route,
+    method: request.method,
+    status: answer.status,
+    durationMs: performance.now() - startedAt,
+    requestId: request.requestId,
+    outcome: answer.outcome ?? 'ok',
+    ...(appid === undefined ? undefined : { appid }),
+  }
 }
 
 /** Whom a path that nothing is served at is answered for. */

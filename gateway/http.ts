@@ -36,7 +36,7 @@ export interface GatewayRequest {
   readonly header: (name: string) => string | undefined
   /** IP address of the client, from the connection or from a trusted proxy. */
   readonly source: string
-  /** Options of every RPC made for this request: id, deadline. */
+  /** Options of every RPC made for this request: id, trace context, deadline. */
   readonly rpc: { readonly headers: Record<string, string>; readonly timeoutMs: number }
 }
 

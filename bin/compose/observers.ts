@@ -1,20 +1,23 @@
-// Where everything in a process tells what happened: the log and the metrics?.
+// Where everything in a process tells what happened: the log, the metrics and the traces.
 import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import type { JanitorOptions } from '../../services/token/janitor.js'
 import type { Log } from '../log.js'
 import type { Metrics } from '../metrics.js'
+import { createTracing } from '../tracing.js'
 
 export interface Observers {
-  readonly dispatcher: Pick<DispatcherOptions, 'onCall' | 'onUnexpected'>
-  readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected'>
+  readonly dispatcher: Pick<DispatcherOptions, 'onCall' | 'onUnexpected' | 'startSpan'>
+  readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'startSpan'>
   readonly janitor: Pick<JanitorOptions, 'onRemoved' | 'onError'>
 }
 
 /** Without metrics for a command, which nobody scrapes. */
 export function createObservers(log: Log, metrics?: Metrics): Observers {
+  const tracing = createTracing()
   return {
     dispatcher: {
+      startSpan: tracing?.startCallSpan,
       onCall(record) {
         log.call(record)
         metrics?.call(record)
@@ -25,6 +28,7 @@ export function createObservers(log: Log, metrics?: Metrics): Observers {
       },
     },
     gateway: {
+      startSpan: tracing?.startRequestSpan,
       onRequest(record) {
         log.request(record)
         metrics?.request(record)

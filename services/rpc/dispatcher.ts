@@ -54,6 +54,14 @@ export interface DispatcherOptions {
   readonly onCall: (record: CallRecord) => void
   /** Called once per unexpected failure, with what was thrown. */
   readonly onUnexpected: (error: unknown, record: { method: string; requestId: string }) => void
+  /** Begins a span for a call, as a child of `traceparent` if that is one; undefined when nobody takes spans. */
+  readonly startSpan?:
+    | ((
+        service: string,
+        method: string,
+        traceparent: string,
+      ) => { readonly traceparent: string; end(record: CallRecord): void })
+    | undefined
   /** Longest time a call may take, in ms; a caller's own deadline only shortens it. */
   readonly maxDeadlineMs: number
 }
@@ -97,16 +105,18 @@ export class Dispatcher {
     timeoutMs?: number,
   ): Promise<MessageShape<M['output']>> {
     const startedAt = performance.now()
+    const span = this.#options.startSpan?.(method.parent.typeName, method.name, call.traceparent)
+    const traced = span ? { ...call, traceparent: span.traceparent } : call
     let failure: ConnectError | undefined
     let reason: ErrorReason | undefined
     try {
-      return await this.#run(method, request, call, timeoutMs)
+      return await this.#run(method, request, traced, timeoutMs)
     } catch (error) {
       if (error instanceof ServiceError) reason = error.reason
       failure = this.#translate(error, method, call)
       throw failure
     } finally {
-      this.#options.onCall({
+      const record = {
         service: method.parent.typeName,
         method: method.name,
         caller: call.caller,
@@ -114,7 +124,9 @@ export class Dispatcher {
         code: failure?.code,
         reason,
         durationMs: performance.now() - startedAt,
-      })
+      }
+      this.#options.onCall(record)
+      span?.end(record)
     }
   }
 

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { Call } from './dispatcher.js'
 
 /** Header (metadata key) in which a request's id travels between processes. */
 export const REQUEST_ID_HEADER = 'x-request-id'
@@ -8,4 +9,12 @@ const REQUEST_ID = /^[0-9A-Za-z-]{8,64}$/
 /** The caller's request id if it can be one; a new one otherwise, so that nothing a caller writes reaches a log. */
 export function requestIdFrom(value: unknown): string {
   return typeof value === 'string' && REQUEST_ID.test(value) ? value : randomUUID()
+}
+
+/** Headers of a call that is made because of another: the same request, the same trace. */
+export function headersBecauseOf({
+  requestId,
+  traceparent,
+}: Pick<Call, 'requestId' | 'traceparent'>): Record<string, string> {
+  return traceparent === '' ? { [REQUEST_ID_HEADER]: requestId } : { [REQUEST_ID_HEADER]: requestId, traceparent }
 }

@@ -2,6 +2,7 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
+import { headersBecauseOf } from '../rpc/request-id.js'
 import { type Reason, ServiceError } from '../rpc/service-error.js'
 import type { SurveyDeps } from './deps.js'
 
@@ -32,7 +33,7 @@ export async function verify(deps: SurveyDeps, presented: Presented, call: Call)
   try {
     return await deps.token.verifyAccessToken(
       { appid, accessToken, openid },
-      { headers: { 'x-request-id': call.requestId }, ...(call.signal && { signal: call.signal }) },
+      { headers: headersBecauseOf(call), ...(call.signal && { signal: call.signal }) },
     )
   } catch (error) {
     throw translate(error)
