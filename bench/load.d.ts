@@ -22,9 +22,7 @@ export class Answers {
   constructor(marker: string)
   judge(text: string): string | typeof INCOMPLETE | undefined
 }
-export function closedLoop(
-  job: Job,
-): Promise<
+export function closedLoop(job: Job): Promise<
   Result & {
     readonly seconds: number
     readonly cpuMicros: readonly number[]

@@ -13,9 +13,9 @@ import { ask, cleanUp, cores, startNode } from './processes.js'
 import { printReport, writeDocs } from './report.js'
 import { median } from './stats.js'
 
-const HEADROOM = 1.6 // requests prepared for each that is expected, where each can be sent once only
-const FIRST_GUESS = { 'all-in-one': 12_000, separate: 9_000, 'oidc-provider': 1_500, 'node-oauth2-server': 3_000 }
-const WARMUP_ANSWERS = 3_000
+const HEADROOM = 1.4 // requests prepared for each that is expected, where each can be sent once only
+const FIRST_GUESS = 3_000 // a second
+const WARMUP_ANSWERS = 2_500
 const JOB_SLACK_MS = 30_000
 const SHARES = [0.5, 0.8]
 
@@ -133,7 +133,7 @@ async function measureRound(work, one) {
 async function warmUp(work, one) {
   const { warmupMs } = work.chosen
   const timing = { warmupMs, warmupAnswers: WARMUP_ANSWERS, durationMs: warmupMs / 2 }
-  const expected = Math.max(WARMUP_ANSWERS, expectedRate(one) * (warmupMs / 1000)) * 1.5
+  const expected = Math.max(WARMUP_ANSWERS, expectedRate(one) * (warmupMs / 1000))
   one.lastRate = (await job(work, one, 'closed', expected, timing)).rate
 }
 
@@ -191,8 +191,8 @@ async function job({ running, generator, chosen }, one, loop, expected, timing) 
   return result
 }
 
-function expectedRate({ name, lastRate }) {
-  return Math.max(lastRate ?? FIRST_GUESS[name] ?? 0, 200)
+function expectedRate({ lastRate }) {
+  return Math.max(lastRate ?? FIRST_GUESS, 200)
 }
 
 function say(text) {
