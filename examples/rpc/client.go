@@ -1,0 +1,65 @@
+// Verifies an access token and lists that user's surveys: Go with grpc-go.
+//
+// Stubs, into ./gen of a module called example.com/report, with protoc-gen-go and protoc-gen-go-grpc on the PATH:
+//
+//	M=Mbuf/validate/validate.proto=example.com/report/gen/buf/validate
+//	for p in token survey; do M=$M,Msurveyauth/v1/${p}_service.proto=example.com/report/gen/surveyauth/v1; done
+//	protoc -I proto --go_out=. --go_opt=module=example.com/report,$M --go-grpc_out=. \
+//	  --go-grpc_opt=module=example.com/report,$M buf/validate/validate.proto surveyauth/v1/{token,survey}_service.proto
+//
+// A program that uses protovalidate itself gives that module for buf/validate instead, and leaves its file out.
+// Retry: both calls only read, so Unavailable may be retried, after a pause; other failures answer the same again.
+// Deadline: 4.5 s, as the gateway's; without one a call may take the server's longest, 30 s.
+// Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=… ACCESS_TOKEN=… OPENID=… go run
+// client.go; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+	"time"
+
+	pb "example.com/report/gen/surveyauth/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+func dial(url string) *grpc.ClientConn {
+	transport := insecure.NewCredentials() // behind a Unix socket
+	if strings.HasPrefix(url, "https://") {
+		certificate := must(tls.LoadX509KeyPair(os.Getenv("RPC_TLS_CERT"), os.Getenv("RPC_TLS_KEY")))
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(must(os.ReadFile(os.Getenv("RPC_TLS_CA"))))
+		transport = credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: roots})
+	}
+	return must(grpc.NewClient(strings.TrimPrefix(url, "https://"), grpc.WithTransportCredentials(transport)))
+}
+
+func main() {
+	log.SetFlags(0)
+	ctx, cancel := context.WithTimeout(context.Background(), 4500*time.Millisecond)
+	defer cancel()
+	appid, accessToken, openid := os.Getenv("APPID"), os.Getenv("ACCESS_TOKEN"), os.Getenv("OPENID")
+	tokens := pb.NewTokenServiceClient(dial(os.Getenv("TOKEN_SERVICE_URL")))
+	token := must(tokens.VerifyAccessToken(ctx, &pb.VerifyAccessTokenRequest{Appid: appid, AccessToken: accessToken, Openid: openid}))
+	fmt.Println(token.GetOpenid(), token.GetScope())
+	surveys := pb.NewSurveyServiceClient(dial(os.Getenv("SURVEY_SERVICE_URL")))
+	answer := must(surveys.ListSurveys(ctx, &pb.ListSurveysRequest{Appid: appid, AccessToken: accessToken, Openid: openid, Page: 1, PerPage: 100}))
+	for _, survey := range answer.GetList() {
+		fmt.Println(survey.GetId(), survey.GetTitle())
+	}
+}
+
+// must ends the program on a failure; the reason is in status.Convert(err).Details() when error.proto is generated too.
+func must[T any](value T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return value
+}

@@ -1,0 +1,42 @@
+// Verifies an access token and lists that user's surveys: Node with Connect (JSON or protobuf over HTTP/1.1).
+//
+// Stubs: npx buf generate proto, with protoc-gen-es as in buf.gen.yaml; this repository's own are used here.
+// Libraries: @connectrpc/connect, @connectrpc/connect-node, @bufbuild/protobuf.
+// Retry: both calls only read, so `unavailable` may be retried, after a pause; other failures answer the same again.
+// Deadline: 4.5 s, as the gateway's; without one a call may take the server's longest, 30 s.
+// Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=… ACCESS_TOKEN=… OPENID=… node
+//      examples/rpc/node-connect.js; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
+import { readFileSync } from 'node:fs'
+import { ConnectError, createClient } from '@connectrpc/connect'
+import { createConnectTransport } from '@connectrpc/connect-node'
+import { ErrorDetailSchema, ErrorReason } from '../../dist/gen/surveyauth/v1/error_pb.js'
+import { SurveyService } from '../../dist/gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../../dist/gen/surveyauth/v1/token_service_pb.js'
+
+const { TOKEN_SERVICE_URL, SURVEY_SERVICE_URL, APPID: appid, ACCESS_TOKEN: accessToken, OPENID: openid } = process.env
+
+function transport(url) {
+  const common = { httpVersion: '1.1', defaultTimeoutMs: 4_500 } // over TLS, HTTP/2 is gRPC's there
+  const socketPath = url.replace(/^unix:/, '')
+  if (url !== socketPath)
+    return createConnectTransport({ ...common, baseUrl: 'http://localhost', nodeOptions: { socketPath } })
+  const [ca, cert, key] = ['CA', 'CERT', 'KEY'].map((name) => readFileSync(process.env[`RPC_TLS_${name}`]))
+  return createConnectTransport({ ...common, baseUrl: url, nodeOptions: { ca, cert, key } })
+}
+
+try {
+  const token = await createClient(TokenService, transport(TOKEN_SERVICE_URL)).verifyAccessToken({
+    appid,
+    accessToken,
+    openid,
+  })
+  console.log(token.openid, token.scope)
+  const request = { appid, accessToken, openid, page: 1, perPage: 100 }
+  const { list } = await createClient(SurveyService, transport(SURVEY_SERVICE_URL)).listSurveys(request)
+  for (const { id, title } of list) console.log(id.toString(), title)
+} catch (thrown) {
+  const error = ConnectError.from(thrown)
+  const [detail] = error.findDetails(ErrorDetailSchema) // none: unexpected, or not from the service
+  console.error(error.message, detail ? ErrorReason[detail.reason] : '')
+  process.exitCode = 1
+}

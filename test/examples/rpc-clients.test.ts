@@ -1,0 +1,177 @@
+// The clients of examples/rpc do what their comments say, against a real service: over a Unix socket and over mTLS.
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
+import { type CommandResult, type Environment, startProcess } from '../harness/process.js'
+import { createAuthority } from '../rpc/certificates.js'
+
+vi.setConfig({ testTimeout: 180_000 }) // spawns a service, the command line and every client
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const FOLDER = path.join(ROOT, 'examples/rpc')
+const PROGRAM = path.join(ROOT, 'bin/survey-auth.js')
+const TITLES = ['Team lunch', '满意度调查 & <feedback>']
+
+/** A command that runs a client. */
+interface Client {
+  readonly command: readonly string[]
+  readonly env?: Environment
+}
+
+const scratch = mkdtempSync(path.join(tmpdir(), 'survey-auth-examples-'))
+const clients: Record<string, Client> = {
+  'node-connect.js': { command: [process.execPath, 'node-connect.js'] },
+  'node-grpc-js.js': { command: [process.execPath, 'node-grpc-js.js'] },
+  'curl.sh': { command: ['sh', 'curl.sh'] },
+}
+
+const python = ['python3', '/usr/bin/python3'].find((each) => canRun(each, '-c', 'import grpc, google.protobuf'))
+const plugin = spawnSync('which', ['grpc_python_plugin'], { encoding: 'utf8' }).stdout.trim()
+if (python && plugin && canRun('protoc', '--version')) {
+  const env = { PYTHONPATH: scratch, PYTHONDONTWRITEBYTECODE: '1' }
+  clients['client.py'] = { command: [python, 'client.py'], env }
+  beforeAll(() => stubsForPython(plugin), 120_000)
+}
+
+afterAll(() => rmSync(scratch, { recursive: true, force: true }))
+
+function canRun(...[command = '', ...args]: string[]): boolean {
+  return spawnSync(command, args).status === 0
+}
+
+/** As the client's comment says for Debian's tools: from the file that `survey-auth descriptor` writes. */
+function stubsForPython(plugin: string): void {
+  const set = path.join(scratch, 'surveyauth.binpb')
+  execFileSync(process.execPath, [PROGRAM, 'descriptor', '--out', set], { stdio: 'pipe' })
+  const out = [`--python_out=${scratch}`, `--grpc_python_out=${scratch}`, `--plugin=protoc-gen-grpc_python=${plugin}`]
+  const services = ['token', 'survey'].map((name) => `surveyauth/v1/${name}_service.proto`)
+  const files = ['buf/validate/validate.proto', ...services]
+  execFileSync('protoc', [`--descriptor_set_in=${set}`, ...out, ...files], { stdio: 'pipe' })
+}
+
+/** Runs every client; the services are at `url`. */
+async function runAll(access: SpawnedAccess, url: string, tls: Environment = {}) {
+  const results: Record<string, CommandResult> = {}
+  for (const [name, { command, env }] of Object.entries(clients)) {
+    const { appid: APPID, accessToken: ACCESS_TOKEN, openid: OPENID } = access
+    const where = { TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url, ...tls }
+    results[name] = await run(command, { ...where, APPID, ACCESS_TOKEN, OPENID, ...env })
+  }
+  return results
+}
+
+function run([program = '', ...args]: readonly string[], env: Environment): Promise<CommandResult> {
+  const { PATH = '', HOME = '' } = process.env
+  const locale = { LANG: 'C.UTF-8' }
+  const child = spawn(program, args, { cwd: FOLDER, env: { PATH, HOME, ...locale, ...env } })
+  const said = { stdout: '', stderr: '' }
+  for (const stream of ['stdout', 'stderr'] as const) {
+    child[stream].setEncoding('utf8').on('data', (text: string) => {
+      said[stream] += text
+    })
+  }
+  return new Promise((resolve, reject) => {
+    child.on('error', reject)
+    child.on('close', (code) => resolve({ exitCode: code ?? -1, ...said }))
+  })
+}
+
+function expectRead(results: Record<string, CommandResult>, { openid, surveys }: SpawnedAccess): void {
+  const stdout = `${[`${openid} snsapi_user`, ...surveys].join('\n')}\n`
+  for (const [name, result] of Object.entries(results)) {
+    const printed = name === 'curl.sh' ? linesOf(result.stdout) : result.stdout
+    expect({ name, ...result, stdout: printed }).toEqual({ name, exitCode: 0, stdout, stderr: '' })
+  }
+}
+
+/** What the other clients print, of the two JSON answers that curl prints. */
+function linesOf(stdout: string): string {
+  const [token = '{}', surveys = '{}'] = stdout.split('\n')
+  const { openid, scope } = JSON.parse(token) as { openid: string; scope: string }
+  const { list } = JSON.parse(surveys) as { list: { id: string; title: string }[] }
+  return `${[`${openid} ${scope}`, ...list.map(({ id, title }) => `${id} ${title}`)].join('\n')}\n`
+}
+
+describe('every client of examples/rpc that this machine can run', () => {
+  test('verifies a token and lists surveys over the Unix socket, and tells why a token is refused', async () => {
+    const service = await startProcess()
+    const access = await grantAccessOn(service, TITLES)
+    const url = `unix:${path.join(service.dataDir, 'rpc.sock')}`
+    expectRead(await runAll(access, url), access)
+
+    const badToken = `${access.accessToken.slice(0, -1)}~`
+    const refused = await runAll({ ...access, accessToken: badToken }, url)
+    for (const [name, { exitCode, stdout, stderr }] of Object.entries(refused)) {
+      expect(exitCode, `${name}: ${stdout}`).not.toBe(0)
+      expect(`${stdout}${stderr}`, name).toMatch(/permission.?denied/i)
+      expect(`${stdout}${stderr}`, name).not.toContain(badToken)
+    }
+  })
+
+  test('does the same over mTLS, with the certificate of a verifier and with no other', async () => {
+    const authority = createAuthority()
+    const port = await freePort()
+    const server = authority.issue('DNS:localhost')
+    const service = await startProcess({
+      RPC_LISTEN: `https://127.0.0.1:${port}`,
+      RPC_CALLERS: 'verifier=DNS:report.test;gateway=DNS:gateway.test',
+      ...tlsFiles({ ...server, ca: authority.cert }),
+    })
+    const access = await grantAccessOn(service, TITLES)
+    const as = (name: string) =>
+      runAll(access, `https://localhost:${port}`, tlsFiles({ ...authority.issue(name), ca: authority.cert }))
+    expectRead(await as('DNS:report.test'), access)
+    for (const [name, { exitCode, stdout }] of Object.entries(await as('DNS:gateway.test'))) {
+      expect(exitCode, `${name}: a gateway may not verify`).not.toBe(0)
+      expect(stdout, name).not.toContain(access.openid)
+    }
+  })
+})
+
+describe('the text of every client', () => {
+  const texts = readdirSync(FOLDER)
+    .filter((name) => !name.startsWith('.'))
+    .map((name) => [name, readFileSync(path.join(FOLDER, name), 'utf8')] as const)
+
+  test.each(texts)('%s says above its code what to retry, which deadline to use and how to get stubs', (_, text) => {
+    for (const word of ['Stubs', 'Retry: ', 'Deadline: ']) expect(text.slice(0, 2_000)).toContain(word)
+  })
+
+  test.each(texts)('%s calls methods and fields that the protos have', (_, text) => {
+    const words = text.toLowerCase().replaceAll('_', '')
+    for (const { name, input } of [TokenService.method.verifyAccessToken, SurveyService.method.listSurveys]) {
+      expect(words).toContain(name.toLowerCase())
+      for (const field of input.fields) expect(words).toContain(field.name.replaceAll('_', ''))
+    }
+  })
+})
+
+/** Writes PEM files and names them as the service and the clients want them named. */
+function tlsFiles({ cert, key, ca }: { cert: string; key: string; ca: string }): Environment {
+  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-pem-'))
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+  const files = Object.entries({ RPC_TLS_CERT: cert, RPC_TLS_KEY: key, RPC_TLS_CA: ca })
+  return Object.fromEntries(
+    files.map(([name, pem]) => {
+      const file = path.join(folder, `${name}.pem`)
+      writeFileSync(file, pem, { mode: 0o600 })
+      return [name, file]
+    }),
+  )
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
+    })
+  })
+}
