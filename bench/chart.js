@@ -18,7 +18,7 @@ const colours = {
 }
 
 /** @returns the chart as SVG */
-export function chart({ lines: shown, names, row }) {
+export function chart({ lines: shown, names, row, waited, isDisturbed }, { date, machine }) {
   const drawn = names.filter((name) => name in colours)
   const groups = shown.map((line) => drawn.map((name) => row(line, name)).filter((one) => one?.ofCeiling !== undefined))
   const widest = Math.max(1, ...groups.flat().map((one) => one.ofCeiling))
@@ -47,7 +47,9 @@ export function chart({ lines: shown, names, row }) {
     const top = 12 + Math.floor(index / 3) * 18
     return `<rect x="${x}" y="${top}" width="12" height="12" rx="2" fill="${colours[name]}"/><text class="line" x="${x + 18}" y="${top + 10}">${contestants[name].title}</text>`
   })
-  const height = y + 22
+  const height = y + 38
+  const disturbance = isDisturbed ? `; others had the core for ${(waited * 100).toFixed(0)} % of the time` : ''
+  const footnote = `${date}, ${machine.cpu}, Node ${machine.node}${disturbance}`
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="Requests a second of survey-auth and its peers as a share of what node:http can answer">
 <style>
 text { font: 12px system-ui, sans-serif; fill: #3d444d }
@@ -59,6 +61,11 @@ ${legend.join('\n')}
 <line class="ceiling" x1="${end}" x2="${end}" y1="${TOP - 6}" y2="${y - GAP + 6}"/>
 ${parts.join('\n')}
 <text class="value" x="${end}" y="${y + 8}" text-anchor="middle">1.00 = a constant answer on node:http</text>
+<text class="value" x="${WIDTH - 8}" y="${y + 28}" text-anchor="end">${escaped(footnote)}</text>
 </svg>
 `
+}
+
+function escaped(text) {
+  return text.replace(/[&<>]/g, (character) => `&#${character.charCodeAt(0)};`)
 }

@@ -120,10 +120,11 @@ async function startSurveyAuth(modes, amounts, product = root) {
   const dataDir = temporaryFolder(modes.join('-'))
   const seeded = await seedSurveyAuth(product, dataDir, amounts)
   const port = await freePort()
+  const profiling = amounts.profile ? ['--cpu-prof', `--cpu-prof-dir=${amounts.profile}`] : []
   const parts = []
   for (const mode of modes) {
     const adminPort = await freePort()
-    const started = startNode([path.join(product, 'bin', 'survey-auth.js'), 'serve', mode], {
+    const started = startNode([...profiling, path.join(product, 'bin', 'survey-auth.js'), 'serve', mode], {
       role: 'server',
       log: path.join(dataDir, `${mode}.log`),
       env: {

@@ -12,7 +12,8 @@ const HELP = `npm run bench -- [options]
   --rounds N            rounds of the closed loop, 1 to 50
   --seconds N           length of one round, 0.2 to 60
   --no-open             capacity only, without the latencies at 50 % and 80 % of it
-  --docs                write docs/performance.md and .svg; what a run without any option does
+  --docs                write docs/performance.md and .svg; a run without any option does it too if nothing disturbed it
+  --profile FOLDER      keep a CPU profile of each survey-auth process; makes them slower
   --out FILE            write everything that was measured as JSON
 `
 
@@ -50,6 +51,7 @@ function read(args) {
       seconds: { type: 'string' },
       'no-open': { type: 'boolean' },
       docs: { type: 'boolean' },
+      profile: { type: 'string' },
       out: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
@@ -70,7 +72,8 @@ function read(args) {
     rounds: values.rounds === undefined ? preset.rounds : Math.round(bounded('rounds', values.rounds, 1, 50)),
     durationMs: seconds * 1000,
     open: !values['no-open'],
-    docs: values.docs ?? isWhole,
+    docs: values.docs ? 'always' : isWhole ? 'undisturbed' : 'never',
+    profile: values.profile && path.resolve(values.profile),
     out: values.out,
     command: args.filter((arg, at) => !arg.startsWith('--out') && args[at - 1] !== '--out').join(' '),
   }

@@ -9,6 +9,7 @@ import { root } from './root.js'
 const BEGIN = '<!-- figures: written by `npm run bench` -->'
 const END = '<!-- end of figures -->'
 
+/** @returns the figures it printed */
 export function printReport(results) {
   const figures = figuresOf(results)
   const print = (text) => process.stdout.write(`${text}\n`)
@@ -22,6 +23,7 @@ export function printReport(results) {
     for (const { why, times } of examples) print(`  ${times} times: ${why}`)
   }
   print(`\n${results.seconds} s`)
+  return figures
 }
 
 /** Replaces what stands between the marks; what was written by hand around them stays. */
@@ -37,7 +39,7 @@ export function writeDocs(results) {
   )
   const generated = [BEGIN, ...parts, END].join('\n\n')
   writeFileSync(file, text.slice(0, begin) + generated + text.slice(end + END.length))
-  writeFileSync(path.join(root, 'docs', 'performance.svg'), chart(figures))
+  writeFileSync(path.join(root, 'docs', 'performance.svg'), chart(figures, results))
 }
 
 function sections(results, figures) {
@@ -50,7 +52,7 @@ function sections(results, figures) {
     },
     { title: 'CPU time of a request, µs', table: cpuTable(figures) },
     ...(figures.judged.length > 0 ? [{ title: 'Targets', table: targetTable(figures) }] : []),
-    ...(results.settings.open
+    ...(results.cells.some((one) => one.open.length > 0)
       ? [{ title: 'Latency, ms', table: latencyTable(figures), text: latencyText(figures) }]
       : []),
     { title: 'Memory at the end, MiB', table: memoryTable(figures) },

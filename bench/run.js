@@ -62,11 +62,11 @@ async function main(chosen) {
     memory,
   }
   for (const contestant of running.values()) await contestant.close()
-  printReport(results)
+  const { isDisturbed } = printReport(results)
   if (chosen.out !== undefined) writeFileSync(chosen.out, `${JSON.stringify(results, null, 2)}\n`)
   const failed = cells.filter(({ failures }) => failures > 0)
   if (failed.length > 0) return 1
-  if (chosen.docs) writeDocs(results)
+  if (chosen.docs === 'always' || (chosen.docs === 'undisturbed' && !isDisturbed)) writeDocs(results)
   return 0
 }
 
