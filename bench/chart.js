@@ -48,7 +48,7 @@ export function chart({ lines: shown, names, row, waited, isDisturbed }, { date,
     return `<rect x="${x}" y="${top}" width="12" height="12" rx="2" fill="${colours[name]}"/><text class="line" x="${x + 18}" y="${top + 10}">${contestants[name].title}</text>`
   })
   const height = y + 38
-  const disturbance = isDisturbed ? `; others had the core for ${(waited * 100).toFixed(0)} % of the time` : ''
+  const disturbance = isDisturbed ? `; others had the cores for ${(waited * 100).toFixed(0)} % of the time` : ''
   const footnote = `${date}, ${machine.cpu}, Node ${machine.node}${disturbance}`
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="Requests a second of survey-auth and its peers as a share of what node:http can answer">
 <style>

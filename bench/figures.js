@@ -13,8 +13,8 @@ const targets = [
 /** Busier than this, the generator may be what was measured. */
 const BUSY = 0.95
 
-/** When others had a server's core for more of the time than this, its requests a second say little. */
-const DISTURBED = 0.1
+/** When server and generator waited for their cores for more of the time than this, requests a second say little. */
+export const DISTURBED = 0.1
 
 /** @param results what run.js measured */
 export function figuresOf({ cells, memory }) {
@@ -31,8 +31,7 @@ export function figuresOf({ cells, memory }) {
       isGeneratorBusy: one.busy > BUSY,
     }
   })
-  // Three processes on one core wait for each other, so they do not tell.
-  const waited = median(cells.filter(({ name }) => !name.endsWith('separate')).flatMap((one) => one.waited))
+  const waited = median(cells.flatMap((one) => one.waited))
   const judged = targets.flatMap(({ name, of, atLeast }) =>
     Object.entries(atLeast).flatMap(([line, target]) => {
       const one = find(line, name)

@@ -200,8 +200,8 @@ class Run {
 
 /**
  * @param {Job} job
- * @returns answers a second, their latency, CPU µs an answer of each process, how busy this process was (0 to 1), and for
- *   how much of the time a process of the server waited for its core (0 to 1)
+ * @returns answers a second, their latency, CPU µs an answer of each process, how busy this process was (0 to 1), and the
+ *   share of the time that it and the server waited for their cores, added up
  */
 export async function closedLoop(job) {
   const { warmupMs = 0, warmupAnswers = 0, durationMs, pids = [] } = job
@@ -253,7 +253,7 @@ export async function closedLoop(job) {
     latency: summary(latencies),
     cpuMicros: pids.map((_, index) => (after.cpu[index] - before.cpu[index]) / latencies.length),
     busy: (after.own - before.own) / (seconds * 1e6),
-    waited: Math.max(...pids.map((_, index) => after.waited[index] - before.waited[index])) / (seconds * 1e6),
+    waited: (after.waited - before.waited) / (seconds * 1e6),
   }
 }
 
@@ -335,7 +335,7 @@ async function within(run, ms, onTimeout = () => run.fail('no answer in time')) 
 
 function usage(pids) {
   const { user, system } = process.cpuUsage()
-  return { own: user + system, cpu: pids.map(cpuMicros), waited: pids.map(waitedMicros) }
+  return { own: user + system, cpu: pids.map(cpuMicros), waited: waitedMicros(pids) }
 }
 
 /** CPU time a process has used, all threads, in µs; NaN where /proc does not tell. */
@@ -347,10 +347,14 @@ function cpuMicros(pid) {
   }
 }
 
-/** How long a process's main thread could have run while the core was another's, in µs; NaN where /proc does not tell. */
-function waitedMicros(pid) {
+/**
+ * How long this process or the server could have run while its core was another's, in µs; NaN where /proc does not tell.
+ * Several processes of a server wait for each other, so then only this process tells.
+ */
+function waitedMicros(pids) {
   try {
-    return schedule(pid, pid)[1]
+    const alone = pids.length === 1 ? [process.pid, ...pids] : [process.pid]
+    return alone.reduce((sum, pid) => sum + schedule(pid, pid)[1], 0)
   } catch {
     return Number.NaN
   }

@@ -11,6 +11,7 @@ const HELP = `npm run bench -- [options]
   --lines NAME,...      of ${Object.keys(lines).join(', ')}
   --rounds N            rounds of the closed loop, 1 to 50
   --seconds N           length of one round, 0.2 to 60
+  --minutes N           leave out rounds that would end later, 1 to 120
   --no-open             capacity only, without the latencies at 50 % and 80 % of it
   --docs                write docs/performance.md and .svg; a run without any option does it too if nothing disturbed it
   --profile FOLDER      keep a CPU profile of each survey-auth process; makes them slower
@@ -26,7 +27,16 @@ const LONG = {
   users: 20_000,
   budgetMs: 20 * 60_000,
 }
-const QUICK = { rounds: 3, durationMs: 700, warmupMs: 500, openMs: 700, grants: 2_000, users: 5_000, budgetMs: 150_000 }
+const QUICK = {
+  rounds: 3,
+  repeats: 0,
+  durationMs: 700,
+  warmupMs: 500,
+  openMs: 700,
+  grants: 2_000,
+  users: 5_000,
+  budgetMs: 150_000,
+}
 const CONNECTIONS = 64
 
 /** @param {string[]} args ends the process when they make no sense */
@@ -49,6 +59,7 @@ function read(args) {
       lines: { type: 'string' },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
+      minutes: { type: 'string' },
       'no-open': { type: 'boolean' },
       docs: { type: 'boolean' },
       profile: { type: 'string' },
@@ -71,6 +82,7 @@ function read(args) {
     lines: chosenOf('lines', values.lines, lines),
     rounds: values.rounds === undefined ? preset.rounds : Math.round(bounded('rounds', values.rounds, 1, 50)),
     durationMs: seconds * 1000,
+    budgetMs: values.minutes === undefined ? preset.budgetMs : bounded('minutes', values.minutes, 1, 120) * 60_000,
     open: !values['no-open'],
     docs: values.docs ? 'always' : isWhole ? 'undisturbed' : 'never',
     profile: values.profile && path.resolve(values.profile),

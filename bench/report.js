@@ -95,8 +95,8 @@ function capacityTable({ lines: shown, names, row }) {
 
 function disturbanceText(figures) {
   const { waited, isDisturbed } = figures
-  const advice = isDisturbed ? ', which is too much: trust the CPU times, and nothing of the rest' : ''
-  return `Other programs had the servers' core for ${percent(waited)} of the time${advice}. ${generatorText(figures)}`
+  const advice = isDisturbed ? ', which is too much: of these figures only the CPU times mean something' : ''
+  return `Server and generator waited for their cores, which others had, ${percent(waited)} of the time${advice}. ${generatorText(figures)}`
 }
 
 function generatorText({ rows }) {

@@ -6,6 +6,7 @@ import path from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { contestants, lines, memoryMiB } from './contestants.js'
+import { DISTURBED } from './figures.js'
 import { installIfNeeded } from './install.js'
 import { machine, machineTicks } from './machine.js'
 import { options } from './options.js'
@@ -112,21 +113,24 @@ async function measureCapacity(work) {
   }
 }
 
+/** One round of one cell; repeated while others have the cores, and the least disturbed attempt counts. */
 async function measureRound(work, one) {
-  const { durationMs } = work.chosen
+  const { durationMs, repeats } = work.chosen
   const settleMs = Math.min(300, durationMs / 4)
-  const expected = expectedRate(one) * ((durationMs + settleMs) / 1000)
-  const { rate, cpuMicros, latency, busy, waited } = await job(work, one, 'closed', expected, {
-    warmupMs: settleMs,
-    durationMs,
-  })
-  one.lastRate = rate
-  one.rates.push(rate)
-  one.cpuMicros.push(cpuMicros)
-  one.p50.push(latency.p50)
-  one.p99.push(latency.p99)
-  one.busy = Math.max(one.busy, busy)
-  one.waited.push(waited)
+  let best
+  for (let attempt = 0; attempt <= repeats; attempt++) {
+    const expected = expectedRate(one) * ((durationMs + settleMs) / 1000)
+    const result = await job(work, one, 'closed', expected, { warmupMs: settleMs, durationMs })
+    one.lastRate = result.rate
+    if (best === undefined || result.waited < best.waited) best = result
+    if (!(best.waited > DISTURBED) || Date.now() > work.endAt) break
+  }
+  one.rates.push(best.rate)
+  one.cpuMicros.push(best.cpuMicros)
+  one.p50.push(best.latency.p50)
+  one.p99.push(best.latency.p99)
+  one.waited.push(best.waited)
+  one.busy = Math.max(one.busy, best.busy)
 }
 
 /** Until the compiler of the engine has seen enough, which takes a slow server longer. */
