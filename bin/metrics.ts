@@ -10,6 +10,9 @@ export interface Metrics {
   request(record: RequestRecord): void
   call(record: CallRecord): void
   removed(removed: Removed): void
+  storeOperation(store: string, operation: string, durationMs: number): void
+  /** A commit of SQLite and the writes that shared it. */
+  commit(store: string, writes: number, durationMs: number): void
   /** A failure nobody expected: an alert is due. */
   unexpected(): void
   text(): Promise<string>
@@ -69,6 +72,27 @@ export function createMetrics(): Metrics {
     labelNames: ['method', 'reason'],
     registers,
   })
+  const storeSeconds = new Histogram({
+    name: 'survey_auth_store_duration_seconds',
+    help: 'time a database operation takes as its caller sees it, waiting for the commit included',
+    labelNames: ['store', 'operation'],
+    buckets: [0.0001, 0.00025, 0.0005, ...SECONDS],
+    registers,
+  })
+  const commitSeconds = new Histogram({
+    name: 'survey_auth_commit_duration_seconds',
+    help: 'time a SQLite commit holds the writer, from BEGIN to the flush',
+    labelNames: ['store'],
+    buckets: SECONDS,
+    registers,
+  })
+  const commitWrites = new Histogram({
+    name: 'survey_auth_commit_writes',
+    help: 'writes that share one SQLite commit',
+    labelNames: ['store'],
+    buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256],
+    registers,
+  })
   const removedRows = new Counter({
     name: 'survey_auth_removed_rows_total',
     help: 'ended rows that the janitor removed',
@@ -95,6 +119,13 @@ export function createMetrics(): Metrics {
       if (step === undefined) return
       if (code === undefined) credentials.inc({ step })
       else refused.inc({ method, reason: reasonName(reason) ?? codeName(code) })
+    },
+    storeOperation(store, operation, durationMs) {
+      storeSeconds.observe({ store, operation }, durationMs / 1000)
+    },
+    commit(store, writes, durationMs) {
+      commitWrites.observe({ store }, writes)
+      commitSeconds.observe({ store }, durationMs / 1000)
     },
     removed(removed) {
       for (const [table, count] of Object.entries(removed)) removedRows.inc({ table }, count)

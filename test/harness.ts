@@ -39,7 +39,13 @@ export type Mode = keyof typeof modes
 export const mode: Mode = process.env.SURVEY_AUTH_TEST_MODE === 'separate' ? 'separate' : 'all-in-one'
 
 const LEAST_PASSWORD_COST = { memoryCost: 8, timeCost: 1 }
-const TEST_ENV = { PORT: '0', ADMIN_PORT: '0', RATE_LIMIT: 'off', LOG_LEVEL: 'debug' }
+const TEST_ENV = {
+  PORT: '0',
+  ADMIN_PORT: '0',
+  RATE_LIMIT: 'off',
+  LOG_LEVEL: 'debug',
+  RPC_TIMEOUT_MS: '30000', // on a busy machine the default would turn slowness into 503
+}
 
 /** An empty service for this test, closed when it ends. */
 export async function startService(options: ServiceOptions = {}): Promise<Verbs> {

@@ -5,10 +5,13 @@ import type { JanitorOptions } from '../../services/token/janitor.js'
 import type { Log } from '../log.js'
 import type { Metrics } from '../metrics.js'
 import { createTracing } from '../tracing.js'
+import type { StoreObserver } from './stores.js'
 
 export interface Observers {
   readonly dispatcher: Pick<DispatcherOptions, 'onCall' | 'onUnexpected' | 'startSpan'>
   readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'startSpan'>
+  /** undefined when nobody asks. */
+  readonly store: StoreObserver | undefined
   readonly janitor: Pick<JanitorOptions, 'onRemoved' | 'onError'>
 }
 
@@ -38,6 +41,7 @@ export function createObservers(log: Log, metrics?: Metrics): Observers {
         metrics?.unexpected()
       },
     },
+    store: metrics && { onOperation: metrics.storeOperation, onCommit: metrics.commit },
     janitor: {
       onRemoved(removed) {
         log.removed(removed)

@@ -83,7 +83,7 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
       const address =
         config.surveyServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'survey')]))
       if (address) return connect('survey service', address)
-      opened.push(await openSurveyPart(config, dispatcher, clock, createClient(TokenService, token)))
+      opened.push(await openSurveyPart(config, dispatcher, clock, createClient(TokenService, token), observers))
       return local
     },
     client: (service, transport) => clientOf(service, transport, requestId),

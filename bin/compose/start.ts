@@ -121,7 +121,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       tokenRemote?.client(TokenService) ?? createClient(TokenService, createDirectTransport(dispatcher, caller))
 
     const hasSurvey = has('survey')
-    if (hasSurvey) add(await openSurveyPart(config, dispatcher, clock, tokenAs('survey')))
+    if (hasSurvey) add(await openSurveyPart(config, dispatcher, clock, tokenAs('survey'), observers))
     const surveyRemote = hasSurvey || !has('gateway') ? undefined : remote('survey service', surveyServiceUrlOf(config))
 
     const client = <S extends DescService>(service: S, caller: Caller): Client<S> => {

@@ -7,24 +7,58 @@ import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-t
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
 
-/** Creates and migrates it as needed. */
-export async function openTokenStore({ tokenDatabase }: Pick<Config, 'tokenDatabase'>): Promise<TokenStore> {
-  if (tokenDatabase.kind === 'postgres') {
-    const postgres = await import('../../services/token/store/postgres/postgres-token-store.js')
-    return postgres.openPostgresTokenStore({ url: tokenDatabase.url })
-  }
-  makePrivateDirectory(path.dirname(tokenDatabase.file))
-  return openSqliteTokenStore({ file: tokenDatabase.file })
+/** Hears how long the databases take. */
+export interface StoreObserver {
+  /** One method of a store, from the call to its answer. */
+  onOperation(store: 'token' | 'survey', operation: string, durationMs: number): void
+  /** One commit of a SQLite database: writes that shared it, and its time. */
+  onCommit(store: 'token' | 'survey', writes: number, durationMs: number): void
 }
 
 /** Creates and migrates it as needed. */
-export async function openSurveyStore({ surveyDatabase }: Pick<Config, 'surveyDatabase'>): Promise<SurveyStore> {
+export async function openTokenStore(
+  { tokenDatabase }: Pick<Config, 'tokenDatabase'>,
+  observer?: StoreObserver,
+): Promise<TokenStore> {
+  if (tokenDatabase.kind === 'postgres') {
+    const postgres = await import('../../services/token/store/postgres/postgres-token-store.js')
+    return observed('token', await postgres.openPostgresTokenStore({ url: tokenDatabase.url }), observer)
+  }
+  makePrivateDirectory(path.dirname(tokenDatabase.file))
+  const onCommit = observer?.onCommit.bind(observer, 'token')
+  return observed('token', openSqliteTokenStore({ file: tokenDatabase.file, onCommit }), observer)
+}
+
+/** Creates and migrates it as needed. */
+export async function openSurveyStore(
+  { surveyDatabase }: Pick<Config, 'surveyDatabase'>,
+  observer?: StoreObserver,
+): Promise<SurveyStore> {
   if (surveyDatabase.kind === 'postgres') {
     const postgres = await import('../../services/survey/store/postgres/postgres-survey-store.js')
-    return postgres.openPostgresSurveyStore({ url: surveyDatabase.url })
+    return observed('survey', await postgres.openPostgresSurveyStore({ url: surveyDatabase.url }), observer)
   }
   makePrivateDirectory(path.dirname(surveyDatabase.file))
-  return openSqliteSurveyStore({ file: surveyDatabase.file })
+  const onCommit = observer?.onCommit.bind(observer, 'survey')
+  return observed('survey', openSqliteSurveyStore({ file: surveyDatabase.file, onCommit }), observer)
+}
+
+/** The store, each of whose methods is timed. */
+function observed<S extends object>(name: 'token' | 'survey', store: S, observer: StoreObserver | undefined): S {
+  if (!observer) return store
+  const methods = Object.entries(store) as [string, (...args: unknown[]) => Promise<unknown>][]
+  const timed = methods.map(([operation, method]) => {
+    const run = async (...args: unknown[]) => {
+      const startedAt = performance.now()
+      try {
+        return await method(...args)
+      } finally {
+        observer.onOperation(name, operation, performance.now() - startedAt)
+      }
+    }
+    return [operation, run] as const
+  })
+  return Object.fromEntries(timed) as S
 }
 
 /** For the owner alone if it is missing. One that exists keeps its mode: `doctor` judges it. */

@@ -5,6 +5,7 @@ import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 import type { Config } from '../config.js'
+import type { Observers } from './observers.js'
 import { type Clock, type Part, reasonUnless } from './part.js'
 import { openSurveyStore } from './stores.js'
 
@@ -14,8 +15,9 @@ export async function openSurveyPart(
   dispatcher: Dispatcher,
   clock: Clock,
   token: Client<typeof TokenService>,
+  observers: Observers,
 ): Promise<Part> {
-  const store = await openSurveyStore(config)
+  const store = await openSurveyStore(config, observers.store)
   dispatcher.register(SurveyService, createSurveyHandlers({ store, token, now: clock.now }))
   return {
     notReady: () => reasonUnless('survey database', store.ping()),

@@ -30,7 +30,7 @@ export async function openTokenPart(
   observers: Observers,
   passwordCost?: PasswordCost,
 ): Promise<TokenPart> {
-  const store = await openTokenStore(config)
+  const store = await openTokenStore(config, observers.store)
   const uses = createUseRecorder(store)
   const handlers = createTokenHandlers({
     ...clock,

@@ -6,9 +6,13 @@ export type SecretCookie = 'session' | 'form_key'
 const LANGUAGE_COOKIE = 'sa_lang' // no secret, so the same name over http and https
 const LANGUAGE_MAX_AGE = 31_536_000 // one year, in seconds
 
+/** What our cookies hold; another value is nobody's, and no service need be asked about it. */
+const SECRET = /^[\w-]{1,512}$/
+
 /** Over https only the `__Host-` spelling counts: nothing but this very origin can have set it. */
 export function readSecretCookie(publicUrl: URL, header: string | undefined, name: SecretCookie): string | undefined {
-  return parseCookie(header ?? '')[secretName(publicUrl, name)] || undefined
+  const value = parseCookie(header ?? '')[secretName(publicUrl, name)]
+  return value !== undefined && SECRET.test(value) ? value : undefined
 }
 
 export function readLanguageCookie(header: string | undefined): string | undefined {

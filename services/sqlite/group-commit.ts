@@ -29,6 +29,8 @@ export interface GroupCommitOptions {
   readonly maxQueued?: number
   /** How long the lock of another process is waited for, without blocking the thread. */
   readonly lockWaitMs?: number
+  /** Called after each commit: how many writes shared it, and how long it took from BEGIN on, in ms. */
+  readonly onCommit?: ((writes: number, durationMs: number) => void) | undefined
 }
 
 interface QueuedWrite {
@@ -50,6 +52,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   readonly #writes: W
   readonly #maxQueued: number
   readonly #lockWaitMs: number
+  readonly #onCommit: GroupCommitOptions['onCommit']
   readonly #begin: Statement
   readonly #savepoint: Statement
   readonly #rollbackTo: Statement
@@ -66,6 +69,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     this.#writes = writes
     this.#maxQueued = options.maxQueued ?? MAX_QUEUED
     this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
+    this.#onCommit = options.onCommit
     this.#begin = db.prepare('BEGIN IMMEDIATE')
     this.#savepoint = db.prepare('SAVEPOINT one_write')
     this.#rollbackTo = db.prepare('ROLLBACK TO one_write')
@@ -141,6 +145,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   }
 
   #runGroup(): void {
+    const startedAt = performance.now()
     const group = this.#queue.splice(0, MAX_GROUP)
     let outcomes: readonly Outcome[]
     let isCommitting = false
@@ -153,6 +158,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
       this.#refuse(group, error, isCommitting && isIoError(error))
       return
     }
+    this.#onCommit?.(group.length, performance.now() - startedAt)
     group.forEach((write, index) => {
       const outcome = outcomes[index]
       if (outcome && 'result' in outcome) write.resolve(outcome.result as never)

@@ -9,7 +9,7 @@ import { authorizePath, type TestApp, withQuery } from '../harness/verbs.js'
 import { Visitor } from '../harness/visitor.js'
 
 const REDIRECT_URI = 'https://app.example/callback'
-const TIMEOUT_MS = 90_000
+const TIMEOUT_MS = 180_000
 
 interface Person {
   readonly username: string

@@ -1,5 +1,5 @@
 // SurveyStore on SQLite: reads on the caller's thread, writes by name through a Writer.
-import { GroupCommit, type Writer } from '../../../sqlite/group-commit.js'
+import { GroupCommit, type GroupCommitOptions, type Writer } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, openDatabase, readAnything, reading, toStoreError } from '../../../sqlite/open.js'
 import type { SurveyStore } from '../survey-store.js'
@@ -11,11 +11,14 @@ import { type SurveyStoreWrites, surveyStoreWrites } from './writes.js'
  * Opens the survey database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
  * @throws StoreUnavailable, SchemaMismatch
  */
-export function openSqliteSurveyStore(options: { file: string }): SurveyStore {
+export function openSqliteSurveyStore(options: {
+  file: string
+  onCommit?: GroupCommitOptions['onCommit']
+}): SurveyStore {
   const db = openDatabase(options.file)
   try {
     migrate(db, surveySchema)
-    return createSqliteSurveyStore(db, new GroupCommit(db, surveyStoreWrites(db)))
+    return createSqliteSurveyStore(db, new GroupCommit(db, surveyStoreWrites(db), { onCommit: options.onCommit }))
   } catch (error) {
     db.close()
     throw toStoreError(error)

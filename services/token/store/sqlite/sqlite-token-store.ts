@@ -1,6 +1,6 @@
 // TokenStore on SQLite. Reads are point lookups on the caller's thread; writes go by name through a Writer, which shares
 // transactions among them. One file per noun holds both; nothing outside this folder knows a table.
-import { GroupCommit, type Writer } from '../../../sqlite/group-commit.js'
+import { GroupCommit, type GroupCommitOptions, type Writer } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, openDatabase, readAnything, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
@@ -13,11 +13,11 @@ import { type TokenStoreWrites, tokenStoreWrites } from './writes.js'
  * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
  * @throws StoreUnavailable, SchemaMismatch
  */
-export function openSqliteTokenStore(options: { file: string }): TokenStore {
+export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCommitOptions['onCommit'] }): TokenStore {
   const db = openDatabase(options.file)
   try {
     migrate(db, tokenSchema)
-    return createSqliteTokenStore(db, new GroupCommit(db, tokenStoreWrites(db)))
+    return createSqliteTokenStore(db, new GroupCommit(db, tokenStoreWrites(db), { onCommit: options.onCommit }))
   } catch (error) {
     db.close()
     throw toStoreError(error)
