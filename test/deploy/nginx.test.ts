@@ -24,8 +24,12 @@ const children: ChildProcess[] = []
 const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-nginx-'))
 const authority = createAuthority()
 
-afterAll(() => {
-  for (const child of children) child.kill('SIGKILL')
+afterAll(async () => {
+  for (const child of children) {
+    if (child.exitCode !== null || child.signalCode !== null) continue
+    child.kill('SIGTERM') // not SIGKILL: nginx would leave its workers behind
+    await once(child, 'exit')
+  }
   rmSync(folder, { recursive: true, force: true })
 })
 
