@@ -1,0 +1,82 @@
+// The alert rules and the dashboard name metrics, labels and values; here they are held to what a process exposes.
+import { readFileSync } from 'node:fs'
+import { Code } from '@connectrpc/connect'
+import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { createMetrics } from '../bin/metrics.js'
+import { problemKinds } from '../gateway/errors.js'
+import { routes } from '../gateway/routes.js'
+import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
+
+interface Rules {
+  readonly groups: { readonly rules: { alert: string; expr: string; annotations: Record<string, string> }[] }[]
+}
+interface Dashboard {
+  readonly panels: { readonly title: string; readonly targets: { expr: string; legendFormat: string }[] }[]
+}
+
+const read = (name: string) => readFileSync(new URL(`../deploy/${name}`, import.meta.url), 'utf8')
+const alerts = (parse(read('prometheus/alerts.yaml')) as Rules).groups.flatMap(({ rules }) => rules)
+const panels = (JSON.parse(read('grafana/survey-auth.json')) as Dashboard).panels
+const expressions = [
+  ...alerts.map(({ alert, expr }) => ({ where: `alert ${alert}`, expr })),
+  ...panels.flatMap(({ title, targets }) => targets.map(({ expr }) => ({ where: `panel ${title}`, expr }))),
+]
+
+/** Labels of each series that a process exposes, once everything has happened. */
+async function exposed(): Promise<Map<string, Set<string>>> {
+  const metrics = createMetrics()
+  const request = { route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' }
+  metrics.request(request)
+  for (const method of ['ExchangeCode', 'SignIn']) {
+    const call = { service: 's', method, caller: 'gateway', requestId: 'r', durationMs: 1 } as const
+    metrics.call({ ...call, code: undefined, reason: undefined })
+    metrics.call({ ...call, code: Code.Unauthenticated, reason: ErrorReason.INVALID_CREDENTIALS })
+  }
+  metrics.removed({ codes: 1, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0, requestCounts: 0 })
+  metrics.storeOperation('token', 'findApp', 1)
+  metrics.commit('token', 1, 1)
+  const series = new Map([['up', new Set<string>()]])
+  for (const [, name = '', labels = ''] of (await metrics.text()).matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm)) {
+    const known = series.get(name) ?? new Set()
+    for (const [, label = ''] of labels.matchAll(/(\w+)="/g)) known.add(label)
+    series.set(name, known)
+  }
+  return series
+}
+
+const ADDED_BY_PROMETHEUS = ['job', 'instance']
+
+describe('alerts and panels', () => {
+  test.each(expressions)('$where asks for series and labels that exist', async ({ expr }) => {
+    const series = await exposed()
+    const names = expr.match(/\b(up|survey_auth_\w+|nodejs_\w+|process_\w+)\b/g) ?? []
+    expect(names.length).toBeGreaterThan(0)
+    expect(names.filter((name) => !series.has(name))).toEqual([])
+    const labels = new Set([...names.flatMap((name) => [...(series.get(name) ?? [])]), ...ADDED_BY_PROMETHEUS])
+    const grouped = [...expr.matchAll(/by \(([^)]*)\)/g)].flatMap(([, list = '']) => list.split(/,\s*/))
+    const selected = [...expr.matchAll(/(\w+)(?:=|!=|=~)"/g)].map(([, label = '']) => label)
+    expect([...grouped, ...selected].filter((label) => !labels.has(label))).toEqual([])
+  })
+
+  test('select routes, outcomes and methods that exist', () => {
+    const values = (label: string) =>
+      expressions.flatMap(({ expr }) =>
+        [...expr.matchAll(new RegExp(`\\b${label}!?="([^"]*)"`, 'g'))].map((match) => match[1]),
+      )
+    expect(routes.map(({ name }) => name)).toEqual(expect.arrayContaining(values('route')))
+    expect(Object.keys(problemKinds)).toEqual(expect.arrayContaining(values('outcome')))
+    expect(['ExchangeCode', 'SignIn']).toEqual(expect.arrayContaining(values('method')))
+    expect(values('route').length + values('outcome').length + values('method').length).toBeGreaterThan(3)
+  })
+
+  test('say what to do', () => {
+    for (const { alert, annotations } of alerts) {
+      expect({ alert, summary: annotations.summary ?? '', toDo: annotations.what_to_do ?? '' }).toEqual({
+        alert,
+        summary: expect.stringMatching(/\S/),
+        toDo: expect.stringMatching(/\S{3}/),
+      })
+    }
+  })
+})
