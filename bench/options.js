@@ -50,8 +50,9 @@ export function options(args) {
 }
 
 function read(args) {
-  const { values } = parseArgs({
+  const { values, tokens } = parseArgs({
     args,
+    tokens: true,
     options: {
       quick: { type: 'boolean' },
       only: { type: 'string' },
@@ -87,8 +88,16 @@ function read(args) {
     docs: values.docs ? 'always' : isWhole ? 'undisturbed' : 'never',
     profile: values.profile && path.resolve(values.profile),
     out: values.out,
-    command: args.filter((arg, at) => !arg.startsWith('--out') && args[at - 1] !== '--out').join(' '),
+    command: shownCommand(tokens),
   }
+}
+
+/** As it may be published: without paths of this machine. */
+function shownCommand(tokens) {
+  return tokens
+    .filter(({ name }) => name !== 'out' && name !== 'profile')
+    .map(({ name, value }) => (value === undefined ? `--${name}` : `--${name} ${name === 'baseline' ? '…' : value}`))
+    .join(' ')
 }
 
 function chosenOf(option, text, table) {

@@ -1,11 +1,12 @@
 // Child processes of the benchmark: pinned to a core, spoken to, and killed whatever happens.
 import { spawn, spawnSync } from 'node:child_process'
-import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 
 const children = new Set()
+/** Folders and files that go when the benchmark goes. */
 const folders = new Set()
 
 /** Kills every child and removes every folder; synchronous, so that it works in an exit handler. */
@@ -19,6 +20,32 @@ export function cleanUp() {
     }
   }
   folders.clear()
+}
+
+/** Two benchmarks at once would measure each other. @returns the process of another one on this machine, if there is one */
+export function otherBenchmark() {
+  const lock = path.join(os.tmpdir(), 'survey-auth-bench.lock')
+  for (let attempt = 0; attempt < 2; attempt++) {
+    try {
+      writeFileSync(lock, String(process.pid), { flag: 'wx' })
+      folders.add(lock)
+      return undefined
+    } catch (error) {
+      if (error.code !== 'EEXIST') throw error
+      const pid = Number(readFileSync(lock, 'utf8'))
+      if (isRunning(pid)) return pid
+      rmSync(lock, { force: true })
+    }
+  }
+  throw new Error(`${lock} cannot be taken over`)
+}
+
+function isRunning(pid) {
+  try {
+    return pid > 0 && process.kill(pid, 0)
+  } catch (error) {
+    return error.code === 'EPERM'
+  }
 }
 
 /** A folder that is gone when the benchmark is. */

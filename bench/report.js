@@ -7,6 +7,7 @@ import { figuresOf } from './figures.js'
 import { root } from './root.js'
 
 const BEGIN = '<!-- figures: written by `npm run bench` -->'
+const CHART = '![Requests a second, as a share of what node:http can answer](performance.svg)'
 const END = '<!-- end of figures -->'
 
 /** @returns the figures it printed */
@@ -37,7 +38,7 @@ export function writeDocs(results) {
   const parts = sections(results, figures).map(({ title, table, text: prose }) =>
     [`### ${title}`, ...(table ? [markdownTable(table)] : []), ...(prose ? [prose] : [])].join('\n\n'),
   )
-  const generated = [BEGIN, ...parts, END].join('\n\n')
+  const generated = [BEGIN, CHART, ...parts, END].join('\n\n')
   writeFileSync(file, text.slice(0, begin) + generated + text.slice(end + END.length))
   writeFileSync(path.join(root, 'docs', 'performance.svg'), chart(figures, results))
 }
@@ -95,7 +96,7 @@ function capacityTable({ lines: shown, names, row }) {
 
 function disturbanceText(figures) {
   const { waited, isDisturbed } = figures
-  const advice = isDisturbed ? ', which is too much: of these figures only the CPU times mean something' : ''
+  const advice = isDisturbed ? ', which is too much: this run decides nothing' : ''
   return `Server and generator waited for their cores, which others had, ${percent(waited)} of the time${advice}. ${generatorText(figures)}`
 }
 

@@ -10,7 +10,7 @@ import { DISTURBED } from './figures.js'
 import { installIfNeeded } from './install.js'
 import { machine, machineTicks } from './machine.js'
 import { options } from './options.js'
-import { ask, cleanUp, cores, startNode } from './processes.js'
+import { ask, cleanUp, cores, otherBenchmark, startNode } from './processes.js'
 import { printReport, writeDocs } from './report.js'
 import { median } from './stats.js'
 
@@ -25,10 +25,18 @@ for (const [signal, number] of Object.entries({ SIGINT: 2, SIGTERM: 15, SIGHUP: 
   process.once(signal, () => process.exit(128 + number))
 }
 
-process.exitCode = await main(options(process.argv.slice(2)))
+process.exitCode = await main(options(process.argv.slice(2))).catch((error) => {
+  process.stderr.write(`bench: ${error.stack}\n`)
+  return 1
+})
 process.exit()
 
 async function main(chosen) {
+  const other = otherBenchmark()
+  if (other !== undefined) {
+    say(`another benchmark runs, process ${other}; try again when it has ended`)
+    return 1
+  }
   const startedAt = Date.now()
   const loadBefore = os.loadavg()[0]
   const ticksBefore = machineTicks()
