@@ -5,7 +5,7 @@ import { contestants, lines } from './contestants.js'
 
 const HELP = `npm run bench -- [options]
 
-  --quick               all lines within 3 minutes; the default takes about 12
+  --quick               all lines within 3 minutes; the default takes about 15
   --only NAME,...       of ${Object.keys(contestants).join(', ')}
   --baseline FOLDER     measure the survey-auth of another checkout, installed, beside this one: before and after
   --lines NAME,...      of ${Object.keys(lines).join(', ')}
