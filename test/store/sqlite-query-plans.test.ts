@@ -7,6 +7,7 @@ import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
 import { tokenStoreReads } from '../../services/token/store/sqlite/reads.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import { VerifiedTokens } from '../../services/token/store/sqlite/verified-tokens.js'
 import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
 
 /** A connection that remembers what was prepared on it. */
@@ -38,8 +39,9 @@ function planOf(db: Connection, sql: string): string[] {
 
 function tokenStatements(): ReturnType<typeof recording> {
   const recorded = recording(tokenSchema)
-  tokenStoreWrites(recorded.db)
-  const reads = tokenStoreReads(recorded.db)
+  const verified = new VerifiedTokens(recorded.plain)
+  tokenStoreWrites(recorded.db, verified)
+  const reads = tokenStoreReads(recorded.db, verified)
   for (const userId of [{}, { userId: 'u' }]) {
     for (const appid of [{}, { appid: 'a' }]) {
       for (const liveAtMs of [{}, { liveAtMs: 1 }]) {

@@ -11,6 +11,7 @@ import {
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { createSqliteTokenStore, openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import { VerifiedTokens } from '../../services/token/store/sqlite/verified-tokens.js'
 import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
 import { describeSurveyStore } from './survey-store-conformance.js'
 import { temporaryDirectory } from './temporary-directory.js'
@@ -34,7 +35,8 @@ function cloning<W extends Writes>(writes: W): W {
 describeTokenStore('SQLite with cloned arguments and results', async () => {
   const db = openDatabase(':memory:')
   migrate(db, tokenSchema)
-  return createSqliteTokenStore(db, new GroupCommit(db, cloning(tokenStoreWrites(db))))
+  const verified = new VerifiedTokens(db)
+  return createSqliteTokenStore(db, new GroupCommit(db, cloning(tokenStoreWrites(db, verified))), verified)
 })
 describeSurveyStore('SQLite with cloned arguments and results', async () => {
   const db = openDatabase(':memory:')

@@ -5,6 +5,7 @@ import { accountChecks } from './token-store-conformance/accounts.js'
 import { appChecks } from './token-store-conformance/apps.js'
 import { codeChecks } from './token-store-conformance/codes.js'
 import { grantChecks } from './token-store-conformance/grants.js'
+import { lookupChecks } from './token-store-conformance/lookups.js'
 import { rateChecks } from './token-store-conformance/rates.js'
 import { tokenChecks } from './token-store-conformance/tokens.js'
 import { upkeepChecks } from './token-store-conformance/upkeep.js'
@@ -15,6 +16,7 @@ export const tokenStoreChecks: readonly Check<TokenStore>[] = [
   ...codeChecks,
   ...tokenChecks,
   ...grantChecks,
+  ...lookupChecks,
   ...rateChecks,
   ...upkeepChecks,
 ]

@@ -3,6 +3,7 @@ import type { Connection } from '../../../sqlite/open.js'
 import { cutPage, formatTimePosition, parseTimePosition } from '../page.js'
 import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import type { VerifiedTokens } from './verified-tokens.js'
 
 /** Creates grant, refresh token and first access token of a redemption; returns the openid. */
 export type CreateGrant = (
@@ -129,6 +130,7 @@ export function grantWrites(
   db: Connection,
   endGrant: EndGrant,
   removeUnusedCodes: (appid: string, userId: string) => void,
+  verified: VerifiedTokens,
 ) {
   const find = db.prepare<[string], { appid: string; userId: string; revokedAtMs: number | null }>(
     // Primary key.
@@ -161,7 +163,10 @@ export function grantWrites(
     },
 
     recordUses({ uses }: { uses: Parameters<TokenStore['recordUses']>[0] }): void {
-      for (const [id, atMs] of uses.grants) grantUsed.run({ id, atMs })
+      for (const [id, atMs] of uses.grants) {
+        verified.forgetGrant(id)
+        grantUsed.run({ id, atMs })
+      }
       for (const [id, atMs] of uses.secrets) secretUsed.run({ id, atMs })
     },
   }

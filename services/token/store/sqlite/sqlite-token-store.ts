@@ -7,6 +7,7 @@ import type { TokenStore } from '../token-store.js'
 import { tokenStoreReads } from './reads.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
+import { VerifiedTokens } from './verified-tokens.js'
 import { type TokenStoreWrites, tokenStoreWrites } from './writes.js'
 
 /**
@@ -17,7 +18,9 @@ export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCo
   const db = openDatabase(options.file)
   try {
     migrate(db, tokenSchema)
-    return createSqliteTokenStore(db, new GroupCommit(db, tokenStoreWrites(db), { onCommit: options.onCommit }))
+    const verified = new VerifiedTokens(db)
+    const writer = new GroupCommit(db, tokenStoreWrites(db, verified), { onCommit: options.onCommit })
+    return createSqliteTokenStore(db, writer, verified)
   } catch (error) {
     db.close()
     throw toStoreError(error)
@@ -25,8 +28,12 @@ export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCo
 }
 
 /** The store over an open, migrated connection for its reads and a writer for its writes; closing it closes both. */
-export function createSqliteTokenStore(db: Connection, writer: Writer<TokenStoreWrites>): TokenStore {
-  const reads = tokenStoreReads(db)
+export function createSqliteTokenStore(
+  db: Connection,
+  writer: Writer<TokenStoreWrites>,
+  verified: VerifiedTokens,
+): TokenStore {
+  const reads = tokenStoreReads(db, verified)
   const requestCounts = new RequestCounts()
   return {
     createApp: (app, secret, cause) => writer.submit('createApp', { app, secret, cause }),

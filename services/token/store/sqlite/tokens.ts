@@ -2,6 +2,7 @@ import type { Connection } from '../../../sqlite/open.js'
 import type { AccessTokenRow, Cause, Hash, Minting, MintingResult } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { RecheckApp } from './secrets.js'
+import type { VerifiedTokens } from './verified-tokens.js'
 
 /** Columns of the lookup below, in order. */
 type AccessTokenRecord = [
@@ -17,10 +18,10 @@ type AccessTokenRecord = [
   isRevoked: number,
 ]
 
-export function tokenReads(db: Connection) {
+export function tokenReads(db: Connection, verified: VerifiedTokens) {
   const find = db
     .prepare<[Hash], AccessTokenRecord>(
-      // Every data request runs this. Primary keys of all four tables.
+      // Every data request of a token not seen lately runs this. Primary keys of all four tables.
       `SELECT g.grant_id, g.appid, g.user_id, g.openid, g.scope, u.nickname, u.avatar, t.expires_at_ms,
          g.last_used_at_ms, g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled
        FROM access_tokens t
@@ -31,25 +32,25 @@ export function tokenReads(db: Connection) {
     )
     .raw()
 
-  return {
-    findAccessToken(accessTokenHash: Hash): AccessTokenRow | undefined {
-      const record = find.get(accessTokenHash)
-      return (
-        record && {
-          grantId: record[0],
-          appid: record[1],
-          userId: record[2],
-          openid: record[3],
-          scope: record[4],
-          nickname: record[5],
-          avatar: record[6],
-          expiresAtMs: record[7],
-          grantLastUsedAtMs: record[8],
-          isRevoked: record[9] === 1,
-        }
-      )
-    },
+  function look(accessTokenHash: Hash): AccessTokenRow | undefined {
+    const record = find.get(accessTokenHash)
+    return (
+      record && {
+        grantId: record[0],
+        appid: record[1],
+        userId: record[2],
+        openid: record[3],
+        scope: record[4],
+        nickname: record[5],
+        avatar: record[6],
+        expiresAtMs: record[7],
+        grantLastUsedAtMs: record[8],
+        isRevoked: record[9] === 1,
+      }
+    )
   }
+
+  return { findAccessToken: (accessTokenHash: Hash) => verified.find(accessTokenHash, look) }
 }
 
 export function tokenWrites(db: Connection, record: RecordEvent, recheckApp: RecheckApp) {

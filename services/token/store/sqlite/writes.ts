@@ -8,12 +8,13 @@ import { sessionWrites } from './sessions.js'
 import { tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
 import { liveUserFinder, userWrites } from './users.js'
+import type { VerifiedTokens } from './verified-tokens.js'
 
 export type TokenStoreWrites = ReturnType<typeof tokenStoreWrites>
 
 /** Every write of the token store over one connection, its statements prepared: each runs inside a transaction. */
-export function tokenStoreWrites(db: Connection) {
-  const record = eventRecorder(db)
+export function tokenStoreWrites(db: Connection, verified: VerifiedTokens) {
+  const record = eventRecorder(db, verified)
   const insertSecret = secretInserter(db)
   const recheckApp = appRechecker(db)
   const unusedCodes = unusedCodeRemovers(db)
@@ -27,7 +28,7 @@ export function tokenStoreWrites(db: Connection) {
     ...sessionWrites(db, record),
     ...codeWrites(db, { record, recheckApp, isLiveUser, createGrant, endGrant }),
     ...tokenWrites(db, record, recheckApp),
-    ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
-    ...upkeepWrites(db),
+    ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser, verified),
+    ...upkeepWrites(db, verified),
   }
 }

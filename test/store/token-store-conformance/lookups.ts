@@ -1,0 +1,105 @@
+import { expect } from 'vitest'
+import type { TokenStore } from '../../../services/token/store/token-store.js'
+import type { Check } from '../conformance.js'
+import {
+  byOperator,
+  byUser,
+  CODE_TTL,
+  findGrant,
+  GRACE,
+  grant,
+  isGood,
+  mint,
+  NOW,
+  redeem,
+  seed,
+} from '../token-store-verbs.js'
+
+type Granted = Awaited<ReturnType<typeof grant>>
+
+/** Everything that ends or changes tokens, and what is then to be seen of one that was looked up before. */
+const changes: readonly {
+  readonly title: string
+  readonly change: (store: TokenStore, granted: Granted) => Promise<unknown>
+  readonly at?: number
+  readonly isGoodAfter?: boolean
+}[] = [
+  { title: 'its grant is revoked', change: (store, { grantId }) => store.revokeGrant(grantId, {}, NOW, byUser) },
+  {
+    title: 'a refresh without overlap replaces it',
+    change: (store, { refreshTokenHash }) => mint(store, refreshTokenHash, { overlapMs: 0 }),
+  },
+  {
+    title: 'a refresh keeps the newest token only',
+    change: (store, { refreshTokenHash }) => mint(store, refreshTokenHash, { maxLive: 1 }),
+  },
+  {
+    title: 'its code is replayed after the grace',
+    change: (store, { name }) => redeem(store, name, {}, NOW + GRACE),
+    at: NOW + GRACE,
+  },
+  { title: 'the cap of grants pushes its grant out', change: (store) => grant(store, {}, { maxGrants: 1 }) },
+  { title: 'its app is disabled', change: (store) => store.setAppDisabled('app1', true, NOW, byOperator) },
+  { title: 'its user is disabled', change: (store) => store.setUserDisabled('ann', true, NOW, byOperator) },
+  {
+    title: 'its app was disabled and is enabled again',
+    async change(store) {
+      await store.setAppDisabled('app1', true, NOW, byOperator)
+      await store.setAppDisabled('app1', false, NOW, byOperator)
+    },
+    isGoodAfter: true,
+  },
+  {
+    title: 'another grant is revoked',
+    async change(store) {
+      const other = await grant(store, { username: 'bob' })
+      await store.revokeGrant(other.grantId, {}, NOW, byUser)
+    },
+    isGoodAfter: true,
+  },
+]
+
+export const lookupChecks: readonly Check<TokenStore>[] = [
+  ...changes.map(({ title, change, at = NOW, isGoodAfter = false }) => ({
+    title: `a token that was looked up is ${isGoodAfter ? 'still' : 'no longer'} good when ${title}`,
+    async run(store: TokenStore) {
+      await seed(store)
+      const granted = await grant(store)
+      for (let i = 0; i < 3; i++) expect(await isGood(store, granted.accessTokenHash, at)).toBe(true)
+      await change(store, granted)
+      for (let i = 0; i < 3; i++) expect(await isGood(store, granted.accessTokenHash, at)).toBe(isGoodAfter)
+    },
+  })),
+  {
+    title: 'a token that was looked up knows of a refresh’s overlap',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      await store.findAccessToken(accessTokenHash)
+      await mint(store, refreshTokenHash, { overlapMs: 1_000 })
+      expect((await store.findAccessToken(accessTokenHash))?.expiresAtMs).toBe(NOW + 1_000)
+    },
+  },
+  {
+    title: 'a token that was looked up knows of its grant’s last use',
+    async run(store) {
+      await seed(store)
+      const { grantId, accessTokenHash } = await grant(store)
+      await store.findAccessToken(accessTokenHash)
+      await store.recordUses({ grants: new Map([[grantId, NOW + 5]]), secrets: new Map() })
+      expect((await store.findAccessToken(accessTokenHash))?.grantLastUsedAtMs).toBe(NOW + 5)
+      expect((await findGrant(store, grantId))?.lastUsedAtMs).toBe(NOW + 5)
+    },
+  },
+  {
+    title: 'a token that was looked up is gone when it was removed',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash } = await grant(store)
+      await store.findAccessToken(accessTokenHash)
+      const longAfter = NOW + 1_000 * CODE_TTL * 1_000
+      await store.removeEnded({ endedBeforeMs: longAfter, auditBeforeMs: 0, limit: 100 })
+      expect(await store.findAccessToken(accessTokenHash)).toBeUndefined()
+    },
+  },
+]
