@@ -20,6 +20,7 @@ const HELP = `npm run bench -- [options]
 
 const LONG = {
   rounds: 7,
+  repeats: 2,
   durationMs: 3_000,
   warmupMs: 2_000,
   openMs: 5_000,
