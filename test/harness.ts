@@ -8,6 +8,7 @@ import { onTestFinished } from 'vitest'
 import type { Mode as ProcessMode } from '../bin/compose/mode.js'
 import { type Overrides, type Running, start } from '../bin/compose/start.js'
 import { readConfig } from '../bin/config.js'
+import { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
@@ -19,6 +20,8 @@ export interface ServiceOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Passwords hashed at their production cost, where time matters; else as cheaply as argon2id allows. */
   readonly isPasswordCostReal?: boolean
+  /** A directory that its caller removes, and the clock: for a service that is closed and opened again. */
+  readonly place?: { readonly dataDir: string; readonly clock: Clock }
 }
 
 interface Launch {
@@ -54,15 +57,15 @@ export async function startService(options: ServiceOptions = {}): Promise<Verbs>
   return service
 }
 
-/** An empty service that the caller closes. */
+/** A service that the caller closes, empty unless its place is not. */
 export async function openService(options: ServiceOptions = {}): Promise<Verbs> {
-  const dataDir = await mkdtemp(path.join(tmpdir(), 'survey-auth-test-'))
+  const dataDir = options.place?.dataDir ?? (await mkdtemp(path.join(tmpdir(), 'survey-auth-test-')))
   const env = { ...TEST_ENV, DATA_DIR: dataDir, ...options.env }
   const overrides = options.isPasswordCostReal ? {} : { passwordCost: LEAST_PASSWORD_COST }
-  const backend = await modes[mode]({ dataDir, env, clock: new Clock(), overrides })
+  const backend = await modes[mode]({ dataDir, env, clock: options.place?.clock ?? new Clock(), overrides })
   const close = async () => {
     await backend.close()
-    await rm(dataDir, { recursive: true, force: true })
+    if (options.place === undefined) await rm(dataDir, { recursive: true, force: true })
   }
   return new Verbs({ ...backend, close })
 }
@@ -110,6 +113,10 @@ async function backendOf(
     admin: token.client(AdminService, 'operator'),
     survey: survey.client(SurveyService, 'operator'),
     token: token.client(TokenService, 'verifier'),
+    asGateway: {
+      token: gateway.client(TokenService, 'gateway'),
+      account: gateway.client(AccountService, 'gateway'),
+    },
     log: () => lines.join(''),
     runJanitor: token.runJanitor,
     async close() {

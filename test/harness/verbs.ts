@@ -3,6 +3,7 @@
 import type { Client } from '@connectrpc/connect'
 import { expect } from 'vitest'
 import { surveyFromJson } from '../../gateway/api/survey-json.js'
+import type { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import type { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import type { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
@@ -24,6 +25,8 @@ export interface Backend {
   readonly admin: Client<typeof AdminService>
   readonly survey: Client<typeof SurveyService>
   readonly token: Client<typeof TokenService>
+  /** What the pages call, for suites that have no time for pages. */
+  readonly asGateway: { readonly token: Client<typeof TokenService>; readonly account: Client<typeof AccountService> }
   /** Everything logged so far. */
   log(): string
   runJanitor(): Promise<unknown>

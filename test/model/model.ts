@@ -1,0 +1,258 @@
+// The specification as a program: what every call must answer and what it changes, over plain data. It knows nothing of
+// the product. Numbers in brackets are rows of docs/decisions.md.
+
+/** Lifetimes in ms and caps of the service it is compared with. */
+export interface Rules {
+  readonly codeMs: number
+  readonly accessTokenMs: number
+  readonly refreshTokenMs: number
+  readonly overlapMs: number
+  readonly graceMs: number
+  readonly maxCodes: number
+  readonly maxGrants: number
+  readonly maxTokens: number
+}
+
+export interface ModelSecret {
+  readonly id: string
+  readonly text: string
+  readonly expiresAtMs: number
+  isRevoked: boolean
+}
+
+export interface ModelApp {
+  readonly appid: string
+  readonly redirectUris: readonly string[]
+  readonly requiresSecretOnRefresh: boolean
+  readonly secrets: ModelSecret[]
+  isDisabled: boolean
+}
+
+export interface ModelUser {
+  readonly username: string
+  readonly password: string
+  /** The last sign-in; undefined when there was none or it was ended. */
+  session: string | undefined
+  signedInAtMs: number
+  isDisabled: boolean
+}
+
+/** An authorization form a user confirmed. */
+export interface ModelForm {
+  readonly id: string
+  readonly session: string
+}
+
+export interface ModelCode {
+  readonly app: ModelApp
+  readonly user: ModelUser
+  readonly redirectUri: string
+  readonly form: ModelForm
+  readonly issuedAtMs: number
+  readonly expiresAtMs: number
+  /** What the service called it; empty until it has. */
+  text: string
+  state: 'unused' | 'used' | 'killed'
+  usedAtMs: number
+  grant: ModelGrant | undefined
+}
+
+export interface ModelToken {
+  text: string
+  expiresAtMs: number
+}
+
+export interface ModelGrant {
+  readonly app: ModelApp
+  readonly user: ModelUser
+  readonly createdAtMs: number
+  readonly refreshExpiresAtMs: number
+  /** Oldest first; those removed by the cap stay, expired. */
+  readonly tokens: ModelToken[]
+  id: string
+  refreshToken: string
+  openid: string
+  isRevoked: boolean
+}
+
+export type Answer =
+  | 'OK'
+  | 'invalid_appid'
+  | 'invalid_secret'
+  | 'invalid_code'
+  | 'invalid_refresh_token'
+  | 'invalid_token'
+  | 'claim_error'
+  | 'INVALID_APPID'
+  | 'INVALID_CREDENTIALS'
+  | 'INVALID_SESSION'
+
+const NEVER = Number.MAX_SAFE_INTEGER
+const GONE = 0
+
+export class Model {
+  readonly apps: ModelApp[] = []
+  readonly users: ModelUser[] = []
+  readonly codes: ModelCode[] = []
+  readonly grants: ModelGrant[] = []
+  nowMs = 0
+
+  constructor(readonly rules: Rules) {}
+
+  // -- Authorization -------------------------------------------------------------------------------------------------
+
+  signIn(user: ModelUser): Answer {
+    return user.isDisabled ? 'INVALID_CREDENTIALS' : 'OK'
+  }
+
+  /** Confirms a form: a new code, or the form's own while that is unused and unexpired (31). */
+  confirm(
+    app: ModelApp,
+    user: ModelUser,
+    redirectUri: string,
+    form: ModelForm,
+  ): { answer: Answer; code?: ModelCode; isNew: boolean } {
+    if (form.session !== user.session) return { answer: 'INVALID_SESSION', isNew: false }
+    if (app.isDisabled) return { answer: 'INVALID_APPID', isNew: false }
+    const live = this.codes.find((code) => code.form === form && this.#isLiveCode(code))
+    if (live) return { answer: 'OK', code: live, isNew: false }
+    const ofBoth = this.codes.filter(
+      (code) => code.app === app && code.user === user && this.#isLiveCode(code), // (33)
+    )
+    for (const code of ofBoth.slice(0, Math.max(0, ofBoth.length - (this.rules.maxCodes - 1)))) code.state = 'killed'
+    const code: ModelCode = {
+      app,
+      user,
+      redirectUri,
+      form,
+      issuedAtMs: this.nowMs,
+      expiresAtMs: this.nowMs + this.rules.codeMs,
+      text: '',
+      state: 'unused',
+      usedAtMs: NEVER,
+      grant: undefined,
+    }
+    this.codes.push(code)
+    return { answer: 'OK', code, isNew: true }
+  }
+
+  // -- What apps do --------------------------------------------------------------------------------------------------
+
+  /** Spec 4.2; (8) (9) (10) (14) (33). `redirectUri`: undefined when it is not sent. */
+  exchange(
+    app: ModelApp,
+    secret: string,
+    code: ModelCode,
+    redirectUri: string | undefined,
+  ): { answer: Answer; grant?: ModelGrant } {
+    if (app.isDisabled) return { answer: 'invalid_appid' }
+    if (!this.#isSecretOf(app, secret)) return { answer: 'invalid_secret' }
+    const refused = { answer: 'invalid_code' } as const
+    if (code.app !== app || code.state === 'killed') return refused
+    if (code.state === 'used') {
+      const isReplay = this.nowMs >= code.usedAtMs + this.rules.graceMs && this.nowMs < code.expiresAtMs
+      if (isReplay && code.grant) code.grant.isRevoked = true
+      return refused
+    }
+    if (this.nowMs >= code.expiresAtMs) return refused
+    if (redirectUri !== undefined && redirectUri !== code.redirectUri) return refused
+    if (code.user.isDisabled) return refused
+
+    const ofBoth = this.grants.filter((grant) => grant.app === app && grant.user === code.user && this.isLive(grant))
+    for (const grant of ofBoth.slice(0, Math.max(0, ofBoth.length - (this.rules.maxGrants - 1)))) grant.isRevoked = true
+    const grant: ModelGrant = {
+      app,
+      user: code.user,
+      createdAtMs: this.nowMs,
+      refreshExpiresAtMs: this.nowMs + this.rules.refreshTokenMs,
+      tokens: [{ text: '', expiresAtMs: this.nowMs + this.rules.accessTokenMs }],
+      id: '',
+      refreshToken: '',
+      openid: '',
+      isRevoked: false,
+    }
+    this.grants.push(grant)
+    code.state = 'used'
+    code.usedAtMs = this.nowMs
+    code.grant = grant
+    return { answer: 'OK', grant }
+  }
+
+  /** Spec 4.3; (11) (12) (13). `secret`: empty when it is not sent. */
+  refresh(app: ModelApp, grant: ModelGrant, secret: string): { answer: Answer; token?: ModelToken } {
+    if (app.isDisabled) return { answer: 'invalid_appid' }
+    const mustAuthenticate = secret !== '' || app.requiresSecretOnRefresh
+    if (mustAuthenticate && !this.#isSecretOf(app, secret)) return { answer: 'invalid_secret' }
+    if (grant.app !== app || !this.isLive(grant) || grant.user.isDisabled) return { answer: 'invalid_refresh_token' }
+    const overlapEndsAtMs = this.nowMs + this.rules.overlapMs
+    for (const token of grant.tokens) token.expiresAtMs = Math.min(token.expiresAtMs, overlapEndsAtMs)
+    const live = grant.tokens.filter(({ expiresAtMs }) => this.nowMs < expiresAtMs)
+    for (const token of live.slice(0, Math.max(0, live.length - (this.rules.maxTokens - 1)))) token.expiresAtMs = GONE
+    const token = { text: '', expiresAtMs: this.nowMs + this.rules.accessTokenMs }
+    grant.tokens.push(token)
+    return { answer: 'OK', token }
+  }
+
+  /** Spec 4.4; (16). */
+  user(app: ModelApp, grant: ModelGrant, token: ModelToken, openid: string): Answer {
+    if (app.isDisabled) return 'invalid_appid'
+    const isGood = grant.app === app && !grant.isRevoked && !grant.user.isDisabled && this.nowMs < token.expiresAtMs
+    if (!isGood) return 'invalid_token'
+    return openid === grant.openid ? 'OK' : 'claim_error'
+  }
+
+  // -- What ends things ----------------------------------------------------------------------------------------------
+
+  /** By the operator or the user; one that is revoked already stays as it is (16). */
+  revoke(grant: ModelGrant): void {
+    if (grant.isRevoked) return
+    grant.isRevoked = true
+    this.#killCodes((code) => code.app === grant.app && code.user === grant.user)
+  }
+
+  setAppDisabled(app: ModelApp, isDisabled: boolean): void {
+    if (isDisabled && !app.isDisabled) this.#killCodes((code) => code.app === app)
+    app.isDisabled = isDisabled
+  }
+
+  setUserDisabled(user: ModelUser, isDisabled: boolean): void {
+    if (isDisabled && !user.isDisabled) {
+      this.#killCodes((code) => code.user === user)
+      user.session = undefined
+    }
+    user.isDisabled = isDisabled
+  }
+
+  // -- Questions -----------------------------------------------------------------------------------------------------
+
+  /** Neither revoked nor past the life of its refresh token. */
+  isLive(grant: ModelGrant): boolean {
+    return !grant.isRevoked && this.nowMs < grant.refreshExpiresAtMs
+  }
+
+  /** Moments to come at which an answer changes, ascending. */
+  boundaries(): number[] {
+    const { graceMs } = this.rules
+    const moments = [
+      ...this.codes.flatMap((code) => [code.expiresAtMs, ...(code.state === 'used' ? [code.usedAtMs + graceMs] : [])]),
+      ...this.grants.flatMap((grant) => [
+        grant.refreshExpiresAtMs,
+        ...grant.tokens.map(({ expiresAtMs }) => expiresAtMs),
+      ]),
+      ...this.apps.flatMap(({ secrets }) => secrets.map(({ expiresAtMs }) => expiresAtMs)),
+    ]
+    return [...new Set(moments)].filter((ms) => ms > this.nowMs + 3 && ms < NEVER).sort((a, b) => a - b)
+  }
+
+  #isSecretOf(app: ModelApp, text: string): boolean {
+    return app.secrets.some((secret) => secret.text === text && !secret.isRevoked && this.nowMs < secret.expiresAtMs)
+  }
+
+  #isLiveCode(code: ModelCode): boolean {
+    return code.state === 'unused' && this.nowMs < code.expiresAtMs
+  }
+
+  #killCodes(isConcerned: (code: ModelCode) => boolean): void {
+    for (const code of this.codes) if (code.state === 'unused' && isConcerned(code)) code.state = 'killed'
+  }
+}

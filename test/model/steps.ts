@@ -1,0 +1,531 @@
+// The steps of the model-based test: each does one thing to the service and to the model and compares the answers.
+
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
+import { ConnectError } from '@connectrpc/connect'
+import fc from 'fast-check'
+import { expect } from 'vitest'
+import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { Verbs } from '../harness/verbs.js'
+import type { Answer, Model, ModelApp, ModelCode, ModelForm, ModelGrant, ModelUser } from './model.js'
+
+/** The service under test; a restart puts another in its place. */
+export interface Real {
+  service: Verbs
+  restart(): Promise<void>
+  /** Steps run so far, by name. */
+  readonly counts: Map<string, number>
+}
+
+type Work = (model: Model, real: Real) => Promise<string>
+
+/** A step of a run; its text is what a counterexample shows, with the outcome of the last time it ran. */
+class Step implements fc.AsyncCommand<Model, Real> {
+  #outcome = ''
+
+  constructor(
+    readonly name: string,
+    readonly details: string,
+    readonly isPossible: (model: Readonly<Model>) => boolean,
+    readonly work: Work,
+  ) {}
+
+  check(model: Readonly<Model>): boolean {
+    return this.isPossible(model)
+  }
+
+  async run(model: Model, real: Real): Promise<void> {
+    real.service.clock.advance({ ms: 1 }) // nothing happens at the same time, so "the oldest" is always one
+    model.nowMs = real.service.clock.now()
+    real.counts.set(this.name, (real.counts.get(this.name) ?? 0) + 1)
+    this.#outcome = 'failed'
+    this.#outcome = await this.work(model, real)
+  }
+
+  toString(): string {
+    return `${this.name}(${this.details}) → ${this.#outcome}`
+  }
+}
+
+const always = () => true
+const hasCode = ({ codes }: Readonly<Model>) => codes.length > 0
+const hasGrant = ({ grants }: Readonly<Model>) => grants.length > 0
+
+/** The nth from the end: small numbers mean what happened lately. */
+function nth<T>(list: readonly T[], n: number): T {
+  const item = list[list.length - 1 - (n % list.length)]
+  if (item === undefined) throw new Error('nothing to choose from')
+  return item
+}
+
+const lately = fc.oneof({ weight: 4, arbitrary: fc.nat({ max: 1 }) }, { weight: 1, arbitrary: fc.nat({ max: 30 }) })
+const either = fc.nat({ max: 1 })
+const often = fc.integer({ min: 0, max: 9 }).map((n) => n !== 9)
+const MADE_UP = 'made-up'
+
+/** The wire's error type, or `OK`. */
+async function askHttp(real: Real, path: string, query: Record<string, string | undefined>) {
+  const envelope = await real.service.get(path, query)
+  return { answer: envelope.code === 'OK' ? 'OK' : envelope.type, data: envelope.data }
+}
+
+/** The reason an RPC fails with, or `OK`. */
+async function askRpc<T>(call: Promise<T>): Promise<{ answer: string; response?: T }> {
+  try {
+    return { answer: 'OK', response: await call }
+  } catch (error) {
+    const [detail] = ConnectError.from(error).findDetails(ErrorDetailSchema)
+    if (detail === undefined) throw new Error(String(error)) // the error itself prints on many pages
+    return { answer: ErrorReason[detail.reason] }
+  }
+}
+
+function expectAnswer(actual: string, expected: Answer): void {
+  expect(actual, 'the answer').toBe(expected)
+}
+
+// -- Authorization ---------------------------------------------------------------------------------------------------
+
+async function signIn(model: Model, real: Real, user: ModelUser): Promise<boolean> {
+  const { username, password, session } = user
+  const request = { username, password, source: '127.0.0.1', previousSessionToken: session ?? '' }
+  const { answer, response } = await askRpc(real.service.backend.asGateway.account.signIn(request))
+  expectAnswer(answer, model.signIn(user))
+  user.session = response?.sessionToken
+  user.signedInAtMs = model.nowMs
+  return response !== undefined
+}
+
+/** A session is used only while it cannot have idled out: how it ends is not this test's subject. */
+const SESSION_MS = 600_000
+
+/** The user's session, or a new one; false when they cannot sign in. */
+async function isSignedIn(model: Model, real: Real, user: ModelUser): Promise<boolean> {
+  if (user.session !== undefined && model.nowMs - user.signedInAtMs < SESSION_MS) return true
+  return signIn(model, real, user)
+}
+
+let forms = 0
+
+async function confirm(model: Model, real: Real, app: ModelApp, user: ModelUser, uri: string, form: ModelForm) {
+  const expected = model.confirm(app, user, uri, form)
+  const { answer, response } = await askRpc(
+    real.service.backend.asGateway.token.issueCode({
+      sessionToken: form.session,
+      requestId: form.id,
+      appid: app.appid,
+      redirectUri: uri,
+      scope: 'snsapi_user',
+    }),
+  )
+  expectAnswer(answer, expected.answer)
+  const { code } = expected
+  if (code === undefined || response === undefined) return answer
+  if (!expected.isNew) {
+    expect(response.code, "the form's live code").toBe(code.text)
+    return 'the same code'
+  }
+  const [earlier, ...more] = model.codes.filter(({ text }) => text === response.code)
+  expect(more).toEqual([])
+  if (earlier) {
+    expect(earlier.state, 'an earlier code of this text').toBe('killed') // a used or expired one never comes back
+    model.codes.splice(model.codes.indexOf(earlier), 1)
+  }
+  code.text = response.code
+  return `code ${model.codes.indexOf(code)}`
+}
+
+const authorize = fc.record({ app: either, user: either, uri: either }).map(
+  (wish) =>
+    new Step('authorize', `app ${wish.app}, user ${wish.user}, uri ${wish.uri}`, always, async (model, real) => {
+      const app = model.apps[wish.app] as ModelApp
+      const user = model.users[wish.user] as ModelUser
+      if (!(await isSignedIn(model, real, user))) return 'no sign-in'
+      forms += 1
+      const form = { id: `form-${String(forms).padStart(16, '0')}`, session: user.session ?? '' }
+      return confirm(model, real, app, user, app.redirectUris[wish.uri] ?? '', form)
+    }),
+)
+
+const confirmAgain = lately.map(
+  (n) =>
+    new Step(
+      'confirm the same form again',
+      `of code -${n}`,
+      (model) => hasCode(model) && model.nowMs - nth(model.codes, n).user.signedInAtMs < SESSION_MS,
+      (model, real) => {
+        const { app, user, redirectUri, form } = nth(model.codes, n)
+        return confirm(model, real, app, user, redirectUri, form)
+      },
+    ),
+)
+
+// -- What apps do ----------------------------------------------------------------------------------------------------
+
+type SecretWish = 'right' | 'older' | 'other app' | 'made up'
+const secretWish = fc.oneof(
+  { weight: 8, arbitrary: fc.constant<SecretWish>('right') },
+  { weight: 4, arbitrary: fc.constantFrom<SecretWish[]>('older', 'other app', 'made up') },
+)
+
+/** `right` is the newest secret, which may have been revoked or have expired meanwhile. */
+function secretOf(model: Model, app: ModelApp, wish: SecretWish): string {
+  const ofOther = model.apps.find((other) => other !== app)
+  if (wish === 'right') return nth(app.secrets, 0).text
+  if (wish === 'older') return nth(app.secrets, 1).text
+  return wish === 'other app' ? (ofOther?.secrets[0]?.text ?? MADE_UP) : MADE_UP
+}
+
+function appOf(model: Model, app: ModelApp, isOwn: boolean): ModelApp {
+  return isOwn ? app : (model.apps.find((other) => other !== app) ?? app)
+}
+
+type UriWish = 'none' | 'same' | 'other'
+const uriWish = fc.constantFrom<UriWish[]>('none', 'none', 'same', 'other')
+
+function uriOf(code: ModelCode, wish: UriWish): string | undefined {
+  if (wish === 'none') return undefined
+  return wish === 'same' ? code.redirectUri : code.app.redirectUris.find((uri) => uri !== code.redirectUri)
+}
+
+interface Exchange {
+  readonly app: ModelApp
+  readonly secret: string
+  readonly code: ModelCode
+  readonly redirectUri: string | undefined
+}
+
+function askToExchange(real: Real, { app, secret, code, redirectUri }: Exchange) {
+  return askHttp(real, '/api/oauth2/access_token', {
+    appid: app.appid,
+    secret,
+    code: code.text,
+    grant_type: 'authorization_code',
+    redirect_uri: redirectUri,
+  })
+}
+
+/** Takes over what the service called the parts of a grant, and holds the openid to decisions 14. */
+async function adopt(model: Model, real: Real, grant: ModelGrant, data: Record<string, unknown>): Promise<string> {
+  const [token] = grant.tokens
+  if (token === undefined) throw new Error('a grant without a token')
+  token.text = String(data.access_token)
+  grant.refreshToken = String(data.refresh_token)
+  grant.openid = String(data.openid)
+  expect(data.expires_in).toBe(model.rules.accessTokenMs / 1000)
+  for (const other of model.grants) {
+    const isSamePair = other.app === grant.app && other.user === grant.user
+    expect(other.openid === grant.openid, 'one openid for one app and user').toBe(isSamePair)
+  }
+  const request = { appid: grant.app.appid, accessToken: token.text }
+  grant.id = (await real.service.backend.token.verifyAccessToken(request)).grantId
+  return `grant ${model.grants.indexOf(grant)}`
+}
+
+async function exchange(model: Model, real: Real, wish: Exchange): Promise<string> {
+  const expected = model.exchange(wish.app, wish.secret, wish.code, wish.redirectUri)
+  const { answer, data } = await askToExchange(real, wish)
+  expectAnswer(answer, expected.answer)
+  return expected.grant ? adopt(model, real, expected.grant, data) : answer
+}
+
+const exchanges = fc.record({ code: lately, secret: secretWish, isOwnApp: often, uri: uriWish }).map(
+  (wish) =>
+    new Step(
+      'exchange',
+      `code -${wish.code}, secret ${wish.secret}, ${wish.isOwnApp ? 'its' : 'other'} app, uri ${wish.uri}`,
+      hasCode,
+      (model, real) => {
+        const code = nth(model.codes, wish.code)
+        const app = appOf(model, code.app, wish.isOwnApp)
+        const secret = secretOf(model, app, wish.secret)
+        return exchange(model, real, { app, secret, code, redirectUri: uriOf(code, wish.uri) })
+      },
+    ),
+)
+
+const exchangesAtOnce = lately.map(
+  (n) =>
+    new Step('exchange three times at once', `code -${n}`, hasCode, async (model, real) => {
+      const code = nth(model.codes, n)
+      const wish = { app: code.app, secret: nth(code.app.secrets, 0).text, code, redirectUri: undefined }
+      const expected = [1, 2, 3].map(() => model.exchange(wish.app, wish.secret, code, undefined))
+      const answers = await Promise.all([1, 2, 3].map(() => askToExchange(real, wish)))
+      expect(answers.map(({ answer }) => answer).sort()).toEqual(expected.map(({ answer }) => answer).sort())
+      const grant = expected.find((one) => one.grant)?.grant
+      const won = answers.find(({ answer }) => answer === 'OK')
+      return grant && won ? adopt(model, real, grant, won.data) : (answers[0]?.answer ?? '')
+    }),
+)
+
+function askToRefresh(real: Real, app: ModelApp, grant: ModelGrant, secret: string) {
+  return askHttp(real, '/api/oauth2/refresh_token', {
+    appid: app.appid,
+    refresh_token: grant.refreshToken,
+    grant_type: 'refresh_token',
+    secret: secret === '' ? undefined : secret,
+  })
+}
+
+const refreshes = fc
+  .record({
+    grant: lately,
+    secret: fc.oneof({ weight: 3, arbitrary: fc.constant('none' as const) }, { weight: 1, arbitrary: secretWish }),
+    isOwnApp: often,
+  })
+  .map(
+    (wish) =>
+      new Step(
+        'refresh',
+        `grant -${wish.grant}, secret ${wish.secret}, ${wish.isOwnApp ? 'its' : 'other'} app`,
+        hasGrant,
+        async (model, real) => {
+          const grant = nth(model.grants, wish.grant)
+          const app = appOf(model, grant.app, wish.isOwnApp)
+          // The API refuses an app that must authenticate and sends nothing in the same way as one that sends nonsense.
+          const secret = wish.secret === 'none' ? '' : secretOf(model, app, wish.secret)
+          const expected = model.refresh(app, grant, secret)
+          const { answer, data } = await askToRefresh(real, app, grant, secret)
+          expectAnswer(answer, expected.answer)
+          if (!expected.token) return answer
+          expect(data).toEqual({
+            access_token: expect.any(String),
+            expires_in: model.rules.accessTokenMs / 1000,
+          })
+          expected.token.text = String(data.access_token)
+          return `token ${grant.tokens.length - 1}`
+        },
+      ),
+  )
+
+const refreshDuringRevocation = lately.map(
+  (n) =>
+    new Step('refresh while the operator revokes', `grant -${n}`, hasGrant, async (model, real) => {
+      const grant = nth(model.grants, n)
+      const [first, , second] = await Promise.all([
+        askToRefresh(real, grant.app, grant, ''),
+        revokeByOperator(model, real, grant),
+        askToRefresh(real, grant.app, grant, ''),
+      ])
+      const { answer } = model.refresh(grant.app, grant, '')
+      model.revoke(grant)
+      for (const reply of [first, second]) {
+        if (reply.answer !== 'OK') expect([answer, 'invalid_refresh_token']).toContain(reply.answer)
+        else {
+          expect(answer).toBe('OK')
+          grant.tokens.push({ text: String(reply.data.access_token), expiresAtMs: model.nowMs + 1000 })
+        }
+      }
+      grant.tokens.splice(0, grant.tokens.length, ...grant.tokens.filter(({ text }) => text !== ''))
+      return `${first.answer}, ${second.answer}`
+    }),
+)
+
+async function user(
+  model: Model,
+  real: Real,
+  wish: { app: ModelApp; grant: ModelGrant; token: ModelGrant['tokens'][number]; openid: string },
+): Promise<string> {
+  const { app, grant, token, openid } = wish
+  const expected = model.user(app, grant, token, openid)
+  const query = { appid: app.appid, access_token: token.text, openid }
+  const { answer, data } = await askHttp(real, '/api/oauth2/user', query)
+  expectAnswer(answer, expected)
+  if (answer === 'OK') expect(data).toEqual({ openid, nickname: grant.user.username, avatar: '' })
+  return answer
+}
+
+const users = fc.record({ grant: lately, token: lately, isOwnApp: often, isOwnOpenid: often }).map(
+  (wish) =>
+    new Step(
+      'user',
+      `grant -${wish.grant}, token -${wish.token}, ${wish.isOwnApp ? 'its' : 'other'} app, ${wish.isOwnOpenid ? 'its' : 'other'} openid`,
+      hasGrant,
+      (model, real) => {
+        const grant = nth(model.grants, wish.grant)
+        const other = model.grants.find(({ openid }) => openid !== grant.openid)
+        return user(model, real, {
+          app: appOf(model, grant.app, wish.isOwnApp),
+          grant,
+          token: nth(grant.tokens, wish.token),
+          openid: wish.isOwnOpenid ? grant.openid : (other?.openid ?? MADE_UP),
+        })
+      },
+    ),
+)
+
+// -- What ends things ------------------------------------------------------------------------------------------------
+
+/** A grant without a live token that the janitor has removed is not found; every other is. */
+function expectFound(model: Model, grant: ModelGrant, answer: string): void {
+  if (answer === 'NOT_FOUND') expect(isEnded(model, grant), 'a grant that is not found has ended').toBe(true)
+  else expect(answer).toBe('OK')
+}
+
+function isEnded(model: Model, grant: ModelGrant): boolean {
+  const hasToken = grant.tokens.some(({ expiresAtMs }) => model.nowMs < expiresAtMs)
+  return grant.isRevoked || (model.nowMs >= grant.refreshExpiresAtMs && !hasToken)
+}
+
+async function revokeByOperator(model: Model, real: Real, grant: ModelGrant): Promise<string> {
+  const { answer } = await askRpc(real.service.admin.revokeGrant({ grantId: grant.id }))
+  expectFound(model, grant, answer)
+  return answer
+}
+
+const operatorRevokes = lately.map(
+  (n) =>
+    new Step('the operator revokes', `grant -${n}`, hasGrant, async (model, real) => {
+      const grant = nth(model.grants, n)
+      const answer = await revokeByOperator(model, real, grant)
+      model.revoke(grant)
+      return answer
+    }),
+)
+
+const userRevokes = fc.record({ grant: lately, isOwn: often }).map(
+  (wish) =>
+    new Step(
+      'a user revokes',
+      `grant -${wish.grant}, ${wish.isOwn ? 'their own' : "another's"}`,
+      hasGrant,
+      async (model, real) => {
+        const grant = nth(model.grants, wish.grant)
+        const by = wish.isOwn ? grant.user : (model.users.find((other) => other !== grant.user) ?? grant.user)
+        if (!(await isSignedIn(model, real, by))) return 'no sign-in'
+        const request = { sessionToken: by.session ?? '', grantId: grant.id }
+        const { answer } = await askRpc(real.service.backend.asGateway.account.disconnectApp(request))
+        if (by !== grant.user) expect(answer).toBe('NOT_FOUND')
+        else {
+          expectFound(model, grant, answer)
+          model.revoke(grant)
+        }
+        return answer
+      },
+    ),
+)
+
+const DAY_MS = 86_400_000
+
+const addsSecret = fc.record({ app: either, isShortLived: fc.boolean() }).map(
+  (wish) =>
+    new Step(
+      'add a secret',
+      `app ${wish.app}, ${wish.isShortLived ? 'for a day' : 'for ever'}`,
+      always,
+      async (model, real) => {
+        const app = model.apps[wish.app] as ModelApp
+        const expiresAtMs = wish.isShortLived ? model.nowMs + DAY_MS : Number.MAX_SAFE_INTEGER
+        const { secretId, secret } = await real.service.admin.addAppSecret({
+          appid: app.appid,
+          name: `secret ${app.secrets.length}`,
+          ...(wish.isShortLived ? { expireTime: timestampFromMs(expiresAtMs) } : {}),
+        })
+        app.secrets.push({ id: secretId, text: secret, expiresAtMs, isRevoked: false })
+        return 'OK'
+      },
+    ),
+)
+
+const revokesSecret = fc.record({ app: either, secret: lately }).map(
+  (wish) =>
+    new Step('revoke a secret', `app ${wish.app}, secret -${wish.secret}`, always, async (model, real) => {
+      const app = model.apps[wish.app] as ModelApp
+      const secret = nth(app.secrets, wish.secret)
+      await real.service.admin.revokeAppSecret({ appid: app.appid, secretId: secret.id })
+      secret.isRevoked = true
+      return 'OK'
+    }),
+)
+
+const disablesApp = fc.record({ app: either, isDisabled: fc.boolean() }).map(
+  (wish) =>
+    new Step(wish.isDisabled ? 'disable an app' : 'enable an app', `app ${wish.app}`, always, async (model, real) => {
+      const app = model.apps[wish.app] as ModelApp
+      await real.service.admin.setAppDisabled({ appid: app.appid, disabled: wish.isDisabled })
+      model.setAppDisabled(app, wish.isDisabled)
+      return 'OK'
+    }),
+)
+
+const disablesUser = fc.record({ user: either, isDisabled: fc.boolean() }).map(
+  (wish) =>
+    new Step(wish.isDisabled ? 'disable a user' : 'enable a user', `user ${wish.user}`, always, async (model, real) => {
+      const target = model.users[wish.user] as ModelUser
+      await real.service.admin.setUserDisabled({ username: target.username, disabled: wish.isDisabled })
+      model.setUserDisabled(target, wish.isDisabled)
+      return 'OK'
+    }),
+)
+
+// -- Time and processes ----------------------------------------------------------------------------------------------
+
+const advances = fc
+  .record({ boundary: fc.oneof(fc.constant(0), fc.nat({ max: 8 })), offsetMs: fc.integer({ min: -1, max: 1 }) })
+  .map(
+    (wish) =>
+      new Step(
+        'go to',
+        `${['1 ms before', 'exactly', '1 ms after'][wish.offsetMs + 1]} boundary ${wish.boundary}`,
+        (model) => model.boundaries().length > 0,
+        async (model, real) => {
+          const boundaries = model.boundaries()
+          const at = boundaries[wish.boundary % boundaries.length] ?? model.nowMs
+          const ms = at + wish.offsetMs - model.nowMs - 1 // the next step adds one
+          real.service.clock.advance({ ms })
+          model.nowMs += ms
+          return `${ms} ms later`
+        },
+      ),
+  )
+
+const restarts = fc.constant(
+  new Step('restart', '', always, async (_model, real) => {
+    await real.restart()
+    return 'OK'
+  }),
+)
+
+const tidies = fc.constant(
+  new Step('the janitor runs', '', always, async (_model, real) => {
+    await real.service.backend.runJanitor()
+    return 'OK'
+  }),
+)
+
+export const anyStep = fc.oneof(
+  { weight: 16, arbitrary: authorize },
+  { weight: 2, arbitrary: confirmAgain },
+  { weight: 20, arbitrary: exchanges },
+  { weight: 2, arbitrary: exchangesAtOnce },
+  { weight: 16, arbitrary: refreshes },
+  { weight: 2, arbitrary: refreshDuringRevocation },
+  { weight: 20, arbitrary: users },
+  { weight: 3, arbitrary: operatorRevokes },
+  { weight: 3, arbitrary: userRevokes },
+  { weight: 2, arbitrary: addsSecret },
+  { weight: 1, arbitrary: revokesSecret },
+  { weight: 3, arbitrary: disablesApp },
+  { weight: 3, arbitrary: disablesUser },
+  { weight: 12, arbitrary: advances },
+  { weight: 1, arbitrary: restarts },
+  { weight: 1, arbitrary: tidies },
+)
+
+/** Asks for everything the model knows, so that no run ends with a difference nobody looked at. */
+export async function compareAll(model: Model, real: Real): Promise<void> {
+  for (const grant of model.grants) {
+    for (const token of grant.tokens) await user(model, real, { app: grant.app, grant, token, openid: grant.openid })
+  }
+  for (const person of model.users) {
+    if (!(await isSignedIn(model, real, person))) continue
+    const { apps } = await real.service.backend.asGateway.account.listConnectedApps({
+      sessionToken: person.session ?? '',
+    })
+    const live = model.grants.filter((grant) => grant.user === person && model.isLive(grant))
+    expect(apps.map(({ grantId }) => grantId)).toEqual(live.map(({ id }) => id).reverse())
+  }
+  for (const code of model.codes) {
+    const secret = nth(code.app.secrets, 0).text
+    await exchange(model, real, { app: code.app, secret, code, redirectUri: undefined })
+  }
+}
