@@ -87,6 +87,12 @@ export type Answer =
   | 'INVALID_CREDENTIALS'
   | 'INVALID_SESSION'
 
+/** A moment at which an answer about something changes; nothing is named where no single answer does. */
+export interface Boundary {
+  readonly atMs: number
+  readonly of: { readonly code?: ModelCode; readonly grant?: ModelGrant; readonly token?: ModelToken }
+}
+
 const NEVER = Number.MAX_SAFE_INTEGER
 const GONE = 0
 
@@ -231,17 +237,17 @@ export class Model {
   }
 
   /** Moments to come at which an answer changes, ascending. */
-  boundaries(): number[] {
-    const { graceMs } = this.rules
-    const moments = [
-      ...this.codes.flatMap((code) => [code.expiresAtMs, ...(code.state === 'used' ? [code.usedAtMs + graceMs] : [])]),
-      ...this.grants.flatMap((grant) => [
-        grant.refreshExpiresAtMs,
-        ...grant.tokens.map(({ expiresAtMs }) => expiresAtMs),
-      ]),
-      ...this.apps.flatMap(({ secrets }) => secrets.map(({ expiresAtMs }) => expiresAtMs)),
+  boundaries(): Boundary[] {
+    const moments: Boundary[] = [
+      ...this.codes.map((code) => ({ atMs: code.expiresAtMs, of: { code } })),
+      ...this.codes.map((code) => ({ atMs: code.usedAtMs + this.rules.graceMs, of: { code } })),
+      ...this.grants.map((grant) => ({ atMs: grant.refreshExpiresAtMs, of: { grant } })),
+      ...this.grants.flatMap((grant) =>
+        grant.tokens.map((token) => ({ atMs: token.expiresAtMs, of: { grant, token } })),
+      ),
+      ...this.apps.flatMap(({ secrets }) => secrets.map(({ expiresAtMs }) => ({ atMs: expiresAtMs, of: {} }))),
     ]
-    return [...new Set(moments)].filter((ms) => ms > this.nowMs + 3 && ms < NEVER).sort((a, b) => a - b)
+    return moments.filter(({ atMs }) => atMs > this.nowMs + 3 && atMs < NEVER).sort((a, b) => a.atMs - b.atMs)
   }
 
   #isSecretOf(app: ModelApp, text: string): boolean {

@@ -6,7 +6,7 @@ import fc from 'fast-check'
 import { expect } from 'vitest'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Verbs } from '../harness/verbs.js'
-import type { Answer, Model, ModelApp, ModelCode, ModelForm, ModelGrant, ModelUser } from './model.js'
+import type { Answer, Boundary, Model, ModelApp, ModelCode, ModelForm, ModelGrant, ModelUser } from './model.js'
 
 /** The service under test; a restart puts another in its place. */
 export interface Real {
@@ -266,6 +266,16 @@ function askToRefresh(real: Real, app: ModelApp, grant: ModelGrant, secret: stri
   })
 }
 
+async function refresh(model: Model, real: Real, app: ModelApp, grant: ModelGrant, secret: string): Promise<string> {
+  const expected = model.refresh(app, grant, secret)
+  const { answer, data } = await askToRefresh(real, app, grant, secret)
+  expectAnswer(answer, expected.answer)
+  if (!expected.token) return answer
+  expect(data).toEqual({ access_token: expect.any(String), expires_in: model.rules.accessTokenMs / 1000 })
+  expected.token.text = String(data.access_token)
+  return `token ${grant.tokens.length - 1}`
+}
+
 const refreshes = fc
   .record({
     grant: lately,
@@ -283,16 +293,7 @@ const refreshes = fc
           const app = appOf(model, grant.app, wish.isOwnApp)
           // The API refuses an app that must authenticate and sends nothing in the same way as one that sends nonsense.
           const secret = wish.secret === 'none' ? '' : secretOf(model, app, wish.secret)
-          const expected = model.refresh(app, grant, secret)
-          const { answer, data } = await askToRefresh(real, app, grant, secret)
-          expectAnswer(answer, expected.answer)
-          if (!expected.token) return answer
-          expect(data).toEqual({
-            access_token: expect.any(String),
-            expires_in: model.rules.accessTokenMs / 1000,
-          })
-          expected.token.text = String(data.access_token)
-          return `token ${grant.tokens.length - 1}`
+          return refresh(model, real, app, grant, secret)
         },
       ),
   )
@@ -459,24 +460,51 @@ const disablesUser = fc.record({ user: either, isDisabled: fc.boolean() }).map(
 
 // -- Time and processes ----------------------------------------------------------------------------------------------
 
-const advances = fc
-  .record({ boundary: fc.oneof(fc.constant(0), fc.nat({ max: 8 })), offsetMs: fc.integer({ min: -1, max: 1 }) })
-  .map(
-    (wish) =>
-      new Step(
-        'go to',
-        `${['1 ms before', 'exactly', '1 ms after'][wish.offsetMs + 1]} boundary ${wish.boundary}`,
-        (model) => model.boundaries().length > 0,
-        async (model, real) => {
-          const boundaries = model.boundaries()
-          const at = boundaries[wish.boundary % boundaries.length] ?? model.nowMs
-          const ms = at + wish.offsetMs - model.nowMs - 1 // the next step adds one
-          real.service.clock.advance({ ms })
-          model.nowMs += ms
-          return `${ms} ms later`
-        },
-      ),
-  )
+const boundary = fc.record({
+  n: fc.oneof(fc.constant(0), fc.nat({ max: 8 })),
+  offsetMs: fc.integer({ min: -1, max: 1 }),
+})
+type BoundaryWish = { readonly n: number; readonly offsetMs: number }
+
+function describeBoundary({ n, offsetMs }: BoundaryWish): string {
+  return `${['1 ms before', 'exactly', '1 ms after'][offsetMs + 1]} boundary ${n}`
+}
+
+const hasBoundary = (model: Readonly<Model>) => model.boundaries().length > 0
+
+/** Moves the clock so that it shows the boundary `aheadMs` from now. */
+function goTo(model: Model, real: Real, wish: BoundaryWish, aheadMs: number): Boundary {
+  const boundaries = model.boundaries()
+  const chosen = boundaries[wish.n % boundaries.length] as Boundary
+  real.service.clock.advance({ ms: chosen.atMs + wish.offsetMs - model.nowMs - aheadMs })
+  model.nowMs = real.service.clock.now()
+  return chosen
+}
+
+const advances = boundary.map(
+  (wish) =>
+    new Step('go to', describeBoundary(wish), hasBoundary, async (model, real) => {
+      const beforeMs = model.nowMs
+      goTo(model, real, wish, 1) // the next step adds one
+      return `${model.nowMs - beforeMs} ms later`
+    }),
+)
+
+const probes = boundary.map(
+  (wish) =>
+    new Step('ask for what changes', describeBoundary(wish), hasBoundary, async (model, real) => {
+      const { code, grant, token } = goTo(model, real, wish, 0).of
+      const newest = (app: ModelApp) => nth(app.secrets, 0).text
+      if (code) {
+        const redirectUri = undefined
+        return `exchange: ${await exchange(model, real, { app: code.app, secret: newest(code.app), code, redirectUri })}`
+      }
+      if (grant && token) {
+        return `user: ${await user(model, real, { app: grant.app, grant, token, openid: grant.openid })}`
+      }
+      return grant ? `refresh: ${await refresh(model, real, grant.app, grant, newest(grant.app))}` : ''
+    }),
+)
 
 const restarts = fc.constant(
   new Step('restart', '', always, async (_model, real) => {
@@ -506,7 +534,8 @@ export const anyStep = fc.oneof(
   { weight: 1, arbitrary: revokesSecret },
   { weight: 3, arbitrary: disablesApp },
   { weight: 3, arbitrary: disablesUser },
-  { weight: 12, arbitrary: advances },
+  { weight: 6, arbitrary: advances },
+  { weight: 8, arbitrary: probes },
   { weight: 1, arbitrary: restarts },
   { weight: 1, arbitrary: tidies },
 )
