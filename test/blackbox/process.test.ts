@@ -168,31 +168,6 @@ describe('a spawned service', () => {
     expect((await visitor.open('/connect/apps')).html.text).toContain('ming')
   })
 
-  test('killed under load has lost nothing it acknowledged and spends no code twice', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
-    const service = await startProcess()
-    const app = await createApp(service)
-    await createUser(service, ming)
-    const visitor = new Visitor(service.url)
-    const codes: string[] = []
-    for (let i = 0; i < 9; i += 1) codes.push(await issueCode(service, app, ming, undefined, visitor))
-    const acknowledged = new Map<string, Readonly<Record<string, unknown>>>()
-    const load = codes.map(async (code) => {
-      const { code: status, data } = await exchange(service, app, code).catch(() => ({ code: 'lost', data: {} }))
-      if (status === 'OK') acknowledged.set(code, data)
-    })
-    await Promise.race(load)
-    await service.kill()
-    await Promise.all(load)
-    await service.start()
-    expect(acknowledged.size).toBeGreaterThan(0)
-    for (const [code, tokens] of acknowledged) {
-      expect((await profile(service, app, tokens)).code).toBe('OK')
-      expect((await exchange(service, app, code)).error.type).toBe('invalid_code')
-    }
-  })
-
   test('revokes with the command line while it runs, from the very next request on', {
     timeout: TIMEOUT_MS,
   }, async () => {

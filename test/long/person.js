@@ -1,0 +1,293 @@
+// A person with a browser and the server of an app they use, for the crash test: does things, remembers what was
+// acknowledged, and later asks whether it is so. One thing at a time, so what it knows is exact.
+//
+// What it knows of a code: unused, used, ended (its revocation was acknowledged), or unknown: the answer was lost.
+// What it knows of a grant: good, ended, or unknown.
+
+/** Grants a person has before they disconnect the app; refreshes stay below the service's cap of tokens. */
+const MAX_GRANTS = 4
+const MAX_TOKENS = 40
+/** Things learnt earlier that are asked again at each check. */
+const SAMPLE = 6
+const LOST = { isLost: true, type: 'lost' }
+
+export class Person {
+  counts = {}
+  #place
+  #cookies = new Map()
+  #codes = []
+  #grants = []
+  /** Codes and grants that changed since the last check. */
+  #recent = new Set()
+  #isSignedIn = false
+
+  /** `place`: send, appid, secret, redirectUri, username, password. */
+  constructor(place) {
+    this.#place = place
+  }
+
+  async signIn() {
+    const page = await this.#page('/connect/apps')
+    const { username, password } = this.#place
+    const answer = await this.#submit(formTo(page.text, '/connect/sign-in'), { username, password })
+    if (answer.status !== 303) throw new Error(`${username} could not sign in: ${answer.status}`)
+    this.#isSignedIn = true
+  }
+
+  /** Does things until the load is over or an answer is lost. */
+  async work(load, failures) {
+    try {
+      while (!load.isOver) await this.#once()
+    } catch (error) {
+      if (error instanceof Violation) failures.push(error.message)
+      else if (!isConnectionError(error)) failures.push(`${this.#place.username}: ${error.stack}`)
+    }
+  }
+
+  async #once() {
+    const unused = this.#codes.filter(({ state }) => state === 'unused')
+    const good = this.#grants.filter(({ state }) => state === 'good')
+    const dice = Math.random()
+    if (unused.length > 0 && dice < 0.4) return this.#exchange(pick(unused))
+    if (good.length >= MAX_GRANTS || (good.length > 0 && dice < 0.44)) return this.#disconnect()
+    if (good.length === 0 || dice < 0.55) return this.#authorize()
+    const grant = pick(good)
+    if (dice < 0.75 && grant.tokens.length < MAX_TOKENS) return this.#refresh(grant)
+    return this.#expectGood(grant, pick(grant.tokens))
+  }
+
+  // -- What it does --------------------------------------------------------------------------------------------------
+
+  async #authorize() {
+    const { appid, redirectUri } = this.#place
+    const query = { appid, redirect_uri: redirectUri, response_type: 'code', scope: 'snsapi_user' }
+    const page = await this.#page(`/connect/oauth2/authorize?${new URLSearchParams(query)}`)
+    this.#expectSignedIn(page)
+    const answer = await this.#submit(formTo(page.text, '/connect/oauth2/authorize'), { decision: 'confirm' })
+    if (answer.status === 503) return this.#count('authorize 503')
+    const code = new URL(answer.headers.location ?? 'x:').searchParams.get('code')
+    if (answer.status !== 303 || !code) throw this.#violation(`confirming answered ${answer.status}`)
+    this.#count('authorize OK')
+    this.#remember(this.#codes, { text: code, state: 'unused' })
+  }
+
+  async #exchange(code) {
+    code.state = 'unknown'
+    this.#recent.add(code)
+    const answer = await this.#askToExchange(code)
+    if (answer.isLost) throw answer.error
+    if (answer.type === 'remote_server_error') return this.#count('exchange 503')
+    if (answer.type !== '') throw this.#violation(`an unused code was refused: ${answer.type}`)
+    this.#took(code, answer.data)
+  }
+
+  #took(code, data) {
+    code.state = 'used'
+    this.#count('exchange OK')
+    const { access_token, refresh_token, openid } = data
+    this.#remember(this.#grants, { refresh_token, openid, tokens: [access_token], state: 'good' })
+  }
+
+  async #refresh(grant) {
+    const answer = await this.#askToRefresh(grant)
+    if (answer.isLost) throw answer.error
+    if (answer.type === 'remote_server_error') return this.#count('refresh 503')
+    if (answer.type !== '') throw this.#violation(`a good refresh token was refused: ${answer.type}`)
+    this.#count('refresh OK')
+    grant.tokens.push(answer.data.access_token)
+    this.#recent.add(grant)
+  }
+
+  /** Presses every button of the page of connected apps, those of grants whose answer was lost too. */
+  async #disconnect() {
+    const grants = this.#grants.filter(({ state }) => state !== 'ended')
+    const codes = this.#codes.filter(({ state }) => state === 'unused' || state === 'unknown')
+    for (const one of [...grants, ...codes]) one.state = 'unknown'
+    let revoked = 0
+    for (;;) {
+      const page = await this.#page('/connect/apps')
+      this.#expectSignedIn(page)
+      const form = formTo(page.text, '/connect/apps/disconnect')
+      if (form === undefined) break
+      const answer = await this.#submit(form, {})
+      if (answer.status === 503) return this.#count('revoke 503')
+      if (answer.status !== 303) throw this.#violation(`disconnecting answered ${answer.status}`)
+      this.#count('revoke OK')
+      revoked += 1
+    }
+    const ended = revoked > 0 ? [...grants, ...codes] : grants // codes die with a revocation, and only with one
+    for (const one of ended) one.state = 'ended'
+    for (const one of [...grants, ...codes]) this.#recent.add(one)
+  }
+
+  // -- What it knows -------------------------------------------------------------------------------------------------
+
+  /** Asks about what changed lately and a sample of the rest, or about everything; how many questions that took. */
+  async check(what, failures) {
+    const all = [...this.#codes, ...this.#grants]
+    const sample = Array.from({ length: Math.min(SAMPLE, all.length) }, () => pick(all))
+    const concerned = what === 'everything' ? all : [...new Set([...this.#recent, ...sample])]
+    this.#recent.clear()
+    let asked = 0
+    try {
+      if (this.#isSignedIn) {
+        this.#expectSignedIn(await this.#page('/connect/apps'))
+        asked += 1
+      }
+      for (const one of concerned) asked += await ('tokens' in one ? this.#checkGrant(one) : this.#checkCode(one))
+    } catch (error) {
+      failures.push(error instanceof Violation ? error.message : `${this.#place.username}: ${error.stack}`)
+    }
+    return asked
+  }
+
+  async #checkGrant(grant) {
+    if (grant.state === 'unknown') return 0
+    if (grant.state === 'good') {
+      for (const token of grant.tokens) await this.#expectGood(grant, token)
+      return grant.tokens.length
+    }
+    for (const token of grant.tokens) {
+      const { type } = await this.#askForUser(grant, token)
+      if (type !== 'invalid_token') throw this.#violation(`a revoked access token answered ${type || 'OK'}`)
+    }
+    const { type } = await this.#askToRefresh(grant)
+    if (type !== 'invalid_refresh_token') throw this.#violation(`a revoked refresh token answered ${type || 'OK'}`)
+    return grant.tokens.length + 1
+  }
+
+  async #checkCode(code) {
+    if (code.state === 'unused') return 0 // its turn comes: then it must be taken
+    const isUnknown = code.state === 'unknown'
+    const first = await this.#askToExchange(code)
+    if (isUnknown && first.type === '') this.#took(code, first.data)
+    else if (first.type !== 'invalid_code') throw this.#violation(`a ${code.state} code answered ${first.type || 'OK'}`)
+    code.state = 'used'
+    if (!isUnknown) return 1
+    const second = await this.#askToExchange(code)
+    if (second.type !== 'invalid_code') throw this.#violation(`a code was exchanged twice: ${second.type || 'OK'}`)
+    return 2
+  }
+
+  async #expectGood(grant, token) {
+    const answer = await this.#askForUser(grant, token)
+    if (answer.isLost) throw answer.error
+    if (answer.type === 'remote_server_error') return this.#count('user 503')
+    if (answer.type !== '') throw this.#violation(`an acknowledged access token answered ${answer.type}`)
+    if (answer.data.openid !== grant.openid) throw this.#violation('the openid changed')
+    this.#count('user OK')
+  }
+
+  #expectSignedIn(page) {
+    if (page.status === 200 && formTo(page.text, '/connect/sign-in') === undefined) return
+    if (page.status !== 503) throw this.#violation(`an acknowledged session is gone: ${page.status}`)
+  }
+
+  #remember(list, one) {
+    list.push(one)
+    this.#recent.add(one)
+  }
+
+  #count(what) {
+    this.counts[what] = (this.counts[what] ?? 0) + 1
+  }
+
+  #violation(text) {
+    return new Violation(`${this.#place.username}: ${text}`)
+  }
+
+  // -- Requests ------------------------------------------------------------------------------------------------------
+
+  #askToExchange({ text }) {
+    const { appid, secret } = this.#place
+    return this.#api('/api/oauth2/access_token', { appid, secret, code: text, grant_type: 'authorization_code' })
+  }
+
+  #askToRefresh({ refresh_token }) {
+    return this.#api('/api/oauth2/refresh_token', {
+      appid: this.#place.appid,
+      refresh_token,
+      grant_type: 'refresh_token',
+    })
+  }
+
+  #askForUser({ openid }, token) {
+    return this.#api('/api/oauth2/user', { appid: this.#place.appid, access_token: token, openid })
+  }
+
+  /** `type`: the error's, empty for OK; `isLost` when there was no answer. */
+  async #api(target, query) {
+    try {
+      const { text } = await this.#place.send({ target: `${target}?${new URLSearchParams(query)}` })
+      const { error, data } = JSON.parse(text)
+      return { type: error.type, data }
+    } catch (error) {
+      if (!isConnectionError(error)) throw error
+      this.#count('lost')
+      return { ...LOST, error }
+    }
+  }
+
+  async #page(target) {
+    const answer = await this.#place.send({ target, headers: this.#headers() })
+    this.#keep(answer)
+    return answer
+  }
+
+  async #submit(form, sent) {
+    if (form === undefined) throw this.#violation('a form is missing')
+    const answer = await this.#place.send({
+      target: form.action,
+      method: 'POST',
+      headers: {
+        ...this.#headers(),
+        'content-type': 'application/x-www-form-urlencoded',
+        'sec-fetch-site': 'same-origin',
+      },
+      body: new URLSearchParams({ ...form.fields, ...sent }).toString(),
+    })
+    this.#keep(answer)
+    return answer
+  }
+
+  #headers() {
+    const cookie = [...this.#cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+    return { 'accept-language': 'en', ...(cookie === '' ? {} : { cookie }) }
+  }
+
+  #keep({ headers }) {
+    for (const line of headers['set-cookie'] ?? []) {
+      const [pair = ''] = line.split(';')
+      const equals = pair.indexOf('=')
+      this.#cookies.set(pair.slice(0, equals), pair.slice(equals + 1))
+    }
+  }
+}
+
+class Violation extends Error {}
+
+/** The first form of a page that goes to this address, with its hidden fields. */
+function formTo(html, action) {
+  const start = html.indexOf(`<form method="post" action="${action}">`)
+  if (start < 0) return undefined
+  const form = html.slice(start, html.indexOf('</form>', start))
+  const hidden = form.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)">/g)
+  return { action, fields: Object.fromEntries([...hidden].map(([, name, value]) => [name, unescaped(value)])) }
+}
+
+function unescaped(text) {
+  return text
+    .replaceAll('&quot;', '"')
+    .replaceAll('&#39;', "'")
+    .replaceAll('&lt;', '<')
+    .replaceAll('&gt;', '>')
+    .replaceAll('&amp;', '&')
+}
+
+function isConnectionError(error) {
+  return ['ECONNRESET', 'ECONNREFUSED', 'EPIPE', 'ECONNABORTED'].includes(error?.code) || /cut off/.test(error?.message)
+}
+
+function pick(list) {
+  return list[Math.floor(Math.random() * list.length)]
+}
