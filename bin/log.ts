@@ -25,15 +25,46 @@ export interface Log {
 const CREDENTIAL = /\b(sac|sat|sart|sas|sase)_[\w-]{16,}/g
 
 export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream: NodeJS.WritableStream): Log {
-  const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && 'isTTY' in stream && stream.isTTY)
+  const isTerminal = 'isTTY' in stream && stream.isTTY === true
+  const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && isTerminal)
+  if (!isPretty && !isTerminal && stream === process.stderr) return createBufferedLog(config.logLevel)
   const destination: DestinationStream = isPretty
     ? pretty({ destination: stream, sync: true, translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
     : stream
-  const options = { level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }
-  return overLogger(pino(options, destination))
+  const options = { level: config.logLevel, base: null, timestamp: isoTime }
+  return overLogger(pino(options, destination), () => undefined)
 }
 
-function overLogger(logger: Logger): Log {
+/** How long a line may wait for others before it is written, in ms. */
+const WRITE_WITHIN_MS = 100
+const WRITE_BYTES = 8_192
+
+/**
+ * Lines of many requests are written together: a write for each costs as much as a quarter of the request. Failures are
+ * written at once, and everything is when the process ends, unless it is killed.
+ */
+function createBufferedLog(level: string): Log {
+  const destination = pino.destination({ dest: process.stderr.fd, sync: false, minLength: WRITE_BYTES })
+  const timer = setInterval(() => destination.flush(), WRITE_WITHIN_MS)
+  timer.unref()
+  return overLogger(pino({ level, base: null, timestamp: isoTime }, destination), () => destination.flush())
+}
+
+let lastMs = 0
+let lastTime = ''
+
+/** A member of the line, made once per millisecond. */
+function isoTime(): string {
+  const now = Date.now()
+  if (now !== lastMs) {
+    lastMs = now
+    lastTime = `,"time":"${new Date(now).toISOString()}"`
+  }
+  return lastTime
+}
+
+/** `flush` writes what is buffered, for lines that should not wait. */
+function overLogger(logger: Logger, flush: () => void): Log {
   return {
     request({ route, method, status, outcome, durationMs, requestId, appid }) {
       const level = status >= 500 ? 'error' : 'info'
@@ -42,6 +73,7 @@ function overLogger(logger: Logger): Log {
     },
     call({ service, method, caller, requestId, code, reason, durationMs }) {
       const level = code === Code.Unavailable || code === Code.DeadlineExceeded ? 'warn' : 'debug'
+      if (!logger.isLevelEnabled(level)) return
       const line = { rpc: `${service}/${method}`, caller, ms: rounded(durationMs), request_id: requestId }
       logger[level]({ ...line, code: codeName(code), reason: reasonName(reason) }, 'rpc')
     },
@@ -50,12 +82,15 @@ function overLogger(logger: Logger): Log {
     },
     failure(what, error, requestId) {
       logger.error({ request_id: requestId, error: describe(error) }, what)
+      flush()
     },
     note(text) {
       logger.info(text)
+      flush()
     },
     warning(text) {
       logger.warn(text)
+      flush()
     },
   }
 }

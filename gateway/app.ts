@@ -136,8 +136,9 @@ class Gateway {
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request.path)
     const name = route?.name ?? NO_ROUTE
-    const span = this.#options.startSpan?.(request.method, name, request.traceparent)
-    if (span) request.traceparent = span.traceparent
+    const traceparent = traceparentOf(incoming)
+    const span = this.#options.startSpan?.(request.method, name, traceparent)
+    request.traceparent = span?.traceparent ?? traceparent
     let appid: string | undefined
     let answer: Answer
     try {
@@ -238,6 +239,19 @@ function recordOf(
     outcome: answer.outcome ?? 'ok',
     ...(appid === undefined ? undefined : { appid }),
   }
+}
+
+const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
+
+/** The trace context the client sent, if it is well-formed; read from the raw headers, which costs nothing to look at. */
+function traceparentOf({ rawHeaders }: IncomingMessage): string {
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] ?? ''
+    if (name.length !== 11 || name.toLowerCase() !== 'traceparent') continue
+    const value = rawHeaders[at + 1] ?? ''
+    return TRACEPARENT.test(value) ? value : ''
+  }
+  return ''
 }
 
 /** Whom a path that nothing is served at is answered for. */

@@ -6,8 +6,6 @@ import { type Params, parseQuery } from './query.js'
 /** Header in which the request's id travels to the services. */
 const REQUEST_ID_HEADER = 'x-request-id'
 
-const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
-
 const MAX_APPID_LENGTH = 128
 
 export interface RequestLimits {
@@ -22,7 +20,7 @@ export class HttpRequest implements GatewayRequest {
   /** Set when the route is known. */
   pathParameter = ''
   /** W3C trace context: the client's if it is well-formed, or that of our span; empty if there is none. */
-  traceparent: string
+  traceparent = ''
   readonly #incoming: IncomingMessage
   readonly #limits: RequestLimits
   readonly #rawQuery: string
@@ -40,7 +38,6 @@ export class HttpRequest implements GatewayRequest {
     this.method = incoming.method ?? ''
     this.path = mark === -1 ? target : target.slice(0, mark)
     this.#rawQuery = mark === -1 ? '' : target.slice(mark + 1)
-    this.traceparent = traceparentOf(incoming.headers.traceparent)
     this.#incoming = incoming
     this.#limits = limits
   }
@@ -82,8 +79,4 @@ function originForm(target: string): string {
   const [, rest] = /^https?:\/\/[^/?]*(.*)$/i.exec(target) ?? []
   if (rest === undefined) return target
   return rest.startsWith('/') ? rest : `/${rest}`
-}
-
-function traceparentOf(header: string | string[] | undefined): string {
-  return typeof header === 'string' && TRACEPARENT.test(header) ? header : ''
 }

@@ -1,6 +1,6 @@
 // The credentials this service makes: opaque, prefixed by kind, 256 random bits, checksum at the end.
 // Layout: `<prefix>_` + 43 characters (32 bytes, base64url) + 6 characters (CRC-32 of what precedes, base64url).
-import { createHash, createHmac } from 'node:crypto'
+import { createHmac, hash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
 /** What secret scanners find it by; decisions 15. */
@@ -58,7 +58,7 @@ function fromBytes(kind: CredentialKind, bytes: Uint8Array): Credential {
 }
 
 function sha256(text: string): Uint8Array {
-  return createHash('sha256').update(text).digest()
+  return hash('sha256', text, 'buffer')
 }
 
 function checksum(text: string): string {
