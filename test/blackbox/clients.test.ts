@@ -1,0 +1,102 @@
+// What clients of this dialect send in the wild: their headers, the order of their parameters, what they add and what
+// they leave unencoded. Each walks from the code to the surveys and over an expired token, by what it reads in the body.
+import { describe, expect, test } from 'vitest'
+import { toMs } from '../harness/clock.js'
+import { smallSurvey } from '../harness/sample-surveys.js'
+import { startService } from '../harness.js'
+
+interface Client {
+  readonly name: string
+  readonly headers: Readonly<Record<string, string>>
+  /** How it writes a query. */
+  readonly query: (parameters: Readonly<Record<string, string>>) => string
+  /** What it adds to every request. */
+  readonly extra?: Readonly<Record<string, string>>
+  /** What it adds to an exchange. */
+  readonly extraOnExchange?: (redirectUri: string) => Readonly<Record<string, string>>
+}
+
+const encoded = (parameters: Readonly<Record<string, string>>) => new URLSearchParams(parameters).toString()
+const concatenated = (parameters: Readonly<Record<string, string>>) =>
+  Object.entries(parameters)
+    .map(([name, value]) => `${name}=${value}`)
+    .join('&')
+const backwards = (parameters: Readonly<Record<string, string>>) =>
+  encoded(Object.fromEntries(Object.entries(parameters).reverse()))
+
+const clients: readonly Client[] = [
+  {
+    name: 'PHP with curl, which repeats the redirect_uri',
+    headers: { 'user-agent': 'GuzzleHttp/7', accept: '*/*' },
+    query: encoded,
+    extraOnExchange: (redirectUri) => ({ redirect_uri: redirectUri }),
+  },
+  {
+    name: 'Java, which builds its addresses by hand',
+    headers: { 'user-agent': 'Java/1.8.0_202', accept: 'text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2' },
+    query: concatenated,
+    extra: { lang: 'zh_CN' },
+  },
+  {
+    name: 'Python requests, which offers compression',
+    headers: { 'user-agent': 'python-requests/2.32', accept: '*/*', 'accept-encoding': 'gzip, deflate, br, zstd' },
+    query: backwards,
+    extra: { user_id: '1' },
+  },
+  {
+    name: 'Python urllib, which closes its connections',
+    headers: { 'user-agent': 'Python-urllib/3.12', 'accept-encoding': 'identity', connection: 'close' },
+    query: encoded,
+  },
+  {
+    name: 'axios, which names a body type without a body',
+    headers: {
+      'user-agent': 'axios/1.7',
+      accept: 'application/json, text/plain, */*',
+      'content-type': 'application/json',
+      'accept-encoding': 'gzip, compress, deflate, br',
+    },
+    query: encoded,
+    extra: { _t: '1732156800000' },
+  },
+]
+
+describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) => {
+  test.each(clients)('$name', async ({ headers, query, extra = {}, extraOnExchange = () => ({}) }) => {
+    const service = await startService({ env: { HTTP_ERROR_STATUS: errorStatus } })
+    const app = await service.createApp()
+    const user = await service.createUser()
+    const [surveyId] = await service.importSurveys(user, [smallSurvey()])
+    const ask = (path: string, parameters: Readonly<Record<string, string>>) =>
+      service.call(`${path}?${query({ ...parameters, ...extra })}`, { headers })
+
+    const code = await service.issueCode(app, user)
+    const exchanged = await ask('/api/oauth2/access_token', {
+      appid: app.appid,
+      secret: app.secret,
+      code,
+      grant_type: 'authorization_code',
+      ...extraOnExchange(app.redirectUri),
+    })
+    expect(exchanged.code).toBe('OK')
+    const { openid, access_token, refresh_token } = exchanged.data as Record<string, string>
+    const credentials = { appid: app.appid, access_token: access_token ?? '', openid: openid ?? '' }
+    expect((await ask('/api/oauth2/user', credentials)).data.nickname).toBe('小明 Ming')
+    expect((await ask('/api/surveys', credentials)).data.total).toBe(1)
+    expect((await ask(`/api/surveys/${surveyId}`, credentials)).data.id).toBe(surveyId)
+
+    // The one error that such clients act on, by its type; then they refresh and go on.
+    service.clock.advance({ ms: toMs({ seconds: 259_200 }) })
+    const late = await ask('/api/surveys', credentials)
+    expect(late.type).toBe('invalid_token')
+    expect(late.status).toBe(errorStatus === '200' ? 200 : 401)
+    const refreshed = await ask('/api/oauth2/refresh_token', {
+      appid: app.appid,
+      refresh_token: refresh_token ?? '',
+      grant_type: 'refresh_token',
+    })
+    expect(Object.keys(refreshed.data).sort()).toEqual(['access_token', 'expires_in'])
+    const renewed = { ...credentials, access_token: String(refreshed.data.access_token) }
+    expect((await ask('/api/surveys', renewed)).code).toBe('OK')
+  })
+})
