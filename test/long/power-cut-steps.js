@@ -1,0 +1,129 @@
+// What the writer of the power cut test commits, and whether a store has it.
+import { createHash } from 'node:crypto'
+
+const NOW = Date.UTC(2040, 0, 1)
+const DAY = 86_400_000
+const APPID = 'app_power'
+const USER = 'user_power'
+const CAUSE = { actor: 'app', requestId: '00000000-0000-4000-8000-000000000000' }
+const hash = (text) => createHash('sha256').update(text).digest()
+
+export class Steps {
+  #store
+
+  constructor(store) {
+    this.#store = store
+  }
+
+  async prepare() {
+    const app = {
+      appid: APPID,
+      name: 'Power',
+      redirectUris: ['https://app.example/callback'],
+      requiresSecretOnRefresh: false,
+      isDisabled: false,
+      createdAtMs: NOW,
+    }
+    const secret = {
+      secretId: 'secret_power',
+      appid: APPID,
+      name: 'first',
+      secretHash: hash('secret'),
+      createdAtMs: NOW,
+    }
+    await this.#store.createApp(app, secret, CAUSE)
+    const person = { userId: USER, username: 'ana', nickname: 'Ana', avatar: '', passwordHash: 'x', isDisabled: false }
+    await this.#store.createUser({ ...person, createdAtMs: NOW }, CAUSE)
+  }
+
+  /** The steps of the ith grant, in order. */
+  of(i) {
+    return ['issued', 'redeemed', ...(i % 3 === 0 ? ['minted'] : []), ...(i % 5 === 0 ? ['revoked'] : [])]
+  }
+
+  run(i, step) {
+    return this[`_${step}`](i)
+  }
+
+  _issued(i) {
+    const code = {
+      codeHash: hash(`code ${i}`),
+      appid: APPID,
+      userId: USER,
+      redirectUri: 'https://app.example/callback',
+      scope: 'snsapi_user',
+      expiresAtMs: NOW + DAY,
+      maxLive: 1000,
+    }
+    return this.#store.issueCode(code, NOW + i, CAUSE)
+  }
+
+  _redeemed(i) {
+    const redemption = {
+      codeHash: hash(`code ${i}`),
+      appid: APPID,
+      secretId: 'secret_power',
+      redirectUri: undefined,
+      replayGraceMs: DAY,
+      grantId: `grant_${i}`,
+      accessTokenHash: hash(`access ${i}`),
+      accessTokenExpiresAtMs: NOW + 30 * DAY,
+      refreshTokenHash: hash(`refresh ${i}`),
+      refreshTokenExpiresAtMs: NOW + 30 * DAY,
+      newOpenid: `o_${i}`,
+      maxGrants: 1_000_000,
+    }
+    return this.#store.redeemCode(redemption, NOW + i, CAUSE)
+  }
+
+  _minted(i) {
+    const minting = {
+      refreshTokenHash: hash(`refresh ${i}`),
+      appid: APPID,
+      secretId: undefined,
+      accessTokenHash: hash(`minted ${i}`),
+      accessTokenExpiresAtMs: NOW + 30 * DAY,
+      overlapMs: 10 * DAY,
+      maxLive: 10,
+    }
+    return this.#store.mintAccessToken(minting, NOW + i, CAUSE)
+  }
+
+  _revoked(i) {
+    return this.#store.revokeGrant(`grant_${i}`, {}, NOW + i, CAUSE)
+  }
+
+  /** What of these acknowledgements the store does not have. */
+  async missing(acknowledged) {
+    const missing = []
+    for (const line of acknowledged) if (!(await this.#has(line))) missing.push(line)
+    return missing
+  }
+
+  async #has(line) {
+    if (line === 'ready') return (await this.#store.findUser('ana')) !== undefined
+    const [i, step] = line.split(' ')
+    if (step === 'issued') return true // its redemption tells; unused ones are counted below
+    const token = await this.#store.findAccessToken(hash(`${step === 'minted' ? 'minted' : 'access'} ${i}`))
+    return token !== undefined && (step !== 'revoked' || token.isRevoked)
+  }
+}
+
+/** What is half done in a database: every change has its audit event, every used code its grant and the other way round. */
+export function halves(db, acknowledged) {
+  const count = (sql) => db.prepare(`SELECT count(*) FROM ${sql}`).pluck().get()
+  const events = (kind) => count(`audit_events WHERE kind = '${kind}'`)
+  const pairs = {
+    'codes issued': [count('codes'), events('code.issued')],
+    'codes used': [count('codes WHERE used_at_ms IS NOT NULL'), events('code.exchanged')],
+    grants: [count('grants'), events('code.exchanged')],
+    tokens: [count('access_tokens'), events('code.exchanged') + events('token.refreshed')],
+    'revoked grants': [count('grants WHERE revoked_at_ms IS NOT NULL'), events('grant.revoked')],
+  }
+  const uneven = Object.entries(pairs).filter(([, [rows, recorded]]) => rows !== recorded)
+  const issued = acknowledged.filter((line) => line.endsWith(' issued')).length
+  return [
+    ...uneven.map(([name, [rows, recorded]]) => `${name}: ${rows} rows, ${recorded} events`),
+    ...(count('codes') < issued ? [`${issued} codes acknowledged, ${count('codes')} there`] : []),
+  ]
+}

@@ -1,0 +1,139 @@
+// `npm run test:power-cut`: records what a writer does to its files, cuts the power at random moments, and opens what the
+// disk may then hold. Nothing acknowledged may be missing and nothing half done. The same with synchronous=NORMAL must
+// lose something, or this test sees nothing. Needs strace.
+//   --commits N    commits in all (5000), in rounds of --round N (250)
+//   --images N     states of the disk per commit (8)
+//   --seed N       of the cuts; a new one unless given
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { loadavg, tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import Database from 'better-sqlite3'
+import { buildIfNeeded } from '../../bin/build-if-needed.js'
+import { Disk, readTrace, straceArgs } from './disk.js'
+import { halves, Steps } from './power-cut-steps.js'
+
+const WRITER = fileURLToPath(new URL('power-cut-writer.js', import.meta.url))
+const STORE = new URL('../../dist/services/token/store/sqlite/sqlite-token-store.js', import.meta.url)
+/** Images need no disk of their own. */
+const IMAGES = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
+
+const { values } = parseArgs({
+  options: {
+    commits: { type: 'string', default: '5000' },
+    round: { type: 'string', default: '250' },
+    images: { type: 'string', default: '8' },
+    seed: { type: 'string', default: String(Date.now() % 2 ** 31) },
+  },
+})
+const options = Object.fromEntries(Object.entries(values).map(([name, text]) => [name, Number(text)]))
+
+buildIfNeeded()
+const { openSqliteTokenStore } = await import(STORE.href)
+const random = mulberry32(options.seed)
+const work = mkdtempSync(path.join(tmpdir(), 'survey-auth-power-'))
+const images = mkdtempSync(path.join(IMAGES, 'survey-auth-images-'))
+try {
+  process.exitCode = await main()
+} finally {
+  for (const directory of [work, images]) rmSync(directory, { recursive: true, force: true })
+}
+
+async function main() {
+  const startedAt = performance.now()
+  const full = { commits: 0, images: 0, acknowledgements: 0, failures: [] }
+  while (full.commits < options.commits)
+    await round('FULL', Math.min(options.round, options.commits - full.commits), full)
+  const normal = { commits: 0, images: 0, acknowledgements: 0, failures: [] }
+  await round('NORMAL', Math.min(options.round, options.commits), normal)
+  say(`seed ${options.seed}, ${Math.round((performance.now() - startedAt) / 1000)} s, load ${loadavg()[0]?.toFixed(1)}`)
+  for (const [name, { commits, images: opened, acknowledgements, failures }] of Object.entries({ full, normal })) {
+    say(
+      `synchronous=${name.toUpperCase()}: ${commits} commits, ${opened} images, ${acknowledgements} acknowledgements ` +
+        `compared, ${failures.length} images with a loss`,
+    )
+  }
+  for (const failure of full.failures.slice(0, 10)) say(`VIOLATION: ${failure}`)
+  if (normal.failures.length === 0) say('BLIND: synchronous=NORMAL lost nothing, so this test would see nothing')
+  else say(`the control lost, for example: ${normal.failures[0]}`)
+  const isProved = full.failures.length === 0 && normal.failures.length > 0 && full.acknowledgements > 0
+  say(isProved ? 'nothing acknowledged was lost' : 'FAILED')
+  return isProved ? 0 : 1
+}
+
+/** One writer, recorded, and its images. */
+async function round(synchronous, commits, into) {
+  const directory = mkdtempSync(path.join(work, 'round-'))
+  const file = path.join(directory, 'token.db')
+  const trace = path.join(work, 'trace')
+  const args = [...straceArgs(trace), process.execPath, WRITER, file, String(commits), synchronous]
+  const { status, signal, stderr } = spawnSync('strace', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+  if (status !== null && status !== 0 && signal !== 'SIGKILL' && status !== 137) {
+    throw new Error(`the writer ended with ${status}: ${stderr}`)
+  }
+  const events = await readTrace(trace, directory)
+  rmSync(trace)
+  rmSync(directory, { recursive: true })
+  const said = events.filter(({ kind }) => kind === 'say').length - 1 // the first tells that it is ready
+  if (said < commits) throw new Error(`the recording is not whole: ${said} of ${commits} commits`)
+  const perCommit = synchronous === 'FULL' ? options.images : 1 // the control loses something nearly every time
+  const moments = Array.from({ length: commits * perCommit }, () => Math.ceil(random() * events.length))
+  const disk = new Disk(events, random)
+  const acknowledged = []
+  let seen = 0
+  for (const moment of moments.sort((a, b) => a - b)) {
+    disk.advanceTo(moment)
+    for (; seen < moment; seen += 1) if (events[seen].kind === 'say') acknowledged.push(events[seen].text)
+    const image = path.join(images, 'image')
+    disk.writeImage(image)
+    const problems = await problemsOf(path.join(image, 'token.db'), acknowledged)
+    rmSync(image, { recursive: true })
+    into.images += 1
+    into.acknowledgements += acknowledged.length
+    if (problems.length > 0)
+      into.failures.push(`event ${moment} of ${events.length}: ${problems.slice(0, 3).join('; ')}`)
+  }
+  into.commits += commits
+  if (into.commits % 1000 === 0) say(`${into.commits} commits, ${into.images} images`)
+}
+
+async function problemsOf(file, acknowledged) {
+  try {
+    const store = openSqliteTokenStore({ file })
+    try {
+      const missing = await new Steps(store).missing(acknowledged)
+      return [...missing.map((line) => `lost: ${line}`), ...wrongsOf(file, acknowledged)]
+    } finally {
+      await store.close()
+    }
+  } catch (error) {
+    return [`cannot be opened: ${error.message}`]
+  }
+}
+
+function wrongsOf(file, acknowledged) {
+  const db = new Database(file)
+  try {
+    const answer = db.pragma('integrity_check', { simple: true })
+    return [...(answer === 'ok' ? [] : [`integrity_check: ${answer}`]), ...halves(db, acknowledged)]
+  } finally {
+    db.close()
+  }
+}
+
+/** Small, seeded, good enough for dice. */
+function mulberry32(seed) {
+  let state = seed
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296
+  }
+}
+
+function say(line) {
+  process.stdout.write(`${line}\n`)
+}
