@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
@@ -87,4 +88,16 @@ describe('callers', () => {
   test('no row, no call: a caller nobody knows is turned away everywhere', () => {
     for (const method of methods) expect(mayCall('stranger' as Caller, method)).toBe(false)
   })
+})
+
+test('docs/rpc.md has a row for every RPC, with its callers', () => {
+  const text = readFileSync(new URL('../docs/rpc.md', import.meta.url), 'utf8')
+  const rows = [...text.matchAll(/^\| (\w+Service\.\w+) +\| ([^|]*?) *\|/gm)]
+  const documented = new Map(rows.map(([, name = '', callers = '']) => [name, callers.split(/,\s*/)]))
+  for (const method of methods) {
+    const name = `${method.parent.name}.${method.name}`
+    const expected = CALLERS.filter((caller) => caller !== 'local' && mayCall(caller, method))
+    const written = documented.get(name)
+    expect({ name, callers: written?.toSorted() }).toEqual({ name, callers: expected.toSorted() })
+  }
 })

@@ -3,6 +3,7 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
 import { drainGateway } from '../../gateway/app.js'
 import { defaultLimits } from '../../gateway/limits.js'
+import { routes } from '../../gateway/routes.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type GatewaySettings, type RunningGateway, refusal, sendRaw, startGateway } from './start-gateway.js'
 
@@ -330,6 +331,8 @@ describe('rates', () => {
       now += 2_500
       const refused = await fetch(url + USER)
       expect(refused.headers.get('retry-after')).toBe('8')
+      const told = ['limit', 'remaining', 'reset'].map((name) => refused.headers.get(`ratelimit-${name}`))
+      expect(told).toEqual(['3', '0', '8'])
       expect(await failureOf(refused)).toEqual([429, 'ResourceExhausted', 'request_rate_limited'])
       expect((await fetch(`${url}/api/nowhere`)).status).toBe(429)
       now += 7_500
@@ -352,6 +355,22 @@ describe('rates', () => {
     return withGateway({ services: failing, limits: limits(plenty, rate) }, async ({ url }) => {
       for (let n = 0; n < 6; n++) expect((await fetch(url + USER)).status).toBe(401)
     })
+  })
+
+  test('every route there is has a rate: a new one must be exempted by name', async () => {
+    const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
+    for (const route of routes) {
+      await withGateway({ limits: { rates: { api: once, page: once } }, now: () => 1_000_000 }, async ({ url }) => {
+        const target = `${url}${route.path.replace(':id', '1')}`
+        const ask = async () => (await fetch(target, { method: route.method, redirect: 'manual' })).status
+        const statuses = [await ask(), await ask()]
+        expect({ route: route.name, isFirstRefused: statuses[0] === 429, second: statuses[1] }).toEqual({
+          route: route.name,
+          isFirstRefused: false,
+          second: 429,
+        })
+      })
+    }
   })
 
   test('a route can be exempted by name, and all of them by rateLimit', async () => {

@@ -11,6 +11,7 @@ export interface SpawnedAccess {
   readonly appid: string
   readonly secret: string
   readonly accessToken: string
+  readonly refreshToken: string
   readonly openid: string
   /** `id title`, ascending. */
   readonly surveys: readonly string[]
@@ -28,8 +29,9 @@ export async function grantAccessOn(service: ServiceProcess, titles: readonly st
   const { appid, secret, surveys } = app
   const exchange = { appid, secret, code, grant_type: 'authorization_code' }
   const { text } = await send(service.url, withQuery('/api/oauth2/access_token', exchange))
-  const { data } = JSON.parse(text) as { data: { access_token: string; openid: string } }
-  return { appid, secret, accessToken: data.access_token, openid: data.openid, surveys }
+  const { data } = JSON.parse(text) as { data: { access_token: string; refresh_token: string; openid: string } }
+  const { access_token: accessToken, refresh_token: refreshToken, openid } = data
+  return { appid, secret, accessToken, refreshToken, openid, surveys }
 }
 
 async function createParties(service: ServiceProcess, titles: readonly string[]) {

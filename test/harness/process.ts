@@ -38,6 +38,13 @@ export class ServiceProcess {
     return this.#output
   }
 
+  /** Of the running server. */
+  get pid(): number {
+    const pid = this.#child?.pid
+    if (pid === undefined) throw new Error('no server runs')
+    return pid
+  }
+
   async start(): Promise<void> {
     const child = spawn(process.execPath, [PROGRAM, 'serve', 'all'], { env: this.#env, cwd: this.dataDir })
     this.#child = child

@@ -1,0 +1,61 @@
+// A disk that is full under a running service, made with a limit on the size of its files (RLIMIT_FSIZE), which
+// `prlimit` of Linux sets and lifts from outside.
+import { execFileSync, spawnSync } from 'node:child_process'
+import { statSync } from 'node:fs'
+import path from 'node:path'
+import { expect, test } from 'vitest'
+import { grantAccessOn } from '../harness/access.js'
+import { send } from '../harness/http.js'
+import { type ServiceProcess, startProcess } from '../harness/process.js'
+import { withQuery } from '../harness/verbs.js'
+
+const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0
+
+interface Answer {
+  readonly status: number
+  readonly type: string
+  readonly data: Readonly<Record<string, unknown>>
+  readonly retryAfter: string | undefined
+}
+
+async function get(service: ServiceProcess, target: string, query: Record<string, string>): Promise<Answer> {
+  const { status, headers, text } = await send(service.url, withQuery(target, query))
+  const { error, data } = JSON.parse(text) as { error: { type: string }; data: Record<string, unknown> }
+  return { status, type: error.type, data, retryAfter: headers.get('retry-after') }
+}
+
+/** No file of the service grows beyond this; undefined lifts it. */
+function limitFiles(service: ServiceProcess, bytes: number | undefined): void {
+  execFileSync('prlimit', ['--pid', String(service.pid), `--fsize=${bytes ?? 'unlimited'}:unlimited`])
+}
+
+test.skipIf(!hasPrlimit)(
+  'while the disk is full writes answer 503 and reads go on, and it recovers without a restart',
+  {
+    timeout: 120_000,
+  },
+  async () => {
+    const service = await startProcess()
+    const access = await grantAccessOn(service, ['lunch'])
+    const { appid, accessToken, refreshToken, openid } = access
+    const refresh = () =>
+      get(service, '/api/oauth2/refresh_token', { appid, refresh_token: refreshToken, grant_type: 'refresh_token' })
+    const user = (token: string) => get(service, '/api/oauth2/user', { appid, access_token: token, openid })
+
+    limitFiles(service, statSync(path.join(service.dataDir, 'token.db-wal')).size)
+    for (let i = 0; i < 5; i += 1) {
+      const refused = await refresh()
+      expect(refused).toMatchObject({ status: 503, type: 'remote_server_error' })
+      expect(Number(refused.retryAfter)).toBeGreaterThan(0)
+      expect(await user(accessToken)).toMatchObject({ status: 200 })
+      const surveys = await get(service, '/api/surveys', { appid, access_token: accessToken, openid })
+      expect(surveys.data).toMatchObject({ total: 1 })
+    }
+    limitFiles(service, undefined)
+    const refreshed = await refresh()
+    expect(refreshed.status).toBe(200)
+    expect(await user(String(refreshed.data.access_token))).toMatchObject({ status: 200 })
+    expect(await user(accessToken)).toMatchObject({ status: 200 })
+    expect(await service.stop()).toBe(0)
+  },
+)

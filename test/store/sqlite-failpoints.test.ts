@@ -1,0 +1,235 @@
+// A database that fails at every point of every write: nothing half done, reads go on, and it recovers by itself.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { GroupCommit } from '../../services/sqlite/group-commit.js'
+import { migrate } from '../../services/sqlite/migrate.js'
+import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
+import { createSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
+import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
+import type { SurveyStore } from '../../services/survey/store/survey-store.js'
+import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import { createSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import { VerifiedTokens } from '../../services/token/store/sqlite/verified-tokens.js'
+import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { dump, type FailingConnection, type Failpoint, type FailureCode, failing } from './failpoints.js'
+import { temporaryDirectory } from './temporary-directory.js'
+import {
+  byOperator,
+  byUser,
+  grant,
+  hashOf,
+  isGood,
+  issue,
+  NOW,
+  redemption,
+  secretRow,
+  seed,
+  startSession,
+  userRow,
+} from './token-store-verbs.js'
+
+const CODES: readonly FailureCode[] = ['SQLITE_FULL', 'SQLITE_IOERR_WRITE', 'SQLITE_IOERR_FSYNC', 'SQLITE_READONLY']
+/** More than any write has. */
+const MAX_STATEMENTS = 40
+
+let real: Connection
+let connection: FailingConnection
+
+beforeEach(() => {
+  real = openDatabase(`${temporaryDirectory()}/some.db`)
+  connection = failing(real)
+})
+afterEach(() => real.close())
+
+function openTokenStore(): TokenStore {
+  migrate(real, tokenSchema)
+  const verified = new VerifiedTokens(connection.db)
+  const writer = new GroupCommit(connection.db, tokenStoreWrites(connection.db, verified))
+  return createSqliteTokenStore(connection.db, writer, verified)
+}
+
+function openSurveyStore(): SurveyStore {
+  migrate(real, surveySchema)
+  return createSqliteSurveyStore(connection.db, new GroupCommit(connection.db, surveyStoreWrites(connection.db)))
+}
+
+interface Write<Store> {
+  readonly name: string
+  readonly run: (store: Store) => Promise<unknown>
+}
+
+/** The grant and the code that are there before each write. */
+let given: Awaited<ReturnType<typeof grant>>
+
+const tokenWrites: readonly Write<TokenStore>[] = [
+  { name: 'issueCode', run: (store) => issue(store, 'fresh') },
+  { name: 'redeemCode', run: (store) => store.redeemCode(redemption('waiting'), NOW, byUser) },
+  {
+    name: 'redeemCode of a replay that ends the grant',
+    run: (store) => store.redeemCode(redemption(given.name, { replayGraceMs: 0 }), NOW + 1, byUser),
+  },
+  {
+    name: 'mintAccessToken',
+    run: (store) =>
+      store.mintAccessToken(
+        {
+          refreshTokenHash: given.refreshTokenHash,
+          appid: 'app1',
+          secretId: undefined,
+          accessTokenHash: hashOf('minted'),
+          accessTokenExpiresAtMs: NOW + 1000,
+          overlapMs: 1000,
+          maxLive: 1,
+        },
+        NOW,
+        byUser,
+      ),
+  },
+  { name: 'revokeGrant', run: (store) => store.revokeGrant(given.grantId, {}, NOW, byOperator) },
+  { name: 'setAppDisabled', run: (store) => store.setAppDisabled('app1', true, NOW, byOperator) },
+  { name: 'setUserDisabled', run: (store) => store.setUserDisabled('ann', true, NOW, byOperator) },
+  { name: 'revokeAppSecret', run: (store) => store.revokeAppSecret('app1', 'secret_app1_default', NOW, byOperator) },
+  { name: 'addAppSecret', run: (store) => store.addAppSecret(secretRow('app1', 'next'), NOW, byOperator) },
+  { name: 'createUser', run: (store) => store.createUser(userRow('eve'), byOperator) },
+  { name: 'startSession', run: (store) => startSession(store, 'another session', { maxLive: 1 }) },
+  {
+    name: 'removeEnded',
+    run: (store) => store.removeEnded({ endedBeforeMs: NOW * 2, auditBeforeMs: NOW * 2, limit: 500 }),
+  },
+]
+
+const draft = (surveyId: number, title: string) => ({
+  surveyId,
+  hash: '',
+  title,
+  state: 2,
+  document: Buffer.from(title),
+})
+
+const surveyWrites: readonly Write<SurveyStore>[] = [
+  { name: 'putSurveys of new ones', run: (store) => store.putSurveys('ann', [draft(0, 'b'), draft(0, 'c')], NOW) },
+  { name: 'putSurveys of ones there', run: (store) => store.putSurveys('ann', [draft(7, 'b'), draft(0, 'c')], NOW) },
+]
+
+async function openTokenStoreWithRows(): Promise<TokenStore> {
+  const store = openTokenStore()
+  await seed(store)
+  given = await grant(store)
+  await issue(store, 'waiting')
+  await startSession(store, 'session')
+  expect(await isGood(store, given.accessTokenHash)).toBe(true) // known from now on without asking the database
+  return store
+}
+
+async function openSurveyStoreWithRows(): Promise<SurveyStore> {
+  const store = openSurveyStore()
+  await store.putSurveys('ann', [draft(7, 'a')], NOW)
+  return store
+}
+
+async function textOf(store: SurveyStore): Promise<string> {
+  return Buffer.from((await store.findSurvey(7))?.document ?? []).toString()
+}
+
+const points: readonly Failpoint[] = [{ at: 'before BEGIN' }, { at: 'before COMMIT' }]
+
+/** Fails the write at each point; the database must be as it was, and in the end the write must work. */
+async function expectAllOrNothing<Store>(store: Store, write: Write<Store>, read: () => Promise<void>): Promise<void> {
+  const before = dump(real)
+  const expectNothing = async (point: Failpoint, code: FailureCode) => {
+    connection.failAt(point, code)
+    const outcome = await write.run(store).catch((error: unknown) => error)
+    if (connection.failures === 0) return false // it has fewer statements: it is done
+    expect(outcome).toBeInstanceOf(StoreUnavailable)
+    const isIoErrorOfCommit = point.at === 'before COMMIT' && code.startsWith('SQLITE_IOERR')
+    expect(outcome).toMatchObject({ outcomeUnknown: isIoErrorOfCommit })
+    expect(dump(real)).toEqual(before)
+    expect(real.inTransaction).toBe(false)
+    await read()
+    return true
+  }
+  for (const code of CODES) for (const point of points) expect(await expectNothing(point, code)).toBe(true)
+  let nth = 1
+  while (await expectNothing({ at: 'a statement', nth }, CODES[nth % CODES.length] ?? 'SQLITE_FULL')) {
+    nth += 1
+    expect(nth).toBeLessThan(MAX_STATEMENTS)
+  }
+  expect(nth, 'the write has statements').toBeGreaterThan(1)
+  expect(dump(real)).not.toEqual(before) // the last try met no failure, so it happened
+}
+
+describe('a token store whose database fails', () => {
+  test.each(tokenWrites)('does $name wholly or not at all, and can be read meanwhile', async (write) => {
+    const store = await openTokenStoreWithRows()
+    await expectAllOrNothing(store, write, async () => expect(await isGood(store, given.accessTokenHash)).toBe(true))
+  })
+
+  test.each(tokenWrites)(
+    'after the commit of $name says that the outcome is unknown, and what is read is new',
+    async (write) => {
+      const store = await openTokenStoreWithRows()
+      const before = dump(real)
+      connection.failAt({ at: 'after COMMIT' }, 'SQLITE_IOERR_FSYNC')
+      await expect(write.run(store)).rejects.toMatchObject({ outcomeUnknown: true })
+      connection.failAt(undefined)
+      expect(dump(real)).not.toEqual(before)
+      const isEnded = /ends the grant|mint|revokeGrant|Disabled|removeEnded/.test(write.name)
+      expect(await isGood(store, given.accessTokenHash, NOW + 2000)).toBe(!isEnded)
+    },
+  )
+
+  test('fails alone: what shares its transaction is committed', async () => {
+    const store = await openTokenStoreWithRows()
+    connection.failAt({ at: 'a statement', nth: 1 })
+    const [first, second] = await Promise.allSettled([issue(store, 'one'), issue(store, 'two')])
+    expect([first.status, second.status]).toEqual(['rejected', 'fulfilled'])
+    connection.failAt(undefined)
+    expect(await issue(store, 'one')).toBe('issued')
+    expect(await issue(store, 'two')).toBe('exists_live')
+  })
+
+  test('for want of space is unavailable for writes and good for reads, until there is space again', async () => {
+    const store = await openTokenStoreWithRows()
+    const maxPages = Number(real.pragma('max_page_count', { simple: true }))
+    real.pragma(`max_page_count = ${Number(real.pragma('page_count', { simple: true }))}`)
+    const issued: string[] = []
+    let failure: unknown
+    for (let i = 0; i < 2000 && failure === undefined; i += 1) {
+      await issue(store, `code ${i}`, { maxLive: 10_000 }).then(
+        () => issued.push(`code ${i}`),
+        (error: unknown) => {
+          failure = error
+        },
+      )
+    }
+    expect(failure).toBeInstanceOf(StoreUnavailable)
+    expect(failure).toMatchObject({ outcomeUnknown: false })
+    expect(await isGood(store, given.accessTokenHash)).toBe(true)
+    expect(await store.revokeGrant('no such grant', {}, NOW, byOperator)).toBe('not_found') // what needs no space works
+    real.pragma(`max_page_count = ${maxPages}`)
+    expect(await issue(store, `code ${issued.length}`, { maxLive: 10_000 })).toBe('issued')
+    for (const name of issued) expect(await issue(store, name, { maxLive: 10_000 })).toBe('exists_live')
+    expect(real.pragma('integrity_check', { simple: true })).toBe('ok')
+  })
+})
+
+describe('a survey store whose database fails', () => {
+  test.each(surveyWrites)('does $name wholly or not at all, and can be read meanwhile', async (write) => {
+    const store = await openSurveyStoreWithRows()
+    await expectAllOrNothing(store, write, async () => expect(await textOf(store)).toBe('a'))
+  })
+
+  test('for want of space keeps what was there, and stores again once there is space', async () => {
+    const store = await openSurveyStoreWithRows()
+    const maxPages = Number(real.pragma('max_page_count', { simple: true }))
+    real.pragma(`max_page_count = ${Number(real.pragma('page_count', { simple: true }))}`)
+    const large = { ...draft(7, 'large'), document: Buffer.alloc(1_000_000) }
+    await expect(store.putSurveys('ann', [draft(0, 'small'), large], NOW)).rejects.toBeInstanceOf(StoreUnavailable)
+    expect(await textOf(store)).toBe('a')
+    expect((await store.listSurveys('ann', { offset: 0, limit: 9 })).total).toBe(1)
+    real.pragma(`max_page_count = ${maxPages}`)
+    expect(await store.putSurveys('ann', [large], NOW)).toMatchObject({ kind: 'stored' })
+  })
+})
