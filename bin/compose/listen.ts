@@ -1,16 +1,18 @@
 // Ports: taken before anything else is started, so that one in use is known before a database is touched.
 import type { Server as HttpServer } from 'node:http'
-import { createServer, type Server } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import { CommandError, EXIT } from '../exit.js'
 
 /**
  * A port this process holds, so that its number is known before the server is made that needs to know it. Whoever
- * connects before a server is put on it is cut off and may try again.
+ * connects before a server is put on it waits for that.
  */
 export interface HeldPort {
   readonly host: string
   readonly port: number
   readonly socket: Server
+  /** Connections accepted so far, unread. */
+  readonly waiting: Socket[]
 }
 
 /**
@@ -19,18 +21,23 @@ export interface HeldPort {
  */
 export function holdPort(host: string, port: number, variable: string): Promise<HeldPort> {
   return new Promise((resolve, reject) => {
-    const socket = createServer((connection) => connection.destroy())
+    const waiting: Socket[] = []
+    const socket = createServer({ pauseOnConnect: true }, (connection) => {
+      connection.on('error', () => connection.destroy())
+      waiting.push(connection)
+    })
     socket.once('error', (error: NodeJS.ErrnoException) => reject(cannotListen(host, port, variable, error)))
     socket.listen(port, host, () => {
       const address = socket.address()
       if (address === null || typeof address === 'string') throw new Error('a TCP server has an address')
-      resolve({ host, port: address.port, socket })
+      resolve({ host, port: address.port, socket, waiting })
     })
   })
 }
 
 /** Frees a port that no server was put on; one that was closed with its server is free already. */
 export function letGo(held: HeldPort): Promise<void> {
+  for (const connection of held.waiting.splice(0)) connection.destroy()
   return new Promise((resolve) => held.socket.close(() => resolve()))
 }
 
@@ -40,6 +47,10 @@ export function serveOn(held: HeldPort, server: HttpServer): Promise<void> {
     server.once('error', reject)
     server.listen(held.socket, () => {
       server.off('error', reject)
+      for (const connection of held.waiting.splice(0)) {
+        server.emit('connection', connection)
+        connection.resume()
+      }
       resolve()
     })
   })

@@ -24,6 +24,32 @@ test('SIGTERM ends it with exit code 0', async () => {
   expect(await service.stop()).toBe(0)
 })
 
+test('a second signal ends it at once, whatever is in flight', async () => {
+  const service = await startProcess()
+  const { hostname, port } = new URL(service.url)
+  const slow = connect(Number(port), hostname)
+  onTestFinished(() => void slow.destroy())
+  slow.on('error', () => undefined)
+  slow.write('POST /connect/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n') // and never the rest
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  service.signal('SIGTERM')
+  const isWaiting = await Promise.race([
+    service.ended().then(() => false),
+    new Promise((resolve) => setTimeout(resolve, 1_500, true)),
+  ])
+  expect(isWaiting).toBe(true)
+  service.signal('SIGTERM')
+  expect(await service.ended()).toBe(1)
+})
+
+test('a defect ends it with exit code 1, told once', async () => {
+  const defect = `process.on('SIGUSR2', () => { throw new Error('nobody expected this') })`
+  const service = await startProcess({ NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(defect)}` })
+  service.signal('SIGUSR2')
+  expect(await service.ended()).toBe(1)
+  expect(service.output.match(/Error: nobody expected this/g)).toHaveLength(1)
+})
+
 test('a port in use is said plainly', async () => {
   const first = await startProcess()
   const second = await createProcess({ PORT: new URL(first.url).port })

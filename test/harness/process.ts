@@ -66,6 +66,19 @@ export class ServiceProcess {
     await this.#end('SIGKILL')
   }
 
+  /** Sends a signal and does not wait. */
+  signal(name: NodeJS.Signals): void {
+    this.#child?.kill(name)
+  }
+
+  /** Exit code of the server once it has ended by itself; -1 when a signal ended it. */
+  ended(): Promise<number> {
+    const child = this.#child
+    if (child === undefined) throw new Error('the server was not started')
+    if (child.exitCode !== null) return Promise.resolve(child.exitCode)
+    return new Promise((resolve) => child.once('close', (code) => resolve(code ?? -1)))
+  }
+
   /** Runs `survey-auth ARGS` on the same data directory. */
   cli(args: readonly string[], options: { input?: string; env?: Environment } = {}): Promise<CommandResult> {
     return new Promise((resolve, reject) => {

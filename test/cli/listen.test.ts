@@ -1,0 +1,37 @@
+import { createServer } from 'node:http'
+import { connect } from 'node:net'
+import { expect, onTestFinished, test } from 'vitest'
+import { closeServer, holdPort, letGo, serveOn } from '../../bin/compose/listen.js'
+
+/** All a server says to a request that is sent at once, until it closes the connection. */
+function ask(port: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let said = ''
+    const socket = connect(port, '127.0.0.1')
+    socket.on('error', reject)
+    socket.on('data', (chunk) => {
+      said += chunk.toString('utf8')
+    })
+    socket.on('close', () => resolve(said))
+    socket.write('GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+  })
+}
+
+test('who connects before the server is put on the port is answered by it', async () => {
+  const held = await holdPort('127.0.0.1', 0, 'PORT')
+  const early = [ask(held.port), ask(held.port)]
+  await new Promise((resolve) => setTimeout(resolve, 100)) // they are accepted and have sent everything
+  const server = createServer((_request, response) => response.end('here I am'))
+  onTestFinished(() => closeServer(server))
+  await serveOn(held, server)
+  for (const answer of [...early, ask(held.port)]) expect(await answer).toContain('here I am')
+})
+
+test('who connects to a port that is let go is cut off', async () => {
+  const held = await holdPort('127.0.0.1', 0, 'PORT')
+  const early = ask(held.port).catch(() => '')
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  await letGo(held)
+  expect(await early).toBe('')
+  await expect(ask(held.port)).rejects.toThrow('ECONNREFUSED')
+})
