@@ -51,6 +51,7 @@ function summarize(results) {
 function reason(file) {
   if (file.includes('browser')) return 'no Chromium found; install one or set CHROMIUM_PATH'
   if (file.includes('postgres')) return 'no PostgreSQL could be started on this machine'
+  if (file.includes('full-disk')) return 'there is no prlimit'
   if (file.includes('power-cut')) return 'strace is not installed or may not trace'
   return 'the file says why'
 }

@@ -1,0 +1,284 @@
+// Two gateways, each with a token service of its own, on one database: what holds at most once holds among them all.
+// Long runs: RACES_CODES codes of RACES_PARALLEL (100) exchanges, RACES_ROUNDS rounds of the other races.
+//
+// A 503 is asked again, as its `action` says: exactly one exchange must succeed all the same. SQLite must give none. On
+// PostgreSQL a hundred exchanges of one code wait for one row over ten connections, and on a machine that is busy with
+// other suites some wait longer than the 2 s a caller grants the database.
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { request } from 'node:http'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { send } from '../harness/http.js'
+import { CALLBACK, withQuery } from '../harness/verbs.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
+
+const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
+const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
+const PARALLEL = Number(process.env.RACES_PARALLEL ?? '100')
+const RETRY_AFTER_MS = 100
+const START_TIMEOUT_MS = 60_000
+const AT_ONCE = 10
+
+interface Answer {
+  readonly status: number
+  /** `error.type`, or `OK`. */
+  readonly type: string
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+/** A gateway and its token service. */
+interface Pair {
+  readonly url: string
+  readonly socket: string
+}
+
+/** Everything that runs for one database. */
+class Fleet {
+  readonly #dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-races-'))
+  readonly #children: ChildProcess[] = []
+  readonly #database: string
+  readonly pairs: Pair[] = []
+  appid = ''
+  secret = ''
+  #sessionToken = ''
+  #forms = 0
+  #turn = 0
+  /** Answers 503 so far. */
+  unavailable = 0
+
+  constructor(database: string | undefined) {
+    this.#database = database ?? `sqlite:${path.join(this.#dataDir, 'token.db')}`
+  }
+
+  async start(): Promise<void> {
+    for (const name of ['a', 'b']) this.pairs.push(await this.#startPair(name))
+    const app = await this.rpc('AdminService/CreateApp', { name: 'Races', redirectUris: [CALLBACK] })
+    this.appid = String((app.app as { appid: string }).appid)
+    this.secret = String(app.secret)
+    const person = { username: 'ana', password: 'password of ana' }
+    await this.rpc('AdminService/CreateUser', person)
+    this.#sessionToken = String((await this.rpc('AccountService/SignIn', person)).sessionToken)
+  }
+
+  stop(): void {
+    for (const child of this.#children) child.kill('SIGKILL')
+    rmSync(this.#dataDir, { recursive: true, force: true })
+  }
+
+  async #startPair(name: string): Promise<Pair> {
+    const port = await freePort()
+    const socket = path.join(this.#dataDir, `${name}.sock`)
+    const { PATH = '', HOME = '' } = process.env
+    const env = {
+      PATH,
+      HOME,
+      DATA_DIR: this.#dataDir,
+      PORT: String(port),
+      ADMIN_PORT: '0',
+      RATE_LIMIT: 'off',
+      LOG_LEVEL: 'error',
+      RPC_TIMEOUT_MS: '30000', // on a busy machine the default would turn slowness into 503
+      TOKEN_DATABASE_URL: this.#database,
+      MAX_GRANTS_PER_USER_AND_APP: '200',
+      MAX_LIVE_CODES_PER_USER_AND_APP: '1000',
+    }
+    await this.#spawn('token', { ...env, RPC_LISTEN: `unix:${socket}` })
+    await this.#spawn('gateway', { ...env, TOKEN_SERVICE_URL: `unix:${socket}` })
+    const url = `http://127.0.0.1:${port}`
+    const deadline = Date.now() + START_TIMEOUT_MS
+    const query = { appid: 'app_x', access_token: 'sat_x', openid: 'o_x' }
+    while ((await ask(url, '/api/oauth2/user', query).catch(() => undefined))?.type !== 'invalid_appid') {
+      if (Date.now() > deadline) throw new Error(`pair ${name} does not answer`)
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+    return { url, socket }
+  }
+
+  #spawn(mode: 'token' | 'gateway', env: Record<string, string>): Promise<void> {
+    const child = spawn(process.execPath, [PROGRAM, 'serve', mode], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+    this.#children.push(child)
+    return new Promise((resolve, reject) => {
+      let said = ''
+      child.stderr.on('data', (chunk: Buffer) => {
+        said += chunk.toString('utf8')
+        if (said.includes('listening on')) resolve()
+      })
+      child.once('exit', (code) => reject(new Error(`serve ${mode} ended with ${code}: ${said}`)))
+    })
+  }
+
+  /** The pairs in turn. */
+  next(): Pair {
+    this.#turn += 1
+    return this.pairs[this.#turn % this.pairs.length] as Pair
+  }
+
+  async rpc(method: string, message: Record<string, unknown>): Promise<Record<string, unknown>> {
+    return callRpc(this.next().socket, `surveyauth.v1.${method}`, message)
+  }
+
+  async issueCode(): Promise<string> {
+    this.#forms += 1
+    const form = { requestId: `form-${String(this.#forms).padStart(16, '0')}`, scope: 'snsapi_user' }
+    const consent = { sessionToken: this.#sessionToken, appid: this.appid, redirectUri: CALLBACK }
+    return String((await this.rpc('TokenService/IssueCode', { ...form, ...consent })).code)
+  }
+
+  exchange(code: string, secret = this.secret): Promise<Answer> {
+    const query = { appid: this.appid, secret, code, grant_type: 'authorization_code' }
+    return this.#ask('/api/oauth2/access_token', query)
+  }
+
+  refresh(refreshToken: unknown): Promise<Answer> {
+    const query = { appid: this.appid, refresh_token: String(refreshToken), grant_type: 'refresh_token' }
+    return this.#ask('/api/oauth2/refresh_token', query)
+  }
+
+  /** Asks the gateways in turn until one has an answer. */
+  async #ask(target: string, query: Record<string, string>): Promise<Answer> {
+    for (;;) {
+      const answer = await ask(this.next().url, target, query)
+      if (answer.status !== 503) return answer
+      this.unavailable += 1
+      await new Promise((resolve) => setTimeout(resolve, RETRY_AFTER_MS))
+    }
+  }
+
+  /** What each gateway says of the token, one after the other. */
+  async user(accessToken: unknown, openid: unknown): Promise<string[]> {
+    const query = { appid: this.appid, access_token: String(accessToken), openid: String(openid) }
+    const types: string[] = []
+    for (const { url } of this.pairs) types.push((await ask(url, '/api/oauth2/user', query)).type)
+    return types
+  }
+
+  async newestGrantId(): Promise<string> {
+    const { grants } = await this.rpc('AdminService/ListGrants', { appid: this.appid, pageSize: 1 })
+    return (grants as { grantId: string }[])[0]?.grantId ?? ''
+  }
+}
+
+async function ask(url: string, target: string, query: Record<string, string>): Promise<Answer> {
+  const { status, text } = await send(url, withQuery(target, query))
+  const { code, error, data } = JSON.parse(text) as { code: string; error: { type: string }; data: Answer['data'] }
+  return { status, type: code === 'OK' ? 'OK' : error.type, data }
+}
+
+/** A call of the Connect door: JSON over the socket. */
+function callRpc(socketPath: string, method: string, message: object): Promise<Record<string, unknown>> {
+  return new Promise((resolve, reject) => {
+    const headers = { 'content-type': 'application/json' }
+    const sent = request({ socketPath, path: `/${method}`, method: 'POST', headers }, (answer) => {
+      const chunks: Buffer[] = []
+      answer.on('data', (chunk: Buffer) => chunks.push(chunk))
+      answer.on('end', () => {
+        const text = Buffer.concat(chunks).toString('utf8')
+        if (answer.statusCode === 200) resolve(JSON.parse(text) as Record<string, unknown>)
+        else reject(new Error(`${method}: ${answer.statusCode} ${text}`))
+      })
+    })
+    sent.on('error', reject)
+    sent.end(JSON.stringify(message))
+  })
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
+    })
+  })
+}
+
+function tally(answers: readonly Answer[]): Record<string, number> {
+  const counts: Record<string, number> = {}
+  for (const { type } of answers) counts[type] = (counts[type] ?? 0) + 1
+  return counts
+}
+
+const times = <T>(count: number, work: (n: number) => T): T[] => Array.from({ length: count }, (_, n) => work(n))
+/** A moment within the race, so that each round meets another interleaving. */
+const shortly = () => new Promise((resolve) => setTimeout(resolve, Math.random() * 15))
+
+const { RACES_CODES, RACES_ROUNDS } = process.env
+const databases = [
+  { name: 'SQLite', open: async () => undefined, codes: Number(RACES_CODES ?? 20), rounds: Number(RACES_ROUNDS ?? 30) },
+  { name: 'PostgreSQL', open: createDatabase, codes: Number(RACES_CODES ?? 8), rounds: Number(RACES_ROUNDS ?? 10) },
+]
+
+describe.each(databases)('two gateways and two token services on one $name', ({ name, open, codes, rounds }) => {
+  const timeout = 120_000 + (codes * PARALLEL + rounds * 100) * 50
+  let fleet: Fleet
+  beforeAll(async () => {
+    execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+    fleet = new Fleet(await open())
+    await fleet.start()
+  }, 180_000)
+  afterAll(() => {
+    fleet.stop()
+    process.stdout.write(`races on ${name}: ${codes} codes, ${rounds} rounds, ${fleet.unavailable} answers 503\n`)
+    if (name === 'SQLite') expect(fleet.unavailable).toBe(0)
+  })
+
+  test('exchange a code once, however many try', { timeout }, async () => {
+    for (let n = 0; n < codes; n += 1) {
+      const code = await fleet.issueCode()
+      const answers = await Promise.all(times(PARALLEL, () => fleet.exchange(code)))
+      expect(tally(answers)).toEqual({ OK: 1, invalid_code: PARALLEL - 1 })
+      const { data } = answers.find(({ type }) => type === 'OK') as Answer
+      expect(await fleet.user(data.access_token, data.openid)).toEqual(['OK', 'OK'])
+    }
+  })
+
+  test('leave no good token of a refresh that races the revocation', { timeout }, async () => {
+    let raced = 0
+    for (let n = 0; n < rounds; n += 1) {
+      const { data } = await fleet.exchange(await fleet.issueCode())
+      const grantId = await fleet.newestGrantId()
+      expect(await fleet.user(data.access_token, data.openid)).toEqual(['OK', 'OK'])
+      const refreshes = times(AT_ONCE, () => shortly().then(() => fleet.refresh(data.refresh_token)))
+      await shortly()
+      await fleet.rpc('AdminService/RevokeGrant', { grantId })
+      expect(await fleet.user(data.access_token, data.openid)).toEqual(['invalid_token', 'invalid_token'])
+      expect((await fleet.refresh(data.refresh_token)).type).toBe('invalid_refresh_token')
+      for (const refreshed of await Promise.all(refreshes)) {
+        expect(['OK', 'invalid_refresh_token']).toContain(refreshed.type)
+        if (refreshed.type !== 'OK') continue
+        raced += 1
+        const good = await fleet.user(refreshed.data.access_token, data.openid)
+        expect(good).toEqual(['invalid_token', 'invalid_token'])
+      }
+    }
+    expect(raced, 'refreshes that were answered OK').toBeGreaterThan(0)
+  })
+
+  test('take no ended secret, and spend no code on one', { timeout }, async () => {
+    let old = { secret: fleet.secret, secretId: '' }
+    const renew = async (name: string) => {
+      const { secret, secretId } = await fleet.rpc('AdminService/AddAppSecret', { appid: fleet.appid, name })
+      return { secret: String(secret), secretId: String(secretId) }
+    }
+    old = await renew('round 0')
+    for (let n = 1; n <= rounds; n += 1) {
+      const next = await renew(`round ${n}`)
+      const codes = await Promise.all(times(AT_ONCE, () => fleet.issueCode()))
+      const racing = codes.map((code) => shortly().then(() => fleet.exchange(code, old.secret)))
+      await shortly()
+      await fleet.rpc('AdminService/RevokeAppSecret', { appid: fleet.appid, secretId: old.secretId })
+      const late = await Promise.all(codes.map((code) => fleet.exchange(code, old.secret)))
+      expect(tally(late)).toEqual({ invalid_secret: AT_ONCE })
+      const first = await Promise.all(racing)
+      const second = await Promise.all(codes.map((code) => fleet.exchange(code, next.secret)))
+      for (const [index, { type }] of first.entries()) {
+        expect(['OK invalid_code', 'invalid_secret OK']).toContain(`${type} ${second[index]?.type}`)
+      }
+      old = next
+    }
+    fleet.secret = old.secret
+  })
+})
