@@ -33,6 +33,7 @@ const CONTRACT = [
   'backup',
   'doctor',
   'config',
+  'descriptor',
 ]
 
 /** Every command that does something, by the words one types. */
