@@ -21,6 +21,9 @@ const READY_TARGET_MS = 2000
 const READY_TIMEOUT_MS = 60_000
 /** How long the load runs before a kill. */
 const LOAD_MS = { least: 150, most: 1500 }
+/** How many restarts are killed themselves, and how long after their start. */
+const KILLED_RESTARTS = 0.2
+const RESTART_MS = 2000
 
 const { values } = parseArgs({
   options: {
@@ -70,6 +73,7 @@ async function main() {
   const endMs = Date.now() + options.minutes * 60_000
   let kills = 0
   let checks = 0
+  let restartKills = 0
   while (kills < options.kills && Date.now() < endMs && failures.length === 0) {
     const load = { isOver: false }
     const clients = people.map((person) => person.work(load, failures))
@@ -78,6 +82,12 @@ async function main() {
     load.isOver = true
     await Promise.all(clients)
     kills += 1
+    if (Math.random() < KILLED_RESTARTS) {
+      spawnService()
+      await sleep(Math.random() * RESTART_MS)
+      await kill()
+      restartKills += 1
+    }
     readyMs.push(await start())
     checks += await checkAll(people, failures, 'recent')
     if (kills % 20 === 0) say(`${kills} kills, ${checks} checks, load ${loadavg()[0]?.toFixed(1)}`)
@@ -85,10 +95,10 @@ async function main() {
   checks += await checkAll(people, failures, 'everything')
   await kill()
   for (const name of ['token.db', 'survey.db']) failures.push(...integrityFailures(name))
-  return report({ people, kills, checks, readyMs, failures })
+  return report({ people, kills, restartKills, checks, readyMs, failures })
 }
 
-function report({ people, kills, checks, readyMs, failures }) {
+function report({ people, kills, restartKills, checks, readyMs, failures }) {
   const counts = {}
   for (const person of people) {
     for (const [name, count] of Object.entries(person.counts)) counts[name] = (counts[name] ?? 0) + count
@@ -96,7 +106,7 @@ function report({ people, kills, checks, readyMs, failures }) {
   const sorted = readyMs.sort((a, b) => a - b)
   const at = (share) => Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0)
   const acknowledged = Object.entries(counts).map(([name, count]) => `${name} ${count}`)
-  say(`killed ${kills} times under ${people.length} clients, ${checks} checks afterwards`)
+  say(`killed ${kills} times under ${people.length} clients, ${restartKills} times while starting, ${checks} checks`)
   say(`acknowledged or lost: ${acknowledged.join(', ')}`)
   say(
     `ready again after: p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, longest ${at(1)} ms (target ${READY_TARGET_MS} ms), ` +
@@ -131,11 +141,7 @@ function integrityFailures(name) {
 /** Fulfils when it answers; how long that took from the spawn on, in ms. */
 async function start() {
   const startedAt = performance.now()
-  said = ''
-  child = spawn(process.execPath, [PROGRAM, 'serve', 'all'], { env, cwd: dataDir, stdio: ['ignore', 'ignore', 'pipe'] })
-  child.stderr.on('data', (chunk) => {
-    said += chunk
-  })
+  spawnService()
   while (performance.now() - startedAt < READY_TIMEOUT_MS) {
     if (child.exitCode !== null) throw new Error(`the service ended with ${child.exitCode}: ${said}`)
     const status = await send({ target: '/api/' }).then(
@@ -146,6 +152,14 @@ async function start() {
     await sleep(10)
   }
   throw new Error(`the service did not answer within ${READY_TIMEOUT_MS} ms: ${said}`)
+}
+
+function spawnService() {
+  said = ''
+  child = spawn(process.execPath, [PROGRAM, 'serve', 'all'], { env, cwd: dataDir, stdio: ['ignore', 'ignore', 'pipe'] })
+  child.stderr.on('data', (chunk) => {
+    said += chunk
+  })
 }
 
 async function kill() {
