@@ -1,0 +1,97 @@
+// A network between gateway and token service that swallows everything without closing anything, as a dead host or a
+// firewall that forgot does; and one that is back for new connections only.
+import { mkdtempSync, rmSync } from 'node:fs'
+import net from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { Writable } from 'node:stream'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Running, start } from '../../bin/compose/start.js'
+import { readConfig } from '../../bin/config.js'
+
+const ROUNDS = Number(process.env.HALF_OPEN_ROUNDS ?? 3)
+const BACK_WITHIN_MS = 5_000
+const ANSWER_WITHIN_MS = 5_500 // the RPC deadline of 4.5 s, and time for a busy machine
+
+/** Carries bytes until it is told to swallow those of the connections there are. */
+class Network {
+  readonly #server: net.Server
+  #pairs: { readonly sides: readonly net.Socket[]; isSwallowing: boolean }[] = []
+
+  constructor(private readonly targetPort: () => number) {
+    this.#server = net.createServer((near) => {
+      const far = net.connect(this.targetPort(), '127.0.0.1')
+      const pair = { sides: [near, far], isSwallowing: false }
+      this.#pairs.push(pair)
+      for (const [from, to] of [
+        [near, far],
+        [far, near],
+      ] as const) {
+        from.on('data', (chunk) => {
+          if (!pair.isSwallowing) to.write(chunk)
+        })
+        from.on('close', () => {
+          if (!pair.isSwallowing) to.destroy()
+        })
+        from.on('error', () => undefined)
+      }
+    })
+  }
+
+  listen(): Promise<number> {
+    return new Promise((resolve) => {
+      this.#server.listen(0, '127.0.0.1', () => resolve((this.#server.address() as net.AddressInfo).port))
+    })
+  }
+
+  swallow(): void {
+    for (const pair of this.#pairs) pair.isSwallowing = true
+  }
+
+  close(): void {
+    this.#server.close()
+    for (const { sides } of this.#pairs) for (const side of sides) side.destroy()
+    this.#pairs = []
+  }
+}
+
+const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-half-open-'))
+let tokenPort = 0
+const network = new Network(() => tokenPort)
+let token: Running
+let gateway: Running
+
+beforeAll(async () => {
+  const logStream = new Writable({ write: (_chunk, _encoding, done) => done() })
+  const base = { DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: '0', RATE_LIMIT: 'off' }
+  token = await start('token', readConfig({ ...base, RPC_LISTEN: 'http://127.0.0.1:0' }), { logStream })
+  tokenPort = Number(new URL(token.rpcAddresses[0] ?? '').port)
+  const address = `http://127.0.0.1:${await network.listen()}`
+  gateway = await start('gateway', readConfig({ ...base, TOKEN_SERVICE_URL: address }), { logStream })
+})
+afterAll(async () => {
+  network.close()
+  await gateway.close()
+  await token.close()
+  rmSync(dataDir, { recursive: true, force: true })
+})
+
+async function ask(): Promise<{ type: string; ms: number }> {
+  const startedAt = performance.now()
+  const answer = await fetch(`${gateway.url}/api/oauth2/user?appid=app_x&access_token=sat_x&openid=o`)
+  const { error } = (await answer.json()) as { error: { type: string } }
+  return { type: error.type, ms: performance.now() - startedAt }
+}
+
+test('calls over a connection that went dead are answered 503 in time, and new ones work within seconds', async () => {
+  expect((await ask()).type).toBe('invalid_appid')
+  for (let round = 0; round < ROUNDS; round += 1) {
+    network.swallow()
+    const deadAt = performance.now()
+    const first = await ask()
+    expect(first.type).toBe('remote_server_error')
+    expect(first.ms).toBeLessThan(ANSWER_WITHIN_MS)
+    while ((await ask()).type !== 'invalid_appid') expect(performance.now() - deadAt).toBeLessThan(BACK_WITHIN_MS * 2)
+    expect(performance.now() - deadAt).toBeLessThan(BACK_WITHIN_MS)
+  }
+}, 300_000)
