@@ -80,6 +80,7 @@ class Fleet {
       PORT: String(port),
       ADMIN_PORT: '0',
       RATE_LIMIT: 'off',
+      CODE_REPLAY_GRACE_SECONDS: '600', // a busy machine may try again later than the default, and end the grant
       LOG_LEVEL: 'error',
       RPC_TIMEOUT_MS: '30000', // on a busy machine the default would turn slowness into 503
       TOKEN_DATABASE_URL: this.#database,
