@@ -60,9 +60,11 @@ async function requireVersionRow(client: pg.ClientBase, name: string): Promise<v
   }
 }
 
-/** Two concurrent CREATE TABLE collide in the catalogue (23505) or find the other's table (42P07). */
+/** Concurrent CREATE TABLE collide in the catalogue (23505), or find the other's table (42P07) or its row type (42710). */
+const CREATED_MEANWHILE: ReadonlySet<string | undefined> = new Set(['23505', '42P07', '42710'])
+
 function isCreatedMeanwhile(error: unknown): boolean {
-  return error instanceof pg.DatabaseError && (error.code === '23505' || error.code === '42P07')
+  return error instanceof pg.DatabaseError && CREATED_MEANWHILE.has(error.code)
 }
 
 /** Without the client's own time limit, which is for the short statements of requests. */

@@ -8,11 +8,14 @@ import { query } from '../postgres/cluster.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 
 test('of processes that start at once one migrates and the others wait', async () => {
-  const url = await createDatabase()
-  const stores = await Promise.all(Array.from({ length: 6 }, () => openPostgresTokenStore({ url, poolSize: 2 })))
-  stores.forEach(closing)
-  await Promise.all(stores.map((store) => store.ping()))
-  expect(await query(url, 'SELECT name, version FROM schema_versions')).toEqual([{ name: 'token', version: 1 }])
+  // They collide in different places of the catalogue, so once is not enough.
+  for (let round = 0; round < 8; round += 1) {
+    const url = await createDatabase()
+    const stores = await Promise.all(Array.from({ length: 6 }, () => openPostgresTokenStore({ url, poolSize: 2 })))
+    await Promise.all(stores.map((store) => store.ping()))
+    expect(await query(url, 'SELECT name, version FROM schema_versions')).toEqual([{ name: 'token', version: 1 }])
+    await Promise.all(stores.map((store) => store.close()))
+  }
 })
 
 test('both stores may share a database', async () => {
