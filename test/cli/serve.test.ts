@@ -1,18 +1,9 @@
-// The server process from its first line to its exit code.
-import { createServer } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { createProcess, startProcess } from '../harness/process.js'
+import { freePort } from '../harness/spawn.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
 
 test('the first line tells where it listens', async () => {
   const service = await startProcess()

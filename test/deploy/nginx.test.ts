@@ -4,13 +4,14 @@ import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'nod
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer as createHttpServer } from 'node:http'
-import { type AddressInfo, createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { readHtml } from '../harness/html.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
+import { freePort, spawnServe } from '../harness/spawn.js'
 import { authorizePath, CALLBACK, withQuery } from '../harness/verbs.js'
 import { createAuthority } from '../rpc/certificates.js'
 
@@ -321,17 +322,11 @@ describe.skipIf(!hasNginx)('when gateways cut the connection after they got the 
   )
 })
 /** Fulfils when the process says that it listens. */
-function serve(mode: string, env: Record<string, string>): Promise<ChildProcess> {
-  const child = spawn(process.execPath, [PROGRAM, 'serve', mode], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+async function serve(mode: string, env: Record<string, string>): Promise<ChildProcess> {
+  const { child, listening } = spawnServe(mode, env)
   children.push(child)
-  return new Promise((resolve, reject) => {
-    let said = ''
-    child.stderr.on('data', (chunk: Buffer) => {
-      said += chunk.toString('utf8')
-      if (said.includes('listening on')) resolve(child)
-    })
-    child.once('exit', (code) => reject(new Error(`serve ${mode} ended with ${code}: ${said}`)))
-  })
+  await listening
+  return child
 }
 
 function output(command: string, args: readonly string[]): Promise<string> {
@@ -346,13 +341,4 @@ async function until(isTrue: () => Promise<boolean>): Promise<void> {
     if (Date.now() > deadline) throw new Error('not within 30 s')
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo
-      server.close(() => resolve(port))
-    })
-  })
 }

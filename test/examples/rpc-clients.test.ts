@@ -1,7 +1,6 @@
 // The clients of examples/rpc do what their comments say, against a real service: over a Unix socket and over mTLS.
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -10,6 +9,7 @@ import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
 import { type CommandResult, type Environment, startProcess } from '../harness/process.js'
+import { freePort } from '../harness/spawn.js'
 import { createAuthority } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 180_000 }) // spawns a service, the command line and every client
@@ -165,13 +165,4 @@ function tlsFiles({ cert, key, ca }: { cert: string; key: string; ca: string }):
       return [name, file]
     }),
   )
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
-    })
-  })
 }

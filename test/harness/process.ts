@@ -1,14 +1,11 @@
 // The service as its operators run it: a spawned process and its command line.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { onTestFinished } from 'vitest'
+import { BUILD, freePort, PROGRAM } from './spawn.js'
 
-const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
-const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
 const START_TIMEOUT_MS = 60_000 // on a machine that is busy with other suites
 
 export interface CommandResult {
@@ -152,15 +149,4 @@ export async function startProcess(env: Environment = {}): Promise<ServiceProces
 function inherited(): Record<string, string> {
   const { PATH = '', HOME = '' } = process.env
   return { PATH, HOME, NODE_ENV: 'production' }
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.on('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
-    })
-  })
 }

@@ -6,13 +6,13 @@
 import { execFile, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { Agent, request } from 'node:http'
-import { createServer } from 'node:net'
 import { loadavg, tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs, promisify } from 'node:util'
 import Database from 'better-sqlite3'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
+import { freePort } from './free-port.js'
 import { Person } from './person.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
@@ -216,15 +216,6 @@ function send({ target, method = 'GET', headers = {}, body, socketPath }) {
     sent.on('timeout', () => sent.destroy(new Error('no answer in 20 s')))
     sent.on('error', reject)
     sent.end(body)
-  })
-}
-
-function freePort() {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(address.port))
-    })
   })
 }
 

@@ -1,8 +1,9 @@
 // The public gateway on loopback with fake services behind it.
 import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
 import { createGateway } from '../../gateway/app.js'
 import { defaultLimits } from '../../gateway/limits.js'
+import { freePort } from '../harness/spawn.js'
 import { FakeServices } from './fake-services.js'
 
 export interface Served {
@@ -34,13 +35,4 @@ export async function serve(publicUrl?: string): Promise<Served> {
     await once(server, 'close')
   }
   return { services, origin, unexpected, close }
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1')
-  await once(probe, 'listening')
-  const { port } = probe.address() as AddressInfo
-  probe.close()
-  await once(probe, 'close')
-  return port
 }

@@ -3,10 +3,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { appendFile, chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import pg from 'pg'
+import { freePort } from '../harness/spawn.js'
 
 const START_TIMEOUT_MS = 30_000
 const NOBODY = 65_534
@@ -182,17 +182,6 @@ function completed(program: string, args: readonly string[], as: typeof identity
     child.on('close', (code) => {
       if (code === 0) resolve()
       else reject(new Error(`${path.basename(program)} ended with ${code}: ${output}`))
-    })
-  })
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.on('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
     })
   })
 }

@@ -1,14 +1,11 @@
 // Three real processes: what a client sees while one of the services is gone, hangs or is replaced.
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { BUILD, freePort, spawnServe } from '../harness/spawn.js'
 
-const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
-const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
 /** The gateway answers within its RPC deadline of 4.5 s; the rest is for a loaded test machine. */
 const ANSWER_WITHIN_MS = 8_000
 const BACK_WITHIN_MS = 15_000
@@ -37,16 +34,9 @@ afterAll(() => {
 
 /** Fulfils when the process says that it listens. */
 function startUp(mode: Mode): Promise<void> {
-  const child = spawn(process.execPath, [PROGRAM, 'serve', mode], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  const { child, listening } = spawnServe(mode, env)
   running.set(mode, child)
-  return new Promise((resolve, reject) => {
-    let said = ''
-    child.stderr.on('data', (chunk: Buffer) => {
-      said += chunk.toString('utf8')
-      if (said.includes('listening on')) resolve()
-    })
-    child.once('exit', (code) => reject(new Error(`serve ${mode} ended with ${code}: ${said}`)))
-  })
+  return listening
 }
 
 function end(mode: Mode, signal: NodeJS.Signals): Promise<number | null> {
@@ -118,12 +108,3 @@ describe.each(['token', 'survey'] as const)('when the %s service', (mode) => {
     expect([...types]).toEqual(['invalid_appid'])
   }, 60_000)
 })
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
-    })
-  })
-}

@@ -4,20 +4,17 @@
 // A 503 is asked again, as its `action` says: exactly one exchange must succeed all the same. SQLite must give none. On
 // PostgreSQL a hundred exchanges of one code wait for one row over ten connections, and on a machine that is busy with
 // other suites some wait longer than the 2 s a caller grants the database.
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { send } from '../harness/http.js'
+import { BUILD, freePort, spawnServe } from '../harness/spawn.js'
 import { CALLBACK, withQuery } from '../harness/verbs.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 
-const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
-const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
 const PARALLEL = Number(process.env.RACES_PARALLEL ?? '100')
 const RETRY_AFTER_MS = 100
 const START_TIMEOUT_MS = 60_000
@@ -100,16 +97,9 @@ class Fleet {
   }
 
   #spawn(mode: 'token' | 'gateway', env: Record<string, string>): Promise<void> {
-    const child = spawn(process.execPath, [PROGRAM, 'serve', mode], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+    const { child, listening } = spawnServe(mode, env)
     this.#children.push(child)
-    return new Promise((resolve, reject) => {
-      let said = ''
-      child.stderr.on('data', (chunk: Buffer) => {
-        said += chunk.toString('utf8')
-        if (said.includes('listening on')) resolve()
-      })
-      child.once('exit', (code) => reject(new Error(`serve ${mode} ended with ${code}: ${said}`)))
-    })
+    return listening
   }
 
   /** The pairs in turn. */
@@ -184,15 +174,6 @@ function callRpc(socketPath: string, method: string, message: object): Promise<R
     })
     sent.on('error', reject)
     sent.end(JSON.stringify(message))
-  })
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
-    })
   })
 }
 
