@@ -79,19 +79,25 @@ function runText({ command, date, machine, load, isPinned, settings, cells }) {
   ].join('\n')
 }
 
-function capacityTable({ lines: shown, names, row }) {
+/** Lines down, contestants across; a dash where nothing was measured. */
+function byContestant({ lines: shown, names, row }, textOf) {
   return {
     head: ['', ...names.map((name) => contestants[name].title)],
     rows: shown.map((line) => [
       lines[line].title,
       ...names.map((name) => {
         const one = row(line, name)
-        if (!one) return '–'
-        const share = one.ofCeiling === undefined || name === 'ceiling' ? '' : ` (${ratio(one.ofCeiling)})`
-        return `${whole(one.rate)}${share}`
+        return one ? textOf(one, name) : '–'
       }),
     ]),
   }
+}
+
+function capacityTable(figures) {
+  return byContestant(figures, (one, name) => {
+    const share = one.ofCeiling === undefined || name === 'ceiling' ? '' : ` (${ratio(one.ofCeiling)})`
+    return `${whole(one.rate)}${share}`
+  })
 }
 
 function disturbanceText(figures) {
@@ -108,17 +114,8 @@ function generatorText({ rows }) {
   return `The generator was more than 95 % busy, so the server could have done more: ${where.join('; ')}.`
 }
 
-function cpuTable({ lines: shown, names, row }) {
-  return {
-    head: ['', ...names.map((name) => contestants[name].title)],
-    rows: shown.map((line) => [
-      lines[line].title,
-      ...names.map((name) => {
-        const one = row(line, name)
-        return one ? one.cpu.toFixed(1) : '–'
-      }),
-    ]),
-  }
+function cpuTable(figures) {
+  return byContestant(figures, (one) => one.cpu.toFixed(1))
 }
 
 function targetTable({ judged, isDisturbed }) {
