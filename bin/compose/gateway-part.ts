@@ -2,6 +2,7 @@
 import { createGateway, drainGateway, type GatewayOptions } from '../../gateway/app.js'
 import type { Config } from '../config.js'
 import type { Log } from '../log.js'
+import { isLoopback } from '../loopback.js'
 import { type HeldPort, serveOn, urlOf } from './listen.js'
 import type { Observers } from './observers.js'
 import type { Clock } from './part.js'
@@ -32,7 +33,7 @@ export async function startGatewayPart(
     limits: limitsOf(config),
   })
   await serveOn(held, gateway)
-  if (isClearTextElsewhere(config.publicUrl)) {
+  if (config.publicUrl.protocol === 'http:' && !isLoopback(config.publicUrl.hostname)) {
     log.warning('PUBLIC_URL is http: passwords travel in the clear, and browsers will not send what sign-in needs')
   }
   return { url, drain: (timeoutMs) => drainGateway(gateway, timeoutMs) }
@@ -61,8 +62,4 @@ function limitsOf(config: Config): GatewayOptions['limits'] {
     unlimitedRoutes: [],
     maxRateKeys: config.rateMaxKeys,
   }
-}
-
-function isClearTextElsewhere({ protocol, hostname }: URL): boolean {
-  return protocol === 'http:' && !['127.0.0.1', 'localhost', '[::1]'].includes(hostname)
 }

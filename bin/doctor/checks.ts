@@ -2,6 +2,7 @@
 import { existsSync, statfsSync, statSync } from 'node:fs'
 import { inspectDatabase } from '../compose/database-file.js'
 import type { Config } from '../config.js'
+import { isLoopback } from '../loopback.js'
 import type { Database } from '../settings.js'
 
 export interface Verdict {
@@ -108,8 +109,4 @@ async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
   } catch {
     return ok(`not running on ADMIN_PORT ${adminPort}`)
   }
-}
-
-function isLoopback(hostname: string): boolean {
-  return ['127.0.0.1', 'localhost', '::1', '[::1]'].includes(hostname)
 }
