@@ -1,7 +1,7 @@
 // The log: one JSON object a line on stderr. Every line is built here from named fields, so that no URL, query, header,
 // body or credential can slip in.
 import { Code } from '@connectrpc/connect'
-import { type DestinationStream, type Logger, pino } from 'pino'
+import { type DestinationStream, pino } from 'pino'
 import { build as pretty } from 'pino-pretty'
 import type { RequestRecord } from '../gateway/app.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
@@ -31,8 +31,7 @@ export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream
   const destination: DestinationStream = isPretty
     ? pretty({ destination: stream, sync: true, translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
     : stream
-  const options = { level: config.logLevel, base: null, timestamp: isoTime }
-  return overLogger(pino(options, destination), () => undefined)
+  return overDestination(config.logLevel, destination, () => undefined)
 }
 
 /** How long a line may wait for others before it is written, in ms. */
@@ -47,7 +46,7 @@ function createBufferedLog(level: string): Log {
   const destination = pino.destination({ dest: process.stderr.fd, sync: false, minLength: WRITE_BYTES })
   const timer = setInterval(() => destination.flush(), WRITE_WITHIN_MS)
   timer.unref()
-  return overLogger(pino({ level, base: null, timestamp: isoTime }, destination), () => destination.flush())
+  return overDestination(level, destination, () => destination.flush())
 }
 
 let lastMs = 0
@@ -64,7 +63,8 @@ function isoTime(): string {
 }
 
 /** `flush` writes what is buffered, for lines that should not wait. */
-function overLogger(logger: Logger, flush: () => void): Log {
+function overDestination(level: string, destination: DestinationStream, flush: () => void): Log {
+  const logger = pino({ level, base: null, timestamp: isoTime }, destination)
   return {
     request({ route, method, status, outcome, durationMs, requestId, appid }) {
       const level = status >= 500 ? 'error' : 'info'
