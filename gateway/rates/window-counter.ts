@@ -43,12 +43,10 @@ export class WindowCounter {
 
   /** Counts nothing. */
   allowance(key: string, now: number): Allowance {
-    this.#turnWindow(now)
-    const count = this.#counts.get(key)
-    const used = count ? count.here + count.elsewhere : 0
+    const left = this.#left(key, now)
     return {
       limit: this.#rate.requests,
-      remaining: Math.max(0, this.#rate.requests - used),
+      remaining: Math.max(0, left),
       resetSeconds: Math.max(1, Math.ceil((this.#windowEndMs - now) / 1000)),
     }
   }
@@ -65,9 +63,7 @@ export class WindowCounter {
 
   /** Whether the key has any left. Counts nothing. */
   has(key: string, now: number): boolean {
-    this.#turnWindow(now)
-    const count = this.#counts.get(key)
-    return count === undefined || count.here + count.elsewhere < this.#rate.requests
+    return this.#left(key, now) > 0
   }
 
   /** At most `max` counts that grew since they were last taken. The taker sets `reported`, or gives them back. */
@@ -79,6 +75,13 @@ export class WindowCounter {
 
   giveBack(counts: readonly Count[]): void {
     for (const count of counts) if (count.windowEndMs === this.#windowEndMs) this.#unreported.add(count)
+  }
+
+  /** Below 0 when the gateways together admitted more. */
+  #left(key: string, now: number): number {
+    this.#turnWindow(now)
+    const count = this.#counts.get(key)
+    return this.#rate.requests - (count ? count.here + count.elsewhere : 0)
   }
 
   #countOf(key: string): Count {
