@@ -32,15 +32,25 @@ const deleteSurplusCodes: Statement = {
       ORDER BY issued_at_ms DESC, code_hash DESC OFFSET $4)`,
 }
 
-/** Only where the appid fits, so that another app's attempts hold no lock on the code. */
-const lockCode: Statement = {
-  name: 'lock_code',
+/**
+ * Only where the appid fits, so that another app's attempts hold no lock on the code; and only while it is unused, so
+ * that of many exchanges of one code those which come too late do not wait for each other's commits.
+ */
+const lockUnusedCode: Statement = {
+  name: 'lock_unused_code',
   text: `
     SELECT c.user_id AS "userId", u.is_disabled AS "isUserDisabled", c.redirect_uri AS "redirectUri", c.scope,
-      c.expires_at_ms AS "expiresAtMs", c.used_at_ms AS "usedAtMs", c.grant_id AS "grantId"
+      c.expires_at_ms AS "expiresAtMs"
     FROM codes c JOIN users u ON u.user_id = c.user_id
-    WHERE c.code_hash = $1 AND c.appid = $2
+    WHERE c.code_hash = $1 AND c.appid = $2 AND c.used_at_ms IS NULL
     FOR SHARE OF u FOR UPDATE OF c`,
+}
+/** What is used stays as it is until the janitor removes it: nobody needs to lock it. */
+const findUsedCode: Statement = {
+  name: 'find_used_code',
+  text: `
+    SELECT user_id AS "userId", expires_at_ms AS "expiresAtMs", used_at_ms AS "usedAtMs", grant_id AS "grantId"
+    FROM codes WHERE code_hash = $1 AND appid = $2 AND used_at_ms IS NOT NULL`,
 }
 const lockOpenid: Statement = {
   name: 'lock_openid',
@@ -90,14 +100,19 @@ const TOO_MANY = 'too many grants of one user to one app'
 
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
-interface LockedCode {
+interface UnusedCode {
   readonly userId: string
   readonly isUserDisabled: boolean
   readonly redirectUri: string
   readonly scope: string
   readonly expiresAtMs: number
-  readonly usedAtMs: number | null
-  readonly grantId: string | null
+}
+
+interface UsedCode {
+  readonly userId: string
+  readonly expiresAtMs: number
+  readonly usedAtMs: number
+  readonly grantId: string
 }
 
 export function createCodeMethods(database: Database, audit: Audit): CodeMethods {
@@ -124,12 +139,15 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
         const { codeHash, appid, secretId, redirectUri } = redemption
         const [ended, code, known] = await Promise.all([
           lockCredentials(transaction, appid, secretId, now),
-          transaction.askOne<LockedCode>(lockCode, [codeHash, appid]),
+          transaction.askOne<UnusedCode>(lockUnusedCode, [codeHash, appid]),
           transaction.askOne<{ openid: string }>(lockOpenid, [codeHash, appid]),
         ])
         if (ended) return { kind: ended }
-        if (code && isUsed(code)) return replay(transaction, audit, redemption, code, now, cause)
-        if (!code || code.isUserDisabled || now >= code.expiresAtMs) return refused
+        if (!code) {
+          const used = await transaction.askOne<UsedCode>(findUsedCode, [codeHash, appid])
+          return used ? replay(transaction, audit, redemption, used, now, cause) : refused
+        }
+        if (code.isUserDisabled || now >= code.expiresAtMs) return refused
         if (redirectUri !== undefined && redirectUri !== code.redirectUri) return refused
         const openid = known?.openid ?? (await firstOpenid(transaction, redemption, code.userId))
         succeed(transaction, audit, redemption, { ...code, openid }, now, cause)
@@ -137,10 +155,6 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
       })
     },
   }
-}
-
-function isUsed(code: LockedCode): code is LockedCode & { readonly usedAtMs: number } {
-  return code.usedAtMs !== null
 }
 
 /** The openid of a user whom the app has not seen before. */
@@ -154,7 +168,7 @@ function succeed(
   transaction: Transaction,
   audit: Audit,
   redemption: Redemption,
-  code: LockedCode & { readonly openid: string },
+  code: UnusedCode & { readonly openid: string },
   now: number,
   cause: Cause,
 ): void {
@@ -184,13 +198,12 @@ async function replay(
   transaction: Transaction,
   audit: Audit,
   redemption: Redemption,
-  code: LockedCode & { readonly usedAtMs: number },
+  code: UsedCode,
   now: number,
   cause: Cause,
 ): Promise<RedemptionResult> {
   const { appid, replayGraceMs } = redemption
-  const { userId } = code
-  const grantId = code.grantId ?? ''
+  const { userId, grantId } = code
   const note = (text: string) =>
     audit.write(transaction, now, cause, { kind: 'code.replayed', appid, userId, grantId, note: text })
   if (now < code.usedAtMs + replayGraceMs) {
