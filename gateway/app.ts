@@ -7,6 +7,7 @@ import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
 import { hasBody, readBody } from './body.js'
+import { Connections } from './connections.js'
 import { failure, failureHeaders } from './envelope.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
 import type { Answer, GatewayDeps, Route } from './http.js'
@@ -74,19 +75,9 @@ export function createGateway(options: GatewayOptions): Server {
   return server
 }
 
-/**
- * Stops a gateway: accepts no more connections, answers what is in flight and closes each connection after its answer.
- * Fulfils when all are closed; those still open after `timeoutMs` are cut.
- */
-export function drainGateway(server: Server, timeoutMs: number): Promise<void> {
-  gateways.get(server)?.drain()
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => server.closeAllConnections(), timeoutMs)
-    server.close(() => {
-      clearTimeout(timer)
-      resolve()
-    })
-  })
+/** Stops a gateway, as Connections.drain says. */
+export async function drainGateway(server: Server, timeoutMs: number): Promise<void> {
+  await gateways.get(server)?.drain(timeoutMs)
 }
 
 class Gateway {
@@ -96,12 +87,11 @@ class Gateway {
   readonly #sharing: Sharing | undefined
   readonly #trustedProxies: ReadonlySet<string>
   readonly #baseHeaders: Readonly<Record<string, string>>
-  /** The last response each connection waits for. */
-  readonly #inFlight = new Map<Duplex, ServerResponse>()
-  #isDraining = false
+  readonly #connections: Connections
 
   constructor(server: Server, options: GatewayOptions) {
     this.#options = options
+    this.#connections = new Connections(server)
     this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
     if (options.limits.rateLimit && options.sharedLimits) {
       this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
@@ -117,16 +107,14 @@ class Gateway {
     server.on('clientError', (error, socket) => this.#refuseBytes(error, socket))
   }
 
-  drain(): void {
-    this.#isDraining = true
+  drain(timeoutMs: number): Promise<void> {
     this.#sharing?.stop()
-    for (const response of this.#inFlight.values()) response.shouldKeepAlive = false
+    return this.#connections.drain(timeoutMs)
   }
 
   async #serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
     const startedAt = performance.now()
-    this.#inFlight.set(incoming.socket, response)
-    if (this.#isDraining) response.shouldKeepAlive = false
+    this.#connections.began(incoming, response)
     const { limits, now, rpcTimeoutMs } = this.#options
     const request = new HttpRequest(incoming, randomUUID(), sourceOf(incoming, this.#trustedProxies), {
       rpcTimeoutMs,
@@ -155,7 +143,7 @@ class Gateway {
       answer = this.#refuse(request, kind, error)
     }
     if (mustClose(incoming)) response.shouldKeepAlive = false
-    if (this.#inFlight.get(incoming.socket) === response) this.#inFlight.delete(incoming.socket)
+    this.#connections.ended(incoming, response)
     writeAnswer(response, answer, this.#baseHeaders)
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
     this.#options.onRequest(record)
@@ -198,7 +186,7 @@ class Gateway {
       return
     }
     const problem = problemOfParseFailure(error, this.#options.limits)
-    const unanswered = this.#inFlight.get(socket)
+    const unanswered = this.#connections.unanswered(socket)
     // Bytes after a whole request: that request gets its answer, and the connection ends with it.
     if (unanswered?.req.complete) unanswered.shouldKeepAlive = false
     else this.#refuseRaw(socket, problem, 'none')

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import net from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
@@ -401,6 +403,7 @@ test('a draining gateway answers what is in flight, closes that connection and t
     const inFlight = fetch(gateway.url + USER)
     await sleep(100)
     const drained = drainGateway(gateway.server, 5_000)
+    await sleep(50)
     await expect(fetch(gateway.url + USER)).rejects.toThrow()
     const response = await inFlight
     expect(response.status).toBe(200)
@@ -408,3 +411,34 @@ test('a draining gateway answers what is in flight, closes that connection and t
     await drained
   })
 })
+
+test('a draining gateway hears out who had connected before, and closes what is idle', () =>
+  withGateway({ services }, async (gateway) => {
+    const idle = net.connect(gateway.port, '127.0.0.1')
+    const idleClosed = once(idle.resume(), 'close')
+    idle.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    await once(idle, 'data')
+    const late = net.connect(gateway.port, '127.0.0.1')
+    await once(late, 'connect')
+    await sleep(20) // accepted, not only queued
+
+    const drained = drainGateway(gateway.server, 5_000)
+    await sleep(200)
+    late.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    const chunks: Buffer[] = []
+    late.on('data', (chunk: Buffer) => chunks.push(chunk))
+    const startedAt = performance.now()
+    await Promise.all([once(late, 'end'), idleClosed, drained])
+    expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 200 OK\r\n(.+\r\n)*connection: close\r\n/i)
+    expect(performance.now() - startedAt).toBeLessThan(4_000) // answered and closed, not cut
+  }))
+
+test('a draining gateway does not wait for one who never asks', () =>
+  withGateway({ services }, async (gateway) => {
+    const mute = net.connect(gateway.port, '127.0.0.1')
+    await once(mute, 'connect')
+    await sleep(20)
+    const startedAt = performance.now()
+    await Promise.all([once(mute.resume(), 'close'), drainGateway(gateway.server, 30_000)])
+    expect(performance.now() - startedAt).toBeLessThan(20_000)
+  }))
