@@ -1,35 +1,33 @@
-// The connections of the HTTP server, and how they end such that no request that reached this process goes unanswered.
+// The connections of the HTTP server, and how they end: no request that reached this process goes unanswered.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** How long a client that has connected may take to ask, once the server is to stop, in ms. */
+/** How long a connected client may take to send its next, and last, request when the server is to stop, in ms. */
 const HEAR_WITHIN_MS = 1_000
 const LOOK_EVERY_MS = 10
-/** Turns of the event loop to wait for a quiet one; a server with more to do than it can never has one. */
+/** Turns of the event loop to wait for one without a new connection; under a flood there may be none. */
 const MAX_TURNS = 100
 
 export class Connections {
   readonly #server: Server
-  /** Those that have not sent a request yet. */
-  readonly #unheard = new Set<Duplex>()
+  readonly #open = new Set<Socket>()
   /** The last response each connection waits for. */
   readonly #inFlight = new Map<Duplex, ServerResponse>()
-  #arrivals = 0
+  #accepted = 0
   #isDraining = false
 
   constructor(server: Server) {
     this.#server = server
     server.on('connection', (socket) => {
-      this.#arrivals += 1
-      this.#unheard.add(socket)
-      socket.once('close', () => this.#unheard.delete(socket))
+      this.#accepted += 1
+      this.#open.add(socket)
+      socket.once('close', () => this.#open.delete(socket))
     })
   }
 
   began({ socket }: IncomingMessage, response: ServerResponse): void {
-    this.#arrivals += 1
-    this.#unheard.delete(socket)
     this.#inFlight.set(socket, response)
     if (this.#isDraining) response.shouldKeepAlive = false
   }
@@ -44,40 +42,49 @@ export class Connections {
   }
 
   /**
-   * Accepts no more connections, answers what arrived before that, and closes each connection after its answer. Fulfils
-   * when all are closed; those still open after `timeoutMs` are cut.
+   * Accepts no more connections and closes each after its next answer; who does not ask within a second is not waited
+   * for. Fulfils when all are closed; those still open after `timeoutMs` are cut.
    */
   async drain(timeoutMs: number): Promise<void> {
+    const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
+    await this.#allAccepted()
     this.#isDraining = true
     for (const response of this.#inFlight.values()) response.shouldKeepAlive = false
-    const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
-    await this.#quietTurn()
-    const closed = new Promise<void>((resolve) => {
-      this.#server.close(() => resolve()) // and whoever was answered before and is idle
-    })
-    await this.#allHeard()
+    const closed = this.#stopListening()
+    await this.#allHeard(Math.min(HEAR_WITHIN_MS, timeoutMs))
     await closed
     clearTimeout(cut)
   }
 
   /**
-   * A turn of the event loop in which nobody connected and nobody asked: what the kernel held for us is read. Whoever is
-   * still in its queue when the port is closed is reset.
+   * A turn of the event loop in which nobody connected: the kernel's queue is empty. Whoever is in it when the port is
+   * closed is reset.
    */
-  async #quietTurn(): Promise<void> {
+  async #allAccepted(): Promise<void> {
     await nextTurn()
     for (let turn = 0; turn < MAX_TURNS; turn++) {
-      const arrivals = this.#arrivals
+      const accepted = this.#accepted
       await nextTurn()
-      if (this.#arrivals === arrivals) return
+      if (this.#accepted === accepted) return
     }
   }
 
-  /** Whoever got a connection before the end may ask; a connection that is kept in store is closed without a request. */
-  async #allHeard(): Promise<void> {
-    const until = performance.now() + HEAR_WITHIN_MS
-    while (this.#unheard.size > 0 && performance.now() < until) await sleep(LOOK_EVERY_MS)
-    for (const socket of this.#unheard) socket.destroy()
+  /** Fulfils when the last connection is closed. The server's own close() would cut those off whose request is under way. */
+  #stopListening(): Promise<void> {
+    this.#server.closeIdleConnections = () => undefined
+    const closed = new Promise<void>((resolve) => {
+      this.#server.close(() => resolve())
+    })
+    Reflect.deleteProperty(this.#server, 'closeIdleConnections')
+    return closed
+  }
+
+  async #allHeard(withinMs: number): Promise<void> {
+    const until = performance.now() + withinMs
+    const isIdle = (socket: Socket) => !this.#inFlight.has(socket)
+    while ([...this.#open].some(isIdle) && performance.now() < until) await sleep(LOOK_EVERY_MS)
+    this.#server.closeIdleConnections()
+    for (const socket of this.#open) if (socket.bytesRead === 0) socket.destroy() // to node:http they are not idle
   }
 }
 
