@@ -19,6 +19,15 @@ export default defineConfig({
           env: { SURVEY_AUTH_TEST_MODE: 'separate' },
         },
       },
+      {
+        extends: true,
+        test: {
+          name: 'two of each on PostgreSQL',
+          include: ['test/blackbox/**/*.test.ts'],
+          exclude: ['test/blackbox/process.test.ts'], // spawns `serve all` on SQLite itself
+          env: { SURVEY_AUTH_TEST_MODE: 'two-of-each' },
+        },
+      },
     ],
   },
 })

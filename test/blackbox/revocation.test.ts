@@ -97,7 +97,7 @@ describe('the connected-apps page', () => {
     const access = await service.grantAccess()
     service.clock.advance({ minutes: 45 })
     expect((await service.user(access)).code).toBe('OK')
-    await service.backend.runJanitor()
+    await service.backend.runJanitors()
     const page = await (await service.signedIn(access.user)).open('/connect/apps')
     const times = page.html.tags
       .filter(({ name }) => name === 'time')

@@ -48,7 +48,7 @@ describe('app secrets', () => {
   test('tell when they were last used', async () => {
     const service = await startService()
     const { app } = await service.grantAccess()
-    await service.backend.runJanitor()
+    await service.backend.runJanitors()
     const { app: shown } = await service.admin.getApp({ appid: app.appid })
     expect(shown?.secrets[0]?.lastUseTime).toBeDefined()
   })

@@ -103,7 +103,7 @@ describe('a refresh token', () => {
     service.clock.advance({ days: 30, ms: -1 })
     const last = withToken(access, await service.refresh(access.app, access.tokens.refresh_token))
     service.clock.advance({ days: 2 })
-    await service.backend.runJanitor()
+    await service.backend.runJanitors()
     expect((await service.user(last)).code).toBe('OK')
   })
 

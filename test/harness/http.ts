@@ -18,9 +18,25 @@ export interface Outgoing {
 const TIMEOUT_MS = 20_000
 const agent = new Agent({ keepAlive: true, maxSockets: 250 })
 
+/** Gateways that share an origin; the first is the next to be asked. */
+const gatewaysOf = new Map<string, string[]>()
+
+/** From now on requests to `origin` go to these gateways in turn, as they would behind a balancer. */
+export function balance(origin: string, gateways: readonly string[]): void {
+  gatewaysOf.set(origin, [...gateways])
+}
+
+/** Where the next request to `origin` goes. */
+function nextGateway(origin: string): URL {
+  const gateways = gatewaysOf.get(origin) ?? [origin]
+  const [next = origin] = gateways.splice(0, 1)
+  gateways.push(next)
+  return new URL(next)
+}
+
 /** Sends one request whose target is `path` byte for byte. */
 export function send(origin: string, path: string, outgoing: Outgoing = {}): Promise<Reply> {
-  const { hostname, port } = new URL(origin)
+  const { hostname, port } = nextGateway(origin)
   return new Promise((resolve, reject) => {
     const sent = request(
       { agent, hostname, port, path, method: outgoing.method ?? 'GET', headers: outgoing.headers, timeout: TIMEOUT_MS },
@@ -40,9 +56,14 @@ export function send(origin: string, path: string, outgoing: Outgoing = {}): Pro
   })
 }
 
+/** Closes the connections that no request uses: a server that is told to stop gives them time for one more. */
+export function hangUp(): void {
+  for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy()
+}
+
 /** Writes bytes to a fresh connection and reads all answers until the server closes it or falls silent. */
 export function sendRaw(origin: string, bytes: string | Buffer, silenceMs = 1_500): Promise<readonly Reply[]> {
-  const { hostname, port } = new URL(origin)
+  const { hostname, port } = nextGateway(origin)
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     const socket = connect({ host: hostname, port: Number(port) }, () => socket.write(bytes))

@@ -10,6 +10,7 @@ import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Clock } from './clock.js'
 import { type Envelope, readEnvelope } from './envelope.js'
 import { type Outgoing, type Reply, send, sendRaw } from './http.js'
+import type { Sabotage } from './sabotage.js'
 import type { SurveyJson } from './sample-surveys.js'
 import { type Decision, type Page, Visitor } from './visitor.js'
 
@@ -17,9 +18,10 @@ import { type Decision, type Page, Visitor } from './visitor.js'
 export interface Backend {
   /** Public address, without a trailing slash. */
   readonly url: string
+  /** How many gateways take requests in turn. Each counts alone what it admits, until it hears of the others'. */
+  readonly gateways: number
   readonly adminUrl: string | undefined
-  /** Directory of databases and socket. */
-  readonly dataDir: string
+  readonly sabotage: Sabotage
   readonly clock: Clock
   readonly httpErrorStatus: 'semantic' | '200'
   readonly admin: Client<typeof AdminService>
@@ -29,7 +31,8 @@ export interface Backend {
   readonly asGateway: { readonly token: Client<typeof TokenService>; readonly account: Client<typeof AccountService> }
   /** Everything logged so far. */
   log(): string
-  runJanitor(): Promise<unknown>
+  /** Of each token service, one after the other. */
+  runJanitors(): Promise<void>
   close(): Promise<void>
 }
 

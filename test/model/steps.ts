@@ -516,7 +516,7 @@ const restarts = fc.constant(
 
 const tidies = fc.constant(
   new Step('the janitor runs', '', always, async (_model, real) => {
-    await real.service.backend.runJanitor()
+    await real.service.backend.runJanitors()
     return 'OK'
   }),
 )

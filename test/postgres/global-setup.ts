@@ -3,21 +3,34 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { TestProject } from 'vitest/node'
-import { Cluster } from './cluster.js'
+import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
+import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
+import { Cluster, query } from './cluster.js'
+
+const TEMPLATE = 'migrated'
 
 declare module 'vitest' {
   export interface ProvidedContext {
-    /** Where a GET is answered with the port of the PostgreSQL that all tests share. */
+    /**
+     * Where a GET is answered with the address of a database: `/` of one to administer the server from, `/migrated` of
+     * one that has the schema of both stores and that nobody is to connect to, for copies.
+     */
     sharedPostgres: string
   }
 }
 
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   let cluster: Promise<Cluster> | undefined
-  const server = createServer((_request, response) => {
+  let template: Promise<string> | undefined
+  const answer = async (target: string | undefined) => {
     cluster ??= Cluster.create()
-    cluster.then(
-      ({ port }) => response.end(String(port)),
+    if (target !== '/migrated') return (await cluster).urlOf('postgres')
+    template ??= cluster.then(createTemplate)
+    return template
+  }
+  const server = createServer((request, response) => {
+    answer(request.url).then(
+      (url) => response.end(url),
       (error: unknown) => response.writeHead(500).end(String(error)),
     )
   })
@@ -30,4 +43,11 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
     server.close()
     await (await cluster?.catch(() => undefined))?.destroy()
   }
+}
+
+async function createTemplate(cluster: Cluster): Promise<string> {
+  await query(cluster.urlOf('postgres'), `CREATE DATABASE ${TEMPLATE}`)
+  const url = cluster.urlOf(TEMPLATE)
+  for (const open of [openPostgresTokenStore, openPostgresSurveyStore]) await (await open({ url })).close()
+  return url
 }
