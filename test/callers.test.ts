@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { create, type DescMethod } from '@bufbuild/protobuf'
+import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
 import { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
@@ -100,4 +101,17 @@ test('docs/rpc.md has a row for every RPC, with its callers', () => {
     const written = documented.get(name)
     expect({ name, callers: written?.toSorted() }).toEqual({ name, callers: expected.toSorted() })
   }
+})
+
+test('docs/rpc.md says of every RPC what its proto says of retries', () => {
+  const text = readFileSync(new URL('../docs/rpc.md', import.meta.url), 'utf8')
+  const rows = [...text.matchAll(/^\| (\w+Service\.\w+) +\|[^|]*\|[^|]*\| ([^|]*?) *\|$/gm)]
+  const documented = new Map(rows.map(([, name = '', retry = '']) => [name, /^yes$|^yes: one request_id/.test(retry)]))
+  for (const method of methods) {
+    const name = `${method.parent.name}.${method.name}`
+    const isIdempotent = method.idempotency === MethodOptions_IdempotencyLevel.IDEMPOTENT
+    expect({ name, isRepeated: documented.get(name) }).toEqual({ name, isRepeated: isIdempotent })
+  }
+  expect(documented.get('TokenService.ExchangeCode')).toBe(false)
+  expect(documented.get('TokenService.RefreshAccessToken')).toBe(false)
 })

@@ -1,6 +1,7 @@
 // The client's end of MultiplexService, as a Connect Transport: callers keep their typed Connect clients.
-// One long-lived stream carries all calls; those of one turn of the event loop travel in one message. A call that was
-// sent is never sent again: when a stream breaks, its calls fail as `unavailable` and the callers decide.
+// One long-lived stream carries all calls; those of one turn of the event loop travel in one message. When a stream
+// breaks, what was not sent yet goes over the next one, and so does, once, what its method declares to be idempotent. Any
+// other call may have been executed: it fails as `unavailable`, and the caller decides.
 import {
   create,
   type DescMessage,
@@ -10,6 +11,7 @@ import {
   type MessageInitShape,
   toBinary,
 } from '@bufbuild/protobuf'
+import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError, type Transport, type UnaryResponse } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
 import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
@@ -54,15 +56,22 @@ const BATCH_BYTES = 32 * 1024
 const CALL_OVERHEAD_BYTES = 200
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
 const CONNECT_WAIT_MS = 3_000
+/** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
+const MOVE_AFTER_MS = 50
 const HEALTH_TIMEOUT_MS = 1_000
 /** `status: SERVING` */
 const SERVING = Buffer.from([0x08, 0x01])
 
 interface Pending {
+  readonly call: MultiplexedCall
   readonly method: DescMethod
+  /** By performance.now(). */
+  readonly deadlineMs: number
   readonly resolve: (message: unknown) => void
   readonly reject: (error: ConnectError) => void
   readonly timer: NodeJS.Timeout
+  stream: Stream
+  timesSent: number
 }
 
 interface Stream {
@@ -71,10 +80,9 @@ interface Stream {
   /** Calls made and not settled, by id. */
   readonly pending: Map<number, Pending>
   /** Calls not sent yet: sent together at the end of the turn, or when the connection is there. */
-  queue: MultiplexedCall[]
+  queue: Pending[]
   isConnected: boolean
   isDraining: boolean
-  readonly openedAtMs: number
 }
 
 export function createMultiplexTransport(options: MultiplexTransportOptions): MultiplexTransport {
@@ -85,6 +93,8 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   let nextId = 0
   let pendingCount = 0
   let isClosed = false
+  /** Since when calls wait for a connection, by performance.now(). */
+  let waitingSinceMs: number | undefined
 
   function open(): Stream {
     const call = client.makeBidiStreamRequest(
@@ -100,10 +110,11 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       queue: [],
       isConnected: false,
       isDraining: false,
-      openedAtMs: performance.now(),
     }
+    waitingSinceMs ??= performance.now()
     call.on('metadata', () => {
       opened.isConnected = true
+      waitingSinceMs = undefined
       flush(opened)
     })
     call.on('data', (response: MultiplexResponse) => {
@@ -132,23 +143,38 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     if (broken.client !== client) broken.client.close()
     const isRefused = status.code === grpc.status.UNAUTHENTICATED || status.code === grpc.status.PERMISSION_DENIED
     const code = isRefused ? (status.code as number as Code) : Code.Unavailable
-    for (const id of [...broken.pending.keys()]) {
-      forget(broken, id)?.reject(new ConnectError(`connection to ${peer} lost: ${status.details}`, code))
+    for (const pending of [...broken.pending.values()]) {
+      if (!isRefused && !isClosed && maySend(pending)) continue
+      forget(pending)
+      clearTimeout(pending.timer)
+      pending.reject(new ConnectError(`connection to ${peer} lost: ${status.details}`, code))
+    }
+    if (broken.pending.size > 0) setTimeout(moveFrom, MOVE_AFTER_MS, broken)
+  }
+
+  function moveFrom(broken: Stream): void {
+    for (const pending of [...broken.pending.values()]) {
+      forget(pending)
+      try {
+        pending.stream = presentStream()
+        enqueue(pending)
+      } catch (error) {
+        clearTimeout(pending.timer)
+        pending.reject(error as ConnectError)
+      }
     }
   }
 
-  function forget(from: Stream, id: number): Pending | undefined {
-    const pending = from.pending.get(id)
-    if (!pending) return undefined
-    clearTimeout(pending.timer)
-    from.pending.delete(id)
-    pendingCount -= 1
-    return pending
+  /** The timer goes on: what is forgotten is settled next, or put on another stream. */
+  function forget(pending: Pending): void {
+    if (pending.stream.pending.delete(pending.call.id)) pendingCount -= 1
   }
 
   function settle(from: Stream, result: MultiplexedResult): void {
-    const pending = forget(from, result.id)
+    const pending = from.pending.get(result.id)
     if (!pending) return // it was given up before
+    forget(pending)
+    clearTimeout(pending.timer)
     if (result.outcome.case !== 'response') {
       pending.reject(toConnectError(result))
       return
@@ -163,11 +189,32 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   /** Sends what is queued and not given up meanwhile, in messages the server accepts. */
   function flush(to: Stream): void {
     if (!to.isConnected) return
-    const waiting = to.queue.filter((call) => to.pending.has(call.id))
+    const waiting = to.queue.filter(({ call }) => to.pending.has(call.id))
     to.queue = []
-    for (const calls of inBatches(waiting)) {
-      to.call.write(create(MultiplexRequestSchema, { calls, sentMs: performance.now() }))
+    const sentMs = performance.now()
+    for (const pending of waiting) {
+      pending.timesSent += 1
+      if (pending.timesSent > 1) pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadlineMs - sentMs))
     }
+    for (const calls of inBatches(waiting)) to.call.write(create(MultiplexRequestSchema, { calls, sentMs }))
+  }
+
+  /** The stream new calls go to. @throws ConnectError when there is none and none to be expected soon. */
+  function presentStream(): Stream {
+    if (isClosed) throw new ConnectError('the connection is closed', Code.Unavailable)
+    if (pendingCount >= MAX_PENDING) throw new ConnectError('too many calls are waiting', Code.Unavailable)
+    stream ??= open()
+    if (!stream.isConnected && waitingSinceMs !== undefined && performance.now() - waitingSinceMs > CONNECT_WAIT_MS) {
+      throw new ConnectError(`no connection to ${peer}`, Code.Unavailable)
+    }
+    return stream
+  }
+
+  function enqueue(pending: Pending): void {
+    const { stream: to } = pending
+    to.pending.set(pending.call.id, pending)
+    pendingCount += 1
+    if (to.queue.push(pending) === 1) setImmediate(flush, to)
   }
 
   function start(
@@ -177,23 +224,17 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     context: { requestId: string; traceparent: string },
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      if (isClosed) throw new ConnectError('the connection is closed', Code.Unavailable)
-      if (pendingCount >= MAX_PENDING) throw new ConnectError('too many calls are waiting', Code.Unavailable)
-      stream ??= open()
-      const on = stream
-      if (!on.isConnected && performance.now() - on.openedAtMs > CONNECT_WAIT_MS) {
-        throw new ConnectError(`no connection to ${peer}`, Code.Unavailable)
-      }
+      const present = presentStream()
       const id = nextId
       nextId = (nextId + 1) % 0xffff_ffff
+      const call = create(MultiplexedCallSchema, { id, method: pathOf(method), request, timeoutMs, ...context })
       const timer = setTimeout(() => {
-        forget(on, id)
+        forget(pending)
         reject(new ConnectError(`no answer from ${peer} in time`, Code.DeadlineExceeded))
       }, timeoutMs)
-      on.pending.set(id, { method, resolve, reject, timer })
-      pendingCount += 1
-      const call = create(MultiplexedCallSchema, { id, method: pathOf(method), request, timeoutMs, ...context })
-      if (on.queue.push(call) === 1) setImmediate(flush, on)
+      const deadlineMs = performance.now() + timeoutMs
+      const pending: Pending = { call, method, deadlineMs, resolve, reject, timer, stream: present, timesSent: 0 }
+      enqueue(pending)
     })
   }
 
@@ -251,10 +292,16 @@ function checkHealth(client: grpc.Client): Promise<boolean> {
   })
 }
 
-function* inBatches(calls: readonly MultiplexedCall[]): Generator<MultiplexedCall[]> {
+/** Never a second time what may have changed something, and nothing a third time: it may be what breaks the peer. */
+function maySend({ method, timesSent }: Pending): boolean {
+  if (timesSent === 0) return true
+  return timesSent === 1 && method.idempotency !== MethodOptions_IdempotencyLevel.IDEMPOTENCY_UNKNOWN
+}
+
+function* inBatches(calls: readonly Pending[]): Generator<MultiplexedCall[]> {
   let batch: MultiplexedCall[] = []
   let bytes = 0
-  for (const call of calls) {
+  for (const { call } of calls) {
     const size = call.request.length + CALL_OVERHEAD_BYTES
     if (bytes + size > BATCH_BYTES && batch.length > 0) {
       yield batch

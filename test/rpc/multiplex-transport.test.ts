@@ -1,0 +1,102 @@
+// What becomes of calls whose stream breaks, at a peer that breaks streams as it is told.
+import { create, type DescMethod, fromBinary, toBinary } from '@bufbuild/protobuf'
+import { Code, createClient } from '@connectrpc/connect'
+import * as grpc from '@grpc/grpc-js'
+import { expect, onTestFinished, test } from 'vitest'
+import {
+  type MultiplexedCall,
+  MultiplexRequestSchema,
+  MultiplexResponseSchema,
+  MultiplexService,
+} from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+
+const { verifyAccessToken, exchangeCode } = TokenService.method
+const verification = { appid: 'app_x', accessToken: 'sat_x' }
+const exchange = { appid: 'app_x', secret: 'sas_x', code: 'sac_x' }
+
+type Reaction = 'answer' | 'break'
+
+/** A peer that reacts to the n-th stream, and to all after the last, as `reactions` says; `seen` are the calls it got. */
+async function startPeer(reactions: readonly Reaction[]) {
+  const seen: MultiplexedCall[] = []
+  let streams = 0
+  const serve = (stream: grpc.ServerDuplexStream<Buffer, Buffer>) => {
+    const reaction = reactions[Math.min(streams, reactions.length - 1)]
+    streams += 1
+    stream.sendMetadata(new grpc.Metadata())
+    stream.on('data', (bytes: Buffer) => {
+      const { calls } = fromBinary(MultiplexRequestSchema, bytes)
+      seen.push(...calls)
+      if (reaction === 'break') stream.emit('error', { code: grpc.status.UNAVAILABLE, details: 'broken' })
+      else stream.write(answersTo(calls))
+    })
+  }
+  const server = new grpc.Server()
+  const asIs = (bytes: Buffer) => bytes
+  const codec = { requestSerialize: asIs, requestDeserialize: asIs, responseSerialize: asIs, responseDeserialize: asIs }
+  const path = `/${MultiplexService.typeName}/Multiplex`
+  server.addService({ multiplex: { path, requestStream: true, responseStream: true, ...codec } }, { multiplex: serve })
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), (error, bound) =>
+      error ? reject(error) : resolve(bound),
+    )
+  })
+  const transport = createMultiplexTransport({
+    address: { kind: 'plaintext', host: '127.0.0.1', port },
+    tls: undefined,
+    maxResponseBytes: 1024,
+    defaultTimeoutMs: 20_000,
+  })
+  onTestFinished(() => {
+    transport.close()
+    server.forceShutdown()
+  })
+  return { seen, transport, token: createClient(TokenService, transport) }
+}
+
+function answersTo(calls: readonly MultiplexedCall[]): Buffer {
+  const results = calls.map(({ id, method }) => {
+    const { output }: DescMethod = method.endsWith('ExchangeCode') ? exchangeCode : verifyAccessToken
+    return { id, outcome: { case: 'response' as const, value: toBinary(output, create(output, { openid: 'o_x' })) } }
+  })
+  return Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { results })))
+}
+
+test('a call that changes nothing goes over the next stream', async () => {
+  const { seen, token } = await startPeer(['break', 'answer'])
+  const headers = { 'x-request-id': '11111111-1111-4111-8111-111111111111' }
+  expect((await token.verifyAccessToken(verification, { headers, timeoutMs: 10_000 })).openid).toBe('o_x')
+  expect(seen.map(({ requestId }) => requestId)).toEqual([headers['x-request-id'], headers['x-request-id']])
+  const [first, second] = seen.map(({ timeoutMs }) => timeoutMs)
+  expect(first).toBe(10_000)
+  expect(second, 'what is left of its time').toBeLessThan(10_000)
+})
+
+test('it is sent twice at most: it may be what breaks the peer', async () => {
+  const { seen, token } = await startPeer(['break'])
+  await expect(token.verifyAccessToken(verification)).rejects.toMatchObject({ code: Code.Unavailable })
+  expect(seen).toHaveLength(2)
+})
+
+test('a call that may have changed something is sent once', async () => {
+  const { seen, token } = await startPeer(['break', 'answer'])
+  await expect(token.exchangeCode(exchange)).rejects.toMatchObject({ code: Code.Unavailable })
+  await token.verifyAccessToken(verification) // the next stream works
+  expect(seen.map(({ method }) => method.split('/').at(-1))).toEqual(['ExchangeCode', 'VerifyAccessToken'])
+})
+
+test('closing fails what is to go over the next stream', async () => {
+  const { token, transport, seen } = await startPeer(['break', 'answer'])
+  const call = token.verifyAccessToken(verification)
+  while (seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 1))
+  transport.close()
+  await expect(call).rejects.toMatchObject({ code: Code.Unavailable })
+})
+
+test('its deadline holds while it waits for the next stream', async () => {
+  const { token } = await startPeer(['break'])
+  const call = token.verifyAccessToken(verification, { timeoutMs: 30 }) // less than the pause before the next stream
+  await expect(call).rejects.toMatchObject({ code: Code.DeadlineExceeded })
+})
