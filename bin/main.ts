@@ -12,6 +12,7 @@ import { addDoctorCommand } from './commands/doctor.js'
 import { addGrantCommands } from './commands/grant.js'
 import { addMigrateCommand } from './commands/migrate.js'
 import { addServeCommand } from './commands/serve.js'
+import { addStoreCommands } from './commands/store.js'
 import { addSurveyCommands } from './commands/survey.js'
 import { addUserCommands } from './commands/user.js'
 import { EXIT, report } from './exit.js'
@@ -56,6 +57,7 @@ export function createProgram(): Command {
   addAuditCommands(program)
   addMigrateCommand(program)
   addBackupCommand(program)
+  addStoreCommands(program)
   addDoctorCommand(program)
   addConfigCommand(program)
   addDescriptorCommand(program)

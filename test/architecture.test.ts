@@ -16,6 +16,10 @@ const directions: readonly { readonly folder: string; readonly mayImport: readon
   { folder: 'services/store', mayImport: ['services/store', 'services/rpc', 'gen'] },
   { folder: 'services/sqlite', mayImport: ['services/sqlite', 'services/store', 'services/rpc', 'gen'] },
   { folder: 'services/postgres', mayImport: ['services/postgres', 'services/store', 'services/rpc', 'gen'] },
+  {
+    folder: 'services/copy',
+    mayImport: ['services/copy', 'services/sqlite', 'services/postgres', 'services/store', 'services/rpc', 'gen'],
+  },
   { folder: 'services/token', mayImport: ['services/token', ...SHARED] },
   { folder: 'services/survey', mayImport: ['services/survey', ...SHARED] },
 ]

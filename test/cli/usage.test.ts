@@ -31,6 +31,7 @@ const CONTRACT = [
   'audit list',
   'migrate',
   'backup',
+  'store copy',
   'doctor',
   'config',
   'descriptor',

@@ -1,0 +1,22 @@
+// What `store copy` needs to know of the stores, beyond what their schemas say.
+import type { CopiedSchema } from '../../services/copy/copy-stores.js'
+import { surveySchema as surveyPostgres } from '../../services/survey/store/postgres/schema.js'
+import { surveySchema as surveySqlite } from '../../services/survey/store/sqlite/schema.js'
+import { tokenSchema as tokenPostgres } from '../../services/token/store/postgres/schema.js'
+import { tokenSchema as tokenSqlite } from '../../services/token/store/sqlite/schema.js'
+
+export const tokenCopy: CopiedSchema = {
+  sqlite: tokenSqlite,
+  postgres: tokenPostgres,
+  notCopied: { request_counts: 'rates of the last minutes, which on SQLite are only in memory' },
+  afterwards: [],
+}
+
+export const surveyCopy: CopiedSchema = {
+  sqlite: surveySqlite,
+  postgres: surveyPostgres,
+  notCopied: { survey_ids: 'the highest survey_id, which SQLite reads from the surveys' },
+  afterwards: [
+    'UPDATE survey_ids SET highest_id = greatest(highest_id, (SELECT coalesce(max(survey_id), 0) FROM surveys))',
+  ],
+}

@@ -1,0 +1,12 @@
+/** A copy that cannot be made; nothing was written. The message says why. */
+export class CopyRefused extends Error {
+  override readonly name = 'CopyRefused'
+
+  constructor(
+    text: string,
+    /** What to do about it. */
+    readonly hint?: string,
+  ) {
+    super(text)
+  }
+}

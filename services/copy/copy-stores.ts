@@ -1,0 +1,166 @@
+// Moves stores from SQLite to PostgreSQL: everything of a file, in one transaction, read back and compared before it is
+// committed. Owns no schema: the tables are what the file has, the types of their columns what PostgreSQL has.
+import type { Schema as PostgresSchema } from '../postgres/migrate.js'
+import type { Schema as SqliteSchema } from '../sqlite/migrate.js'
+import { CopyRefused } from './copy-refused.js'
+import { openSource, type Source } from './source.js'
+import { openTarget, type Target } from './target.js'
+import { hasNul, rowDigest, type Table, TableHash, type Value } from './values.js'
+
+/** One store's schema in both databases. */
+export interface CopiedSchema {
+  readonly sqlite: SqliteSchema
+  readonly postgres: PostgresSchema
+  /** Tables of PostgreSQL alone, and why nothing is copied to them. */
+  readonly notCopied: Readonly<Record<string, string>>
+  /** Statements that set them right when the tables are filled. */
+  readonly afterwards: readonly string[]
+}
+
+export interface Job {
+  /** SQLite file. */
+  readonly file: string
+  readonly schema: CopiedSchema
+  /** `postgres://…` */
+  readonly url: string
+}
+
+export interface TableReport {
+  /** `token` or `survey`. */
+  readonly database: string
+  readonly table: string
+  readonly rows: number
+  /** SHA-256 in hex, see TableHash. */
+  readonly hash: string
+  /** What PostgreSQL has now. */
+  readonly copied: { readonly rows: number; readonly hash: string }
+  readonly isEqual: boolean
+}
+
+export interface CopyOptions {
+  /** Copies files that others have open. */
+  readonly isForced: boolean
+  /** Rows of a table written so far, after each batch. */
+  readonly onProgress: (table: string, rows: number, total: number) => void
+}
+
+const BATCH_ROWS = 1_000
+const BATCH_CHARACTERS = 4 * 1024 * 1024 // with a survey's document of 4 MiB, 8 million in hex, one row is a batch
+
+/**
+ * Copies all or nothing. The files are opened in the given order, and the transactions are committed one after the other
+ * when every table of every job is equal; if one differs, nothing is committed and the report says so.
+ * @throws CopyRefused, StoreUnavailable, SchemaMismatch, NotDurable
+ */
+export async function copyStores(jobs: readonly Job[], options: CopyOptions): Promise<TableReport[]> {
+  const copies: Copy[] = []
+  try {
+    for (const job of jobs) copies.push(await openCopy(job, options))
+    const reports: TableReport[] = []
+    for (const copy of copies) reports.push(...(await fill(copy, options)))
+    if (reports.every(({ isEqual }) => isEqual)) for (const { target } of copies) await target.commit()
+    return reports
+  } finally {
+    for (const copy of copies) await closeCopy(copy)
+  }
+}
+
+interface Copy {
+  readonly schema: CopiedSchema
+  readonly source: Source
+  readonly target: Target
+  /** What is to be filled, locked and found empty. */
+  readonly tables: readonly Table[]
+}
+
+async function openCopy({ file, schema, url }: Job, { isForced }: CopyOptions): Promise<Copy> {
+  const source = openSource(file, { isShared: isForced })
+  let target: Target | undefined
+  try {
+    requireUsable(source, schema)
+    target = await openTarget(url, schema.postgres)
+    const tables: Table[] = []
+    for (const table of source.tables()) tables.push(await target.describe(table))
+    await target.requireEmpty(tables)
+    return { schema, source, target, tables }
+  } catch (error) {
+    await target?.close()
+    source.close()
+    throw error
+  }
+}
+
+async function closeCopy({ source, target }: Copy): Promise<void> {
+  await target.close()
+  source.close()
+}
+
+function requireUsable(source: Source, { sqlite }: CopiedSchema): void {
+  if (source.applicationId !== sqlite.applicationId) {
+    throw new CopyRefused(`${source.file} is not a ${sqlite.name} database of this program`)
+  }
+  source.requireVersion(sqlite)
+  source.requireSound()
+}
+
+async function fill({ schema, source, target, tables }: Copy, options: CopyOptions): Promise<TableReport[]> {
+  const written: { table: Table; rows: number; hash: string }[] = []
+  for (const table of tables) written.push({ table, ...(await fillTable(source, target, table, options.onProgress)) })
+  for (const statement of schema.afterwards) await target.execute(statement)
+  const reports: TableReport[] = []
+  for (const { table, rows, hash } of written) {
+    const copied = await target.hash(table)
+    await target.analyze(table)
+    const isEqual = copied.rows === rows && copied.hash === hash
+    reports.push({ database: schema.sqlite.name, table: table.name, rows, hash, copied, isEqual })
+  }
+  return reports
+}
+
+async function fillTable(
+  source: Source,
+  target: Target,
+  table: Table,
+  onProgress: CopyOptions['onProgress'],
+): Promise<{ rows: number; hash: string }> {
+  const total = source.count(table)
+  const hash = new TableHash()
+  let rows = 0
+  for (const batch of batches(source.rows(table))) {
+    for (const row of batch) {
+      requireNoNul(table, row)
+      hash.add(rowDigest(row))
+    }
+    await target.insert(table, batch)
+    rows += batch.length
+    onProgress(table.name, rows, total)
+  }
+  return { rows, hash: hash.toHex() }
+}
+
+function* batches(rows: Iterable<Value[]>): Generator<Value[][]> {
+  let batch: Value[][] = []
+  let characters = 0
+  for (const row of rows) {
+    batch.push(row)
+    for (const value of row) characters += value?.length ?? 0
+    if (batch.length < BATCH_ROWS && characters < BATCH_CHARACTERS) continue
+    yield batch
+    batch = []
+    characters = 0
+  }
+  if (batch.length > 0) yield batch
+}
+
+/** @throws CopyRefused naming column and row. */
+function requireNoNul(table: Table, row: readonly Value[]): void {
+  const column = table.columns.find(({ kind }, index) => hasNul(kind, row[index] ?? null))
+  if (!column) return
+  const key = table.columns.flatMap(({ name }, index) =>
+    table.key.includes(name) ? [`${name} ${JSON.stringify(row[index])}`] : [],
+  )
+  throw new CopyRefused(
+    `${column.name} of ${table.name} (${key.join(', ')}) has a NUL character, U+0000, which PostgreSQL cannot hold`,
+    'change that text in SQLite, then copy again',
+  )
+}

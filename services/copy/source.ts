@@ -1,0 +1,144 @@
+// The SQLite side of a copy: one file, read at one moment, never changed.
+import { existsSync } from 'node:fs'
+import Database from 'better-sqlite3'
+import type { Schema } from '../sqlite/migrate.js'
+import { isBusy, toStoreError } from '../sqlite/open.js'
+import { SchemaMismatch } from '../store/migration.js'
+import { CopyRefused } from './copy-refused.js'
+import { forms, quoted, type Table, type Value } from './values.js'
+
+const LOCK_WAIT_MS = 1_000 // a command that is about to end is waited for
+
+export interface SourceTable {
+  readonly name: string
+  readonly columns: readonly string[]
+  /** Columns of the primary key. */
+  readonly key: readonly string[]
+}
+
+/**
+ * Opens the file for one read of everything. Nobody else may have it open, and nobody can open it until it is closed:
+ * what would be written meanwhile would not be in the copy. When `isShared`, others may go on, and it is read as it was
+ * at this moment.
+ * @throws CopyRefused when it is no database, is damaged, or is in use; StoreUnavailable
+ */
+export function openSource(file: string, { isShared }: { readonly isShared: boolean }): Source {
+  if (!existsSync(file)) throw new CopyRefused(`there is no database at ${file}`)
+  const db = new Database(file, { fileMustExist: true, readonly: isShared, timeout: LOCK_WAIT_MS })
+  try {
+    if (!isShared) {
+      db.pragma('locking_mode = EXCLUSIVE')
+      db.pragma('query_only = ON')
+    }
+    db.exec('BEGIN')
+    db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() // the moment: a transaction reads as of its first read
+    return new Source(db)
+  } catch (error) {
+    db.close()
+    throw explained(file, error)
+  }
+}
+
+/** The `application_id` of a file, which others may have open. @throws CopyRefused when it is no database */
+export function applicationIdOf(file: string): unknown {
+  const source = openSource(file, { isShared: true })
+  try {
+    return source.applicationId
+  } finally {
+    source.close()
+  }
+}
+
+export class Source {
+  readonly #db: Database.Database
+
+  constructor(db: Database.Database) {
+    this.#db = db
+  }
+
+  get file(): string {
+    return this.#db.name
+  }
+
+  /** Tells a token database from a survey database. */
+  get applicationId(): unknown {
+    return this.#db.pragma('application_id', { simple: true })
+  }
+
+  /** @throws SchemaMismatch unless the file is of the version that this program writes. */
+  requireVersion({ name, migrations }: Schema): void {
+    const version = Number(this.#db.pragma('user_version', { simple: true }))
+    const known = migrations.length
+    if (version === known) return
+    const advice = version > known ? 'run a newer program' : 'run `survey-auth migrate` on it first'
+    throw new SchemaMismatch(
+      `${this.file} has ${name} schema version ${version}, this program knows ${known}: ${advice}`,
+    )
+  }
+
+  /** @throws CopyRefused naming the first thing that is broken. */
+  requireSound(): void {
+    const verdict = this.#reading(() => String(this.#db.pragma('quick_check(1)', { simple: true })))
+    if (verdict !== 'ok') throw new CopyRefused(`${this.file} is damaged: ${verdict}`)
+  }
+
+  /** In the order in which they were made: none refers to a later one. */
+  tables(): SourceTable[] {
+    const names = this.#db
+      .prepare<[], string>(
+        `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY rowid`,
+      )
+      .pluck()
+      .all()
+    const describe = this.#db.prepare<[string], { name: string; pk: number }>(
+      'SELECT name, pk FROM pragma_table_info(?) ORDER BY cid',
+    )
+    return names.map((name) => {
+      const columns = describe.all(name)
+      const key = columns.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk)
+      return { name, columns: columns.map((column) => column.name), key: key.map((column) => column.name) }
+    })
+  }
+
+  count(table: Table): number {
+    return (
+      this.#db
+        .prepare<[], number>(`SELECT count(*) FROM ${quoted(table.name)}`)
+        .pluck()
+        .get() ?? 0
+    )
+  }
+
+  /** One after the other, in the order of the key. @throws CopyRefused when the file is damaged. */
+  *rows(table: Table): Generator<Value[]> {
+    const columns = table.columns.map(({ name, kind }) => forms[kind].ofSqlite(quoted(name)))
+    const sql = `SELECT ${columns.join(', ')} FROM ${quoted(table.name)} ORDER BY ${table.key.map(quoted).join(', ')}`
+    try {
+      yield* this.#db.prepare<[], Value[]>(sql).raw().iterate()
+    } catch (error) {
+      throw explained(this.file, error)
+    }
+  }
+
+  close(): void {
+    this.#db.close()
+  }
+
+  #reading<T>(read: () => T): T {
+    try {
+      return read()
+    } catch (error) {
+      throw explained(this.file, error)
+    }
+  }
+}
+
+function explained(file: string, error: unknown): unknown {
+  if (isBusy(error)) {
+    return new CopyRefused(`${file} is in use: what is written during a copy would be lost`, 'stop the service first')
+  }
+  const code = error instanceof Database.SqliteError ? error.code : ''
+  if (code === 'SQLITE_NOTADB') return new CopyRefused(`${file} is not a SQLite database`)
+  if (code.startsWith('SQLITE_CORRUPT')) return new CopyRefused(`${file} is damaged: ${(error as Error).message}`)
+  return toStoreError(error)
+}

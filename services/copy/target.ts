@@ -1,0 +1,141 @@
+// The PostgreSQL side of a copy: one transaction, in which the tables are locked, filled and read back.
+import pg from 'pg'
+import { translate } from '../postgres/errors.js'
+import type { Schema } from '../postgres/migrate.js'
+import { PrimaryPool } from '../postgres/pool.js'
+import { openDatabase } from '../postgres/transaction.js'
+import { CopyRefused } from './copy-refused.js'
+import type { SourceTable } from './source.js'
+import { forms, kindOf, quoted, rowDigestSql, type Table, TableHash, type Value } from './values.js'
+
+const STATEMENT_TIMEOUT_MS = 3_600_000 // statistics and the first row in key order take as long as a table is large
+const DIGESTS_AT_ONCE = 10_000
+
+/** Makes the tables if they are not there, and begins. @throws StoreUnavailable, SchemaMismatch, NotDurable */
+export async function openTarget(url: string, schema: Schema): Promise<Target> {
+  await (await openDatabase({ url }, schema)).close()
+  const pool = new PrimaryPool({ url, poolSize: 1, statementTimeoutMs: STATEMENT_TIMEOUT_MS })
+  try {
+    const target = new Target(pool, await pool.acquire())
+    await target.begin()
+    return target
+  } catch (error) {
+    await pool.close()
+    throw translate(error)
+  }
+}
+
+/** Every method rejects with StoreUnavailable when the database cannot be asked. */
+export class Target {
+  readonly #pool: PrimaryPool
+  readonly #client: pg.PoolClient
+
+  constructor(pool: PrimaryPool, client: pg.PoolClient) {
+    this.#pool = pool
+    this.#client = client
+  }
+
+  async begin(): Promise<void> {
+    await this.#run('BEGIN ISOLATION LEVEL READ COMMITTED')
+    await this.#run('SET LOCAL idle_in_transaction_session_timeout = 0') // while the other database is copied
+  }
+
+  /** The table with the kinds of its columns. @throws TypeError when it has other columns than SQLite's: a defect. */
+  async describe({ name, columns, key }: SourceTable): Promise<Table> {
+    const rows = await this.#run(
+      `SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+       WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`,
+      [quoted(name)],
+    )
+    const types = new Map(rows.map(({ attname, typname }) => [String(attname), String(typname)]))
+    if (types.size !== columns.length) throw new TypeError(`${name} has ${types.size} columns in PostgreSQL`)
+    const described = columns.map((column) => ({ name: column, kind: kindOf(types.get(column) ?? 'no type') }))
+    return { name, columns: described, key }
+  }
+
+  /** Keeps everybody else from writing to the tables until the end. @throws CopyRefused when one of them has a row. */
+  async requireEmpty(tables: readonly Table[]): Promise<void> {
+    const names = tables.map(({ name }) => quoted(name))
+    await this.#run(`LOCK TABLE ${names.join(', ')} IN SHARE ROW EXCLUSIVE MODE`)
+    for (const { name } of tables) {
+      const rows = await this.#run(`SELECT 1 FROM ${quoted(name)} LIMIT 1`)
+      if (rows.length > 0) {
+        throw new CopyRefused(
+          `the target is not empty: ${name} has rows, and a copy never overwrites`,
+          'copy to a new database, or drop what is in this one yourself',
+        )
+      }
+    }
+  }
+
+  /** @throws CopyRefused when the database does not take a row. */
+  async insert(table: Table, rows: readonly (readonly Value[])[]): Promise<void> {
+    const names = table.columns.map(({ name }) => quoted(name))
+    const values = table.columns.map(({ name, kind }) => forms[kind].intoPostgres(`r.${quoted(name)}`))
+    const lists = table.columns.map((_, index) => `$${index + 1}::text[]`)
+    const text = `
+      INSERT INTO ${quoted(table.name)} (${names.join(', ')})
+      SELECT ${values.join(', ')} FROM unnest(${lists.join(', ')}) AS r (${names.join(', ')})`
+    const columns = table.columns.map((_, index) => rows.map((row) => row[index] ?? null))
+    try {
+      await this.#client.query({ name: `copy_${table.name}`, text, values: columns })
+    } catch (error) {
+      throw isRefusal(error)
+        ? new CopyRefused(`PostgreSQL does not take a row of ${table.name}: ${error.message}`)
+        : translate(error)
+    }
+  }
+
+  /** Rows and hash of what the table now holds; the server makes the rows' digests, so no row travels. */
+  async hash(table: Table): Promise<{ readonly rows: number; readonly hash: string }> {
+    const values = table.columns.map(({ name, kind }) => forms[kind].ofPostgres(quoted(name)))
+    const kinds = new Map(table.columns.map(({ name, kind }) => [name, kind]))
+    const key = table.key.map((name) => `${quoted(name)}${kinds.get(name) === 'text' ? ' COLLATE "C"' : ''}`)
+    await this.#run(`
+      DECLARE digests NO SCROLL CURSOR FOR
+      SELECT ${rowDigestSql(values)} AS digest FROM ${quoted(table.name)} ORDER BY ${key.join(', ')}`)
+    const hash = new TableHash()
+    let rows = 0
+    for (;;) {
+      const fetched = await this.#run(`FETCH ${DIGESTS_AT_ONCE} FROM digests`)
+      if (fetched.length === 0) break
+      for (const { digest } of fetched) hash.add(String(digest))
+      rows += fetched.length
+    }
+    await this.#run('CLOSE digests')
+    return { rows, hash: hash.toHex() }
+  }
+
+  /** Else the first queries would be planned for empty tables. */
+  async analyze({ name }: Table): Promise<void> {
+    await this.#run(`ANALYZE ${quoted(name)}`)
+  }
+
+  /** A statement of the schema's own. */
+  async execute(sql: string): Promise<void> {
+    await this.#run(sql)
+  }
+
+  async commit(): Promise<void> {
+    await this.#run('COMMIT')
+  }
+
+  /** Ends the connection, and with it a transaction that is not committed. */
+  async close(): Promise<void> {
+    this.#client.release(true)
+    await this.#pool.close()
+  }
+
+  async #run(text: string, values: string[] = []): Promise<Record<string, unknown>[]> {
+    try {
+      return (await this.#client.query<Record<string, unknown>>(text, values)).rows
+    } catch (error) {
+      throw translate(error)
+    }
+  }
+}
+
+/** Data that does not fit (class 22) and constraints that do not hold (class 23). */
+function isRefusal(error: unknown): error is pg.DatabaseError {
+  return error instanceof pg.DatabaseError && /^2[23]/.test(error.code ?? '')
+}

@@ -1,0 +1,117 @@
+// What the rows of both databases have in common: each value as text, the same on either side, so that it can be carried,
+// compared and hashed without a driver's idea of types in between.
+import { createHash } from 'node:crypto'
+
+/** What a column holds. */
+export type Kind = 'text' | 'integer' | 'boolean' | 'bytes' | 'strings'
+
+/**
+ * A value as text: integers in decimal, booleans as 0 and 1, bytes in upper-case hex, lists of strings as JSON without
+ * spaces. Null is null.
+ */
+export type Value = string | null
+
+export interface Column {
+  readonly name: string
+  readonly kind: Kind
+}
+
+export interface Table {
+  readonly name: string
+  /** In the order of SQLite's. */
+  readonly columns: readonly Column[]
+  /** The primary key: names of columns. */
+  readonly key: readonly string[]
+}
+
+/** SQL expressions between a column and its text. */
+interface Form {
+  readonly ofSqlite: (column: string) => string
+  readonly ofPostgres: (column: string) => string
+  /** Back from the text, for an INSERT into PostgreSQL. */
+  readonly intoPostgres: (text: string) => string
+}
+
+export const forms: Readonly<Record<Kind, Form>> = {
+  text: {
+    ofSqlite: (column) => column,
+    ofPostgres: (column) => column,
+    intoPostgres: (text) => text,
+  },
+  integer: {
+    ofSqlite: (column) => `CAST(${column} AS TEXT)`,
+    ofPostgres: (column) => `${column}::text`,
+    intoPostgres: (text) => `${text}::bigint`,
+  },
+  boolean: {
+    ofSqlite: (column) => `CAST(${column} AS TEXT)`,
+    ofPostgres: (column) => `${column}::integer::text`,
+    intoPostgres: (text) => `${text}::integer::boolean`,
+  },
+  bytes: {
+    ofSqlite: (column) => `iif(${column} IS NULL, NULL, hex(${column}))`,
+    ofPostgres: (column) => `upper(encode(${column}, 'hex'))`,
+    intoPostgres: (text) => `decode(${text}, 'hex')`,
+  },
+  strings: {
+    ofSqlite: (column) => column,
+    ofPostgres: (column) => `array_to_json(${column})::text`,
+    intoPostgres: (text) =>
+      `ARRAY(SELECT value FROM json_array_elements_text(${text}::json) WITH ORDINALITY ORDER BY ordinality)`,
+  },
+}
+
+const kindOfType: ReadonlyMap<string, Kind> = new Map([
+  ['text', 'text'],
+  ['int8', 'integer'],
+  ['int4', 'integer'],
+  ['bool', 'boolean'],
+  ['bytea', 'bytes'],
+  ['_text', 'strings'],
+])
+
+/** The kind of a PostgreSQL column by the name of its type in pg_type. @throws TypeError for one nobody has decided on. */
+export function kindOf(type: string): Kind {
+  const kind = kindOfType.get(type)
+  if (kind === undefined) throw new TypeError(`the copy knows no columns of type ${type}`)
+  return kind
+}
+
+/** Whether the value has a U+0000, which PostgreSQL's text cannot hold. */
+export function hasNul(kind: Kind, value: Value): boolean {
+  if (value === null) return false
+  if (kind === 'text') return value.includes('\0')
+  return kind === 'strings' && value.includes('\\u0000') && String(JSON.parse(value)).includes('\0')
+}
+
+export function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`
+}
+
+/**
+ * A hash of a table: SHA-256 over the rows' digests in hex, in the order of the key. A row's digest is the SHA-256 of its
+ * values in the order of the columns, each as `LENGTH:TEXT` (UTF-8, length in bytes) or `-` for null.
+ */
+export class TableHash {
+  readonly #hash = createHash('sha256')
+
+  add(rowDigest: string): void {
+    this.#hash.update(rowDigest)
+  }
+
+  toHex(): string {
+    return this.#hash.digest('hex')
+  }
+}
+
+/** The digest of a row, in lower-case hex. */
+export function rowDigest(row: readonly Value[]): string {
+  const text = row.map((value) => (value === null ? '-' : `${Buffer.byteLength(value)}:${value}`)).join('')
+  return createHash('sha256').update(text).digest('hex')
+}
+
+/** The same as an expression of PostgreSQL, from expressions of the values. */
+export function rowDigestSql(values: readonly string[]): string {
+  const parts = values.map((value) => `coalesce(octet_length(${value}) || ':' || ${value}, '-')`)
+  return `encode(sha256(convert_to(${parts.join(' || ')}, 'UTF8')), 'hex')`
+}

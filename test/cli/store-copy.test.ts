@@ -1,0 +1,186 @@
+// The move from SQLite to PostgreSQL as operators make it.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { fullTokenFile } from '../copy/full-stores.js'
+import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
+import { send } from '../harness/http.js'
+import { createProcess, ServiceProcess, startProcess } from '../harness/process.js'
+import { freePort, PROGRAM } from '../harness/spawn.js'
+import { authorizePath, CALLBACK, withQuery } from '../harness/verbs.js'
+import { Visitor } from '../harness/visitor.js'
+import { query } from '../postgres/cluster.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
+
+vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
+
+async function get(service: ServiceProcess, target: string, parameters: Record<string, string>) {
+  const { text } = await send(service.url, withQuery(target, parameters))
+  return JSON.parse(text) as { code: string; data: Record<string, unknown> }
+}
+
+function exchange(service: ServiceProcess, { appid, secret }: SpawnedAccess, code: string) {
+  return get(service, '/api/oauth2/access_token', { appid, secret, code, grant_type: 'authorization_code' })
+}
+
+/** Signs in with the password that grantAccessOn gives everybody. */
+async function newCode(service: ServiceProcess, { appid, secret }: SpawnedAccess): Promise<string> {
+  const visitor = new Visitor(service.url)
+  const app = { appid, secret, secretId: '', redirectUri: CALLBACK }
+  const page = await visitor.openSignedIn(authorizePath(app), { username: 'ana', password: 'correct horse' })
+  const reply = await visitor.decide(page, 'confirm')
+  return new URL(reply.headers.get('location') ?? '').searchParams.get('code') ?? ''
+}
+
+/** A process on a data directory of another. */
+async function another(dataDir: string, env: Record<string, string>): Promise<ServiceProcess> {
+  const service = new ServiceProcess(dataDir, await freePort(), env)
+  onTestFinished(() => service.kill())
+  return service
+}
+
+/** A stopped service whose token database has every kind of row. */
+async function filledProcess(env: Record<string, string> = {}): Promise<ServiceProcess> {
+  const service = await createProcess(env)
+  await fullTokenFile(service.dataDir)
+  return service
+}
+
+describe('store copy', () => {
+  test('moves a service: tokens, codes, secrets, passwords and surveys work on PostgreSQL', async () => {
+    const before = await startProcess()
+    const access = await grantAccessOn(before, ['午餐 问卷', 'Team lunch'])
+    const code = await newCode(before, access)
+    await before.stop()
+    const url = await createDatabase()
+    const env = { TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url }
+    const { exitCode, stderr, stdout } = await before.cli(['store', 'copy'], { env })
+    expect({ exitCode, last: stderr.trim().split('\n').at(-1) }).toEqual({
+      exitCode: 0,
+      last: expect.stringMatching(/^copied and verified: \d+ rows$/),
+    })
+    expect(stdout).toMatch(/^token +grants +1 +[0-9a-f]{16} +yes$/m)
+    expect(stdout).toMatch(/^survey +surveys +2 +[0-9a-f]{16} +yes$/m)
+
+    const after = await another(before.dataDir, env)
+    await after.start()
+    const { appid, openid, accessToken, refreshToken } = access
+    const call = { appid, access_token: accessToken, openid }
+    expect((await get(after, '/api/oauth2/user', call)).code).toBe('OK')
+    const { data } = await get(after, '/api/surveys', call)
+    const list = data.list as { id: number; title: string }[]
+    expect(list.map(({ id, title }) => `${id} ${title}`)).toEqual(access.surveys)
+    const refresh = { appid, refresh_token: refreshToken, grant_type: 'refresh_token' }
+    expect((await get(after, '/api/oauth2/refresh_token', refresh)).code).toBe('OK')
+    const issuedBefore = await exchange(after, access, code)
+    expect(issuedBefore).toMatchObject({ code: 'OK', data: { openid } })
+    expect(await exchange(after, access, await newCode(after, access))).toMatchObject({ code: 'OK', data: { openid } })
+    expect((await exchange(after, access, code)).code).toBe('InvalidArgument')
+  })
+
+  test('--json prints database, table, rows, hash and verified of every table', async () => {
+    const service = await filledProcess()
+    const file = path.join(service.dataDir, 'url')
+    writeFileSync(file, `${await createDatabase()}\n`)
+    const reports = await service.json<Record<string, unknown>[]>(['store', 'copy', '--to-file', file])
+    expect(reports.length).toBeGreaterThan(5)
+    for (const report of reports) {
+      expect(report).toEqual({
+        database: 'token',
+        table: expect.stringMatching(/^[a-z_]+$/),
+        rows: expect.any(Number),
+        hash: expect.stringMatching(/^[0-9a-f]{64}$/),
+        verified: true,
+      })
+    }
+  })
+
+  test('takes one file by --from, of either store, and finds out which it is', async () => {
+    const service = await createProcess()
+    await service.cli(['migrate'])
+    const from = `sqlite:${path.join(service.dataDir, 'survey.db')}`
+    const args = ['store', 'copy', '--from', from, '--to', await createDatabase()]
+    expect(await service.json(args)).toEqual([
+      expect.objectContaining({ database: 'survey', table: 'surveys', rows: 0 }),
+    ])
+  })
+
+  test('is refused while the service runs, and exits 1 with the reason', async () => {
+    const service = await startProcess()
+    const args = ['store', 'copy', '--to', await createDatabase()]
+    const { exitCode, stdout, stderr } = await service.cli(args)
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
+    expect(stderr).toMatch(/\.db is in use.*\nstop the service first/)
+    const forced = await service.cli([...args, '--force'])
+    expect(forced.exitCode).toBe(0)
+  })
+
+  test('of a table that PostgreSQL changed is not kept: exit 1, and both counts', async () => {
+    const url = await createDatabase()
+    const service = await filledProcess({ TOKEN_DATABASE_URL: url })
+    await service.cli(['migrate'])
+    await query(url, 'CREATE RULE drop_them AS ON INSERT TO sessions DO INSTEAD NOTHING')
+    const { exitCode, stdout, stderr } = await service.cli(['store', 'copy'])
+    expect(exitCode).toBe(1)
+    expect(stdout).toMatch(/^token +sessions +1 +[0-9a-f]+ +no$/m)
+    expect(stderr).toContain('sessions: 1 rows in SQLite, 0 in PostgreSQL')
+    expect(stderr).toContain('nothing was kept of it')
+    expect(await query(url, 'SELECT appid FROM apps')).toEqual([])
+  })
+
+  test('that is interrupted leaves the target empty, and works the next time', async () => {
+    const url = await createDatabase()
+    const service = await filledProcess({ TOKEN_DATABASE_URL: url })
+    await service.cli(['migrate'])
+    const slow =
+      'CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$'
+    await query(url, slow)
+    await query(url, 'CREATE TRIGGER slow BEFORE INSERT ON grants FOR EACH ROW EXECUTE FUNCTION slow()')
+    const env = { PATH: process.env.PATH ?? '', DATA_DIR: service.dataDir, TOKEN_DATABASE_URL: url }
+    const child = spawn(process.execPath, [PROGRAM, 'store', 'copy'], { env, stdio: 'ignore' })
+    const inserting = `FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%INTO "grants"%'`
+    const others = `${inserting} AND pid <> pg_backend_pid()`
+    await vi.waitFor(async () => expect(await query(url, `SELECT 1 ${others}`)).toHaveLength(1), { timeout: 60_000 })
+    child.kill('SIGINT')
+    await once(child, 'exit')
+    await query(url, `SELECT pg_terminate_backend(pid) ${others}`) // else it would sleep on before it noticed
+    expect(await query(url, 'SELECT appid FROM apps')).toEqual([])
+    await query(url, 'DROP TRIGGER slow ON grants')
+    expect((await service.cli(['store', 'copy'])).exitCode).toBe(0)
+  })
+
+  test('says that others can see a password in --to, and never repeats it', async () => {
+    const service = await filledProcess()
+    const to = (await createDatabase()).replace('postgres@', 'postgres:canary-password@')
+    const { exitCode, stdout, stderr } = await service.cli(['store', 'copy', '--to', to])
+    expect(exitCode).toBe(0)
+    expect(stderr).toContain('--to-file keeps it from them')
+    expect(stdout + stderr).not.toContain('canary-password')
+  })
+
+  test.each([
+    ['without anywhere to copy to', [], 2, /no PostgreSQL database to copy to.*\nset TOKEN_DATABASE_URL/],
+    ['with two targets', ['--to', 'postgres://h/d', '--to-file', 'f'], 2, /not both/],
+    ['with an address that is none', ['--to', 'mysql://u:canary@h/d'], 2, /must be like postgres:/],
+    ['with a file that is not there', ['--to-file', 'none'], 1, /cannot read none \(ENOENT\)/],
+    ['with a source that is not there', ['--from', 'none.db', '--to', 'postgres://h/d'], 1, /there is no database at/],
+    ['to a server that is not there', ['--to', 'postgres://u@127.0.0.1:1/d'], 69, /unavailable/],
+  ])('%s is refused with the exit code of its reason', async (_, args, expected, reason) => {
+    const service = await filledProcess()
+    const { exitCode, stdout, stderr } = await service.cli(['store', 'copy', ...args])
+    expect({ exitCode, stdout }).toEqual({ exitCode: expected, stdout: '' })
+    expect(stderr).toMatch(reason)
+    expect(stderr).not.toContain('canary')
+  })
+
+  test('of an empty directory has nothing to copy', async () => {
+    const service = await createProcess()
+    mkdirSync(path.join(service.dataDir, 'empty'))
+    const env = { DATA_DIR: path.join(service.dataDir, 'empty') }
+    const { exitCode, stderr } = await service.cli(['store', 'copy', '--to', 'postgres://h/d'], { env })
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('there is nothing to copy in')
+  })
+})

@@ -1,0 +1,323 @@
+import { createHash } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import Database from 'better-sqlite3'
+import { describe, expect, test } from 'vitest'
+import { surveyCopy, tokenCopy } from '../../bin/compose/copied-schemas.js'
+import { type CopyOptions, copyStores, type Job } from '../../services/copy/copy-stores.js'
+import { kindOf } from '../../services/copy/values.js'
+import { migrate } from '../../services/sqlite/migrate.js'
+import { openDatabase } from '../../services/sqlite/open.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
+import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
+import type { SurveyStore } from '../../services/survey/store/survey-store.js'
+import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { closing } from '../postgres/closing.js'
+import { query } from '../postgres/cluster.js'
+import { patient } from '../postgres/patient.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
+import { allPages, byOperator, grant, hashOf, isGood, NOW, redeem, seed } from '../store/token-store-verbs.js'
+import { fullSurveyFile, fullTokenFile, rowsOf } from './full-stores.js'
+
+const quietly: CopyOptions = { isForced: false, onProgress: () => undefined }
+
+const copyTokens = (file: string, url: string, options = quietly) =>
+  copyStores([{ file, schema: tokenCopy, url }], options)
+
+/** Of the tables that are copied. */
+async function rowsIn(url: string, file: string): Promise<number> {
+  const counts = Object.keys(rowsOf(file)).map((table) => query(url, `SELECT count(*)::int AS count FROM ${table}`))
+  return (await Promise.all(counts)).reduce((sum, [row]) => sum + Number(row?.count), 0)
+}
+
+/** All that a token store lists. */
+async function everythingOf(store: TokenStore) {
+  const apps = await allPages((page) => store.listApps(page), 100)
+  return {
+    apps,
+    secrets: await Promise.all(apps.map(({ appid }) => store.listAppSecrets(appid))),
+    users: await allPages((page) => store.listUsers(page), 100),
+    session: await store.findSession(hashOf('session')),
+    grants: await allPages((page) => store.listGrants({}, page), 100),
+    events: await allPages((page) => store.listAuditEvents({}, page), 100),
+  }
+}
+
+async function everySurveyOf(store: SurveyStore) {
+  const surveys = await store.exportSurveys(undefined, { afterId: 0, limit: 100 })
+  return {
+    surveys: surveys.map(({ document, ...rest }) => ({ ...rest, document: Buffer.from(document).toString('hex') })),
+    lists: await Promise.all(
+      ['user_ann', 'user_bob'].map((owner) => store.listSurveys(owner, { offset: 0, limit: 100 })),
+    ),
+  }
+}
+
+describe('a copy', () => {
+  test('is made of files that have every kind of row', async () => {
+    for (const [file, schema] of [
+      [await fullTokenFile(temporaryDirectory()), tokenCopy],
+      [await fullSurveyFile(temporaryDirectory()), surveyCopy],
+    ] as const) {
+      const db = openDatabase(file)
+      for (const [table, rows] of Object.entries(rowsOf(file))) {
+        const columns = db.prepare<[string], { name: string; notnull: number }>(
+          'SELECT name, "notnull" FROM pragma_table_info(?)',
+        )
+        for (const { name, notnull } of columns.all(table)) {
+          const values = rows.map((row) => row[name])
+          expect(
+            values.some((value) => value !== null),
+            `${schema.sqlite.name}: ${table}.${name} has a value`,
+          ).toBe(true)
+          expect(notnull === 1 || values.includes(null), `${schema.sqlite.name}: ${table}.${name} has a null`).toBe(
+            true,
+          )
+          const isFlag = name.startsWith('is_') || name.startsWith('requires_')
+          expect(!isFlag || new Set(values).size === 2, `${table}.${name} is true and false`).toBe(true)
+        }
+      }
+      db.close()
+    }
+  })
+
+  test('holds the same apps, secrets, users, sessions, grants and events', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    const reports = await copyTokens(file, url)
+    const counts = Object.entries(rowsOf(file)).map(([table, rows]) => ({ table, rows: rows.length, isEqual: true }))
+    expect(reports.map(({ table, rows, isEqual }) => ({ table, rows, isEqual }))).toEqual(counts)
+    const source = closing(openSqliteTokenStore({ file }))
+    const copy = closing(await openPostgresTokenStore({ url, ...patient }))
+    expect(await everythingOf(copy)).toEqual(await everythingOf(source))
+  })
+
+  test('holds the same surveys byte for byte, and gives new ones ids above them', async () => {
+    const file = await fullSurveyFile(temporaryDirectory())
+    const url = await createDatabase()
+    await copyStores([{ file, schema: surveyCopy, url }], quietly)
+    const source = closing(openSqliteSurveyStore({ file }))
+    const copy = closing(await openPostgresSurveyStore({ url, ...patient }))
+    expect(await everySurveyOf(copy)).toEqual(await everySurveyOf(source))
+    const draft = { surveyId: 0, hash: '', title: 'new', state: 2, document: Buffer.of(1) }
+    expect(await copy.putSurveys('user_ann', [draft], NOW)).toMatchObject({ rows: [{ surveyId: 2 ** 53 - 1 }] })
+  })
+
+  test('goes on where the file ended: tokens are good, used codes are known, openids stay', async () => {
+    const file = join(temporaryDirectory(), 'token.db')
+    const before = openSqliteTokenStore({ file })
+    await seed(before)
+    const given = await grant(before)
+    const ended = await grant(before, { username: 'bob' })
+    await before.revokeGrant(ended.grantId, {}, NOW, byOperator)
+    await before.close()
+    const url = await createDatabase()
+    await copyTokens(file, url)
+
+    const store = closing(await openPostgresTokenStore({ url, ...patient }))
+    expect(await isGood(store, given.accessTokenHash)).toBe(true)
+    expect(await isGood(store, ended.accessTokenHash)).toBe(false)
+    expect((await grant(store)).openid).toBe(given.openid)
+    const replay = await redeem(store, given.name, { replayGraceMs: 0 }, NOW + 1)
+    expect(replay.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
+  })
+
+  test('of both files goes to one database, and many rows go in many batches', async () => {
+    const directory = temporaryDirectory()
+    const [tokens, surveys] = [await fullTokenFile(directory), await fullSurveyFile(directory)]
+    const db = new Database(tokens)
+    const insert = db.prepare(`INSERT INTO audit_events VALUES (?, 1, 'code.issued', 'user', '', '', '', '', '李')`)
+    db.transaction(() => Array.from({ length: 2500 }, (_, n) => insert.run(`event ${n}`)))()
+    db.close()
+    const url = await createDatabase()
+    const batches: number[] = []
+    const onProgress = (table: string, rows: number) => table === 'audit_events' && batches.push(rows)
+    const jobs: Job[] = [
+      { file: surveys, schema: surveyCopy, url },
+      { file: tokens, schema: tokenCopy, url },
+    ]
+    const reports = await copyStores(jobs, { isForced: false, onProgress })
+    expect(reports.every(({ isEqual }) => isEqual)).toBe(true)
+    expect(batches.length).toBe(3)
+    expect(await rowsIn(url, tokens)).toBe(Object.values(rowsOf(tokens)).flat().length)
+  })
+
+  test('leaves the file as it was, to the byte', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const before = createHash('sha256').update(readFileSync(file)).digest('hex')
+    await copyTokens(file, await createDatabase())
+    expect(createHash('sha256').update(readFileSync(file)).digest('hex')).toBe(before)
+  })
+})
+
+describe('a copy is refused, and nothing is written,', () => {
+  test.each(['users', 'audit_events', 'openids'])('when %s of the target has a row', async (table) => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    const other = await openPostgresTokenStore({ url, ...patient })
+    await seed(other)
+    await grant(other)
+    await other.close()
+    const rest = Object.keys(rowsOf(file)).filter((name) => name !== table)
+    await query(url, `SET session_replication_role = replica; ${rest.map((name) => `DELETE FROM ${name};`).join(' ')}`)
+    const before = await rowsIn(url, file)
+    await expect(copyTokens(file, url)).rejects.toThrow(`the target is not empty: ${table} has rows`)
+    expect(await rowsIn(url, file)).toBe(before)
+  })
+
+  test('when it was made already', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    await copyTokens(file, url)
+    await expect(copyTokens(file, url)).rejects.toThrow('the target is not empty')
+  })
+
+  test('while a service has the file open, unless forced', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    const service = openSqliteTokenStore({ file })
+    await expect(copyTokens(file, url)).rejects.toThrow('is in use')
+    const reports = await copyTokens(file, url, { ...quietly, isForced: true })
+    expect(reports.every(({ isEqual }) => isEqual)).toBe(true)
+    await service.close()
+  })
+
+  test('when no text of PostgreSQL can hold what is in a row', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    const db = new Database(file)
+    db.prepare('UPDATE users SET nickname = ? WHERE username = ?').run('a\0b', 'bob')
+    await expect(copyTokens(file, url)).rejects.toThrow('is in use')
+    db.close()
+    await expect(copyTokens(file, url)).rejects.toThrow(
+      'nickname of users (user_id "user_bob") has a NUL character, U+0000, which PostgreSQL cannot hold',
+    )
+    expect(await rowsIn(url, file)).toBe(0)
+  })
+
+  test('when a list of the row has such a text', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const db = new Database(file)
+    db.prepare(`UPDATE apps SET redirect_uris = ? WHERE appid = 'app2'`).run(JSON.stringify(['\\u0000', 'a\0b']))
+    db.close()
+    await expect(copyTokens(file, await createDatabase())).rejects.toThrow('redirect_uris of apps (appid "app2")')
+  })
+
+  test('when a row does not fit', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    const db = new Database(file)
+    db.pragma('foreign_keys = OFF')
+    db.exec(`UPDATE grants SET user_id = 'nobody'`)
+    db.close()
+    await expect(copyTokens(file, url)).rejects.toThrow('PostgreSQL does not take a row of grants')
+    expect(await rowsIn(url, file)).toBe(0)
+  })
+
+  test('when the file is none, is something else, or is damaged', async () => {
+    const directory = temporaryDirectory()
+    const url = await createDatabase()
+    await expect(copyTokens(join(directory, 'none.db'), url)).rejects.toThrow('there is no database at')
+    writeFileSync(
+      join(directory, 'text.db'),
+      'not a database, but longer than the header of one is: 100 bytes '.repeat(9),
+    )
+    await expect(copyTokens(join(directory, 'text.db'), url)).rejects.toThrow('is not a SQLite database')
+    const surveys = await fullSurveyFile(directory)
+    await expect(copyTokens(surveys, url)).rejects.toThrow('is not a token database of this program')
+    const file = await fullTokenFile(directory)
+    const bytes = readFileSync(file)
+    bytes.fill(0x5a, 4096 * 3)
+    writeFileSync(file, bytes)
+    await expect(copyTokens(file, url)).rejects.toThrow('is damaged')
+  })
+
+  test.each([
+    [0, /has token schema version 0, this program knows \d+: run `survey-auth migrate` on it first/],
+    [99, /has token schema version 99, this program knows \d+: run a newer program/],
+  ])('when the file is of schema version %i', async (version, reason) => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const db = new Database(file)
+    db.pragma(`user_version = ${version}`)
+    db.close()
+    await expect(copyTokens(file, await createDatabase())).rejects.toThrow(reason)
+  })
+
+  test('when PostgreSQL cannot be asked', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    await expect(copyTokens(file, 'postgres://postgres@127.0.0.1:1/none')).rejects.toBeInstanceOf(StoreUnavailable)
+  })
+
+  /** Makes the target's tables, and has PostgreSQL change what is written to one of them. */
+  async function tampering(table: string, body: string): Promise<string> {
+    const url = await createDatabase()
+    await (await openPostgresTokenStore({ url, ...patient })).close()
+    await query(url, `CREATE FUNCTION tamper() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ${body} END $$`)
+    await query(url, `CREATE TRIGGER tamper BEFORE INSERT ON ${table} FOR EACH ROW EXECUTE FUNCTION tamper()`)
+    return url
+  }
+
+  test.each([
+    ['a value differs', 'audit_events', `NEW.note := NEW.note || ' '; RETURN NEW;`],
+    [
+      'a hash differs in one bit',
+      'access_tokens',
+      `NEW.access_token_hash := set_bit(NEW.access_token_hash, 9, 1 - get_bit(NEW.access_token_hash, 9)); RETURN NEW;`,
+    ],
+    ['a flag differs', 'users', 'NEW.is_disabled := NOT NEW.is_disabled; RETURN NEW;'],
+    ['a null became something', 'app_secrets', `NEW.revoked_at_ms := coalesce(NEW.revoked_at_ms, 0); RETURN NEW;`],
+    [
+      'a list lost its order',
+      'apps',
+      'NEW.redirect_uris := ARRAY(SELECT unnest(NEW.redirect_uris) ORDER BY 1 DESC); RETURN NEW;',
+    ],
+    ['a row is missing', 'sessions', 'RETURN NULL;'],
+  ])('when %s afterwards', async (_, table, body) => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await tampering(table, body)
+    const reports = await copyTokens(file, url)
+    expect(reports.filter(({ isEqual }) => !isEqual).map((report) => report.table)).toEqual([table])
+    expect(await rowsIn(url, file)).toBe(0)
+  })
+
+  test('for both files when the second of them differs', async () => {
+    const directory = temporaryDirectory()
+    const [tokens, surveys] = [await fullTokenFile(directory), await fullSurveyFile(directory)]
+    const url = await tampering('grants', 'NEW.last_used_at_ms := 0; RETURN NEW;')
+    const jobs: Job[] = [
+      { file: surveys, schema: surveyCopy, url },
+      { file: tokens, schema: tokenCopy, url },
+    ]
+    await copyStores(jobs, quietly)
+    expect([await rowsIn(url, tokens), await rowsIn(url, surveys)]).toEqual([0, 0])
+  })
+})
+
+describe.each([tokenCopy, surveyCopy])('the tables of the $sqlite.name store', ({ sqlite, postgres, notCopied }) => {
+  test('are copied, every one with every column, or are named with the reason', async () => {
+    const db = openDatabase(':memory:')
+    migrate(db, sqlite)
+    const ofSqlite = db
+      .prepare<[], { tab: string; col: string }>(
+        `SELECT t.name AS tab, c.name AS col FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'`,
+      )
+      .all()
+      .map(({ tab, col }) => `${tab}.${col}`)
+    db.close()
+    const url = await createDatabase()
+    for (const migration of postgres.migrations) await query(url, migration.sql)
+    const ofPostgres = await query(
+      url,
+      `SELECT table_name AS tab, column_name AS col, udt_name AS type FROM information_schema.columns
+       WHERE table_schema = 'public'`,
+    )
+    const copied = ofPostgres.filter(({ tab }) => !(String(tab) in notCopied))
+    expect(copied.map(({ tab, col }) => `${tab}.${col}`).sort()).toEqual(ofSqlite.sort())
+    for (const { type } of copied) expect(() => kindOf(String(type))).not.toThrow()
+    expect(ofPostgres.map(({ tab }) => tab)).toEqual(expect.arrayContaining(Object.keys(notCopied)))
+  })
+})
