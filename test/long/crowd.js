@@ -1,0 +1,54 @@
+// The people of the crash tests: an app, a user with two surveys for each, and what they know all together.
+import { Person } from './person.js'
+
+export const CALLBACK = 'https://app.example/callback'
+
+/** Settings under which a person knows exactly what must be good. */
+export const CROWD_ENV = {
+  CODE_TTL_SECONDS: '600',
+  CODE_REPLAY_GRACE_SECONDS: '600', // a replay is then refused and ends nothing
+  ACCESS_TOKEN_OVERLAP_SECONDS: '864000', // earlier tokens stay good, so that each acknowledged one can be asked for
+  MAX_LIVE_TOKENS_PER_GRANT: '100',
+  MAX_GRANTS_PER_USER_AND_APP: '200',
+  MAX_LIVE_CODES_PER_USER_AND_APP: '1000',
+}
+
+const SURVEYS = [{ title: 'Lunch' }, { title: 'Travel' }]
+
+/** Signed-in people. `rpc(method, message)` is an operator's call, `send` one request of a browser or an app's server. */
+export async function createCrowd(count, { rpc, send }) {
+  const { app, secret } = await rpc('AdminService/CreateApp', { name: 'Crash', redirectUris: [CALLBACK] })
+  const people = []
+  for (let i = 0; i < count; i += 1) {
+    const username = `person${i}`
+    const password = `password of ${username}`
+    const { user } = await rpc('AdminService/CreateUser', { username, password, nickname: username, avatar: '' })
+    const imported = await rpc('SurveyService/ImportSurveys', { ownerUserId: user.userId, surveys: SURVEYS })
+    const surveyIds = imported.surveys.map(({ id }) => Number(id))
+    people.push(new Person({ send, appid: app.appid, secret, redirectUri: CALLBACK, username, password, surveyIds }))
+  }
+  for (const person of people) await person.signIn()
+  return people
+}
+
+/** Holds the service to what every person knows; `recent` is what changed since the last time, and a sample. */
+export async function checkCrowd(people, failures, what) {
+  const counts = await Promise.all(people.map((person) => person.check(what, failures)))
+  return counts.reduce((sum, count) => sum + count, 0)
+}
+
+/** What everybody did, by outcome: `exchange OK`, `refresh 503`, … */
+export function countsOf(people) {
+  const counts = {}
+  for (const person of people) {
+    for (const [name, count] of Object.entries(person.counts)) counts[name] = (counts[name] ?? 0) + count
+  }
+  return counts
+}
+
+/** `p50 12 ms, p95 40 ms, longest 55 ms`. */
+export function spread(durationsMs) {
+  const sorted = [...durationsMs].sort((a, b) => a - b)
+  const at = (share) => Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0)
+  return `p50 ${at(0.5)} ms, p95 ${at(0.95)} ms, longest ${at(1)} ms`
+}

@@ -1,0 +1,118 @@
+// Two gateways, two token services and two survey services as processes of their own, on one PostgreSQL database.
+// JavaScript, with its types in fleet.d.ts, because scripts of this folder use it as well as tests.
+import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { request } from 'node:http'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { freePort } from './free-port.js'
+
+const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
+const START_TIMEOUT_MS = 60_000
+
+export class Fleet {
+  gateways = []
+  ended = []
+  output = ''
+  #dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-fleet-'))
+  #children = []
+  #env
+  #isStopping = false
+
+  constructor(databaseUrl, env = {}) {
+    const { PATH = '', HOME = '' } = process.env
+    const databases = { TOKEN_DATABASE_URL: databaseUrl, SURVEY_DATABASE_URL: databaseUrl }
+    const quiet = { RATE_LIMIT: 'off', LOG_LEVEL: 'error' }
+    this.#env = { PATH, HOME, NODE_ENV: 'production', DATA_DIR: this.#dataDir, ...databases, ...quiet, ...env }
+  }
+
+  async start() {
+    const publicPort = await freePort()
+    for (const n of [1, 2]) {
+      const [port, adminPort] = [n === 1 ? publicPort : await freePort(), await freePort()]
+      this.gateways.push({ url: `http://127.0.0.1:${port}`, adminUrl: `http://127.0.0.1:${adminPort}` })
+      // Each survey service asks the token service of the other gateway: what only one process knows shows.
+      const [ownToken, ownSurvey, otherToken] = [
+        this.#door(`token${n}`),
+        this.#door(`survey${n}`),
+        this.#door(`token${3 - n}`),
+      ]
+      this.#spawn('token', { ADMIN_PORT: '0', RPC_LISTEN: ownToken })
+      this.#spawn('survey', { ADMIN_PORT: '0', RPC_LISTEN: ownSurvey, TOKEN_SERVICE_URL: otherToken })
+      this.#spawn('gateway', {
+        PORT: String(port),
+        ADMIN_PORT: String(adminPort),
+        PUBLIC_URL: `http://127.0.0.1:${publicPort}`,
+        TOKEN_SERVICE_URL: ownToken,
+        SURVEY_SERVICE_URL: ownSurvey,
+      })
+    }
+    for (const { adminUrl } of this.gateways) await this.#untilReady(adminUrl)
+  }
+
+  async stop() {
+    this.#isStopping = true
+    for (const child of this.#children) child.kill('SIGKILL')
+    rmSync(this.#dataDir, { recursive: true, force: true })
+  }
+
+  rpc(method, message) {
+    const service = method.startsWith('SurveyService/') ? 'survey1' : 'token1'
+    const socketPath = path.join(this.#dataDir, `${service}.sock`)
+    return postJson(socketPath, `/surveyauth.v1.${method}`, message)
+  }
+
+  #door(name) {
+    return `unix:${path.join(this.#dataDir, `${name}.sock`)}`
+  }
+
+  #spawn(mode, env) {
+    const child = spawn(process.execPath, [PROGRAM, 'serve', mode], {
+      env: { ...this.#env, ...env },
+      cwd: this.#dataDir,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    this.#children.push(child)
+    child.stderr.on('data', (chunk) => {
+      this.output = (this.output + chunk).slice(-200_000)
+    })
+    child.once('exit', (code, signal) => {
+      if (!this.#isStopping) this.ended.push(`serve ${mode} ended with ${code ?? signal}`)
+    })
+  }
+
+  async #untilReady(adminUrl) {
+    const deadline = Date.now() + START_TIMEOUT_MS
+    while (!(await isReady(adminUrl))) {
+      if (this.ended.length > 0) throw new Error(`${this.ended.join(', ')}: ${this.output}`)
+      if (Date.now() > deadline) throw new Error(`not ready within ${START_TIMEOUT_MS} ms: ${this.output}`)
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+  }
+}
+
+function isReady(adminUrl) {
+  return fetch(`${adminUrl}/readyz`).then(
+    ({ ok }) => ok,
+    () => false,
+  )
+}
+
+function postJson(socketPath, target, message) {
+  return new Promise((resolve, reject) => {
+    const headers = { 'content-type': 'application/json' }
+    const sent = request({ socketPath, path: target, method: 'POST', headers }, (answer) => {
+      const chunks = []
+      answer.on('data', (chunk) => chunks.push(chunk))
+      answer.on('error', reject)
+      answer.on('end', () => {
+        const text = Buffer.concat(chunks).toString('utf8')
+        if (answer.statusCode === 200) resolve(JSON.parse(text))
+        else reject(new Error(`${target}: ${answer.statusCode} ${text}`))
+      })
+    })
+    sent.on('error', reject)
+    sent.end(JSON.stringify(message))
+  })
+}
