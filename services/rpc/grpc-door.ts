@@ -97,7 +97,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
     },
     async drain(graceMs) {
       for (const stream of streams) stream.drain()
-      injector.drain(graceMs)
+      // Not injector.drain(): after it the server takes connections for closed whose calls are still under way.
       const force = setTimeout(() => server.forceShutdown(), graceMs)
       await new Promise<void>((resolve) => server.tryShutdown(() => resolve()))
       clearTimeout(force)

@@ -58,6 +58,9 @@ async function ask(): Promise<{ status: number; type: string; ms: number; retryA
   return { status: answer.status, type: error.type, ms, retryAfter: answer.headers.get('retry-after') }
 }
 
+/** Well within what our processes wait for a connection. */
+const WAITED_FOR_MS = 2_500
+
 async function until(isTrue: () => Promise<boolean>): Promise<number> {
   const startedAt = performance.now()
   while (!(await isTrue().catch(() => false))) {
@@ -91,7 +94,7 @@ describe.each(['token', 'survey'] as const)('when the %s service', (mode) => {
     await until(works)
   }, 60_000)
 
-  test('is replaced under load, every request is answered, with a 503 at worst', async () => {
+  test('is replaced under load, reads wait for the successor', async () => {
     const types = new Set<string>()
     let isOver = false
     const clients = Array.from({ length: 4 }, async () => {
@@ -99,12 +102,14 @@ describe.each(['token', 'survey'] as const)('when the %s service', (mode) => {
         types.add((await ask()).type) // rejects when a connection is cut
       }
     })
+    const goneAt = performance.now()
     expect(await end(mode, 'SIGTERM')).toBe(0)
     await startUp(mode)
+    const outageMs = performance.now() - goneAt
     await until(works)
     isOver = true
     await Promise.all(clients)
-    types.delete('remote_server_error')
+    if (outageMs > WAITED_FOR_MS) types.delete('remote_server_error') // a busy machine
     expect([...types]).toEqual(['invalid_appid'])
   }, 60_000)
 })
