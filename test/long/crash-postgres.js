@@ -45,13 +45,16 @@ export async function crashPostgres(options) {
 
 async function run(cluster, fleet, options) {
   const clients = new Clients(fleet.gateways)
-  const people = await createCrowd(options.clients, { rpc: (...call) => fleet.rpc(...call), send: clients.send })
+  const rpc = (method, message) => fleet.rpc(method, message)
+  const people = await createCrowd(options.clients, { rpc, sendOf: (n) => clients.sendOf(n) })
   const seen = { people, stops: 0, stoppedStarts: 0, checks: 0, startMs: [], recoveries: [], failures: [] }
   const { failures } = seen
   const endMs = Date.now() + options.minutes * 60_000
   while (seen.stops < options.rounds && Date.now() < endMs && failures.length === 0) {
     const load = { isOver: false }
-    const working = people.map((person) => person.work(load, failures))
+    const working = people.map((person, n) =>
+      n < fleet.gateways.length ? person.tour(load, failures) : person.work(load, failures),
+    )
     await sleep(LOAD_MS.least + Math.random() * (LOAD_MS.most - LOAD_MS.least))
     await crashAndStart(cluster, seen)
     const recovery = clients.watchRecovery()
@@ -109,7 +112,7 @@ function report({ people, stops, stoppedStarts, checks, startMs, recoveries, fai
   return failures.length === 0 ? 0 : 1
 }
 
-/** The clients' way to the gateways, which they use in turn. */
+/** The clients' ways to the gateways: the first client to the first, the second to the second, the others in turn. */
 class Clients {
   longestAnswerMs = 0
   #gateways
@@ -118,12 +121,16 @@ class Clients {
   #recovery
 
   constructor(gateways) {
-    this.#gateways = gateways.map(({ url }) => new URL(url))
+    this.#gateways = gateways.map((url) => new URL(url))
+  }
+
+  sendOf(client) {
+    const isBound = client < this.#gateways.length
+    return (outgoing) => this.#send(isBound ? client : this.#turn++ % this.#gateways.length, outgoing)
   }
 
   /** @throws Error when there is no answer, which is a violation: no process ends. */
-  send = async (outgoing) => {
-    const gateway = this.#turn++ % this.#gateways.length
+  async #send(gateway, outgoing) {
     const { hostname: host, port } = this.#gateways[gateway]
     const startedAt = performance.now()
     const answer = await sendTo({ agent: this.#agent, host, port }, outgoing).catch((error) => {

@@ -32,7 +32,7 @@ export async function crashSqlite(options) {
 
 async function run(service, options) {
   await service.start()
-  const people = await createCrowd(options.clients, service)
+  const people = await createCrowd(options.clients, { rpc: service.rpc, sendOf: () => service.send })
   const readyMs = []
   const failures = []
   const endMs = Date.now() + options.minutes * 60_000

@@ -15,8 +15,11 @@ export const CROWD_ENV = {
 
 const SURVEYS = [{ title: 'Lunch' }, { title: 'Travel' }]
 
-/** Signed-in people. `rpc(method, message)` is an operator's call, `send` one request of a browser or an app's server. */
-export async function createCrowd(count, { rpc, send }) {
+/**
+ * Signed-in people. `rpc(method, message)` is an operator's call; `sendOf(n)` the way in which requests of person n, from
+ * 0 on, and of the app's server on their behalf are sent.
+ */
+export async function createCrowd(count, { rpc, sendOf }) {
   const { app, secret } = await rpc('AdminService/CreateApp', { name: 'Crash', redirectUris: [CALLBACK] })
   const people = []
   for (let i = 0; i < count; i += 1) {
@@ -25,7 +28,8 @@ export async function createCrowd(count, { rpc, send }) {
     const { user } = await rpc('AdminService/CreateUser', { username, password, nickname: username, avatar: '' })
     const imported = await rpc('SurveyService/ImportSurveys', { ownerUserId: user.userId, surveys: SURVEYS })
     const surveyIds = imported.surveys.map(({ id }) => Number(id))
-    people.push(new Person({ send, appid: app.appid, secret, redirectUri: CALLBACK, username, password, surveyIds }))
+    const registered = { appid: app.appid, secret, redirectUri: CALLBACK }
+    people.push(new Person({ send: sendOf(i), ...registered, username, password, surveyIds }))
   }
   for (const person of people) await person.signIn()
   return people

@@ -1,19 +1,15 @@
-export interface Gateway {
-  readonly url: string
-  /** Of /healthz, /readyz and /metrics. */
-  readonly adminUrl: string
-}
-
 export class Fleet {
   /** `env`: variables of the operating contract for all processes. */
   constructor(databaseUrl: string, env?: Readonly<Record<string, string>>)
-  /** PUBLIC_URL of both is the address of the first. */
-  readonly gateways: readonly Gateway[]
+  /** Addresses of the two gateways; PUBLIC_URL of both is the first. */
+  readonly gateways: readonly string[]
+  /** Of /healthz and /readyz, by process: gateway1, gateway2, token1, token2, survey1, survey2. */
+  readonly adminUrls: Readonly<Record<string, string>>
   /** Processes that ended although nobody stopped them, each with its code or signal. */
   readonly ended: readonly string[]
   /** The last of what the processes wrote to stderr. */
   readonly output: string
-  /** Starts all six at once; fulfils when both gateways say that they are ready. */
+  /** Starts all six at once; fulfils when each says that it is ready. */
   start(): Promise<void>
   /** Kills all and removes their directory. */
   stop(): Promise<void>

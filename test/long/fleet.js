@@ -13,6 +13,7 @@ const START_TIMEOUT_MS = 60_000
 
 export class Fleet {
   gateways = []
+  adminUrls = {}
   ended = []
   output = ''
   #dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-fleet-'))
@@ -28,27 +29,18 @@ export class Fleet {
   }
 
   async start() {
-    const publicPort = await freePort()
+    const ports = [await freePort(), await freePort()]
+    this.gateways = ports.map((port) => `http://127.0.0.1:${port}`)
+    const [publicUrl] = this.gateways
     for (const n of [1, 2]) {
-      const [port, adminPort] = [n === 1 ? publicPort : await freePort(), await freePort()]
-      this.gateways.push({ url: `http://127.0.0.1:${port}`, adminUrl: `http://127.0.0.1:${adminPort}` })
-      // Each survey service asks the token service of the other gateway: what only one process knows shows.
-      const [ownToken, ownSurvey, otherToken] = [
-        this.#door(`token${n}`),
-        this.#door(`survey${n}`),
-        this.#door(`token${3 - n}`),
-      ]
-      this.#spawn('token', { ADMIN_PORT: '0', RPC_LISTEN: ownToken })
-      this.#spawn('survey', { ADMIN_PORT: '0', RPC_LISTEN: ownSurvey, TOKEN_SERVICE_URL: otherToken })
-      this.#spawn('gateway', {
-        PORT: String(port),
-        ADMIN_PORT: String(adminPort),
-        PUBLIC_URL: `http://127.0.0.1:${publicPort}`,
-        TOKEN_SERVICE_URL: ownToken,
-        SURVEY_SERVICE_URL: ownSurvey,
-      })
+      const [token, survey] = [this.#door(`token${n}`), this.#door(`survey${n}`)]
+      await this.#spawn('token', n, { RPC_LISTEN: token })
+      // The token service of the other gateway, so that what only one process knows shows.
+      await this.#spawn('survey', n, { RPC_LISTEN: survey, TOKEN_SERVICE_URL: this.#door(`token${3 - n}`) })
+      const services = { TOKEN_SERVICE_URL: token, SURVEY_SERVICE_URL: survey }
+      await this.#spawn('gateway', n, { PORT: String(ports[n - 1]), PUBLIC_URL: publicUrl, ...services })
     }
-    for (const { adminUrl } of this.gateways) await this.#untilReady(adminUrl)
+    for (const adminUrl of Object.values(this.adminUrls)) await this.#untilReady(adminUrl)
   }
 
   async stop() {
@@ -67,9 +59,11 @@ export class Fleet {
     return `unix:${path.join(this.#dataDir, `${name}.sock`)}`
   }
 
-  #spawn(mode, env) {
+  async #spawn(mode, n, env) {
+    const adminPort = await freePort()
+    this.adminUrls[`${mode}${n}`] = `http://127.0.0.1:${adminPort}`
     const child = spawn(process.execPath, [PROGRAM, 'serve', mode], {
-      env: { ...this.#env, ...env },
+      env: { ...this.#env, ADMIN_PORT: String(adminPort), ...env },
       cwd: this.#dataDir,
       stdio: ['ignore', 'ignore', 'pipe'],
     })
@@ -78,7 +72,7 @@ export class Fleet {
       this.output = (this.output + chunk).slice(-200_000)
     })
     child.once('exit', (code, signal) => {
-      if (!this.#isStopping) this.ended.push(`serve ${mode} ended with ${code ?? signal}`)
+      if (!this.#isStopping) this.ended.push(`${mode}${n} ended with ${code ?? signal}`)
     })
   }
 

@@ -34,14 +34,37 @@ export class Person {
     this.#isSignedIn = true
   }
 
-  /** Does things until the load is over or an answer is lost. */
-  async work(load, failures) {
+  /** Does things at random until the load is over or an answer is lost. */
+  work(load, failures) {
+    return this.#until(load, failures, () => this.#once())
+  }
+
+  /** The same, one thing of each kind after the other, so that soon all have been done. */
+  tour(load, failures) {
+    return this.#until(load, failures, () => this.#onceRound())
+  }
+
+  async #until(load, failures, act) {
     try {
-      while (!load.isOver) await this.#once()
+      while (!load.isOver) await act()
     } catch (error) {
       if (error instanceof Violation) failures.push(error.message)
       else if (!isConnectionError(error)) failures.push(`${this.#place.username}: ${error.stack}`)
     }
+  }
+
+  /** Ends early at a 503, to begin anew. */
+  async #onceRound() {
+    await this.#authorize()
+    const code = this.#codes.find(({ state }) => state === 'unused')
+    if (code === undefined) return
+    await this.#exchange(code)
+    const grant = this.#grants.find(({ state }) => state === 'good')
+    if (grant === undefined) return
+    await this.#expectGood(grant, pick(grant.tokens))
+    await this.#readSurveys(grant)
+    await this.#refresh(grant)
+    await this.#disconnect()
   }
 
   async #once() {
