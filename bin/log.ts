@@ -36,7 +36,7 @@ export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream
 
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
-const WRITE_BYTES = 8_192
+const WRITE_BYTES = 65_536
 
 /**
  * Lines of many requests are written together: a write for each costs as much as a quarter of the request. Failures are
@@ -48,6 +48,8 @@ function createBufferedLog(level: string): Log {
   timer.unref()
   return overDestination(level, destination, () => destination.flush())
 }
+
+const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const
 
 let lastMs = 0
 let lastTime = ''
@@ -66,10 +68,9 @@ function isoTime(): string {
 function overDestination(level: string, destination: DestinationStream, flush: () => void): Log {
   const logger = pino({ level, base: null, timestamp: isoTime }, destination)
   return {
-    request({ route, method, status, outcome, durationMs, requestId, appid }) {
-      const level = status >= 500 ? 'error' : 'info'
-      const line = { route, method, status, outcome, ms: rounded(durationMs), request_id: requestId, appid }
-      logger[level](line, 'request')
+    request(record) {
+      const level = record.status >= 500 ? 'error' : 'info'
+      if (logger.isLevelEnabled(level)) destination.write(requestLine(level, record))
     },
     call({ service, method, caller, requestId, code, reason, durationMs }) {
       const level = code === Code.Unavailable || code === Code.DeadlineExceeded ? 'warn' : 'debug'
@@ -93,6 +94,16 @@ function overDestination(level: string, destination: DestinationStream, flush: (
       flush()
     },
   }
+}
+
+/**
+ * As pino writes it, at a tenth of the cost; there is one for every request. Quoted as they are: names of ours, methods
+ * that node:http knows, UUIDs. Only the appid is the client's.
+ */
+function requestLine(level: 'error' | 'info', record: RequestRecord): string {
+  const { route, method, status, outcome, durationMs, requestId, appid } = record
+  const app = appid === undefined ? '' : `,"appid":${JSON.stringify(appid)}`
+  return `{"level":${LEVELS[level]}${isoTime()},"route":"${route}","method":"${method}","status":${status},"outcome":"${outcome}","ms":${rounded(durationMs)},"request_id":"${requestId}"${app},"msg":"request"}\n`
 }
 
 /** Name of a gRPC code in lower snake case; `ok` when there was no failure. */

@@ -10,7 +10,12 @@ export const API_HEADERS: Readonly<Record<string, string>> = {
 }
 
 export function success(data: object, requestId: string): Answer {
-  const body = `{"code":"OK","error":{"type":""},"data":${JSON.stringify(data)},"request_id":"${requestId}"}`
+  return successText(JSON.stringify(data), requestId)
+}
+
+/** `data` as the JSON text of an object. */
+export function successText(data: string, requestId: string): Answer {
+  const body = `{"code":"OK","error":{"type":""},"data":${data},"request_id":"${requestId}"}`
   return { status: 200, headers: API_HEADERS, body, outcome: 'ok' }
 }
 

@@ -38,8 +38,26 @@ export const QUESTION_TYPES = [
   'sheet',
 ] as const
 
-/** The survey with its keys in the order the live service of this dialect sends them. */
+/** The survey as an object of JSON. */
 export function surveyToJson(survey: Survey, creatorUserId: number): object {
+  return { ...headToJson(survey), creator_user_id: creatorUserId, pages: survey.pages.map(pageToJson) }
+}
+
+const texts = new WeakMap<Survey, { readonly head: string; readonly pages: string }>()
+
+/** The JSON text of surveyToJson; of a message that comes again, only what differs between apps is written anew. */
+export function surveyText(survey: Survey, creatorUserId: number): string {
+  let known = texts.get(survey)
+  if (!known) {
+    const head = JSON.stringify(headToJson(survey)).slice(0, -1)
+    known = { head, pages: JSON.stringify(survey.pages.map(pageToJson)) }
+    texts.set(survey, known)
+  }
+  return `${known.head},"creator_user_id":${creatorUserId},"pages":${known.pages}}`
+}
+
+/** The survey with its keys in the order the live service of this dialect sends them, up to its creator. */
+function headToJson(survey: Survey): object {
   return {
     id: Number(survey.id),
     hash: survey.hash,
@@ -56,8 +74,6 @@ export function surveyToJson(survey: Survey, creatorUserId: number): object {
     end_at: shanghaiTime(Number(survey.endTimeSeconds)),
     createTime: Number(survey.createTimeSeconds),
     updateTime: Number(survey.updateTimeSeconds),
-    creator_user_id: creatorUserId,
-    pages: survey.pages.map(pageToJson),
   }
 }
 

@@ -103,14 +103,14 @@ function primaryCode(error: unknown): string {
   return error instanceof Database.SqliteError ? error.code.split('_', 2).join('_') : ''
 }
 
-/** Makes a read of a store: answers at once, in a promise, with the driver's failures translated. */
+/** Makes a read of a store: answers in a promise, with the driver's failures translated. */
 export function reading<Args extends unknown[], Result>(
   db: Connection,
-  read: (...args: Args) => Result,
+  read: (...args: Args) => Result | Promise<Result>,
 ): (...args: Args) => Promise<Result> {
   return async (...args) => {
     try {
-      return read(...args)
+      return await read(...args)
     } catch (error) {
       throw db.open ? toStoreError(error) : new StoreUnavailable(error)
     }

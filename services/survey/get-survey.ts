@@ -25,10 +25,16 @@ export function getSurvey(deps: SurveyDeps) {
   }
 }
 
+const decoded = new WeakMap<SurveyRow, Survey>()
+
+/** A row that the store returns again is decoded once. Nobody may change the message. */
 export function toSurvey(row: SurveyRow): Survey {
+  const known = decoded.get(row)
+  if (known) return known
   const survey = fromBinary(SurveySchema, row.document)
   survey.id = BigInt(row.surveyId)
   survey.hash = row.hash
+  decoded.set(row, survey)
   return survey
 }
 

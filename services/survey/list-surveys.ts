@@ -1,7 +1,8 @@
-import type { MessageInitShape } from '@bufbuild/protobuf'
-import type {
-  ListSurveysRequest,
-  ListSurveysResponseSchema,
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
+import {
+  type ListSurveysRequest,
+  type ListSurveysResponseSchema,
+  type SurveySummary,
   SurveySummarySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
@@ -25,6 +26,14 @@ export function listSurveys(deps: SurveyDeps) {
   }
 }
 
-export function toSummary(row: SurveySummaryRow): MessageInitShape<typeof SurveySummarySchema> {
-  return { id: BigInt(row.surveyId), hash: row.hash, title: row.title, state: row.state }
+const summaries = new WeakMap<SurveySummaryRow, SurveySummary>()
+
+/** As toSurvey does: a row that the store returns again becomes a message once. */
+export function toSummary(row: SurveySummaryRow): SurveySummary {
+  const known = summaries.get(row)
+  if (known) return known
+  const { surveyId, hash, title, state } = row
+  const summary = create(SurveySummarySchema, { id: BigInt(surveyId), hash, title, state })
+  summaries.set(row, summary)
+  return summary
 }

@@ -4,6 +4,7 @@ import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import { migrate } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { KeptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { createSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
@@ -52,7 +53,9 @@ function openTokenStore(): TokenStore {
 
 function openSurveyStore(): SurveyStore {
   migrate(real, surveySchema)
-  return createSqliteSurveyStore(connection.db, new GroupCommit(connection.db, surveyStoreWrites(connection.db)))
+  const kept = new KeptSurveys(connection.db)
+  const writer = new GroupCommit(connection.db, surveyStoreWrites(connection.db, kept))
+  return createSqliteSurveyStore(connection.db, writer, kept)
 }
 
 interface Write<Store> {

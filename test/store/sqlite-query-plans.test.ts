@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { migrate, type Schema } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { KeptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveyStoreReads } from '../../services/survey/store/sqlite/reads.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
@@ -56,8 +57,9 @@ function tokenStatements(): ReturnType<typeof recording> {
 
 function surveyStatements(): ReturnType<typeof recording> {
   const recorded = recording(surveySchema)
-  surveyStoreReads(recorded.db)
-  surveyStoreWrites(recorded.db)
+  const kept = new KeptSurveys(recorded.plain)
+  surveyStoreReads(recorded.db, kept)
+  surveyStoreWrites(recorded.db, kept)
   return recorded
 }
 

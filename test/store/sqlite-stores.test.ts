@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { GroupCommit, type Writes } from '../../services/sqlite/group-commit.js'
 import { migrate } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { KeptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import {
   createSqliteSurveyStore,
@@ -41,7 +42,8 @@ describeTokenStore('SQLite with cloned arguments and results', async () => {
 describeSurveyStore('SQLite with cloned arguments and results', async () => {
   const db = openDatabase(':memory:')
   migrate(db, surveySchema)
-  return createSqliteSurveyStore(db, new GroupCommit(db, cloning(surveyStoreWrites(db))))
+  const kept = new KeptSurveys(db)
+  return createSqliteSurveyStore(db, new GroupCommit(db, cloning(surveyStoreWrites(db, kept))), kept)
 })
 
 describe('SQLite stores', () => {
@@ -66,6 +68,24 @@ describe('SQLite stores', () => {
     const results = (await Promise.all(tries)).map(({ result }) => result.kind)
     expect(results.filter((kind) => kind === 'redeemed')).toHaveLength(1)
     await Promise.all(stores.map((store) => store.close()))
+  })
+
+  test('what one store writes of surveys is in the next read of another, and what is unchanged is the same object', async () => {
+    const options = { file: file() }
+    const server = openSqliteSurveyStore(options)
+    const commandLine = openSqliteSurveyStore(options)
+    const survey = { surveyId: 7, hash: '', state: 2, document: Buffer.from('a') }
+    const list = () => server.listSurveys('ann', { offset: 0, limit: 5 })
+    for (const title of ['first', 'second', 'third']) {
+      await commandLine.putSurveys('ann', [{ ...survey, title, document: Buffer.from(title) }], NOW)
+      const found = await server.findSurvey(7)
+      expect(Buffer.from(found?.document ?? []).toString()).toBe(title)
+      expect((await list()).rows).toMatchObject([{ title }])
+      expect(await server.findSurvey(7)).toBe(found)
+      expect(await list()).toBe(await list())
+    }
+    await server.close()
+    await commandLine.close()
   })
 
   test('a revocation by one store holds for the next read of another', async () => {

@@ -31,6 +31,22 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
+    title: 'what was read before is read anew after it was stored again, alone and in lists',
+    async run(store) {
+      const title = async () => [
+        (await store.findSurvey(7))?.document.toString(),
+        (await store.listSurveys('ann', { offset: 0, limit: 5 })).rows.map((row) => row.title).join(),
+      ]
+      expect(await title()).toEqual([undefined, ''])
+      await put(store, 'ann', draft(7, 'first'))
+      expect(await title()).toEqual(['document of first', 'first'])
+      await put(store, 'ann', draft(7, 'second'))
+      expect(await title()).toEqual(['document of second', 'second'])
+      await put(store, 'ann', draft(8, 'third'))
+      expect(await title()).toEqual(['document of second', 'second,third'])
+    },
+  },
+  {
     title: 'a hash that is given is kept',
     async run(store) {
       await put(store, 'ann', { ...draft(7), hash: 'beef' })

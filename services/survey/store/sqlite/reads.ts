@@ -1,11 +1,17 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { SurveyRow, SurveySummaryRow } from '../survey-store.js'
+import { type KeptSurveys, sizeOfList, sizeOfSurvey } from './kept-surveys.js'
+
+interface Window {
+  readonly offset: number
+  readonly limit: number
+}
 
 const SUMMARY = 'survey_id AS surveyId, hash, title, state'
 const WHOLE = 'survey_id AS surveyId, owner_user_id AS ownerUserId, version, hash, document'
 
 /** Every read of the survey store over one connection, its statements prepared. */
-export function surveyStoreReads(db: Connection) {
+export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
   const find = db.prepare<[number], SurveyRow>(
     // Primary key.
     `SELECT ${WHOLE} FROM surveys WHERE survey_id = ?`,
@@ -27,14 +33,20 @@ export function surveyStoreReads(db: Connection) {
     `SELECT ${WHOLE} FROM surveys WHERE owner_user_id = ? AND survey_id > ? ORDER BY survey_id LIMIT ?`,
   )
 
-  return {
-    findSurvey: (surveyId: number) => find.get(surveyId),
+  /** One read transaction: both numbers are of the same moment, whatever other processes write. */
+  const readList = db.transaction((ownerUserId: string, { offset, limit }: Window) => ({
+    total: count.get(ownerUserId)?.total ?? 0,
+    rows: list.all(ownerUserId, limit, offset),
+  }))
 
-    /** One read transaction: both numbers are of the same moment, whatever other processes write. */
-    listSurveys: db.transaction((ownerUserId: string, window: { readonly offset: number; readonly limit: number }) => ({
-      total: count.get(ownerUserId)?.total ?? 0,
-      rows: list.all(ownerUserId, window.limit, window.offset),
-    })),
+  return {
+    findSurvey: (surveyId: number) => kept.find(`survey ${surveyId}`, () => find.get(surveyId), sizeOfSurvey),
+
+    async listSurveys(ownerUserId: string, window: Window) {
+      const key = `list ${window.offset} ${window.limit} ${ownerUserId}`
+      const page = await kept.find(key, () => readList(ownerUserId, window), sizeOfList)
+      return page ?? { total: 0, rows: [] }
+    },
 
     exportSurveys(
       ownerUserId: string | undefined,

@@ -3,6 +3,7 @@ import { GroupCommit, type GroupCommitOptions, type Writer } from '../../../sqli
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, openDatabase, readAnything, reading, toStoreError } from '../../../sqlite/open.js'
 import type { SurveyStore } from '../survey-store.js'
+import { KeptSurveys } from './kept-surveys.js'
 import { surveyStoreReads } from './reads.js'
 import { surveySchema } from './schema.js'
 import { type SurveyStoreWrites, surveyStoreWrites } from './writes.js'
@@ -18,7 +19,9 @@ export function openSqliteSurveyStore(options: {
   const db = openDatabase(options.file)
   try {
     migrate(db, surveySchema)
-    return createSqliteSurveyStore(db, new GroupCommit(db, surveyStoreWrites(db), { onCommit: options.onCommit }))
+    const kept = new KeptSurveys(db)
+    const writer = new GroupCommit(db, surveyStoreWrites(db, kept), { onCommit: options.onCommit })
+    return createSqliteSurveyStore(db, writer, kept)
   } catch (error) {
     db.close()
     throw toStoreError(error)
@@ -26,8 +29,12 @@ export function openSqliteSurveyStore(options: {
 }
 
 /** The store over an open, migrated connection for its reads and a writer for its writes; closing it closes both. */
-export function createSqliteSurveyStore(db: Connection, writer: Writer<SurveyStoreWrites>): SurveyStore {
-  const reads = surveyStoreReads(db)
+export function createSqliteSurveyStore(
+  db: Connection,
+  writer: Writer<SurveyStoreWrites>,
+  kept: KeptSurveys,
+): SurveyStore {
+  const reads = surveyStoreReads(db, kept)
   return {
     findSurvey: reading(db, reads.findSurvey),
     listSurveys: reading(db, reads.listSurveys),

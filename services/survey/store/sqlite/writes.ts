@@ -2,13 +2,14 @@ import { ErrorReason } from '../../../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../../../rpc/service-error.js'
 import type { Connection } from '../../../sqlite/open.js'
 import { type SurveyDraft, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
+import type { KeptSurveys } from './kept-surveys.js'
 
 type PutResult = Awaited<ReturnType<SurveyStore['putSurveys']>>
 
 export type SurveyStoreWrites = ReturnType<typeof surveyStoreWrites>
 
 /** Every write of the survey store over one connection, its statements prepared: each runs inside a transaction. */
-export function surveyStoreWrites(db: Connection) {
+export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
   const findOwner = db.prepare<[number], { ownerUserId: string }>(
     // Primary key.
     'SELECT owner_user_id AS ownerUserId FROM surveys WHERE survey_id = ?',
@@ -28,6 +29,7 @@ export function surveyStoreWrites(db: Connection) {
   return {
     putSurveys(args: { ownerUserId: string; drafts: readonly SurveyDraft[]; now: number }): PutResult {
       const { ownerUserId, drafts, now } = args
+      kept.forgetAll()
       for (const { surveyId } of drafts) {
         const owner = surveyId === 0 ? undefined : findOwner.get(surveyId)
         if (owner && owner.ownerUserId !== ownerUserId) return { kind: 'id_taken', surveyId }

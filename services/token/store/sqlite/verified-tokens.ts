@@ -1,9 +1,9 @@
 // Access tokens that were looked up, kept until a write changes what was found. A data request then asks the database
-// only whether anybody else wrote to it.
+// only whether anybody else wrote to it (ForeignWrites).
 //
 // Why it is never stale: this connection is the one that writes. A write of ours takes the token out in the middle of
-// its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread. A write of
-// another process (the command line, a second server) changes `data_version`, which every lookup asks for.
+// its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread.
+import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { AccessTokenRow, AuditKind, Hash } from '../token-store.js'
 
@@ -32,23 +32,20 @@ const alters: Readonly<Record<AuditKind, 'tokens of its grant' | 'any token' | '
 }
 
 export class VerifiedTokens {
-  readonly #dataVersion: () => unknown
+  readonly #foreignWrites: ForeignWrites
   readonly #byHash = new Map<string, AccessTokenRow>()
   readonly #hashesByGrant = new Map<string, string[]>()
-  #seenVersion: unknown
 
   constructor(db: Connection) {
-    const statement = db.prepare('PRAGMA data_version').pluck()
-    this.#dataVersion = () => statement.get()
+    this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
   }
 
   /** The token as the database has it now; `look` asks the database itself. */
-  find(accessTokenHash: Hash, look: (accessTokenHash: Hash) => AccessTokenRow | undefined): AccessTokenRow | undefined {
-    const version = this.#dataVersion()
-    if (version !== this.#seenVersion) {
-      this.forgetAll()
-      this.#seenVersion = version
-    }
+  async find(
+    accessTokenHash: Hash,
+    look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
+  ): Promise<AccessTokenRow | undefined> {
+    await this.#foreignWrites.look()
     const key = Buffer.from(accessTokenHash.buffer, accessTokenHash.byteOffset, accessTokenHash.length).toString(
       'latin1',
     )

@@ -1,0 +1,42 @@
+// Whether anybody else wrote to a database: what makes it safe to keep what was read from it.
+//
+// A connection sees its own writes, so it can take out of its keeping what they alter. What another process wrote (the
+// command line, a second server) shows in `data_version`. That is asked at the end of the turn of the event loop in which
+// a read came, once for all reads of the turn: every request of theirs had arrived by then, so whatever was acknowledged
+// before one of them was sent is seen by it.
+import type { Connection } from './open.js'
+
+export class ForeignWrites {
+  readonly #dataVersion: () => unknown
+  readonly #onWritten: () => void
+  #seenVersion: unknown
+  #look: Promise<void> | undefined
+
+  /** `onWritten` is called when somebody else has written since the last look. */
+  constructor(db: Connection, onWritten: () => void) {
+    const statement = db.prepare('PRAGMA data_version').pluck()
+    this.#dataVersion = () => statement.get()
+    this.#onWritten = onWritten
+    this.#seenVersion = this.#dataVersion()
+  }
+
+  /** Fulfils when the look was taken; rejects with what the driver throws. What is kept is good until the turn ends. */
+  look(): Promise<void> {
+    this.#look ??= new Promise((resolve, reject) => {
+      setImmediate(() => {
+        this.#look = undefined
+        try {
+          const version = this.#dataVersion()
+          if (version !== this.#seenVersion) {
+            this.#onWritten()
+            this.#seenVersion = version
+          }
+          resolve()
+        } catch (error) {
+          reject(error)
+        }
+      })
+    })
+    return this.#look
+  }
+}
