@@ -36,17 +36,29 @@ export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream
 
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
-const WRITE_BYTES = 65_536
+const WRITE_LENGTH = 65_536
 
 /**
  * Lines of many requests are written together: a write for each costs as much as a quarter of the request. Failures are
  * written at once, and everything is when the process ends, unless it is killed.
  */
 function createBufferedLog(level: string): Log {
-  const destination = pino.destination({ dest: process.stderr.fd, sync: false, minLength: WRITE_BYTES })
-  const timer = setInterval(() => destination.flush(), WRITE_WITHIN_MS)
-  timer.unref()
-  return overDestination(level, destination, () => destination.flush())
+  const destination = pino.destination({ dest: process.stderr.fd, sync: false })
+  let waiting = ''
+  const flush = () => {
+    if (waiting !== '') destination.write(waiting)
+    waiting = ''
+  }
+  setInterval(flush, WRITE_WITHIN_MS).unref()
+  process.once('exit', () => {
+    flush()
+    destination.flushSync()
+  })
+  const write = (line: string) => {
+    waiting += line
+    if (waiting.length >= WRITE_LENGTH) flush()
+  }
+  return overDestination(level, { write }, flush)
 }
 
 const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const
