@@ -83,8 +83,9 @@ export class Transaction {
   }
 
   /** Sent right behind the last write; the server commits only if all before it succeeded. */
-  async commit(): Promise<void> {
+  async commit(onSend: () => void): Promise<void> {
     await this.#begun
+    onSend()
     const committed = this.#client.query('COMMIT')
     committed.catch(() => undefined)
     await Promise.all(this.#writes)
@@ -174,8 +175,7 @@ export class Database {
       try {
         const result = await steps(transaction)
         if (transaction.hasWritten) {
-          commitSent()
-          await transaction.commit()
+          await transaction.commit(commitSent)
         } else {
           await transaction.rollback()
         }

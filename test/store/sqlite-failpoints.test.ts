@@ -15,21 +15,21 @@ import { VerifiedTokens } from '../../services/token/store/sqlite/verified-token
 import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { dump, type FailingConnection, type Failpoint, type FailureCode, failing } from './failpoints.js'
-import { temporaryDirectory } from './temporary-directory.js'
 import {
-  byOperator,
-  byUser,
-  grant,
-  hashOf,
-  isGood,
-  issue,
-  NOW,
-  redemption,
-  secretRow,
-  seed,
-  startSession,
-  userRow,
-} from './token-store-verbs.js'
+  AFTER_WRITE,
+  draft,
+  ENDS_THE_TOKEN,
+  fillSurveyStore,
+  fillTokenStore,
+  type GivenGrant,
+  idsOf,
+  surveyWrites,
+  textOf,
+  tokenWrites,
+  type Write,
+} from './store-writes.js'
+import { temporaryDirectory } from './temporary-directory.js'
+import { byOperator, isGood, issue, NOW } from './token-store-verbs.js'
 
 const CODES: readonly FailureCode[] = ['SQLITE_FULL', 'SQLITE_IOERR_WRITE', 'SQLITE_IOERR_FSYNC', 'SQLITE_READONLY']
 /** More than any write has. */
@@ -58,92 +58,33 @@ function openSurveyStore(): SurveyStore {
   return createSqliteSurveyStore(connection.db, writer, kept)
 }
 
-interface Write<Store> {
-  readonly name: string
-  readonly run: (store: Store) => Promise<unknown>
-}
-
-/** The grant and the code that are there before each write. */
-let given: Awaited<ReturnType<typeof grant>>
-
-const tokenWrites: readonly Write<TokenStore>[] = [
-  { name: 'issueCode', run: (store) => issue(store, 'fresh') },
-  { name: 'redeemCode', run: (store) => store.redeemCode(redemption('waiting'), NOW, byUser) },
-  {
-    name: 'redeemCode of a replay that ends the grant',
-    run: (store) => store.redeemCode(redemption(given.name, { replayGraceMs: 0 }), NOW + 1, byUser),
-  },
-  {
-    name: 'mintAccessToken',
-    run: (store) =>
-      store.mintAccessToken(
-        {
-          refreshTokenHash: given.refreshTokenHash,
-          appid: 'app1',
-          secretId: undefined,
-          accessTokenHash: hashOf('minted'),
-          accessTokenExpiresAtMs: NOW + 1000,
-          overlapMs: 1000,
-          maxLive: 1,
-        },
-        NOW,
-        byUser,
-      ),
-  },
-  { name: 'revokeGrant', run: (store) => store.revokeGrant(given.grantId, {}, NOW, byOperator) },
-  { name: 'setAppDisabled', run: (store) => store.setAppDisabled('app1', true, NOW, byOperator) },
-  { name: 'setUserDisabled', run: (store) => store.setUserDisabled('ann', true, NOW, byOperator) },
-  { name: 'revokeAppSecret', run: (store) => store.revokeAppSecret('app1', 'secret_app1_default', NOW, byOperator) },
-  { name: 'addAppSecret', run: (store) => store.addAppSecret(secretRow('app1', 'next'), NOW, byOperator) },
-  { name: 'createUser', run: (store) => store.createUser(userRow('eve'), byOperator) },
-  { name: 'startSession', run: (store) => startSession(store, 'another session', { maxLive: 1 }) },
-  {
-    name: 'removeEnded',
-    run: (store) => store.removeEnded({ endedBeforeMs: NOW * 2, auditBeforeMs: NOW * 2, limit: 500 }),
-  },
-]
-
-const draft = (surveyId: number, title: string) => ({
-  surveyId,
-  hash: '',
-  title,
-  state: 2,
-  document: Buffer.from(title),
-})
-
-const surveyWrites: readonly Write<SurveyStore>[] = [
-  { name: 'putSurveys of new ones', run: (store) => store.putSurveys('ann', [draft(0, 'b'), draft(0, 'c')], NOW) },
-  { name: 'putSurveys of ones there', run: (store) => store.putSurveys('ann', [draft(7, 'b'), draft(0, 'c')], NOW) },
-]
-
-async function openTokenStoreWithRows(): Promise<TokenStore> {
+async function openTokenStoreWithRows(): Promise<{ store: TokenStore; given: GivenGrant }> {
   const store = openTokenStore()
-  await seed(store)
-  given = await grant(store)
-  await issue(store, 'waiting')
-  await startSession(store, 'session')
+  const given = await fillTokenStore(store)
   expect(await isGood(store, given.accessTokenHash)).toBe(true) // known from now on without asking the database
-  return store
+  return { store, given }
 }
 
 async function openSurveyStoreWithRows(): Promise<SurveyStore> {
   const store = openSurveyStore()
-  await store.putSurveys('ann', [draft(7, 'a')], NOW)
+  await fillSurveyStore(store)
+  expect(await textOf(store)).toBe('a') // known from now on without asking the database, as the list is
+  expect(await idsOf(store)).toEqual([7])
   return store
-}
-
-async function textOf(store: SurveyStore): Promise<string> {
-  return Buffer.from((await store.findSurvey(7))?.document ?? []).toString()
 }
 
 const points: readonly Failpoint[] = [{ at: 'before BEGIN' }, { at: 'before COMMIT' }]
 
 /** Fails the write at each point; the database must be as it was, and in the end the write must work. */
-async function expectAllOrNothing<Store>(store: Store, write: Write<Store>, read: () => Promise<void>): Promise<void> {
+async function expectAllOrNothing<Store, Given>(
+  { store, given }: { readonly store: Store; readonly given: Given },
+  write: Write<Store, Given>,
+  read: () => Promise<void>,
+): Promise<void> {
   const before = dump(real)
   const expectNothing = async (point: Failpoint, code: FailureCode) => {
     connection.failAt(point, code)
-    const outcome = await write.run(store).catch((error: unknown) => error)
+    const outcome = await write.run(store, given).catch((error: unknown) => error)
     if (connection.failures === 0) return false // it has fewer statements: it is done
     expect(outcome).toBeInstanceOf(StoreUnavailable)
     const isIoErrorOfCommit = point.at === 'before COMMIT' && code.startsWith('SQLITE_IOERR')
@@ -163,28 +104,37 @@ async function expectAllOrNothing<Store>(store: Store, write: Write<Store>, read
   expect(dump(real)).not.toEqual(before) // the last try met no failure, so it happened
 }
 
+/** Fails the write after its commit: it happened, and the caller hears that this is not known. */
+async function expectUnknown<Store, Given>(
+  { store, given }: { readonly store: Store; readonly given: Given },
+  write: Write<Store, Given>,
+): Promise<void> {
+  const before = dump(real)
+  connection.failAt({ at: 'after COMMIT' }, 'SQLITE_IOERR_FSYNC')
+  await expect(write.run(store, given)).rejects.toMatchObject({ outcomeUnknown: true })
+  expect(connection.failures).toBe(1)
+  connection.failAt(undefined)
+  expect(dump(real)).not.toEqual(before)
+}
+
 describe('a token store whose database fails', () => {
   test.each(tokenWrites)('does $name wholly or not at all, and can be read meanwhile', async (write) => {
-    const store = await openTokenStoreWithRows()
-    await expectAllOrNothing(store, write, async () => expect(await isGood(store, given.accessTokenHash)).toBe(true))
+    const opened = await openTokenStoreWithRows()
+    const { store, given } = opened
+    await expectAllOrNothing(opened, write, async () => expect(await isGood(store, given.accessTokenHash)).toBe(true))
   })
 
   test.each(tokenWrites)(
     'after the commit of $name says that the outcome is unknown, and what is read is new',
     async (write) => {
-      const store = await openTokenStoreWithRows()
-      const before = dump(real)
-      connection.failAt({ at: 'after COMMIT' }, 'SQLITE_IOERR_FSYNC')
-      await expect(write.run(store)).rejects.toMatchObject({ outcomeUnknown: true })
-      connection.failAt(undefined)
-      expect(dump(real)).not.toEqual(before)
-      const isEnded = /ends the grant|mint|revokeGrant|Disabled|removeEnded/.test(write.name)
-      expect(await isGood(store, given.accessTokenHash, NOW + 2000)).toBe(!isEnded)
+      const { store, given } = await openTokenStoreWithRows()
+      await expectUnknown({ store, given }, write)
+      expect(await isGood(store, given.accessTokenHash, NOW + 2000)).toBe(!ENDS_THE_TOKEN.test(write.name))
     },
   )
 
   test('fails alone: what shares its transaction is committed', async () => {
-    const store = await openTokenStoreWithRows()
+    const { store } = await openTokenStoreWithRows()
     connection.failAt({ at: 'a statement', nth: 1 })
     const [first, second] = await Promise.allSettled([issue(store, 'one'), issue(store, 'two')])
     expect([first.status, second.status]).toEqual(['rejected', 'fulfilled'])
@@ -194,7 +144,7 @@ describe('a token store whose database fails', () => {
   })
 
   test('for want of space is unavailable for writes and good for reads, until there is space again', async () => {
-    const store = await openTokenStoreWithRows()
+    const { store, given } = await openTokenStoreWithRows()
     const maxPages = Number(real.pragma('max_page_count', { simple: true }))
     real.pragma(`max_page_count = ${Number(real.pragma('page_count', { simple: true }))}`)
     const issued: string[] = []
@@ -221,8 +171,20 @@ describe('a token store whose database fails', () => {
 describe('a survey store whose database fails', () => {
   test.each(surveyWrites)('does $name wholly or not at all, and can be read meanwhile', async (write) => {
     const store = await openSurveyStoreWithRows()
-    await expectAllOrNothing(store, write, async () => expect(await textOf(store)).toBe('a'))
+    const opened = { store, given: undefined }
+    await expectAllOrNothing(opened, write, async () => expect(await textOf(store)).toBe('a'))
   })
+
+  test.each(surveyWrites)(
+    'after the commit of $name says that the outcome is unknown, and what is read is new',
+    async (write) => {
+      const store = await openSurveyStoreWithRows()
+      await expectUnknown({ store, given: undefined }, write)
+      const { text, ids } = AFTER_WRITE[write.name] ?? {}
+      expect(await textOf(store)).toBe(text)
+      expect(await idsOf(store)).toEqual(ids)
+    },
+  )
 
   test('for want of space keeps what was there, and stores again once there is space', async () => {
     const store = await openSurveyStoreWithRows()

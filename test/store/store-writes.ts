@@ -1,0 +1,123 @@
+// Every write of the stores, each of which changes something: for tests that make the database fail in the midst of it.
+import type { SurveyStore } from '../../services/survey/store/survey-store.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import {
+  appRow,
+  byOperator,
+  byUser,
+  grant,
+  hashOf,
+  issue,
+  NOW,
+  redemption,
+  secretRow,
+  seed,
+  startSession,
+  userRow,
+} from './token-store-verbs.js'
+
+export interface Write<Store, Given> {
+  readonly name: string
+  readonly run: (store: Store, given: Given) => Promise<unknown>
+}
+
+/** A grant as it is there before each write. */
+export type GivenGrant = Awaited<ReturnType<typeof grant>>
+
+/** Puts into an empty store what the writes need. */
+export async function fillTokenStore(store: TokenStore): Promise<GivenGrant> {
+  await seed(store)
+  const given = await grant(store)
+  await issue(store, 'waiting')
+  await startSession(store, 'session')
+  return given
+}
+
+export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
+  { name: 'issueCode', run: (store) => issue(store, 'fresh') },
+  { name: 'redeemCode', run: (store) => store.redeemCode(redemption('waiting'), NOW, byUser) },
+  {
+    name: 'redeemCode of a replay that ends the grant',
+    run: (store, given) => store.redeemCode(redemption(given.name, { replayGraceMs: 0 }), NOW + 1, byUser),
+  },
+  {
+    name: 'mintAccessToken',
+    run: (store, given) =>
+      store.mintAccessToken(
+        {
+          refreshTokenHash: given.refreshTokenHash,
+          appid: 'app1',
+          secretId: undefined,
+          accessTokenHash: hashOf('minted'),
+          accessTokenExpiresAtMs: NOW + 1000,
+          overlapMs: 1000,
+          maxLive: 1,
+        },
+        NOW,
+        byUser,
+      ),
+  },
+  { name: 'revokeGrant', run: (store, given) => store.revokeGrant(given.grantId, {}, NOW, byOperator) },
+  {
+    name: 'recordUses',
+    run: (store, given) =>
+      store.recordUses({
+        grants: new Map([[given.grantId, NOW + 1]]),
+        secrets: new Map([['secret_app1_default', NOW]]),
+      }),
+  },
+  { name: 'createApp', run: (store) => store.createApp(appRow('app9'), secretRow('app9'), byOperator) },
+  { name: 'updateApp', run: (store) => store.updateApp('app1', { name: 'New name' }, NOW, byOperator) },
+  { name: 'setAppDisabled', run: (store) => store.setAppDisabled('app1', true, NOW, byOperator) },
+  { name: 'addAppSecret', run: (store) => store.addAppSecret(secretRow('app1', 'next'), NOW, byOperator) },
+  { name: 'revokeAppSecret', run: (store) => store.revokeAppSecret('app1', 'secret_app1_default', NOW, byOperator) },
+  { name: 'createUser', run: (store) => store.createUser(userRow('eve'), byOperator) },
+  { name: 'setUserDisabled', run: (store) => store.setUserDisabled('ann', true, NOW, byOperator) },
+  { name: 'setUserPassword', run: (store) => store.setUserPassword('ann', '$argon2id$new', NOW, byOperator) },
+  { name: 'startSession', run: (store) => startSession(store, 'another session', { maxLive: 1 }) },
+  { name: 'touchSession', run: (store) => store.touchSession(hashOf('session'), NOW + 1) },
+  { name: 'endSession', run: (store) => store.endSession(hashOf('session'), NOW, byUser) },
+  {
+    name: 'removeEnded',
+    run: (store) => store.removeEnded({ endedBeforeMs: NOW * 2, auditBeforeMs: NOW * 2, limit: 500 }),
+  },
+]
+
+/** Those after which the access token of the given grant is not good any more, soon or at once. */
+export const ENDS_THE_TOKEN = /ends the grant|mint|revokeGrant|Disabled|removeEnded/
+
+export const draft = (surveyId: number, title: string) => ({
+  surveyId,
+  hash: '',
+  title,
+  state: 2,
+  document: Buffer.from(title),
+})
+
+/** Survey 7, whose text is `a`. */
+export async function fillSurveyStore(store: SurveyStore): Promise<void> {
+  await store.putSurveys('ann', [draft(7, 'a')], NOW)
+}
+
+export const surveyWrites: readonly Write<SurveyStore, unknown>[] = [
+  { name: 'putSurveys of new ones', run: (store) => store.putSurveys('ann', [draft(0, 'b'), draft(0, 'c')], NOW) },
+  { name: 'putSurveys of ones there', run: (store) => store.putSurveys('ann', [draft(7, 'b'), draft(0, 'c')], NOW) },
+]
+
+/** What is there after each of them: the text of survey 7, and the ids of all. */
+export const AFTER_WRITE: Readonly<Record<string, { readonly text: string; readonly ids: readonly number[] }>> = {
+  'putSurveys of new ones': { text: 'a', ids: [7, 8, 9] },
+  'putSurveys of ones there': { text: 'b', ids: [7, 8] },
+}
+
+/** The text of survey 7. */
+export async function textOf(store: SurveyStore): Promise<string> {
+  return Buffer.from((await store.findSurvey(7))?.document ?? []).toString()
+}
+
+/** As its list says. */
+export async function idsOf(store: SurveyStore): Promise<number[]> {
+  const { total, rows } = await store.listSurveys('ann', { offset: 0, limit: 9 })
+  if (total !== rows.length) throw new Error(`${rows.length} surveys are listed of ${total}`)
+  return rows.map(({ surveyId }) => surveyId)
+}
