@@ -43,10 +43,10 @@ const WRITE_LENGTH = 65_536
  * written at once, and everything is when the process ends, unless it is killed.
  */
 function createBufferedLog(level: string): Log {
-  const destination = pino.destination({ dest: process.stderr.fd, sync: false })
+  const destination = pino.destination({ dest: process.stderr.fd, sync: false, contentMode: 'buffer' })
   let waiting = ''
   const flush = () => {
-    if (waiting !== '') destination.write(waiting)
+    if (waiting !== '') destination.write(Buffer.from(waiting) as never) // given texts, it scans all it holds every time
     waiting = ''
   }
   setInterval(flush, WRITE_WITHIN_MS).unref()

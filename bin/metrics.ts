@@ -1,8 +1,9 @@
 // Metrics in Prometheus form. Labels come from closed sets: route names, statuses, RPC names, codes, reasons.
-import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Registry } from 'prom-client'
 import type { RequestRecord } from '../gateway/app.js'
 import type { CallRecord } from '../services/rpc/dispatcher.js'
 import type { Removed } from '../services/token/store/token-store.js'
+import { counterFamily, histogramFamily } from './families.js'
 import { codeName, reasonName } from './log.js'
 
 export interface Metrics {
@@ -34,70 +35,80 @@ export function createMetrics(): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
-  const requests = new Counter({
+  const requests = counterFamily({
     name: 'survey_auth_http_requests_total',
     help: 'answered requests',
     labelNames: ['route', 'status', 'outcome'],
-    registers,
+    registry,
   })
-  const requestSeconds = new Histogram({
-    name: 'survey_auth_http_request_duration_seconds',
-    help: 'time from the request line to the end of the answer',
-    labelNames: ['route'],
-    buckets: SECONDS,
-    registers,
-  })
-  const calls = new Counter({
+  const requestSeconds = histogramFamily(
+    {
+      name: 'survey_auth_http_request_duration_seconds',
+      help: 'time from the request line to the end of the answer',
+      labelNames: ['route'],
+      registry,
+    },
+    SECONDS,
+  )
+  const calls = counterFamily({
     name: 'survey_auth_rpc_calls_total',
     help: 'finished RPCs',
     labelNames: ['method', 'code'],
-    registers,
+    registry,
   })
-  const callSeconds = new Histogram({
-    name: 'survey_auth_rpc_duration_seconds',
-    help: 'time in the dispatcher, handler and database included',
-    labelNames: ['method'],
-    buckets: SECONDS,
-    registers,
-  })
-  const credentials = new Counter({
+  const callSeconds = histogramFamily(
+    {
+      name: 'survey_auth_rpc_duration_seconds',
+      help: 'time in the dispatcher, handler and database included',
+      labelNames: ['method'],
+      registry,
+    },
+    SECONDS,
+  )
+  const credentials = counterFamily({
     name: 'survey_auth_credentials_total',
     help: 'steps of the protocol that succeeded',
     labelNames: ['step'],
-    registers,
+    registry,
   })
-  const refused = new Counter({
+  const refused = counterFamily({
     name: 'survey_auth_refused_total',
     help: 'steps of the protocol that were refused, by reason',
     labelNames: ['method', 'reason'],
-    registers,
+    registry,
   })
-  const storeSeconds = new Histogram({
-    name: 'survey_auth_store_duration_seconds',
-    help: 'time a database operation takes as its caller sees it, waiting for the commit included',
-    labelNames: ['store', 'operation'],
-    buckets: [0.0001, 0.00025, 0.0005, ...SECONDS],
-    registers,
-  })
-  const commitSeconds = new Histogram({
-    name: 'survey_auth_commit_duration_seconds',
-    help: 'time a SQLite commit holds the writer, from BEGIN to the flush',
-    labelNames: ['store'],
-    buckets: SECONDS,
-    registers,
-  })
-  const commitWrites = new Histogram({
-    name: 'survey_auth_commit_writes',
-    help: 'writes that share one SQLite commit',
-    labelNames: ['store'],
-    buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256],
-    registers,
-  })
-  const removedRows = new Counter({
+  const storeSeconds = histogramFamily(
+    {
+      name: 'survey_auth_store_duration_seconds',
+      help: 'time a database operation takes as its caller sees it, waiting for the commit included',
+      labelNames: ['store', 'operation'],
+      registry,
+    },
+    [0.0001, 0.00025, 0.0005, ...SECONDS],
+  )
+  const commitSeconds = histogramFamily(
+    {
+      name: 'survey_auth_commit_duration_seconds',
+      help: 'time a SQLite commit holds the writer, from BEGIN to the flush',
+      labelNames: ['store'],
+      registry,
+    },
+    SECONDS,
+  )
+  const commitWrites = histogramFamily(
+    {
+      name: 'survey_auth_commit_writes',
+      help: 'writes that share one SQLite commit',
+      labelNames: ['store'],
+      registry,
+    },
+    [1, 2, 4, 8, 16, 32, 64, 128, 256],
+  )
+  const removedRows = counterFamily({
     name: 'survey_auth_removed_rows_total',
     help: 'ended rows that the janitor removed',
     labelNames: ['table'],
-    registers,
+    registry,
   })
   const unexpected = new Counter({
     name: 'survey_auth_unexpected_errors_total',
@@ -108,27 +119,27 @@ export function createMetrics(): Metrics {
   return {
     contentType: registry.contentType,
     request({ route, status, outcome, durationMs }) {
-      requests.inc({ route, status, outcome })
-      requestSeconds.observe({ route }, durationMs / 1000)
+      requests([route, String(status), outcome])
+      requestSeconds([route], durationMs / 1000)
     },
     call({ service, method, code, reason, durationMs }) {
       const rpc = `${service}/${method}`
-      calls.inc({ method: rpc, code: codeName(code) })
-      callSeconds.observe({ method: rpc }, durationMs / 1000)
+      calls([rpc, codeName(code)])
+      callSeconds([rpc], durationMs / 1000)
       const step = steps[method]
       if (step === undefined) return
-      if (code === undefined) credentials.inc({ step })
-      else refused.inc({ method, reason: reasonName(reason) ?? codeName(code) })
+      if (code === undefined) credentials([step])
+      else refused([method, reasonName(reason) ?? codeName(code)])
     },
     storeOperation(store, operation, durationMs) {
-      storeSeconds.observe({ store, operation }, durationMs / 1000)
+      storeSeconds([store, operation], durationMs / 1000)
     },
     commit(store, writes, durationMs) {
-      commitWrites.observe({ store }, writes)
-      commitSeconds.observe({ store }, durationMs / 1000)
+      commitWrites([store], writes)
+      commitSeconds([store], durationMs / 1000)
     },
     removed(removed) {
-      for (const [table, count] of Object.entries(removed)) removedRows.inc({ table }, count)
+      for (const [table, count] of Object.entries(removed)) removedRows([table], count)
     },
     unexpected: () => unexpected.inc(),
     text: () => registry.metrics(),

@@ -6,10 +6,11 @@ import { performance } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
-import { hasBody, readBody } from './body.js'
+import { readBody } from './body.js'
 import { Connections } from './connections.js'
 import { failure, failureHeaders } from './envelope.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
+import { type HeaderFacts, readHeaders } from './headers.js'
 import type { Answer, GatewayDeps, Route } from './http.js'
 import type { GatewayLimits } from './limits.js'
 import { headersTooLarge, type ParseFailure, problemOfParseFailure, urlTooLong } from './malformed.js'
@@ -124,15 +125,15 @@ class Gateway {
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request.path)
     const name = route?.name ?? NO_ROUTE
-    const traceparent = traceparentOf(incoming)
-    const span = this.#options.startSpan?.(request.method, name, traceparent)
-    request.traceparent = span?.traceparent ?? traceparent
+    const headers = readHeaders(incoming.rawHeaders)
+    const span = this.#options.startSpan?.(request.method, name, headers.traceparent)
+    request.traceparent = span?.traceparent ?? headers.traceparent
     let appid: string | undefined
     let answer: Answer
     try {
-      checkRequest(incoming, limits)
+      checkRequest(incoming, headers, limits)
       this.#rates.admitSource(request.source, name, kind, now())
-      if (route?.method !== 'POST' && hasBody(incoming)) await readBody(incoming, limits.maxFormBytes)
+      if (route?.method !== 'POST' && headers.hasBody) await readBody(incoming, limits.maxFormBytes)
       if (!route) throw noRoute(resource)
       request.pathParameter = pathParameterOf(request.path, route)
       appid = request.claimedAppid()
@@ -142,7 +143,7 @@ class Gateway {
     } catch (error) {
       answer = this.#refuse(request, kind, error)
     }
-    if (mustClose(incoming)) response.shouldKeepAlive = false
+    if (mustClose(incoming, headers)) response.shouldKeepAlive = false
     this.#connections.ended(incoming, response)
     writeAnswer(response, answer, this.#baseHeaders)
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
@@ -207,8 +208,8 @@ function isLoggedByService(error: unknown): boolean {
 }
 
 /** Whether what follows on the connection cannot be told apart from this request: unread body, protocol to change to. */
-function mustClose(incoming: IncomingMessage): boolean {
-  return incoming.headers.upgrade !== undefined || (!incoming.complete && hasBody(incoming))
+function mustClose(incoming: IncomingMessage, { isUpgrade, hasBody }: HeaderFacts): boolean {
+  return isUpgrade || (hasBody && !incoming.complete)
 }
 
 function recordOf(
@@ -229,42 +230,19 @@ function recordOf(
   }
 }
 
-const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
-
-/** The trace context the client sent, if it is well-formed; read from the raw headers, which costs nothing to look at. */
-function traceparentOf({ rawHeaders }: IncomingMessage): string {
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at] ?? ''
-    if (name.length !== 11 || name.toLowerCase() !== 'traceparent') continue
-    const value = rawHeaders[at + 1] ?? ''
-    return TRACEPARENT.test(value) ? value : ''
-  }
-  return ''
-}
-
 /** Whom a path that nothing is served at is answered for. */
 function kindOf(path: string): Route['kind'] {
   return path === '/api' || path.startsWith('/api/') ? 'api' : 'page'
 }
 
 /** What HTTP demands of a request whatever its path. @throws Problem */
-function checkRequest(incoming: IncomingMessage, limits: GatewayLimits): void {
-  if ((incoming.url ?? '').length > limits.maxUrlBytes) throw urlTooLong(limits)
-  const { rawHeaders } = incoming
-  let bytes = 0
-  let hosts = 0
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at] ?? ''
-    bytes += name.length + (rawHeaders[at + 1] ?? '').length + SEPARATOR_BYTES
-    if (name.length === 4 && name.toLowerCase() === 'host') hosts++
-  }
-  if (bytes > limits.maxHeaderBytes) throw headersTooLarge(limits)
-  if (hosts > 1 || (hosts === 0 && incoming.httpVersion === '1.1')) {
+function checkRequest({ url = '', httpVersion }: IncomingMessage, headers: HeaderFacts, limits: GatewayLimits): void {
+  if (url.length > limits.maxUrlBytes) throw urlTooLong(limits)
+  if (headers.bytes > limits.maxHeaderBytes) throw headersTooLarge(limits)
+  if (headers.hosts > 1 || (headers.hosts === 0 && httpVersion === '1.1')) {
     throw invalidArgument('the Host header must be given once') // RFC 9112 §3.2
   }
 }
-
-const SEPARATOR_BYTES = 4 // `: ` and the line's end
 
 function noRoute(resource: Resource | undefined): Problem {
   if (!resource) return new Problem('no_route', 'nothing is served at this path')

@@ -7,12 +7,6 @@ const DRAIN_BYTES = 1024 * 1024
 
 const FORM_TYPE = 'application/x-www-form-urlencoded'
 
-/** Whether the headers announce a body. */
-export function hasBody(request: IncomingMessage): boolean {
-  const length = request.headers['content-length']
-  return (length !== undefined && length !== '0') || request.headers['transfer-encoding'] !== undefined
-}
-
 /** The parameters of a form. @throws Problem when too large, of another type, or malformed. */
 export async function readForm(request: IncomingMessage, maxBytes: number): Promise<Params> {
   const body = await readBody(request, maxBytes)
