@@ -41,7 +41,7 @@ interface NewGrant {
 
 export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
   const insertOpenid = db.prepare<[string, string, string]>(
-    'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?) ON CONFLICT (appid, user_id) DO NOTHING',
+    'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
   )
   const findOpenid = db.prepare<[string, string], { openid: string }>(
     // Primary key.
@@ -64,8 +64,9 @@ export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
 
   return (redemption, { appid, userId, scope }, now, cause) => {
     const { grantId, refreshTokenHash, refreshTokenExpiresAtMs } = redemption
-    insertOpenid.run(appid, userId, redemption.newOpenid)
-    const openid = findOpenid.get(appid, userId)?.openid ?? redemption.newOpenid
+    const known = findOpenid.get(appid, userId)?.openid
+    const openid = known ?? redemption.newOpenid
+    if (known === undefined) insertOpenid.run(appid, userId, openid)
     for (const surplus of findSurplus.all({ appid, userId, now, keep: redemption.maxGrants - 1 })) {
       endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
     }

@@ -54,40 +54,50 @@ export function tokenReads(db: Connection, verified: VerifiedTokens) {
 }
 
 export function tokenWrites(db: Connection, record: RecordEvent, recheckApp: RecheckApp) {
-  const findGrant = db.prepare<
-    [{ refreshTokenHash: Hash; appid: string; now: number }],
-    { grantId: string; userId: string }
-  >(
+  const findGrant = db.prepare<[Hash, string, number], { grantId: string; userId: string; lastUsedAtMs: number }>(
     // Index grants_by_refresh_token; primary key of users.
-    `SELECT g.grant_id AS grantId, g.user_id AS userId
+    `SELECT g.grant_id AS grantId, g.user_id AS userId, g.last_used_at_ms AS lastUsedAtMs
      FROM grants g JOIN users u ON u.user_id = g.user_id
-     WHERE g.refresh_token_hash = :refreshTokenHash AND g.appid = :appid
-       AND g.revoked_at_ms IS NULL AND g.expires_at_ms > :now AND u.is_disabled = 0`,
+     WHERE g.refresh_token_hash = ? AND g.appid = ?
+       AND g.revoked_at_ms IS NULL AND g.expires_at_ms > ? AND u.is_disabled = 0`,
   )
-  const findNewest = db.prepare<[string], { serial: number }>(
-    // Index access_tokens_by_grant, backwards.
-    'SELECT serial FROM access_tokens WHERE grant_id = ? ORDER BY serial DESC LIMIT 1',
-  )
-  const shorten = db.prepare<[{ grantId: string; endMs: number }]>(
+  const findTokens = db
+    .prepare<[string], [serial: number, expiresAtMs: number]>(
+      // Index access_tokens_by_grant, backwards. Once for all that follows: every row found is looked up in the table.
+      'SELECT serial, expires_at_ms FROM access_tokens WHERE grant_id = ? ORDER BY serial DESC',
+    )
+    .raw()
+  const shorten = db.prepare<[number, string, number]>(
     // Index access_tokens_by_grant.
-    'UPDATE access_tokens SET expires_at_ms = :endMs WHERE grant_id = :grantId AND expires_at_ms > :endMs',
+    'UPDATE access_tokens SET expires_at_ms = ? WHERE grant_id = ? AND serial = ?',
   )
-  const findSurplus = db.prepare<[{ grantId: string; now: number; keep: number }], { serial: number }>(
-    // Index access_tokens_by_grant, backwards.
-    `SELECT serial FROM access_tokens WHERE grant_id = :grantId AND expires_at_ms > :now
-     ORDER BY serial DESC LIMIT 1 OFFSET :keep`,
-  )
-  const removeOld = db.prepare<[{ grantId: string; now: number; upTo: number }]>(
-    // Index access_tokens_by_grant. Expired ones go too, so that a grant never has more rows than live tokens.
-    'DELETE FROM access_tokens WHERE grant_id = :grantId AND (expires_at_ms <= :now OR serial <= :upTo)',
+  const remove = db.prepare<[string, number]>(
+    // Index access_tokens_by_grant.
+    'DELETE FROM access_tokens WHERE grant_id = ? AND serial = ?',
   )
   const insert = db.prepare<[Hash, string, number, number]>(
     'INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES (?, ?, ?, ?)',
   )
-  const markUsed = db.prepare<[{ grantId: string; now: number }]>(
+  const markUsed = db.prepare<[number, string]>(
     // Primary key.
-    'UPDATE grants SET last_used_at_ms = :now WHERE grant_id = :grantId AND last_used_at_ms < :now',
+    'UPDATE grants SET last_used_at_ms = ? WHERE grant_id = ?',
   )
+
+  /**
+   * Shortens what outlives the overlap and removes what has expired or is one too many, so that a grant never has more
+   * rows than live tokens. Returns the serial of the next.
+   */
+  function makeRoom(grantId: string, { overlapMs, maxLive }: Minting, now: number): number {
+    const tokens = findTokens.all(grantId)
+    const endMs = now + overlapMs
+    let live = 0
+    for (const [serial, expiresAtMs] of tokens) {
+      if (Math.min(expiresAtMs, endMs) > now) live += 1
+      if (Math.min(expiresAtMs, endMs) <= now || live >= maxLive) remove.run(grantId, serial)
+      else if (expiresAtMs > endMs) shorten.run(endMs, grantId, serial)
+    }
+    return (tokens[0]?.[0] ?? 0) + 1
+  }
 
   return {
     mintAccessToken(args: { minting: Minting; now: number; cause: Cause }): MintingResult {
@@ -95,16 +105,13 @@ export function tokenWrites(db: Connection, record: RecordEvent, recheckApp: Rec
       const { refreshTokenHash, appid } = minting
       const recheck = recheckApp(appid, minting.secretId, now)
       if (recheck !== 'good') return recheck
-      const grant = findGrant.get({ refreshTokenHash, appid, now })
+      const grant = findGrant.get(refreshTokenHash, appid, now)
       if (!grant) return 'refused'
 
       const { grantId, userId } = grant
-      const serial = (findNewest.get(grantId)?.serial ?? 0) + 1
-      shorten.run({ grantId, endMs: now + minting.overlapMs })
-      const surplus = findSurplus.get({ grantId, now, keep: minting.maxLive - 1 })
-      removeOld.run({ grantId, now, upTo: surplus?.serial ?? 0 })
+      const serial = makeRoom(grantId, minting, now)
       insert.run(minting.accessTokenHash, grantId, serial, minting.accessTokenExpiresAtMs)
-      markUsed.run({ grantId, now })
+      if (grant.lastUsedAtMs < now) markUsed.run(now, grantId)
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
       return 'minted'
     },
