@@ -312,6 +312,12 @@ const limits = {
   httpMaxHeaderBytes: setting('HTTP_MAX_HEADER_BYTES', '16384', whole(4096, 65_536), 'more is answered 431'),
   httpMaxFormBytes: setting('HTTP_MAX_FORM_BYTES', '16384', whole(1024, 1_048_576), 'a longer form is answered 413'),
   httpMaxConnections: setting('HTTP_MAX_CONNECTIONS', '10000', whole(1, 1_000_000), 'more are closed at once'),
+  httpMaxInFlight: setting(
+    'HTTP_MAX_IN_FLIGHT',
+    '1000',
+    whole(1, 1_000_000),
+    'API requests, and page requests, worked on at a time; more are answered 503 at once',
+  ),
   rateApiPerSource: setting(
     'RATE_API_PER_SOURCE',
     '1200',

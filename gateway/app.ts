@@ -6,6 +6,7 @@ import { performance } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
+import { Admission } from './admission.js'
 import { readBody } from './body.js'
 import { Connections } from './connections.js'
 import { failure, failureHeaders } from './envelope.js'
@@ -85,6 +86,7 @@ class Gateway {
   readonly #options: GatewayOptions
   readonly #router = new Router(routes)
   readonly #rates: RouteRates
+  readonly #admission: Admission
   readonly #sharing: Sharing | undefined
   readonly #trustedProxies: ReadonlySet<string>
   readonly #baseHeaders: Readonly<Record<string, string>>
@@ -93,6 +95,7 @@ class Gateway {
   constructor(server: Server, options: GatewayOptions) {
     this.#options = options
     this.#connections = new Connections(server)
+    this.#admission = new Admission(options.limits.maxInFlight)
     this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
     if (options.limits.rateLimit && options.sharedLimits) {
       this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
@@ -138,7 +141,7 @@ class Gateway {
       request.pathParameter = pathParameterOf(request.path, route)
       appid = request.claimedAppid()
       if (appid !== undefined) this.#rates.admitApp(appid, route, now())
-      answer = await route.answer(request, this.#options)
+      answer = await this.#admission.run(kind, () => route.answer(request, this.#options))
       if (appid !== undefined && answer.status < 400) this.#rates.countApp(appid, route, now())
     } catch (error) {
       answer = this.#refuse(request, kind, error)

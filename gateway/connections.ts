@@ -7,8 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 /** How long a connected client may take to send its next, and last, request when the server is to stop, in ms. */
 const HEAR_WITHIN_MS = 1_000
 const LOOK_EVERY_MS = 10
-/** Turns of the event loop to wait for one without a new connection; under a flood there may be none. */
-const MAX_TURNS = 100
+/** How long connections are taken out of the kernel's queue; under a flood it is never empty. */
+const ACCEPT_WITHIN_MS = 1_000
 
 export class Connections {
   readonly #server: Server
@@ -57,12 +57,13 @@ export class Connections {
   }
 
   /**
-   * A turn of the event loop in which nobody connected: the kernel's queue is empty. Whoever is in it when the port is
-   * closed is reset.
+   * A turn of the event loop in which nobody connected: the kernel's queue, of which each turn takes one, is empty.
+   * Whoever is in it when the port is closed is reset.
    */
   async #allAccepted(): Promise<void> {
+    const until = performance.now() + ACCEPT_WITHIN_MS
     await nextTurn()
-    for (let turn = 0; turn < MAX_TURNS; turn++) {
+    while (performance.now() < until) {
       const accepted = this.#accepted
       await nextTurn()
       if (this.#accepted === accepted) return

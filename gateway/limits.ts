@@ -26,6 +26,8 @@ export interface GatewayLimits {
   readonly maxHeaderBytes: number
   readonly maxFormBytes: number
   readonly maxConnections: number
+  /** Requests to the API, and requests for pages, that are worked on at a time. */
+  readonly maxInFlight: number
   /** `false` turns all rates off, for load tests. */
   readonly rateLimit: boolean
   readonly rates: { readonly api: Rates; readonly page: Rates }
@@ -43,6 +45,7 @@ export const defaultLimits: GatewayLimits = {
   maxHeaderBytes: 16 * KIB,
   maxFormBytes: 16 * KIB,
   maxConnections: 10_000,
+  maxInFlight: 1_000,
   rateLimit: true,
   rates: {
     api: { perSource: { requests: 1_200, seconds: 10 }, perApp: { requests: 6_000, seconds: 10 } },

@@ -48,6 +48,7 @@ function limitsOf(config: Config): GatewayOptions['limits'] {
     maxHeaderBytes: config.httpMaxHeaderBytes,
     maxFormBytes: config.httpMaxFormBytes,
     maxConnections: config.httpMaxConnections,
+    maxInFlight: config.httpMaxInFlight,
     rateLimit: config.rateLimit === 'on',
     rates: {
       api: {

@@ -3,6 +3,9 @@ import type { Server as HttpServer } from 'node:http'
 import { createServer, type Server, type Socket } from 'node:net'
 import { CommandError, EXIT } from '../exit.js'
 
+/** Connections the kernel may hold for us, if its own limit allows: Node's 511 makes clients of a sudden crowd wait a second. */
+const BACKLOG = 4_096
+
 /**
  * A port this process holds, so that its number is known before the server is made that needs to know it. Whoever
  * connects before a server is put on it waits for that.
@@ -27,7 +30,7 @@ export function holdPort(host: string, port: number, variable: string): Promise<
       waiting.push(connection)
     })
     socket.once('error', (error: NodeJS.ErrnoException) => reject(cannotListen(host, port, variable, error)))
-    socket.listen(port, host, () => {
+    socket.listen({ port, host, backlog: BACKLOG }, () => {
       const address = socket.address()
       if (address === null || typeof address === 'string') throw new Error('a TCP server has an address')
       resolve({ host, port: address.port, socket, waiting })
@@ -45,7 +48,7 @@ export function letGo(held: HeldPort): Promise<void> {
 export function serveOn(held: HeldPort, server: HttpServer): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
-    server.listen(held.socket, () => {
+    server.listen(held.socket, BACKLOG, () => {
       server.off('error', reject)
       for (const connection of held.waiting.splice(0)) {
         server.emit('connection', connection)

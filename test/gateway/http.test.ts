@@ -1,4 +1,4 @@
-import { once } from 'node:events'
+import { EventEmitter, once } from 'node:events'
 import net from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -442,3 +442,36 @@ test('a draining gateway does not wait for one who never asks', () =>
     await Promise.all([once(mute.resume(), 'close'), drainGateway(gateway.server, 30_000)])
     expect(performance.now() - startedAt).toBeLessThan(20_000)
   }))
+
+describe('a gateway with more to do than it can', () => {
+  const SURVEY = '/api/surveys/7?appid=app&access_token=tok'
+
+  test('answers the excess 503 at once, and all again when it has room', async () => {
+    const room = new EventEmitter()
+    const held = once(room, 'made')
+    const slow = {
+      ...services,
+      GetSurvey: async () => {
+        await held
+        throw refusal(ErrorReason.SURVEY_NOT_FOUND, Code.NotFound)
+      },
+    }
+    await withGateway({ services: slow, limits: { maxInFlight: 3 } }, async (gateway) => {
+      const waiting = Array.from({ length: 3 }, () => fetch(gateway.url + SURVEY))
+      while (gateway.calls.length < 3) await sleep(5)
+      for (let n = 0; n < 2; n++) {
+        const refused = await fetch(gateway.url + USER)
+        expect(refused.headers.get('retry-after')).toBe('1')
+        expect(await failureOf(refused)).toEqual([503, 'RemoteServerError', 'remote_server_error'])
+      }
+      expect(
+        (await fetch(`${gateway.url}/connect/apps`, { redirect: 'manual' })).status,
+        'pages have room',
+      ).toBeLessThan(500)
+      room.emit('made')
+      for (const answer of await Promise.all(waiting)) expect((await failureOf(answer))[2]).toBe('survey_not_found')
+      expect((await fetch(gateway.url + USER)).status).toBe(200)
+      expect(gateway.calls.filter(({ method }) => method === 'GetAuthorizedUser')).toHaveLength(1)
+    })
+  })
+})
