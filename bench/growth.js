@@ -1,0 +1,181 @@
+// `npm run bench:growth`: how lookups, refreshes, start-up, file and memory grow with the number of grants on SQLite.
+// Each database is filled in bulk, in the order of its keys, and then asked through the product's own store.
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { statSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import path from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { parseArgs } from 'node:util'
+import { buildIfNeeded } from '../bin/build-if-needed.js'
+import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
+import { cleanUp, freePort, residentMiB, startNode, stop, temporaryFolder } from './processes.js'
+import { root } from './root.js'
+import { median } from './stats.js'
+
+const DAY_MS = 86_400_000
+const GRANTS_PER_USER = 10
+const LOOKUPS = 20_000 // or as many as there are grants: each is of another token, so that none is found in memory
+const STEP = 7_919 // prime to every number of grants that ends in 0
+const REFRESHES = 6_400
+const AT_ONCE = 64
+const START_MS = 120_000
+const APPID = 'app_growth'
+
+const require = createRequire(path.join(root, 'package.json'))
+const cause = { actor: 'app', requestId: randomUUID() }
+
+process.on('exit', cleanUp)
+const { values } = parseArgs({ options: { grants: { type: 'string', default: '10000,100000,1000000' } } })
+buildIfNeeded()
+const { openSqliteTokenStore } = await import(
+  pathToFileURL(path.join(root, 'dist/services/token/store/sqlite/sqlite-token-store.js'))
+)
+const rows = []
+for (const grants of values.grants.split(',').map(Number)) rows.push(await measure(grants))
+console.table(Object.fromEntries(rows.map(({ grants, ...row }) => [grants.toLocaleString('en'), row])))
+
+async function measure(grants) {
+  const dataDir = temporaryFolder(`growth-${grants}`)
+  const file = path.join(dataDir, 'token.db')
+  const filledMs = await timed(() => fill(file, grants))
+  const store = openSqliteTokenStore({ file })
+  const lookups = Math.min(LOOKUPS, grants)
+  await lookUp(store, grants, 0, lookups / 10) // opens pages, compiles
+  const measured = lookups - lookups / 10
+  const lookupMicros = (await timed(() => lookUp(store, grants, lookups / 10, measured))) * (1_000 / measured)
+  const batches = []
+  for (let batch = 0; batch < REFRESHES / AT_ONCE; batch++) {
+    batches.push(
+      await timed(() =>
+        Promise.all(Array.from({ length: AT_ONCE }, () => refresh(store, Math.floor(Math.random() * grants)))),
+      ),
+    )
+  }
+  await store.close()
+  const { readyMs, memory } = await start(dataDir)
+  return {
+    grants,
+    'lookup of an access token, µs': round(lookupMicros),
+    'refreshes a second, 64 at once': Math.round((AT_ONCE * 1_000) / median(batches)),
+    'ready after start, ms': Math.round(readyMs),
+    'memory after start, MiB': Math.round(memory),
+    'file, MiB': Math.round(statSync(file).size / 2 ** 20),
+    'filled in, s': round(filledMs / 1_000),
+  }
+}
+
+/** Grants with one access token each, as an exchange leaves them. Indexes are made afterwards, which sorts once. */
+function fill(file, grants) {
+  openSqliteTokenStore({ file }).close() // the schema
+  const Database = require('better-sqlite3')
+  const db = new Database(file)
+  db.pragma('journal_mode = OFF')
+  db.pragma('synchronous = OFF')
+  db.pragma('foreign_keys = OFF')
+  const indexes = db.prepare(`SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL`).all()
+  const now = Date.now()
+  db.exec('BEGIN')
+  for (const { name } of indexes) db.exec(`DROP INDEX ${name}`)
+  db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, ?)').run(APPID, 'Growth', JSON.stringify([REDIRECT_URI]), now)
+  const addUser = db.prepare('INSERT INTO users VALUES (?, ?, ?, ?, ?, 0, ?)')
+  const addOpenid = db.prepare('INSERT INTO openids VALUES (?, ?, ?)')
+  const addGrant = db.prepare('INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)')
+  const addToken = db.prepare('INSERT INTO access_tokens VALUES (?, ?, 1, ?)')
+  const addEvent = db.prepare('INSERT INTO audit_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)')
+  for (let user = 0; user * GRANTS_PER_USER < grants; user++) {
+    addUser.run(userId(user), `user${user}`, NICKNAME, AVATAR, '$argon2id$'.padEnd(97, 'x'), now)
+    addOpenid.run(APPID, userId(user), `o_${String(user).padStart(22, '0')}`)
+  }
+  for (let n = 0; n < grants; n++) {
+    const user = userId(Math.floor(n / GRANTS_PER_USER))
+    const openid = `o_${String(Math.floor(n / GRANTS_PER_USER)).padStart(22, '0')}`
+    addGrant.run(grantId(n), APPID, user, openid, SCOPE, refreshHash(n), now - n, now, now + 30 * DAY_MS)
+    addToken.run(accessHash(n, grants), grantId(n), now + 3 * DAY_MS)
+    const eventId = String(n).padStart(36, '0')
+    addEvent.run(eventId, now, 'code.exchanged', 'app', cause.requestId, APPID, user, grantId(n), '')
+  }
+  for (const { sql } of indexes) db.exec(sql)
+  db.exec('COMMIT')
+  db.pragma('journal_mode = WAL')
+  db.close()
+}
+
+/** Tokens `from` to `from + count` of an order that jumps about. */
+async function lookUp(store, grants, from, count) {
+  for (let n = 0; n < count; n += AT_ONCE) {
+    const tokenOf = (index) => accessHash(((from + n + index) * STEP) % grants, grants)
+    const found = await Promise.all(
+      Array.from({ length: AT_ONCE }, (_, index) => store.findAccessToken(tokenOf(index))),
+    )
+    if (found.includes(undefined)) throw new Error('a token was not found')
+  }
+}
+
+async function refresh(store, n) {
+  const now = Date.now()
+  const minting = {
+    refreshTokenHash: refreshHash(n),
+    appid: APPID,
+    secretId: undefined,
+    accessTokenHash: randomBytes(32),
+    accessTokenExpiresAtMs: now + 3 * DAY_MS,
+    overlapMs: 300_000,
+    maxLive: 10,
+  }
+  const result = await store.mintAccessToken(minting, now, cause)
+  if (result !== 'minted') throw new Error(`a refresh was ${result}`)
+}
+
+/** From spawn to the first 200 of /readyz. */
+async function start(dataDir) {
+  const adminPort = await freePort()
+  const env = { DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: String(adminPort), LOG_LEVEL: 'error' }
+  const startedAt = performance.now()
+  const started = startNode([path.join(root, 'bin', 'survey-auth.js'), 'serve', 'all'], {
+    role: 'server',
+    env,
+    log: path.join(dataDir, 'log'),
+  })
+  const isReady = () =>
+    fetch(`http://127.0.0.1:${adminPort}/readyz`).then(
+      (answer) => answer.ok,
+      () => false,
+    )
+  while (!(await isReady())) {
+    if (performance.now() - startedAt > START_MS) throw new Error('the service does not start')
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  const readyMs = performance.now() - startedAt
+  const memory = residentMiB(started.pid)
+  await stop(started)
+  return { readyMs, memory }
+}
+
+async function timed(work) {
+  const startedAt = performance.now()
+  await work()
+  return performance.now() - startedAt
+}
+
+function userId(n) {
+  return `user_${String(n).padStart(22, '0')}`
+}
+
+function grantId(n) {
+  return `grant_${String(n).padStart(22, '0')}`
+}
+
+/** Spread over all there can be and ascending with n, so that a table is filled from left to right. */
+function accessHash(n, grants) {
+  const hash = Buffer.alloc(32, 7)
+  hash.writeBigUInt64BE((BigInt(n) * 0xffff_ffff_ffff_fffen) / BigInt(grants))
+  return hash
+}
+
+function refreshHash(n) {
+  return createHash('sha256').update(`refresh ${n}`).digest()
+}
+
+function round(value) {
+  return Math.round(value * 10) / 10
+}
