@@ -141,14 +141,16 @@ class Gateway {
       request.pathParameter = pathParameterOf(request.path, route)
       appid = request.claimedAppid()
       if (appid !== undefined) this.#rates.admitApp(appid, route, now())
+      // A client that sends its form slowly keeps nobody from a place; the route says what is wrong with the form.
+      if (route.method === 'POST') await request.form().catch(() => undefined)
       answer = await this.#admission.run(kind, () => route.answer(request, this.#options))
       if (appid !== undefined && answer.status < 400) this.#rates.countApp(appid, route, now())
     } catch (error) {
       answer = this.#refuse(request, kind, error)
     }
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false
-    this.#connections.ended(incoming, response)
     writeAnswer(response, answer, this.#baseHeaders)
+    this.#connections.ended(incoming)
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
     this.#options.onRequest(record)
     span?.end(record)
@@ -178,6 +180,7 @@ class Gateway {
     const problem = toProblem(error)
     if (response.headersSent) response.destroy()
     else writeAnswer(response, failure(problem, problem.kind.status, requestId), this.#baseHeaders)
+    this.#connections.ended(response.req)
   }
 
   #refuseTunnel(socket: Duplex): void {

@@ -13,8 +13,8 @@ const ACCEPT_WITHIN_MS = 1_000
 export class Connections {
   readonly #server: Server
   readonly #open = new Set<Socket>()
-  /** The last response each connection waits for. */
-  readonly #inFlight = new Map<Duplex, ServerResponse>()
+  /** The responses each connection waits for, in the order of its requests; several when it pipelines. */
+  readonly #inFlight = new Map<Duplex, ServerResponse[]>()
   #accepted = 0
   #isDraining = false
 
@@ -28,17 +28,22 @@ export class Connections {
   }
 
   began({ socket }: IncomingMessage, response: ServerResponse): void {
-    this.#inFlight.set(socket, response)
-    if (this.#isDraining) response.shouldKeepAlive = false
+    const waiting = this.#inFlight.get(socket)
+    if (waiting) waiting.push(response)
+    else this.#inFlight.set(socket, [response])
+    if (this.#isDraining) closeAfterLast(this.#inFlight.get(socket) ?? [])
   }
 
-  ended({ socket }: IncomingMessage, response: ServerResponse): void {
-    if (this.#inFlight.get(socket) === response) this.#inFlight.delete(socket)
+  /** To be called when an answer was written. One that was written early waits, as node:http has it do, for those before it. */
+  ended({ socket }: IncomingMessage): void {
+    const waiting = this.#inFlight.get(socket) ?? []
+    while (waiting[0]?.writableEnded) waiting.shift()
+    if (waiting.length === 0) this.#inFlight.delete(socket)
   }
 
-  /** The response this connection waits for. */
+  /** The last response this connection waits for. */
   unanswered(socket: Duplex): ServerResponse | undefined {
-    return this.#inFlight.get(socket)
+    return this.#inFlight.get(socket)?.at(-1)
   }
 
   /**
@@ -46,12 +51,12 @@ export class Connections {
    * for. Fulfils when all are closed; those still open after `timeoutMs` are cut.
    */
   async drain(timeoutMs: number): Promise<void> {
-    const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
     await this.#allAccepted()
     this.#isDraining = true
-    for (const response of this.#inFlight.values()) response.shouldKeepAlive = false
+    for (const waiting of this.#inFlight.values()) closeAfterLast(waiting)
     const closed = this.#stopListening()
-    await this.#allHeard(Math.min(HEAR_WITHIN_MS, timeoutMs))
+    const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
+    await this.#allClosed(Math.min(HEAR_WITHIN_MS, timeoutMs))
     await closed
     clearTimeout(cut)
   }
@@ -80,13 +85,23 @@ export class Connections {
     return closed
   }
 
-  async #allHeard(withinMs: number): Promise<void> {
+  /** Until all are closed: those that are idle after `withinMs` by us, each of the others with its answer. */
+  async #allClosed(withinMs: number): Promise<void> {
     const until = performance.now() + withinMs
-    const isIdle = (socket: Socket) => !this.#inFlight.has(socket)
-    while ([...this.#open].some(isIdle) && performance.now() < until) await sleep(LOOK_EVERY_MS)
-    this.#server.closeIdleConnections()
-    for (const socket of this.#open) if (socket.bytesRead === 0) socket.destroy() // to node:http they are not idle
+    while (this.#open.size > 0) {
+      await sleep(LOOK_EVERY_MS)
+      await nextTurn() // reads what came while this process was busy
+      if (performance.now() < until) continue
+      for (const socket of this.#open) {
+        if (!this.#inFlight.has(socket) && socket.writableLength === 0) socket.destroy()
+      }
+    }
   }
+}
+
+/** The connection ends with the last of these answers, not with one before it. */
+function closeAfterLast(waiting: readonly ServerResponse[]): void {
+  for (const response of waiting) if (!response.headersSent) response.shouldKeepAlive = response !== waiting.at(-1)
 }
 
 function nextTurn(): Promise<void> {

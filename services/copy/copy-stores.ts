@@ -48,8 +48,8 @@ const BATCH_ROWS = 1_000
 const BATCH_CHARACTERS = 4 * 1024 * 1024 // with a survey's document of 4 MiB, 8 million in hex, one row is a batch
 
 /**
- * Copies all or nothing. The files are opened in the given order, and the transactions are committed one after the other
- * when every table of every job is equal; if one differs, nothing is committed and the report says so.
+ * Copies each database whole or not at all. The files are opened in the given order, and the transactions are committed one
+ * after the other when every table of every job is equal; if one differs, nothing is committed and the report says so.
  * @throws CopyRefused, StoreUnavailable, SchemaMismatch, NotDurable
  */
 export async function copyStores(jobs: readonly Job[], options: CopyOptions): Promise<TableReport[]> {

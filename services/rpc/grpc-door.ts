@@ -90,12 +90,18 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   }
 
   const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())
+  let isDraining = false
   return {
-    accept: (connection) => injector.injectConnection(connection),
+    accept(connection) {
+      if (isDraining)
+        connection.destroy() // one that was still negotiating; the server would go on serving it
+      else injector.injectConnection(connection)
+    },
     setServing(isServing) {
       for (const name of names) health.setStatus(name, isServing ? 'SERVING' : 'NOT_SERVING')
     },
     async drain(graceMs) {
+      isDraining = true
       for (const stream of streams) stream.drain()
       // Not injector.drain(): after it the server takes connections for closed whose calls are still under way.
       const force = setTimeout(() => server.forceShutdown(), graceMs)

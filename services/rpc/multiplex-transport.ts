@@ -89,7 +89,9 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   const { multiplex } = MultiplexService.method
   const peer = target(options.address)
   let client = connect(options)
+  /** Where new calls go; others may still be waiting for answers. */
   let stream: Stream | undefined
+  const streams = new Set<Stream>()
   let nextId = 0
   let pendingCount = 0
   let isClosed = false
@@ -111,11 +113,13 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       isConnected: false,
       isDraining: false,
     }
+    streams.add(opened)
     waitingSinceMs ??= performance.now()
     call.on('metadata', () => {
       opened.isConnected = true
       waitingSinceMs = undefined
       flush(opened)
+      endWhenDrained(opened)
     })
     call.on('data', (response: MultiplexResponse) => {
       for (const result of response.results) settle(opened, result)
@@ -139,6 +143,8 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   }
 
   function abandon(broken: Stream, status: grpc.StatusObject): void {
+    streams.delete(broken)
+    broken.isConnected = false
     if (stream === broken) stream = undefined
     if (broken.client !== client) broken.client.close()
     const isRefused = status.code === grpc.status.UNAUTHENTICATED || status.code === grpc.status.PERMISSION_DENIED
@@ -150,6 +156,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       pending.reject(new ConnectError(`connection to ${peer} lost: ${status.details}`, code))
     }
     if (broken.pending.size > 0) setTimeout(moveFrom, MOVE_AFTER_MS, broken)
+    if (pendingCount === 0) waitingSinceMs = undefined
   }
 
   function moveFrom(broken: Stream): void {
@@ -194,7 +201,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     const sentMs = performance.now()
     for (const pending of waiting) {
       pending.timesSent += 1
-      if (pending.timesSent > 1) pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadlineMs - sentMs))
+      pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadlineMs - sentMs))
     }
     for (const calls of inBatches(waiting)) to.call.write(create(MultiplexRequestSchema, { calls, sentMs }))
   }
@@ -230,6 +237,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       const call = create(MultiplexedCallSchema, { id, method: pathOf(method), request, timeoutMs, ...context })
       const timer = setTimeout(() => {
         forget(pending)
+        endWhenDrained(pending.stream)
         reject(new ConnectError(`no answer from ${peer} in time`, Code.DeadlineExceeded))
       }, timeoutMs)
       const deadlineMs = performance.now() + timeoutMs
@@ -272,7 +280,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     },
     close() {
       isClosed = true
-      stream?.call.cancel()
+      for (const open of streams) open.call.cancel()
       client.close()
     },
   }

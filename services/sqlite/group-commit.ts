@@ -175,7 +175,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
       return group.map((write) => ({ result: this.#run(write) }))
     } catch {
       if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
-      this.#begin.run()
+      if (!this.#hasBegun()) throw new Error('another process took the lock')
       return undefined
     }
   }

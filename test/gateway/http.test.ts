@@ -443,7 +443,55 @@ test('a draining gateway does not wait for one who never asks', () =>
     expect(performance.now() - startedAt).toBeLessThan(20_000)
   }))
 
+test('a draining gateway answers all that a client has pipelined, in order', async () => {
+  const slow = { GetAuthorizedUser: () => sleep(300, { openid: 'oid', nickname: '', avatar: '' }) }
+  await withGateway({ services: slow }, async (gateway) => {
+    const client = net.connect(gateway.port, '127.0.0.1')
+    const chunks: Buffer[] = []
+    client.on('data', (chunk: Buffer) => chunks.push(chunk))
+    const get = (target: string) => `GET ${target} HTTP/1.1\r\nHost: a\r\n\r\n`
+    client.write(get(USER) + get('/api/first') + get(USER) + get('/api/last'))
+    await sleep(100) // the second and the last are answered, and wait for those before them
+    await Promise.all([once(client, 'end'), drainGateway(gateway.server, 20_000)])
+    const statuses = Buffer.concat(chunks)
+      .toString()
+      .match(/HTTP\/1\.1 \d+/g)
+    expect(statuses?.map((line) => line.slice(-3))).toEqual(['200', '404', '200', '404'])
+  })
+})
+
+test('a draining gateway sends an answer to its end, however slowly it is read', async () => {
+  const avatar = 'x'.repeat(24 * 1024 * 1024) // more than the kernel takes
+  await withGateway(
+    { services: { GetAuthorizedUser: () => ({ openid: 'oid', nickname: '', avatar }) } },
+    async (gateway) => {
+      const client = net.connect(gateway.port, '127.0.0.1').pause()
+      client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+      while (gateway.records.length === 0) await sleep(10)
+      const drained = drainGateway(gateway.server, 30_000)
+      await sleep(1_500)
+      let received = 0
+      client.on('data', (chunk: Buffer) => {
+        received += chunk.length
+      })
+      client.resume()
+      await Promise.all([once(client, 'close'), drained])
+      expect(received).toBeGreaterThan(avatar.length)
+    },
+  )
+})
+
 describe('a gateway with more to do than it can', () => {
+  test('lets a client that sends its form slowly keep nobody from a place', () =>
+    withGateway({ limits: { maxInFlight: 1 } }, async (gateway) => {
+      const slow = net.connect(gateway.port, '127.0.0.1')
+      slow.write('POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nOrigin: http://127.0.0.1:8080\r\n')
+      slow.write('Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nusername=')
+      await sleep(100)
+      expect((await fetch(`${gateway.url}/connect/apps`, { redirect: 'manual' })).status).toBeLessThan(500)
+      slow.destroy()
+    }))
+
   const SURVEY = '/api/surveys/7?appid=app&access_token=tok'
 
   test('answers the excess 503 at once, and all again when it has room', async () => {

@@ -70,8 +70,8 @@ test('a call that changes nothing goes over the next stream', async () => {
   expect((await token.verifyAccessToken(verification, { headers, timeoutMs: 10_000 })).openid).toBe('o_x')
   expect(seen.map(({ requestId }) => requestId)).toEqual([headers['x-request-id'], headers['x-request-id']])
   const [first, second] = seen.map(({ timeoutMs }) => timeoutMs)
-  expect(first).toBe(10_000)
-  expect(second, 'what is left of its time').toBeLessThan(10_000)
+  expect(first).toBeLessThanOrEqual(10_000)
+  expect(second, 'what is left of its time').toBeLessThan(first ?? 0)
 })
 
 test('it is sent twice at most: it may be what breaks the peer', async () => {

@@ -5,12 +5,14 @@
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import type { Connection } from '../../../sqlite/open.js'
 
-/** Of documents and list rows together, in bytes as stored; decoded they take a few times as much. */
-const MAX_BYTES = 16 * 1024 * 1024
-/** A row of a list in memory. */
-const LIST_ROW_BYTES = 200
-/** An entry without content: what is missing is not kept. */
-const ENTRY_BYTES = 100
+/** Of memory, everything that is made of what is kept included: messages, and the JSON of the gateway. */
+const MAX_BYTES = 128 * 1024 * 1024
+const ENTRY_BYTES = 200
+/** Measured: 2.4 times the document where texts are long, 20 times where a survey is all short options. */
+const DOCUMENT_FACTOR = 20
+/** A row of a list as row, as message and as JSON, each with its title. */
+const ROW_BYTES = 600
+const TITLE_FACTOR = 5
 
 export class KeptSurveys {
   readonly #foreignWrites: ForeignWrites
@@ -21,7 +23,7 @@ export class KeptSurveys {
     this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
   }
 
-  /** What `read` returned last for this key, if nothing was written since; `size` is that of its content, in bytes. */
+  /** What `read` returned last for this key, if nothing was written since; `size` is what it and its like take, in bytes. */
   async find<Found extends object>(
     key: string,
     read: () => Found | undefined,
@@ -42,17 +44,17 @@ export class KeptSurveys {
   }
 
   #keep(key: string, found: object, bytes: number): void {
-    if (this.#bytes + bytes > MAX_BYTES) this.forgetAll()
     if (bytes > MAX_BYTES) return
+    if (this.#bytes + bytes > MAX_BYTES) this.forgetAll()
     this.#kept.set(key, found)
     this.#bytes += bytes
   }
 }
 
 export function sizeOfSurvey({ document }: { readonly document: Uint8Array }): number {
-  return document.length
+  return document.length * DOCUMENT_FACTOR
 }
 
-export function sizeOfList({ rows }: { readonly rows: readonly unknown[] }): number {
-  return rows.length * LIST_ROW_BYTES
+export function sizeOfList({ rows }: { readonly rows: readonly { readonly title: string }[] }): number {
+  return rows.reduce((sum, { title }) => sum + ROW_BYTES + title.length * TITLE_FACTOR, 0)
 }
