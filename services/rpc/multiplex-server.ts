@@ -1,5 +1,5 @@
 // The server's end of MultiplexService: runs the calls of a stream and sends the outcomes of one moment together.
-import { create, type DescMethod, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf'
+import { create, type DescMethod, fromBinary, type MessageInitShape } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import type * as grpc from '@grpc/grpc-js'
 import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
@@ -12,6 +12,7 @@ import {
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
+import { encode } from './large-messages.js'
 import { requestIdFrom } from './request-id.js'
 
 type Result = MessageInitShape<typeof MultiplexedResultSchema>
@@ -104,7 +105,7 @@ async function outcomeOf(options: MultiplexServerOptions, call: MultiplexedCall,
       },
       timeoutMs,
     )
-    return { id: call.id, outcome: { case: 'response', value: toBinary(method.output, response) } }
+    return { id: call.id, outcome: { case: 'response', value: encode(method.output, response) } }
   } catch (error) {
     const failure = ConnectError.from(error, Code.Internal)
     const detail = failure.findDetails(ErrorDetailSchema)[0]

@@ -26,6 +26,7 @@ import {
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Address } from './address.js'
 import { pathOf } from './grpc-door.js'
+import { Decoder } from './large-messages.js'
 import type { TlsMaterial } from './listener.js'
 import { REQUEST_ID_HEADER } from './request-id.js'
 
@@ -92,6 +93,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   /** Where new calls go; others may still be waiting for answers. */
   let stream: Stream | undefined
   const streams = new Set<Stream>()
+  const decoder = new Decoder()
   let nextId = 0
   let pendingCount = 0
   let isClosed = false
@@ -187,7 +189,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       return
     }
     try {
-      pending.resolve(fromBinary(pending.method.output, result.outcome.value))
+      pending.resolve(decoder.decode(pending.method.output, result.outcome.value))
     } catch {
       pending.reject(new ConnectError(`${peer} answered with no ${pending.method.output.typeName}`, Code.Internal))
     }

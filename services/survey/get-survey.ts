@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
-import { fromBinary, type MessageInitShape } from '@bufbuild/protobuf'
+import { create, fromBinary } from '@bufbuild/protobuf'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import {
   type GetSurveyRequest,
-  type GetSurveyResponseSchema,
+  type GetSurveyResponse,
+  GetSurveyResponseSchema,
   type Survey,
   SurveySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -15,14 +16,26 @@ import { verify } from './verify.js'
 
 /** One survey of the token's user (spec 4.5). */
 export function getSurvey(deps: SurveyDeps) {
-  return async (request: GetSurveyRequest, call: Call): Promise<MessageInitShape<typeof GetSurveyResponseSchema>> => {
+  return async (request: GetSurveyRequest, call: Call): Promise<GetSurveyResponse> => {
     const { userId, openid } = await verify(deps, request, call)
     const row = await deps.store.findSurvey(Number(request.surveyId))
     if (!row || row.ownerUserId !== userId) {
       throw new ServiceError(ErrorReason.SURVEY_NOT_FOUND, 'there is no such survey of this user')
     }
-    return { survey: toSurvey(row), creatorUserId: creatorUserId(openid) }
+    return responseOf(row, openid)
   }
+}
+
+const responses = new WeakMap<SurveyRow, { readonly openid: string; readonly response: GetSurveyResponse }>()
+
+/** The same message when the same row is asked for by the same user again, so that it is encoded once. */
+function responseOf(row: SurveyRow, openid: string): GetSurveyResponse {
+  const known = responses.get(row)
+  if (known?.openid === openid) return known.response
+  const survey = toSurvey(row)
+  const response = create(GetSurveyResponseSchema, { survey, creatorUserId: creatorUserId(openid) })
+  responses.set(row, { openid, response })
+  return response
 }
 
 const decoded = new WeakMap<SurveyRow, Survey>()

@@ -1,7 +1,8 @@
-import { create, type MessageInitShape } from '@bufbuild/protobuf'
+import { create } from '@bufbuild/protobuf'
 import {
   type ListSurveysRequest,
-  type ListSurveysResponseSchema,
+  type ListSurveysResponse,
+  ListSurveysResponseSchema,
   type SurveySummary,
   SurveySummarySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -15,15 +16,24 @@ const MAX_PER_PAGE = 100
 
 /** The surveys of the token's user (spec 4.5), ascending by id. */
 export function listSurveys(deps: SurveyDeps) {
-  return async (
-    request: ListSurveysRequest,
-    call: Call,
-  ): Promise<MessageInitShape<typeof ListSurveysResponseSchema>> => {
+  return async (request: ListSurveysRequest, call: Call): Promise<ListSurveysResponse> => {
     const { userId } = await verify(deps, request, call)
     const limit = Math.min(request.perPage, MAX_PER_PAGE)
-    const { total, rows } = await deps.store.listSurveys(userId, { offset: (request.page - 1) * limit, limit })
-    return { total, list: rows.map(toSummary) }
+    return responseOf(await deps.store.listSurveys(userId, { offset: (request.page - 1) * limit, limit }))
   }
+}
+
+type Found = Awaited<ReturnType<SurveyDeps['store']['listSurveys']>>
+
+const responses = new WeakMap<Found, ListSurveysResponse>()
+
+/** The same message when the store returns the same page again, so that it is encoded once. */
+function responseOf(found: Found): ListSurveysResponse {
+  const known = responses.get(found)
+  if (known) return known
+  const response = create(ListSurveysResponseSchema, { total: found.total, list: found.rows.map(toSummary) })
+  responses.set(found, response)
+  return response
 }
 
 const summaries = new WeakMap<SurveySummaryRow, SurveySummary>()
