@@ -47,8 +47,8 @@ export class Connections {
   }
 
   /**
-   * Accepts no more connections and closes each after its next answer; who does not ask within a second is not waited
-   * for. Fulfils when all are closed; those still open after `timeoutMs` are cut.
+   * Accepts no more connections and closes each after its next answer; who has not sent the headers of a request within a
+   * second is not waited for. Fulfils when all are closed; those still open after `timeoutMs` are cut.
    */
   async drain(timeoutMs: number): Promise<void> {
     await this.#allAccepted()

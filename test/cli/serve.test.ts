@@ -21,7 +21,7 @@ test('a second signal ends it at once, whatever is in flight', async () => {
   const slow = connect(Number(port), hostname)
   onTestFinished(() => void slow.destroy())
   slow.on('error', () => undefined)
-  slow.write('POST /connect/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n') // and never the rest
+  slow.write('POST /connect/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nusername=') // and never the rest
   await new Promise((resolve) => setTimeout(resolve, 300))
   service.signal('SIGTERM')
   const isWaiting = await Promise.race([
