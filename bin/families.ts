@@ -90,7 +90,7 @@ export function histogramFamily(family: Family, buckets: readonly number[]): Obs
     },
   )
   return (values, value) => {
-    const cell = cells.of(values.length === 1 ? (values[0] ?? '') : values.join(SEPARATOR))
+    const cell = cells.of(values.join(SEPARATOR))
     let bucket = 0
     while (bucket < buckets.length && value > (buckets[bucket] ?? 0)) bucket++
     cell.counts[bucket] = (cell.counts[bucket] ?? 0) + 1

@@ -1,4 +1,4 @@
-import type { SurveySummary } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import type { ListSurveysResponse } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { successText } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
@@ -25,20 +25,20 @@ export const surveysRoute: Route = {
     const page = readCount(query, 'page', 1, MAX_PAGE)
     const perPage = readCount(query, 'per_page', DEFAULT_PER_PAGE, MAX_PER_PAGE)
 
-    const { total, list } = await deps.survey.listSurveys({ appid, accessToken, openid, page, perPage }, request.rpc)
-    return successText(`{"total":${total},"list":[${list.map(summaryText).join(',')}]}`, request.requestId)
+    const found = await deps.survey.listSurveys({ appid, accessToken, openid, page, perPage }, request.rpc)
+    return successText(listText(found), request.requestId)
   },
 }
 
-const texts = new WeakMap<SurveySummary, string>()
+const texts = new WeakMap<ListSurveysResponse, string>()
 
-/** JSON of a row; that of a message which comes again is known. */
-function summaryText(summary: SurveySummary): string {
-  const known = texts.get(summary)
+/** The list as JSON; that of a message which comes again is known. */
+function listText(found: ListSurveysResponse): string {
+  const known = texts.get(found)
   if (known !== undefined) return known
-  const { id, hash, title, state } = summary
-  const text = JSON.stringify({ id: Number(id), hash, title, state })
-  texts.set(summary, text)
+  const list = found.list.map(({ id, hash, title, state }) => ({ id: Number(id), hash, title, state }))
+  const text = JSON.stringify({ total: found.total, list })
+  texts.set(found, text)
   return text
 }
 

@@ -1,5 +1,6 @@
 // Large messages that go over a connection again and again, encoded and decoded once. Nobody may change a message.
 import { type DescMessage, fromBinary, type Message, type MessageShape, toBinary } from '@bufbuild/protobuf'
+import { BoundedMap } from './bounded-map.js'
 
 /** Below it, encoding anew costs less than looking for what was encoded. */
 const LARGE_BYTES = 512
@@ -22,8 +23,7 @@ export function encode<D extends DescMessage>(desc: D, message: MessageShape<D>)
  * the same again is given the same object and can keep what it made of it.
  */
 export class Decoder {
-  #known = new Map<string, Message>()
-  #bytes = 0
+  readonly #known = new BoundedMap<Message>(MAX_BYTES)
 
   /** @throws Error when the bytes are no such message */
   decode<D extends DescMessage>(desc: D, bytes: Uint8Array): MessageShape<D> {
@@ -32,17 +32,7 @@ export class Decoder {
     const known = this.#known.get(key)
     if (known) return known as MessageShape<D>
     const message = fromBinary(desc, bytes)
-    this.#keep(key, message)
+    this.#known.keep(key, message, key.length)
     return message
-  }
-
-  #keep(key: string, message: Message): void {
-    if (key.length > MAX_BYTES) return
-    if (this.#bytes + key.length > MAX_BYTES) {
-      this.#known = new Map()
-      this.#bytes = 0
-    }
-    this.#known.set(key, message)
-    this.#bytes += key.length
   }
 }

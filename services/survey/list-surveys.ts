@@ -36,14 +36,6 @@ function responseOf(found: Found): ListSurveysResponse {
   return response
 }
 
-const summaries = new WeakMap<SurveySummaryRow, SurveySummary>()
-
-/** As toSurvey does: a row that the store returns again becomes a message once. */
-export function toSummary(row: SurveySummaryRow): SurveySummary {
-  const known = summaries.get(row)
-  if (known) return known
-  const { surveyId, hash, title, state } = row
-  const summary = create(SurveySummarySchema, { id: BigInt(surveyId), hash, title, state })
-  summaries.set(row, summary)
-  return summary
+export function toSummary({ surveyId, hash, title, state }: SurveySummaryRow): SurveySummary {
+  return create(SurveySummarySchema, { id: BigInt(surveyId), hash, title, state })
 }

@@ -2,6 +2,7 @@
 // same objects, so that those above can keep what they made of them.
 //
 // Why it is never stale: as verified-tokens.ts says of tokens.
+import { BoundedMap } from '../../../rpc/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import type { Connection } from '../../../sqlite/open.js'
 
@@ -16,8 +17,7 @@ const TITLE_FACTOR = 5
 
 export class KeptSurveys {
   readonly #foreignWrites: ForeignWrites
-  #kept = new Map<string, unknown>()
-  #bytes = 0
+  readonly #kept = new BoundedMap<object>(MAX_BYTES)
 
   constructor(db: Connection) {
     this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
@@ -33,21 +33,13 @@ export class KeptSurveys {
     const known = this.#kept.get(key)
     if (known !== undefined) return known as Found
     const found = read()
-    if (found !== undefined) this.#keep(key, found, ENTRY_BYTES + size(found))
+    if (found !== undefined) this.#kept.keep(key, found, ENTRY_BYTES + size(found))
     return found
   }
 
   /** For every write, inside its transaction. */
   forgetAll(): void {
-    if (this.#kept.size > 0) this.#kept = new Map()
-    this.#bytes = 0
-  }
-
-  #keep(key: string, found: object, bytes: number): void {
-    if (bytes > MAX_BYTES) return
-    if (this.#bytes + bytes > MAX_BYTES) this.forgetAll()
-    this.#kept.set(key, found)
-    this.#bytes += bytes
+    this.#kept.forgetAll()
   }
 }
 

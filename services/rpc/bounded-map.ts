@@ -1,0 +1,27 @@
+/** What was made and may be asked for again, within `maxBytes`. When they are used up, all is forgotten and kept anew. */
+export class BoundedMap<Value> {
+  readonly #maxBytes: number
+  #values = new Map<string, Value>()
+  #bytes = 0
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
+  }
+
+  get(key: string): Value | undefined {
+    return this.#values.get(key)
+  }
+
+  /** `bytes`: what key and value take together. A value that takes more than all may is not kept. */
+  keep(key: string, value: Value, bytes: number): void {
+    if (bytes > this.#maxBytes) return
+    if (this.#bytes + bytes > this.#maxBytes) this.forgetAll()
+    this.#values.set(key, value)
+    this.#bytes += bytes
+  }
+
+  forgetAll(): void {
+    if (this.#values.size > 0) this.#values = new Map()
+    this.#bytes = 0
+  }
+}
