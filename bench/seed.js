@@ -61,9 +61,11 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }) {
     return userId
   })
 
+  const placeAt = (at) => product.newPlace?.(at, randomBytes) // a baseline may be without places
+
   async function issueCode(userId) {
-    const code = product.newCredential('code', randomBytes)
     const at = Date.now()
+    const code = product.newCredential('code', randomBytes, placeAt(at))
     const result = await store.issueCode(
       {
         codeHash: code.hash,
@@ -83,9 +85,10 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }) {
 
   async function grant(userId) {
     const code = await issueCode(userId)
-    const accessToken = product.newCredential('accessToken', randomBytes)
-    const refreshToken = product.newCredential('refreshToken', randomBytes)
     const at = Date.now()
+    const place = placeAt(at)
+    const accessToken = product.newCredential('accessToken', randomBytes, place)
+    const refreshToken = product.newCredential('refreshToken', randomBytes, place)
     const result = await store.redeemCode(
       {
         codeHash: code.hash,
@@ -93,7 +96,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }) {
         secretId: secretRow.secretId,
         redirectUri: undefined,
         replayGraceMs: 10_000,
-        grantId: product.newId('grant', randomBytes),
+        grantId: product.newId('grant', randomBytes, place),
         accessTokenHash: accessToken.hash,
         accessTokenExpiresAtMs: at + 3 * DAY_MS,
         refreshTokenHash: refreshToken.hash,

@@ -32,9 +32,15 @@ export function isFormKey(value: string | undefined): value is string {
   return value !== undefined && /^[A-Za-z0-9_-]{43}$/.test(value)
 }
 
-/** Unguessable and fresh for every rendering; a confirmed form gets one code, however often it is sent. */
-export function newFormId(randomBytes: RandomBytes): string {
-  return base64url(randomBytes(FORM_ID_BYTES))
+/**
+ * Unguessable and fresh for every rendering; a confirmed form gets one code, however often it is sent. It begins with the
+ * time in seconds, so that codes of forms shown together lie together in their table.
+ */
+export function newFormId(randomBytes: RandomBytes, nowMs: number): string {
+  const id = Buffer.alloc(FORM_ID_BYTES)
+  id.writeUInt32BE(Math.floor(nowMs / 1000) >>> 0)
+  id.set(randomBytes(FORM_ID_BYTES - 4), 4)
+  return id.toString('base64url')
 }
 
 /** The value of the hidden `csrf` field: issue time, form id, signature. */

@@ -80,7 +80,8 @@ export async function readForm(visit: Visit): Promise<Params> {
 /** Signs a form that is about to be shown. */
 export function csrfField(visit: Visit, use: FormUse): HiddenField {
   const { deps, formKey } = visit
-  return { name: 'csrf', value: signForm(formKey, use, newFormId(deps.randomBytes), deps.now()) }
+  const now = deps.now()
+  return { name: 'csrf', value: signForm(formKey, use, newFormId(deps.randomBytes, now), now) }
 }
 
 /** The id of a form that was made by us for this use; guarded() answers for any other. */

@@ -1,5 +1,6 @@
 // The credentials this service makes: opaque, prefixed by kind, 256 random bits, checksum at the end.
-// Layout: `<prefix>_` + 43 characters (32 bytes, base64url) + 6 characters (CRC-32 of what precedes, base64url).
+// Layout: `<prefix>_` + base64url of the body + 6 characters (CRC-32 of what precedes, base64url).
+// The body is 32 random bytes, or a place and 32 random bytes.
 import { createHmac, hash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
@@ -13,56 +14,104 @@ const prefixes = {
 } as const
 export type CredentialKind = keyof typeof prefixes
 
-const BODY_BYTES = 32
-const BODY_LENGTH = 43
+const RANDOM_BYTES = 32
 const CHECKSUM_LENGTH = 6
 
-/** A credential this service has made: the text for its holder, the hash for the store. */
+/**
+ * 8 bytes that say where in its table a row lies: rows that are made or changed together lie together. A table ordered by
+ * hashes alone scatters them, and then every row of a group commit dirties a page of its own in every index.
+ * It is no secret and nothing is decided by it.
+ */
+export type Place = Uint8Array
+const PLACE_BYTES = 8
+const PLACE_LENGTH = 11 // characters that hold it: 66 bits, of which the last two are another byte's
+
+const lengthOf = { plain: base64urlLength(RANDOM_BYTES), placed: base64urlLength(PLACE_BYTES + RANDOM_BYTES) }
+
+/** A credential this service has made: the text for its holder, the key for the store. */
 export interface Credential {
   readonly text: string
-  /** SHA-256 of the text. */
+  /** See keyOf. */
   readonly hash: Uint8Array
 }
 
-export function newCredential(kind: CredentialKind, randomBytes: (size: number) => Uint8Array): Credential {
-  return fromBytes(kind, randomBytes(BODY_BYTES))
+/** The place of a grant and all its tokens: what begins in the same second lies together. */
+export function newPlace(nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
+  const place = Buffer.alloc(PLACE_BYTES)
+  place.writeUInt32BE(Math.floor(nowMs / 1000) >>> 0)
+  place.set(randomBytes(PLACE_BYTES - 4), 4)
+  return place
 }
 
-/** Its SHA-256 if it can be a credential of this kind; undefined for what was mistyped or is of another kind. */
+export function newCredential(
+  kind: CredentialKind,
+  randomBytes: (size: number) => Uint8Array,
+  place?: Place,
+): Credential {
+  return fromBytes(kind, randomBytes(RANDOM_BYTES), place)
+}
+
+/** Its key if it can be a credential of this kind; undefined for what was mistyped or is of another kind. */
 export function hashCredential(kind: CredentialKind, text: string): Uint8Array | undefined {
-  const prefix = prefixes[kind]
-  const bodyEnd = prefix.length + 1 + BODY_LENGTH
-  if (text.length !== bodyEnd + CHECKSUM_LENGTH || !text.startsWith(`${prefix}_`)) return undefined
+  const start = prefixes[kind].length + 1
+  const bodyLength = text.length - start - CHECKSUM_LENGTH
+  if (bodyLength !== lengthOf.plain && bodyLength !== lengthOf.placed) return undefined
+  if (!text.startsWith(`${prefixes[kind]}_`)) return undefined
+  const bodyEnd = text.length - CHECKSUM_LENGTH
   if (checksum(text.slice(0, bodyEnd)) !== text.slice(bodyEnd)) return undefined
-  return sha256(text)
+  const isPlaced = bodyLength === lengthOf.placed
+  return keyOf(text, isPlaced ? Buffer.from(text.slice(start, start + PLACE_LENGTH), 'base64url') : undefined)
+}
+
+/** Where the row of this key lies. Of a credential without a place, which versions up to 0.1.0 made, its own hash says it. */
+export function placeOf(key: Uint8Array): Place {
+  return key.subarray(0, PLACE_BYTES)
 }
 
 /**
  * The code of a confirmed form: the same for the same session, form and attempt, so that a double click yields one code.
- * As unguessable as the session token, which only the user's browser holds.
+ * As unguessable as the session token, which only the user's browser holds. Codes of request ids that begin alike lie
+ * together: those of our pages begin with the time.
  */
-export function deriveCode(sessionToken: string, form: readonly string[], attempt: number): Credential {
+export function deriveCode(
+  sessionToken: string,
+  form: readonly [requestId: string, ...string[]],
+  attempt: number,
+): Credential {
   const message = JSON.stringify(['survey-auth code', ...form, attempt])
-  return fromBytes('code', createHmac('sha256', sessionToken).update(message).digest())
+  const place = Buffer.alloc(PLACE_BYTES)
+  place.write(form[0])
+  return fromBytes('code', createHmac('sha256', sessionToken).update(message).digest(), place)
 }
 
-/** An identifier that is no secret: `<prefix>_` + 22 characters (16 random bytes, base64url). */
-export function newId(prefix: string, randomBytes: (size: number) => Uint8Array): string {
-  return `${prefix}_${Buffer.from(randomBytes(16)).toString('base64url')}`
+/** An identifier that is no secret: `<prefix>_` + 22 characters (16 bytes, base64url), random but for the place. */
+export function newId(prefix: string, randomBytes: (size: number) => Uint8Array, place?: Place): string {
+  const bytes = place ? Buffer.concat([place, randomBytes(16 - PLACE_BYTES)]) : Buffer.from(randomBytes(16))
+  return `${prefix}_${bytes.toString('base64url')}`
 }
 
-function fromBytes(kind: CredentialKind, bytes: Uint8Array): Credential {
-  const body = `${prefixes[kind]}_${Buffer.from(bytes).toString('base64url')}`
+function fromBytes(kind: CredentialKind, random: Uint8Array, place?: Place): Credential {
+  const bytes = place ? Buffer.concat([place, random]) : Buffer.from(random)
+  const body = `${prefixes[kind]}_${bytes.toString('base64url')}`
   const text = body + checksum(body)
-  return { text, hash: sha256(text) }
+  return { text, hash: keyOf(text, place) }
 }
 
-function sha256(text: string): Uint8Array {
-  return hash('sha256', text, 'buffer')
+/** What the store knows a credential by, 32 bytes: SHA-256 of its text; with a place, that and the first 24 bytes of it. */
+function keyOf(text: string, place: Place | undefined): Uint8Array {
+  const digest = hash('sha256', text, 'buffer')
+  if (!place) return digest
+  digest.copyWithin(PLACE_BYTES, 0)
+  digest.set(place.subarray(0, PLACE_BYTES))
+  return digest
 }
 
 function checksum(text: string): string {
   const bytes = Buffer.alloc(4)
   bytes.writeUInt32BE(crc32(text))
   return bytes.toString('base64url')
+}
+
+function base64urlLength(bytes: number): number {
+  return Math.ceil((bytes * 4) / 3)
 }

@@ -4,7 +4,7 @@ import type { ExchangeCodeRequest, ExchangeCodeResponseSchema } from '../../gen/
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { invalidAppid, invalidSecret, requireApp, requireSecret } from './app-authentication.js'
-import { hashCredential, newCredential, newId } from './credentials.js'
+import { hashCredential, newCredential, newId, newPlace } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 
 const invalidCode = () =>
@@ -21,9 +21,10 @@ export function exchangeCode(deps: TokenDeps) {
     const codeHash = hashCredential('code', request.code)
     if (!codeHash) throw invalidCode()
 
-    const accessToken = newCredential('accessToken', deps.randomBytes)
-    const refreshToken = newCredential('refreshToken', deps.randomBytes)
     const now = deps.now()
+    const place = newPlace(now, deps.randomBytes)
+    const accessToken = newCredential('accessToken', deps.randomBytes, place)
+    const refreshToken = newCredential('refreshToken', deps.randomBytes, place)
     const { rules } = deps
     const result = await deps.store.redeemCode(
       {
@@ -32,7 +33,7 @@ export function exchangeCode(deps: TokenDeps) {
         secretId: secret.secretId,
         redirectUri: request.redirectUri === '' ? undefined : request.redirectUri,
         replayGraceMs: rules.codeReplayGraceSeconds * 1000,
-        grantId: newId('grant', deps.randomBytes),
+        grantId: newId('grant', deps.randomBytes, place),
         accessTokenHash: accessToken.hash,
         accessTokenExpiresAtMs: now + rules.accessTokenTtlSeconds * 1000,
         refreshTokenHash: refreshToken.hash,

@@ -7,7 +7,7 @@ import type {
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { invalidAppid, invalidSecret, requireApp, requireSecret } from './app-authentication.js'
-import { hashCredential, newCredential } from './credentials.js'
+import { hashCredential, newCredential, placeOf } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 
 const invalidRefreshToken = () =>
@@ -28,7 +28,7 @@ export function refreshAccessToken(deps: TokenDeps) {
     const refreshTokenHash = hashCredential('refreshToken', request.refreshToken)
     if (!refreshTokenHash) throw invalidRefreshToken()
 
-    const accessToken = newCredential('accessToken', deps.randomBytes)
+    const accessToken = newCredential('accessToken', deps.randomBytes, placeOf(refreshTokenHash))
     const now = deps.now()
     const { rules } = deps
     const result = await deps.store.mintAccessToken(

@@ -1,4 +1,4 @@
-import type { TokenStore } from './store/token-store.js'
+import { LAST_USE_RESOLUTION_MS, type TokenStore } from './store/token-store.js'
 
 /** Collects last uses of grants and secrets and writes them now and then, so that reading a token writes nothing. */
 export interface UseRecorder {
@@ -8,8 +8,6 @@ export interface UseRecorder {
   flush(): Promise<void>
 }
 
-/** A use is worth a write when the last known one is older than this: last uses are right to the minute. */
-const RESOLUTION_MS = 60_000
 /** More are dropped until the next flush: last uses are worth little, memory is not. */
 const MAX_COLLECTED = 100_000
 
@@ -18,7 +16,7 @@ export function createUseRecorder(store: TokenStore): UseRecorder {
   let secrets = new Map<string, number>()
 
   const collect = (into: Map<string, number>, id: string, now: number, knownMs: number | undefined) => {
-    if (knownMs !== undefined && now - knownMs < RESOLUTION_MS) return
+    if (knownMs !== undefined && now - knownMs < LAST_USE_RESOLUTION_MS) return
     if (into.size < MAX_COLLECTED || into.has(id)) into.set(id, now)
   }
 

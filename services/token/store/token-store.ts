@@ -7,13 +7,16 @@
 // - Calls may run concurrently, from several processes. What a method says of "at most once" holds among all of them.
 // - `now` is the caller's clock, in ms since 1970 UTC, as is everything named *AtMs. A store never asks a clock.
 //   Something with `expiresAtMs` is good while now < expiresAtMs.
-// - Credentials arrive as SHA-256 hashes, 32 bytes. A store never sees a credential.
+// - Credentials arrive as hashes of 32 bytes. A store never sees a credential.
 // - Identifiers and names compare byte for byte.
 // - A database that cannot be asked (unreachable, timed out, busy, full, read-only) rejects with StoreUnavailable, and
 //   nothing has happened unless the rejection is `outcomeUnknown`. Anything else that rejects is a defect.
 
-/** SHA-256 of a credential: 32 bytes. */
+/** What a credential is known by: 32 bytes, of which 24 or all are its SHA-256 (services/token/credentials.ts). */
 export type Hash = Uint8Array
+
+/** A last use is worth a write when the one before it is older than this: last uses are right to the minute. */
+export const LAST_USE_RESOLUTION_MS = 60_000
 
 /** Who causes a change and in which request: copied into the audit event. */
 export interface Cause {
@@ -288,7 +291,10 @@ export interface TokenStore {
 
   // -- Tokens and grants ---------------------------------------------------------------------------------------------
 
-  /** Adds an access token to the grant of a refresh token, shortens the earlier ones to the overlap, keeps the newest. */
+  /**
+   * Adds an access token to the grant of a refresh token, shortens the earlier ones to the overlap, keeps the newest. It is
+   * a use of the grant, recorded when the last one is older than LAST_USE_RESOLUTION_MS.
+   */
   mintAccessToken(minting: Minting, now: number, cause: Cause): Promise<MintingResult>
   /** By hash; undefined when unknown. Expiry is the caller's to judge. */
   findAccessToken(accessTokenHash: Hash): Promise<AccessTokenRow | undefined>

@@ -1,5 +1,5 @@
 import { expect } from 'vitest'
-import type { TokenStore } from '../../../services/token/store/token-store.js'
+import { LAST_USE_RESOLUTION_MS, type TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
 import {
   ACCESS_TTL,
@@ -113,6 +113,19 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a refresh is a use of its grant, recorded to the minute',
+    async run(store) {
+      await seed(store)
+      const { grantId, refreshTokenHash } = await grant(store)
+      const lastUseAfterMintingAt = async (now: number) => {
+        await mint(store, refreshTokenHash, {}, now)
+        return (await findGrant(store, grantId))?.lastUsedAtMs
+      }
+      expect(await lastUseAfterMintingAt(NOW + LAST_USE_RESOLUTION_MS - 1)).toBe(NOW)
+      expect(await lastUseAfterMintingAt(NOW + LAST_USE_RESOLUTION_MS)).toBe(NOW + LAST_USE_RESOLUTION_MS)
+    },
+  },
+  {
     title: 'a refresh neither extends nor replaces the refresh token, and touches no other grant',
     async run(store) {
       await seed(store)
@@ -120,10 +133,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
       const other = await grant(store)
       const now = NOW + 5000
       await mint(store, one.refreshTokenHash, { overlapMs: 0 }, now)
-      expect(await findGrant(store, one.grantId)).toMatchObject({
-        expiresAtMs: NOW + REFRESH_TTL,
-        lastUsedAtMs: now,
-      })
+      expect(await findGrant(store, one.grantId)).toMatchObject({ expiresAtMs: NOW + REFRESH_TTL })
       expect((await mint(store, one.refreshTokenHash, {}, now)).result).toBe('minted')
       expect(await isGood(store, other.accessTokenHash, now)).toBe(true)
     },

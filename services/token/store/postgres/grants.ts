@@ -1,6 +1,12 @@
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
-import type { AccessTokenRow, GrantRow, MintingResult, TokenStore } from '../token-store.js'
+import {
+  type AccessTokenRow,
+  type GrantRow,
+  LAST_USE_RESOLUTION_MS,
+  type MintingResult,
+  type TokenStore,
+} from '../token-store.js'
 import type { Audit } from './audit.js'
 import { lockCredentials } from './credentials.js'
 
@@ -35,7 +41,7 @@ const mint: Statement = {
       UPDATE access_tokens t SET expires_at_ms = $5 FROM earlier e
       WHERE t.access_token_hash = e.access_token_hash AND e.age < $6 AND e.expires_at_ms > $5
     ), used AS (
-      UPDATE grants SET last_used_at_ms = $4 WHERE grant_id = $2 AND last_used_at_ms < $4
+      UPDATE grants SET last_used_at_ms = $4 WHERE grant_id = $2 AND last_used_at_ms <= $4 - ${LAST_USE_RESOLUTION_MS}
     )
     INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
     SELECT $1, $2, 1 + coalesce((SELECT max(serial) FROM access_tokens WHERE grant_id = $2), 0), $3`,

@@ -1,5 +1,12 @@
 import type { Connection } from '../../../sqlite/open.js'
-import type { AccessTokenRow, Cause, Hash, Minting, MintingResult } from '../token-store.js'
+import {
+  type AccessTokenRow,
+  type Cause,
+  type Hash,
+  LAST_USE_RESOLUTION_MS,
+  type Minting,
+  type MintingResult,
+} from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { RecheckApp } from './secrets.js'
 import type { VerifiedTokens } from './verified-tokens.js'
@@ -111,7 +118,7 @@ export function tokenWrites(db: Connection, record: RecordEvent, recheckApp: Rec
       const { grantId, userId } = grant
       const serial = makeRoom(grantId, minting, now)
       insert.run(minting.accessTokenHash, grantId, serial, minting.accessTokenExpiresAtMs)
-      if (grant.lastUsedAtMs < now) markUsed.run(now, grantId)
+      if (now - grant.lastUsedAtMs >= LAST_USE_RESOLUTION_MS) markUsed.run(now, grantId)
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
       return 'minted'
     },

@@ -1,0 +1,90 @@
+// Credentials: what their text and their key are made of.
+import { createHash } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import {
+  deriveCode,
+  hashCredential,
+  newCredential,
+  newId,
+  newPlace,
+  placeOf,
+} from '../../services/token/credentials.js'
+
+const bytesOf = (size: number) => fc.uint8Array({ minLength: size, maxLength: size })
+const sha256 = (text: string) => createHash('sha256').update(text).digest()
+
+describe('a credential', () => {
+  it('has the key its text is found by, with and without a place', () => {
+    fc.assert(
+      fc.property(bytesOf(32), fc.option(bytesOf(8), { nil: undefined }), (random, place) => {
+        const { text, hash } = newCredential('accessToken', () => random, place)
+        expect(text).toMatch(place ? /^sat_[\w-]{60}$/ : /^sat_[\w-]{49}$/)
+        expect(hashCredential('accessToken', text)).toEqual(hash)
+        expect(Buffer.from(hash)).toHaveLength(32)
+        if (place) {
+          expect(Buffer.from(hash)).toEqual(Buffer.concat([place, sha256(text).subarray(0, 24)]))
+          expect(Buffer.from(placeOf(hash))).toEqual(Buffer.from(place))
+        } else {
+          expect(Buffer.from(hash)).toEqual(sha256(text))
+        }
+      }),
+    )
+  })
+
+  it('keeps all of its 256 random bits in its text', () => {
+    const place = new Uint8Array(8)
+    const seen = new Set<string>()
+    for (let bit = 0; bit < 256; bit++) {
+      const random = new Uint8Array(32)
+      random[bit >> 3] = 1 << (bit & 7)
+      seen.add(newCredential('refreshToken', () => random, place).text)
+    }
+    expect(seen.size).toBe(256)
+  })
+
+  it('of 0.1.0, which had no place, is still found by the hash of its text', () => {
+    const body = `sart_${Buffer.alloc(32, 7).toString('base64url')}`
+    const checksum = Buffer.alloc(4)
+    checksum.writeUInt32BE(crc32(body))
+    const text = body + checksum.toString('base64url')
+    expect(Buffer.from(hashCredential('refreshToken', text) ?? [])).toEqual(sha256(text))
+  })
+
+  it('with one character changed, added or taken away, or of another kind, has no key', () => {
+    const place = newPlace(1_700_000_000_000, (size) => new Uint8Array(size))
+    const { text } = newCredential('accessToken', (size) => new Uint8Array(size), place)
+    fc.assert(
+      fc.property(fc.nat(text.length - 1), fc.constantFrom('A', 'x', '-', ''), (at, character) => {
+        const mistyped = text.slice(0, at) + character + text.slice(at + 1)
+        fc.pre(mistyped !== text)
+        expect(hashCredential('accessToken', mistyped)).toBeUndefined()
+        expect(hashCredential('accessToken', `${text}${character || 'A'}`)).toBeUndefined()
+      }),
+    )
+    expect(hashCredential('refreshToken', text)).toBeUndefined()
+  })
+})
+
+describe('a place', () => {
+  const random = (size: number) => new Uint8Array(size).fill(9)
+
+  it('orders keys and grant ids by the second in which a grant began', () => {
+    const earlier = newPlace(1_700_000_000_999, random)
+    const later = newPlace(1_700_000_001_000, random)
+    expect(Buffer.compare(earlier, later)).toBe(-1)
+    const keys = [earlier, later].map((place) => newCredential('accessToken', random, place).hash)
+    expect(Buffer.compare(keys[0] as Uint8Array, keys[1] as Uint8Array)).toBe(-1)
+    expect(newId('grant', random, earlier).slice(0, 10)).toBe(newId('grant', random, later).slice(0, 10))
+  })
+
+  it('of a code is that of its form', () => {
+    const one = deriveCode('session', ['AAAAAAAA1', 'app'], 0)
+    const other = deriveCode('session', ['AAAAAAAA2', 'app'], 0)
+    expect(placeOf(one.hash)).toEqual(placeOf(other.hash))
+    expect(one.text).not.toBe(other.text)
+    expect(deriveCode('session', ['AAAAAAAA1', 'app'], 0)).toEqual(one)
+    expect(hashCredential('code', deriveCode('session', ['', 'app'], 0).text)).toBeDefined()
+  })
+})
