@@ -1,5 +1,4 @@
 // Starts a process: the whole service, or one part of it. What a part needs and is not here is reached by RPC.
-import { randomBytes } from 'node:crypto'
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, createClient } from '@connectrpc/connect'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
@@ -15,6 +14,7 @@ import { createAdminHttp } from '../admin-http.js'
 import type { Config } from '../config.js'
 import { createLog, type Log } from '../log.js'
 import { createMetrics } from '../metrics.js'
+import { pooledRandomBytes } from '../random.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf } from './addresses.js'
 import { startGatewayPart } from './gateway-part.js'
 import { closeServer, holdPort, letGo, serveOn, urlOf } from './listen.js'
@@ -64,7 +64,7 @@ const MAX_REQUEST_BYTES = { token: 64 * KIB, survey: 4096 * KIB } as const
 
 /** Starts what `mode` names; when something fails, what was started before it is stopped again. */
 export async function start(mode: Mode, config: Config, overrides: Overrides = {}): Promise<Running> {
-  const clock = { now: overrides.now ?? Date.now, randomBytes: overrides.randomBytes ?? randomBytes }
+  const clock = { now: overrides.now ?? Date.now, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
   const log = createLog(config, overrides.logStream ?? process.stderr)
   const metrics = createMetrics()
   const observers = createObservers(log, metrics)

@@ -7,6 +7,7 @@ export const FORM_TTL_MS = 30 * 60_000 // long enough to fetch a password, short
 
 const KEY_BYTES = 32
 const FORM_ID_BYTES = 24
+const FORM_TIME_BYTES = 6 // ms since 1970
 
 export type FormName = 'sign_in' | 'authorization' | 'sign_out' | 'disconnect'
 
@@ -34,13 +35,12 @@ export function isFormKey(value: string | undefined): value is string {
 
 /**
  * Unguessable and fresh for every rendering; a confirmed form gets one code, however often it is sent. It begins with the
- * time in seconds, so that codes of forms shown together lie together in their table.
+ * time, in 8 characters, so that the codes of forms that were shown at about the same time lie together in their table.
  */
 export function newFormId(randomBytes: RandomBytes, nowMs: number): string {
-  const id = Buffer.alloc(FORM_ID_BYTES)
-  id.writeUInt32BE(Math.floor(nowMs / 1000) >>> 0)
-  id.set(randomBytes(FORM_ID_BYTES - 4), 4)
-  return id.toString('base64url')
+  const time = Buffer.alloc(FORM_TIME_BYTES)
+  time.writeUIntBE(Math.max(0, Math.floor(nowMs)), 0, FORM_TIME_BYTES)
+  return Buffer.concat([time, randomBytes(FORM_ID_BYTES - FORM_TIME_BYTES)]).toString('base64url')
 }
 
 /** The value of the hidden `csrf` field: issue time, form id, signature. */

@@ -1,6 +1,7 @@
 // Group commit: writes that arrive during one turn of the event loop share one transaction and one flush to disk.
 import type { Statement } from 'better-sqlite3'
 import { StoreUnavailable } from '../store/store-unavailable.js'
+import { Checkpoints } from './checkpoints.js'
 import { BUSY_TIMEOUT_MS, type Connection, isBusy, isIoError, toStoreError } from './open.js'
 
 /**
@@ -31,6 +32,8 @@ export interface GroupCommitOptions {
   readonly lockWaitMs?: number
   /** Called after each commit: how many writes shared it, and how long it took from BEGIN on, in ms. */
   readonly onCommit?: ((writes: number, durationMs: number) => void) | undefined
+  /** Pages of the write-ahead log that are copied into the database at a time. */
+  readonly checkpointPages?: number | undefined
 }
 
 interface QueuedWrite {
@@ -53,6 +56,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   readonly #maxQueued: number
   readonly #lockWaitMs: number
   readonly #onCommit: GroupCommitOptions['onCommit']
+  readonly #checkpoints: Checkpoints
   readonly #begin: Statement
   readonly #savepoint: Statement
   readonly #rollbackTo: Statement
@@ -70,6 +74,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     this.#maxQueued = options.maxQueued ?? MAX_QUEUED
     this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
     this.#onCommit = options.onCommit
+    this.#checkpoints = new Checkpoints(db, options.checkpointPages)
     this.#begin = db.prepare('BEGIN IMMEDIATE')
     this.#savepoint = db.prepare('SAVEPOINT one_write')
     this.#rollbackTo = db.prepare('ROLLBACK TO one_write')
@@ -88,12 +93,14 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     })
   }
 
-  close(): Promise<void> {
+  async close(): Promise<void> {
     this.#isClosed = true
-    if (this.#queue.length === 0) return Promise.resolve()
-    return new Promise((resolve) => {
-      this.#onDrained = resolve
-    })
+    if (this.#queue.length > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onDrained = resolve
+      })
+    }
+    await this.#checkpoints.close()
   }
 
   #schedule(delayMs = 0): void {
@@ -164,6 +171,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
       if (outcome && 'result' in outcome) write.resolve(outcome.result as never)
       else write.reject(outcome?.error)
     })
+    this.#checkpoints.committed()
   }
 
   /**

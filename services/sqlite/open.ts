@@ -40,7 +40,6 @@ export function openDatabase(file: string): Connection {
     }
     db.pragma(`busy_timeout = ${BUSY_TIMEOUT_MS}`)
     db.pragma('journal_size_limit = 67108864') // a WAL that a long backup let grow shrinks to 64 MiB
-    db.pragma('wal_autocheckpoint = 2048') // pages: the 8 MiB are copied in 15 ms or so, in which nothing else runs
     db.pragma('cache_size = -65536') // KiB, used as needed; the default of 2 MiB is less than one group of writes touches
     return db
   } catch (error) {

@@ -24,6 +24,7 @@ const CHECKSUM_LENGTH = 6
  */
 export type Place = Uint8Array
 const PLACE_BYTES = 8
+const TIME_BYTES = 6 // ms since 1970
 const PLACE_LENGTH = 11 // characters that hold it: 66 bits, of which the last two are another byte's
 
 const lengthOf = { plain: base64urlLength(RANDOM_BYTES), placed: base64urlLength(PLACE_BYTES + RANDOM_BYTES) }
@@ -35,11 +36,11 @@ export interface Credential {
   readonly hash: Uint8Array
 }
 
-/** The place of a grant and all its tokens: what begins in the same second lies together. */
+/** The place of a grant and all its tokens: what begins at about the same time lies together. */
 export function newPlace(nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
   const place = Buffer.alloc(PLACE_BYTES)
-  place.writeUInt32BE(Math.floor(nowMs / 1000) >>> 0)
-  place.set(randomBytes(PLACE_BYTES - 4), 4)
+  place.writeUIntBE(Math.max(0, Math.floor(nowMs)), 0, TIME_BYTES)
+  place.set(randomBytes(PLACE_BYTES - TIME_BYTES), TIME_BYTES)
   return place
 }
 

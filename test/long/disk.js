@@ -9,64 +9,128 @@ import { createInterface } from 'node:readline'
 
 const SECTOR = 512
 
-/** Arguments of strace that record what `readTrace` reads: the main thread, data in full. */
+/** Arguments of strace that record what `readTrace` reads: all threads, data in full. */
 export function straceArgs(output) {
   const calls = 'openat,close,pwrite64,write,ftruncate,fallocate,fsync,fdatasync,rename,unlink,unlinkat'
-  return ['-o', output, '-xx', '-s', '1000000', '-e', `trace=${calls}`]
+  return ['-f', '-o', output, '-xx', '-s', '1000000', '-e', `trace=${calls}`]
 }
 
-/** The events of one directory in order: create, unlink, write, resize, sync, syncDirectory, say (a line to stdout). */
+/**
+ * The events of one directory in order: create, unlink, write, resize, sync, syncDirectory, say (a line to stdout).
+ * Threads may be in calls at the same time. A change stands where its call began, for it may reach the disk from then on,
+ * and has `doneAt`; a flush stands where its call ended, has `begunAt`, and holds for what was done by then.
+ */
 export async function readTrace(file, directory) {
-  const events = []
-  const open = new Map([[1, { path: 'stdout' }]])
-  const inodes = new Map()
-  let made = 0
+  const recording = new Recording(directory)
+  const unfinished = new Map()
   for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })) {
-    const call = /^(\w+)\((.*)\)\s+= (-?\d+)/.exec(line)
-    if (!call || Number(call[3]) < 0) continue
-    const [, name, args, result] = call
-    const at = open.get(Number.parseInt(args, 10))
-    const strings = [...args.matchAll(/"((?:\\x[0-9a-f]{2})*)"/g)].map(([, hex]) => bytesOf(hex))
-    if (name === 'openat') {
-      const target = path.resolve(String(strings[0]))
-      if (target !== directory && path.dirname(target) !== directory) {
-        open.delete(Number(result))
-        continue
-      }
-      if (target !== directory && !inodes.has(target)) {
-        made += 1
-        inodes.set(target, made)
-        events.push({ kind: 'create', name: path.basename(target), inode: made })
-      }
-      open.set(Number(result), { path: target, inode: inodes.get(target) })
-    } else if (name === 'unlink' || name === 'unlinkat') {
-      const target = path.resolve(String(strings[0]))
-      if (!inodes.delete(target)) continue
-      events.push({ kind: 'unlink', name: path.basename(target) })
-    } else if (name === 'rename') {
-      throw new Error('a file of the database was renamed: teach this script what that means')
-    } else if (name === 'close') {
-      open.delete(Number.parseInt(args, 10))
-    } else if (at?.path === 'stdout') {
-      if (name === 'write') for (const text of String(strings[0]).trim().split('\n')) events.push({ kind: 'say', text })
-    } else if (at?.path === directory) {
-      if (name === 'fsync' || name === 'fdatasync') events.push({ kind: 'syncDirectory' })
-    } else if (at) {
-      events.push(...eventsOf(name, args, strings, at.inode))
+    const [, thread, text] = /^(\d+)\s+(.*)$/.exec(line) ?? []
+    if (text === undefined) continue
+    const begun = /^(\w+\(.*) <unfinished \.\.\.>$/.exec(text)?.[1]
+    const resumed = /^<\.\.\. \w+ resumed>(.*)$/.exec(text)?.[1]
+    if (begun !== undefined) {
+      unfinished.set(thread, { begun, begunAt: recording.events.length, changes: recording.begin(begun) })
+    } else if (resumed !== undefined) {
+      const { begun, begunAt, changes } = unfinished.get(thread)
+      unfinished.delete(thread)
+      recording.end(begun + resumed, begunAt, changes)
+    } else {
+      recording.end(text, recording.events.length, undefined)
     }
   }
-  return events
+  return recording.events
 }
 
-function eventsOf(name, args, strings, inode) {
-  const last = Number(args.slice(args.lastIndexOf(',') + 1))
-  if (name === 'pwrite64') return [{ kind: 'write', inode, offset: last, data: strings[0] }]
-  if (name === 'ftruncate') return [{ kind: 'resize', inode, size: last }]
-  if (name === 'fsync' || name === 'fdatasync') return [{ kind: 'sync', inode }]
-  throw new Error(`${name} on a file of the database: teach this script what that means`)
+class Recording {
+  events = []
+  #directory
+  #open = new Map([[1, { path: 'stdout' }]])
+  #inodes = new Map()
+  #made = 0
+
+  constructor(directory) {
+    this.#directory = directory
+  }
+
+  /** Changes of a file whose call has begun, recorded; undefined for every other call. */
+  begin(text) {
+    const { name, args } = parseCall(text)
+    const at = this.#open.get(Number.parseInt(args, 10))
+    if (at?.inode === undefined || !(name in changes)) return undefined
+    const begun = changes[name](args, at.inode)
+    this.events.push(...begun)
+    return begun
+  }
+
+  /** `begun`: what `begin` recorded of this call, if it was recorded before others. */
+  end(text, begunAt, begun) {
+    const { name, args, result } = parseCall(text)
+    if (result === undefined || result < 0) return
+    const at = this.#open.get(Number.parseInt(args, 10))
+    if (name === 'openat') this.#opened(path.resolve(stringOf(args)), result)
+    else if (name === 'unlink' || name === 'unlinkat') this.#unlinked(path.resolve(stringOf(args)))
+    else if (name === 'rename') throw new Error('a file of the database was renamed: teach this script what that means')
+    else if (name === 'close') this.#open.delete(Number.parseInt(args, 10))
+    else if (at?.path === 'stdout') this.#said(name, args)
+    else if (at) this.#changed(at, name, begunAt, begun ?? this.begin(text))
+  }
+
+  #opened(target, descriptor) {
+    this.#open.delete(descriptor)
+    if (target !== this.#directory && path.dirname(target) !== this.#directory) return
+    if (target !== this.#directory && !this.#inodes.has(target)) {
+      this.#made += 1
+      this.#inodes.set(target, this.#made)
+      this.events.push({ kind: 'create', name: path.basename(target), inode: this.#made })
+    }
+    this.#open.set(descriptor, { path: target, inode: this.#inodes.get(target) })
+  }
+
+  #unlinked(target) {
+    if (this.#inodes.delete(target)) this.events.push({ kind: 'unlink', name: path.basename(target) })
+  }
+
+  #said(name, args) {
+    if (name !== 'write') return
+    for (const text of stringOf(args).trim().split('\n')) this.events.push({ kind: 'say', text })
+  }
+
+  #changed({ path: target, inode }, name, begunAt, begun) {
+    const isSync = name === 'fsync' || name === 'fdatasync'
+    if (target === this.#directory) {
+      if (isSync) this.events.push({ kind: 'syncDirectory' })
+    } else if (isSync) {
+      this.events.push({ kind: 'sync', inode, begunAt })
+    } else if (begun) {
+      for (const change of begun) change.doneAt = this.events.length
+    } else {
+      throw new Error(`${name} on a file of the database: teach this script what that means`)
+    }
+  }
 }
 
-function bytesOf(hex) {
+function parseCall(text) {
+  const [, name = '', args = '', result] = /^(\w+)\((.*?)(?:\)\s+= (-?\d+).*)?$/.exec(text) ?? []
+  return { name, args, result: result === undefined ? undefined : Number(result) }
+}
+
+/** The changes a call makes to a file. */
+const changes = {
+  pwrite64: (args, inode) => [{ kind: 'write', inode, offset: lastOf(args), data: bytesOf(args) }],
+  ftruncate: (args, inode) => [{ kind: 'resize', inode, size: lastOf(args) }],
+}
+
+function lastOf(args) {
+  return Number(args.slice(args.lastIndexOf(',') + 1))
+}
+
+function stringOf(args) {
+  return String(bytesOf(args))
+}
+
+/** The first string among the arguments. */
+function bytesOf(args) {
+  const hex = /"((?:\\x[0-9a-f]{2})*)"/.exec(args)?.[1] ?? ''
   return Buffer.from(hex.replaceAll('\\x', ''), 'hex')
 }
 
@@ -101,8 +165,9 @@ export class Disk {
     } else if (kind === 'write' || kind === 'resize') this.#files.get(inode).pending.push(event)
     else if (kind === 'sync') {
       const file = this.#files.get(inode)
-      for (const change of file.pending) file.flushed.apply(change)
-      file.pending = []
+      const isFlushed = ({ doneAt }) => doneAt <= event.begunAt
+      for (const change of file.pending.filter(isFlushed)) file.flushed.apply(change)
+      file.pending = file.pending.filter((change) => !isFlushed(change))
     }
   }
 

@@ -10,17 +10,20 @@ const { migrate } = await import(new URL('sqlite/migrate.js', root).href)
 const sqlite = (name) => import(new URL(`token/store/sqlite/${name}.js`, root).href)
 const { createSqliteTokenStore } = await sqlite('sqlite-token-store')
 const { tokenSchema } = await sqlite('schema')
-const { VerifiedTokens } = await sqlite('verified-tokens')
+const { KeptRows } = await sqlite('kept-rows')
 const { tokenStoreWrites } = await sqlite('writes')
+
+/** Few, so that a round sees many checkpoints, each in its thread beside the commits. */
+const CHECKPOINT_PAGES = 200
 
 const [file = '', count = '', synchronous = 'FULL'] = process.argv.slice(2)
 const db = openDatabase(file)
 // The only place where this can be anything else: what the product opens is FULL, and read back.
 if (synchronous !== 'FULL') db.pragma(`synchronous = ${synchronous}`)
 migrate(db, tokenSchema)
-const verified = new VerifiedTokens(db)
-const writer = new GroupCommit(db, tokenStoreWrites(db, verified))
-const steps = new Steps(createSqliteTokenStore(db, writer, verified))
+const kept = new KeptRows(db)
+const writer = new GroupCommit(db, tokenStoreWrites(db, kept), { checkpointPages: CHECKPOINT_PAGES })
+const steps = new Steps(createSqliteTokenStore(db, writer, kept))
 
 await steps.prepare()
 writeSync(1, 'ready\n')

@@ -70,13 +70,13 @@ describe('a credential', () => {
 describe('a place', () => {
   const random = (size: number) => new Uint8Array(size).fill(9)
 
-  it('orders keys and grant ids by the second in which a grant began', () => {
-    const earlier = newPlace(1_700_000_000_999, random)
-    const later = newPlace(1_700_000_001_000, random)
+  it('orders the keys of tokens by when their grant began', () => {
+    const earlier = newPlace(1_700_000_000_000, random)
+    const later = newPlace(1_700_000_000_001, random)
     expect(Buffer.compare(earlier, later)).toBe(-1)
     const keys = [earlier, later].map((place) => newCredential('accessToken', random, place).hash)
     expect(Buffer.compare(keys[0] as Uint8Array, keys[1] as Uint8Array)).toBe(-1)
-    expect(newId('grant', random, earlier).slice(0, 10)).toBe(newId('grant', random, later).slice(0, 10))
+    expect(newId('grant', random, earlier).slice(0, 13)).toBe(newId('grant', random, later).slice(0, 13))
   })
 
   it('of a code is that of its form', () => {

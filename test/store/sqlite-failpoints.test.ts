@@ -9,9 +9,9 @@ import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { createSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
+import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { createSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
-import { VerifiedTokens } from '../../services/token/store/sqlite/verified-tokens.js'
 import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { dump, type FailingConnection, type Failpoint, type FailureCode, failing } from './failpoints.js'
@@ -46,9 +46,9 @@ afterEach(() => real.close())
 
 function openTokenStore(): TokenStore {
   migrate(real, tokenSchema)
-  const verified = new VerifiedTokens(connection.db)
-  const writer = new GroupCommit(connection.db, tokenStoreWrites(connection.db, verified))
-  return createSqliteTokenStore(connection.db, writer, verified)
+  const kept = new KeptRows(connection.db)
+  const writer = new GroupCommit(connection.db, tokenStoreWrites(connection.db, kept))
+  return createSqliteTokenStore(connection.db, writer, kept)
 }
 
 function openSurveyStore(): SurveyStore {

@@ -6,9 +6,9 @@ import { KeptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveyStoreReads } from '../../services/survey/store/sqlite/reads.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
+import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenStoreReads } from '../../services/token/store/sqlite/reads.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
-import { VerifiedTokens } from '../../services/token/store/sqlite/verified-tokens.js'
 import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
 
 /** A connection that remembers what was prepared on it. */
@@ -40,9 +40,9 @@ function planOf(db: Connection, sql: string): string[] {
 
 function tokenStatements(): ReturnType<typeof recording> {
   const recorded = recording(tokenSchema)
-  const verified = new VerifiedTokens(recorded.plain)
-  tokenStoreWrites(recorded.db, verified)
-  const reads = tokenStoreReads(recorded.db, verified)
+  const kept = new KeptRows(recorded.plain)
+  tokenStoreWrites(recorded.db, kept)
+  const reads = tokenStoreReads(recorded.db, kept)
   for (const userId of [{}, { userId: 'u' }]) {
     for (const appid of [{}, { appid: 'a' }]) {
       for (const liveAtMs of [{}, { liveAtMs: 1 }]) {

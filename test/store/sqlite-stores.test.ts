@@ -10,9 +10,9 @@ import {
   openSqliteSurveyStore,
 } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
+import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { createSqliteTokenStore, openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
-import { VerifiedTokens } from '../../services/token/store/sqlite/verified-tokens.js'
 import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
 import { describeSurveyStore } from './survey-store-conformance.js'
 import { temporaryDirectory } from './temporary-directory.js'
@@ -36,8 +36,8 @@ function cloning<W extends Writes>(writes: W): W {
 describeTokenStore('SQLite with cloned arguments and results', async () => {
   const db = openDatabase(':memory:')
   migrate(db, tokenSchema)
-  const verified = new VerifiedTokens(db)
-  return createSqliteTokenStore(db, new GroupCommit(db, cloning(tokenStoreWrites(db, verified))), verified)
+  const kept = new KeptRows(db)
+  return createSqliteTokenStore(db, new GroupCommit(db, cloning(tokenStoreWrites(db, kept))), kept)
 })
 describeSurveyStore('SQLite with cloned arguments and results', async () => {
   const db = openDatabase(':memory:')

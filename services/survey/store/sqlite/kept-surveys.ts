@@ -1,7 +1,7 @@
 // Surveys and lists that were read, kept until anything is written to the database. Who reads the same again is given the
 // same objects, so that those above can keep what they made of them.
 //
-// Why it is never stale: as verified-tokens.ts says of tokens.
+// Why it is never stale: as kept-rows.ts says of tokens.
 import { BoundedMap } from '../../../rpc/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import type { Connection } from '../../../sqlite/open.js'

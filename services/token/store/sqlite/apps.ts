@@ -2,6 +2,7 @@ import type { Connection } from '../../../sqlite/open.js'
 import { cutPage } from '../page.js'
 import type { AppRow, AppSecretRow, Cause, Page, PageOf } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import type { KeptRows } from './kept-rows.js'
 
 interface AppRecord {
   readonly appid: string
@@ -27,13 +28,14 @@ function appFinder(db: Connection): (appid: string) => AppRow | undefined {
   }
 }
 
-export function appReads(db: Connection) {
+export function appReads(db: Connection, kept: KeptRows) {
+  const findApp = appFinder(db)
   const list = db.prepare<[string, number], AppRecord>(
     // Primary key.
     `SELECT ${COLUMNS} FROM apps WHERE appid > ? ORDER BY appid LIMIT ?`,
   )
   return {
-    findApp: appFinder(db),
+    findApp: (appid: string) => kept.findApp(appid, findApp),
     listApps(page: PageOf): Page<AppRow> {
       const rows = list.all(page.after ?? '', page.limit + 1).map(toApp)
       return cutPage(rows, page.limit, (row) => row.appid)

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Connection } from '../../../sqlite/open.js'
 import { cutPage } from '../page.js'
 import type { AuditKind, AuditRow, Cause, Page, PageOf } from '../token-store.js'
-import type { VerifiedTokens } from './verified-tokens.js'
+import type { KeptRows } from './kept-rows.js'
 
 export interface NewAuditEvent {
   readonly kind: AuditKind
@@ -21,7 +21,7 @@ export type RecordEvent = (event: NewAuditEvent) => void
  * Ids sort by time, then by order of writing within a process: 12 hex digits of ms, 8 of a count, 16 that differ between
  * processes. They are unique without asking the database and tell nothing.
  */
-export function eventRecorder(db: Connection, verified: VerifiedTokens): RecordEvent {
+export function eventRecorder(db: Connection, kept: KeptRows): RecordEvent {
   const writer = randomBytes(8).toString('hex')
   let count = 0
   const insert = db.prepare<[string, number, string, string, string, string, string, string, string]>(
@@ -31,7 +31,7 @@ export function eventRecorder(db: Connection, verified: VerifiedTokens): RecordE
   return ({ kind, now, cause, appid = '', userId = '', grantId = '', note = '' }) => {
     count = (count + 1) >>> 0
     const eventId = firstIdAt(now) + count.toString(16).padStart(8, '0') + writer
-    verified.changed(kind, grantId)
+    kept.changed(kind, grantId)
     insert.run(eventId, now, kind, cause.actor, cause.requestId, appid, userId, grantId, note)
   }
 }

@@ -3,7 +3,7 @@ import type { Connection } from '../../../sqlite/open.js'
 import { cutPage, formatTimePosition, parseTimePosition } from '../page.js'
 import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import type { VerifiedTokens } from './verified-tokens.js'
+import type { KeptRows } from './kept-rows.js'
 
 /** Creates grant, refresh token and first access token of a redemption; returns the openid. */
 export type CreateGrant = (
@@ -131,7 +131,7 @@ export function grantWrites(
   db: Connection,
   endGrant: EndGrant,
   removeUnusedCodes: (appid: string, userId: string) => void,
-  verified: VerifiedTokens,
+  kept: KeptRows,
 ) {
   const find = db.prepare<[string], { appid: string; userId: string; revokedAtMs: number | null }>(
     // Primary key.
@@ -165,9 +165,10 @@ export function grantWrites(
 
     recordUses({ uses }: { uses: Parameters<TokenStore['recordUses']>[0] }): void {
       for (const [id, atMs] of uses.grants) {
-        verified.forgetGrant(id)
+        kept.forgetGrant(id)
         grantUsed.run({ id, atMs })
       }
+      if (uses.secrets.size > 0) kept.forgetApps()
       for (const [id, atMs] of uses.secrets) secretUsed.run({ id, atMs })
     },
   }

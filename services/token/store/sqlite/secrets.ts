@@ -1,6 +1,7 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { AppSecretRow, Cause } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import type { KeptRows } from './kept-rows.js'
 
 /** AppSecretRow with null for undefined. */
 interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'> {
@@ -9,18 +10,15 @@ interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' 
   readonly lastUsedAtMs: number | null
 }
 
-export function secretReads(db: Connection) {
+export function secretReads(db: Connection, kept: KeptRows) {
   const list = db.prepare<[string], SecretRecord>(
     // Index app_secrets_by_app.
     `SELECT secret_id AS secretId, appid, name, secret_hash AS secretHash, created_at_ms AS createdAtMs,
        expires_at_ms AS expiresAtMs, revoked_at_ms AS revokedAtMs, last_used_at_ms AS lastUsedAtMs
      FROM app_secrets WHERE appid = ? ORDER BY created_at_ms, secret_id`,
   )
-  return {
-    listAppSecrets(appid: string): readonly AppSecretRow[] {
-      return list.all(appid).map(toSecret)
-    },
-  }
+  const look = (appid: string) => list.all(appid).map(toSecret)
+  return { listAppSecrets: (appid: string) => kept.listSecrets(appid, look) }
 }
 
 export function secretInserter(db: Connection): (secret: AppSecretRow) => void {

@@ -4,10 +4,10 @@ import { GroupCommit, type GroupCommitOptions, type Writer } from '../../../sqli
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, openDatabase, readAnything, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
+import { KeptRows } from './kept-rows.js'
 import { tokenStoreReads } from './reads.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
-import { VerifiedTokens } from './verified-tokens.js'
 import { type TokenStoreWrites, tokenStoreWrites } from './writes.js'
 
 /**
@@ -18,9 +18,9 @@ export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCo
   const db = openDatabase(options.file)
   try {
     migrate(db, tokenSchema)
-    const verified = new VerifiedTokens(db)
-    const writer = new GroupCommit(db, tokenStoreWrites(db, verified), { onCommit: options.onCommit })
-    return createSqliteTokenStore(db, writer, verified)
+    const kept = new KeptRows(db)
+    const writer = new GroupCommit(db, tokenStoreWrites(db, kept), { onCommit: options.onCommit })
+    return createSqliteTokenStore(db, writer, kept)
   } catch (error) {
     db.close()
     throw toStoreError(error)
@@ -28,12 +28,8 @@ export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCo
 }
 
 /** The store over an open, migrated connection for its reads and a writer for its writes; closing it closes both. */
-export function createSqliteTokenStore(
-  db: Connection,
-  writer: Writer<TokenStoreWrites>,
-  verified: VerifiedTokens,
-): TokenStore {
-  const reads = tokenStoreReads(db, verified)
+export function createSqliteTokenStore(db: Connection, writer: Writer<TokenStoreWrites>, kept: KeptRows): TokenStore {
+  const reads = tokenStoreReads(db, kept)
   const requestCounts = new RequestCounts()
   return {
     createApp: (app, secret, cause) => writer.submit('createApp', { app, secret, cause }),

@@ -8,8 +8,8 @@ import {
   type MintingResult,
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import type { KeptRows } from './kept-rows.js'
 import type { RecheckApp } from './secrets.js'
-import type { VerifiedTokens } from './verified-tokens.js'
 
 /** Columns of the lookup below, in order. */
 type AccessTokenRecord = [
@@ -25,7 +25,7 @@ type AccessTokenRecord = [
   isRevoked: number,
 ]
 
-export function tokenReads(db: Connection, verified: VerifiedTokens) {
+export function tokenReads(db: Connection, kept: KeptRows) {
   const find = db
     .prepare<[Hash], AccessTokenRecord>(
       // Every data request of a token not seen lately runs this. Primary keys of all four tables.
@@ -57,7 +57,7 @@ export function tokenReads(db: Connection, verified: VerifiedTokens) {
     )
   }
 
-  return { findAccessToken: (accessTokenHash: Hash) => verified.find(accessTokenHash, look) }
+  return { findAccessToken: (accessTokenHash: Hash) => kept.findToken(accessTokenHash, look) }
 }
 
 export function tokenWrites(db: Connection, record: RecordEvent, recheckApp: RecheckApp) {

@@ -1,12 +1,12 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { Removed, TokenStore } from '../token-store.js'
 import { firstIdAt } from './audit.js'
-import type { VerifiedTokens } from './verified-tokens.js'
+import type { KeptRows } from './kept-rows.js'
 
 type Bounds = Parameters<TokenStore['removeEnded']>[0]
 
 /** Removal of what ended long ago: a few rows at a time, found by when they ended. */
-export function upkeepWrites(db: Connection, verified: VerifiedTokens) {
+export function upkeepWrites(db: Connection, kept: KeptRows) {
   const removeCodes = db.prepare<[number, number]>(
     // Index codes_by_expiry. A used code counts until its expiry: until then its replay ends the grant.
     'DELETE FROM codes WHERE code_hash IN (SELECT code_hash FROM codes WHERE expires_at_ms < ? LIMIT ?)',
@@ -45,7 +45,7 @@ export function upkeepWrites(db: Connection, verified: VerifiedTokens) {
   return {
     removeEnded({ bounds }: { bounds: Bounds }): Omit<Removed, 'requestCounts'> {
       const { endedBeforeMs, limit } = bounds
-      verified.forgetAll()
+      kept.forgetAll()
       let accessTokens = removeAccessTokens.run(endedBeforeMs, limit).changes
       let grants = 0
       for (const { grantId } of findEndedGrants.all({ endedBeforeMs, limit })) {

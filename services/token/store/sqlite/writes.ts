@@ -3,18 +3,18 @@ import { appWrites } from './apps.js'
 import { eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeRemovers } from './codes.js'
 import { grantCreator, grantEnder, grantWrites } from './grants.js'
+import type { KeptRows } from './kept-rows.js'
 import { appRechecker, secretInserter, secretWrites } from './secrets.js'
 import { sessionWrites } from './sessions.js'
 import { tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
 import { liveUserFinder, userWrites } from './users.js'
-import type { VerifiedTokens } from './verified-tokens.js'
 
 export type TokenStoreWrites = ReturnType<typeof tokenStoreWrites>
 
 /** Every write of the token store over one connection, its statements prepared: each runs inside a transaction. */
-export function tokenStoreWrites(db: Connection, verified: VerifiedTokens) {
-  const record = eventRecorder(db, verified)
+export function tokenStoreWrites(db: Connection, kept: KeptRows) {
+  const record = eventRecorder(db, kept)
   const insertSecret = secretInserter(db)
   const recheckApp = appRechecker(db)
   const unusedCodes = unusedCodeRemovers(db)
@@ -28,7 +28,7 @@ export function tokenStoreWrites(db: Connection, verified: VerifiedTokens) {
     ...sessionWrites(db, record),
     ...codeWrites(db, { record, recheckApp, isLiveUser, createGrant, endGrant }),
     ...tokenWrites(db, record, recheckApp),
-    ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser, verified),
-    ...upkeepWrites(db, verified),
+    ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser, kept),
+    ...upkeepWrites(db, kept),
   }
 }

@@ -1,0 +1,124 @@
+// Access tokens, apps and their secrets that were looked up, kept until a write changes what was found. A request then asks
+// the database only whether anybody else wrote to it (ForeignWrites).
+//
+// Why they are never stale: this connection is the one that writes. A write of ours takes out what it alters in the middle
+// of its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread.
+import { BoundedMap } from '../../../rpc/bounded-map.js'
+import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
+import type { Connection } from '../../../sqlite/open.js'
+import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash } from '../token-store.js'
+
+/** A few tens of MiB. With this many, all are forgotten and looked up again. */
+const MAX_TOKENS = 50_000
+/** Of memory, for apps and their secrets. */
+const MAX_APP_BYTES = 16 * 1024 * 1024
+const APP_BYTES = 600 // without its redirect URIs
+const SECRET_BYTES = 400
+
+/** What an event may alter of what is kept. */
+type Altered = 'apps' | 'tokens' | 'tokens of its grant'
+
+/** A kind that is missing here does not compile. */
+const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
+  'app.created': ['apps'],
+  'app.updated': ['apps'],
+  'app.disabled': ['apps', 'tokens'],
+  'app.enabled': ['apps', 'tokens'],
+  'secret.added': ['apps'],
+  'secret.revoked': ['apps'],
+  'user.created': [],
+  'user.disabled': ['tokens'],
+  'user.enabled': ['tokens'],
+  'user.password_set': [],
+  'session.started': [],
+  'session.ended': [],
+  'code.issued': [],
+  'code.exchanged': [],
+  'code.replayed': [],
+  'token.refreshed': ['tokens of its grant'],
+  'grant.revoked': ['tokens of its grant'],
+}
+
+export class KeptRows {
+  readonly #foreignWrites: ForeignWrites
+  readonly #apps = new BoundedMap<AppRow>(MAX_APP_BYTES)
+  readonly #secrets = new BoundedMap<readonly AppSecretRow[]>(MAX_APP_BYTES)
+  readonly #tokens = new Map<string, AccessTokenRow>()
+  readonly #hashesByGrant = new Map<string, string[]>()
+
+  constructor(db: Connection) {
+    this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
+  }
+
+  /** The app as the database has it now; `look` asks the database itself. As are the others. */
+  async findApp(appid: string, look: (appid: string) => AppRow | undefined): Promise<AppRow | undefined> {
+    await this.#foreignWrites.look()
+    const known = this.#apps.get(appid)
+    if (known) return known
+    const found = look(appid)
+    if (found) this.#apps.keep(appid, found, APP_BYTES + 2 * found.redirectUris.join().length)
+    return found
+  }
+
+  /** All secrets of the app. */
+  async listSecrets(appid: string, look: (appid: string) => readonly AppSecretRow[]): Promise<readonly AppSecretRow[]> {
+    await this.#foreignWrites.look()
+    const known = this.#secrets.get(appid)
+    if (known) return known
+    const found = look(appid)
+    if (found.length > 0) this.#secrets.keep(appid, found, SECRET_BYTES * found.length)
+    return found
+  }
+
+  async findToken(
+    accessTokenHash: Hash,
+    look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
+  ): Promise<AccessTokenRow | undefined> {
+    await this.#foreignWrites.look()
+    const key = Buffer.from(accessTokenHash.buffer, accessTokenHash.byteOffset, accessTokenHash.length).toString(
+      'latin1',
+    )
+    const known = this.#tokens.get(key)
+    if (known) return known
+    const found = look(accessTokenHash)
+    if (found) this.#keepToken(key, found)
+    return found
+  }
+
+  /** For every event, inside its transaction. */
+  changed(kind: AuditKind, grantId: string): void {
+    for (const altered of alters[kind]) {
+      if (altered === 'apps') this.forgetApps()
+      else if (altered === 'tokens') this.forgetTokens()
+      else this.forgetGrant(grantId)
+    }
+  }
+
+  forgetGrant(grantId: string): void {
+    for (const key of this.#hashesByGrant.get(grantId) ?? []) this.#tokens.delete(key)
+    this.#hashesByGrant.delete(grantId)
+  }
+
+  forgetTokens(): void {
+    this.#tokens.clear()
+    this.#hashesByGrant.clear()
+  }
+
+  forgetApps(): void {
+    this.#apps.forgetAll()
+    this.#secrets.forgetAll()
+  }
+
+  forgetAll(): void {
+    this.forgetTokens()
+    this.forgetApps()
+  }
+
+  #keepToken(key: string, token: AccessTokenRow): void {
+    if (this.#tokens.size >= MAX_TOKENS) this.forgetTokens()
+    this.#tokens.set(key, token)
+    const ofGrant = this.#hashesByGrant.get(token.grantId)
+    if (ofGrant) ofGrant.push(key)
+    else this.#hashesByGrant.set(token.grantId, [key])
+  }
+}

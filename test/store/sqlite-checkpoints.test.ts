@@ -1,0 +1,103 @@
+// Checkpoints in their own thread: the log stays short, reads and writes go on beside them, and nothing is left behind.
+import { existsSync, mkdirSync, renameSync, statSync } from 'node:fs'
+import path from 'node:path'
+import Database from 'better-sqlite3'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { GroupCommit } from '../../services/sqlite/group-commit.js'
+import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { temporaryDirectory } from './temporary-directory.js'
+
+const PAGES = 64
+const PAGE_BYTES = 4096
+
+function open() {
+  const file = path.join(temporaryDirectory(), 'test.db')
+  const db = openDatabase(file)
+  db.exec('CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL)')
+  const insert = db.prepare('INSERT INTO notes (text) VALUES (?)')
+  const writes = { add: (text: string) => insert.run(text).changes }
+  const writer = new GroupCommit(db, writes, { checkpointPages: PAGES })
+  onTestFinished(() => {
+    if (db.open) db.close()
+  })
+  return { file, db, writer }
+}
+
+type Opened = ReturnType<typeof open>
+
+/** Commits of some two pages each. */
+async function commit({ writer }: Opened, times: number): Promise<void> {
+  for (let i = 0; i < times; i++) {
+    await writer.submit('add', 'x'.repeat(PAGE_BYTES))
+    await new Promise((resolve) => setTimeout(resolve, 1))
+  }
+}
+
+const pagesInLog = (file: string) => statSync(`${file}-wal`).size / PAGE_BYTES
+const rowsOf = (db: Connection) => db.prepare('SELECT count(*) FROM notes').pluck().get()
+
+describe('checkpoints', () => {
+  it('keep the log short while writes go on', async () => {
+    const opened = open()
+    await commit(opened, 600)
+    expect(pagesInLog(opened.file)).toBeLessThan(6 * PAGES)
+    expect(statSync(opened.file).size).toBeGreaterThan(500 * PAGE_BYTES)
+    expect(rowsOf(opened.db)).toBe(600)
+    await opened.writer.close()
+  })
+
+  it('are not seen as the writes of somebody else', async () => {
+    const opened = open()
+    const version = () => opened.db.pragma('data_version', { simple: true })
+    const before = version()
+    await commit(opened, 200)
+    expect(statSync(opened.file).size).toBeGreaterThan(50 * PAGE_BYTES)
+    expect(version()).toBe(before)
+    await opened.writer.close()
+  })
+
+  it('wait for a reader that needs the log, and shorten it afterwards', async () => {
+    const opened = open()
+    const reader = new Database(opened.file)
+    reader.exec('BEGIN')
+    expect(rowsOf(reader)).toBe(0)
+    await commit(opened, 300)
+    expect(rowsOf(reader)).toBe(0)
+    expect(pagesInLog(opened.file)).toBeGreaterThan(300)
+    reader.exec('COMMIT')
+    reader.close()
+    await commit(opened, 300)
+    const look = opened.db.prepare<[], { log: number }>('PRAGMA wal_checkpoint(NOOP)')
+    expect(look.get()?.log).toBeLessThan(6 * PAGES)
+    expect(rowsOf(opened.db)).toBe(600)
+    await opened.writer.close()
+  })
+
+  it('end with the writer, and the last connection leaves the database alone', async () => {
+    const opened = open()
+    await commit(opened, 100)
+    await opened.writer.close()
+    opened.db.close()
+    expect(existsSync(`${opened.file}-wal`)).toBe(false)
+    expect(existsSync(`${opened.file}-shm`)).toBe(false)
+    const again = new Database(opened.file)
+    expect(rowsOf(again)).toBe(100)
+    again.close()
+  })
+
+  it('are the writer’s again when their thread cannot open the file', async () => {
+    const opened = open()
+    const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined)
+    onTestFinished(() => {
+      warned.mockRestore()
+    })
+    renameSync(opened.file, `${opened.file}.moved`)
+    mkdirSync(opened.file)
+    await commit(opened, 150)
+    await vi.waitFor(() => expect(warned).toHaveBeenCalledOnce())
+    expect(opened.db.pragma('wal_autocheckpoint', { simple: true })).toBeGreaterThan(0)
+    await commit(opened, 10)
+    expect(rowsOf(opened.db)).toBe(160)
+    await opened.writer.close()
+  })
+})
