@@ -47,7 +47,7 @@ async function measure(grants) {
   for (let batch = 0; batch < REFRESHES / AT_ONCE; batch++) {
     batches.push(
       await timed(() =>
-        Promise.all(Array.from({ length: AT_ONCE }, () => refresh(store, Math.floor(Math.random() * grants)))),
+        Promise.all(Array.from({ length: AT_ONCE }, () => refresh(store, grants, Math.floor(Math.random() * grants)))),
       ),
     )
   }
@@ -89,8 +89,18 @@ function fill(file, grants) {
   for (let n = 0; n < grants; n++) {
     const user = userId(Math.floor(n / GRANTS_PER_USER))
     const openid = `o_${String(Math.floor(n / GRANTS_PER_USER)).padStart(22, '0')}`
-    addGrant.run(grantId(n), APPID, user, openid, SCOPE, refreshHash(n), now - n, now, now + 30 * DAY_MS)
-    addToken.run(accessHash(n, grants), grantId(n), now + 3 * DAY_MS)
+    addGrant.run(
+      grantId(n),
+      APPID,
+      user,
+      openid,
+      SCOPE,
+      keyOf('refresh token', n, grants),
+      now - n,
+      now,
+      now + 30 * DAY_MS,
+    )
+    addToken.run(keyOf('access token', n, grants), grantId(n), now + 3 * DAY_MS)
     const eventId = String(n).padStart(36, '0')
     addEvent.run(eventId, now, 'code.exchanged', 'app', cause.requestId, APPID, user, grantId(n), '')
   }
@@ -103,7 +113,7 @@ function fill(file, grants) {
 /** Tokens `from` to `from + count` of an order that jumps about. */
 async function lookUp(store, grants, from, count) {
   for (let n = 0; n < count; n += AT_ONCE) {
-    const tokenOf = (index) => accessHash(((from + n + index) * STEP) % grants, grants)
+    const tokenOf = (index) => keyOf('access token', ((from + n + index) * STEP) % grants, grants)
     const found = await Promise.all(
       Array.from({ length: AT_ONCE }, (_, index) => store.findAccessToken(tokenOf(index))),
     )
@@ -111,13 +121,13 @@ async function lookUp(store, grants, from, count) {
   }
 }
 
-async function refresh(store, n) {
+async function refresh(store, grants, n) {
   const now = Date.now()
   const minting = {
-    refreshTokenHash: refreshHash(n),
+    refreshTokenHash: keyOf('refresh token', n, grants),
     appid: APPID,
     secretId: undefined,
-    accessTokenHash: randomBytes(32),
+    accessTokenHash: Buffer.concat([placeOf(n, grants), randomBytes(24)]),
     accessTokenExpiresAtMs: now + 3 * DAY_MS,
     overlapMs: 300_000,
     maxLive: 10,
@@ -165,15 +175,17 @@ function grantId(n) {
   return `grant_${String(n).padStart(22, '0')}`
 }
 
-/** Spread over all there can be and ascending with n, so that a table is filled from left to right. */
-function accessHash(n, grants) {
-  const hash = Buffer.alloc(32, 7)
-  hash.writeBigUInt64BE((BigInt(n) * 0xffff_ffff_ffff_fffen) / BigInt(grants))
-  return hash
+/** The key of a grant's token, as the product makes them: the grant's place, then a hash. */
+function keyOf(kind, n, grants) {
+  const hash = createHash('sha256').update(`${kind} ${n}`).digest()
+  return Buffer.concat([placeOf(n, grants), hash.subarray(0, 24)])
 }
 
-function refreshHash(n) {
-  return createHash('sha256').update(`refresh ${n}`).digest()
+/** Ascending with n, so that a table is filled from left to right. */
+function placeOf(n, grants) {
+  const place = Buffer.alloc(8)
+  place.writeBigUInt64BE((BigInt(n) * 0xffff_ffff_ffff_fffen) / BigInt(grants))
+  return place
 }
 
 function round(value) {
