@@ -19,10 +19,10 @@ const HELP = `npm run bench -- [options]
 `
 
 const LONG = {
-  rounds: 7,
+  rounds: 6,
   repeats: 2,
   durationMs: 3_000,
-  warmupMs: 2_000,
+  warmupMs: 5_000, // what runs once for many calls, between processes, is compiled late
   openMs: 5_000,
   grants: 10_000,
   users: 20_000,

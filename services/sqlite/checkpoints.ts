@@ -64,8 +64,12 @@ export class Checkpoints {
     if (log < this.#due) return
     this.#due = log + this.#pages // unless it can be emptied, which a reader may prevent for long, as a backup does
     this.#isUnderWay = true
-    this.#thread ??= this.#start()
-    this.#thread.postMessage('copy')
+    try {
+      this.#thread ??= this.#start()
+      this.#thread.postMessage('copy')
+    } catch (error) {
+      this.#giveBack(error)
+    }
   }
 
   /** Ends the thread; the last connection to close the file then copies what is left. */
@@ -85,13 +89,16 @@ export class Checkpoints {
     const thread = new Worker(threadSource, { eval: true, workerData: { driver, file: this.#db.name } })
     thread.unref()
     thread.on('message', (progress: Progress) => this.#copied(progress))
-    thread.on('error', (error) => {
-      process.emitWarning(`checkpoints of ${this.#db.name} are back with its writer: ${error.message}`)
-      this.#thread = undefined
-      this.#due = Number.POSITIVE_INFINITY
-      if (this.#db.open) this.#db.pragma(`wal_autocheckpoint = ${MAX_PAGES_HERE}`)
-    })
+    thread.on('error', (error) => this.#giveBack(error))
     return thread
+  }
+
+  /** Without a thread, SQLite checkpoints inside commits again. */
+  #giveBack(error: unknown): void {
+    process.emitWarning(`checkpoints of ${this.#db.name} are back with its writer: ${error}`)
+    this.#thread = undefined
+    this.#due = Number.POSITIVE_INFINITY
+    if (this.#db.open) this.#db.pragma(`wal_autocheckpoint = ${MAX_PAGES_HERE}`)
   }
 
   #copied({ checkpointed }: Progress): void {
