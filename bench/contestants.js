@@ -2,7 +2,7 @@
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { REDIRECT_URI, SCOPE } from './person.js'
-import { ask, freePort, residentMiB, startNode, stop, temporaryFolder } from './processes.js'
+import { ask, descendants, freePort, residentMiB, startNode, stop, temporaryFolder } from './processes.js'
 import { root } from './root.js'
 import { seedSurveyAuth } from './seed.js'
 
@@ -37,6 +37,7 @@ export const contestants = {
     title: 'three processes',
     start: (options) => startSurveyAuth(['token', 'survey', 'gateway'], options),
   },
+  postgres: { title: 'one process on PostgreSQL', start: startOnPostgres },
   baseline: {
     title: 'baseline, one process',
     start: (options) => startSurveyAuth(['all'], options, options.baseline),
@@ -116,9 +117,29 @@ async function startPeer(name, { grants }) {
 }
 
 /** @returns {Promise<Contestant>} */
-async function startSurveyAuth(modes, amounts, product = root) {
+async function startOnPostgres(amounts) {
+  const database = startNode([serverFile('postgres')], { role: 'server', ipc: true })
+  const urls = await ask(database.child, undefined, START_MS)
+  const service = await startSurveyAuth(['all'], amounts, root, urls)
+  const { processes, close } = service
+  return Object.defineProperties(service, {
+    processes: { get: () => [...processes, ...descendants(database.pid).map((pid) => ({ name: 'postgres', pid }))] },
+    close: {
+      value: async () => {
+        await close()
+        await stop(database)
+      },
+    },
+  })
+}
+
+/**
+ * @param {{ token: string, survey: string }} [urls] of PostgreSQL; SQLite without
+ * @returns {Promise<Contestant>}
+ */
+async function startSurveyAuth(modes, amounts, product = root, urls = undefined) {
   const dataDir = temporaryFolder(modes.join('-'))
-  const seeded = await seedSurveyAuth(product, dataDir, amounts)
+  const seeded = await seedSurveyAuth(product, dataDir, amounts, urls)
   const port = await freePort()
   const profiling = amounts.profile ? ['--cpu-prof', `--cpu-prof-dir=${amounts.profile}`] : []
   const parts = []
@@ -130,6 +151,7 @@ async function startSurveyAuth(modes, amounts, product = root) {
       env: {
         ...surveyAuthVariables,
         DATA_DIR: dataDir,
+        ...(urls && { TOKEN_DATABASE_URL: urls.token, SURVEY_DATABASE_URL: urls.survey }),
         PORT: String(port),
         ADMIN_PORT: String(adminPort),
         PUBLIC_URL: `http://127.0.0.1:${port}`,

@@ -80,7 +80,7 @@ function read(args) {
     ...preset,
     connections: CONNECTIONS,
     baseline: values.baseline && path.resolve(values.baseline),
-    only: chosenOf('only', values.only, contestants).filter((name) => values.baseline || !name.startsWith('baseline')),
+    only: chosenOf('only', values.only, contestants).filter((name) => isWanted(name, values)),
     lines: chosenOf('lines', values.lines, lines),
     rounds: values.rounds === undefined ? preset.rounds : Math.round(bounded('rounds', values.rounds, 1, 50)),
     durationMs: seconds * 1000,
@@ -91,6 +91,12 @@ function read(args) {
     out: values.out,
     command: shownCommand(tokens),
   }
+}
+
+/** A baseline needs a folder; PostgreSQL, which brings its own processes, takes part when it is named. */
+function isWanted(name, { baseline, only }) {
+  if (name.startsWith('baseline')) return baseline !== undefined
+  return name !== 'postgres' || only !== undefined
 }
 
 /** As it may be published: without paths of this machine. */

@@ -124,6 +124,21 @@ export async function stop(started) {
   clearTimeout(timer)
 }
 
+/** Processes a process has started, and those they have, as far as /proc tells. */
+export function descendants(pid) {
+  let text = ''
+  try {
+    text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
+  } catch {
+    return []
+  }
+  return text
+    .split(' ')
+    .filter(Boolean)
+    .map(Number)
+    .flatMap((child) => [child, ...descendants(child)])
+}
+
 /** Resident memory in MiB; NaN where /proc does not tell. */
 export function residentMiB(pid) {
   try {

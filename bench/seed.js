@@ -10,7 +10,8 @@ import { root } from './root.js'
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const CODE_TTL_MS = HOUR_MS // the product's is 5 min; a prepared code must outlive its run
-const AT_ONCE = 2_000
+/** Writes that share commits well and fit the writer's queue, or the few connections to PostgreSQL. */
+const AT_ONCE = { sqlite: 2_000, postgres: 200 }
 const PASSWORD_HASH =
   '$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
 
@@ -25,11 +26,13 @@ const cause = { actor: 'operator', requestId: randomUUID() }
  * @param {string} folder of the product, built
  * @param {string} dataDir of a survey-auth that does not run yet
  * @param {{ users: number, grants: number }} amounts accounts; grants to read with, and as many to refresh
+ * @param {{ token: string, survey: string }} [urls] of PostgreSQL; SQLite in dataDir without
  */
-export async function seedSurveyAuth(folder, dataDir, { users, grants }) {
+export async function seedSurveyAuth(folder, dataDir, { users, grants }, urls = undefined) {
   const product = await importProduct(folder)
+  const atOnce = urls ? AT_ONCE.postgres : AT_ONCE.sqlite
   const store = await product.openTokenStore({
-    tokenDatabase: { kind: 'sqlite', file: path.join(dataDir, 'token.db') },
+    tokenDatabase: databaseAt(urls?.token, path.join(dataDir, 'token.db')),
   })
   const now = Date.now()
   const app = {
@@ -54,7 +57,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }) {
   }
   await store.createApp(app, secretRow, cause)
 
-  const userIds = await inGroups(users, async (index) => {
+  const userIds = await inGroups(users, atOnce, async (index) => {
     const userId = product.newId('user', randomBytes)
     const row = { userId, username: `user${index}`, nickname: NICKNAME, avatar: AVATAR, passwordHash: PASSWORD_HASH }
     await store.createUser({ ...row, isDisabled: false, createdAtMs: now }, cause)
@@ -113,9 +116,9 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }) {
 
   const readers = userIds.slice(0, Math.min(READERS, grants / GRANTS_PER_USER))
   const refreshers = userIds.slice(readers.length, readers.length + grants / GRANTS_PER_USER)
-  const readGrants = await inGroups(grants, (index) => grant(readers[index % readers.length]))
-  const refreshGrants = await inGroups(grants, (index) => grant(refreshers[index % refreshers.length]))
-  const sessions = await inGroups(SESSIONS, async (index) => {
+  const readGrants = await inGroups(grants, atOnce, (index) => grant(readers[index % readers.length]))
+  const refreshGrants = await inGroups(grants, atOnce, (index) => grant(refreshers[index % refreshers.length]))
+  const sessions = await inGroups(SESSIONS, atOnce, async (index) => {
     const token = product.newCredential('session', randomBytes)
     const session = { sessionHash: token.hash, userId: readers[index], passwordHash: PASSWORD_HASH }
     const more = { expiresAtMs: now + 12 * HOUR_MS, previousSessionHash: undefined, maxLive: 20 }
@@ -123,7 +126,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }) {
     if (result !== 'started') throw new Error(`a session was ${result}`)
     return token.text
   })
-  const surveys = await seedSurveys(product, dataDir, readers.slice(0, OWNERS))
+  const surveys = await seedSurveys(product, dataDir, readers.slice(0, OWNERS), urls)
 
   let nextUser = 0
   return {
@@ -135,14 +138,14 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }) {
     /** Ids of surveys by owner. */
     surveys,
     /** Fresh codes, spread over all users. */
-    codes: (count) => inGroups(count, async () => (await issueCode(userIds[nextUser++ % users])).text),
+    codes: (count) => inGroups(count, atOnce, async () => (await issueCode(userIds[nextUser++ % users])).text),
     close: () => store.close(),
   }
 }
 
-async function seedSurveys(product, dataDir, owners) {
+async function seedSurveys(product, dataDir, owners, urls) {
   const store = await product.openSurveyStore({
-    surveyDatabase: { kind: 'sqlite', file: path.join(dataDir, 'survey.db') },
+    surveyDatabase: databaseAt(urls?.survey, path.join(dataDir, 'survey.db')),
   })
   try {
     const folder = path.join(root, 'examples', 'surveys')
@@ -168,6 +171,10 @@ async function seedSurveys(product, dataDir, owners) {
   }
 }
 
+function databaseAt(url, file) {
+  return url === undefined ? { kind: 'sqlite', file } : { kind: 'postgres', url }
+}
+
 async function importProduct(folder) {
   const load = (file) => import(pathToFileURL(path.join(folder, 'dist', file)))
   const [stores, credentials, surveyJson, handler] = await Promise.all([
@@ -179,11 +186,11 @@ async function importProduct(folder) {
   return { ...stores, ...credentials, ...surveyJson, ...handler }
 }
 
-/** `make(index)` for 0 to count - 1, so many at once as share commits well and fit the writer's queue. */
-async function inGroups(count, make) {
+/** `make(index)` for 0 to count - 1, so many at once. */
+async function inGroups(count, atOnce, make) {
   const made = []
-  for (let start = 0; start < count; start += AT_ONCE) {
-    const size = Math.min(AT_ONCE, count - start)
+  for (let start = 0; start < count; start += atOnce) {
+    const size = Math.min(atOnce, count - start)
     made.push(...(await Promise.all(Array.from({ length: size }, (_, index) => make(start + index)))))
   }
   return made
