@@ -1,7 +1,9 @@
 // `npm run bench:growth`: how lookups, refreshes, start-up, file and memory grow with the number of grants on SQLite.
 // Each database is filled in bulk, in the order of its keys, and then asked through the product's own store.
+//   --grants N,...    sizes (10000,100000,1000000)
+//   --in FOLDER       where databases are kept, and found filled the next time
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
-import { closeSync, fsyncSync, openSync, readSync, statSync } from 'node:fs'
+import { closeSync, existsSync, fsyncSync, openSync, readSync, renameSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -25,7 +27,9 @@ const require = createRequire(path.join(root, 'package.json'))
 const cause = { actor: 'app', requestId: randomUUID() }
 
 process.on('exit', cleanUp)
-const { values } = parseArgs({ options: { grants: { type: 'string', default: '10000,100000,1000000' } } })
+const { values } = parseArgs({
+  options: { grants: { type: 'string', default: '10000,100000,1000000' }, in: { type: 'string' } },
+})
 buildIfNeeded()
 const { openSqliteTokenStore } = await import(
   pathToFileURL(path.join(root, 'dist/services/token/store/sqlite/sqlite-token-store.js'))
@@ -35,9 +39,10 @@ for (const grants of values.grants.split(',').map(Number)) rows.push(await measu
 console.table(Object.fromEntries(rows.map(({ grants, ...row }) => [grants.toLocaleString('en'), row])))
 
 async function measure(grants) {
-  const dataDir = temporaryFolder(`growth-${grants}`)
+  const dataDir = values.in ? path.join(values.in, String(grants)) : temporaryFolder(`growth-${grants}`)
   const file = path.join(dataDir, 'token.db')
-  const filledMs = await timed(() => fill(file, grants))
+  const filledMs = existsSync(file) ? 0 : await timed(() => fill(`${file}.filling`, grants))
+  if (filledMs > 0) renameSync(`${file}.filling`, file)
   settle(file)
   const store = openSqliteTokenStore({ file })
   const lookups = Math.min(LOOKUPS, grants)

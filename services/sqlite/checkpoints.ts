@@ -1,7 +1,8 @@
 // Checkpoints: copying what was committed from the write-ahead log into the database file, so that the log does not grow
 // without end. SQLite would do it inside the commit that fills the log, and hold the event loop for as long as it takes. A
-// thread with a connection of its own does it instead; only what was committed meanwhile is copied here, which lets the
-// next write begin the log anew.
+// thread with a connection of its own copies instead, and the file is flushed on another, until little is left; that
+// little is copied and flushed here, which lets the next write begin the log anew.
+import { fdatasync, openSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
 import type { Statement } from 'better-sqlite3'
@@ -9,8 +10,12 @@ import type { Connection } from './open.js'
 
 /** Pages in the log at which it is copied: 32 MiB. A page that changed often meanwhile is copied once. */
 const DEFAULT_PAGES = 8192
-/** Pages the event loop may copy itself: some 15 ms. More are left to the next time. */
-const MAX_PAGES_HERE = 2048
+/** Pages the event loop copies itself: a few ms. */
+const FEW_PAGES = 512
+/** At so many times the pages above, the disk cannot keep up: then writes wait for it, as they would without a thread. */
+const TOO_LONG = 4
+/** What SQLite is told when there is no thread. */
+const AUTOCHECKPOINT_PAGES = 2048
 
 /** As source text, since it must run from TypeScript and from what was compiled. */
 const threadSource = `
@@ -20,17 +25,16 @@ db.pragma('synchronous = FULL')
 parentPort.on('message', (message) => {
   if (message === 'close') {
     db.close()
-    parentPort.close()
-    return
+    process.exit()
   }
   try {
     parentPort.postMessage(db.pragma('wal_checkpoint(PASSIVE)')[0])
-  } catch {
-    parentPort.postMessage({ log: 0, checkpointed: -1 }) // a full disk, or a database that is locked: the next time
+  } catch (error) {
+    parentPort.postMessage({ failure: error.message })
   }
 })`
 
-/** Pages in the log, and how many of them the database file has. */
+/** Pages in the log when it was copied, and how many of them the database file has: fewer when a reader needs the rest. */
 interface Progress {
   readonly log: number
   readonly checkpointed: number
@@ -41,9 +45,11 @@ export class Checkpoints {
   readonly #pages: number
   readonly #look: Statement<[], Progress>
   readonly #finish: Statement<[], Progress>
-  #thread: Worker | undefined
+  #thread: { readonly worker: Worker; readonly hasEnded: Promise<void> } | undefined
+  /** Of the database, for flushing. Never closed: that would take away the locks SQLite holds on the file. */
+  #descriptor: number | undefined
   #isUnderWay = false
-  /** Pages at which the next begins. */
+  /** Pages at which the next begins; infinite when there is to be none. */
   #due: number
 
   /** Takes over from SQLite's own checkpoints, which stay for a database that is no file. */
@@ -56,17 +62,18 @@ export class Checkpoints {
     if (!db.memory) db.pragma('wal_autocheckpoint = 0')
   }
 
-  /** After every commit, outside any transaction. */
+  /** After every commit, outside any transaction. Never throws: the commit has happened. */
   committed(): void {
     if (this.#isUnderWay || this.#due === Number.POSITIVE_INFINITY) return
-    const log = this.#look.get()?.log ?? 0
-    if (log < this.#pages) this.#due = this.#pages
-    if (log < this.#due) return
-    this.#due = log + this.#pages // unless it can be emptied, which a reader may prevent for long, as a backup does
-    this.#isUnderWay = true
     try {
+      const log = this.#pagesInLog()
+      if (log < this.#pages) this.#due = this.#pages
+      if (log < this.#due) return
+      this.#due = log + this.#pages // unless it can be emptied, which a reader may prevent for long, as a backup does
+      this.#isUnderWay = true
+      this.#descriptor ??= openSync(this.#db.name, 'r+')
       this.#thread ??= this.#start()
-      this.#thread.postMessage('copy')
+      this.#thread.worker.postMessage('copy')
     } catch (error) {
       this.#giveBack(error)
     }
@@ -78,19 +85,63 @@ export class Checkpoints {
     const thread = this.#thread
     this.#thread = undefined
     if (!thread) return
-    const hasEnded = new Promise((resolve) => thread.once('exit', resolve))
-    thread.ref()
-    thread.postMessage('close')
-    await hasEnded
+    thread.worker.ref()
+    thread.worker.postMessage('close')
+    await thread.hasEnded
   }
 
-  #start(): Worker {
-    const driver = createRequire(import.meta.url).resolve('better-sqlite3')
-    const thread = new Worker(threadSource, { eval: true, workerData: { driver, file: this.#db.name } })
-    thread.unref()
-    thread.on('message', (progress: Progress) => this.#copied(progress))
-    thread.on('error', (error) => this.#giveBack(error))
-    return thread
+  /** Nothing of this process's options, which may preload what is to run once only, such as a tracer. */
+  #start() {
+    const workerData = { driver: createRequire(import.meta.url).resolve('better-sqlite3'), file: this.#db.name }
+    const worker = new Worker(threadSource, { eval: true, execArgv: [], env: {}, workerData })
+    worker.unref()
+    worker.on('message', (message: Progress | { readonly failure: string }) => {
+      if ('failure' in message) this.#failed(message.failure)
+      else this.#flush(message)
+    })
+    worker.on('error', (error) => this.#giveBack(error))
+    const hasEnded = new Promise<void>((resolve) => {
+      worker.once('exit', () => {
+        if (this.#thread?.worker === worker) this.#giveBack('its thread has ended')
+        resolve()
+      })
+    })
+    return { worker, hasEnded }
+  }
+
+  #flush(progress: Progress): void {
+    if (!this.#thread || this.#descriptor === undefined) return
+    fdatasync(this.#descriptor, (error) => {
+      if (!this.#thread || !this.#db.open) return
+      if (error) this.#failed(error)
+      else this.#goOn(progress)
+    })
+  }
+
+  #goOn({ log, checkpointed }: Progress): void {
+    try {
+      const now = this.#pagesInLog()
+      const isHeld = checkpointed < log
+      const isFew = now - checkpointed <= FEW_PAGES || now >= TOO_LONG * this.#pages
+      if (!isHeld && !isFew) {
+        this.#thread?.worker.postMessage('copy')
+        return
+      }
+      if (!isHeld) this.#finish.get()
+      this.#isUnderWay = false
+    } catch (error) {
+      this.#failed(error)
+    }
+  }
+
+  #pagesInLog(): number {
+    return this.#look.get()?.log ?? 0
+  }
+
+  /** On a full disk or a locked file, say. Nothing is lost, since the log has it; the next try comes when it has grown. */
+  #failed(error: unknown): void {
+    process.emitWarning(`a checkpoint of ${this.#db.name} failed: ${error}`)
+    this.#isUnderWay = false
   }
 
   /** Without a thread, SQLite checkpoints inside commits again. */
@@ -98,17 +149,6 @@ export class Checkpoints {
     process.emitWarning(`checkpoints of ${this.#db.name} are back with its writer: ${error}`)
     this.#thread = undefined
     this.#due = Number.POSITIVE_INFINITY
-    if (this.#db.open) this.#db.pragma(`wal_autocheckpoint = ${MAX_PAGES_HERE}`)
-  }
-
-  #copied({ checkpointed }: Progress): void {
-    this.#isUnderWay = false
-    if (!this.#thread || checkpointed < 0) return
-    try {
-      const log = this.#look.get()?.log ?? 0
-      if (log - checkpointed <= MAX_PAGES_HERE) this.#finish.get()
-    } catch {
-      // Nothing is lost: the log still has it, and the next checkpoint copies it.
-    }
+    if (this.#db.open) this.#db.pragma(`wal_autocheckpoint = ${AUTOCHECKPOINT_PAGES}`)
   }
 }

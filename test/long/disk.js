@@ -18,24 +18,27 @@ export function straceArgs(output) {
 /**
  * The events of one directory in order: create, unlink, write, resize, sync, syncDirectory, say (a line to stdout).
  * Threads may be in calls at the same time. A change stands where its call began, for it may reach the disk from then on,
- * and has `doneAt`; a flush stands where its call ended, has `begunAt`, and holds for what was done by then.
+ * and has `doneAt` and its `thread`; a flush stands where its call ended, has `begunAt`, and holds for what was done before.
+ * Moments are lines of the recording.
  */
 export async function readTrace(file, directory) {
   const recording = new Recording(directory)
   const unfinished = new Map()
+  let moment = 0
   for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })) {
+    moment += 1
     const [, thread, text] = /^(\d+)\s+(.*)$/.exec(line) ?? []
     if (text === undefined) continue
     const begun = /^(\w+\(.*) <unfinished \.\.\.>$/.exec(text)?.[1]
     const resumed = /^<\.\.\. \w+ resumed>(.*)$/.exec(text)?.[1]
     if (begun !== undefined) {
-      unfinished.set(thread, { begun, begunAt: recording.events.length, changes: recording.begin(begun) })
+      unfinished.set(thread, { begun, begunAt: moment, changes: recording.begin(begun, thread) })
     } else if (resumed !== undefined) {
       const { begun, begunAt, changes } = unfinished.get(thread)
       unfinished.delete(thread)
-      recording.end(begun + resumed, begunAt, changes)
+      recording.end(begun + resumed, { thread, begunAt, endedAt: moment }, changes)
     } else {
-      recording.end(text, recording.events.length, undefined)
+      recording.end(text, { thread, begunAt: moment, endedAt: moment }, undefined)
     }
   }
   return recording.events
@@ -53,17 +56,17 @@ class Recording {
   }
 
   /** Changes of a file whose call has begun, recorded; undefined for every other call. */
-  begin(text) {
+  begin(text, thread) {
     const { name, args } = parseCall(text)
     const at = this.#open.get(Number.parseInt(args, 10))
     if (at?.inode === undefined || !(name in changes)) return undefined
-    const begun = changes[name](args, at.inode)
+    const begun = changes[name](args, at.inode).map((change) => ({ ...change, thread }))
     this.events.push(...begun)
     return begun
   }
 
   /** `begun`: what `begin` recorded of this call, if it was recorded before others. */
-  end(text, begunAt, begun) {
+  end(text, when, begun) {
     const { name, args, result } = parseCall(text)
     if (result === undefined || result < 0) return
     const at = this.#open.get(Number.parseInt(args, 10))
@@ -72,7 +75,7 @@ class Recording {
     else if (name === 'rename') throw new Error('a file of the database was renamed: teach this script what that means')
     else if (name === 'close') this.#open.delete(Number.parseInt(args, 10))
     else if (at?.path === 'stdout') this.#said(name, args)
-    else if (at) this.#changed(at, name, begunAt, begun ?? this.begin(text))
+    else if (at) this.#changed(at, name, when, begun ?? this.begin(text, when.thread))
   }
 
   #opened(target, descriptor) {
@@ -95,14 +98,14 @@ class Recording {
     for (const text of stringOf(args).trim().split('\n')) this.events.push({ kind: 'say', text })
   }
 
-  #changed({ path: target, inode }, name, begunAt, begun) {
+  #changed({ path: target, inode }, name, { begunAt, endedAt }, begun) {
     const isSync = name === 'fsync' || name === 'fdatasync'
     if (target === this.#directory) {
       if (isSync) this.events.push({ kind: 'syncDirectory' })
     } else if (isSync) {
       this.events.push({ kind: 'sync', inode, begunAt })
     } else if (begun) {
-      for (const change of begun) change.doneAt = this.events.length
+      for (const change of begun) change.doneAt = endedAt
     } else {
       throw new Error(`${name} on a file of the database: teach this script what that means`)
     }
@@ -165,7 +168,7 @@ export class Disk {
     } else if (kind === 'write' || kind === 'resize') this.#files.get(inode).pending.push(event)
     else if (kind === 'sync') {
       const file = this.#files.get(inode)
-      const isFlushed = ({ doneAt }) => doneAt <= event.begunAt
+      const isFlushed = ({ doneAt }) => doneAt < event.begunAt
       for (const change of file.pending.filter(isFlushed)) file.flushed.apply(change)
       file.pending = file.pending.filter((change) => !isFlushed(change))
     }

@@ -1,5 +1,5 @@
 // Checkpoints in their own thread: the log stays short, reads and writes go on beside them, and nothing is left behind.
-import { existsSync, mkdirSync, renameSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import Database from 'better-sqlite3'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
@@ -34,6 +34,7 @@ async function commit({ writer }: Opened, times: number): Promise<void> {
 }
 
 const pagesInLog = (file: string) => statSync(`${file}-wal`).size / PAGE_BYTES
+const logOf = (db: Connection) => db.prepare<[], { log: number }>('PRAGMA wal_checkpoint(NOOP)').get()?.log ?? 0
 const rowsOf = (db: Connection) => db.prepare('SELECT count(*) FROM notes').pluck().get()
 
 describe('checkpoints', () => {
@@ -43,6 +44,19 @@ describe('checkpoints', () => {
     expect(pagesInLog(opened.file)).toBeLessThan(6 * PAGES)
     expect(statSync(opened.file).size).toBeGreaterThan(500 * PAGE_BYTES)
     expect(rowsOf(opened.db)).toBe(600)
+    await opened.writer.close()
+  })
+
+  it('keep up with writes that never pause', async () => {
+    const opened = open()
+    const seen: number[] = []
+    for (let i = 0; i < 8_000; i += 40) {
+      await Promise.all(Array.from({ length: 40 }, () => opened.writer.submit('add', 'x'.repeat(PAGE_BYTES))))
+      seen.push(logOf(opened.db))
+    }
+    const whenItRuns = seen.slice(seen.length / 2) // 8,000 pages and more
+    expect(Math.max(...whenItRuns)).toBeLessThan(4_000)
+    expect(rowsOf(opened.db)).toBe(8_000)
     await opened.writer.close()
   })
 
@@ -67,8 +81,7 @@ describe('checkpoints', () => {
     reader.exec('COMMIT')
     reader.close()
     await commit(opened, 300)
-    const look = opened.db.prepare<[], { log: number }>('PRAGMA wal_checkpoint(NOOP)')
-    expect(look.get()?.log).toBeLessThan(6 * PAGES)
+    expect(logOf(opened.db)).toBeLessThan(6 * PAGES)
     expect(rowsOf(opened.db)).toBe(600)
     await opened.writer.close()
   })
@@ -83,6 +96,20 @@ describe('checkpoints', () => {
     const again = new Database(opened.file)
     expect(rowsOf(again)).toBe(100)
     again.close()
+  })
+
+  it('neither run what this process preloads nor keep it from ending', async () => {
+    const preloaded = path.join(temporaryDirectory(), 'preloaded.cjs')
+    writeFileSync(preloaded, 'setInterval(() => undefined, 1_000)')
+    vi.stubEnv('NODE_OPTIONS', `--require ${preloaded}`)
+    onTestFinished(() => {
+      vi.unstubAllEnvs()
+    })
+    const opened = open()
+    await commit(opened, 100)
+    await opened.writer.close()
+    opened.db.close()
+    expect(existsSync(`${opened.file}-wal`)).toBe(false)
   })
 
   it('are the writer’s again when their thread cannot open the file', async () => {
