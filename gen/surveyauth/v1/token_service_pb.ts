@@ -111,7 +111,8 @@ export type IssueCodeRequest = Message<"surveyauth.v1.IssueCodeRequest"> & {
   sessionToken: string;
 
   /**
-   * Identifies the rendered form that was confirmed; chosen by the caller, unguessable.
+   * Identifies the rendered form that was confirmed; chosen by the caller, unguessable. Its first 8 characters say where
+   * the code's row lies and show in the code: best they are the time.
    *
    * @generated from field: string request_id = 2;
    */

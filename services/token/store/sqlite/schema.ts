@@ -1,6 +1,6 @@
 import type { Schema } from '../../../sqlite/migrate.js'
 
-/** The token database. Times are ms since 1970 UTC; hashes are SHA-256; TEXT compares byte for byte (BINARY). */
+/** The token database. Times are ms since 1970 UTC; hashes are what credentials.ts makes; TEXT compares byte for byte (BINARY). */
 export const tokenSchema: Schema = {
   name: 'token',
   applicationId: 0x53415401, // "SAT" 1
