@@ -116,6 +116,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }, urls = 
 
   const readers = userIds.slice(0, Math.min(READERS, grants / GRANTS_PER_USER))
   const refreshers = userIds.slice(readers.length, readers.length + grants / GRANTS_PER_USER)
+  const newcomers = userIds.slice(readers.length + refreshers.length)
   const readGrants = await inGroups(grants, atOnce, (index) => grant(readers[index % readers.length]))
   const refreshGrants = await inGroups(grants, atOnce, (index) => grant(refreshers[index % refreshers.length]))
   const sessions = await inGroups(SESSIONS, atOnce, async (index) => {
@@ -137,8 +138,9 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }, urls = 
     sessions,
     /** Ids of surveys by owner. */
     surveys,
-    /** Fresh codes, spread over all users. */
-    codes: (count) => inGroups(count, atOnce, async () => (await issueCode(userIds[nextUser++ % users])).text),
+    /** Fresh codes, spread over users whose grants nobody uses: too many of them would end the oldest. */
+    codes: (count) =>
+      inGroups(count, atOnce, async () => (await issueCode(newcomers[nextUser++ % newcomers.length])).text),
     close: () => store.close(),
   }
 }
