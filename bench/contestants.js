@@ -2,7 +2,7 @@
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { REDIRECT_URI, SCOPE } from './person.js'
-import { ask, descendants, freePort, residentMiB, startNode, stop, temporaryFolder } from './processes.js'
+import { ask, descendants, freePort, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
 import { root } from './root.js'
 import { seedSurveyAuth } from './seed.js'
 
@@ -121,16 +121,16 @@ async function startOnPostgres(amounts) {
   const database = startNode([serverFile('postgres')], { role: 'server', ipc: true })
   const urls = await ask(database.child, undefined, START_MS)
   const service = await startSurveyAuth(['all'], amounts, root, urls)
-  const { processes, close } = service
-  return Object.defineProperties(service, {
-    processes: { get: () => [...processes, ...descendants(database.pid).map((pid) => ({ name: 'postgres', pid }))] },
-    close: {
-      value: async () => {
-        await close()
-        await stop(database)
-      },
+  return {
+    ...service,
+    get processes() {
+      return [...service.processes, ...descendants(database.pid).map((pid) => ({ name: 'postgres', pid }))]
     },
-  })
+    async close() {
+      await service.close()
+      await stop(database)
+    },
+  }
 }
 
 /**
@@ -159,7 +159,7 @@ async function startSurveyAuth(modes, amounts, product = root, urls = undefined)
     })
     parts.push({ name: mode, adminUrl: `http://127.0.0.1:${adminPort}`, started })
   }
-  await Promise.all(parts.map(untilReady))
+  await Promise.all(parts.map(({ adminUrl, started }) => untilReady(started, adminUrl, START_MS)))
   return {
     port,
     processes: parts.map(({ name, started }) => ({ name, pid: started.pid })),
@@ -220,20 +220,6 @@ async function pageCookies(port, appid, sessions) {
   await answer.text()
   if (answer.status !== 200 || formKey === undefined) throw new Error(`the authorization page answers ${answer.status}`)
   return sessions.map((session) => `${formKey}; sa_session=${session}`)
-}
-
-async function untilReady({ name, adminUrl, started }) {
-  const giveUpAt = Date.now() + START_MS
-  for (;;) {
-    if (started.hasEnded()) throw new Error(`survey-auth serve ${name} ended at its start`)
-    const isReady = await fetch(`${adminUrl}/readyz`).then(
-      (answer) => answer.ok,
-      () => false,
-    )
-    if (isReady) return
-    if (Date.now() > giveUpAt) throw new Error(`survey-auth serve ${name} is not ready after ${START_MS} ms`)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
 }
 
 async function loopDelayMs({ adminUrl }) {

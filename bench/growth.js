@@ -10,7 +10,7 @@ import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
-import { cleanUp, freePort, residentMiB, startNode, stop, temporaryFolder } from './processes.js'
+import { cleanUp, freePort, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
 import { root } from './root.js'
 import { median } from './stats.js'
 
@@ -161,15 +161,7 @@ async function start(dataDir) {
     env,
     log: path.join(dataDir, 'log'),
   })
-  const isReady = () =>
-    fetch(`http://127.0.0.1:${adminPort}/readyz`).then(
-      (answer) => answer.ok,
-      () => false,
-    )
-  while (!(await isReady())) {
-    if (performance.now() - startedAt > START_MS) throw new Error('the service does not start')
-    await new Promise((resolve) => setTimeout(resolve, 5))
-  }
+  await untilReady(started, `http://127.0.0.1:${adminPort}`, START_MS)
   const readyMs = performance.now() - startedAt
   const memory = residentMiB(started.pid)
   await stop(started)

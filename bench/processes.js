@@ -5,6 +5,9 @@ import { createServer } from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 
+/** Fine enough to measure a start by it. */
+const READY_POLL_MS = 5
+
 const children = new Set()
 /** Folders and files that go when the benchmark goes. */
 const folders = new Set()
@@ -113,6 +116,21 @@ export function ask(child, message, timeoutMs) {
     child.on('exit', onExit)
     if (message !== undefined) child.send(message)
   })
+}
+
+/** Until a survey-auth process says that it serves. */
+export async function untilReady(started, adminUrl, timeoutMs) {
+  const giveUpAt = Date.now() + timeoutMs
+  for (;;) {
+    if (started.hasEnded()) throw new Error('a survey-auth ended at its start')
+    const isReady = await fetch(`${adminUrl}/readyz`).then(
+      (answer) => answer.ok,
+      () => false,
+    )
+    if (isReady) return
+    if (Date.now() > giveUpAt) throw new Error(`a survey-auth is not ready after ${timeoutMs} ms`)
+    await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS))
+  }
 }
 
 export async function stop(started) {

@@ -25,7 +25,7 @@ const CHECKSUM_LENGTH = 6
 export type Place = Uint8Array
 const PLACE_BYTES = 8
 const TIME_BYTES = 6 // ms since 1970
-const PLACE_LENGTH = 11 // characters that hold it: 66 bits, of which the last two are another byte's
+const PLACE_LENGTH = base64urlLength(PLACE_BYTES) // the last two bits are another byte's
 
 const lengthOf = { plain: base64urlLength(RANDOM_BYTES), placed: base64urlLength(PLACE_BYTES + RANDOM_BYTES) }
 
@@ -103,7 +103,7 @@ function keyOf(text: string, place: Place | undefined): Uint8Array {
   const digest = hash('sha256', text, 'buffer')
   if (!place) return digest
   digest.copyWithin(PLACE_BYTES, 0)
-  digest.set(place.subarray(0, PLACE_BYTES))
+  digest.set(place)
   return digest
 }
 

@@ -2,7 +2,7 @@
 // end, the janitor goes round, and the file must stop growing. No live grant may be touched.
 //   --refreshes N    in all (1000000)
 //   --at-once N      of one moment, of which there are 72 a day (64)
-import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -31,7 +31,7 @@ const dist = new URL('../../dist/', import.meta.url)
 async function churn({ refreshes, atOnce }) {
   const { openSqliteTokenStore } = await import(new URL('services/token/store/sqlite/sqlite-token-store.js', dist).href)
   const { startJanitor } = await import(new URL('services/token/janitor.js', dist).href)
-  const { newPlace } = await import(new URL('services/token/credentials.js', dist).href)
+  const { newCredential, newPlace } = await import(new URL('services/token/credentials.js', dist).href)
   const directory = mkdtempSync(path.join(tmpdir(), 'survey-auth-churn-'))
   const file = path.join(directory, 'token.db')
   const store = openSqliteTokenStore({ file })
@@ -46,7 +46,7 @@ async function churn({ refreshes, atOnce }) {
     onRemoved: () => undefined,
     onError: () => undefined,
   })
-  const keyAt = (place) => Buffer.concat([place, createHash('sha256').update(randomBytes(16)).digest().subarray(8)])
+  const keyAt = (place) => newCredential('accessToken', randomBytes, place).hash // of any kind: a store sees no text
   const removed = {}
   const problems = []
   const sizes = []

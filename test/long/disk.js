@@ -57,7 +57,10 @@ class Recording {
 
   /** Changes of a file whose call has begun, recorded; undefined for every other call. */
   begin(text, thread) {
-    const { name, args } = parseCall(text)
+    return this.#change(parseCall(text), thread)
+  }
+
+  #change({ name, args }, thread) {
     const at = this.#open.get(Number.parseInt(args, 10))
     if (at?.inode === undefined || !(name in changes)) return undefined
     const begun = changes[name](args, at.inode).map((change) => ({ ...change, thread }))
@@ -67,7 +70,8 @@ class Recording {
 
   /** `begun`: what `begin` recorded of this call, if it was recorded before others. */
   end(text, when, begun) {
-    const { name, args, result } = parseCall(text)
+    const call = parseCall(text)
+    const { name, args, result } = call
     if (result === undefined || result < 0) return
     const at = this.#open.get(Number.parseInt(args, 10))
     if (name === 'openat') this.#opened(path.resolve(stringOf(args)), result)
@@ -75,7 +79,7 @@ class Recording {
     else if (name === 'rename') throw new Error('a file of the database was renamed: teach this script what that means')
     else if (name === 'close') this.#open.delete(Number.parseInt(args, 10))
     else if (at?.path === 'stdout') this.#said(name, args)
-    else if (at) this.#changed(at, name, when, begun ?? this.begin(text, when.thread))
+    else if (at) this.#changed(at, name, when, begun ?? this.#change(call, when.thread))
   }
 
   #opened(target, descriptor) {

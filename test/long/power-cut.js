@@ -43,10 +43,11 @@ try {
 
 async function main() {
   const startedAt = performance.now()
-  const full = { commits: 0, images: 0, acknowledgements: 0, copied: 0, failures: [] }
+  const counts = () => ({ commits: 0, images: 0, acknowledgements: 0, copied: 0, failures: [] })
+  const full = counts()
   while (full.commits < options.commits)
     await round('FULL', Math.min(options.round, options.commits - full.commits), full)
-  const normal = { commits: 0, images: 0, acknowledgements: 0, copied: 0, failures: [] }
+  const normal = counts()
   await round('NORMAL', Math.min(options.round, options.commits), normal)
   say(`seed ${options.seed}, ${Math.round((performance.now() - startedAt) / 1000)} s, load ${loadavg()[0]?.toFixed(1)}`)
   for (const [name, { commits, images: opened, acknowledgements, failures }] of Object.entries({ full, normal })) {

@@ -2,8 +2,8 @@
 // same objects, so that those above can keep what they made of them.
 //
 // Why it is never stale: as kept-rows.ts says of tokens.
-import { BoundedMap } from '../../../rpc/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
+import { Kept } from '../../../sqlite/kept.js'
 import type { Connection } from '../../../sqlite/open.js'
 
 /** Of memory, everything that is made of what is kept included: messages, and the JSON of the gateway. */
@@ -16,25 +16,19 @@ const ROW_BYTES = 600
 const TITLE_FACTOR = 5
 
 export class KeptSurveys {
-  readonly #foreignWrites: ForeignWrites
-  readonly #kept = new BoundedMap<object>(MAX_BYTES)
+  readonly #kept: Kept<object>
 
   constructor(db: Connection) {
-    this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
+    this.#kept = new Kept(new ForeignWrites(db, () => this.forgetAll()), MAX_BYTES)
   }
 
   /** What `read` returned last for this key, if nothing was written since; `size` is what it and its like take, in bytes. */
-  async find<Found extends object>(
+  find<Found extends object>(
     key: string,
     read: () => Found | undefined,
     size: (found: Found) => number,
   ): Promise<Found | undefined> {
-    await this.#foreignWrites.look()
-    const known = this.#kept.get(key)
-    if (known !== undefined) return known as Found
-    const found = read()
-    if (found !== undefined) this.#kept.keep(key, found, ENTRY_BYTES + size(found))
-    return found
+    return this.#kept.find(key, read, (found) => ENTRY_BYTES + size(found))
   }
 
   /** For every write, inside its transaction. */

@@ -22,17 +22,14 @@ const insertCode: Statement = {
     INSERT INTO codes (code_hash, appid, user_id, redirect_uri, scope, issued_at_ms, expires_at_ms)
     VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 }
-/**
- * By the index codes_unused: what one more code pushes out. Few rows that are found first are named as an array here and
- * elsewhere: a planner without statistics takes them for many and joins them with the whole table.
- */
+/** By the index codes_unused: what one more code pushes out. */
 const deleteSurplusCodes: Statement = {
   name: 'delete_surplus_codes',
   text: `
-    DELETE FROM codes WHERE used_at_ms IS NULL AND code_hash = ANY (ARRAY(
+    DELETE FROM codes WHERE used_at_ms IS NULL AND code_hash IN (
       SELECT code_hash FROM codes
       WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL AND expires_at_ms > $3
-      ORDER BY issued_at_ms DESC, code_hash DESC OFFSET $4))`,
+      ORDER BY issued_at_ms DESC, code_hash DESC OFFSET $4)`,
 }
 
 /**
@@ -75,10 +72,10 @@ const revokeSurplusGrants: Statement = {
   name: 'revoke_surplus_grants',
   text: `
     WITH surplus AS (
-      UPDATE grants SET revoked_at_ms = $3 WHERE revoked_at_ms IS NULL AND grant_id = ANY (ARRAY(
+      UPDATE grants SET revoked_at_ms = $3 WHERE revoked_at_ms IS NULL AND grant_id IN (
         SELECT grant_id FROM grants
         WHERE user_id = $1 AND appid = $2 AND revoked_at_ms IS NULL AND expires_at_ms > $3
-        ORDER BY created_at_ms DESC, grant_id DESC OFFSET $4))
+        ORDER BY created_at_ms DESC, grant_id DESC OFFSET $4)
       RETURNING grant_id
     )
     INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)

@@ -36,11 +36,10 @@ const mint: Statement = {
       SELECT access_token_hash, serial, expires_at_ms, row_number() OVER (ORDER BY serial DESC) AS age
       FROM access_tokens WHERE grant_id = $2 AND expires_at_ms > $4
     ), removed AS (
-      DELETE FROM access_tokens WHERE access_token_hash = ANY (ARRAY(
-        SELECT access_token_hash FROM earlier WHERE age >= $6))
+      DELETE FROM access_tokens t USING earlier e WHERE t.access_token_hash = e.access_token_hash AND e.age >= $6
     ), shortened AS (
-      UPDATE access_tokens SET expires_at_ms = $5 WHERE access_token_hash = ANY (ARRAY(
-        SELECT access_token_hash FROM earlier WHERE age < $6 AND expires_at_ms > $5))
+      UPDATE access_tokens t SET expires_at_ms = $5 FROM earlier e
+      WHERE t.access_token_hash = e.access_token_hash AND e.age < $6 AND e.expires_at_ms > $5
     ), used AS (
       UPDATE grants SET last_used_at_ms = $4 WHERE grant_id = $2 AND last_used_at_ms <= $4 - ${LAST_USE_RESOLUTION_MS}
     )

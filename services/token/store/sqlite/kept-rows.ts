@@ -3,8 +3,8 @@
 //
 // Why they are never stale: this connection is the one that writes. A write of ours takes out what it alters in the middle
 // of its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread.
-import { BoundedMap } from '../../../rpc/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
+import { Kept } from '../../../sqlite/kept.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash } from '../token-store.js'
 
@@ -41,33 +41,34 @@ const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
 
 export class KeptRows {
   readonly #foreignWrites: ForeignWrites
-  readonly #apps = new BoundedMap<AppRow>(MAX_APP_BYTES)
-  readonly #secrets = new BoundedMap<readonly AppSecretRow[]>(MAX_APP_BYTES)
+  readonly #apps: Kept<AppRow>
+  readonly #secrets: Kept<readonly AppSecretRow[]>
   readonly #tokens = new Map<string, AccessTokenRow>()
   readonly #hashesByGrant = new Map<string, string[]>()
 
   constructor(db: Connection) {
     this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
+    this.#apps = new Kept(this.#foreignWrites, MAX_APP_BYTES)
+    this.#secrets = new Kept(this.#foreignWrites, MAX_APP_BYTES)
   }
 
   /** The app as the database has it now; `look` asks the database itself. As are the others. */
-  async findApp(appid: string, look: (appid: string) => AppRow | undefined): Promise<AppRow | undefined> {
-    await this.#foreignWrites.look()
-    const known = this.#apps.get(appid)
-    if (known) return known
-    const found = look(appid)
-    if (found) this.#apps.keep(appid, found, APP_BYTES + 2 * found.redirectUris.join().length)
-    return found
+  findApp(appid: string, look: (appid: string) => AppRow | undefined): Promise<AppRow | undefined> {
+    return this.#apps.find(
+      appid,
+      () => look(appid),
+      ({ redirectUris }) => APP_BYTES + 2 * redirectUris.join().length,
+    )
   }
 
   /** All secrets of the app. */
   async listSecrets(appid: string, look: (appid: string) => readonly AppSecretRow[]): Promise<readonly AppSecretRow[]> {
-    await this.#foreignWrites.look()
-    const known = this.#secrets.get(appid)
-    if (known) return known
-    const found = look(appid)
-    if (found.length > 0) this.#secrets.keep(appid, found, SECRET_BYTES * found.length)
-    return found
+    const found = await this.#secrets.find(
+      appid,
+      () => look(appid),
+      ({ length }) => SECRET_BYTES * (1 + length),
+    )
+    return found ?? []
   }
 
   async findToken(

@@ -1,0 +1,32 @@
+// What was read from a database, kept until somebody says that it may have changed.
+import { BoundedMap } from '../rpc/bounded-map.js'
+import type { ForeignWrites } from './foreign-writes.js'
+
+export class Kept<Value extends object> {
+  readonly #foreignWrites: ForeignWrites
+  readonly #values: BoundedMap<Value>
+
+  /** `maxBytes` of memory, by the sizes that are given for what is kept. Its owner forgets all when others have written. */
+  constructor(foreignWrites: ForeignWrites, maxBytes: number) {
+    this.#foreignWrites = foreignWrites
+    this.#values = new BoundedMap(maxBytes)
+  }
+
+  /** What `read` returned last for this key, if it was not forgotten; `size` is what it takes, in bytes. */
+  async find<Found extends Value>(
+    key: string,
+    read: () => Found | undefined,
+    size: (found: Found) => number,
+  ): Promise<Found | undefined> {
+    await this.#foreignWrites.look()
+    const known = this.#values.get(key)
+    if (known !== undefined) return known as Found
+    const found = read()
+    if (found !== undefined) this.#values.keep(key, found, size(found))
+    return found
+  }
+
+  forgetAll(): void {
+    this.#values.forgetAll()
+  }
+}
