@@ -1,7 +1,9 @@
-// Group commit: writes that arrive during one turn of the event loop share one transaction and one flush to disk.
+// Group commit: writes that arrive during one turn of the event loop share one transaction, and transactions that commit
+// while the disk flushes share the next flush. Nobody is told of a write before it is flushed.
 import type { Statement } from 'better-sqlite3'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
+import { type Flush, LogFile } from './log-file.js'
 import { BUSY_TIMEOUT_MS, type Connection, isBusy, isIoError, toStoreError } from './open.js'
 
 /**
@@ -26,14 +28,16 @@ export interface Writer<W extends Writes> {
 }
 
 export interface GroupCommitOptions {
-  /** Writes that may wait; more are refused at once. */
-  readonly maxQueued?: number
+  /** Writes that may be unanswered; more are refused at once. */
+  readonly maxUnanswered?: number
   /** How long the lock of another process is waited for, without blocking the thread. */
   readonly lockWaitMs?: number
-  /** Called after each commit: how many writes shared it, and how long it took from BEGIN on, in ms. */
+  /** Called after each commit: how many writes shared it, and how long it took from BEGIN until it was flushed, in ms. */
   readonly onCommit?: ((writes: number, durationMs: number) => void) | undefined
   /** Pages of the write-ahead log that are copied into the database at a time. */
   readonly checkpointPages?: number | undefined
+  /** How the log is flushed: fs.fdatasync, if not given. */
+  readonly flush?: Flush | undefined
 }
 
 interface QueuedWrite {
@@ -45,7 +49,14 @@ interface QueuedWrite {
 
 type Outcome = { readonly result: unknown } | { readonly error: unknown }
 
-const MAX_QUEUED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
+/** A group whose transaction is committed: everybody sees it, and a power cut may still undo it. */
+interface Committed {
+  readonly group: readonly QueuedWrite[]
+  readonly outcomes: readonly Outcome[]
+  readonly startedAt: number
+}
+
+const MAX_UNANSWERED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
 const MAX_GROUP = 256 // about 30 ms: how long reads can be kept waiting
 const LOCK_RETRY_MS = 5
 
@@ -53,16 +64,22 @@ const LOCK_RETRY_MS = 5
 export class GroupCommit<W extends Writes> implements Writer<W> {
   readonly #db: Connection
   readonly #writes: W
-  readonly #maxQueued: number
+  readonly #maxUnanswered: number
   readonly #lockWaitMs: number
   readonly #onCommit: GroupCommitOptions['onCommit']
   readonly #checkpoints: Checkpoints
+  readonly #log: LogFile
   readonly #begin: Statement
   readonly #savepoint: Statement
   readonly #rollbackTo: Statement
   readonly #release: Statement
   readonly #commit: Statement
   readonly #queue: QueuedWrite[] = []
+  #unanswered = 0
+  #unflushed: Committed[] = []
+  #isFlushing = false
+  /** A flush has failed since the log was last written anew. */
+  #mustRewriteLog = false
   #waitingSinceMs: number | undefined
   #isScheduled = false
   #isClosed = false
@@ -71,10 +88,11 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   constructor(db: Connection, writes: W, options: GroupCommitOptions = {}) {
     this.#db = db
     this.#writes = writes
-    this.#maxQueued = options.maxQueued ?? MAX_QUEUED
+    this.#maxUnanswered = options.maxUnanswered ?? MAX_UNANSWERED
     this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
     this.#onCommit = options.onCommit
     this.#checkpoints = new Checkpoints(db, options.checkpointPages)
+    this.#log = new LogFile(db, options.flush)
     this.#begin = db.prepare('BEGIN IMMEDIATE')
     this.#savepoint = db.prepare('SAVEPOINT one_write')
     this.#rollbackTo = db.prepare('ROLLBACK TO one_write')
@@ -84,9 +102,10 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
 
   submit<Name extends keyof W & string>(name: Name, args: ArgsOf<W, Name>): Promise<ResultOf<W, Name>> {
     if (this.#isClosed) return Promise.reject(new StoreUnavailable(new Error('the store is closed')))
-    if (this.#queue.length >= this.#maxQueued) {
+    if (this.#unanswered >= this.#maxUnanswered) {
       return Promise.reject(new StoreUnavailable(new Error('too many writes are waiting')))
     }
+    this.#unanswered += 1
     return new Promise((resolve, reject) => {
       this.#queue.push({ name, args, resolve, reject })
       this.#schedule()
@@ -95,12 +114,13 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
 
   async close(): Promise<void> {
     this.#isClosed = true
-    if (this.#queue.length > 0) {
+    if (this.#unanswered > 0) {
       await new Promise<void>((resolve) => {
         this.#onDrained = resolve
       })
     }
     await this.#checkpoints.close()
+    this.#log.close()
   }
 
   #schedule(delayMs = 0): void {
@@ -128,7 +148,6 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     }
     this.#waitingSinceMs = undefined
     if (this.#queue.length > 0) this.#schedule()
-    else this.#onDrained?.()
   }
 
   /** Measured in time, not in tries: a busy machine makes tries slow, and the callers' deadline does not wait. */
@@ -157,6 +176,8 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     let outcomes: readonly Outcome[]
     let isCommitting = false
     try {
+      if (this.#mustRewriteLog) this.#log.rewrite()
+      this.#mustRewriteLog = false
       outcomes = this.#runTogether(group) ?? this.#runApart(group)
       isCommitting = true
       this.#commit.run()
@@ -165,13 +186,37 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
       this.#refuse(group, error, isCommitting && isIoError(error))
       return
     }
+    this.#unflushed.push({ group, outcomes, startedAt })
+    if (!this.#isFlushing) this.#flush()
+    this.#checkpoints.committed()
+  }
+
+  #flush(): void {
+    const flushed = this.#unflushed
+    this.#unflushed = []
+    this.#isFlushing = true
+    this.#log.flush((error) => {
+      if (error) this.#doubt([...flushed, ...this.#unflushed.splice(0)], error)
+      else for (const committed of flushed) this.#acknowledge(committed)
+      this.#isFlushing = this.#unflushed.length > 0
+      if (this.#isFlushing) this.#flush()
+    })
+  }
+
+  #acknowledge({ group, outcomes, startedAt }: Committed): void {
     this.#onCommit?.(group.length, performance.now() - startedAt)
+    this.#answered(group.length)
     group.forEach((write, index) => {
       const outcome = outcomes[index]
       if (outcome && 'result' in outcome) write.resolve(outcome.result as never)
       else write.reject(outcome?.error)
     })
-    this.#checkpoints.committed()
+  }
+
+  /** What committed after what may be lost would be lost with it. */
+  #doubt(unflushed: readonly Committed[], error: unknown): void {
+    this.#mustRewriteLog = true
+    for (const { group } of unflushed) this.#refuse(group, error, true)
   }
 
   /**
@@ -210,6 +255,12 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   }
 
   #refuse(group: readonly QueuedWrite[], cause: unknown, isOutcomeUnknown = false): void {
+    this.#answered(group.length)
     for (const write of group) write.reject(new StoreUnavailable(cause, isOutcomeUnknown))
+  }
+
+  #answered(writes: number): void {
+    this.#unanswered -= writes
+    if (this.#unanswered === 0) this.#onDrained?.()
   }
 }

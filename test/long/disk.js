@@ -2,12 +2,16 @@
 //
 // The model: what a file was given before its last fsync is there. Of each later write every sector of 512 bytes is
 // there or not, each later change of size happened or not, whatever the order. A name is there once its directory was
-// flushed; before that it may or may not be.
+// flushed; before that it may or may not be. After a flush that failed, what it should have flushed is as it happens to be:
+// the kernel counts it as clean, so no later flush brings it.
 import { createReadStream, mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 
 const SECTOR = 512
+
+/** Said by a process whose log could not be flushed. */
+export const FLUSH_FAILED = 'flush failed'
 
 /** Arguments of strace that record what `readTrace` reads: all threads, data in full. */
 export function straceArgs(output) {
@@ -137,6 +141,7 @@ function stringOf(args) {
 
 /** The first string among the arguments. */
 function bytesOf(args) {
+  if (args.includes('"...')) throw new Error('a call wrote more than the recording holds of one')
   const hex = /"((?:\\x[0-9a-f]{2})*)"/.exec(args)?.[1] ?? ''
   return Buffer.from(hex.replaceAll('\\x', ''), 'hex')
 }
@@ -152,6 +157,7 @@ export class Disk {
   #names = new Map()
   #pendingNames = []
   #files = new Map()
+  #log
 
   constructor(events, random) {
     this.#events = events
@@ -165,6 +171,7 @@ export class Disk {
   #take(event) {
     const { kind, inode } = event
     if (kind === 'create') this.#files.set(inode, { flushed: new Growing(), pending: [] })
+    if (kind === 'create' && event.name.endsWith('-wal')) this.#log = this.#files.get(inode)
     if (kind === 'create' || kind === 'unlink') this.#pendingNames.push(event)
     else if (kind === 'syncDirectory') {
       for (const change of this.#pendingNames) rename(this.#names, change)
@@ -175,6 +182,8 @@ export class Disk {
       const isFlushed = ({ doneAt }) => doneAt < event.begunAt
       for (const change of file.pending.filter(isFlushed)) file.flushed.apply(change)
       file.pending = file.pending.filter((change) => !isFlushed(change))
+    } else if (kind === 'say' && event.text === FLUSH_FAILED) {
+      this.#applySomeOf(this.#log.pending.splice(0), this.#log.flushed)
     }
   }
 
@@ -186,10 +195,14 @@ export class Disk {
     for (const [name, inode] of names) {
       const { flushed, pending } = this.#files.get(inode)
       const content = flushed.copy()
-      const luck = this.#random() // from "nothing of it" to "all of it", and everything between
-      for (const change of pending) this.#applySome(content, change, luck)
+      this.#applySomeOf(pending, content)
       writeFileSync(path.join(directory, name), content.bytes())
     }
+  }
+
+  #applySomeOf(changes, content) {
+    const luck = this.#random() // from "nothing of it" to "all of it", and everything between
+    for (const change of changes) this.#applySome(content, change, luck)
   }
 
   #applySome(content, change, luck) {

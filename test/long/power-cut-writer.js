@@ -1,6 +1,8 @@
 // The process whose disk is cut off: commits to a token store one step at a time, and says so after each.
-// Arguments: file, number of steps, FULL or NORMAL. What it says: `0 issued`, `0 redeemed`, `0 minted`, `0 revoked`, ...
-import { writeSync } from 'node:fs'
+// Arguments: file, number of steps, and how they are flushed: as the product does, `never`, or `failing`, which loses a
+// flush now and then and says `flush failed`. Else it says `0 issued`, `0 redeemed`, `0 minted`, `0 revoked`, ...
+import { fdatasync, writeSync } from 'node:fs'
+import { FLUSH_FAILED } from './disk.js'
 import { Steps } from './power-cut-steps.js'
 
 const root = new URL('../../dist/services/', import.meta.url)
@@ -16,13 +18,27 @@ const { tokenStoreWrites } = await sqlite('writes')
 /** Few, so that a round sees many checkpoints, each in its thread beside the commits. */
 const CHECKPOINT_PAGES = 200
 
-const [file = '', count = '', synchronous = 'FULL'] = process.argv.slice(2)
+const FAILING_EVERY = 7
+
+let flushes = 0
+const ways = {
+  product: { checkpointPages: CHECKPOINT_PAGES },
+  never: { checkpointPages: CHECKPOINT_PAGES, flush: (_descriptor, done) => setImmediate(done, null) },
+  failing: {
+    flush(descriptor, done) {
+      flushes += 1
+      if (flushes % FAILING_EVERY !== 0) return fdatasync(descriptor, done)
+      writeSync(1, `${FLUSH_FAILED}\n`)
+      setImmediate(done, new Error('EIO'))
+    },
+  },
+}
+
+const [file = '', count = '', way = 'product'] = process.argv.slice(2)
 const db = openDatabase(file)
-// The only place where this can be anything else: what the product opens is FULL, and read back.
-if (synchronous !== 'FULL') db.pragma(`synchronous = ${synchronous}`)
 migrate(db, tokenSchema)
 const kept = new KeptRows(db)
-const writer = new GroupCommit(db, tokenStoreWrites(db, kept), { checkpointPages: CHECKPOINT_PAGES })
+const writer = new GroupCommit(db, tokenStoreWrites(db, kept), ways[way])
 const steps = new Steps(createSqliteTokenStore(db, writer, kept))
 
 await steps.prepare()
@@ -30,9 +46,20 @@ writeSync(1, 'ready\n')
 let done = 0
 for (let i = 0; done < Number(count); i += 1) {
   for (const step of steps.of(i)) {
-    await steps.run(i, step)
+    if (!(await isAcknowledged(i, step))) continue
     writeSync(1, `${i} ${step}\n`)
     done += 1
   }
 }
 process.kill(process.pid, 'SIGKILL') // not closed: what closing would write is not part of this
+
+/** False when its flush failed: this process sees that it happened, so the next step follows. */
+async function isAcknowledged(i, step) {
+  try {
+    await steps.run(i, step)
+    return true
+  } catch (error) {
+    if (way === 'failing' && error.outcomeUnknown) return false
+    throw error
+  }
+}

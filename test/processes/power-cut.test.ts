@@ -8,14 +8,14 @@ const SCRIPT = fileURLToPath(new URL('../long/power-cut.js', import.meta.url))
 const canTrace = spawnSync('strace', ['-o', '/dev/null', 'true']).status === 0
 
 test.skipIf(!canTrace)(
-  'a power cut loses nothing acknowledged, and with synchronous=NORMAL it would',
+  'a power cut loses nothing acknowledged, nor after flushes that failed, and with synchronous=NORMAL alone it would',
   {
     timeout: 240_000,
   },
   async () => {
     const args = [SCRIPT, '--commits', '120', '--images', '3']
     const { stdout } = await promisify(execFile)(process.execPath, args).catch((error: { stdout: string }) => error)
-    expect(stdout).toContain('synchronous=FULL: 120 commits, 360 images')
+    expect(stdout).toContain('as the product flushes: 120 commits, 360 images')
     expect(stdout).toMatch(/\nnothing acknowledged was lost\n$/)
   },
 )

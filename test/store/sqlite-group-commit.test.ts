@@ -1,8 +1,10 @@
+import { fdatasync, fstatSync, readFileSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Database from 'better-sqlite3'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
+import type { Flush } from '../../services/sqlite/log-file.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { temporaryDirectory } from './temporary-directory.js'
@@ -42,7 +44,7 @@ beforeEach(() => {
   db.exec(`CREATE TABLE entries (id INTEGER PRIMARY KEY);
     CREATE TABLE lines (entry_id INTEGER NOT NULL REFERENCES entries DEFERRABLE INITIALLY DEFERRED);
     CREATE TABLE blobs (bytes BLOB NOT NULL)`)
-  commits = new GroupCommit(db, entryWrites(db), { maxQueued: 50, lockWaitMs: 200 })
+  commits = new GroupCommit(db, entryWrites(db), { maxUnanswered: 50, lockWaitMs: 200 })
 })
 afterEach(() => db.close())
 
@@ -165,5 +167,103 @@ describe('group commit', () => {
     expect(await written).toBe(1)
     await commits.close()
     expect(stored()).toEqual([1])
+  })
+})
+
+describe('the flush of what was committed', () => {
+  type Done = Parameters<Flush>[1]
+  /** Of the flushes that were asked for and did not end yet. */
+  let waiting: Done[]
+  let flushed: GroupCommit<ReturnType<typeof entryWrites>>
+
+  beforeEach(() => {
+    waiting = []
+    flushed = new GroupCommit(db, entryWrites(db), { maxUnanswered: 50, flush: (_, done) => waiting.push(done) })
+  })
+
+  const end = (error: Error | null = null) => waiting.shift()?.(error)
+  /** Submits a write and lets its group commit. */
+  async function committed(id: number): Promise<{ readonly outcome: Promise<unknown>; isAnswered: boolean }> {
+    const write = { outcome: outcomes([flushed.submit('add', id)]).then(([outcome]) => outcome), isAnswered: false }
+    void write.outcome.then(() => {
+      write.isAnswered = true
+    })
+    while (!stored().includes(id)) await sleep(1)
+    return write
+  }
+
+  test('is waited for before anybody is told, while reads and further commits go on', async () => {
+    const first = await committed(1)
+    const second = await committed(2)
+    const third = await committed(3)
+    expect(waiting, 'one flush at a time').toHaveLength(1)
+    await sleep(20)
+    expect([first.isAnswered, second.isAnswered, third.isAnswered]).toEqual([false, false, false])
+    end()
+    expect(await first.outcome).toBe(1)
+    await sleep(20)
+    expect([second.isAnswered, third.isAnswered], 'they committed after that flush had begun').toEqual([false, false])
+    expect(waiting, 'one flush for both').toHaveLength(1)
+    end()
+    expect([await second.outcome, await third.outcome]).toEqual([2, 3])
+    expect(waiting).toEqual([])
+  })
+
+  test('when it fails, nobody knows of the outcome, nor of what committed since; the next write is good', async () => {
+    const lost = await committed(1)
+    const after = await committed(2)
+    end(new Error('EIO'))
+    for (const { outcome } of [lost, after]) {
+      expect(await outcome).toBeInstanceOf(StoreUnavailable)
+      expect(await outcome).toMatchObject({ outcomeUnknown: true })
+    }
+    expect(waiting).toEqual([])
+    const log = readFileSync(`${file}-wal`)
+    const next = await committed(3)
+    expect(readFileSync(`${file}-wal`).subarray(0, log.length), 'rewritten as it was').toEqual(log)
+    end()
+    expect(await next.outcome).toBe(3)
+  })
+
+  test('writes that wait for it count among those that may be unanswered', async () => {
+    const held = await committed(0)
+    const results = outcomes(Array.from({ length: 50 }, (_, index) => flushed.submit('add', index + 1)))
+    while (!stored().includes(49)) await sleep(1)
+    end()
+    await held.outcome
+    end()
+    expect((await results).filter((result) => result instanceof StoreUnavailable)).toHaveLength(1)
+    expect(await Promise.race([flushed.submit('add', 51), sleep(50, 'it waits')])).toBe('it waits')
+  })
+
+  test('is waited for by closing', async () => {
+    const write = await committed(1)
+    let isClosed = false
+    const closed = flushed.close().then(() => {
+      isClosed = true
+    })
+    await sleep(20)
+    expect([write.isAnswered, isClosed]).toEqual([false, false])
+    end()
+    expect(await write.outcome).toBe(1)
+    await closed
+  })
+
+  test('is of the log that SQLite writes, also behind a link', async () => {
+    const linked = join(temporaryDirectory(), 'link.db')
+    symlinkSync(file, linked)
+    const descriptors: number[] = []
+    const connection = openDatabase(linked)
+    const writer = new GroupCommit(connection, entryWrites(connection), {
+      flush(descriptor, done) {
+        descriptors.push(descriptor)
+        fdatasync(descriptor, done)
+      },
+    })
+    await writer.submit('add', 1)
+    expect(descriptors).toHaveLength(1)
+    expect(fstatSync(descriptors[0] ?? -1).ino).toBe(statSync(`${file}-wal`).ino)
+    await writer.close()
+    connection.close()
   })
 })

@@ -1,0 +1,61 @@
+// The write-ahead log as a file: flushing it is what makes a commit outlast a power cut. SQLite would do it inside COMMIT,
+// and hold the event loop for as long as the disk takes. Here a thread of libuv's flushes what was committed, and reads
+// and further writes go on meanwhile.
+import { closeSync, fdatasync, openSync, readSync, writeSync } from 'node:fs'
+import { StoreUnavailable } from '../store/store-unavailable.js'
+import type { Connection } from './open.js'
+
+/** Flushes a file as fs.fdatasync does. */
+export type Flush = (descriptor: number, done: (error: Error | null) => void) => void
+
+const REWRITE_BYTES = 64 * 1024
+
+export class LogFile {
+  readonly #flush: Flush
+  /** Undefined for a database that is no file. The log is the same file until the last connection closes. */
+  #descriptor: number | undefined
+
+  /**
+   * From here on SQLite does not flush the commits of this connection; its order of writes and its checkpoints are as before.
+   * @throws StoreUnavailable
+   */
+  constructor(db: Connection, flush: Flush = fdatasync) {
+    this.#flush = flush
+    if (db.memory) return
+    const [main] = db.pragma('database_list') as { readonly file: string }[] // SQLite's path, its links resolved
+    try {
+      this.#descriptor = openSync(`${main?.file}-wal`, 'r+')
+    } catch (error) {
+      throw new StoreUnavailable(error)
+    }
+    db.pragma('synchronous = NORMAL')
+  }
+
+  /** Calls back when all that was committed before is on disk, or with why it may not be: then nothing after it is either. */
+  flush(done: (error: Error | null) => void): void {
+    if (this.#descriptor === undefined) setImmediate(done, null)
+    else this.#flush(this.#descriptor, done)
+  }
+
+  /**
+   * After a flush that failed: what it should have flushed counts as clean to the kernel and will not be written again, so
+   * that a power cut would leave a hole under later commits. Writes the same bytes once more; flush them next. To be
+   * called inside a transaction, when nobody else writes to the log.
+   * @throws what the file system throws
+   */
+  rewrite(): void {
+    if (this.#descriptor === undefined) return
+    const bytes = Buffer.allocUnsafe(REWRITE_BYTES)
+    let position = 0
+    for (;;) {
+      const length = readSync(this.#descriptor, bytes, 0, bytes.length, position)
+      if (length === 0) return
+      position += writeSync(this.#descriptor, bytes, 0, length, position)
+    }
+  }
+
+  close(): void {
+    if (this.#descriptor !== undefined) closeSync(this.#descriptor)
+    this.#descriptor = undefined
+  }
+}
