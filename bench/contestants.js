@@ -163,6 +163,7 @@ async function startSurveyAuth(modes, amounts, product = root, urls = undefined)
   return {
     port,
     processes: parts.map(({ name, started }) => ({ name, pid: started.pid })),
+    adminUrls: parts.map(({ adminUrl }) => adminUrl),
     lines: Object.keys(lines),
     requests: await surveyAuthRequests(port, seeded),
     loopDelayMs: async () => Math.max(...(await Promise.all(parts.map(loopDelayMs)))),

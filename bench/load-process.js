@@ -1,10 +1,12 @@
 // The load generator as a process of its own: one job a message.
-import { closedLoop, openLoop } from './load.js'
+import { closedLoop, openLoop, overload } from './load.js'
+
+const loops = { closed: closedLoop, open: openLoop, overload }
 
 process.on('disconnect', () => process.exit())
 process.on('message', async ({ loop, job }) => {
   try {
-    process.send({ result: await (loop === 'open' ? openLoop(job) : closedLoop(job)) })
+    process.send({ result: await loops[loop](job) })
   } catch (error) {
     process.send({ error: error.stack })
   }

@@ -321,6 +321,53 @@ export async function openLoop(job) {
   return { ...run.verdict(), rate, latency: summary(latencies), unsent, worstLagMs }
 }
 
+/**
+ * An open loop far above what the server can do. Requests that are due when every connection waits are not sent.
+ * @param {Job & { rate: number }} job
+ * @returns of the good answers how many and how late, counted from when they were sent; how many were refused with 503 or
+ *   429, and how many were not sent; anything else is a failure
+ */
+export async function overload(job) {
+  const { rate, durationMs } = job
+  const run = new Run(job)
+  const latencies = []
+  const free = []
+  let due = 0
+  let unsent = 0
+  let refused = 0
+  let startedAt = 0
+  const sendDue = () => {
+    const now = performance.now()
+    for (const dueNow = dueBy(now - startedAt, rate); due < dueNow; due++) {
+      const connection = free.pop()
+      if (connection === undefined) {
+        unsent += dueNow - due
+        due = dueNow
+        return
+      }
+      connection.dueAt = now
+      connection.send(run.nextRequest())
+    }
+  }
+  await run.connect(job, (connection, problem) => {
+    if (problem === undefined) latencies.push(performance.now() - connection.dueAt)
+    else if (/^(503|429) /.test(problem)) refused++
+    else run.fail(problem)
+    free.push(connection)
+  })
+  free.push(...run.connections)
+  startedAt = performance.now()
+  const spin = () => {
+    if (performance.now() - startedAt >= durationMs) return run.end()
+    sendDue()
+    setImmediate(spin)
+  }
+  spin()
+  await within(run, durationMs + GRACE_MS)
+  run.close()
+  return { ...run.verdict(), rate, answered: latencies.length, latency: summary(latencies), refused, unsent }
+}
+
 async function within(run, ms, onTimeout = () => run.fail('no answer in time')) {
   let timer
   const timeout = new Promise((resolve) => {

@@ -17,18 +17,19 @@ const PASSWORD_HASH =
 
 const GRANTS_PER_USER = 10 // MAX_GRANTS_PER_USER_AND_APP is 20
 const READERS = 1_000 // at most; users whose access tokens are used and never refreshed
-const OWNERS = 100 // of them, those who have surveys
-const SURVEYS_PER_OWNER = 25
+const OWNERS = { owners: 100, surveysPerOwner: 25 } // of them, those who have surveys
 const SESSIONS = 100
 const cause = { actor: 'operator', requestId: randomUUID() }
 
 /**
  * @param {string} folder of the product, built
  * @param {string} dataDir of a survey-auth that does not run yet
- * @param {{ users: number, grants: number }} amounts accounts; grants to read with, and as many to refresh
+ * @param {{ users: number, grants: number, owners?: number, surveysPerOwner?: number }} amounts accounts; grants to read
+ *   with, and as many to refresh; those of the readers who have surveys
  * @param {{ token: string, survey: string }} [urls] of PostgreSQL; SQLite in dataDir without
  */
-export async function seedSurveyAuth(folder, dataDir, { users, grants }, urls = undefined) {
+export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amounts }, urls = undefined) {
+  const { owners, surveysPerOwner } = { ...OWNERS, ...amounts }
   const product = await importProduct(folder)
   const atOnce = urls ? AT_ONCE.postgres : AT_ONCE.sqlite
   const store = await product.openTokenStore({
@@ -127,7 +128,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }, urls = 
     if (result !== 'started') throw new Error(`a session was ${result}`)
     return token.text
   })
-  const surveys = await seedSurveys(product, dataDir, readers.slice(0, OWNERS), urls)
+  const surveys = await seedSurveys(product, dataDir, { owners: readers.slice(0, owners), surveysPerOwner }, urls)
 
   let nextUser = 0
   return {
@@ -145,7 +146,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants }, urls = 
   }
 }
 
-async function seedSurveys(product, dataDir, owners, urls) {
+async function seedSurveys(product, dataDir, { owners, surveysPerOwner }, urls) {
   const store = await product.openSurveyStore({
     surveyDatabase: databaseAt(urls?.survey, path.join(dataDir, 'survey.db')),
   })
@@ -157,7 +158,7 @@ async function seedSurveys(product, dataDir, owners, urls) {
     const importSurveys = product.importSurveys({ store, now: Date.now })
     const ids = new Map()
     for (const ownerUserId of owners) {
-      const surveys = Array.from({ length: SURVEYS_PER_OWNER }, (_, index) => {
+      const surveys = Array.from({ length: surveysPerOwner }, (_, index) => {
         const { id, hash, ...example } = examples[index % examples.length]
         return product.surveyFromJson(example)
       })

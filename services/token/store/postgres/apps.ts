@@ -41,7 +41,7 @@ const setAppDisabled: Statement = {
   name: 'set_app_disabled',
   text: 'UPDATE apps SET is_disabled = $2 WHERE appid = $1',
 }
-/** By the index codes_unused. */
+/** By the index codes_by_user. */
 const deleteCodesOfApp: Statement = {
   name: 'delete_codes_of_app',
   text: 'DELETE FROM codes WHERE appid = $1 AND used_at_ms IS NULL',

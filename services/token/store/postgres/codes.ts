@@ -22,7 +22,7 @@ const insertCode: Statement = {
     INSERT INTO codes (code_hash, appid, user_id, redirect_uri, scope, issued_at_ms, expires_at_ms)
     VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 }
-/** By the index codes_unused: what one more code pushes out. */
+/** By the index codes_by_user: what one more code pushes out. */
 const deleteSurplusCodes: Statement = {
   name: 'delete_surplus_codes',
   text: `

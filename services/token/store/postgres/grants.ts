@@ -70,7 +70,7 @@ export const revokeGrant: Statement = {
   name: 'revoke_grant',
   text: 'UPDATE grants SET revoked_at_ms = $2 WHERE grant_id = $1',
 }
-/** By the index codes_unused. */
+/** By the index codes_by_user. */
 const lockUnusedCodes: Statement = {
   name: 'lock_unused_codes',
   text: `

@@ -39,7 +39,7 @@ const deleteSessionsOfUser: Statement = {
   name: 'delete_sessions_of_user',
   text: 'DELETE FROM sessions WHERE user_id = $1',
 }
-/** By the index codes_unused, once for every app. */
+/** By the index codes_by_user, once for every app. */
 const deleteCodesOfUser: Statement = {
   name: 'delete_codes_of_user',
   text: 'DELETE FROM codes WHERE used_at_ms IS NULL AND appid IN (SELECT appid FROM apps) AND user_id = $1',

@@ -1,0 +1,152 @@
+// `npm run bench:limits`: what a request costs as connections and surveys become many, and what happens when more is asked
+// for than can be done. All in one process on SQLite, on a core of its own.
+//   --seconds N     of each measurement (3)
+//   --overload N    seconds of overload (60)
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { buildIfNeeded } from '../bin/build-if-needed.js'
+import { contestants, lines, memoryMiB } from './contestants.js'
+import { ask, cleanUp, startNode } from './processes.js'
+
+const CONNECTIONS = [1, 8, 64, 256, 1_000]
+const SURVEYS_PER_OWNER = [1, 10, 100, 1_000]
+const AMOUNTS = { users: 5_000, grants: 2_000, owners: 10 }
+const WARMUP_MS = 2_000
+const WARMUP_ANSWERS = 2_500
+const JOB_SLACK_MS = 60_000
+const OVERLOAD = { line: 'refresh', factor: 5, connections: 4_000 }
+/** Of what is given when nothing else is asked for: the latency without load. */
+const UNLOADED_SHARE = 0.1
+const HEALTH_EVERY_MS = 50
+
+process.on('exit', cleanUp)
+const { values } = parseArgs({
+  options: { seconds: { type: 'string', default: '3' }, overload: { type: 'string', default: '60' } },
+})
+const durationMs = Number(values.seconds) * 1_000
+const overloadMs = Number(values.overload) * 1_000
+buildIfNeeded()
+const generator = startNode([fileURLToPath(new URL('load-process.js', import.meta.url))], { role: 'load', ipc: true })
+await ask(generator.child, undefined, 10_000)
+await byConnections()
+await bySurveys()
+await overloaded()
+process.exit()
+
+async function byConnections() {
+  const service = await contestants['all-in-one'].start(AMOUNTS)
+  const rows = {}
+  for (const line of ['user', 'refresh']) {
+    for (const connections of CONNECTIONS) {
+      const { rate, cpuMicros, latency } = await closed(service, line, connections)
+      rows[`${lines[line].title}, ${connections} connections`] = {
+        'a second': Math.round(rate),
+        'CPU, µs': round(cpuMicros[0]),
+        'p50, ms': round(latency.p50),
+        'p99, ms': round(latency.p99),
+        'memory, MiB': Math.round(memoryMiB(service)),
+      }
+    }
+  }
+  await service.close()
+  console.table(rows)
+}
+
+async function bySurveys() {
+  const rows = {}
+  for (const surveysPerOwner of SURVEYS_PER_OWNER) {
+    const service = await contestants['all-in-one'].start({ ...AMOUNTS, surveysPerOwner })
+    for (const line of ['detail', 'list']) {
+      const { rate, cpuMicros } = await closed(service, line, 64)
+      rows[`${lines[line].title}, ${surveysPerOwner} of each user`] = {
+        'a second': Math.round(rate),
+        'CPU, µs': round(cpuMicros[0]),
+        'memory, MiB': Math.round(memoryMiB(service)),
+      }
+    }
+    await service.close()
+  }
+  console.table(rows)
+}
+
+async function overloaded() {
+  const { line, factor, connections } = OVERLOAD
+  const service = await contestants['all-in-one'].start(AMOUNTS)
+  const { rate: capacity } = await closed(service, line, 64)
+  const unloaded = await run(service, line, 'open', { connections: 64, rate: capacity * UNLOADED_SHARE, durationMs })
+  const memoryBefore = memoryMiB(service)
+  const watched = watch(service)
+  const result = await run(service, line, 'overload', { connections, rate: capacity * factor, durationMs: overloadMs })
+  const { worstHealthMs, worstMemoryMiB } = await watched.end()
+  const endedAt = performance.now()
+  let after
+  do after = await run(service, line, 'open', { connections: 64, rate: capacity * UNLOADED_SHARE, durationMs: 500 })
+  while (after.latency.p99 > 2 * unloaded.latency.p99 + 5 && performance.now() - endedAt < 30_000)
+  await service.close()
+  const seconds = overloadMs / 1_000
+  console.table({
+    [`refresh, ${factor} times what it can do, ${connections} connections, ${seconds} s`]: {
+      'asked for, a second': Math.round(capacity * factor),
+      'sent, a second': Math.round((result.answered + result.refused) / seconds),
+      'done, a second': Math.round(result.answered / seconds),
+      'refused, a second': Math.round(result.refused / seconds),
+      'p99 unloaded, ms': round(unloaded.latency.p99),
+      'p99 of what was done, ms': round(result.latency.p99),
+      '/healthz at worst, ms': Math.round(worstHealthMs),
+      'memory before and at most, MiB': `${Math.round(memoryBefore)}, ${Math.round(worstMemoryMiB)}`,
+      'normal again within, s': round((performance.now() - endedAt) / 1_000),
+      failures: result.failures,
+    },
+  })
+  if (result.failures > 0) console.log(result.examples)
+}
+
+/** Asks for /healthz and for the memory, again and again, until `end`. */
+function watch(service) {
+  let isOver = false
+  let worstHealthMs = 0
+  let worstMemoryMiB = 0
+  const watching = (async () => {
+    while (!isOver) {
+      const askedAt = performance.now()
+      const { status } = await fetch(`${service.adminUrls[0]}/healthz`)
+      if (status !== 200) throw new Error(`/healthz answers ${status}`)
+      worstHealthMs = Math.max(worstHealthMs, performance.now() - askedAt)
+      worstMemoryMiB = Math.max(worstMemoryMiB, memoryMiB(service))
+      await new Promise((resolve) => setTimeout(resolve, HEALTH_EVERY_MS))
+    }
+  })()
+  return {
+    async end() {
+      isOver = true
+      await watching
+      return { worstHealthMs, worstMemoryMiB }
+    },
+  }
+}
+
+async function closed(service, line, connections) {
+  const timing = { warmupMs: WARMUP_MS, warmupAnswers: WARMUP_ANSWERS, durationMs }
+  const result = await run(service, line, 'closed', { connections, ...timing })
+  if (result.failures > 0) throw new Error(`${line}: ${JSON.stringify(result.examples)}`)
+  return result
+}
+
+async function run(service, line, loop, timing) {
+  const job = {
+    port: service.port,
+    pids: service.processes.map(({ pid }) => pid),
+    ...(await service.requests(line, 1)),
+  }
+  service.emptyLogs()
+  const { result } = await ask(
+    generator.child,
+    { loop, job: { ...job, ...timing } },
+    (timing.warmupMs ?? 0) * 4 + timing.durationMs + JOB_SLACK_MS,
+  )
+  return result
+}
+
+function round(value) {
+  return Math.round(value * 10) / 10
+}
