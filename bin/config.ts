@@ -43,7 +43,7 @@ export function readConfig(env: Environment): Config {
   const entries = Object.entries(settings).map(([name, row]) => [name, reader.parse(row)] as const)
   // Each value was parsed by the schema of its own row; a row without a value has left a problem behind.
   const config = Object.fromEntries(entries) as Config
-  if (reader.problems.length === 0) reader.problems.push(...contradictions(config))
+  if (reader.problems.length === 0) reader.problems.push(...contradictions(config, env))
   if (reader.problems.length > 0) throw new ConfigError(reader.problems)
   return config
 }
@@ -109,8 +109,11 @@ class Reader {
   }
 }
 
+/** Threads for hashing, files and names that Node has unless UV_THREADPOOL_SIZE says otherwise. */
+const UV_THREADS = 4
+
 /** What is right by itself and wrong together. */
-function contradictions(config: Config): ConfigProblem[] {
+function contradictions(config: Config, env: Environment): ConfigProblem[] {
   const problems: ConfigProblem[] = []
   const require = (isRight: boolean, variable: string, message: string) => {
     if (!isRight) problems.push({ variable, message })
@@ -127,6 +130,12 @@ function contradictions(config: Config): ConfigProblem[] {
     surveyDatabase.kind !== 'sqlite' ||
     tokenDatabase.file !==
       surveyDatabase.file, 'SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL')
+  const threads = Number(env.UV_THREADPOOL_SIZE) || UV_THREADS
+  require(config.passwordHashConcurrency <=
+    Math.max(
+      1,
+      threads - 2,
+    ), 'PASSWORD_HASH_CONCURRENCY', `must leave two of the ${threads} threads of UV_THREADPOOL_SIZE to the disk`)
   return problems
 }
 

@@ -89,7 +89,7 @@ export function createMetrics(): Metrics {
   const commitSeconds = histogramFamily(
     {
       name: 'survey_auth_commit_duration_seconds',
-      help: 'time a SQLite commit holds the writer, from BEGIN to the flush',
+      help: 'time of a SQLite commit from BEGIN until it is flushed, which includes the flush before it',
       labelNames: ['store'],
       registry,
     },

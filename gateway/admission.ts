@@ -1,5 +1,6 @@
 import { Problem } from './errors.js'
 import type { Route } from './http.js'
+import { Turns } from './turns.js'
 
 /** Made once: a stack for each of them would cost more than the rest of the answer. */
 const BUSY = new Problem('remote_server_error', 'the service is busy, try again later', { retryAfterSeconds: 1 })
@@ -8,15 +9,14 @@ const BUSY = new Problem('remote_server_error', 'the service is busy, try again 
 const PAGES_PER_TURN = 4
 
 /**
- * How many requests a gateway works on at a time. More are refused at once, because behind so many others they would be
- * answered too late to be of use. Pages count apart, so that sign-ins which wait for the password hash keep no app waiting, and
+ * How many requests a gateway works on at a time. More are refused, because behind so many others they would be answered
+ * too late to be of use. Pages count apart, so that sign-ins which wait for the password hash keep no app waiting, and
  * begin a few at a time, so that a crowd of them does not either.
  */
 export class Admission {
   readonly #maxInFlight: number
   readonly #inFlight: Record<Route['kind'], number> = { api: 0, page: 0 }
-  readonly #pagesWaiting: (() => void)[] = []
-  #pagesOfTurn = 0
+  readonly #pages = new Turns(PAGES_PER_TURN)
 
   constructor(maxInFlight: number) {
     this.#maxInFlight = maxInFlight
@@ -27,26 +27,10 @@ export class Admission {
     if (this.#inFlight[kind] >= this.#maxInFlight) throw BUSY
     this.#inFlight[kind] += 1
     try {
-      if (kind === 'page') await this.#turnOfPage()
+      if (kind === 'page') await this.#pages.next()
       return await work()
     } finally {
       this.#inFlight[kind] -= 1
     }
-  }
-
-  #turnOfPage(): Promise<void> | undefined {
-    if (this.#pagesOfTurn === 0) setImmediate(() => this.#nextTurn())
-    if (this.#pagesOfTurn < PAGES_PER_TURN) {
-      this.#pagesOfTurn += 1
-      return undefined
-    }
-    return new Promise((resolve) => this.#pagesWaiting.push(resolve))
-  }
-
-  #nextTurn(): void {
-    const next = this.#pagesWaiting.splice(0, PAGES_PER_TURN)
-    this.#pagesOfTurn = next.length
-    if (next.length > 0) setImmediate(() => this.#nextTurn())
-    for (const begin of next) begin()
   }
 }

@@ -23,6 +23,7 @@ import { HttpRequest } from './request.js'
 import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
 import { sourceOf } from './source.js'
+import { Turns } from './turns.js'
 import { baseHeaders, writeAnswer, writeRawAnswer } from './write.js'
 
 /** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
@@ -59,6 +60,13 @@ export interface GatewayOptions extends GatewayDeps {
   readonly onUnexpected: (error: unknown, requestId: string) => void
 }
 
+/**
+ * Requests refused in one turn of the event loop, a few ms of work. Without a bound, a crowd that asks again as soon as it
+ * is refused is all that is served: libuv reads from up to 1,024 sockets, 48 times over, before anything that was admitted
+ * gets on. Who waits for his refusal does not ask again meanwhile.
+ */
+const REFUSALS_PER_TURN = 64
+
 const gateways = new WeakMap<Server, Gateway>()
 
 /** The whole public HTTP server, not yet listening. */
@@ -87,6 +95,7 @@ class Gateway {
   readonly #router = new Router(routes)
   readonly #rates: RouteRates
   readonly #admission: Admission
+  readonly #refusals = new Turns(REFUSALS_PER_TURN)
   readonly #sharing: Sharing | undefined
   readonly #trustedProxies: ReadonlySet<string>
   readonly #baseHeaders: Readonly<Record<string, string>>
@@ -146,6 +155,7 @@ class Gateway {
       answer = await this.#admission.run(kind, () => route.answer(request, this.#options))
       if (appid !== undefined && answer.status < 400) this.#rates.countApp(appid, route, now())
     } catch (error) {
+      await this.#refusals.next()
       answer = this.#refuse(request, kind, error)
     }
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false

@@ -49,6 +49,7 @@ export class Checkpoints {
   /** Of the database, for flushing. Never closed: that would take away the locks SQLite holds on the file. */
   #descriptor: number | undefined
   #isUnderWay = false
+  #isPaused = false
   /** Pages at which the next begins; infinite when there is to be none. */
   #due: number
 
@@ -77,6 +78,18 @@ export class Checkpoints {
     } catch (error) {
       this.#giveBack(error)
     }
+  }
+
+  /**
+   * Copies nothing more until `resume`. What the thread is copying is on disk in the log, or its own flush of the log, with
+   * which it began, told it of the failure.
+   */
+  pause(): void {
+    this.#isPaused = true
+  }
+
+  resume(): void {
+    this.#isPaused = false
   }
 
   /** Ends the thread; the last connection to close the file then copies what is left. */
@@ -119,6 +132,10 @@ export class Checkpoints {
   }
 
   #goOn({ log, checkpointed }: Progress): void {
+    if (this.#isPaused) {
+      this.#isUnderWay = false
+      return
+    }
     try {
       const now = this.#pagesInLog()
       const isHeld = checkpointed < log

@@ -1,5 +1,6 @@
 // Group commit: writes that arrive during one turn of the event loop share one transaction, and transactions that commit
 // while the disk flushes share the next flush. Nobody is told of a write before it is flushed.
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Statement } from 'better-sqlite3'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
@@ -59,6 +60,7 @@ interface Committed {
 const MAX_UNANSWERED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
 const MAX_GROUP = 256 // about 30 ms: how long reads can be kept waiting
 const LOCK_RETRY_MS = 5
+const REPAIR_EVERY_MS = 250 // each time the whole log is written
 
 /** The writer that shares the thread with its callers. */
 export class GroupCommit<W extends Writes> implements Writer<W> {
@@ -78,11 +80,12 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   #unanswered = 0
   #unflushed: Committed[] = []
   #isFlushing = false
-  /** A flush has failed since the log was last written anew. */
-  #mustRewriteLog = false
+  /** A flush has failed, and nothing is written until the log is whole again. */
+  #isInDoubt = false
   #waitingSinceMs: number | undefined
   #isScheduled = false
   #isClosed = false
+  #closed: Promise<void> | undefined
   #onDrained: (() => void) | undefined
 
   constructor(db: Connection, writes: W, options: GroupCommitOptions = {}) {
@@ -112,7 +115,12 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     })
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
     this.#isClosed = true
     if (this.#unanswered > 0) {
       await new Promise<void>((resolve) => {
@@ -142,7 +150,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
         return
       }
       if (hasBegun) this.#runGroup()
-      else this.#refuse(this.#queue.splice(0), new Error('another process holds the lock'))
+      else this.#refuse(this.#queue.splice(0), new Error('another process holds the lock, or the disk fails'))
     } catch (error) {
       this.#refuse(this.#queue.splice(0), error)
     }
@@ -156,8 +164,12 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     return performance.now() - this.#waitingSinceMs < this.#lockWaitMs
   }
 
-  /** False when another process writes: then nobody is kept waiting in the driver, since reads need the thread. */
+  /**
+   * False when another process writes: then nobody is kept waiting in the driver, since reads need the thread. Also while
+   * the log is not whole.
+   */
   #hasBegun(): boolean {
+    if (this.#isInDoubt) return false
     this.#db.exec('PRAGMA busy_timeout = 0')
     try {
       this.#begin.run()
@@ -176,8 +188,6 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     let outcomes: readonly Outcome[]
     let isCommitting = false
     try {
-      if (this.#mustRewriteLog) this.#log.rewrite()
-      this.#mustRewriteLog = false
       outcomes = this.#runTogether(group) ?? this.#runApart(group)
       isCommitting = true
       this.#commit.run()
@@ -196,7 +206,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     this.#unflushed = []
     this.#isFlushing = true
     this.#log.flush((error) => {
-      if (error) this.#doubt([...flushed, ...this.#unflushed.splice(0)], error)
+      if (error) void this.#makeGood([...flushed, ...this.#unflushed.splice(0)], error)
       else for (const committed of flushed) this.#acknowledge(committed)
       this.#isFlushing = this.#unflushed.length > 0
       if (this.#isFlushing) this.#flush()
@@ -213,10 +223,23 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     })
   }
 
-  /** What committed after what may be lost would be lost with it. */
-  #doubt(unflushed: readonly Committed[], error: unknown): void {
-    this.#mustRewriteLog = true
-    for (const { group } of unflushed) this.#refuse(group, error, true)
+  /** After a flush that failed. What committed since would be lost with what it should have brought, so all of it waits. */
+  async #makeGood(unflushed: readonly Committed[], error: unknown): Promise<void> {
+    this.#isInDoubt = true
+    this.#checkpoints.pause()
+    let waiting = unflushed
+    const startedAt = performance.now()
+    while (!(await this.#log.repair())) {
+      if (performance.now() - startedAt >= this.#lockWaitMs || this.#isClosed) {
+        for (const { group } of waiting) this.#refuse(group, error, true)
+        waiting = []
+      }
+      if (this.#isClosed) return
+      await sleep(REPAIR_EVERY_MS, undefined, { ref: waiting.length > 0 }) // a process may end meanwhile
+    }
+    for (const committed of waiting) this.#acknowledge(committed)
+    this.#checkpoints.resume()
+    this.#isInDoubt = false
   }
 
   /**

@@ -14,8 +14,9 @@ export const BUSY_TIMEOUT_MS = 2000 // blocks the thread; well under the 4 s a c
 const WAL_RETRY_MS = 10
 
 /**
- * What a commit must mean: flushed to disk before it is acknowledged. Each is set, then read back, because SQLite
- * ignores what it cannot do (WAL on some network disks) and better-sqlite3 is built to open WAL files at NORMAL.
+ * What a commit must mean: flushed to disk before it is acknowledged; a LogFile takes that over. Each is set, then read
+ * back, because SQLite ignores what it cannot do (WAL on some network disks) and better-sqlite3 is built to open WAL files
+ * at NORMAL.
  */
 const demanded = [
   { pragma: 'journal_mode', value: 'WAL', readsBack: 'wal' },

@@ -3,7 +3,7 @@ import { ServiceError } from '../rpc/service-error.js'
 
 /** A database that cannot be asked. Callers may try again; it says nothing about the credentials they hold. */
 export class StoreUnavailable extends ServiceError {
-  /** True when the connection was lost around a commit, so the change may or may not have happened. */
+  /** True when the connection was lost around a commit, or the disk did not flush it: the change may or may not last. */
   readonly outcomeUnknown: boolean
 
   constructor(cause: unknown, outcomeUnknown = false) {

@@ -18,16 +18,17 @@ const { tokenStoreWrites } = await sqlite('writes')
 /** Few, so that a round sees many checkpoints, each in its thread beside the commits. */
 const CHECKPOINT_PAGES = 200
 
-const FAILING_EVERY = 7
+const FAILING = '.......x......x.......xxx....'
 
 let flushes = 0
 const ways = {
   product: { checkpointPages: CHECKPOINT_PAGES },
   never: { checkpointPages: CHECKPOINT_PAGES, flush: (_descriptor, done) => setImmediate(done, null) },
   failing: {
+    checkpointPages: CHECKPOINT_PAGES,
     flush(descriptor, done) {
-      flushes += 1
-      if (flushes % FAILING_EVERY !== 0) return fdatasync(descriptor, done)
+      const position = flushes++ % FAILING.length
+      if (FAILING[position] === '.') return fdatasync(descriptor, done)
       writeSync(1, `${FLUSH_FAILED}\n`)
       setImmediate(done, new Error('EIO'))
     },

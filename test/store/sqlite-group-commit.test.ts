@@ -1,8 +1,8 @@
-import { fdatasync, fstatSync, readFileSync, statSync, symlinkSync } from 'node:fs'
+import { fdatasync, fstatSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import Database from 'better-sqlite3'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import type { Flush } from '../../services/sqlite/log-file.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
@@ -163,9 +163,8 @@ describe('group commit', () => {
     const written = commits.submit('add', 1)
     const closed = commits.close()
     await expect(commits.submit('add', 2)).rejects.toBeInstanceOf(StoreUnavailable)
-    await closed
+    await Promise.all([closed, commits.close()])
     expect(await written).toBe(1)
-    await commits.close()
     expect(stored()).toEqual([1])
   })
 })
@@ -178,7 +177,11 @@ describe('the flush of what was committed', () => {
 
   beforeEach(() => {
     waiting = []
-    flushed = new GroupCommit(db, entryWrites(db), { maxUnanswered: 50, flush: (_, done) => waiting.push(done) })
+    flushed = new GroupCommit(db, entryWrites(db), {
+      maxUnanswered: 50,
+      lockWaitMs: 200,
+      flush: (_, done) => waiting.push(done),
+    })
   })
 
   const end = (error: Error | null = null) => waiting.shift()?.(error)
@@ -209,20 +212,74 @@ describe('the flush of what was committed', () => {
     expect(waiting).toEqual([])
   })
 
-  test('when it fails, nobody knows of the outcome, nor of what committed since; the next write is good', async () => {
-    const lost = await committed(1)
-    const after = await committed(2)
+  const writtenAt = () => statSync(`${file}-wal`, { bigint: true }).mtimeNs
+  /** Ends every flush from now on so. */
+  function ending(error: Error | null): () => void {
+    const interval = setInterval(() => end(error), 5)
+    onTestFinished(() => clearInterval(interval))
+    return () => clearInterval(interval)
+  }
+  const asked = async (flushes: number) => {
+    while (waiting.length < flushes) await sleep(1)
+  }
+
+  test('when it fails once, the log is written and flushed again, then begun anew, and all are told that it is done', async () => {
+    const doubtful = await committed(1)
+    const since = await committed(2)
+    const before = writtenAt()
+    await sleep(20)
     end(new Error('EIO'))
-    for (const { outcome } of [lost, after]) {
-      expect(await outcome).toBeInstanceOf(StoreUnavailable)
-      expect(await outcome).toMatchObject({ outcomeUnknown: true })
-    }
-    expect(waiting).toEqual([])
-    const log = readFileSync(`${file}-wal`)
-    const next = await committed(3)
-    expect(readFileSync(`${file}-wal`).subarray(0, log.length), 'rewritten as it was').toEqual(log)
+    const later = flushed.submit('add', 3)
+    await asked(1)
+    expect(writtenAt(), 'its bytes were dirty once more').toBeGreaterThan(before)
+    await sleep(20)
+    expect([doubtful.isAnswered, since.isAnswered, stored()]).toEqual([false, false, [1, 2]])
     end()
-    expect(await next.outcome).toBe(3)
+    await asked(1)
+    expect(statSync(`${file}-wal`).size).toBe(0)
+    expect([doubtful.isAnswered, since.isAnswered]).toEqual([false, false])
+    end()
+    expect([await doubtful.outcome, await since.outcome]).toEqual([1, 2])
+    await asked(1)
+    end()
+    expect(await later).toBe(3)
+  })
+
+  test('while it fails, writes are refused and reads go on; afterwards all is as before', async () => {
+    const doubtful = await committed(1)
+    const stop = ending(new Error('EIO'))
+    expect(await doubtful.outcome).toMatchObject({ outcomeUnknown: true })
+    const [refused] = await outcomes([flushed.submit('add', 2)])
+    expect(refused).toBeInstanceOf(StoreUnavailable)
+    expect(refused).toMatchObject({ outcomeUnknown: false })
+    expect(stored()).toEqual([1])
+    stop()
+    ending(null)
+    while ((await outcomes([flushed.submit('add', 3)]))[0] !== 3) await sleep(1)
+    expect(stored()).toEqual([1, 3])
+  })
+
+  test('nobody else writes behind what may be lost', async () => {
+    const doubtful = await committed(1)
+    const other = new Database(file, { timeout: 0 })
+    const insert = other.prepare('INSERT INTO entries (id) VALUES (9)')
+    end(new Error('EIO'))
+    await asked(1)
+    expect(() => insert.run()).toThrow('locked')
+    end()
+    await asked(1)
+    end()
+    expect(await doubtful.outcome).toBe(1)
+    insert.run()
+    other.close()
+    expect(stored()).toEqual([1, 9])
+  })
+
+  test('closing does not wait for a disk that fails', async () => {
+    const doubtful = await committed(1)
+    ending(new Error('EIO'))
+    await flushed.close()
+    expect(await doubtful.outcome).toMatchObject({ outcomeUnknown: true })
   })
 
   test('writes that wait for it count among those that may be unanswered', async () => {

@@ -20,9 +20,9 @@ const insertSession: Statement = {
 const deleteSurplusSessions: Statement = {
   name: 'delete_surplus_sessions',
   text: `
-    DELETE FROM sessions WHERE session_hash IN (
+    DELETE FROM sessions WHERE session_hash = ANY (ARRAY(
       SELECT session_hash FROM sessions WHERE user_id = $1 AND expires_at_ms > $2
-      ORDER BY started_at_ms DESC, session_hash DESC OFFSET $3)
+      ORDER BY started_at_ms DESC, session_hash DESC OFFSET $3))
     RETURNING 1`,
 }
 const findSession: Statement = {

@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest'
+import { Turns } from '../../gateway/turns.js'
+
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
+
+test('a crowd that comes again as soon as it is let on does not hold the event loop', async () => {
+  const turns = new Turns(10)
+  let letOn = 0
+  let isOver = false
+  const crowd = Array.from({ length: 500 }, async () => {
+    while (!isOver) {
+      await turns.next()
+      letOn += 1
+    }
+  })
+  for (let seen = 1; seen <= 20; seen += 1) {
+    await turn()
+    expect(letOn).toBeLessThanOrEqual(10 * (seen + 1))
+  }
+  expect(letOn).toBeGreaterThanOrEqual(10 * 19)
+  isOver = true
+  await Promise.all(crowd)
+})
+
+test('all come on, in the order they came, and who comes alone need not wait', async () => {
+  const turns = new Turns(3)
+  const order: number[] = []
+  await Promise.all(
+    Array.from({ length: 10 }, async (_, index) => {
+      await turns.next()
+      order.push(index)
+    }),
+  )
+  expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+  await turn()
+  await turn()
+  expect(turns.next()).toBeUndefined()
+})
