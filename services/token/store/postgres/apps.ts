@@ -41,10 +41,13 @@ const setAppDisabled: Statement = {
   name: 'set_app_disabled',
   text: 'UPDATE apps SET is_disabled = $2 WHERE appid = $1',
 }
-/** By the index codes_by_user. */
+/**
+ * Those that can still be used, by the index codes_by_expiry: they are of a few minutes, whereas an app's own may be of days.
+ * The || '' keeps the planner from the index that begins with the app.
+ */
 const deleteCodesOfApp: Statement = {
   name: 'delete_codes_of_app',
-  text: 'DELETE FROM codes WHERE appid = $1 AND used_at_ms IS NULL',
+  text: `DELETE FROM codes WHERE expires_at_ms > $2 AND appid || '' = $1 AND used_at_ms IS NULL`,
 }
 const insertSecret: Statement = {
   name: 'insert_secret',
@@ -117,7 +120,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
         const before = await transaction.askOne<AppRow>(lockApp, [appid])
         if (!before || before.isDisabled === isDisabled) return before
         transaction.write(setAppDisabled, [appid, isDisabled])
-        if (isDisabled) transaction.write(deleteCodesOfApp, [appid])
+        if (isDisabled) transaction.write(deleteCodesOfApp, [appid, now])
         audit.write(transaction, now, cause, { kind: isDisabled ? 'app.disabled' : 'app.enabled', appid })
         return { ...before, isDisabled }
       })

@@ -23,7 +23,7 @@ const insertCode: Statement = {
     VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 }
 /**
- * By the index codes_by_user: what one more code pushes out. Rows that are found first are named as an array, here and
+ * By the index codes_by_user: what one more code pushes out of those that live as long as it does. Rows that are found first are named as an array, here and
  * elsewhere: a planner that has no statistics yet may look for them once for every row of the table.
  */
 const deleteSurplusCodes: Statement = {
@@ -31,7 +31,7 @@ const deleteSurplusCodes: Statement = {
   text: `
     DELETE FROM codes WHERE used_at_ms IS NULL AND code_hash = ANY (ARRAY(
       SELECT code_hash FROM codes
-      WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL AND expires_at_ms > $3
+      WHERE user_id = $1 AND appid = $2 AND issued_at_ms > $5 AND used_at_ms IS NULL AND expires_at_ms > $3
       ORDER BY issued_at_ms DESC, code_hash DESC OFFSET $4))`,
 }
 
@@ -130,7 +130,8 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
         ])
         if (ended || !user || user.isDisabled) return 'refused'
         if (existing) return existing.isLive ? 'exists_live' : 'exists_ended'
-        transaction.write(deleteSurplusCodes, [userId, appid, now, maxLive - 1])
+        const issuedAfter = now - (expiresAtMs - now)
+        transaction.write(deleteSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])
         transaction.write(insertCode, [codeHash, appid, userId, redirectUri, scope, now, expiresAtMs])
         audit.write(transaction, now, cause, { kind: 'code.issued', appid, userId })
         return 'issued'

@@ -18,15 +18,15 @@ interface CodeRecord {
 /** Removes unused codes: what revoking and disabling do to codes under way. */
 export function unusedCodeRemovers(db: Connection) {
   const ofApp = db.prepare<[string]>(
-    // Index codes_by_user.
+    // Index codes_unused.
     'DELETE FROM codes WHERE used_at_ms IS NULL AND appid = ?',
   )
   const ofUser = db.prepare<[string]>(
-    // Index codes_by_user, once for every app: apps are few, and an index by user would cost every code issued.
+    // Index codes_unused, once for every app: apps are few, and an index by user would cost every code issued.
     'DELETE FROM codes WHERE used_at_ms IS NULL AND appid IN (SELECT appid FROM apps) AND user_id = ?',
   )
   const ofAppAndUser = db.prepare<[string, string]>(
-    // Index codes_by_user.
+    // Index codes_unused.
     'DELETE FROM codes WHERE used_at_ms IS NULL AND appid = ? AND user_id = ?',
   )
   return {
@@ -69,7 +69,7 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
 
 function issueWrites(db: Connection, findCode: FindCode, { record, recheckApp, isLiveUser }: CodeDeps) {
   const removeSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }]>(
-    // Index codes_by_user, backwards; then the primary key.
+    // Index codes_unused, backwards; then the primary key.
     `DELETE FROM codes WHERE code_hash IN (
        SELECT code_hash FROM codes
        WHERE used_at_ms IS NULL AND appid = :appid AND user_id = :userId AND expires_at_ms > :now

@@ -121,13 +121,10 @@ export const tokenSchema: Schema = {
     },
     {
       version: 2,
-      name: 'fewer pages for an exchange',
+      name: 'no index of openids',
       sql: `
         -- Nothing is found by its openid, and 128 random bits need no index to be unique.
         DROP INDEX openids_by_openid;
-        -- Of all codes, so that using one leaves the index as it is: an app and a user have few at a time.
-        DROP INDEX codes_unused;
-        CREATE INDEX codes_by_user ON codes (appid, user_id, issued_at_ms);
       `,
     },
   ],
