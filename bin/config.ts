@@ -130,12 +130,13 @@ function contradictions(config: Config, env: Environment): ConfigProblem[] {
     surveyDatabase.kind !== 'sqlite' ||
     tokenDatabase.file !==
       surveyDatabase.file, 'SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL')
-  const threads = Number(env.UV_THREADPOOL_SIZE) || UV_THREADS
-  require(config.passwordHashConcurrency <=
-    Math.max(
-      1,
-      threads - 2,
-    ), 'PASSWORD_HASH_CONCURRENCY', `must leave two of the ${threads} threads of UV_THREADPOOL_SIZE to the disk`)
+  const threads = Math.max(1, Number(env.UV_THREADPOOL_SIZE ?? UV_THREADS))
+  require(![tokenDatabase.kind, surveyDatabase.kind].includes('sqlite') ||
+    config.passwordHashConcurrency <=
+      Math.max(
+        1,
+        threads - 2,
+      ), 'PASSWORD_HASH_CONCURRENCY', `must leave two of the ${threads} threads of UV_THREADPOOL_SIZE to SQLite's disk`)
   return problems
 }
 

@@ -316,7 +316,7 @@ const limits = {
     'HTTP_MAX_IN_FLIGHT',
     '1000',
     whole(1, 1_000_000),
-    'API requests, and page requests, worked on at a time; more are answered 503 at once',
+    'API requests, and page requests, worked on at a time; more are answered 503',
   ),
   rateApiPerSource: setting(
     'RATE_API_PER_SOURCE',
@@ -377,7 +377,7 @@ const signIn = {
     'PASSWORD_HASH_CONCURRENCY',
     '2',
     whole(1, 64),
-    'passwords checked at once, 19 MiB of memory and one thread each; at most UV_THREADPOOL_SIZE (4) less two, which flush the databases',
+    'passwords checked at once, 19 MiB of memory and one thread each; on SQLite at most UV_THREADPOOL_SIZE (4) less two, which flush the files',
   ),
   passwordHashQueueLimit: setting(
     'PASSWORD_HASH_QUEUE_LIMIT',

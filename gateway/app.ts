@@ -61,9 +61,10 @@ export interface GatewayOptions extends GatewayDeps {
 }
 
 /**
- * Requests refused in one turn of the event loop, a few ms of work. Without a bound, a crowd that asks again as soon as it
- * is refused is all that is served: libuv reads from up to 1,024 sockets, 48 times over, before anything that was admitted
- * gets on. Who waits for his refusal does not ask again meanwhile.
+ * Requests refused before any work in one turn of the event loop, a few ms. Without a bound, a crowd that asks again as soon
+ * as it is refused is all that is served: libuv reads from up to 1,024 sockets, 48 times over, before anything that was
+ * admitted gets on. Who waits for his refusal does not ask again meanwhile. Who does, by pipelining, is refused at once:
+ * node:http stops reading from a connection by the answers it has not taken yet.
  */
 const REFUSALS_PER_TURN = 64
 
@@ -142,6 +143,7 @@ class Gateway {
     request.traceparent = span?.traceparent ?? headers.traceparent
     let appid: string | undefined
     let answer: Answer
+    let isAdmitted = false
     try {
       checkRequest(incoming, headers, limits)
       this.#rates.admitSource(request.source, name, kind, now())
@@ -152,10 +154,13 @@ class Gateway {
       if (appid !== undefined) this.#rates.admitApp(appid, route, now())
       // A client that sends its form slowly keeps nobody from a place; the route says what is wrong with the form.
       if (route.method === 'POST') await request.form().catch(() => undefined)
-      answer = await this.#admission.run(kind, () => route.answer(request, this.#options))
+      answer = await this.#admission.run(kind, () => {
+        isAdmitted = true
+        return route.answer(request, this.#options)
+      })
       if (appid !== undefined && answer.status < 400) this.#rates.countApp(appid, route, now())
     } catch (error) {
-      await this.#refusals.next()
+      if (!isAdmitted && this.#connections.isAlone(incoming)) await this.#refusals.next()
       answer = this.#refuse(request, kind, error)
     }
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false

@@ -41,6 +41,11 @@ export class Connections {
     if (waiting.length === 0) this.#inFlight.delete(socket)
   }
 
+  /** Whether the connection waits for one answer only. */
+  isAlone({ socket }: IncomingMessage): boolean {
+    return this.#inFlight.get(socket)?.length === 1
+  }
+
   /** The last response this connection waits for. */
   unanswered(socket: Duplex): ServerResponse | undefined {
     return this.#inFlight.get(socket)?.at(-1)

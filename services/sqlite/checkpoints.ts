@@ -81,8 +81,8 @@ export class Checkpoints {
   }
 
   /**
-   * Copies nothing more until `resume`. What the thread is copying is on disk in the log, or its own flush of the log, with
-   * which it began, told it of the failure.
+   * Begins and finishes no checkpoint until `resume`. What the thread is copying at this moment is on disk in the log, or
+   * its own flush of the log, with which it began, told it of the failure.
    */
   pause(): void {
     this.#isPaused = true

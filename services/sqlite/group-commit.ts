@@ -1,6 +1,5 @@
 // Group commit: writes that arrive during one turn of the event loop share one transaction, and transactions that commit
 // while the disk flushes share the next flush. Nobody is told of a write before it is flushed.
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Statement } from 'better-sqlite3'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
@@ -60,7 +59,6 @@ interface Committed {
 const MAX_UNANSWERED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
 const MAX_GROUP = 256 // about 30 ms: how long reads can be kept waiting
 const LOCK_RETRY_MS = 5
-const REPAIR_EVERY_MS = 250 // each time the whole log is written
 
 /** The writer that shares the thread with its callers. */
 export class GroupCommit<W extends Writes> implements Writer<W> {
@@ -223,20 +221,19 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     })
   }
 
-  /** After a flush that failed. What committed since would be lost with what it should have brought, so all of it waits. */
+  /**
+   * After a flush that failed. What committed since would be lost with what it should have brought, so all of it waits for
+   * the repair, as long as for a lock, and then hears that nobody knows.
+   */
   async #makeGood(unflushed: readonly Committed[], error: unknown): Promise<void> {
     this.#isInDoubt = true
     this.#checkpoints.pause()
-    let waiting = unflushed
-    const startedAt = performance.now()
-    while (!(await this.#log.repair())) {
-      if (performance.now() - startedAt >= this.#lockWaitMs || this.#isClosed) {
-        for (const { group } of waiting) this.#refuse(group, error, true)
-        waiting = []
-      }
-      if (this.#isClosed) return
-      await sleep(REPAIR_EVERY_MS, undefined, { ref: waiting.length > 0 }) // a process may end meanwhile
-    }
+    const waiting = [...unflushed]
+    const giveUp = setTimeout(() => {
+      for (const { group } of waiting.splice(0)) this.#refuse(group, error, true)
+    }, this.#lockWaitMs)
+    if (!(await this.#log.repair(() => this.#isClosed && waiting.length === 0))) return
+    clearTimeout(giveUp)
     for (const committed of waiting) this.#acknowledge(committed)
     this.#checkpoints.resume()
     this.#isInDoubt = false

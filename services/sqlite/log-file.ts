@@ -2,6 +2,7 @@
 // and hold the event loop for as long as the disk takes. Here a thread of libuv's flushes what was committed, and reads
 // and further writes go on meanwhile.
 import { closeSync, fdatasync, openSync, readSync, writeSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { BUSY_TIMEOUT_MS, type Connection } from './open.js'
 
@@ -9,6 +10,8 @@ import { BUSY_TIMEOUT_MS, type Connection } from './open.js'
 export type Flush = (descriptor: number, done: (error: Error | null) => void) => void
 
 const REWRITE_BYTES = 64 * 1024
+const REWRITE_EVERY_MS = 250 // the whole log each time
+const LOOK_EVERY_MS = 20
 
 export class LogFile {
   readonly #db: Connection
@@ -40,30 +43,57 @@ export class LogFile {
   }
 
   /**
-   * After a flush that failed; true when all that was committed is on disk after all. What such a flush should have brought
-   * counts as clean to the kernel and will not be written again, so that a power cut would leave a hole under later
-   * commits. So the same bytes are written once more and flushed, while nobody else can write; then all is copied into the
-   * database and the log begins anew, because a file system may keep blocks that it once failed to write unreadable.
-   * To be called outside any transaction, and nothing is to be written until it has answered. Never rejects.
+   * After a flush that failed, when no transaction is open; true when all that was committed is on disk after all. What such
+   * a flush should have brought counts as clean to the kernel and will not be written again, so that a power cut would leave
+   * a hole under later commits. So the same bytes are written once more and flushed, under the lock, which is kept from the
+   * first try to the last that failed; then all is copied into the database and the log begins anew, because a file system
+   * may keep blocks that it once failed to write unreadable. Tries until it has worked, or until `isGivenUp`. Never rejects.
    */
-  async repair(): Promise<boolean> {
+  async repair(isGivenUp: () => boolean): Promise<boolean> {
+    let isWhole = false
+    while (!isGivenUp()) {
+      isWhole ||= await this.#rewritten()
+      if (isWhole && (await this.#begunAnew())) return true
+      await sleep(isWhole ? LOOK_EVERY_MS : REWRITE_EVERY_MS, undefined, { ref: false })
+    }
+    if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
+    return false
+  }
+
+  /** False when it failed; then the lock is kept, if it was had. */
+  async #rewritten(): Promise<boolean> {
     try {
-      this.#db.exec('PRAGMA busy_timeout = 0')
-      this.#db.exec('BEGIN IMMEDIATE')
-      try {
-        this.#rewrite()
-        await this.#flushed()
-      } finally {
-        if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
-      }
-      const copied = this.#db.prepare<[], { busy: number }>('PRAGMA wal_checkpoint(TRUNCATE)').get()
-      if (copied?.busy !== 0) return false
+      if (!this.#db.inTransaction) this.#withoutWaiting('BEGIN IMMEDIATE')
+      this.#rewrite()
+      await this.#flushed()
+      this.#db.exec('ROLLBACK')
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  /** False while somebody reads what was there before, as a backup does. */
+  async #begunAnew(): Promise<boolean> {
+    try {
+      if (this.#withoutWaiting('PRAGMA wal_checkpoint(TRUNCATE)')?.busy !== 0) return false
       await this.#flushed()
       return true
     } catch {
       return false
+    }
+  }
+
+  /** Runs one statement that fails at once when it meets a lock. */
+  #withoutWaiting(sql: string): { readonly busy?: number } | undefined {
+    this.#db.exec('PRAGMA busy_timeout = 0')
+    try {
+      const statement = this.#db.prepare<[], { readonly busy?: number }>(sql)
+      if (statement.reader) return statement.get()
+      statement.run()
+      return undefined
     } finally {
-      if (this.#db.open) this.#db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`)
+      this.#db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`)
     }
   }
 

@@ -460,6 +460,18 @@ test('a draining gateway answers all that a client has pipelined, in order', asy
   })
 })
 
+test('who pipelines what is refused, and reads nothing, is not read from, and keeps nobody else waiting', async () => {
+  await withGateway({ services }, async (gateway) => {
+    const greedy = net.connect(gateway.port, '127.0.0.1').pause()
+    greedy.on('error', () => undefined)
+    greedy.write('GET /api/none HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(100_000))
+    while (gateway.records.length < 1_000) await sleep(1)
+    await failureOf(await fetch(`${gateway.url}/api/none`))
+    expect(gateway.records.length).toBeLessThan(50_000)
+    greedy.destroy()
+  })
+})
+
 test('a draining gateway sends an answer to its end, however slowly it is read', async () => {
   const avatar = 'x'.repeat(24 * 1024 * 1024) // more than the kernel takes
   await withGateway(
