@@ -227,6 +227,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
    */
   async #makeGood(unflushed: readonly Committed[], error: unknown): Promise<void> {
     this.#isInDoubt = true
+    process.emitWarning(`the log of ${this.#db.name} could not be flushed and is written anew: ${error}`)
     this.#checkpoints.pause()
     const waiting = [...unflushed]
     const giveUp = setTimeout(() => {

@@ -1,6 +1,7 @@
-// A disk that is full under a running service, made with a limit on the size of its files (RLIMIT_FSIZE), which
-// `prlimit` of Linux sets and lifts from outside.
-import { execFileSync, spawnSync } from 'node:child_process'
+// Disks that fail under a running service. A full one is made with a limit on the size of its files (RLIMIT_FSIZE), which
+// `prlimit` of Linux sets and lifts from outside; one that cannot flush with strace, which answers fdatasync in its place.
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { statSync } from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
@@ -9,6 +10,8 @@ import { send } from '../harness/http.js'
 import { type ServiceProcess, startProcess } from '../harness/process.js'
 import { withQuery } from '../harness/verbs.js'
 
+/** Whether strace is here and may attach to a process that is not its child: then only `timeout` ends it, with 124. */
+const canAttach = spawnSync('sh', ['-c', 'sleep 1 & timeout 0.3 strace -o /dev/null -p $!']).status === 124
 const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0
 
 interface Answer {
@@ -27,6 +30,18 @@ async function get(service: ServiceProcess, target: string, query: Record<string
 /** No file of the service grows beyond this; undefined lifts it. */
 function limitFiles(service: ServiceProcess, bytes: number | undefined): void {
   execFileSync('prlimit', ['--pid', String(service.pid), `--fsize=${bytes ?? 'unlimited'}:unlimited`])
+}
+
+/** From now on flushes of the service fail, those `when` says (strace's words); what is returned ends that. */
+async function failFlushes(service: ServiceProcess, when: string): Promise<() => Promise<unknown>> {
+  const inject = `inject=fdatasync:error=EIO:when=${when}`
+  const args = ['-f', '-p', String(service.pid), '-o', '/dev/null', '-e', 'trace=fdatasync', '-e', inject]
+  const strace = spawn('strace', args, { stdio: ['ignore', 'ignore', 'pipe'] })
+  await once(strace.stderr, 'data') // "attached"
+  return async () => {
+    strace.kill('SIGINT')
+    await once(strace, 'exit')
+  }
 }
 
 test.skipIf(!hasPrlimit)(
@@ -55,6 +70,36 @@ test.skipIf(!hasPrlimit)(
     const refreshed = await refresh()
     expect(refreshed.status).toBe(200)
     expect(await user(String(refreshed.data.access_token))).toMatchObject({ status: 200 })
+    expect(await user(accessToken)).toMatchObject({ status: 200 })
+    expect(await service.stop()).toBe(0)
+  },
+)
+
+test.skipIf(!canAttach)(
+  'a flush that fails once is made good; while all fail writes answer 503 and reads go on; it recovers without a restart',
+  { timeout: 120_000 },
+  async () => {
+    const service = await startProcess()
+    const { appid, accessToken, refreshToken, openid } = await grantAccessOn(service, ['lunch'])
+    const refresh = () =>
+      get(service, '/api/oauth2/refresh_token', { appid, refresh_token: refreshToken, grant_type: 'refresh_token' })
+    const user = (token: string) => get(service, '/api/oauth2/user', { appid, access_token: token, openid })
+
+    const firstOnes = await failFlushes(service, '1')
+    const delayed = await refresh()
+    expect(delayed.status).toBe(200)
+    await firstOnes()
+    expect(service.output).toContain('could not be flushed')
+
+    const always = await failFlushes(service, '1+')
+    for (let i = 0; i < 2; i += 1) {
+      const refused = await refresh()
+      expect(refused).toMatchObject({ status: 503, type: 'remote_server_error' })
+      expect(Number(refused.retryAfter)).toBeGreaterThan(0)
+      expect(await user(String(delayed.data.access_token))).toMatchObject({ status: 200 })
+    }
+    await always()
+    await expect.poll(async () => (await refresh()).status, { timeout: 30_000 }).toBe(200)
     expect(await user(accessToken)).toMatchObject({ status: 200 })
     expect(await service.stop()).toBe(0)
   },
