@@ -10,9 +10,9 @@ import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
-import { cleanUp, freePort, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
+import { cleanUpAtExit, freePort, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
 import { root } from './root.js'
-import { median } from './stats.js'
+import { median, tenths } from './stats.js'
 
 const DAY_MS = 86_400_000
 const GRANTS_PER_USER = 10
@@ -26,7 +26,7 @@ const APPID = 'app_growth'
 const require = createRequire(path.join(root, 'package.json'))
 const cause = { actor: 'app', requestId: randomUUID() }
 
-process.on('exit', cleanUp)
+cleanUpAtExit()
 const { values } = parseArgs({
   options: { grants: { type: 'string', default: '10000,100000,1000000' }, in: { type: 'string' } },
 })
@@ -61,12 +61,12 @@ async function measure(grants) {
   const { readyMs, memory } = await start(dataDir)
   return {
     grants,
-    'lookup of an access token, µs': round(lookupMicros),
+    'lookup of an access token, µs': tenths(lookupMicros),
     'refreshes a second, 64 at once': Math.round((AT_ONCE * 1_000) / median(batches)),
     'ready after start, ms': Math.round(readyMs),
     'memory after start, MiB': Math.round(memory),
     'file, MiB': Math.round(statSync(file).size / 2 ** 20),
-    'filled in, s': round(filledMs / 1_000),
+    'filled in, s': tenths(filledMs / 1_000),
   }
 }
 
@@ -193,8 +193,4 @@ function placeOf(n, grants) {
   const place = Buffer.alloc(8)
   place.writeBigUInt64BE((BigInt(n) * 0xffff_ffff_ffff_fffen) / BigInt(grants))
   return place
-}
-
-function round(value) {
-  return Math.round(value * 10) / 10
 }

@@ -2,11 +2,11 @@
 // for than can be done. All in one process on SQLite, on a core of its own.
 //   --seconds N     of each measurement (3)
 //   --overload N    seconds of overload (60)
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { contestants, lines, memoryMiB } from './contestants.js'
-import { ask, cleanUp, startNode } from './processes.js'
+import { ask, cleanUpAtExit, startGenerator } from './processes.js'
+import { tenths } from './stats.js'
 
 const CONNECTIONS = [1, 8, 64, 256, 1_000]
 const SURVEYS_PER_OWNER = [1, 10, 100, 1_000]
@@ -21,15 +21,14 @@ const HEALTH_EVERY_MS = 50
 const PROBE_MS = 500
 const RECOVERY_MS = 30_000
 
-process.on('exit', cleanUp)
+cleanUpAtExit()
 const { values } = parseArgs({
   options: { seconds: { type: 'string', default: '3' }, overload: { type: 'string', default: '60' } },
 })
 const durationMs = Number(values.seconds) * 1_000
 const overloadMs = Number(values.overload) * 1_000
 buildIfNeeded()
-const generator = startNode([fileURLToPath(new URL('load-process.js', import.meta.url))], { role: 'load', ipc: true })
-await ask(generator.child, undefined, 10_000)
+const generator = await startGenerator()
 await byConnections()
 await bySurveys()
 await overloaded()
@@ -43,9 +42,9 @@ async function byConnections() {
       const { rate, cpuMicros, latency } = await closed(service, line, connections)
       rows[`${lines[line].title}, ${connections} connections`] = {
         'a second': Math.round(rate),
-        'CPU, µs': round(cpuMicros[0]),
-        'p50, ms': round(latency.p50),
-        'p99, ms': round(latency.p99),
+        'CPU, µs': tenths(cpuMicros[0]),
+        'p50, ms': tenths(latency.p50),
+        'p99, ms': tenths(latency.p99),
         'memory, MiB': Math.round(memoryMiB(service)),
       }
     }
@@ -62,7 +61,7 @@ async function bySurveys() {
       const { rate, cpuMicros } = await closed(service, line, 64)
       rows[`${lines[line].title}, ${surveysPerOwner} of each user`] = {
         'a second': Math.round(rate),
-        'CPU, µs': round(cpuMicros[0]),
+        'CPU, µs': tenths(cpuMicros[0]),
         'memory, MiB': Math.round(memoryMiB(service)),
       }
     }
@@ -96,12 +95,12 @@ async function overloaded() {
       'done, a second': Math.round(result.answered / seconds),
       'refused, a second': Math.round(result.refused / seconds),
       'not sent, every connection waiting, a second': Math.round(result.unsent / seconds),
-      'p99 unloaded, ms': round(unloaded.latency.p99),
-      'p99 of what was done, ms': round(result.latency.p99),
+      'p99 unloaded, ms': tenths(unloaded.latency.p99),
+      'p99 of what was done, ms': tenths(result.latency.p99),
       '/healthz at worst, ms': Math.round(worstHealthMs),
       'memory before and at most, MiB': `${Math.round(memoryBefore)}, ${Math.round(worstMemoryMiB)}`,
       [`normal again within, s (${PROBE_MS / 1_000} at least)`]:
-        recoveredMs < RECOVERY_MS ? round(recoveredMs / 1_000) : `not in ${RECOVERY_MS / 1_000}`,
+        recoveredMs < RECOVERY_MS ? tenths(recoveredMs / 1_000) : `not in ${RECOVERY_MS / 1_000}`,
     },
   })
   if (result.failures > 0) throw new Error(`failures under overload: ${JSON.stringify(result.examples)}`)
@@ -151,8 +150,4 @@ async function run(service, line, loop, timing) {
     (timing.warmupMs ?? 0) * 4 + timing.durationMs + JOB_SLACK_MS,
   )
   return result
-}
-
-function round(value) {
-  return Math.round(value * 10) / 10
 }

@@ -4,6 +4,7 @@ import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, 
 import { createServer } from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 
 /** Fine enough to measure a start by it. */
 const READY_POLL_MS = 5
@@ -13,7 +14,7 @@ const children = new Set()
 const folders = new Set()
 
 /** Kills every child and removes every folder; synchronous, so that it works in an exit handler. */
-export function cleanUp() {
+function cleanUp() {
   for (const child of children) child.kill('SIGKILL')
   for (const folder of folders) {
     try {
@@ -23,6 +24,14 @@ export function cleanUp() {
     }
   }
   folders.clear()
+}
+
+/** When this process ends, also by a signal. */
+export function cleanUpAtExit() {
+  process.on('exit', cleanUp)
+  for (const [signal, number] of Object.entries({ SIGINT: 2, SIGTERM: 15, SIGHUP: 1 })) {
+    process.once(signal, () => process.exit(128 + number))
+  }
 }
 
 /** Two benchmarks at once would measure each other. @returns the process of another one on this machine, if there is one */
@@ -95,6 +104,13 @@ export function startNode(args, { role, env = {}, log, ipc = false }) {
     emptyLog: () => output !== 'inherit' && child.exitCode === null && ftruncateSync(output),
     hasEnded: () => child.exitCode !== null || child.signalCode !== null,
   }
+}
+
+/** The load generator, ready for jobs. */
+export async function startGenerator() {
+  const generator = startNode([fileURLToPath(new URL('load-process.js', import.meta.url))], { role: 'load', ipc: true })
+  await ask(generator.child, undefined, 10_000)
+  return generator
 }
 
 /** Sends a message and fulfils with the answer; one at a time. */

@@ -3,14 +3,14 @@
 import { writeFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { pathToFileURL } from 'node:url'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { contestants, lines, memoryMiB } from './contestants.js'
 import { DISTURBED } from './figures.js'
 import { installIfNeeded } from './install.js'
 import { machine, machineTicks } from './machine.js'
 import { options } from './options.js'
-import { ask, cleanUp, cores, otherBenchmark, startNode } from './processes.js'
+import { ask, cleanUpAtExit, cores, otherBenchmark, startGenerator } from './processes.js'
 import { printReport, writeDocs } from './report.js'
 import { median } from './stats.js'
 
@@ -20,10 +20,7 @@ const WARMUP_ANSWERS = 2_500
 const JOB_SLACK_MS = 30_000
 const SHARES = [0.5, 0.8]
 
-process.on('exit', cleanUp)
-for (const [signal, number] of Object.entries({ SIGINT: 2, SIGTERM: 15, SIGHUP: 1 })) {
-  process.once(signal, () => process.exit(128 + number))
-}
+cleanUpAtExit()
 
 process.exitCode = await main(options(process.argv.slice(2))).catch((error) => {
   process.stderr.write(`bench: ${error.stack}\n`)
@@ -44,8 +41,7 @@ async function main(chosen) {
   buildIfNeeded()
   if (chosen.baseline)
     (await import(pathToFileURL(path.join(chosen.baseline, 'bin', 'build-if-needed.js')))).buildIfNeeded()
-  const generator = startNode([fileURLToPath(new URL('load-process.js', import.meta.url))], { role: 'load', ipc: true })
-  await ask(generator.child, undefined, 10_000)
+  const generator = await startGenerator()
   const running = new Map()
   say(`starting ${chosen.only.join(', ')}`)
   const started = await Promise.all(chosen.only.map((name) => contestants[name].start(chosen)))

@@ -27,6 +27,11 @@ export function median(values) {
   return sorted.length === 0 ? Number.NaN : (sorted[middle - 1] + sorted[middle]) / 2
 }
 
+/** Rounded to one decimal. */
+export function tenths(value) {
+  return Math.round(value * 10) / 10
+}
+
 /** Median of the ratios round by round: what a busy machine takes from one round it takes from both sides. */
 export function pairedRatio(values, bases) {
   const rounds = Math.min(values.length, bases.length)

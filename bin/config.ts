@@ -131,12 +131,10 @@ function contradictions(config: Config, env: Environment): ConfigProblem[] {
     tokenDatabase.file !==
       surveyDatabase.file, 'SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL')
   const threads = Math.max(1, Number(env.UV_THREADPOOL_SIZE ?? UV_THREADS))
+  const forPasswords = Math.max(1, threads - 2)
   require(![tokenDatabase.kind, surveyDatabase.kind].includes('sqlite') ||
     config.passwordHashConcurrency <=
-      Math.max(
-        1,
-        threads - 2,
-      ), 'PASSWORD_HASH_CONCURRENCY', `must leave two of the ${threads} threads of UV_THREADPOOL_SIZE to SQLite's disk`)
+      forPasswords, 'PASSWORD_HASH_CONCURRENCY', `must leave two of the ${threads} threads of UV_THREADPOOL_SIZE to SQLite's disk`)
   return problems
 }
 

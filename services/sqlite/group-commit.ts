@@ -4,7 +4,7 @@ import type { Statement } from 'better-sqlite3'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
 import { type Flush, LogFile } from './log-file.js'
-import { BUSY_TIMEOUT_MS, type Connection, isBusy, isIoError, toStoreError } from './open.js'
+import { BUSY_TIMEOUT_MS, type Connection, isBusy, isIoError, toStoreError, withoutWaiting } from './open.js'
 
 /**
  * The writes of a store by name: synchronous functions over one connection. Arguments and results can be cloned
@@ -82,7 +82,6 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   #isInDoubt = false
   #waitingSinceMs: number | undefined
   #isScheduled = false
-  #isClosed = false
   #closed: Promise<void> | undefined
   #onDrained: (() => void) | undefined
 
@@ -102,7 +101,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   }
 
   submit<Name extends keyof W & string>(name: Name, args: ArgsOf<W, Name>): Promise<ResultOf<W, Name>> {
-    if (this.#isClosed) return Promise.reject(new StoreUnavailable(new Error('the store is closed')))
+    if (this.#closed) return Promise.reject(new StoreUnavailable(new Error('the store is closed')))
     if (this.#unanswered >= this.#maxUnanswered) {
       return Promise.reject(new StoreUnavailable(new Error('too many writes are waiting')))
     }
@@ -119,7 +118,6 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   }
 
   async #close(): Promise<void> {
-    this.#isClosed = true
     if (this.#unanswered > 0) {
       await new Promise<void>((resolve) => {
         this.#onDrained = resolve
@@ -168,15 +166,12 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
    */
   #hasBegun(): boolean {
     if (this.#isInDoubt) return false
-    this.#db.exec('PRAGMA busy_timeout = 0')
     try {
-      this.#begin.run()
+      withoutWaiting(this.#db, () => this.#begin.run())
       return true
     } catch (error) {
       if (isBusy(error)) return false
       throw error
-    } finally {
-      this.#db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`)
     }
   }
 
@@ -225,15 +220,14 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
    * After a flush that failed. What committed since would be lost with what it should have brought, so all of it waits for
    * the repair, as long as for a lock, and then hears that nobody knows.
    */
-  async #makeGood(unflushed: readonly Committed[], error: unknown): Promise<void> {
+  async #makeGood(waiting: Committed[], error: unknown): Promise<void> {
     this.#isInDoubt = true
     process.emitWarning(`the log of ${this.#db.name} could not be flushed and is written anew: ${error}`)
     this.#checkpoints.pause()
-    const waiting = [...unflushed]
     const giveUp = setTimeout(() => {
       for (const { group } of waiting.splice(0)) this.#refuse(group, error, true)
     }, this.#lockWaitMs)
-    if (!(await this.#log.repair(() => this.#isClosed && waiting.length === 0))) return
+    if (!(await this.#log.repair(() => this.#closed !== undefined && waiting.length === 0))) return
     clearTimeout(giveUp)
     for (const committed of waiting) this.#acknowledge(committed)
     this.#checkpoints.resume()

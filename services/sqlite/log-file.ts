@@ -4,7 +4,7 @@
 import { closeSync, fdatasync, openSync, readSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StoreUnavailable } from '../store/store-unavailable.js'
-import { BUSY_TIMEOUT_MS, type Connection } from './open.js'
+import { type Connection, withoutWaiting } from './open.js'
 
 /** Flushes a file as fs.fdatasync does. */
 export type Flush = (descriptor: number, done: (error: Error | null) => void) => void
@@ -63,7 +63,7 @@ export class LogFile {
   /** False when it failed; then the lock is kept, if it was had. */
   async #rewritten(): Promise<boolean> {
     try {
-      if (!this.#db.inTransaction) this.#withoutWaiting('BEGIN IMMEDIATE')
+      if (!this.#db.inTransaction) withoutWaiting(this.#db, () => this.#db.exec('BEGIN IMMEDIATE'))
       this.#rewrite()
       await this.#flushed()
       this.#db.exec('ROLLBACK')
@@ -76,24 +76,12 @@ export class LogFile {
   /** False while somebody reads what was there before, as a backup does. */
   async #begunAnew(): Promise<boolean> {
     try {
-      if (this.#withoutWaiting('PRAGMA wal_checkpoint(TRUNCATE)')?.busy !== 0) return false
+      const busy = withoutWaiting(this.#db, () => this.#db.pragma('wal_checkpoint(TRUNCATE)', { simple: true }))
+      if (busy !== 0) return false
       await this.#flushed()
       return true
     } catch {
       return false
-    }
-  }
-
-  /** Runs one statement that fails at once when it meets a lock. */
-  #withoutWaiting(sql: string): { readonly busy?: number } | undefined {
-    this.#db.exec('PRAGMA busy_timeout = 0')
-    try {
-      const statement = this.#db.prepare<[], { readonly busy?: number }>(sql)
-      if (statement.reader) return statement.get()
-      statement.run()
-      return undefined
-    } finally {
-      this.#db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`)
     }
   }
 

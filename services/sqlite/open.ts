@@ -95,6 +95,16 @@ export function isBusy(error: unknown): boolean {
   return primaryCode(error) === 'SQLITE_BUSY'
 }
 
+/** Runs statements that fail at once when they meet the lock of another process, which else blocks the thread. */
+export function withoutWaiting<Result>(db: Connection, work: () => Result): Result {
+  db.exec('PRAGMA busy_timeout = 0')
+  try {
+    return work()
+  } finally {
+    db.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`)
+  }
+}
+
 /** True when a commit that failed so may still be found on disk after a crash. */
 export function isIoError(error: unknown): boolean {
   return primaryCode(error) === 'SQLITE_IOERR'

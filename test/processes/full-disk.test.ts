@@ -27,6 +27,20 @@ async function get(service: ServiceProcess, target: string, query: Record<string
   return { status, type: error.type, data, retryAfter: headers.get('retry-after') }
 }
 
+/** A service with one grant and one survey, and what the app asks with it. */
+async function startWithAccess() {
+  const service = await startProcess()
+  const { appid, accessToken, refreshToken, openid } = await grantAccessOn(service, ['lunch'])
+  return {
+    service,
+    accessToken,
+    refresh: () =>
+      get(service, '/api/oauth2/refresh_token', { appid, refresh_token: refreshToken, grant_type: 'refresh_token' }),
+    user: (token: string) => get(service, '/api/oauth2/user', { appid, access_token: token, openid }),
+    surveys: () => get(service, '/api/surveys', { appid, access_token: accessToken, openid }),
+  }
+}
+
 /** No file of the service grows beyond this; undefined lifts it. */
 function limitFiles(service: ServiceProcess, bytes: number | undefined): void {
   execFileSync('prlimit', ['--pid', String(service.pid), `--fsize=${bytes ?? 'unlimited'}:unlimited`])
@@ -50,12 +64,7 @@ test.skipIf(!hasPrlimit)(
     timeout: 120_000,
   },
   async () => {
-    const service = await startProcess()
-    const access = await grantAccessOn(service, ['lunch'])
-    const { appid, accessToken, refreshToken, openid } = access
-    const refresh = () =>
-      get(service, '/api/oauth2/refresh_token', { appid, refresh_token: refreshToken, grant_type: 'refresh_token' })
-    const user = (token: string) => get(service, '/api/oauth2/user', { appid, access_token: token, openid })
+    const { service, accessToken, refresh, user, surveys } = await startWithAccess()
 
     limitFiles(service, statSync(path.join(service.dataDir, 'token.db-wal')).size)
     for (let i = 0; i < 5; i += 1) {
@@ -63,8 +72,7 @@ test.skipIf(!hasPrlimit)(
       expect(refused).toMatchObject({ status: 503, type: 'remote_server_error' })
       expect(Number(refused.retryAfter)).toBeGreaterThan(0)
       expect(await user(accessToken)).toMatchObject({ status: 200 })
-      const surveys = await get(service, '/api/surveys', { appid, access_token: accessToken, openid })
-      expect(surveys.data).toMatchObject({ total: 1 })
+      expect((await surveys()).data).toMatchObject({ total: 1 })
     }
     limitFiles(service, undefined)
     const refreshed = await refresh()
@@ -79,11 +87,7 @@ test.skipIf(!canAttach)(
   'a flush that fails once is made good; while all fail writes answer 503 and reads go on; it recovers without a restart',
   { timeout: 120_000 },
   async () => {
-    const service = await startProcess()
-    const { appid, accessToken, refreshToken, openid } = await grantAccessOn(service, ['lunch'])
-    const refresh = () =>
-      get(service, '/api/oauth2/refresh_token', { appid, refresh_token: refreshToken, grant_type: 'refresh_token' })
-    const user = (token: string) => get(service, '/api/oauth2/user', { appid, access_token: token, openid })
+    const { service, accessToken, refresh, user } = await startWithAccess()
 
     const firstOnes = await failFlushes(service, '1')
     const delayed = await refresh()

@@ -3,7 +3,6 @@ import type { Schema } from '../../services/postgres/migrate.js'
 import { openDatabase } from '../../services/postgres/transaction.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
-import { tokenSchema } from '../../services/token/store/postgres/schema.js'
 import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
@@ -14,9 +13,7 @@ test('of processes that start at once one migrates and the others wait', async (
     const url = await createDatabase()
     const stores = await Promise.all(Array.from({ length: 6 }, () => openPostgresTokenStore({ url, poolSize: 2 })))
     await Promise.all(stores.map((store) => store.ping()))
-    expect(await query(url, 'SELECT name, version FROM schema_versions')).toEqual([
-      { name: 'token', version: tokenSchema.migrations.length },
-    ])
+    expect(await query(url, 'SELECT name, version FROM schema_versions')).toEqual([{ name: 'token', version: 2 }])
     await Promise.all(stores.map((store) => store.close()))
   }
 })
@@ -32,7 +29,7 @@ test('a newer database is refused, and what is in it stays', async () => {
   await (await openPostgresTokenStore({ url })).close()
   await query(url, `UPDATE schema_versions SET version = 7 WHERE name = 'token'`)
   await expect(openPostgresTokenStore({ url })).rejects.toThrow(
-    `the token database has schema version 7, this program knows ${tokenSchema.migrations.length}: run a newer program`,
+    'the token database has schema version 7, this program knows 2: run a newer program',
   )
   expect(await query(url, 'SELECT version FROM schema_versions')).toEqual([{ version: 7 }])
 })

@@ -23,8 +23,9 @@ const insertCode: Statement = {
     VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 }
 /**
- * By the index codes_by_user: what one more code pushes out of those that live as long as it does. Rows that are found first are named as an array, here and
- * elsewhere: a planner that has no statistics yet may look for them once for every row of the table.
+ * By the index codes_by_user: what one more code pushes out of those that live as long as it does. Rows that are found
+ * first are named as an array, here and elsewhere: a planner that has no statistics yet may look for them once for every
+ * row of the table.
  */
 const deleteSurplusCodes: Statement = {
   name: 'delete_surplus_codes',

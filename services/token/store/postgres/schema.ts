@@ -135,6 +135,6 @@ export const tokenSchema: Schema = {
   name: 'token',
   migrations: [
     { version: 1, name: 'apps, users, sessions, codes, grants, access tokens, audit events, rates', sql: first },
-    { version: 2, name: 'fewer rows and pages for an exchange', sql: fewerIndexes },
+    { version: 2, name: 'an exchange changes fewer indexes', sql: fewerIndexes },
   ],
 }
