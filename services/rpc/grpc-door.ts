@@ -6,11 +6,7 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc'
 import * as grpc from '@grpc/grpc-js'
 import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
-import {
-  type MultiplexRequest,
-  type MultiplexResponse,
-  MultiplexService,
-} from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import { type MultiplexRequest, MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Caller } from './callers.js'
 import type { Call, Dispatcher } from './dispatcher.js'
 import type { Identify } from './identity.js'
@@ -33,7 +29,7 @@ export interface RpcLimits {
   readonly maxStreams: number
 }
 
-export type MultiplexStream = grpc.ServerDuplexStream<MultiplexRequest, MultiplexResponse>
+export type MultiplexStream = grpc.ServerDuplexStream<MultiplexRequest, Buffer>
 
 export interface GrpcDoor {
   /** Hands over a connection that speaks HTTP/2. */
@@ -150,12 +146,12 @@ function addMultiplex(
         responseStream: true,
         requestSerialize: (message: MultiplexRequest) => Buffer.from(toBinary(multiplex.input, message)),
         requestDeserialize: (bytes: Buffer) => fromBinary(multiplex.input, bytes),
-        responseSerialize: (message: MultiplexResponse) => Buffer.from(toBinary(multiplex.output, message)),
-        responseDeserialize: (bytes: Buffer) => fromBinary(multiplex.output, bytes),
+        responseSerialize: (bytes: Buffer) => bytes,
+        responseDeserialize: (bytes: Buffer) => bytes,
       },
     },
     {
-      multiplex(stream: grpc.ServerDuplexStream<MultiplexRequest, MultiplexResponse>) {
+      multiplex(stream: MultiplexStream) {
         let caller: Caller
         try {
           caller = requireCaller(options, stream)

@@ -1,32 +1,46 @@
 // The server's end of MultiplexService: runs the calls of a stream and sends the outcomes of one moment together.
-import { create, type DescMethod, fromBinary, type MessageInitShape } from '@bufbuild/protobuf'
+import { create, type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import type * as grpc from '@grpc/grpc-js'
 import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
 import {
   type MultiplexedCall,
-  type MultiplexedResultSchema,
+  MultiplexedResultSchema,
   type MultiplexRequest,
-  type MultiplexResponse,
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import { groupBy, holding, inBatches } from './batches.js'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
 import { encode } from './large-messages.js'
 import { requestIdFrom } from './request-id.js'
 
-type Result = MessageInitShape<typeof MultiplexedResultSchema>
+/** A MultiplexedResult whose response may be a message not encoded yet, of type `output`. */
+interface Result {
+  readonly id: number
+  readonly output?: DescMessage
+  readonly outcome: {
+    readonly case: 'response' | 'failure'
+    readonly value: Uint8Array | Message | { readonly code: number; readonly message: string }
+  }
+}
 
 export interface MultiplexServerOptions {
   readonly dispatcher: Dispatcher
   /** By gRPC path. */
   readonly methods: ReadonlyMap<string, DescMethod>
-  readonly stream: grpc.ServerDuplexStream<MultiplexRequest, MultiplexResponse>
+  /** Takes MultiplexResponses as bytes. */
+  readonly stream: grpc.ServerDuplexStream<MultiplexRequest, Buffer>
   readonly caller: Caller
 }
 
 /** Calls one stream may have under way; the caller's flow is paused above it. */
 const MAX_UNDER_WAY = 10_000
+/** A response message carries results up to this many bytes, or one that is larger. */
+const BATCH_BYTES = 256 * 1024
+
+const { response } = MultiplexedResultSchema.field
+const DRAINING = Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { draining: true })))
 
 /** Serves the stream until the caller ends its side and all its calls are answered. */
 export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {
@@ -46,9 +60,17 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   }
 
   function flush(): void {
-    const batch = create(MultiplexResponseSchema, { results })
+    const ended = results
     results = []
-    if (!isGone) stream.write(batch)
+    for (const [output, ofOutput] of isGone ? [] : groupBy(ended, (result) => result.output)) {
+      const schema = output ? holding(MultiplexResponseSchema, response, output) : MultiplexResponseSchema
+      const batches = inBatches(ofOutput, {
+        encode: (part) => toBinary(schema, create(schema, { results: part } as never)),
+        maxBytes: BATCH_BYTES,
+        onUnencodable: ({ id }, error) => add(failureOf(id, error)),
+      })
+      for (const batch of batches) stream.write(batch)
+    }
     if (stream.isPaused() && underWay < MAX_UNDER_WAY) stream.resume()
     endWhenDone()
   }
@@ -57,10 +79,14 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
     if (hasEnded && !isGone && underWay === 0 && results.length === 0) stream.end()
   }
 
-  async function run(call: MultiplexedCall, lateMs: number): Promise<void> {
-    const result = await outcomeOf(options, call, lateMs)
-    underWay -= 1
+  function add(result: Result): void {
     if (results.push(result) === 1) setImmediate(flush)
+  }
+
+  async function run(call: MultiplexedCall, lateMs: number): Promise<void> {
+    const result = await resultOf(options, call, lateMs)
+    underWay -= 1
+    add(result)
   }
 
   stream.on('data', (request: MultiplexRequest) => {
@@ -81,12 +107,12 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
 
   return {
     drain() {
-      if (!isGone && !hasEnded) stream.write(create(MultiplexResponseSchema, { draining: true }))
+      if (!isGone && !hasEnded) stream.write(DRAINING)
     },
   }
 }
 
-async function outcomeOf(options: MultiplexServerOptions, call: MultiplexedCall, lateMs: number): Promise<Result> {
+async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, lateMs: number): Promise<Result> {
   try {
     const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
     if (timeoutMs !== undefined && timeoutMs <= 0) {
@@ -105,13 +131,24 @@ async function outcomeOf(options: MultiplexServerOptions, call: MultiplexedCall,
       },
       timeoutMs,
     )
-    return { id: call.id, outcome: { case: 'response', value: encode(method.output, response) } }
+    return { id: call.id, ...responseOf(method.output, response) }
   } catch (error) {
-    const failure = ConnectError.from(error, Code.Internal)
-    const detail = failure.findDetails(ErrorDetailSchema)[0]
-    const value = { code: failure.code as number, message: failure.rawMessage, ...(detail && { detail }) }
-    return { id: call.id, outcome: { case: 'failure', value } }
+    return failureOf(call.id, error)
   }
+}
+
+/** What has parts may be large and come again, so it is encoded by itself, once. */
+function responseOf(output: DescMessage, message: Message): Omit<Result, 'id'> {
+  const hasParts = output.fields.some(({ fieldKind }) => fieldKind === 'message' || fieldKind === 'list')
+  if (hasParts) return { outcome: { case: 'response', value: encode(output, message) } }
+  return { output, outcome: { case: 'response', value: message } }
+}
+
+function failureOf(id: number, error: unknown): Result {
+  const failure = ConnectError.from(error, Code.Internal)
+  const detail = failure.findDetails(ErrorDetailSchema)[0]
+  const value = { code: failure.code as number, message: failure.rawMessage, ...(detail && { detail }) }
+  return { id, outcome: { case: 'failure', value } }
 }
 
 function decode(method: DescMethod, bytes: Uint8Array) {

@@ -8,6 +8,7 @@ import {
   type DescMethod,
   type DescMethodUnary,
   fromBinary,
+  type Message,
   type MessageInitShape,
   toBinary,
 } from '@bufbuild/protobuf'
@@ -16,15 +17,14 @@ import { Code, ConnectError, type Transport, type UnaryResponse } from '@connect
 import * as grpc from '@grpc/grpc-js'
 import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
 import {
-  type MultiplexedCall,
   MultiplexedCallSchema,
   type MultiplexedResult,
-  type MultiplexRequest,
   MultiplexRequestSchema,
   type MultiplexResponse,
   MultiplexService,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Address } from './address.js'
+import { groupBy, holding, inBatches } from './batches.js'
 import { pathOf } from './grpc-door.js'
 import { Decoder } from './large-messages.js'
 import type { TlsMaterial } from './listener.js'
@@ -51,10 +51,8 @@ export interface MultiplexTransport extends Transport {
 
 /** Calls that may wait for an answer or a connection; beyond it a call fails at once. */
 const MAX_PENDING = 20_000
-/** A request message carries calls up to about this many bytes, well below the server's limit of 64 KiB. */
+/** A request message carries calls up to this many bytes, well below the server's limit of 64 KiB, or one that is larger. */
 const BATCH_BYTES = 32 * 1024
-/** Room for a call's method, ids and trace context. */
-const CALL_OVERHEAD_BYTES = 200
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
 const CONNECT_WAIT_MS = 3_000
 /** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
@@ -63,13 +61,23 @@ const HEALTH_TIMEOUT_MS = 1_000
 /** `status: SERVING` */
 const SERVING = Buffer.from([0x08, 0x01])
 
+/** A MultiplexedCall whose request is not encoded yet. */
+interface Call {
+  readonly id: number
+  readonly method: string
+  readonly request: Message
+  timeoutMs: number
+  readonly requestId: string
+  readonly traceparent: string
+}
+
 interface Pending {
-  readonly call: MultiplexedCall
+  readonly call: Call
   readonly method: DescMethod
   /** By performance.now(). */
   readonly deadlineMs: number
   readonly resolve: (message: unknown) => void
-  readonly reject: (error: ConnectError) => void
+  readonly reject: (error: unknown) => void
   readonly timer: NodeJS.Timeout
   stream: Stream
   timesSent: number
@@ -77,7 +85,8 @@ interface Pending {
 
 interface Stream {
   readonly client: grpc.Client
-  readonly call: grpc.ClientDuplexStream<MultiplexRequest, MultiplexResponse>
+  /** Takes MultiplexRequests as bytes. */
+  readonly call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
   /** Calls made and not settled, by id. */
   readonly pending: Map<number, Pending>
   /** Calls not sent yet: sent together at the end of the turn, or when the connection is there. */
@@ -103,7 +112,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   function open(): Stream {
     const call = client.makeBidiStreamRequest(
       pathOf(multiplex),
-      (message: MultiplexRequest) => Buffer.from(toBinary(multiplex.input, message)),
+      (bytes: Buffer) => bytes,
       (bytes: Buffer) => fromBinary(multiplex.output, bytes),
       new grpc.Metadata({ waitForReady: true }),
     )
@@ -153,9 +162,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     const code = isRefused ? (status.code as number as Code) : Code.Unavailable
     for (const pending of [...broken.pending.values()]) {
       if (!isRefused && !isClosed && maySend(pending)) continue
-      forget(pending)
-      clearTimeout(pending.timer)
-      pending.reject(new ConnectError(`connection to ${peer} lost: ${status.details}`, code))
+      fail(pending, new ConnectError(`connection to ${peer} lost: ${status.details}`, code))
     }
     if (broken.pending.size > 0) setTimeout(moveFrom, MOVE_AFTER_MS, broken)
     if (pendingCount === 0) waitingSinceMs = undefined
@@ -195,6 +202,12 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     }
   }
 
+  function fail(pending: Pending, error: unknown): void {
+    forget(pending)
+    clearTimeout(pending.timer)
+    pending.reject(error)
+  }
+
   /** Sends what is queued and not given up meanwhile, in messages the server accepts. */
   function flush(to: Stream): void {
     if (!to.isConnected) return
@@ -205,7 +218,15 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       pending.timesSent += 1
       pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadlineMs - sentMs))
     }
-    for (const calls of inBatches(waiting)) to.call.write(create(MultiplexRequestSchema, { calls, sentMs }))
+    for (const [{ input }, ofMethod] of groupBy(waiting, ({ method }) => method)) {
+      const schema = holding(MultiplexRequestSchema, MultiplexedCallSchema.field.request, input)
+      const batches = inBatches(ofMethod, {
+        encode: (part) => toBinary(schema, create(schema, { calls: part.map(({ call }) => call), sentMs } as never)),
+        maxBytes: BATCH_BYTES,
+        onUnencodable: fail,
+      })
+      for (const batch of batches) to.call.write(batch)
+    }
   }
 
   /** The stream new calls go to. @throws ConnectError when there is none and none to be expected soon. */
@@ -228,7 +249,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
 
   function start(
     method: DescMethod,
-    request: Uint8Array,
+    request: Message,
     timeoutMs: number,
     context: { requestId: string; traceparent: string },
   ): Promise<unknown> {
@@ -236,7 +257,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       const present = presentStream()
       const id = nextId
       nextId = (nextId + 1) % 0xffff_ffff
-      const call = create(MultiplexedCallSchema, { id, method: pathOf(method), request, timeoutMs, ...context })
+      const call = { id, method: pathOf(method), request, timeoutMs, ...context }
       const timer = setTimeout(() => {
         forget(pending)
         endWhenDrained(pending.stream)
@@ -259,7 +280,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       signal?.throwIfAborted()
       const plain = headers as Readonly<Record<string, string | undefined>> | undefined
       const context = { requestId: plain?.[REQUEST_ID_HEADER] ?? '', traceparent: plain?.traceparent ?? '' }
-      const request = toBinary(method.input, create(method.input, input))
+      const request = create(method.input, input)
       const message = await start(method, request, timeoutMs ?? options.defaultTimeoutMs, context)
       return {
         stream: false,
@@ -306,22 +327,6 @@ function checkHealth(client: grpc.Client): Promise<boolean> {
 function maySend({ method, timesSent }: Pending): boolean {
   if (timesSent === 0) return true
   return timesSent === 1 && method.idempotency !== MethodOptions_IdempotencyLevel.IDEMPOTENCY_UNKNOWN
-}
-
-function* inBatches(calls: readonly Pending[]): Generator<MultiplexedCall[]> {
-  let batch: MultiplexedCall[] = []
-  let bytes = 0
-  for (const { call } of calls) {
-    const size = call.request.length + CALL_OVERHEAD_BYTES
-    if (bytes + size > BATCH_BYTES && batch.length > 0) {
-      yield batch
-      batch = []
-      bytes = 0
-    }
-    batch.push(call)
-    bytes += size
-  }
-  if (batch.length > 0) yield batch
 }
 
 const noHeaders = new Headers()

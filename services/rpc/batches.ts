@@ -1,0 +1,85 @@
+// What travels together over a multiplexed stream is encoded together. On the wire a message in a field of bytes is the
+// same as in a field of its own type; so for encoding, the field is given that type, and what it holds needs no bytes of
+// its own first. Those would cost four times as much as all the rest.
+import { clone, createFileRegistry, type DescField, type DescFile, type DescMessage } from '@bufbuild/protobuf'
+import { FieldDescriptorProto_Type, FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
+
+/** Items encoded at a time: enough to share the cost of a message, few enough that they seldom turn out too large. */
+const MAX_ITEMS = 128
+
+const typed = new Map<DescField, Map<DescMessage, DescMessage>>()
+
+/** `whole` for encoding, with `field`, one of bytes in it or in what it holds, as a field that holds a message `held`. */
+export function holding(whole: DescMessage, field: DescField, held: DescMessage): DescMessage {
+  const ofField = typed.get(field) ?? new Map<DescMessage, DescMessage>()
+  typed.set(field, ofField)
+  const known = ofField.get(held)
+  if (known) return known
+  const made = withType(whole, field, held)
+  ofField.set(held, made)
+  return made
+}
+
+function withType({ file, typeName }: DescMessage, field: DescField, held: DescMessage): DescMessage {
+  const proto = clone(FileDescriptorProtoSchema, file.proto)
+  proto.service = []
+  proto.dependency.push(held.file.proto.name)
+  const ofField = proto.messageType.find(({ name }) => name === field.parent.name)?.field
+  const typedField = ofField?.find(({ number }) => number === field.number)
+  if (!typedField) throw new Error(`${field.toString()} is not in ${file.name}`)
+  typedField.type = FieldDescriptorProto_Type.MESSAGE
+  typedField.typeName = `.${held.typeName}`
+  const files = new Map([...withDependencies(file), ...withDependencies(held.file)])
+  const message = createFileRegistry(proto, (name) => files.get(name)).getMessage(typeName)
+  if (!message) throw new Error(`${typeName} is not in ${file.name}`)
+  return message
+}
+
+function* withDependencies(file: DescFile): Generator<[string, DescFile]> {
+  yield [file.proto.name, file]
+  for (const dependency of file.dependencies) yield* withDependencies(dependency)
+}
+
+/** The items by what `keyOf` says of each, every group in their order. */
+export function groupBy<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key): Map<Key, Item[]> {
+  const groups = new Map<Key, Item[]>()
+  for (const item of items) {
+    const key = keyOf(item)
+    const group = groups.get(key)
+    if (group) group.push(item)
+    else groups.set(key, [item])
+  }
+  return groups
+}
+
+export interface BatchOptions<Item> {
+  readonly encode: (items: readonly Item[]) => Uint8Array
+  /** Of one batch, unless a single item is larger. */
+  readonly maxBytes: number
+  /** Called for an item that `encode` throws for; it is left out. */
+  readonly onUnencodable: (item: Item, error: unknown) => void
+}
+
+/** All items, encoded in batches. */
+export function* inBatches<Item>(items: readonly Item[], options: BatchOptions<Item>): Generator<Buffer> {
+  for (let at = 0; at < items.length; at += MAX_ITEMS) yield* encoded(items.slice(at, at + MAX_ITEMS), options)
+}
+
+function* encoded<Item>(items: readonly Item[], options: BatchOptions<Item>): Generator<Buffer> {
+  const [first] = items
+  try {
+    const bytes = options.encode(items)
+    if (bytes.length <= options.maxBytes || items.length === 1) {
+      yield Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+      return
+    }
+  } catch (error) {
+    if (first !== undefined && items.length === 1) {
+      options.onUnencodable(first, error)
+      return
+    }
+  }
+  const half = items.length >> 1
+  yield* encoded(items.slice(0, half), options)
+  yield* encoded(items.slice(half), options)
+}
