@@ -36,7 +36,7 @@ export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream
 
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
-const WRITE_LENGTH = 16_384 // a quarter of what a pipe holds
+const WRITE_LENGTH = 65_536
 
 /**
  * Lines of many requests are written together: a write for each costs as much as a quarter of the request. Failures are
