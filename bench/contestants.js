@@ -37,7 +37,10 @@ export const contestants = {
     title: 'three processes',
     start: (options) => startSurveyAuth(['token', 'survey', 'gateway'], options),
   },
-  postgres: { title: 'one process on PostgreSQL', start: startOnPostgres },
+  postgres: {
+    title: 'one process on PostgreSQL',
+    start: (options) => onPostgres(['token', 'survey'], (urls) => startSurveyAuth(['all'], options, root, urls)),
+  },
   baseline: {
     title: 'baseline, one process',
     start: (options) => startSurveyAuth(['all'], options, options.baseline),
@@ -47,7 +50,20 @@ export const contestants = {
     start: (options) => startSurveyAuth(['token', 'survey', 'gateway'], options, options.baseline),
   },
   'oidc-provider': { title: 'oidc-provider', start: (options) => startPeer('oidc-provider', options) },
+  'oidc-provider-postgres': {
+    title: 'oidc-provider on PostgreSQL',
+    start: (options) => onPostgres(['peer'], ({ peer }) => startPeer('oidc-provider', options, peer)),
+  },
   'node-oauth2-server': { title: 'node-oauth2-server', start: (options) => startPeer('node-oauth2-server', options) },
+  'node-oauth2-server-postgres': {
+    title: 'node-oauth2-server on PostgreSQL',
+    start: (options) => onPostgres(['peer'], ({ peer }) => startPeer('node-oauth2-server', options, peer)),
+  },
+}
+
+/** Brings a PostgreSQL of its own. */
+export function isOnPostgres(name) {
+  return name.endsWith('postgres')
 }
 
 /**
@@ -76,10 +92,14 @@ async function startCeiling() {
   }
 }
 
-/** @returns {Promise<Contestant>} */
-async function startPeer(name, { grants }) {
+/**
+ * @param {string} [url] of PostgreSQL; SQLite without
+ * @returns {Promise<Contestant>}
+ */
+async function startPeer(name, { grants }, url = undefined) {
   const folder = temporaryFolder(name)
-  const started = startNode([serverFile(name), path.join(folder, 'peer.db')], {
+  const storage = url === undefined ? ['sqlite', path.join(folder, 'peer.db')] : ['postgres', url]
+  const started = startNode([serverFile(name), ...storage], {
     role: 'server',
     ipc: true,
     log: path.join(folder, 'log'),
@@ -116,19 +136,22 @@ async function startPeer(name, { grants }) {
   }
 }
 
-/** @returns {Promise<Contestant>} */
-async function startOnPostgres(amounts) {
-  const database = startNode([serverFile('postgres')], { role: 'server', ipc: true })
-  const urls = await ask(database.child, undefined, START_MS)
-  const service = await startSurveyAuth(['all'], amounts, root, urls)
+/**
+ * @param {string[]} databases
+ * @param {(urls: Record<string, string>) => Promise<Contestant>} start gets the addresses of the databases by name
+ * @returns {Promise<Contestant>} with the processes of the PostgreSQL, which nobody else uses, as its own
+ */
+async function onPostgres(databases, start) {
+  const cluster = startNode([serverFile('postgres/cluster'), ...databases], { role: 'server', ipc: true })
+  const contestant = await start(await ask(cluster.child, undefined, START_MS))
   return {
-    ...service,
+    ...contestant,
     get processes() {
-      return [...service.processes, ...descendants(database.pid).map((pid) => ({ name: 'postgres', pid }))]
+      return [...contestant.processes, ...descendants(cluster.pid).map((pid) => ({ name: 'postgres', pid }))]
     },
     async close() {
-      await service.close()
-      await stop(database)
+      await contestant.close()
+      await stop(cluster)
     },
   }
 }

@@ -7,6 +7,8 @@ const targets = [
   { name: 'all-in-one', of: 'ceiling', atLeast: { exchange: 0.15, refresh: 0.3, user: 0.65, detail: 0.6, list: 0.45 } },
   { name: 'all-in-one', of: 'oidc-provider', atLeast: { exchange: 12, refresh: 12 } },
   { name: 'all-in-one', of: 'node-oauth2-server', atLeast: { exchange: 6, refresh: 6 } },
+  { name: 'postgres', of: 'oidc-provider-postgres', atLeast: { exchange: 12, refresh: 12, user: 1 } },
+  { name: 'postgres', of: 'node-oauth2-server-postgres', atLeast: { exchange: 6, refresh: 6, user: 1 } },
   { name: 'separate', of: 'all-in-one', atLeast: { exchange: 0.7, user: 0.7, detail: 0.5 } },
 ]
 

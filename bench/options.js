@@ -1,12 +1,13 @@
 // The command line of `npm run bench -- ...`.
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { contestants, lines } from './contestants.js'
+import { contestants, isOnPostgres, lines } from './contestants.js'
 
 const HELP = `npm run bench -- [options]
 
   --quick               all lines within 3 minutes; the default takes about 15
-  --only NAME,...       of ${Object.keys(contestants).join(', ')}
+  --only NAME,...       of ${Object.keys(contestants).join(', ')};
+                        the table on PostgreSQL: ceiling,${Object.keys(contestants).filter(isOnPostgres).join(',')}
   --baseline FOLDER     measure the survey-auth of another checkout, installed, beside this one: before and after
   --lines NAME,...      of ${Object.keys(lines).join(', ')}
   --rounds N            rounds of the closed loop, 1 to 50
@@ -93,10 +94,10 @@ function read(args) {
   }
 }
 
-/** A baseline needs a folder; PostgreSQL, which brings its own processes, takes part when it is named. */
+/** A baseline needs a folder; who brings a PostgreSQL takes part when named. */
 function isWanted(name, { baseline, only }) {
   if (name.startsWith('baseline')) return baseline !== undefined
-  return name !== 'postgres' || only !== undefined
+  return !isOnPostgres(name) || only !== undefined
 }
 
 /** As it may be published: without paths of this machine. */

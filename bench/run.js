@@ -59,7 +59,7 @@ async function main(chosen) {
     command: `npm run bench${chosen.command === '' ? '' : ` -- ${chosen.command}`}`,
     date: new Date().toISOString().slice(0, 10),
     seconds: Math.round((Date.now() - startedAt) / 1000),
-    machine: await machine(),
+    machine: await machine(chosen.only),
     load: { before: loadBefore, after: os.loadavg()[0], stolen },
     isPinned: cores !== undefined,
     settings: chosen,

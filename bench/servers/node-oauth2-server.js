@@ -1,77 +1,30 @@
-// @node-oauth/oauth2-server on fastify with a model on SQLite. The refresh token is kept on refresh, as survey-auth keeps
-// it. Each method of the model that writes is one transaction.
+// @node-oauth/oauth2-server on fastify with a model on SQLite or PostgreSQL. The refresh token is kept on refresh, as
+// survey-auth keeps it. Each method of the model that writes is one transaction.
 import { randomBytes } from 'node:crypto'
 import { parse } from 'node:querystring'
 import OAuth2Server from '@node-oauth/oauth2-server'
 import fastify from 'fastify'
 import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from '../person.js'
-import { serveParent } from './child.js'
-import { openDatabase, together } from './database.js'
+import { CLIENT, DAY, HOUR, openStorage, servePeer } from './peer.js'
 
-const CLIENT = { id: 'app_benchmark', secret: 'a-secret-of-the-benchmark-0123456789' }
-const HOUR = 3_600 // in seconds
-const DAY = 24 * HOUR
+const storage = await openStorage('node-oauth2-server')
+await storage.insertClient(CLIENT.id, CLIENT.secret, REDIRECT_URI)
 
-const db = openDatabase(
-  process.argv[2],
-  `CREATE TABLE clients (id TEXT PRIMARY KEY, secret TEXT NOT NULL, redirect_uri TEXT NOT NULL) WITHOUT ROWID;
-   CREATE TABLE users (id TEXT PRIMARY KEY, nickname TEXT NOT NULL, avatar TEXT NOT NULL) WITHOUT ROWID;
-   CREATE TABLE codes (code TEXT PRIMARY KEY, client_id TEXT NOT NULL, user_id TEXT NOT NULL,
-     redirect_uri TEXT NOT NULL, scope TEXT NOT NULL, expires_at INTEGER NOT NULL) WITHOUT ROWID;
-   CREATE TABLE access_tokens (token TEXT PRIMARY KEY, client_id TEXT NOT NULL, user_id TEXT NOT NULL,
-     scope TEXT NOT NULL, expires_at INTEGER NOT NULL) WITHOUT ROWID;
-   CREATE TABLE refresh_tokens (token TEXT PRIMARY KEY, client_id TEXT NOT NULL, user_id TEXT NOT NULL,
-     scope TEXT NOT NULL, expires_at INTEGER NOT NULL) WITHOUT ROWID;`,
-)
-db.prepare('INSERT INTO clients (id, secret, redirect_uri) VALUES (?, ?, ?)').run(
-  CLIENT.id,
-  CLIENT.secret,
-  REDIRECT_URI,
-)
-
-const statements = {
-  client: db.prepare('SELECT secret, redirect_uri AS redirectUri FROM clients WHERE id = ?'),
-  insertUser: db.prepare('INSERT OR IGNORE INTO users (id, nickname, avatar) VALUES (?, ?, ?)'),
-  insertCode: db.prepare(
-    'INSERT INTO codes (code, client_id, user_id, redirect_uri, scope, expires_at) VALUES (?, ?, ?, ?, ?, ?)',
-  ),
-  code: db.prepare(
-    `SELECT client_id AS clientId, user_id AS userId, redirect_uri AS redirectUri, scope, expires_at AS expiresAt
-     FROM codes WHERE code = ?`,
-  ),
-  deleteCode: db.prepare('DELETE FROM codes WHERE code = ?'),
-  insertAccessToken: db.prepare(
-    'INSERT INTO access_tokens (token, client_id, user_id, scope, expires_at) VALUES (?, ?, ?, ?, ?)',
-  ),
-  accessToken: db.prepare(
-    `SELECT t.client_id AS clientId, t.user_id AS userId, t.scope, t.expires_at AS expiresAt, u.nickname, u.avatar
-     FROM access_tokens t JOIN users u ON u.id = t.user_id WHERE t.token = ?`,
-  ),
-  insertRefreshToken: db.prepare(
-    'INSERT INTO refresh_tokens (token, client_id, user_id, scope, expires_at) VALUES (?, ?, ?, ?, ?)',
-  ),
-  refreshToken: db.prepare(
-    `SELECT client_id AS clientId, user_id AS userId, scope, expires_at AS expiresAt
-     FROM refresh_tokens WHERE token = ?`,
-  ),
-  deleteRefreshToken: db.prepare('DELETE FROM refresh_tokens WHERE token = ?'),
+async function insertTokens(token, clientId, userId) {
+  const { accessToken, accessTokenExpiresAt, refreshToken, refreshTokenExpiresAt } = token
+  const access = [clientId, userId, token.scope.join(' '), accessToken, accessTokenExpiresAt.getTime()]
+  if (refreshToken === undefined) await storage.insertAccessToken(...access)
+  else await storage.insertTokens(...access, refreshToken, refreshTokenExpiresAt.getTime())
 }
-
-const insertTokens = db.transaction((token, clientId, userId) => {
-  const scope = token.scope.join(' ')
-  statements.insertAccessToken.run(token.accessToken, clientId, userId, scope, token.accessTokenExpiresAt.getTime())
-  if (token.refreshToken === undefined) return
-  statements.insertRefreshToken.run(token.refreshToken, clientId, userId, scope, token.refreshTokenExpiresAt.getTime())
-})
 
 const model = {
   async getClient(id, secret) {
-    const row = statements.client.get(id)
+    const row = await storage.client(id)
     if (!row || (secret !== null && secret !== row.secret)) return undefined
     return { id, redirectUris: [row.redirectUri], grants: ['authorization_code', 'refresh_token'] }
   },
   async getAuthorizationCode(authorizationCode) {
-    const row = statements.code.get(authorizationCode)
+    const row = await storage.code(authorizationCode)
     if (!row) return undefined
     const { clientId, userId, redirectUri, scope, expiresAt } = row
     return {
@@ -84,14 +37,14 @@ const model = {
     }
   },
   async revokeAuthorizationCode({ authorizationCode }) {
-    return statements.deleteCode.run(authorizationCode).changes === 1
+    return (await storage.deleteCode(authorizationCode)) === 1
   },
   async saveToken(token, client, user) {
-    insertTokens(token, client.id, user.id)
+    await insertTokens(token, client.id, user.id)
     return { ...token, client, user }
   },
   async getRefreshToken(refreshToken) {
-    const row = statements.refreshToken.get(refreshToken)
+    const row = await storage.refreshToken(refreshToken)
     if (!row) return undefined
     const { clientId, userId, scope, expiresAt } = row
     return {
@@ -103,10 +56,10 @@ const model = {
     }
   },
   async revokeToken({ refreshToken }) {
-    return statements.deleteRefreshToken.run(refreshToken).changes === 1
+    return (await storage.deleteRefreshToken(refreshToken)) === 1
   },
   async getAccessToken(accessToken) {
-    const row = statements.accessToken.get(accessToken)
+    const row = await storage.accessToken(accessToken)
     if (!row) return undefined
     const { clientId, userId, nickname, avatar, scope, expiresAt } = row
     return {
@@ -146,19 +99,20 @@ function newToken() {
   return randomBytes(32).toString('hex')
 }
 
-function makeUser(index) {
+async function makeUser(index) {
   const userId = `user_${index}`
-  statements.insertUser.run(userId, NICKNAME, AVATAR)
+  await storage.insertUser(userId, NICKNAME, AVATAR)
   return userId
 }
 
-function makeCode(index) {
+async function makeCode(index) {
   const code = newToken()
-  statements.insertCode.run(code, CLIENT.id, makeUser(index), REDIRECT_URI, SCOPE, Date.now() + HOUR * 1000)
+  const expiresAt = Date.now() + HOUR * 1000
+  await storage.insertCode(code, CLIENT.id, await makeUser(index), REDIRECT_URI, SCOPE, expiresAt)
   return code
 }
 
-function makeGrant(index) {
+async function makeGrant(index) {
   const token = {
     accessToken: newToken(),
     accessTokenExpiresAt: new Date(Date.now() + 3 * DAY * 1000),
@@ -166,12 +120,8 @@ function makeGrant(index) {
     refreshTokenExpiresAt: new Date(Date.now() + 30 * DAY * 1000),
     scope: [SCOPE],
   }
-  insertTokens(token, CLIENT.id, makeUser(index))
+  await insertTokens(token, CLIENT.id, await makeUser(index))
   return token
 }
 
-function many(make) {
-  return (count) => together(db, async () => Array.from({ length: count }, (_, index) => make(index)))
-}
-
-serveParent(app.server, { codes: many(makeCode), grants: many(makeGrant) }, { client: CLIENT })
+servePeer(app.server, storage, { codes: makeCode, grants: makeGrant })

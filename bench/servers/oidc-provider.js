@@ -1,40 +1,14 @@
-// oidc-provider with an adapter on SQLite, set up to do no more than survey-auth does: one scope and no `openid`, so no
-// ID token is signed; opaque tokens; the refresh token is kept on refresh. Every write of its adapter is a commit.
+// oidc-provider with an adapter on SQLite or PostgreSQL, set up to do no more than survey-auth does: one scope and no
+// `openid`, so no ID token is signed; opaque tokens; the refresh token is kept on refresh. Every write of its adapter is a
+// commit.
 import { createServer } from 'node:http'
 import Provider from 'oidc-provider'
 import { REDIRECT_URI, SCOPE } from '../person.js'
-import { serveParent } from './child.js'
-import { openDatabase, together } from './database.js'
+import { CLIENT, DAY, HOUR, openStorage, servePeer } from './peer.js'
 
-const CLIENT = { id: 'app_benchmark', secret: 'a-secret-of-the-benchmark-0123456789' }
-const HOUR = 3_600 // in seconds
-const DAY = 24 * HOUR
+const storage = await openStorage('oidc-provider')
 
-const db = openDatabase(
-  process.argv[2],
-  `CREATE TABLE entries (
-     model TEXT NOT NULL, id TEXT NOT NULL, payload TEXT NOT NULL, grant_id TEXT, user_code TEXT, uid TEXT,
-     consumed_at INTEGER, expires_at INTEGER, PRIMARY KEY (model, id)) WITHOUT ROWID;
-   CREATE INDEX entries_by_grant ON entries (grant_id) WHERE grant_id IS NOT NULL;
-   CREATE INDEX entries_by_uid ON entries (uid) WHERE uid IS NOT NULL;
-   CREATE INDEX entries_by_user_code ON entries (user_code) WHERE user_code IS NOT NULL;`,
-)
-const columns = 'payload, consumed_at AS consumedAt, expires_at AS expiresAt'
-const statements = {
-  upsert: db.prepare(
-    `INSERT INTO entries (model, id, payload, grant_id, user_code, uid, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)
-     ON CONFLICT (model, id) DO UPDATE SET payload = excluded.payload, grant_id = excluded.grant_id,
-       user_code = excluded.user_code, uid = excluded.uid, expires_at = excluded.expires_at`,
-  ),
-  find: db.prepare(`SELECT ${columns} FROM entries WHERE model = ? AND id = ?`),
-  findByUid: db.prepare(`SELECT ${columns} FROM entries WHERE model = ? AND uid = ?`),
-  findByUserCode: db.prepare(`SELECT ${columns} FROM entries WHERE model = ? AND user_code = ?`),
-  consume: db.prepare('UPDATE entries SET consumed_at = ? WHERE model = ? AND id = ?'),
-  destroy: db.prepare('DELETE FROM entries WHERE model = ? AND id = ?'),
-  revokeByGrantId: db.prepare('DELETE FROM entries WHERE grant_id = ?'),
-}
-
-class SqliteAdapter {
+class Adapter {
   constructor(model) {
     this.model = model
   }
@@ -42,31 +16,31 @@ class SqliteAdapter {
   async upsert(id, payload, expiresIn) {
     const { grantId = null, userCode = null, uid = null } = payload
     const expiresAt = expiresIn ? nowSeconds() + expiresIn : null
-    statements.upsert.run(this.model, id, JSON.stringify(payload), grantId, userCode, uid, expiresAt)
+    await storage.upsert(this.model, id, JSON.stringify(payload), grantId, userCode, uid, expiresAt)
   }
 
   async find(id) {
-    return toPayload(statements.find.get(this.model, id))
+    return toPayload(await storage.find(this.model, id))
   }
 
   async findByUid(uid) {
-    return toPayload(statements.findByUid.get(this.model, uid))
+    return toPayload(await storage.findByUid(this.model, uid))
   }
 
   async findByUserCode(userCode) {
-    return toPayload(statements.findByUserCode.get(this.model, userCode))
+    return toPayload(await storage.findByUserCode(this.model, userCode))
   }
 
   async consume(id) {
-    statements.consume.run(nowSeconds(), this.model, id)
+    await storage.consume(nowSeconds(), this.model, id)
   }
 
   async destroy(id) {
-    statements.destroy.run(this.model, id)
+    await storage.destroy(this.model, id)
   }
 
   async revokeByGrantId(grantId) {
-    statements.revokeByGrantId.run(grantId)
+    await storage.revokeByGrantId(grantId)
   }
 }
 
@@ -81,7 +55,7 @@ function nowSeconds() {
 }
 
 const provider = new Provider('http://127.0.0.1', {
-  adapter: SqliteAdapter,
+  adapter: Adapter,
   clients: [
     {
       client_id: CLIENT.id,
@@ -130,13 +104,4 @@ async function makeGrant(index) {
   }
 }
 
-function many(make) {
-  return (count) =>
-    together(db, async () => {
-      const made = []
-      for (let index = 0; index < count; index++) made.push(await make(index))
-      return made
-    })
-}
-
-serveParent(createServer(provider.callback()), { codes: many(makeCode), grants: many(makeGrant) }, { client: CLIENT })
+servePeer(createServer(provider.callback()), storage, { codes: makeCode, grants: makeGrant })
