@@ -2,13 +2,20 @@
 // command line. Its processes share the core this one is on.
 import { Cluster } from '../../../test/postgres/cluster.js'
 
-const cluster = await Cluster.create({ shared_buffers: '512MB' })
-const end = async () => {
+const creating = create(process.argv.slice(2))
+for (const event of ['SIGINT', 'SIGTERM', 'SIGHUP', 'disconnect']) process.on(event, end)
+const { urls } = await creating
+if (process.connected) process.send(urls)
+
+async function create(databases) {
+  const cluster = await Cluster.create({ shared_buffers: '512MB' })
+  const urls = {}
+  for (const name of databases) urls[name] = await cluster.createDatabase()
+  return { cluster, urls }
+}
+
+async function end() {
+  const { cluster } = await creating
   await cluster.destroy()
   process.exit()
 }
-process.on('SIGTERM', end)
-process.on('disconnect', end)
-const urls = {}
-for (const name of process.argv.slice(2)) urls[name] = await cluster.createDatabase()
-process.send(urls)
