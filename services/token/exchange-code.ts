@@ -3,7 +3,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { ExchangeCodeRequest, ExchangeCodeResponseSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
-import { invalidAppid, invalidSecret, requireApp, requireSecret } from './app-authentication.js'
+import { invalidAppid, invalidSecret, type RecallSecret, requireSecret } from './app-authentication.js'
 import { hashCredential, newCredential, newId, newPlace } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 
@@ -11,16 +11,19 @@ const invalidCode = () =>
   new ServiceError(ErrorReason.INVALID_CODE, 'the code is unknown, used, expired or not for this app')
 
 /** Step 2 of the flow (spec 4.2). The app is authenticated before the code is looked at (decisions 9). */
-export function exchangeCode(deps: TokenDeps) {
+export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
   return async (
     request: ExchangeCodeRequest,
     call: Call,
   ): Promise<MessageInitShape<typeof ExchangeCodeResponseSchema>> => {
-    const app = await requireApp(deps, request.appid)
-    const secret = await requireSecret(deps, app.appid, request.secret)
+    const { appid, secret } = request
     const codeHash = hashCredential('code', request.code)
-    if (!codeHash) throw invalidCode()
+    if (!codeHash) {
+      await requireSecret(deps, appid, secret)
+      throw invalidCode()
+    }
 
+    const secretId = await recallSecret(appid, secret)
     const now = deps.now()
     const place = newPlace(now, deps.randomBytes)
     const accessToken = newCredential('accessToken', deps.randomBytes, place)
@@ -29,8 +32,8 @@ export function exchangeCode(deps: TokenDeps) {
     const result = await deps.store.redeemCode(
       {
         codeHash,
-        appid: app.appid,
-        secretId: secret.secretId,
+        appid,
+        secretId,
         redirectUri: request.redirectUri === '' ? undefined : request.redirectUri,
         replayGraceMs: rules.codeReplayGraceSeconds * 1000,
         grantId: newId('grant', deps.randomBytes, place),

@@ -6,7 +6,7 @@ import type {
 } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
-import { invalidAppid, invalidSecret, requireApp, requireSecret } from './app-authentication.js'
+import { invalidAppid, invalidSecret, type RecallSecret, requireApp, requireSecret } from './app-authentication.js'
 import { hashCredential, newCredential, placeOf } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 
@@ -17,25 +17,28 @@ const invalidRefreshToken = () =>
   )
 
 /** A new access token for a grant (spec 4.3; decisions 11 to 13). */
-export function refreshAccessToken(deps: TokenDeps) {
+export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) {
   return async (
     request: RefreshAccessTokenRequest,
     call: Call,
   ): Promise<MessageInitShape<typeof RefreshAccessTokenResponseSchema>> => {
-    const app = await requireApp(deps, request.appid)
-    const mustAuthenticate = request.secret !== '' || app.requiresSecretOnRefresh
-    const secret = mustAuthenticate ? await requireSecret(deps, app.appid, request.secret) : undefined
+    const { appid, secret } = request
     const refreshTokenHash = hashCredential('refreshToken', request.refreshToken)
-    if (!refreshTokenHash) throw invalidRefreshToken()
+    if (!refreshTokenHash) {
+      const app = await requireApp(deps, appid)
+      if (secret !== '' || app.requiresSecretOnRefresh) await requireSecret(deps, appid, secret)
+      throw invalidRefreshToken()
+    }
 
+    const secretId = secret === '' ? undefined : await recallSecret(appid, secret)
     const accessToken = newCredential('accessToken', deps.randomBytes, placeOf(refreshTokenHash))
     const now = deps.now()
     const { rules } = deps
     const result = await deps.store.mintAccessToken(
       {
         refreshTokenHash,
-        appid: app.appid,
-        secretId: secret?.secretId,
+        appid,
+        secretId,
         accessTokenHash: accessToken.hash,
         accessTokenExpiresAtMs: now + rules.accessTokenTtlSeconds * 1000,
         overlapMs: rules.accessTokenOverlapSeconds * 1000,

@@ -6,6 +6,7 @@ import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Handlers } from '../rpc/dispatcher.js'
 import { createAccountHandlers } from './account/account-service.js'
 import { createAdminHandlers } from './admin/admin-service.js'
+import { secretRecaller } from './app-authentication.js'
 import { checkAuthorizationRequest } from './check-authorization-request.js'
 import type { TokenDeps } from './deps.js'
 import { exchangeCode } from './exchange-code.js'
@@ -19,12 +20,13 @@ export function createTokenHandlers(deps: TokenDeps): {
   readonly account: Handlers<typeof AccountService>
   readonly admin: Handlers<typeof AdminService>
 } {
+  const recallSecret = secretRecaller(deps)
   return {
     token: {
       checkAuthorizationRequest: checkAuthorizationRequest(deps),
       issueCode: issueCode(deps),
-      exchangeCode: exchangeCode(deps),
-      refreshAccessToken: refreshAccessToken(deps),
+      exchangeCode: exchangeCode(deps, recallSecret),
+      refreshAccessToken: refreshAccessToken(deps, recallSecret),
       verifyAccessToken: verifyAccessToken(deps),
       getAuthorizedUser: getAuthorizedUser(deps),
     },

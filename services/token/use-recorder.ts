@@ -3,7 +3,8 @@ import { LAST_USE_RESOLUTION_MS, type TokenStore } from './store/token-store.js'
 /** Collects last uses of grants and secrets and writes them now and then, so that reading a token writes nothing. */
 export interface UseRecorder {
   grantUsed(grantId: string, now: number, knownLastUseMs: number): void
-  secretUsed(secretId: string, now: number, knownLastUseMs: number | undefined): void
+  /** Whether the use is to be written. */
+  secretUsed(secretId: string, now: number, knownLastUseMs: number | undefined): boolean
   /** Writes what was collected; keeps it when the store is unavailable. */
   flush(): Promise<void>
 }
@@ -16,8 +17,10 @@ export function createUseRecorder(store: TokenStore): UseRecorder {
   let secrets = new Map<string, number>()
 
   const collect = (into: Map<string, number>, id: string, now: number, knownMs: number | undefined) => {
-    if (knownMs !== undefined && now - knownMs < LAST_USE_RESOLUTION_MS) return
-    if (into.size < MAX_COLLECTED || into.has(id)) into.set(id, now)
+    if (knownMs !== undefined && now - knownMs < LAST_USE_RESOLUTION_MS) return false
+    if (into.size >= MAX_COLLECTED && !into.has(id)) return false
+    into.set(id, now)
+    return true
   }
 
   return {

@@ -159,7 +159,7 @@ export interface NewCode {
 
 export interface Redemption {
   readonly codeHash: Hash
-  /** The app that authenticated, and the secret it used: both are checked again inside the transaction. */
+  /** The app, and the secret it authenticated with before: both are checked inside the transaction. */
   readonly appid: string
   readonly secretId: string
   /** undefined: not sent, so not compared. */
@@ -182,14 +182,15 @@ export type RedemptionResult =
   | { readonly kind: 'redeemed'; readonly openid: string }
   /** Unknown, used, expired, another app's, another redirect_uri's, or its user is disabled. */
   | { readonly kind: 'refused'; readonly replay: 'none' | 'forgiven' | 'revoked_grant' }
-  /** The app was disabled, or the secret ended, since they were looked up. */
+  /** The app is unknown or disabled. */
   | { readonly kind: 'app_ended' }
+  /** The secret is unknown, another app's, expired or revoked. */
   | { readonly kind: 'secret_ended' }
 
 export interface Minting {
   readonly refreshTokenHash: Hash
   readonly appid: string
-  /** The secret the app sent, checked again inside the transaction; undefined when it sent none. */
+  /** The secret the app authenticated with before, checked inside the transaction; undefined when it sent none. */
   readonly secretId: string | undefined
   readonly accessTokenHash: Hash
   readonly accessTokenExpiresAtMs: number
@@ -199,7 +200,10 @@ export interface Minting {
   readonly maxLive: number
 }
 
-/** `refused`: unknown, expired, revoked, another app's, or its user is disabled. */
+/**
+ * `refused`: unknown, expired, revoked, another app's, or its user is disabled. `app_ended` and `secret_ended`: as of a
+ * redemption; the latter also when the app sent none and has to.
+ */
 export type MintingResult = 'minted' | 'refused' | 'app_ended' | 'secret_ended'
 
 /** Requests to add to what a key has in a window. */

@@ -177,6 +177,19 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'an app that has to send a secret to refresh gets nothing without one, from its change on',
+    async run(store) {
+      await seed(store)
+      const { refreshTokenHash } = await grant(store)
+      const { redirectUris } = appRow('app1')
+      await store.updateApp('app1', { redirectUris, requiresSecretOnRefresh: true }, NOW, byOperator)
+      expect((await mint(store, refreshTokenHash)).result).toBe('secret_ended')
+      expect((await mint(store, refreshTokenHash, { secretId: 'secret_app1_default' })).result).toBe('minted')
+      await store.updateApp('app1', { redirectUris, requiresSecretOnRefresh: false }, NOW, byOperator)
+      expect((await mint(store, refreshTokenHash)).result).toBe('minted')
+    },
+  },
+  {
     title: 'a secret is good until 1 ms before its expiry, and only for its own app',
     async run(store) {
       await seed(store)

@@ -1,7 +1,7 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { lockCredentials } from './credentials.js'
+import { type Ended, shareApp, WITH_CREDENTIALS } from './credentials.js'
 import { lockGrant, revokeGrant } from './grants.js'
 
 type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
@@ -38,16 +38,24 @@ const deleteSurplusCodes: Statement = {
 
 /**
  * Only where the appid fits, so that another app's attempts hold no lock on the code; and only while it is unused, so
- * that of many exchanges of one code those which come too late do not wait for each other's commits.
+ * that of many exchanges of one code those which come too late do not wait for each other's commits. The row of its openid
+ * is made, or written as it is, to lock it and read it: exchanges of one user and app go one after the other.
  */
 const lockUnusedCode: Statement = {
   name: 'lock_unused_code',
   text: `
-    SELECT c.user_id AS "userId", u.is_disabled AS "isUserDisabled", c.redirect_uri AS "redirectUri", c.scope,
-      c.expires_at_ms AS "expiresAtMs"
-    FROM codes c JOIN users u ON u.user_id = c.user_id
-    WHERE c.code_hash = $1 AND c.appid = $2 AND c.used_at_ms IS NULL
-    FOR SHARE OF u FOR UPDATE OF c`,
+    ${WITH_CREDENTIALS}, code AS (
+      SELECT c.user_id, c.redirect_uri, c.scope, NOT u.is_disabled AND c.expires_at_ms > $3 AS is_good
+      FROM codes c JOIN users u ON u.user_id = c.user_id
+      WHERE c.code_hash = $4 AND c.appid = $1 AND c.used_at_ms IS NULL AND (SELECT ended FROM credentials) IS NULL
+      FOR SHARE OF u FOR UPDATE OF c
+    ), known AS (
+      INSERT INTO openids (appid, user_id, openid) SELECT $1, user_id, $5 FROM code WHERE is_good
+      ON CONFLICT (appid, user_id) DO UPDATE SET openid = openids.openid
+      RETURNING openid
+    )
+    SELECT credentials.ended, code.user_id AS "userId", code.redirect_uri AS "redirectUri", code.scope, known.openid
+    FROM credentials LEFT JOIN code ON true LEFT JOIN known ON true`,
 }
 /** What is used stays as it is until the janitor removes it: nobody needs to lock it. */
 const findUsedCode: Statement = {
@@ -56,60 +64,42 @@ const findUsedCode: Statement = {
     SELECT user_id AS "userId", expires_at_ms AS "expiresAtMs", used_at_ms AS "usedAtMs", grant_id AS "grantId"
     FROM codes WHERE code_hash = $1 AND appid = $2 AND used_at_ms IS NOT NULL`,
 }
-const lockOpenid: Statement = {
-  name: 'lock_openid',
-  text: `
-    SELECT o.openid FROM codes c JOIN openids o ON o.appid = c.appid AND o.user_id = c.user_id
-    WHERE c.code_hash = $1 AND c.appid = $2 AND c.used_at_ms IS NULL
-    FOR UPDATE OF o`,
-}
-/** Writes the row as it is when another transaction has just made it, to lock it and read its openid. */
-const makeOpenid: Statement = {
-  name: 'make_openid',
-  text: `
-    INSERT INTO openids (appid, user_id, openid) VALUES ($1, $2, $3)
-    ON CONFLICT (appid, user_id) DO UPDATE SET openid = openids.openid
-    RETURNING openid`,
-}
-/** By the index grants_by_user: ends the live grants which one more pushes out, each with its event. */
-const revokeSurplusGrants: Statement = {
-  name: 'revoke_surplus_grants',
-  text: `
-    WITH surplus AS (
-      UPDATE grants SET revoked_at_ms = $3 WHERE revoked_at_ms IS NULL AND grant_id = ANY (ARRAY(
-        SELECT grant_id FROM grants
-        WHERE user_id = $1 AND appid = $2 AND revoked_at_ms IS NULL AND expires_at_ms > $3
-        ORDER BY created_at_ms DESC, grant_id DESC OFFSET $4))
-      RETURNING grant_id
-    )
-    INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
-    SELECT $5 || row_number() OVER (ORDER BY grant_id), $3, 'grant.revoked', $6, $7, $2, $1, grant_id, $8
-    FROM surplus`,
-}
-/** The whole success in one statement. */
+/** The whole success in one statement. By the index grants_by_user: one more grant may push out others, each with its event. */
 const redeem: Statement = {
   name: 'redeem',
   text: `
     WITH used AS (
       UPDATE codes SET used_at_ms = $2, grant_id = $3 WHERE code_hash = $1
+    ), surplus AS (
+      UPDATE grants SET revoked_at_ms = $2 WHERE revoked_at_ms IS NULL AND grant_id = ANY (ARRAY(
+        SELECT grant_id FROM grants
+        WHERE user_id = $5 AND appid = $4 AND revoked_at_ms IS NULL AND expires_at_ms > $2
+        ORDER BY created_at_ms DESC, grant_id DESC OFFSET $12))
+      RETURNING grant_id
     ), granted AS (
       INSERT INTO grants
         (grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms)
       VALUES ($3, $4, $5, $6, $7, $8, $2, $2, $9)
+    ), token AS (
+      INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES ($10, $3, 1, $11)
     )
-    INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES ($10, $3, 1, $11)`,
+    INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
+    SELECT $13 || row_number() OVER (ORDER BY grant_id), $2, 'grant.revoked', $15, $16, $4, $5, grant_id, $17
+    FROM surplus
+    UNION ALL VALUES ($14, $2, 'code.exchanged', $15, $16, $4, $5, $3, '')`,
 }
 
 const TOO_MANY = 'too many grants of one user to one app'
 
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
-interface UnusedCode {
-  readonly userId: string
-  readonly isUserDisabled: boolean
+/** `userId` is null when there is no such unused code, `openid` when it has expired or its user is disabled. */
+interface LockedCode {
+  readonly ended: Ended
+  readonly userId: string | null
   readonly redirectUri: string
   readonly scope: string
-  readonly expiresAtMs: number
+  readonly openid: string | null
 }
 
 interface UsedCode {
@@ -124,12 +114,12 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
     issueCode(code, now, cause) {
       return database.transaction(async (transaction) => {
         const { codeHash, appid, userId, redirectUri, scope, expiresAtMs, maxLive } = code
-        const [ended, user, existing] = await Promise.all([
-          lockCredentials(transaction, appid, undefined, now),
+        const [app, user, existing] = await Promise.all([
+          transaction.askOne<{ isDisabled: boolean }>(shareApp, [appid]),
           transaction.askOne<{ isDisabled: boolean }>(lockUserOfNewCode, [userId]),
           transaction.askOne<{ isLive: boolean }>(findCode, [codeHash, now]),
         ])
-        if (ended || !user || user.isDisabled) return 'refused'
+        if (!app || app.isDisabled || !user || user.isDisabled) return 'refused'
         if (existing) return existing.isLive ? 'exists_live' : 'exists_ended'
         const issuedAfter = now - (expiresAtMs - now)
         transaction.write(deleteSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])
@@ -141,61 +131,44 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
 
     redeemCode(redemption, now, cause) {
       return database.transaction(async (transaction): Promise<RedemptionResult> => {
-        const { codeHash, appid, secretId, redirectUri } = redemption
-        const [ended, code, known] = await Promise.all([
-          lockCredentials(transaction, appid, secretId, now),
-          transaction.askOne<UnusedCode>(lockUnusedCode, [codeHash, appid]),
-          transaction.askOne<{ openid: string }>(lockOpenid, [codeHash, appid]),
+        const { codeHash, appid, secretId, redirectUri, grantId } = redemption
+        const found = await transaction.askOne<LockedCode>(lockUnusedCode, [
+          appid,
+          secretId,
+          now,
+          codeHash,
+          redemption.newOpenid,
         ])
-        if (ended) return { kind: ended }
-        if (!code) {
+        if (!found || found.ended) return { kind: found?.ended ?? 'app_ended' }
+        const { userId, scope, openid } = found
+        if (userId === null) {
           const used = await transaction.askOne<UsedCode>(findUsedCode, [codeHash, appid])
           return used ? replay(transaction, audit, redemption, used, now, cause) : refused
         }
-        if (code.isUserDisabled || now >= code.expiresAtMs) return refused
-        if (redirectUri !== undefined && redirectUri !== code.redirectUri) return refused
-        const openid = known?.openid ?? (await firstOpenid(transaction, redemption, code.userId))
-        succeed(transaction, audit, redemption, { ...code, openid }, now, cause)
+        if (openid === null || (redirectUri !== undefined && redirectUri !== found.redirectUri)) return refused
+        transaction.write(redeem, [
+          codeHash,
+          now,
+          grantId,
+          appid,
+          userId,
+          openid,
+          scope,
+          redemption.refreshTokenHash,
+          redemption.refreshTokenExpiresAtMs,
+          redemption.accessTokenHash,
+          redemption.accessTokenExpiresAtMs,
+          redemption.maxGrants - 1,
+          audit.newEventId(now),
+          audit.newEventId(now),
+          cause.actor,
+          cause.requestId,
+          TOO_MANY,
+        ])
         return { kind: 'redeemed', openid }
       })
     },
   }
-}
-
-/** The openid of a user whom the app has not seen before. */
-async function firstOpenid(transaction: Transaction, redemption: Redemption, userId: string): Promise<string> {
-  const { appid, newOpenid } = redemption
-  const [made] = await transaction.write<{ openid: string }>(makeOpenid, [appid, userId, newOpenid])
-  return made?.openid ?? newOpenid
-}
-
-function succeed(
-  transaction: Transaction,
-  audit: Audit,
-  redemption: Redemption,
-  code: UnusedCode & { readonly openid: string },
-  now: number,
-  cause: Cause,
-): void {
-  const { appid, grantId, maxGrants } = redemption
-  const { userId, openid, scope } = code
-  const { actor, requestId } = cause
-  const values = [userId, appid, now, maxGrants - 1, audit.newEventId(now), actor, requestId, TOO_MANY]
-  transaction.write(revokeSurplusGrants, values)
-  transaction.write(redeem, [
-    redemption.codeHash,
-    now,
-    grantId,
-    appid,
-    userId,
-    openid,
-    scope,
-    redemption.refreshTokenHash,
-    redemption.refreshTokenExpiresAtMs,
-    redemption.accessTokenHash,
-    redemption.accessTokenExpiresAtMs,
-  ])
-  audit.write(transaction, now, cause, { kind: 'code.exchanged', appid, userId, grantId })
 }
 
 /** decisions 10: audited; from the end of the grace to the code's expiry it ends the grant that the code produced. */

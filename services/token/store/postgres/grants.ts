@@ -8,7 +8,7 @@ import {
   type TokenStore,
 } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { lockCredentials } from './credentials.js'
+import { type Ended, WITH_CREDENTIALS } from './credentials.js'
 
 type GrantMethods = Pick<
   TokenStore,
@@ -19,11 +19,14 @@ type GrantMethods = Pick<
 const lockGrantToMint: Statement = {
   name: 'lock_grant_to_mint',
   text: `
-    SELECT g.grant_id AS "grantId", g.user_id AS "userId",
-      g.revoked_at_ms IS NULL AND g.expires_at_ms > $3 AND NOT u.is_disabled AS "isLive"
-    FROM grants g JOIN users u ON u.user_id = g.user_id
-    WHERE g.refresh_token_hash = $1 AND g.appid = $2
-    FOR SHARE OF u FOR NO KEY UPDATE OF g`,
+    ${WITH_CREDENTIALS}, live AS (
+      SELECT g.grant_id, g.user_id, g.revoked_at_ms IS NULL AND g.expires_at_ms > $3 AND NOT u.is_disabled AS is_live
+      FROM grants g JOIN users u ON u.user_id = g.user_id
+      WHERE g.refresh_token_hash = $4 AND g.appid = $1 AND (SELECT ended FROM credentials) IS NULL
+      FOR SHARE OF u FOR NO KEY UPDATE OF g
+    )
+    SELECT ended, grant_id AS "grantId", user_id AS "userId", coalesce(is_live, false) AS "isLive"
+    FROM credentials LEFT JOIN live ON true`,
 }
 /**
  * By the index access_tokens_by_grant. The lock on the grant lets one minting see the tokens of the one before: the new
@@ -42,9 +45,12 @@ const mint: Statement = {
       WHERE t.access_token_hash = e.access_token_hash AND e.age < $6 AND e.expires_at_ms > $5
     ), used AS (
       UPDATE grants SET last_used_at_ms = $4 WHERE grant_id = $2 AND last_used_at_ms <= $4 - ${LAST_USE_RESOLUTION_MS}
+    ), minted AS (
+      INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
+      SELECT $1, $2, 1 + coalesce((SELECT max(serial) FROM access_tokens WHERE grant_id = $2), 0), $3
     )
-    INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
-    SELECT $1, $2, 1 + coalesce((SELECT max(serial) FROM access_tokens WHERE grant_id = $2), 0), $3`,
+    INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
+    VALUES ($7, $4, 'token.refreshed', $8, $9, $10, $11, $2, '')`,
 }
 const findAccessToken: Statement = {
   name: 'find_access_token',
@@ -111,6 +117,13 @@ const USES_PER_TRANSACTION = 500
 /** Before the newest grant. */
 const FIRST: TimePosition = { atMs: Number.MAX_SAFE_INTEGER, id: '' }
 
+interface LockedGrant {
+  readonly ended: Ended
+  readonly grantId: string
+  readonly userId: string
+  readonly isLive: boolean
+}
+
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
 
 export function createGrantMethods(database: Database, audit: Audit): GrantMethods {
@@ -133,20 +146,17 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
       return database.transaction(async (transaction): Promise<MintingResult> => {
         const { refreshTokenHash, appid, secretId, accessTokenHash, accessTokenExpiresAtMs, overlapMs, maxLive } =
           minting
-        const [ended, grant] = await Promise.all([
-          lockCredentials(transaction, appid, secretId, now),
-          transaction.askOne<{ grantId: string; userId: string; isLive: boolean }>(lockGrantToMint, [
-            refreshTokenHash,
-            appid,
-            now,
-          ]),
+        const found = await transaction.askOne<LockedGrant>(lockGrantToMint, [
+          appid,
+          secretId ?? null,
+          now,
+          refreshTokenHash,
         ])
-        if (ended) return ended
-        if (!grant?.isLive) return 'refused'
-        const { grantId, userId } = grant
-        const values = [accessTokenHash, grantId, accessTokenExpiresAtMs, now, now + overlapMs, maxLive]
-        transaction.write(mint, values)
-        audit.write(transaction, now, cause, { kind: 'token.refreshed', appid, userId, grantId })
+        if (!found || found.ended) return found?.ended ?? 'app_ended'
+        const { grantId, userId, isLive } = found
+        if (!isLive) return 'refused'
+        const token = [accessTokenHash, grantId, accessTokenExpiresAtMs, now, now + overlapMs, maxLive]
+        transaction.write(mint, [...token, audit.newEventId(now), cause.actor, cause.requestId, appid, userId])
         return 'minted'
       })
     },

@@ -43,6 +43,17 @@ export function appReads(db: Connection, kept: KeptRows) {
   }
 }
 
+export type IsLiveApp = (appid: string) => boolean
+
+/** Whether an app exists and is not disabled, asked inside the transaction that relies on it. */
+export function liveAppFinder(db: Connection): IsLiveApp {
+  const find = db.prepare<[string], unknown>(
+    // Primary key.
+    'SELECT 1 FROM apps WHERE appid = ? AND is_disabled = 0',
+  )
+  return (appid) => find.get(appid) !== undefined
+}
+
 export function appWrites(
   db: Connection,
   record: RecordEvent,

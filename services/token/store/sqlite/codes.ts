@@ -1,8 +1,9 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause, Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
+import type { IsLiveApp } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import type { CreateGrant, EndGrant } from './grants.js'
-import type { RecheckApp } from './secrets.js'
+import type { CheckApp } from './secrets.js'
 import type { IsLiveUser } from './users.js'
 
 interface CodeRecord {
@@ -56,7 +57,8 @@ function codeFinder(db: Connection): FindCode {
 
 interface CodeDeps {
   readonly record: RecordEvent
-  readonly recheckApp: RecheckApp
+  readonly isLiveApp: IsLiveApp
+  readonly checkApp: CheckApp
   readonly isLiveUser: IsLiveUser
   readonly createGrant: CreateGrant
   readonly endGrant: EndGrant
@@ -67,7 +69,7 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
   return { ...issueWrites(db, findCode, deps), ...redeemWrites(db, findCode, deps) }
 }
 
-function issueWrites(db: Connection, findCode: FindCode, { record, recheckApp, isLiveUser }: CodeDeps) {
+function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, isLiveUser }: CodeDeps) {
   const removeSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }]>(
     // Index codes_unused, backwards; then the primary key.
     `DELETE FROM codes WHERE code_hash IN (
@@ -88,7 +90,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, recheckApp, i
     }): 'issued' | 'exists_live' | 'exists_ended' | 'refused' {
       const { code, now, cause } = args
       const { codeHash, appid, userId, redirectUri, scope, expiresAtMs } = code
-      if (recheckApp(appid, undefined, now) !== 'good' || !isLiveUser(userId)) return 'refused'
+      if (!isLiveApp(appid) || !isLiveUser(userId)) return 'refused'
       const existing = findCode(codeHash)
       if (existing) return existing.usedAtMs === null && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
       removeSurplus.run({ appid, userId, now, keep: code.maxLive - 1 })
@@ -102,7 +104,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, recheckApp, i
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
 function redeemWrites(db: Connection, findCode: FindCode, deps: CodeDeps) {
-  const { record, recheckApp, isLiveUser, createGrant, endGrant } = deps
+  const { record, checkApp, isLiveUser, createGrant, endGrant } = deps
   const markUsed = db.prepare<[number, string, Hash]>(
     // Primary key.
     'UPDATE codes SET used_at_ms = ?, grant_id = ? WHERE code_hash = ? AND used_at_ms IS NULL',
@@ -135,8 +137,8 @@ function redeemWrites(db: Connection, findCode: FindCode, deps: CodeDeps) {
     redeemCode(args: { redemption: Redemption; now: number; cause: Cause }): RedemptionResult {
       const { redemption, now, cause } = args
       const { codeHash, appid, redirectUri, grantId, replayGraceMs } = redemption
-      const recheck = recheckApp(appid, redemption.secretId, now)
-      if (recheck !== 'good') return { kind: recheck }
+      const app = checkApp(appid, redemption.secretId, now)
+      if (app !== 'good') return { kind: app }
       const code = findCode(codeHash)
       if (code?.appid !== appid) return refused
       const { userId, usedAtMs } = code

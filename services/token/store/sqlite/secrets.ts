@@ -75,27 +75,30 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
   }
 }
 
-export type RecheckApp = (
+/** `secretId`: what the app authenticated with; undefined when it sent no secret, which is good if it may. */
+export type CheckApp = (
   appid: string,
   secretId: string | undefined,
   now: number,
 ) => 'good' | 'app_ended' | 'secret_ended'
 
-/** What an app authenticated with, checked again inside the transaction that relies on it. */
-export function appRechecker(db: Connection): RecheckApp {
-  const findLiveApp = db.prepare<[string], 1>(
-    // Primary key.
-    'SELECT 1 FROM apps WHERE appid = ? AND is_disabled = 0',
-  )
-  const findLiveSecret = db.prepare<[string, string, number], 1>(
-    // Primary key.
-    `SELECT 1 FROM app_secrets
-     WHERE secret_id = ? AND appid = ? AND revoked_at_ms IS NULL AND (expires_at_ms IS NULL OR expires_at_ms > ?)`,
-  )
+/** An app and what it authenticated with, checked inside the transaction that relies on them. */
+export function appChecker(db: Connection): CheckApp {
+  const find = db
+    .prepare<[number, string | null, string], [isDisabled: number, requiresSecretOnRefresh: number, isLive: number]>(
+      // Primary keys.
+      `SELECT a.is_disabled, a.requires_secret_on_refresh,
+         s.secret_id IS NOT NULL AND s.revoked_at_ms IS NULL AND (s.expires_at_ms IS NULL OR s.expires_at_ms > ?)
+       FROM apps a LEFT JOIN app_secrets s ON s.secret_id = ? AND s.appid = a.appid
+       WHERE a.appid = ?`,
+    )
+    .raw()
   return (appid, secretId, now) => {
-    if (!findLiveApp.get(appid)) return 'app_ended'
-    if (secretId !== undefined && !findLiveSecret.get(secretId, appid, now)) return 'secret_ended'
-    return 'good'
+    const app = find.get(now, secretId ?? null, appid)
+    if (!app) return 'app_ended'
+    const [isDisabled, requiresSecretOnRefresh, isLive] = app
+    if (isDisabled === 1) return 'app_ended'
+    return isLive === 0 && (secretId !== undefined || requiresSecretOnRefresh === 1) ? 'secret_ended' : 'good'
   }
 }
 

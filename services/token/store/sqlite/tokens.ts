@@ -9,7 +9,7 @@ import {
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
-import type { RecheckApp } from './secrets.js'
+import type { CheckApp } from './secrets.js'
 
 /** Columns of the lookup below, in order. */
 type AccessTokenRecord = [
@@ -60,7 +60,7 @@ export function tokenReads(db: Connection, kept: KeptRows) {
   return { findAccessToken: (accessTokenHash: Hash) => kept.findToken(accessTokenHash, look) }
 }
 
-export function tokenWrites(db: Connection, record: RecordEvent, recheckApp: RecheckApp) {
+export function tokenWrites(db: Connection, record: RecordEvent, checkApp: CheckApp) {
   const findGrant = db.prepare<[Hash, string, number], { grantId: string; userId: string; lastUsedAtMs: number }>(
     // Index grants_by_refresh_token; primary key of users.
     `SELECT g.grant_id AS grantId, g.user_id AS userId, g.last_used_at_ms AS lastUsedAtMs
@@ -110,8 +110,8 @@ export function tokenWrites(db: Connection, record: RecordEvent, recheckApp: Rec
     mintAccessToken(args: { minting: Minting; now: number; cause: Cause }): MintingResult {
       const { minting, now, cause } = args
       const { refreshTokenHash, appid } = minting
-      const recheck = recheckApp(appid, minting.secretId, now)
-      if (recheck !== 'good') return recheck
+      const app = checkApp(appid, minting.secretId, now)
+      if (app !== 'good') return app
       const grant = findGrant.get(refreshTokenHash, appid, now)
       if (!grant) return 'refused'
 

@@ -1,10 +1,10 @@
 import type { Connection } from '../../../sqlite/open.js'
-import { appWrites } from './apps.js'
+import { appWrites, liveAppFinder } from './apps.js'
 import { eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeRemovers } from './codes.js'
 import { grantCreator, grantEnder, grantWrites } from './grants.js'
 import type { KeptRows } from './kept-rows.js'
-import { appRechecker, secretInserter, secretWrites } from './secrets.js'
+import { appChecker, secretInserter, secretWrites } from './secrets.js'
 import { sessionWrites } from './sessions.js'
 import { tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
@@ -16,18 +16,19 @@ export type TokenStoreWrites = ReturnType<typeof tokenStoreWrites>
 export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const record = eventRecorder(db, kept)
   const insertSecret = secretInserter(db)
-  const recheckApp = appRechecker(db)
+  const checkApp = appChecker(db)
   const unusedCodes = unusedCodeRemovers(db)
   const endGrant = grantEnder(db, record)
   const createGrant = grantCreator(db, endGrant)
+  const isLiveApp = liveAppFinder(db)
   const isLiveUser = liveUserFinder(db)
   return {
     ...appWrites(db, record, insertSecret, unusedCodes.ofApp),
     ...secretWrites(db, record, insertSecret),
     ...userWrites(db, record, unusedCodes.ofUser),
     ...sessionWrites(db, record),
-    ...codeWrites(db, { record, recheckApp, isLiveUser, createGrant, endGrant }),
-    ...tokenWrites(db, record, recheckApp),
+    ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, createGrant, endGrant }),
+    ...tokenWrites(db, record, checkApp),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser, kept),
     ...upkeepWrites(db, kept),
   }
