@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { type Address, type Host, parseAddress } from './address.js'
 import { isDisconnected, isReadOnly, NotWritable, PoolExhausted } from './errors.js'
+import { createGatheringSocket } from './gathering-socket.js'
 
 export interface PoolOptions {
   /** `postgres://…`, with several hosts if there are standbys. */
@@ -151,6 +152,7 @@ export class PrimaryPool {
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEPALIVE_AFTER_MS,
       pipeline: true,
+      stream: createGatheringSocket,
       types,
     }
   }
