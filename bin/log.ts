@@ -1,5 +1,6 @@
 // The log: one JSON object a line on stderr. Every line is built here from named fields, so that no URL, query, header,
 // body or credential can slip in.
+import { fstatSync } from 'node:fs'
 import { Code } from '@connectrpc/connect'
 import { type DestinationStream, pino } from 'pino'
 import { build as pretty } from 'pino-pretty'
@@ -24,26 +25,39 @@ export interface Log {
 /** Looks like one of our credentials; a last net under error messages, which may quote what they choked on. */
 const CREDENTIAL = /\b(sac|sat|sart|sas|sase)_[\w-]{16,}/g
 
-export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream: NodeJS.WritableStream): Log {
+/** `pid`: of one of several processes that share stderr; its lines carry it, and no other process writes into them. */
+export function createLog(
+  config: Pick<Config, 'logLevel' | 'logFormat'>,
+  stream: NodeJS.WritableStream,
+  pid?: number,
+): Log {
   const isTerminal = 'isTTY' in stream && stream.isTTY === true
   const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && isTerminal)
-  if (!isPretty && !isTerminal && stream === process.stderr) return createBufferedLog(config.logLevel)
+  if (!isPretty && !isTerminal && stream === process.stderr) return createBufferedLog(config.logLevel, pid)
   const destination: DestinationStream = isPretty
     ? pretty({ destination: stream, sync: true, translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
     : stream
-  return overDestination(config.logLevel, destination, () => undefined)
+  return overDestination(config.logLevel, destination, () => undefined, pid)
 }
 
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
 const WRITE_LENGTH = 65_536
+const WHOLE_WRITE_LENGTH = 4_096 // PIPE_BUF: a pipe takes so much from one process before it takes anything from another
 
 /**
  * Lines of many requests are written together: a write for each costs as much as a quarter of the request. Failures are
  * written at once, and everything is when the process ends, unless it is killed.
  */
-function createBufferedLog(level: string): Log {
-  const destination = pino.destination({ dest: process.stderr.fd, sync: false, contentMode: 'buffer' })
+function createBufferedLog(level: string, pid: number | undefined): Log {
+  const isSharedPipe = pid !== undefined && fstatSync(process.stderr.fd).isFIFO()
+  const writeLength = isSharedPipe ? WHOLE_WRITE_LENGTH : WRITE_LENGTH
+  const destination = pino.destination({
+    dest: process.stderr.fd,
+    sync: false,
+    contentMode: 'buffer',
+    maxWrite: writeLength,
+  })
   let waiting = ''
   const flush = () => {
     if (waiting !== '') destination.write(Buffer.from(waiting) as never) // given texts, it scans all it holds every time
@@ -55,10 +69,10 @@ function createBufferedLog(level: string): Log {
     if (waiting !== '') pino.destination({ dest: process.stderr.fd, sync: true }).write(waiting) // nothing else ends in time
   })
   const write = (line: string) => {
+    if (waiting.length + line.length > writeLength) flush()
     waiting += line
-    if (waiting.length >= WRITE_LENGTH) flush()
   }
-  return overDestination(level, { write }, flush)
+  return overDestination(level, { write }, flush, pid)
 }
 
 const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const
@@ -77,12 +91,13 @@ function isoTime(): string {
 }
 
 /** `flush` writes what is buffered, for lines that should not wait. */
-function overDestination(level: string, destination: DestinationStream, flush: () => void): Log {
-  const logger = pino({ level, base: null, timestamp: isoTime }, destination)
+function overDestination(level: string, destination: DestinationStream, flush: () => void, pid?: number): Log {
+  const logger = pino({ level, base: pid === undefined ? null : { pid }, timestamp: isoTime }, destination)
+  const base = pid === undefined ? '' : `,"pid":${pid}`
   return {
     request(record) {
       const level = record.status >= 500 ? 'error' : 'info'
-      if (logger.isLevelEnabled(level)) destination.write(requestLine(level, record))
+      if (logger.isLevelEnabled(level)) destination.write(requestLine(level, base, record))
     },
     call({ service, method, caller, requestId, code, reason, durationMs }) {
       const level = code === Code.Unavailable || code === Code.DeadlineExceeded ? 'warn' : 'debug'
@@ -112,10 +127,10 @@ function overDestination(level: string, destination: DestinationStream, flush: (
  * As pino writes it, at a tenth of the cost; there is one for every request. Quoted as they are: names of ours, methods
  * that node:http knows, UUIDs. Only the appid is the client's.
  */
-function requestLine(level: 'error' | 'info', record: RequestRecord): string {
+function requestLine(level: 'error' | 'info', base: string, record: RequestRecord): string {
   const { route, method, status, outcome, durationMs, requestId, appid } = record
   const app = appid === undefined ? '' : `,"appid":${JSON.stringify(appid)}`
-  return `{"level":${LEVELS[level]}${isoTime()},"route":"${route}","method":"${method}","status":${status},"outcome":"${outcome}","ms":${rounded(durationMs)},"request_id":"${requestId}"${app},"msg":"request"}\n`
+  return `{"level":${LEVELS[level]}${isoTime()}${base},"route":"${route}","method":"${method}","status":${status},"outcome":"${outcome}","ms":${rounded(durationMs)},"request_id":"${requestId}"${app},"msg":"request"}\n`
 }
 
 /** Name of a gRPC code in lower snake case; `ok` when there was no failure. */

@@ -1,5 +1,5 @@
 // Metrics in Prometheus form. Labels come from closed sets: route names, statuses, RPC names, codes, reasons.
-import { Counter, collectDefaultMetrics, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client'
 import type { RequestRecord } from '../gateway/app.js'
 import type { CallRecord } from '../services/rpc/dispatcher.js'
 import type { Removed } from '../services/token/store/token-store.js'
@@ -17,7 +17,12 @@ export interface Metrics {
   /** A failure nobody expected: an alert is due. */
   unexpected(): void
   text(): Promise<string>
+  /** All of it, to be sent to the process that sums up. */
+  snapshot(): Promise<Snapshot>
 }
+
+/** What a process has counted and how it fares, in a form that travels as JSON. */
+export type Snapshot = Awaited<ReturnType<Registry['getMetricsAsJSON']>>
 
 /** RPCs that give out or judge credentials, and what each success is called. */
 const steps: Readonly<Record<string, string>> = {
@@ -30,6 +35,29 @@ const steps: Readonly<Record<string, string>> = {
 }
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
+
+/** How values of several processes become one where prom-client would add them or take the mean; of a lag the worst counts. */
+const AGGREGATORS: Readonly<Record<string, 'min' | 'max'>> = {
+  process_start_time_seconds: 'min',
+  process_max_fds: 'min',
+  nodejs_eventloop_lag_seconds: 'max',
+  nodejs_eventloop_lag_mean_seconds: 'max',
+  nodejs_eventloop_lag_p50_seconds: 'max',
+  nodejs_eventloop_lag_p90_seconds: 'max',
+  nodejs_eventloop_lag_p99_seconds: 'max',
+}
+
+/** Several processes as one: counters, histograms and memory are added. */
+export function sumOf(snapshots: readonly Snapshot[]): Pick<Registry, 'metrics' | 'getMetricsAsJSON'> {
+  return AggregatorRegistry.aggregate([...snapshots])
+}
+
+/** The part of a snapshot that must not shrink when its process ends. */
+export function countsOf(snapshot: Snapshot): Snapshot {
+  return snapshot.filter(({ type }) => COUNTING.has(String(type)))
+}
+
+const COUNTING: ReadonlySet<string> = new Set(['counter', 'histogram'])
 
 export function createMetrics(): Metrics {
   const registry = new Registry()
@@ -143,5 +171,9 @@ export function createMetrics(): Metrics {
     },
     unexpected: () => unexpected.inc(),
     text: () => registry.metrics(),
+    async snapshot() {
+      const metrics = await registry.getMetricsAsJSON()
+      return metrics.map((metric) => ({ ...metric, aggregator: AGGREGATORS[metric.name] ?? metric.aggregator }))
+    },
   }
 }

@@ -1,11 +1,20 @@
 // survey-auth serve: runs the service, or one part of it, until it is told to stop.
-import { Argument, type Command } from 'commander'
+import { Argument, type Command, Option } from 'commander'
 import { MODES, type Mode } from '../compose/mode.js'
 import type { Running } from '../compose/start.js'
 import { readConfig } from '../config.js'
+import { EXIT } from '../exit.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
-import { examples } from './options.js'
+import { examples, wholeNumber } from './options.js'
+
+/** Beyond it a machine's cores wait for the one process that has the services. */
+const MAX_WORKERS = 64
+
+interface ServeOptions {
+  readonly workers?: number
+  readonly worker?: true
+}
 
 export function addServeCommand(program: Command): void {
   program
@@ -16,26 +25,41 @@ export function addServeCommand(program: Command): void {
         .choices(MODES)
         .default('all'),
     )
+    .addOption(
+      new Option(
+        '--workers <n>',
+        `1 to ${MAX_WORKERS} gateways in processes of their own that share the port; with all or gateway`,
+      ).argParser(wholeNumber(1, MAX_WORKERS)),
+    )
+    .addOption(new Option('--worker', 'one of those').hideHelp())
     .addHelpText(
       'after',
-      `${examples('serve', 'serve token', 'serve survey', 'serve gateway')}\nVariables: survey-auth config --help\n`,
+      `${examples('serve', 'serve --workers 4', 'serve token', 'serve survey', 'serve gateway')}\nVariables: survey-auth config --help\n`,
     )
     .action(serve)
 }
 
-async function serve(mode: Mode): Promise<void> {
+async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Command): Promise<void> {
+  if (worker) {
+    const { runWorker } = await import('../compose/worker.js') // heavy, like start.js
+    return runWorker()
+  }
+  if (workers !== undefined && mode !== 'all' && mode !== 'gateway') {
+    command.error(`error: --workers are gateways, and serve ${mode} has none`, { exitCode: EXIT.usage })
+  }
   const config = readConfig(process.env)
   const { start } = await import('../compose/start.js') // heavy: only here
-  const running = await start(mode, config)
-  message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running)}`)
+  const running = await start(mode, config, { workers })
+  message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running, workers)}`)
   const signal = await untilToldToStop()
   running.log.note(`${signal}: stopping`)
   await running.close()
   running.log.note('stopped')
 }
 
-function placesOf({ url, rpcAddresses, adminUrl }: Running): string {
+function placesOf({ url, rpcAddresses, adminUrl }: Running, workers: number | undefined): string {
+  const gateway = workers === undefined ? url : `${url} (${workers} ${workers === 1 ? 'worker' : 'workers'})`
   const rpc = rpcAddresses.map((address) => `${address} (RPC)`)
   const admin = adminUrl === undefined ? 'health and metrics off' : `${adminUrl} (health and metrics)`
-  return [...(url === '' ? [] : [url]), ...rpc, admin].join(', ')
+  return [...(url === '' ? [] : [gateway]), ...rpc, admin].join(', ')
 }

@@ -19,7 +19,6 @@ export async function startGatewayPart(
   clients: Pick<GatewayOptions, 'token' | 'account' | 'survey' | 'sharedLimits'>,
   clock: Clock,
   observers: Observers,
-  log: Log,
 ): Promise<GatewayPart> {
   const url = urlOf(held)
   const gateway = createGateway({
@@ -33,10 +32,12 @@ export async function startGatewayPart(
     limits: limitsOf(config),
   })
   await serveOn(held, gateway)
-  if (config.publicUrl.protocol === 'http:' && !isLoopback(config.publicUrl.hostname)) {
-    log.warning('PUBLIC_URL is http: passwords travel in the clear, and browsers will not send what sign-in needs')
-  }
   return { url, drain: (timeoutMs) => drainGateway(gateway, timeoutMs) }
+}
+
+export function warnOfPlaintext({ publicUrl }: Pick<Config, 'publicUrl'>, log: Log): void {
+  if (publicUrl.protocol !== 'http:' || isLoopback(publicUrl.hostname)) return
+  log.warning('PUBLIC_URL is http: passwords travel in the clear, and browsers will not send what sign-in needs')
 }
 
 function limitsOf(config: Config): GatewayOptions['limits'] {

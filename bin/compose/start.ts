@@ -5,6 +5,7 @@ import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import { createDirectTransport } from '../../services/rpc/direct-transport.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
@@ -13,19 +14,21 @@ import type { PasswordCost } from '../../services/token/passwords.js'
 import { createAdminHttp } from '../admin-http.js'
 import type { Config } from '../config.js'
 import { createLog, type Log } from '../log.js'
-import { createMetrics } from '../metrics.js'
+import { createMetrics, type Snapshot } from '../metrics.js'
 import { pooledRandomBytes } from '../random.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf } from './addresses.js'
-import { startGatewayPart } from './gateway-part.js'
+import { type GatewayPart, startGatewayPart, warnOfPlaintext } from './gateway-part.js'
 import { closeServer, holdPort, letGo, serveOn, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers } from './observers.js'
 import type { Part } from './part.js'
 import { connectTo, type Remote } from './remote.js'
-import { startRpcPart } from './rpc-part.js'
+import { type RpcPart, startRpcPart } from './rpc-part.js'
 import { openSurveyPart } from './survey-part.js'
 import { watchTls } from './tls.js'
 import { openTokenPart, type TokenPart } from './token-part.js'
+import { startWorkers, type Workers } from './workers.js'
+import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
 
 export interface Overrides {
   /** ms since 1970 UTC; the system clock unless given. */
@@ -35,6 +38,10 @@ export interface Overrides {
   readonly logStream?: NodeJS.WritableStream
   /** Of new passwords; a production cost unless given. */
   readonly passwordCost?: PasswordCost
+  /** Gateways run in so many processes of their own instead of in this one. */
+  readonly workers?: number | undefined
+  /** This process is one of those. */
+  readonly isWorker?: boolean
 }
 
 /** A running process. */
@@ -48,6 +55,8 @@ export interface Running {
   readonly log: Log
   /** A service of this process as any caller, or of another process as this process is known there. */
   client<S extends DescService>(service: S, caller: Caller): Client<S>
+  /** What this process has counted so far, its workers not. */
+  snapshot(): Promise<Snapshot>
   /** One round of the janitor now; rejects where there is none. */
   runJanitor: Janitor['run']
   /** /readyz 503, stop accepting, finish what is in flight, write down last uses, close the databases. */
@@ -65,11 +74,13 @@ const MAX_REQUEST_BYTES = { token: 64 * KIB, survey: 4096 * KIB } as const
 /** Starts what `mode` names; when something fails, what was started before it is stopped again. */
 export async function start(mode: Mode, config: Config, overrides: Overrides = {}): Promise<Running> {
   const clock = { now: overrides.now ?? Date.now, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
-  const log = createLog(config, overrides.logStream ?? process.stderr)
+  const sharesStderr = overrides.workers !== undefined || overrides.isWorker
+  const log = createLog(config, overrides.logStream ?? process.stderr, sharesStderr ? process.pid : undefined)
   const metrics = createMetrics()
   const observers = createObservers(log, metrics)
   const has = (part: Mode) => mode === 'all' || mode === part
   const parts: Part[] = []
+  let workers: Workers | undefined
   const undo: (() => Promise<unknown>)[] = []
   let stage: 'starting' | 'running' | 'shutting down' = 'starting'
   const stop = async () => {
@@ -83,6 +94,8 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     return (await Promise.all(parts.map((part) => part.notReady()))).flat()
   }
 
+  const onUnreadableTls = (error: unknown) => log.failure('the certificates could not be read again', error)
+
   function add<P extends Part>(part: P): P {
     parts.push(part)
     undo.push(() => part.close())
@@ -94,12 +107,26 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     const adminPort =
       config.adminPort === 0 ? undefined : await holdPort(config.adminHost, config.adminPort, 'ADMIN_PORT')
     if (adminPort) {
-      const admin = createAdminHttp({ notReady, metrics })
+      const admin = createAdminHttp({
+        notReady: async () => [...(await notReady()), ...((await workers?.notReady()) ?? [])],
+        metrics: {
+          contentType: metrics.contentType,
+          text: async () => workers?.metrics(await metrics.snapshot()) ?? metrics.text(),
+        },
+      })
       undo.push(() => closeServer(admin)) // the last to go, so that /readyz tells of the shutdown
       await serveOn(adminPort, admin)
     }
-    const publicPort = has('gateway') ? await holdPort(config.host, config.port, 'PORT') : undefined
+    const hasOwnGateway = has('gateway') && overrides.workers === undefined
+    const publicPort = hasOwnGateway ? await holdPort(config.host, config.port, 'PORT') : undefined
     if (publicPort) undo.push(() => letGo(publicPort))
+    const workersDoor = overrides.workers !== undefined && has('token') ? makeWorkersDoor() : undefined
+    if (workersDoor) undo.push(() => workersDoor.remove())
+    if (overrides.workers !== undefined) {
+      const started = await startWorkers(overrides.workers, environmentOf(workersDoor), log)
+      undo.push(() => started.close())
+      workers = started
+    }
 
     const dispatcher = new Dispatcher({
       ...observers.dispatcher,
@@ -129,35 +156,33 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       return elsewhere?.client(service) ?? createClient(service, createDirectTransport(dispatcher, caller))
     }
 
-    const rpcAddress = rpcAddressOf(mode, config, log)
-    const rpc = rpcAddress
-      ? await startRpcPart(
-          config,
-          dispatcher,
-          rpcAddress,
-          hasSurvey ? MAX_REQUEST_BYTES.survey : MAX_REQUEST_BYTES.token,
-          (error) => log.failure('the certificates could not be read again', error),
-        )
-      : undefined
-    if (rpc) {
-      const followHealth = async () => rpc.setServing((await notReady()).length === 0)
-      const timer = setInterval(() => void followHealth(), HEALTH_EVERY_MS)
-      undo.push(() => {
-        clearInterval(timer)
-        return rpc.drain(graceMs)
-      })
+    const doors: RpcPart[] = []
+    async function openDoor(address: Address | undefined, config: Config): Promise<RpcPart | undefined> {
+      if (!address) return undefined
+      const maxRequestBytes = hasSurvey ? MAX_REQUEST_BYTES.survey : MAX_REQUEST_BYTES.token
+      const door = await startRpcPart(config, dispatcher, address, maxRequestBytes, onUnreadableTls)
+      doors.push(door)
+      undo.push(() => door.drain(graceMs))
+      return door
     }
+    const rpc = await openDoor(rpcAddressOf(mode, config, log), config)
+    if (workersDoor) await openDoor(workersDoor.address, workersDoor.of(config))
+    const followHealth = async () => {
+      if (doors.length === 0) return
+      const isServing = (await notReady()).length === 0
+      for (const door of doors) door.setServing(isServing)
+    }
+    const timer = setInterval(() => void followHealth(), HEALTH_EVERY_MS)
+    undo.push(async () => clearInterval(timer))
     if (remotes.some(({ url }) => url.startsWith('https:'))) {
       const reconnect = () => {
         for (const made of remotes) made.reconnect()
       }
-      const watch = watchTls(config, 30_000, reconnect, (error) =>
-        log.failure('the certificates could not be read again', error),
-      )
+      const watch = watchTls(config, 30_000, reconnect, onUnreadableTls)
       undo.push(async () => watch.stop())
     }
 
-    const gateway = publicPort
+    const gateway: GatewayPart | undefined = publicPort
       ? await startGatewayPart(
           config,
           publicPort,
@@ -171,12 +196,12 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
           },
           clock,
           observers,
-          log,
         )
-      : undefined
+      : workers
     if (gateway) undo.push(() => gateway.drain(graceMs))
+    if (gateway && !overrides.isWorker) warnOfPlaintext(config, log)
     stage = 'running'
-    rpc?.setServing((await notReady()).length === 0)
+    await followHealth()
 
     return {
       url: gateway?.url ?? '',
@@ -184,6 +209,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       adminUrl: adminPort && urlOf(adminPort),
       log,
       client,
+      snapshot: metrics.snapshot,
       runJanitor: () => tokenPart?.janitor.run() ?? Promise.reject(new Error(`mode ${mode} has no janitor`)),
       close: stop,
     }
@@ -191,4 +217,11 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     await stop()
     throw error
   }
+}
+
+/** What a worker has besides the environment of its parent: no port of its own for operators, and the services of the parent. */
+function environmentOf(door: WorkersDoor | undefined): Record<string, string> {
+  if (!door) return { ADMIN_PORT: '0' }
+  const url = formatAddress(door.address)
+  return { ADMIN_PORT: '0', TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }
 }

@@ -1,0 +1,21 @@
+// What a process with --workers and its workers tell each other, over the channel that node:cluster opens between them.
+import type { ExitCode } from '../exit.js'
+import type { Snapshot } from '../metrics.js'
+
+export type ToWorker =
+  | { readonly type: 'stop' } // answer what is in flight, then end
+  | { readonly type: 'count' } // asks for `counted`
+
+export type FromWorker =
+  | { readonly type: 'serving'; readonly url: string }
+  | { readonly type: 'failed'; readonly failure: StartFailure }
+  /** Somebody asks this worker to end: it goes on until a successor serves. */
+  | { readonly type: 'leaving' }
+  | { readonly type: 'counted'; readonly snapshot: Snapshot }
+
+/** Why a worker could not start; a CommandError in pieces. */
+export interface StartFailure {
+  readonly text: string
+  readonly exitCode: ExitCode
+  readonly hint?: string | undefined
+}

@@ -1,0 +1,80 @@
+// One worker of `serve --workers`: a gateway in a process of its own, which ends when its parent says so or is gone.
+import cluster from 'node:cluster'
+import { type Config, readConfig } from '../config.js'
+import { CommandError, EXIT, report } from '../exit.js'
+import { type Running, start } from './start.js'
+import type { FromWorker, StartFailure, ToWorker } from './worker-messages.js'
+
+/** What is in flight may take so long, in ms, when the parent is gone: the port is wanted by its successor. */
+const ORPHAN_MS = 5_000
+
+/** Returns when everything is answered. */
+export async function runWorker(): Promise<void> {
+  if (!cluster.isWorker) throw new CommandError('serve --workers starts these itself', EXIT.usage)
+  // A terminal's signals reach every process of a group: the parent says what they mean.
+  process.on('SIGINT', () => undefined)
+  process.on('SIGHUP', () => undefined)
+  const told = untilToldToStop()
+  const running = await startGateway(readConfig(process.env))
+  process.on('message', (message: ToWorker) => {
+    if (message.type === 'count') void tellCounts(running)
+  })
+  await tell({ type: 'serving', url: running.url })
+  await told
+  await running.close()
+  await tellCounts(running)
+  if (process.connected) process.disconnect()
+}
+
+async function startGateway(config: Config): Promise<Running> {
+  try {
+    return await start('gateway', config, { isWorker: true })
+  } catch (error) {
+    const failure = failureOf(error)
+    await tell({ type: 'failed', failure })
+    return process.exit(failure.exitCode)
+  }
+}
+
+function failureOf(error: unknown): StartFailure {
+  if (error instanceof CommandError) return { text: error.message, exitCode: error.exitCode, hint: error.hint }
+  return { text: 'a worker could not start', exitCode: report(error) }
+}
+
+/** SIGTERM is a wish to leave, which the parent hears first; a second one ends the process at once. */
+function untilToldToStop(): Promise<void> {
+  return new Promise((resolve) => {
+    let isTold = false
+    let isLeaving = false
+    const stop = () => {
+      isTold = true
+      resolve()
+    }
+    process.on('message', (message: ToWorker) => {
+      if (message.type === 'stop') stop()
+    })
+    process.on('SIGTERM', () => {
+      if (isLeaving) process.exit(EXIT.failure)
+      isLeaving = true
+      void tell({ type: 'leaving' })
+    })
+    cluster.worker?.once('disconnect', () => {
+      if (isTold || !cluster.worker) return
+      cluster.worker.exitedAfterDisconnect = true // else node:cluster ends this process before anything is answered
+      setTimeout(() => process.exit(EXIT.failure), ORPHAN_MS).unref()
+      stop()
+    })
+  })
+}
+
+async function tellCounts(running: Running): Promise<void> {
+  await tell({ type: 'counted', snapshot: await running.snapshot() })
+}
+
+/** Fulfils when it is sent, or cannot be because the parent is gone. */
+function tell(message: FromWorker): Promise<void> {
+  return new Promise((resolve) => {
+    if (process.send && process.connected) process.send(message, () => resolve())
+    else resolve()
+  })
+}
