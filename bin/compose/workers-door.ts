@@ -33,7 +33,7 @@ export function makeWorkersDoor(): WorkersDoor {
 
 function makeFolder(): string {
   try {
-    return mkdtempSync(path.join(tmpdir(), 'survey-auth-'))
+    return mkdtempSync(path.join(tmpdir(), 'survey-auth-workers-'))
   } catch (error) {
     const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
     throw new CommandError(

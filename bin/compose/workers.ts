@@ -111,6 +111,7 @@ class Crew implements Workers {
     const worker = new Worker(this.#env, {
       onServing: (url) => {
         this.url = url
+        this.#log.note(`worker ${place.number} (process ${worker.pid}) serves`)
         for (const [other, where] of this.#living) if (where === place && other !== worker) other.stop()
         onServing()
       },

@@ -42,8 +42,9 @@ export class ServiceProcess {
     return pid
   }
 
-  async start(): Promise<void> {
-    const child = spawn(process.execPath, [PROGRAM, 'serve', 'all'], { env: this.#env, cwd: this.dataDir })
+  /** `args` are what follows `serve all`. */
+  async start(...args: readonly string[]): Promise<void> {
+    const child = spawn(process.execPath, [PROGRAM, 'serve', 'all', ...args], { env: this.#env, cwd: this.dataDir })
     this.#child = child
     const collect = (chunk: Buffer) => {
       this.#output += chunk.toString('utf8')

@@ -6,12 +6,13 @@ import { fileURLToPath } from 'node:url'
 export const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 export const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
 
-/** `survey-auth serve MODE`. `listening` fulfils when it says so, and rejects when it ends before. */
+/** `survey-auth serve MODE ARGS`. `listening` fulfils when it says so, and rejects when it ends before. */
 export function spawnServe(
   mode: string,
   env: Record<string, string>,
+  ...args: readonly string[]
 ): { readonly child: ChildProcess; readonly listening: Promise<void> } {
-  const child = spawn(process.execPath, [PROGRAM, 'serve', mode], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  const child = spawn(process.execPath, [PROGRAM, 'serve', mode, ...args], { env, stdio: ['ignore', 'ignore', 'pipe'] })
   const listening = new Promise<void>((resolve, reject) => {
     let said = ''
     child.stderr.on('data', (chunk: Buffer) => {

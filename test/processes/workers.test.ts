@@ -1,0 +1,333 @@
+// serve --workers: gateways in processes of their own that share a port, started, replaced and ended under load.
+import { type ChildProcess, execFileSync } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { Agent, request } from 'node:http'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
+import { createProcess, type Environment, type ServiceProcess } from '../harness/process.js'
+import { BUILD, freePort, spawnServe } from '../harness/spawn.js'
+import { withQuery } from '../harness/verbs.js'
+
+const WITHIN_MS = 15_000 // a process starts in half a second on a machine that does nothing else
+
+interface Reply {
+  readonly status: number
+  readonly text: string
+}
+
+interface Crew {
+  readonly service: ServiceProcess
+  readonly adminUrl: string
+}
+
+async function startCrew(workers: number, env: Environment = {}): Promise<Crew> {
+  const adminPort = await freePort()
+  const service = await createProcess({ ADMIN_PORT: String(adminPort), ...env })
+  await service.start('--workers', String(workers))
+  const adminUrl = `http://127.0.0.1:${adminPort}`
+  await until(async () => (await get(adminUrl, '/readyz')).status === 200)
+  return { service, adminUrl }
+}
+
+function get(origin: string, target: string, agent = new Agent()): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const sent = request(`${origin}${target}`, { agent, timeout: WITHIN_MS }, (answer) => {
+      let text = ''
+      answer.on('data', (chunk: Buffer) => {
+        text += chunk.toString('utf8')
+      })
+      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, text }))
+      answer.on('error', reject)
+    })
+    sent.on('timeout', () => sent.destroy(new Error('no answer in time')))
+    sent.on('error', reject)
+    sent.end()
+  })
+}
+
+/** A client with one connection, which it keeps. */
+function keepingClient(origin: string): (target: string) => Promise<Reply> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  onTestFinished(() => agent.destroy())
+  return (target) => get(origin, target, agent)
+}
+
+async function until(isTrue: () => boolean | Promise<boolean>): Promise<void> {
+  const giveUpAt = performance.now() + WITHIN_MS
+  while (!(await isTrue())) {
+    if (performance.now() > giveUpAt) throw new Error(`not within ${WITHIN_MS} ms`)
+    await sleep(20)
+  }
+}
+
+/** Worker processes by their number, as the log says. */
+function workersOf({ output }: ServiceProcess): number[] {
+  const pids: number[] = []
+  for (const [, number, pid] of output.matchAll(/worker (\d+) \(process (\d+)\) serves/g)) {
+    pids[Number(number) - 1] = Number(pid)
+  }
+  return pids
+}
+
+/** Processes that have answered requests. */
+function answering({ output }: ServiceProcess): Set<string> {
+  return new Set([...output.matchAll(/"pid":(\d+),"route"/g)].map(([, pid = '']) => pid))
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function typeOf({ text }: Reply): string {
+  return (JSON.parse(text) as { error: { type: string } }).error.type
+}
+
+function profilePath({ appid, openid }: SpawnedAccess, accessToken: string): string {
+  return withQuery('/api/oauth2/user', { appid, access_token: accessToken, openid })
+}
+
+/** A call that every service answers: the appid is unknown, so a working service says so. */
+const ASKED = '/api/surveys/1?appid=app_x&access_token=sat_x'
+
+/** Clients that ask again and again: some keep their connection, the others take a new one each time. */
+class Load {
+  readonly failures: string[] = []
+  answers = 0
+  #isOver = false
+  readonly #clients: Promise<void>[]
+
+  constructor(origin: string, keeping: number, closing: number) {
+    const clients = [
+      ...Array.from({ length: keeping }, () => keepingClient(origin)),
+      ...Array.from({ length: closing }, () => (target: string) => get(origin, target)),
+    ]
+    this.#clients = clients.map((ask) => this.#run(ask))
+  }
+
+  async end(): Promise<void> {
+    this.#isOver = true
+    await Promise.all(this.#clients)
+  }
+
+  async #run(ask: (target: string) => Promise<Reply>): Promise<void> {
+    while (!this.#isOver) {
+      try {
+        const reply = await ask(ASKED)
+        this.answers += 1
+        if (reply.status !== 400) this.failures.push(`${reply.status} ${reply.text}`)
+      } catch (error) {
+        this.failures.push(String((error as NodeJS.ErrnoException).code))
+        await sleep(20)
+      }
+    }
+  }
+}
+
+test('several processes answer, and know at once what any of them was told', async () => {
+  const { service } = await startCrew(3)
+  const access = await grantAccessOn(service, ['Tea'])
+  const clients = Array.from({ length: 24 }, () => keepingClient(service.url))
+  const typesFor = async (accessToken: string) => {
+    const replies = await Promise.all(clients.map((ask) => ask(profilePath(access, accessToken))))
+    return [...new Set(replies.map(typeOf))]
+  }
+  expect(await typesFor(access.accessToken)).toEqual([''])
+  await until(() => answering(service).size > 1)
+
+  const { appid, refreshToken } = access
+  const refresh = { appid, refresh_token: refreshToken, grant_type: 'refresh_token' }
+  const refreshed = await get(service.url, withQuery('/api/oauth2/refresh_token', refresh))
+  const { data } = JSON.parse(refreshed.text) as { data: { access_token: string } }
+  expect(await typesFor(data.access_token)).toEqual([''])
+
+  const [grant] = await service.json<{ grant_id: string }[]>(['grant', 'list', '--appid', appid])
+  await service.json(['grant', 'revoke', grant?.grant_id ?? ''])
+  expect(await typesFor(data.access_token)).toEqual(['invalid_token'])
+  expect(await typesFor(access.accessToken)).toEqual(['invalid_token'])
+})
+
+test('rates hold for all workers together', async () => {
+  const rate = 40
+  const { service } = await startCrew(3, {
+    RATE_LIMIT: 'on',
+    RATE_API_PER_SOURCE: String(rate),
+    RATE_API_WINDOW_SECONDS: '86400',
+  })
+  let admitted = 0
+  for (let asked = 0; asked < 3 * rate; asked += 1) {
+    if ((await get(service.url, '/api/oauth2/user')).status === 400) admitted += 1
+    await sleep(50)
+  }
+  expect(admitted).toBeGreaterThanOrEqual(rate - 1) // startCrew may have asked once
+  expect(admitted).toBeLessThan(2 * rate) // each for itself would have admitted as many as that
+})
+
+describe('under load', () => {
+  test('a worker that is killed is replaced, and the others go on', async () => {
+    const { service, adminUrl } = await startCrew(2)
+    const [killed = 0, other = 0] = workersOf(service)
+    const load = new Load(service.url, 6, 2)
+    await until(() => load.answers > 50)
+    process.kill(killed, 'SIGKILL')
+    await until(() => workersOf(service)[0] !== killed)
+    const failed = load.failures.length
+    const answered = load.answers
+    await until(() => load.answers > answered + 100)
+    await load.end()
+    expect(load.failures.length).toBe(failed)
+    expect(new Set(load.failures)).toEqual(new Set(failed > 0 ? ['ECONNRESET'] : [])) // of those the killed one had
+    expect(failed).toBeLessThanOrEqual(8)
+    expect(workersOf(service)[1]).toBe(other)
+    expect(service.output).toContain(`worker 1 (process ${killed}) ended: SIGKILL; another takes its place"`)
+    expect((await get(adminUrl, '/readyz')).text).toBe('ready\n')
+  })
+
+  test.each([1, 2])('each of %i workers that is asked to end is succeeded, and nobody notices', async (workers) => {
+    const { service } = await startCrew(workers)
+    const load = new Load(service.url, 6, 2)
+    await until(() => load.answers > 50)
+    for (const [index, pid] of workersOf(service).entries()) {
+      process.kill(pid, 'SIGTERM')
+      await until(() => workersOf(service)[index] !== pid)
+      await until(() => !isRunning(pid))
+    }
+    const answered = load.answers
+    await until(() => load.answers > answered + 50)
+    await load.end()
+    expect(load.failures).toEqual([])
+    expect(service.output).not.toContain('"level":40')
+  })
+
+  test.each(['SIGTERM', 'SIGINT'] as const)('%s ends everything, and resets nobody', async (signal) => {
+    const { service } = await startCrew(2)
+    const workers = workersOf(service)
+    const load = new Load(service.url, 8, 8)
+    await until(() => load.answers > 50)
+    if (signal === 'SIGINT') for (const pid of workers) process.kill(pid, 'SIGINT') // as a terminal does
+    service.signal(signal)
+    expect(await service.ended()).toBe(0)
+    await load.end()
+    expect(new Set(load.failures)).toEqual(new Set(['ECONNREFUSED']))
+    expect(workers.filter(isRunning)).toEqual([])
+    expect(service.output).toContain(`${signal}: stopping`)
+    expect(service.output).toMatch(/"msg":"stopped"\}\n$/)
+  })
+})
+
+test('workers whose parent is killed end', async () => {
+  const { service } = await startCrew(2)
+  const workers = workersOf(service)
+  expect(workers.filter(isRunning)).toHaveLength(2)
+  await service.kill()
+  await until(() => workers.filter(isRunning).length === 0)
+})
+
+describe('metrics', () => {
+  test('are of all workers, those that ended included', async () => {
+    const { service, adminUrl } = await startCrew(2)
+    const requests = async () => {
+      const { text } = await get(adminUrl, '/metrics')
+      const counts = [...text.matchAll(/^survey_auth_http_requests_total\{.*route="survey".*\} (\d+)$/gm)]
+      return counts.reduce((sum, [, count]) => sum + Number(count), 0)
+    }
+    const ask = (times: number) => Promise.all(Array.from({ length: times }, () => get(service.url, ASKED)))
+    await ask(40)
+    expect(answering(service).size).toBeGreaterThanOrEqual(0)
+    expect(await requests()).toBe(40)
+    for (const [index, signal] of (['SIGKILL', 'SIGTERM'] as const).entries()) {
+      const pid = workersOf(service)[index] ?? 0
+      process.kill(pid, signal)
+      await until(() => workersOf(service)[index] !== pid && !isRunning(pid))
+      expect(await requests()).toBe(40)
+    }
+    await ask(10)
+    expect(await requests()).toBe(50)
+    const { text } = await get(adminUrl, '/metrics')
+    expect(text).toMatch(/^survey_auth_rpc_calls_total\{.*SurveyService\/GetSurvey.*\} 50$/m)
+    expect(text.match(/^nodejs_eventloop_lag_p99_seconds /gm)).toHaveLength(1)
+  })
+
+  test('do not wait for a worker that hangs', async () => {
+    const { service, adminUrl } = await startCrew(2)
+    const [hanging = 0] = workersOf(service)
+    process.kill(hanging, 'SIGSTOP')
+    const { status, text } = await get(adminUrl, '/metrics')
+    process.kill(hanging, 'SIGCONT')
+    expect(status).toBe(200)
+    expect(text).toContain('process_resident_memory_bytes')
+  })
+})
+
+test('without a worker it is not ready, and says so', async () => {
+  const { service, adminUrl } = await startCrew(2)
+  for (const pid of workersOf(service)) process.kill(pid, 'SIGKILL')
+  const readyz = () => get(adminUrl, '/readyz')
+  await until(async () => (await readyz()).text === 'workers: none of 2 serves\n')
+  expect((await readyz()).status).toBe(503)
+  await until(async () => (await readyz()).status === 200)
+})
+
+test('a worker that ends again and again is replaced later and later', async () => {
+  const { service } = await startCrew(1)
+  for (let times = 0; times < 3; times += 1) {
+    const [pid = 0] = workersOf(service)
+    process.kill(pid, 'SIGKILL')
+    await until(() => workersOf(service)[0] !== pid)
+  }
+  expect(service.output.match(/another takes its place[^"]*/g)).toEqual([
+    'another takes its place',
+    'another takes its place in 0.5 s',
+    'another takes its place in 1 s',
+  ])
+})
+
+test('a port in use is known before a database is touched', async () => {
+  const { service } = await startCrew(1)
+  const { port } = new URL(service.url)
+  const second = await createProcess({ PORT: port })
+  const { exitCode, stderr } = await second.cli(['serve', '--workers', '2'])
+  expect({ exitCode, stderr }).toEqual({
+    exitCode: 69,
+    stderr: `survey-auth: port ${port} on 127.0.0.1 is in use\nstop what listens there, or choose another port: PORT=${Number(port) + 1}\n`,
+  })
+  expect(existsSync(path.join(second.dataDir, 'token.db'))).toBe(false)
+})
+
+test('RPC_LISTEN=off and a long DATA_DIR are no matter to workers', async () => {
+  const service = await createProcess({ RPC_LISTEN: 'off', LOG_LEVEL: 'error' })
+  await service.start('--workers', '2')
+  expect(typeOf(await get(service.url, ASKED))).toBe('invalid_appid')
+  expect(existsSync(path.join(service.dataDir, 'rpc.sock'))).toBe(false)
+})
+
+test('workers of serve gateway reach services in other processes', async () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-workers-'))
+  const [port, adminPort] = [await freePort(), await freePort()]
+  const { PATH = '', HOME = '' } = process.env
+  const env = { PATH, HOME, DATA_DIR: dataDir, PORT: String(port), ADMIN_PORT: '0', LOG_LEVEL: 'error' }
+  const children: ChildProcess[] = []
+  onTestFinished(() => {
+    for (const child of children) child.kill('SIGKILL')
+    rmSync(dataDir, { recursive: true, force: true })
+  })
+  const run = async (mode: string, own: Environment = {}, ...args: readonly string[]) => {
+    const { child, listening } = spawnServe(mode, { ...env, ...own }, ...args)
+    children.push(child)
+    await listening
+  }
+  const admin = `http://127.0.0.1:${adminPort}`
+  await run('gateway', { ADMIN_PORT: String(adminPort) }, '--workers', '2')
+  expect((await get(admin, '/readyz')).text).toMatch(/^token service at .*: unavailable$/m)
+  await Promise.all([run('token'), run('survey')])
+  await until(async () => (await get(admin, '/readyz')).status === 200)
+  expect(typeOf(await get(`http://127.0.0.1:${port}`, ASKED))).toBe('invalid_appid')
+})
