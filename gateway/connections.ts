@@ -9,6 +9,8 @@ const HEAR_WITHIN_MS = 1_000
 const LOOK_EVERY_MS = 10
 /** How long connections are taken out of the kernel's queue; under a flood it is never empty. */
 const ACCEPT_WITHIN_MS = 1_000
+/** A turn of the event loop that had nothing to do takes less, in ms. */
+const IDLE_TURN_MS = 0.03
 
 export class Connections {
   readonly #server: Server
@@ -57,9 +59,9 @@ export class Connections {
    */
   async drain(timeoutMs: number): Promise<void> {
     await this.#allAccepted()
+    const closed = this.#stopListening() // at once: whoever connects meanwhile is reset
     this.#isDraining = true
     for (const waiting of this.#inFlight.values()) closeAfterLast(waiting)
-    const closed = this.#stopListening()
     const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
     await this.#allClosed(Math.min(HEAR_WITHIN_MS, timeoutMs))
     await closed
@@ -67,16 +69,17 @@ export class Connections {
   }
 
   /**
-   * A turn of the event loop in which nobody connected: the kernel's queue, of which each turn takes one, is empty.
-   * Whoever is in it when the port is closed is reset.
+   * A turn of the event loop in which nobody connected: the kernel's queue, of which each turn takes one, was empty when it
+   * began, and is when it ends if it did nothing else. Whoever is in it when the port is closed is reset.
    */
   async #allAccepted(): Promise<void> {
     const until = performance.now() + ACCEPT_WITHIN_MS
     await nextTurn()
     while (performance.now() < until) {
       const accepted = this.#accepted
+      const startedAt = performance.now()
       await nextTurn()
-      if (this.#accepted === accepted) return
+      if (this.#accepted === accepted && performance.now() - startedAt < IDLE_TURN_MS) return
     }
   }
 

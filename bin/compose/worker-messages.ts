@@ -4,6 +4,7 @@ import type { Snapshot } from '../metrics.js'
 
 export type ToWorker =
   | { readonly type: 'stop' } // answer what is in flight, then end
+  | { readonly type: 'dismiss' } // the same, when the channel is closed, which comes next
   | { readonly type: 'count' } // asks for `counted`
 
 export type FromWorker =

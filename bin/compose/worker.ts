@@ -7,6 +7,8 @@ import type { FromWorker, StartFailure, ToWorker } from './worker-messages.js'
 
 /** What is in flight may take so long, in ms, when the parent is gone: the port is wanted by its successor. */
 const ORPHAN_MS = 5_000
+/** After the channel the parent closes its listening socket, in ms: who connects is served here until then, or nobody would. */
+const PARENT_CLOSES_WITHIN_MS = 50
 
 /** Returns when everything is answered. */
 export async function runWorker(): Promise<void> {
@@ -14,8 +16,9 @@ export async function runWorker(): Promise<void> {
   // A terminal's signals reach every process of a group: the parent says what they mean.
   process.on('SIGINT', () => undefined)
   process.on('SIGHUP', () => undefined)
-  const told = untilToldToStop()
+  cluster.worker?.on('error', () => undefined) // of the channel: the parent is gone, and `disconnect` follows
   const running = await startGateway(readConfig(process.env))
+  const told = untilToldToStop() // not before: until it serves, a worker ends with its parent
   process.on('message', (message: ToWorker) => {
     if (message.type === 'count') void tellCounts(running)
   })
@@ -45,13 +48,13 @@ function failureOf(error: unknown): StartFailure {
 function untilToldToStop(): Promise<void> {
   return new Promise((resolve) => {
     let isTold = false
+    let isDismissed = false
     let isLeaving = false
-    const stop = () => {
+    process.on('message', (message: ToWorker) => {
+      if (message.type === 'dismiss') isDismissed = true
+      if (message.type !== 'stop') return
       isTold = true
       resolve()
-    }
-    process.on('message', (message: ToWorker) => {
-      if (message.type === 'stop') stop()
     })
     process.on('SIGTERM', () => {
       if (isLeaving) process.exit(EXIT.failure)
@@ -59,10 +62,10 @@ function untilToldToStop(): Promise<void> {
       void tell({ type: 'leaving' })
     })
     cluster.worker?.once('disconnect', () => {
-      if (isTold || !cluster.worker) return
-      cluster.worker.exitedAfterDisconnect = true // else node:cluster ends this process before anything is answered
-      setTimeout(() => process.exit(EXIT.failure), ORPHAN_MS).unref()
-      stop()
+      if (cluster.worker) cluster.worker.exitedAfterDisconnect = true // else node:cluster ends this process at once
+      if (isTold) return
+      if (!isDismissed) setTimeout(() => process.exit(EXIT.failure), ORPHAN_MS).unref()
+      setTimeout(resolve, PARENT_CLOSES_WITHIN_MS)
     })
   })
 }

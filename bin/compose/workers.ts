@@ -94,12 +94,15 @@ class Crew implements Workers {
   async drain(graceMs: number): Promise<void> {
     this.#isStopping = true
     for (const timer of this.#delayed) clearTimeout(timer)
-    for (const worker of this.#living.keys()) worker.stop()
-    const cut = setTimeout(() => {
+    for (const worker of this.#living.keys()) worker.dismiss()
+    const kill = () => {
       for (const worker of this.#living.keys()) worker.kill()
-    }, graceMs + KILL_AFTER_MS)
+    }
+    process.once('exit', kill) // somebody does not want to wait
+    const cut = setTimeout(kill, graceMs + KILL_AFTER_MS)
     await Promise.all([...this.#living.keys()].map(({ ended }) => ended))
     clearTimeout(cut)
+    process.off('exit', kill)
   }
 
   async close(): Promise<void> {
@@ -178,6 +181,7 @@ class Worker {
 
   constructor(env: Readonly<Record<string, string>>, reports: Reports) {
     this.#process = cluster.fork(env)
+    this.#process.on('error', ignore) // of the channel, or there is no process: its end follows
     let failure: string | undefined
     this.#process.on('message', (message: FromWorker) => {
       switch (message.type) {
@@ -225,6 +229,16 @@ class Worker {
 
   stop(): void {
     this.#tell({ type: 'stop' })
+  }
+
+  /**
+   * Ends it together with all others. node:cluster closes the listening socket of this process when it has lost the last
+   * channel: whoever connected to that after the last worker has left would be reset.
+   */
+  dismiss(): void {
+    if (!this.#process.isConnected()) return
+    this.#tell({ type: 'dismiss' })
+    this.#process.process.disconnect()
   }
 
   kill(): void {

@@ -209,7 +209,7 @@ describe('under load', () => {
   test.each(['SIGTERM', 'SIGINT'] as const)('%s ends everything, and resets nobody', async (signal) => {
     const { service } = await startCrew(2)
     const workers = workersOf(service)
-    const load = new Load(service.url, 8, 8)
+    const load = new Load(service.url, 8, 2)
     await until(() => load.answers > 50)
     if (signal === 'SIGINT') for (const pid of workers) process.kill(pid, 'SIGINT') // as a terminal does
     service.signal(signal)
