@@ -1,5 +1,5 @@
 // Metrics in Prometheus form. Labels come from closed sets: route names, statuses, RPC names, codes, reasons.
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { RequestRecord } from '../gateway/app.js'
 import type { CallRecord } from '../services/rpc/dispatcher.js'
 import type { Removed } from '../services/token/store/token-store.js'
@@ -45,6 +45,26 @@ const AGGREGATORS: Readonly<Record<string, 'min' | 'max'>> = {
   nodejs_eventloop_lag_p50_seconds: 'max',
   nodejs_eventloop_lag_p90_seconds: 'max',
   nodejs_eventloop_lag_p99_seconds: 'max',
+}
+
+/** What a process with workers counts of them. `serving`: how many serve now. */
+export function createWorkerMetrics(serving: () => number): { ended(): void; snapshot(): Promise<Snapshot> } {
+  const registry = new Registry()
+  const registers = [registry]
+  new Gauge({
+    name: 'survey_auth_workers',
+    help: 'gateways of --workers that serve',
+    registers,
+    collect() {
+      this.set(serving())
+    },
+  })
+  const ends = new Counter({
+    name: 'survey_auth_worker_ends_total',
+    help: 'workers that ended and were not told to; each is in the log',
+    registers,
+  })
+  return { ended: () => ends.inc(), snapshot: () => registry.getMetricsAsJSON() }
 }
 
 /** Several processes as one: counters, histograms and memory are added. */

@@ -1,6 +1,6 @@
 // One worker of `serve --workers`: a gateway in a process of its own, which ends when its parent says so or is gone.
 import cluster from 'node:cluster'
-import { type Config, readConfig } from '../config.js'
+import { readConfig } from '../config.js'
 import { CommandError, EXIT, report } from '../exit.js'
 import { type Running, start } from './start.js'
 import type { FromWorker, StartFailure, ToWorker } from './worker-messages.js'
@@ -17,7 +17,7 @@ export async function runWorker(): Promise<void> {
   process.on('SIGINT', () => undefined)
   process.on('SIGHUP', () => undefined)
   cluster.worker?.on('error', () => undefined) // of the channel: the parent is gone, and `disconnect` follows
-  const running = await startGateway(readConfig(process.env))
+  const running = await startGateway()
   const told = untilToldToStop() // not before: until it serves, a worker ends with its parent
   process.on('message', (message: ToWorker) => {
     if (message.type === 'count') void tellCounts(running)
@@ -29,9 +29,9 @@ export async function runWorker(): Promise<void> {
   if (process.connected) process.disconnect()
 }
 
-async function startGateway(config: Config): Promise<Running> {
+async function startGateway(): Promise<Running> {
   try {
-    return await start('gateway', config, { isWorker: true })
+    return await start('gateway', readConfig(process.env), { isWorker: true })
   } catch (error) {
     const failure = failureOf(error)
     await tell({ type: 'failed', failure })

@@ -5,7 +5,7 @@
 import cluster, { type Worker as Process } from 'node:cluster'
 import { CommandError } from '../exit.js'
 import type { Log } from '../log.js'
-import { countsOf, type Snapshot, sumOf } from '../metrics.js'
+import { countsOf, createWorkerMetrics, type Snapshot, sumOf } from '../metrics.js'
 import { packageFile } from '../package-root.js'
 import type { Part } from './part.js'
 import type { FromWorker, ToWorker } from './worker-messages.js'
@@ -45,12 +45,15 @@ export async function startWorkers(count: number, env: Readonly<Record<string, s
   return crew
 }
 
-/** One of the N: whoever is in it is succeeded by the next when it ends or wants to. */
+/** One of N: whoever is in it is succeeded by the next when it ends or wants to. */
 interface Place {
   readonly number: number
   worker: Worker | undefined
   /** Workers in a row that ended within EARLY_MS. */
   earlyEnds: number
+  /** Settle the start of all: the first that serves here, and one that cannot. */
+  readonly onServing: () => void
+  readonly onFailed: (error: CommandError) => void
 }
 
 class Crew implements Workers {
@@ -62,6 +65,7 @@ class Crew implements Workers {
   readonly #delayed = new Set<NodeJS.Timeout>()
   /** What workers that ended have counted. */
   #past: Promise<Snapshot> = Promise.resolve([])
+  readonly #metrics = createWorkerMetrics(() => this.#serving())
   #isStopping = false
 
   constructor(env: Readonly<Record<string, string>>, log: Log) {
@@ -72,23 +76,25 @@ class Crew implements Workers {
   async fill(count: number): Promise<void> {
     await Promise.all(
       Array.from({ length: count }, (_, index) => {
-        const place: Place = { number: index + 1, worker: undefined, earlyEnds: 0 }
-        this.#places.push(place)
-        return new Promise<void>((resolve, reject) => this.#occupy(place, resolve, reject))
+        return new Promise<void>((onServing, onFailed) => {
+          const place = { number: index + 1, worker: undefined, earlyEnds: 0, onServing, onFailed }
+          this.#places.push(place)
+          this.#occupy(place)
+        })
       }),
     )
   }
 
   async notReady(): Promise<string[]> {
-    const serving = this.#places.filter(({ worker }) => worker?.isServing).length
-    return serving > 0 ? [] : [`workers: none of ${this.#places.length} serves`]
+    return this.#serving() > 0 ? [] : [`workers: none of ${this.#places.length} serves`]
   }
 
   async metrics(own: Snapshot): Promise<string> {
     await Promise.all([...this.#living.keys()].map((worker) => worker.count()))
+    const ofWorkers = await this.#metrics.snapshot()
     const past = this.#past
     const present = [...this.#living.keys()].map(({ counted }) => counted) // of the same moment as `past`: none is in both
-    return sumOf([own, await past, ...present]).metrics()
+    return sumOf([own, ofWorkers, await past, ...present]).metrics()
   }
 
   async drain(graceMs: number): Promise<void> {
@@ -109,47 +115,47 @@ class Crew implements Workers {
     await this.drain(0)
   }
 
+  #serving(): number {
+    const serving = [...this.#living].filter(([worker]) => worker.isServing)
+    return new Set(serving.map(([, place]) => place)).size // one that is asked to end serves until its successor does
+  }
+
   /** Puts a new worker into a place; who was there goes when it serves. */
-  #occupy(place: Place, onServing: () => void, onFailed: (error: CommandError) => void): void {
+  #occupy(place: Place): void {
     const worker = new Worker(this.#env, {
       onServing: (url) => {
         this.url = url
         this.#log.note(`worker ${place.number} (process ${worker.pid}) serves`)
         for (const [other, where] of this.#living) if (where === place && other !== worker) other.stop()
-        onServing()
+        place.onServing()
       },
-      onFailed,
+      onFailed: place.onFailed,
       onLeaving: () => this.#succeed(place, worker),
     })
     place.worker = worker
     this.#living.set(worker, place)
-    void worker.ended.then((how) => this.#onEnd(place, worker, how, onServing, onFailed))
+    void worker.ended.then((how) => this.#onEnd(place, worker, how))
   }
 
   #succeed(place: Place, worker: Worker): void {
     if (this.#isStopping || place.worker !== worker) return
     this.#log.note(`worker ${place.number} (process ${worker.pid}) was asked to end and does when its successor serves`)
-    this.#occupy(place, ignore, ignore)
+    this.#occupy(place)
   }
 
-  #onEnd(
-    place: Place,
-    worker: Worker,
-    how: string,
-    onServing: () => void,
-    onFailed: (error: CommandError) => void,
-  ): void {
+  #onEnd(place: Place, worker: Worker, how: string): void {
     this.#living.delete(worker)
     const before = this.#past
     this.#past = before.then((past) => sumOf([past, countsOf(worker.counted)]).getMetricsAsJSON())
     if (this.#isStopping || place.worker !== worker) return
+    this.#metrics.ended()
     place.earlyEnds = performance.now() - worker.startedAtMs < EARLY_MS ? place.earlyEnds + 1 : 0
     const delayMs = delayAfter(place.earlyEnds)
     const next = delayMs === 0 ? 'another takes its place' : `another takes its place in ${delayMs / 1000} s`
     this.#log.warning(`worker ${place.number} (process ${worker.pid}) ended: ${how}; ${next}`)
     const timer = setTimeout(() => {
       this.#delayed.delete(timer)
-      this.#occupy(place, onServing, onFailed)
+      this.#occupy(place)
     }, delayMs)
     this.#delayed.add(timer)
   }

@@ -44,7 +44,8 @@ export class ServiceProcess {
 
   /** `args` are what follows `serve all`. */
   async start(...args: readonly string[]): Promise<void> {
-    const child = spawn(process.execPath, [PROGRAM, 'serve', 'all', ...args], { env: this.#env, cwd: this.dataDir })
+    const env = { ...this.#env, TMPDIR: this.dataDir } // what a killed one leaves is removed with the rest
+    const child = spawn(process.execPath, [PROGRAM, 'serve', 'all', ...args], { env, cwd: this.dataDir })
     this.#child = child
     const collect = (chunk: Buffer) => {
       this.#output += chunk.toString('utf8')
