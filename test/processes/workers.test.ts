@@ -7,6 +7,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
+import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, type Environment, type ServiceProcess } from '../harness/process.js'
 import { BUILD, freePort, spawnServe } from '../harness/spawn.js'
 import { withQuery } from '../harness/verbs.js'
@@ -222,6 +223,21 @@ describe('under load', () => {
     expect(service.output).toContain(`${signal}: stopping`)
     expect(service.output).toMatch(/"msg":"stopped"\}\n$/)
   })
+})
+
+test('a request that keeps a worker from ending is answered, also when everything ends meanwhile', async () => {
+  const { service } = await startCrew(1)
+  const [pid = 0] = workersOf(service)
+  const { finish, answer } = await halfARequest(service.url)
+  process.kill(pid, 'SIGTERM')
+  await until(() => workersOf(service)[0] !== pid)
+  await sleep(500) // it is told that its successor serves
+  service.signal('SIGTERM')
+  await sleep(500)
+  expect(isRunning(pid)).toBe(true)
+  finish()
+  expect(await answer).toMatch(/^HTTP\/1\.1 4/)
+  expect(await service.ended()).toBe(0)
 })
 
 test('workers whose parent is killed end', async () => {
