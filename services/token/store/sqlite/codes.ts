@@ -14,6 +14,10 @@ interface CodeRecord {
   readonly expiresAtMs: number
   readonly usedAtMs: number | null
   readonly grantId: string | null
+  /** 0 or 1. */
+  readonly isUserDisabled: number
+  /** The user's for this app, if it has seen the user before. */
+  readonly openid: string | null
 }
 
 /** Removes unused codes: what revoking and disabling do to codes under way. */
@@ -47,10 +51,12 @@ type FindCode = (codeHash: Hash) => CodeRecord | undefined
 
 function codeFinder(db: Connection): FindCode {
   const find = db.prepare<[Hash], CodeRecord>(
-    // Primary key.
-    `SELECT appid, user_id AS userId, redirect_uri AS redirectUri, scope, expires_at_ms AS expiresAtMs,
-       used_at_ms AS usedAtMs, grant_id AS grantId
-     FROM codes WHERE code_hash = ?`,
+    // Primary keys of all three tables.
+    `SELECT c.appid, c.user_id AS userId, c.redirect_uri AS redirectUri, c.scope, c.expires_at_ms AS expiresAtMs,
+       c.used_at_ms AS usedAtMs, c.grant_id AS grantId, u.is_disabled AS isUserDisabled, o.openid
+     FROM codes c JOIN users u ON u.user_id = c.user_id
+       LEFT JOIN openids o ON o.appid = c.appid AND o.user_id = c.user_id
+     WHERE c.code_hash = ?`,
   )
   return (codeHash) => find.get(codeHash)
 }
@@ -104,7 +110,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
 function redeemWrites(db: Connection, findCode: FindCode, deps: CodeDeps) {
-  const { record, checkApp, isLiveUser, createGrant, endGrant } = deps
+  const { record, checkApp, createGrant, endGrant } = deps
   const markUsed = db.prepare<[number, string, Hash]>(
     // Primary key.
     'UPDATE codes SET used_at_ms = ?, grant_id = ? WHERE code_hash = ? AND used_at_ms IS NULL',
@@ -141,11 +147,11 @@ function redeemWrites(db: Connection, findCode: FindCode, deps: CodeDeps) {
       if (app !== 'good') return { kind: app }
       const code = findCode(codeHash)
       if (code?.appid !== appid) return refused
-      const { userId, usedAtMs } = code
+      const { userId, usedAtMs, isUserDisabled } = code
       if (usedAtMs !== null) return refuseReplay(code, { usedAtMs, graceMs: replayGraceMs, now }, cause)
       if (now >= code.expiresAtMs) return refused
       if (redirectUri !== undefined && redirectUri !== code.redirectUri) return refused
-      if (!isLiveUser(userId)) return refused
+      if (isUserDisabled === 1) return refused
 
       const openid = createGrant(redemption, code, now, cause)
       markUsed.run(now, grantId, codeHash)

@@ -8,7 +8,13 @@ import type { KeptRows } from './kept-rows.js'
 /** Creates grant, refresh token and first access token of a redemption; returns the openid. */
 export type CreateGrant = (
   redemption: Redemption,
-  consent: { readonly appid: string; readonly userId: string; readonly scope: string },
+  consent: {
+    readonly appid: string
+    readonly userId: string
+    readonly scope: string
+    /** null when the app sees the user for the first time. */
+    readonly openid: string | null
+  },
   now: number,
   cause: Cause,
 ) => string
@@ -43,10 +49,6 @@ export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
   const insertOpenid = db.prepare<[string, string, string]>(
     'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
   )
-  const findOpenid = db.prepare<[string, string], { openid: string }>(
-    // Primary key.
-    'SELECT openid FROM openids WHERE appid = ? AND user_id = ?',
-  )
   const findSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }], { grantId: string }>(
     // Index grants_by_user, backwards: a user has few. The + keeps the planner from the app's index, which is long.
     `SELECT grant_id AS grantId FROM grants
@@ -62,11 +64,11 @@ export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
     'INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES (?, ?, 1, ?)',
   )
 
-  return (redemption, { appid, userId, scope }, now, cause) => {
+  return (redemption, consent, now, cause) => {
+    const { appid, userId, scope } = consent
     const { grantId, refreshTokenHash, refreshTokenExpiresAtMs } = redemption
-    const known = findOpenid.get(appid, userId)?.openid
-    const openid = known ?? redemption.newOpenid
-    if (known === undefined) insertOpenid.run(appid, userId, openid)
+    const openid = consent.openid ?? redemption.newOpenid
+    if (consent.openid === null) insertOpenid.run(appid, userId, openid)
     for (const surplus of findSurplus.all({ appid, userId, now, keep: redemption.maxGrants - 1 })) {
       endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
     }
