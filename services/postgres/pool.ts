@@ -158,9 +158,14 @@ export class PrimaryPool {
   }
 }
 
-/** What must hold on every connection before it is used: it takes writes, and its commits are on disk when it says so. */
+/**
+ * What must hold on every connection before it is used: it takes writes, and its commits are on disk when it says so.
+ * Every statement has its index. A planner that knows a table only from when it was small would read all of it, and keep
+ * that plan for as long as nobody tells it better: so it is told that scans are dear, where there is such a setting.
+ */
 async function prepareSession(client: pg.ClientBase): Promise<void> {
   await requireWritable(client)
+  await client.query(`SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = 'enable_seqscan'`)
   const { rows } = await client.query<{ level: string }>(`SELECT current_setting('synchronous_commit') AS level`)
   // remote_apply waits for the standby even longer than on does; the other levels acknowledge what a crash can undo.
   if (rows[0]?.level !== 'remote_apply') await client.query('SET synchronous_commit = on')
