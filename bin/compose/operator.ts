@@ -59,11 +59,11 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
   const clock = { now: Date.now, randomBytes }
   const local = createDirectTransport(dispatcher, 'operator')
 
-  async function connect(name: string, address: Address): Promise<Transport> {
+  async function connect(service: 'token' | 'survey', address: Address): Promise<Transport> {
     const { connectTo } = await import('./remote.js') // with all of gRPC: only here
-    const remote = connectTo(name, address, config)
+    const remote = connectTo(service, address, config)
     opened.push(remote)
-    message(`using the ${name} at ${remote.url}`)
+    message(`using the ${service} service at ${remote.url}`)
     return remote.transport
   }
 
@@ -71,7 +71,7 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
     async token() {
       const address =
         config.tokenServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'token')]))
-      if (address) return connect('token service', address)
+      if (address) return connect('token', address)
       const { tokenDatabase } = config
       if (tokenDatabase.kind === 'sqlite' && !existsSync(tokenDatabase.file)) {
         message(`creating a new database: ${tokenDatabase.file}`)
@@ -82,7 +82,7 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
     async survey(token) {
       const address =
         config.surveyServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'survey')]))
-      if (address) return connect('survey service', address)
+      if (address) return connect('survey', address)
       opened.push(await openSurveyPart(config, dispatcher, clock, createClient(TokenService, token), observers))
       return local
     },

@@ -7,8 +7,11 @@ import type { Config } from '../config.js'
 import type { Part } from './part.js'
 import { readTls } from './tls.js'
 
+const KIB = 1024
+/** Largest request that a service takes, in bytes; of a process that has both, the larger. Surveys are imported in full. */
+export const MAX_REQUEST_BYTES = { token: 64 * KIB, survey: 4096 * KIB } as const
 /** Largest answer: a page of surveys in full. */
-const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+const MAX_RESPONSE_BYTES = 64 * KIB * KIB
 
 export interface Remote extends Part {
   /** Where it is, for messages. */
@@ -20,10 +23,11 @@ export interface Remote extends Part {
 }
 
 /** A connection to the process at `address`; it is made when first needed and made again whenever it breaks. */
-export function connectTo(name: string, address: Address, config: Config): Remote {
+export function connectTo(service: keyof typeof MAX_REQUEST_BYTES, address: Address, config: Config): Remote {
   const transport: MultiplexTransport = createMultiplexTransport({
     address,
     tls: address.kind === 'tls' ? () => readTls(config) : undefined,
+    maxRequestBytes: MAX_REQUEST_BYTES[service],
     maxResponseBytes: MAX_RESPONSE_BYTES,
     defaultTimeoutMs: config.rpcTimeoutMs,
   })
@@ -32,7 +36,7 @@ export function connectTo(name: string, address: Address, config: Config): Remot
     client: (service) => createClient(service, transport),
     transport,
     async notReady() {
-      return (await transport.isServing()) ? [] : [`${name} at ${formatAddress(address)}: unavailable`]
+      return (await transport.isServing()) ? [] : [`${service} service at ${formatAddress(address)}: unavailable`]
     },
     reconnect: () => transport.reconnect(),
     async close() {

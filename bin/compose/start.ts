@@ -22,7 +22,7 @@ import { closeServer, holdPort, letGo, serveOn, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers } from './observers.js'
 import type { Part } from './part.js'
-import { connectTo, type Remote } from './remote.js'
+import { connectTo, MAX_REQUEST_BYTES, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
 import { openSurveyPart } from './survey-part.js'
 import { watchTls } from './tls.js'
@@ -67,9 +67,6 @@ export interface Running {
 const CLOSING_MS = 2_000
 /** How often `grpc.health.v1` follows the databases. */
 const HEALTH_EVERY_MS = 1_000
-const KIB = 1024
-/** Largest request of each service (docs/rpc.md); a process that serves surveys takes the larger. */
-const MAX_REQUEST_BYTES = { token: 64 * KIB, survey: 4096 * KIB } as const
 
 /** Starts what `mode` names; when something fails, what was started before it is stopped again. */
 export async function start(mode: Mode, config: Config, overrides: Overrides = {}): Promise<Running> {
@@ -134,8 +131,8 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       maxDeadlineMs: config.rpcMaxDeadlineMs,
     })
     const remotes: Remote[] = []
-    function remote(name: string, address: ReturnType<typeof tokenServiceUrlOf>): Remote {
-      const made = add(connectTo(name, address, config))
+    function remote(service: 'token' | 'survey', address: ReturnType<typeof tokenServiceUrlOf>): Remote {
+      const made = add(connectTo(service, address, config))
       remotes.push(made)
       return made
     }
@@ -143,13 +140,13 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     const tokenPart: TokenPart | undefined = has('token')
       ? add(await openTokenPart(config, dispatcher, clock, observers, overrides.passwordCost))
       : undefined
-    const tokenRemote = tokenPart ? undefined : remote('token service', tokenServiceUrlOf(config))
+    const tokenRemote = tokenPart ? undefined : remote('token', tokenServiceUrlOf(config))
     const tokenAs = (caller: Caller) =>
       tokenRemote?.client(TokenService) ?? createClient(TokenService, createDirectTransport(dispatcher, caller))
 
     const hasSurvey = has('survey')
     if (hasSurvey) add(await openSurveyPart(config, dispatcher, clock, tokenAs('survey'), observers))
-    const surveyRemote = hasSurvey || !has('gateway') ? undefined : remote('survey service', surveyServiceUrlOf(config))
+    const surveyRemote = hasSurvey || !has('gateway') ? undefined : remote('survey', surveyServiceUrlOf(config))
 
     const client = <S extends DescService>(service: S, caller: Caller): Client<S> => {
       const elsewhere = service.typeName === SurveyService.typeName ? surveyRemote : tokenRemote

@@ -8,6 +8,8 @@ import type { Count, WindowCounter } from './window-counter.js'
 const SHARE_EVERY_MS = 1_000
 /** Of each kind and round; what remains goes with the next. */
 const MAX_COUNTS = 5_000
+/** Of one call, which stays well below the 64 KiB that a service takes. */
+const COUNTS_PER_CALL = 200
 
 /** Stops when told to; what was not reported by then is lost. */
 export interface Sharing {
@@ -37,9 +39,11 @@ export async function shareAll(
 ): Promise<void> {
   for (const [name, counter] of counters) {
     const taken = counter.takeUnreported(MAX_COUNTS)
-    if (taken.length === 0) continue
     try {
-      await share(name, taken, limits)
+      while (taken.length > 0) {
+        await share(name, taken.slice(0, COUNTS_PER_CALL), limits)
+        taken.splice(0, COUNTS_PER_CALL)
+      }
     } catch {
       counter.giveBack(taken)
     }

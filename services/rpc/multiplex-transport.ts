@@ -34,6 +34,8 @@ export interface MultiplexTransportOptions {
   readonly address: Address
   /** PEM texts; needed for an address of kind `tls`. Read again for every new connection. */
   readonly tls: (() => TlsMaterial) | undefined
+  /** Largest request the other side takes, in bytes: a larger one fails alone, where it would end the stream of all. */
+  readonly maxRequestBytes: number
   /** Largest response, in bytes. */
   readonly maxResponseBytes: number
   /** Deadline of calls that name none, in ms. */
@@ -51,7 +53,7 @@ export interface MultiplexTransport extends Transport {
 
 /** Calls that may wait for an answer or a connection; beyond it a call fails at once. */
 const MAX_PENDING = 20_000
-/** A request message carries calls up to this many bytes, well below the server's limit of 64 KiB, or one that is larger. */
+/** A request message carries calls up to this many bytes, or one that is larger. */
 const BATCH_BYTES = 32 * 1024
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
 const CONNECT_WAIT_MS = 3_000
@@ -208,6 +210,11 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     pending.reject(error)
   }
 
+  function tooLarge(bytes: number): ConnectError {
+    const text = `the request has ${bytes} bytes, ${peer} takes ${options.maxRequestBytes}`
+    return new ConnectError(text, Code.ResourceExhausted)
+  }
+
   /** Sends what is queued and not given up meanwhile, in messages the server accepts. */
   function flush(to: Stream): void {
     if (!to.isConnected) return
@@ -221,12 +228,17 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     for (const [{ input }, ofMethod] of groupBy(waiting, ({ method }) => method)) {
       const schema = holding(MultiplexRequestSchema, MultiplexedCallSchema.field.request, input)
       const batches = inBatches(ofMethod, {
-        encode: (part) => toBinary(schema, create(schema, { calls: part.map(({ call }) => call), sentMs } as never)),
-        maxBytes: BATCH_BYTES,
+        encode(part) {
+          const bytes = toBinary(schema, create(schema, { calls: part.map(({ call }) => call), sentMs } as never))
+          if (part.length === 1 && bytes.length > options.maxRequestBytes) throw tooLarge(bytes.length)
+          return bytes
+        },
+        maxBytes: Math.min(BATCH_BYTES, options.maxRequestBytes),
         onUnencodable: fail,
       })
       for (const batch of batches) to.call.write(batch)
     }
+    endWhenDrained(to)
   }
 
   /** The stream new calls go to. @throws ConnectError when there is none and none to be expected soon. */

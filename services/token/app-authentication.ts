@@ -17,40 +17,53 @@ export async function requireApp(deps: TokenDeps, appid: string): Promise<AppRow
   return app
 }
 
+/** A secret that an app authenticated with. */
+export interface UsedSecret {
+  readonly secretId: string
+  lastUsedAtMs: number | undefined
+}
+
 /** The live secret of an enabled app that this is. @throws ServiceError INVALID_APPID, INVALID_SECRET */
-export async function requireSecret(deps: TokenDeps, appid: string, secret: string): Promise<AppSecretRow> {
+async function findSecret(deps: TokenDeps, appid: string, secret: string): Promise<UsedSecret> {
   await requireApp(deps, appid)
   const secretHash = hashCredential('secret', secret)
   const rows = await deps.store.listAppSecrets(appid)
   const now = deps.now()
   const match = secretHash && rows.filter((row) => isLive(row, now)).find((row) => isSame(row.secretHash, secretHash))
   if (!match) throw invalidSecret()
-  return match
+  return { secretId: match.secretId, lastUsedAtMs: match.lastUsedAtMs }
+}
+
+export function recordUse(deps: TokenDeps, secret: UsedSecret): void {
+  const now = deps.now()
+  if (deps.uses.secretUsed(secret.secretId, now, secret.lastUsedAtMs)) secret.lastUsedAtMs = now
+}
+
+/** Authenticates an enabled app. @throws ServiceError INVALID_APPID, INVALID_SECRET */
+export async function requireSecret(deps: TokenDeps, appid: string, secret: string): Promise<void> {
+  recordUse(deps, await findSecret(deps, appid, secret))
 }
 
 /**
- * The id of the app's secret that this is, with its use recorded, for a transaction that checks app and secret: what was
- * good before is not looked for again. @throws ServiceError INVALID_APPID, INVALID_SECRET
+ * The app's secret that this is, for a transaction that checks app and secret: what was good before is not looked for
+ * again. Its use is to be recorded when the transaction found it good. @throws ServiceError INVALID_APPID, INVALID_SECRET
  */
-export type RecallSecret = (appid: string, secret: string) => Promise<string>
+export type RecallSecret = (appid: string, secret: string) => Promise<UsedSecret>
 
 const MAX_RECALLED_BYTES = 16 * 1024 * 1024
 const RECALLED_BYTES = 400
 
 export function secretRecaller(deps: TokenDeps): RecallSecret {
-  const recalled = new BoundedMap<{ readonly secretId: string; lastUsedAtMs: number | undefined }>(MAX_RECALLED_BYTES)
+  const recalled = new BoundedMap<UsedSecret>(MAX_RECALLED_BYTES)
   return async (appid, secret) => {
     const hash = hashCredential('secret', secret)
-    const key = hash && `${Buffer.from(hash).toString('latin1')}${appid}`
-    let found = key === undefined ? undefined : recalled.get(key)
-    if (!found) {
-      const { secretId, lastUsedAtMs } = await requireSecret(deps, appid, secret)
-      found = { secretId, lastUsedAtMs }
-      if (key !== undefined) recalled.keep(key, found, RECALLED_BYTES)
-    }
-    const now = deps.now()
-    if (deps.uses.secretUsed(found.secretId, now, found.lastUsedAtMs)) found.lastUsedAtMs = now
-    return found.secretId
+    if (!hash) return findSecret(deps, appid, secret)
+    const key = Buffer.from(hash).toString('latin1') + appid
+    const known = recalled.get(key)
+    if (known) return known
+    const found = await findSecret(deps, appid, secret)
+    recalled.keep(key, found, RECALLED_BYTES)
+    return found
   }
 }
 

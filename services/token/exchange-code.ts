@@ -3,7 +3,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { ExchangeCodeRequest, ExchangeCodeResponseSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
-import { invalidAppid, invalidSecret, type RecallSecret, requireSecret } from './app-authentication.js'
+import { invalidAppid, invalidSecret, type RecallSecret, recordUse, requireSecret } from './app-authentication.js'
 import { hashCredential, newCredential, newId, newPlace } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 
@@ -16,14 +16,14 @@ export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
     request: ExchangeCodeRequest,
     call: Call,
   ): Promise<MessageInitShape<typeof ExchangeCodeResponseSchema>> => {
-    const { appid, secret } = request
+    const { appid } = request
     const codeHash = hashCredential('code', request.code)
     if (!codeHash) {
-      await requireSecret(deps, appid, secret)
+      await requireSecret(deps, appid, request.secret)
       throw invalidCode()
     }
 
-    const secretId = await recallSecret(appid, secret)
+    const secret = await recallSecret(appid, request.secret)
     const now = deps.now()
     const place = newPlace(now, deps.randomBytes)
     const accessToken = newCredential('accessToken', deps.randomBytes, place)
@@ -33,7 +33,7 @@ export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
       {
         codeHash,
         appid,
-        secretId,
+        secretId: secret.secretId,
         redirectUri: request.redirectUri === '' ? undefined : request.redirectUri,
         replayGraceMs: rules.codeReplayGraceSeconds * 1000,
         grantId: newId('grant', deps.randomBytes, place),
@@ -47,6 +47,7 @@ export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
       now,
       { actor: 'app', requestId: call.requestId },
     )
+    if (result.kind === 'redeemed' || result.kind === 'refused') recordUse(deps, secret)
     switch (result.kind) {
       case 'redeemed':
         return {

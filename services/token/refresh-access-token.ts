@@ -6,7 +6,14 @@ import type {
 } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
-import { invalidAppid, invalidSecret, type RecallSecret, requireApp, requireSecret } from './app-authentication.js'
+import {
+  invalidAppid,
+  invalidSecret,
+  type RecallSecret,
+  recordUse,
+  requireApp,
+  requireSecret,
+} from './app-authentication.js'
 import { hashCredential, newCredential, placeOf } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 
@@ -22,15 +29,15 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
     request: RefreshAccessTokenRequest,
     call: Call,
   ): Promise<MessageInitShape<typeof RefreshAccessTokenResponseSchema>> => {
-    const { appid, secret } = request
+    const { appid } = request
     const refreshTokenHash = hashCredential('refreshToken', request.refreshToken)
     if (!refreshTokenHash) {
       const app = await requireApp(deps, appid)
-      if (secret !== '' || app.requiresSecretOnRefresh) await requireSecret(deps, appid, secret)
+      if (request.secret !== '' || app.requiresSecretOnRefresh) await requireSecret(deps, appid, request.secret)
       throw invalidRefreshToken()
     }
 
-    const secretId = secret === '' ? undefined : await recallSecret(appid, secret)
+    const secret = request.secret === '' ? undefined : await recallSecret(appid, request.secret)
     const accessToken = newCredential('accessToken', deps.randomBytes, placeOf(refreshTokenHash))
     const now = deps.now()
     const { rules } = deps
@@ -38,7 +45,7 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
       {
         refreshTokenHash,
         appid,
-        secretId,
+        secretId: secret?.secretId,
         accessTokenHash: accessToken.hash,
         accessTokenExpiresAtMs: now + rules.accessTokenTtlSeconds * 1000,
         overlapMs: rules.accessTokenOverlapSeconds * 1000,
@@ -47,6 +54,7 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
       now,
       { actor: 'app', requestId: call.requestId },
     )
+    if (secret && (result === 'minted' || result === 'refused')) recordUse(deps, secret)
     switch (result) {
       case 'minted':
         return { accessToken: accessToken.text, expiresIn: rules.accessTokenTtlSeconds }

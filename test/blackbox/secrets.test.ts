@@ -1,4 +1,4 @@
-import { timestampFromMs } from '@bufbuild/protobuf/wkt'
+import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
 import { startService } from '../harness.js'
@@ -51,6 +51,28 @@ describe('app secrets', () => {
     await service.backend.runJanitors()
     const { app: shown } = await service.admin.getApp({ appid: app.appid })
     expect(shown?.secrets[0]?.lastUseTime).toBeDefined()
+  })
+
+  test('are used by whoever authenticates with them, and no more once they are revoked', async () => {
+    const service = await startService()
+    const app = await service.createApp()
+    const lastUse = async () => {
+      await service.backend.runJanitors()
+      const [secret] = (await service.admin.getApp({ appid: app.appid })).app?.secrets ?? []
+      return secret?.lastUseTime && timestampMs(secret.lastUseTime)
+    }
+    expectError(await service.exchange(app, 'no code'), 'invalid_code')
+    const first = await lastUse()
+    expect(first, 'with a code that cannot be one').toBe(service.clock.now())
+    const user = await service.createUser()
+    service.clock.advance({ seconds: 3_600 })
+    expect((await service.exchange(app, await service.issueCode(app, user))).code).toBe('OK')
+    const second = await lastUse()
+    expect(second).toBe(service.clock.now())
+    await service.admin.revokeAppSecret({ appid: app.appid, secretId: app.secretId })
+    service.clock.advance({ seconds: 3_600 })
+    expectError(await service.exchange(app, await service.issueCode(app, user)), 'invalid_secret')
+    expect(await lastUse()).toBe(second)
   })
 
   test('under a name that a live secret has are refused', async () => {

@@ -96,6 +96,29 @@ describe('gateways that share', () => {
     expect(right.has('a', START)).toBe(false)
   })
 
+  test('tell of many clients in calls that a service takes, each once', async () => {
+    const sizes: number[] = []
+    const service = tokenService()
+    const measured = {
+      countRequests(request: Parameters<typeof service.countRequests>[0]) {
+        sizes.push(JSON.stringify(request.counts?.map(({ key }) => key)).length)
+        return service.countRequests(request)
+      },
+    }
+    const [left, right] = [
+      counterWith({ isShared: true, maxKeys: 10_000 }),
+      counterWith({ isShared: true, maxKeys: 10_000 }),
+    ]
+    const keys = Array.from({ length: 4_000 }, (_, index) => `2001:db8:${index.toString(16)}:ffff::/64`)
+    for (const key of keys) takeMany(left, key, 2)
+    await shareAll(new Map([['api source', left]]), measured)
+    expect(Math.max(...sizes)).toBeLessThan(16_384)
+    expect(left.takeUnreported(10_000)).toEqual([])
+    for (const key of keys) takeMany(right, key, 1)
+    await shareAll(new Map([['api source', right]]), measured)
+    expect(new Set(keys.map((key) => right.allowance(key, START).remaining))).toEqual(new Set([7]))
+  })
+
   test('lose no request that is counted while the answer is on its way', async () => {
     const service = tokenService()
     const [left, right] = [counterWith({ isShared: true }), counterWith({ isShared: true })]

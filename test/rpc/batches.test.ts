@@ -101,7 +101,7 @@ test('groups keep the order of their items', () => {
   ])
 })
 
-test('among calls of one moment, one that cannot be encoded fails alone, as does one whose answer cannot be', async () => {
+test('among calls of one moment, one that is too large or cannot be encoded fails alone, as does one whose answer cannot be', async () => {
   const address: Address = { kind: 'unix', path: path.join(mkdtempSync(path.join(tmpdir(), 'survey-auth-')), 's') }
   const notNeeded = () => Promise.reject(new Error('not needed'))
   const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected() {}, maxDeadlineMs: 5_000 }).register(
@@ -121,6 +121,7 @@ test('among calls of one moment, one that cannot be encoded fails alone, as does
   const transport = createMultiplexTransport({
     address,
     tls: undefined,
+    maxRequestBytes: 65_536,
     maxResponseBytes: 1 << 20,
     defaultTimeoutMs: 5_000,
   })
@@ -134,14 +135,16 @@ test('among calls of one moment, one that cannot be encoded fails alone, as does
   const exchanges = Array.from({ length: 200 }, (_, index) => `code ${index}`)
   exchanges[50] = 'too much'
   const answers = await Promise.allSettled([
+    token.exchangeCode({ appid: 'app_x', secret, code: 'x'.repeat(100_000) }),
     ...exchanges.map((code) => token.exchangeCode({ appid: 'app_x', secret, code })),
     token.exchangeCode({ appid: 'app_x', secret, code: noText as never }),
     ...exchanges.map((openid) => token.getAuthorizedUser({ appid: 'app_x', accessToken: 'sat_x', openid })),
   ])
   const failed = answers.flatMap((answer, index) => (answer.status === 'rejected' ? [[index, answer.reason]] : []))
   expect(failed).toEqual([
-    [50, expect.objectContaining({ code: Code.Internal })],
-    [200, expect.objectContaining({ message: expect.stringContaining('ExchangeCodeRequest.code') })],
+    [0, expect.objectContaining({ code: Code.ResourceExhausted })],
+    [51, expect.objectContaining({ code: Code.Internal })],
+    [201, expect.objectContaining({ message: expect.stringContaining('ExchangeCodeRequest.code') })],
   ])
   const openids = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value.openid] : []))
   expect(openids).toEqual([...exchanges.filter((code) => code !== 'too much'), ...exchanges])

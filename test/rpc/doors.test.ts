@@ -126,6 +126,7 @@ function multiplexed(address: Address): Transport {
   const transport = createMultiplexTransport({
     address,
     tls: undefined,
+    maxRequestBytes: 65_536,
     maxResponseBytes: 4 << 20,
     defaultTimeoutMs: 5000,
   })

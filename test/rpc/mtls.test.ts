@@ -54,7 +54,13 @@ afterAll(async () => {
 })
 
 function grpcAs(material: TlsMaterial): Transport {
-  const options = { address, tls: () => material, maxResponseBytes: 1 << 20, defaultTimeoutMs: 3_000 }
+  const options = {
+    address,
+    tls: () => material,
+    maxRequestBytes: 65_536,
+    maxResponseBytes: 1 << 20,
+    defaultTimeoutMs: 3_000,
+  }
   const transport = createMultiplexTransport(options)
   opened.push(transport)
   return transport

@@ -22,10 +22,14 @@ type Reaction = 'answer' | 'break'
 async function startPeer(reactions: readonly Reaction[]) {
   const seen: MultiplexedCall[] = []
   let streams = 0
+  let ended = 0
   const serve = (stream: grpc.ServerDuplexStream<Buffer, Buffer>) => {
     const reaction = reactions[Math.min(streams, reactions.length - 1)]
     streams += 1
     stream.sendMetadata(new grpc.Metadata())
+    stream.on('end', () => {
+      ended += 1
+    })
     stream.on('data', (bytes: Buffer) => {
       const { calls } = fromBinary(MultiplexRequestSchema, bytes)
       seen.push(...calls)
@@ -46,6 +50,7 @@ async function startPeer(reactions: readonly Reaction[]) {
   const transport = createMultiplexTransport({
     address: { kind: 'plaintext', host: '127.0.0.1', port },
     tls: undefined,
+    maxRequestBytes: 65_536,
     maxResponseBytes: 1024,
     defaultTimeoutMs: 20_000,
   })
@@ -53,7 +58,7 @@ async function startPeer(reactions: readonly Reaction[]) {
     transport.close()
     server.forceShutdown()
   })
-  return { seen, transport, token: createClient(TokenService, transport) }
+  return { seen, transport, token: createClient(TokenService, transport), ended: () => ended }
 }
 
 function answersTo(calls: readonly MultiplexedCall[]): Buffer {
@@ -99,4 +104,13 @@ test('its deadline holds while it waits for the next stream', async () => {
   const { token } = await startPeer(['break'])
   const call = token.verifyAccessToken(verification, { timeoutMs: 30 }) // less than the pause before the next stream
   await expect(call).rejects.toMatchObject({ code: Code.DeadlineExceeded })
+})
+
+test('a stream that is left ends also when its last call cannot be sent', async () => {
+  const { transport, token, ended } = await startPeer(['answer'])
+  await token.verifyAccessToken(verification)
+  const tooLarge = token.verifyAccessToken({ ...verification, accessToken: 'x'.repeat(70_000) })
+  transport.reconnect()
+  await expect(tooLarge).rejects.toMatchObject({ code: Code.ResourceExhausted })
+  await expect.poll(ended).toBe(1)
 })

@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
 import { expect, test } from 'vitest'
 import { openDatabase } from '../../services/postgres/transaction.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
@@ -138,3 +140,45 @@ test('transactions that lock each other out are run again and all succeed', asyn
   })
   expect(await query(url, 'SELECT sum(count)::integer AS sum FROM counters')).toEqual([{ sum: 16 }])
 })
+
+test('a revocation, an issue and an exchange of one user and app do not wait in a circle', async () => {
+  const url = await createDatabase()
+  const store = closing(await openPostgresTokenStore({ url, ...patient }))
+  const seeded = await seed(store)
+  const { grantId } = await authorize(store, seeded)
+  const [holding, held, release] = holdGrant(url, grantId)
+  await held
+  const revoked = store.revokeGrant(grantId, {}, START, cause)
+  await sleep(100) // it waits for the grant
+  const exchanged = issue(store, seeded).then((codeHash) => redeem(store, seeded, codeHash))
+  await sleep(100)
+  release()
+  await holding
+  expect(await revoked).toBe('revoked')
+  expect((await exchanged).result.kind).toBe('redeemed')
+  const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
+  expect(counted).toEqual({ deadlocks: 0 })
+})
+
+/** A transaction that locks a grant until it is told to end. */
+function holdGrant(url: string, grantId: string): [holding: Promise<void>, held: Promise<void>, release: () => void] {
+  let release = () => {}
+  const released = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  let onHeld = () => {}
+  const held = new Promise<void>((resolve) => {
+    onHeld = resolve
+  })
+  const hold = async () => {
+    const client = new pg.Client(url)
+    await client.connect()
+    await client.query('BEGIN')
+    await client.query('SELECT 1 FROM grants WHERE grant_id = $1 FOR UPDATE', [grantId])
+    onHeld()
+    await released
+    await client.query('COMMIT')
+    await client.end()
+  }
+  return [hold(), held, release]
+}

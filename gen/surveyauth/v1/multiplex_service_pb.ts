@@ -25,7 +25,7 @@ export const file_surveyauth_v1_multiplex_service: GenFile = /*@__PURE__*/
  */
 export type MultiplexRequest = Message<"surveyauth.v1.MultiplexRequest"> & {
   /**
-   * In the order they were made; they run concurrently.
+   * In the order they were made, of each method; they run concurrently.
    *
    * @generated from field: repeated surveyauth.v1.MultiplexedCall calls = 1;
    */
@@ -110,7 +110,7 @@ export const MultiplexedCallSchema: GenMessage<MultiplexedCall> = /*@__PURE__*/
  */
 export type MultiplexResponse = Message<"surveyauth.v1.MultiplexResponse"> & {
   /**
-   * In the order the calls ended.
+   * In the order the calls ended, of each method.
    *
    * @generated from field: repeated surveyauth.v1.MultiplexedResult results = 1;
    */

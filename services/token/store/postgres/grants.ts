@@ -76,6 +76,11 @@ export const revokeGrant: Statement = {
   name: 'revoke_grant',
   text: 'UPDATE grants SET revoked_at_ms = $2 WHERE grant_id = $1',
 }
+/** Keeps codes from being issued meanwhile, which would be found only after the grant is locked. */
+const shareUser: Statement = {
+  name: 'share_user',
+  text: 'SELECT 1 FROM users WHERE user_id = $1 FOR SHARE',
+}
 /** By the index codes_by_user. */
 const lockUnusedCodes: Statement = {
   name: 'lock_unused_codes',
@@ -180,8 +185,9 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
         const found = await transaction.askOne<{ appid: string; userId: string }>(findGrant, [grantId])
         if (!found || (filter.userId !== undefined && filter.userId !== found.userId)) return 'not_found'
         const { appid, userId } = found
-        // Codes before the grant, in the order of redemptions. Waits for mintings in progress: they hold the grant.
-        const [, grant] = await Promise.all([
+        // In the order of redemptions: user, codes, grant. Waits for mintings in progress: they hold the grant.
+        const [, , grant] = await Promise.all([
+          transaction.ask(shareUser, [userId]),
           transaction.ask(lockUnusedCodes, [userId, appid]),
           transaction.askOne<{ revokedAtMs: number | null }>(lockGrant, [grantId]),
         ])

@@ -1,0 +1,67 @@
+import { once } from 'node:events'
+import { createServer, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, onTestFinished, test } from 'vitest'
+import { createGatheringSocket } from '../../services/postgres/gathering-socket.js'
+
+/** A connected socket, how its pieces go out, and what the other end has received. */
+async function connect() {
+  const received: string[] = []
+  const server = createServer((socket) => socket.on('data', (bytes) => received.push(bytes.toString())))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('a TCP server has an address')
+  const socket = createGatheringSocket()
+  await once(socket.connect(address.port, '127.0.0.1'), 'connect')
+  const sent = countSends(socket)
+  onTestFinished(() => {
+    socket.destroy()
+    server.close()
+  })
+  return { socket, received, sent }
+}
+
+function countSends(socket: Socket): string[] {
+  const sent: string[] = []
+  const { _write, _writev } = socket
+  socket._write = (chunk, ...rest) => {
+    sent.push(String(chunk))
+    return _write.call(socket, chunk, ...rest)
+  }
+  socket._writev = (chunks, callback) => {
+    sent.push(chunks.map(({ chunk }) => String(chunk)).join(''))
+    return _writev?.call(socket, chunks, callback)
+  }
+  return sent
+}
+
+test('what is written in one go is sent in one piece, also across promises and around a cork of somebody else', async () => {
+  const { socket, received, sent } = await connect()
+  socket.write('BEGIN;')
+  socket.cork()
+  socket.write('parse;')
+  socket.write('bind;')
+  socket.uncork()
+  await Promise.resolve()
+  socket.write('COMMIT;')
+  await sleep(20)
+  socket.write('later')
+  await expect.poll(() => received.join('')).toBe('BEGIN;parse;bind;COMMIT;later')
+  expect(sent).toEqual(['BEGIN;parse;bind;COMMIT;', 'later'])
+})
+
+test('what is written right before the end arrives', async () => {
+  const { socket, received } = await connect()
+  socket.write('terminate')
+  socket.end()
+  await expect.poll(() => received.join('')).toBe('terminate')
+})
+
+test('a connection that is cut with pieces waiting is just gone', async () => {
+  const { socket } = await connect()
+  const failure = new Promise((resolve) => socket.once('error', resolve))
+  socket.write('never sent')
+  socket.destroy(new Error('cut'))
+  expect(await failure).toMatchObject({ message: 'cut' })
+  await sleep(20)
+})
