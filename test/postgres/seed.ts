@@ -64,6 +64,7 @@ export async function redeem(
   store: TokenStore,
   { appid, secretId }: Seed,
   codeHash: Uint8Array,
+  maxGrants = 10_000,
 ): Promise<Tokens & { readonly result: RedemptionResult }> {
   const tokens = {
     grantId: `grant_${randomUUID()}`,
@@ -80,7 +81,7 @@ export async function redeem(
     accessTokenExpiresAtMs: START + 60 * MINUTE,
     refreshTokenExpiresAtMs: START + 600 * MINUTE,
     newOpenid: `o_${randomUUID()}`,
-    maxGrants: 10_000,
+    maxGrants,
   }
   return { ...tokens, result: await store.redeemCode(redemption, START, cause) }
 }

@@ -143,19 +143,20 @@ test('transactions that lock each other out are run again and all succeed', asyn
 
 test('a revocation, an issue and an exchange of one user and app do not wait in a circle', async () => {
   const url = await createDatabase()
-  const store = closing(await openPostgresTokenStore({ url, ...patient }))
+  const store = await openPostgresTokenStore({ url, ...patient })
   const seeded = await seed(store)
   const { grantId } = await authorize(store, seeded)
   const [holding, held, release] = holdGrant(url, grantId)
   await held
   const revoked = store.revokeGrant(grantId, {}, START, cause)
   await sleep(100) // it waits for the grant
-  const exchanged = issue(store, seeded).then((codeHash) => redeem(store, seeded, codeHash))
+  const exchanged = issue(store, seeded).then((codeHash) => redeem(store, seeded, codeHash, 1))
   await sleep(100)
   release()
   await holding
   expect(await revoked).toBe('revoked')
   expect((await exchanged).result.kind).toBe('redeemed')
+  await store.close() // what a connection has counted is told when it ends
   const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
   expect(counted).toEqual({ deadlocks: 0 })
 })
