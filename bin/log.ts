@@ -42,26 +42,29 @@ export function createLog(
 
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
-const WRITE_LENGTH = 65_536
-const WHOLE_WRITE_LENGTH = 4_096 // PIPE_BUF: a pipe takes so much from one process before it takes anything from another
+const WRITE_BYTES = 65_536
+const WHOLE_WRITE_BYTES = 4_096 // PIPE_BUF: a pipe takes so much from one process before it takes anything from another
 
 /**
  * Lines of many requests are written together: a write for each costs as much as a quarter of the request. Failures are
  * written at once, and everything is when the process ends, unless it is killed.
  */
 function createBufferedLog(level: string, pid: number | undefined): Log {
-  const isSharedPipe = pid !== undefined && fstatSync(process.stderr.fd).isFIFO()
-  const writeLength = isSharedPipe ? WHOLE_WRITE_LENGTH : WRITE_LENGTH
+  const stderr = fstatSync(process.stderr.fd)
+  const isSharedPipe = pid !== undefined && (stderr.isFIFO() || stderr.isSocket()) // journald gives a socket
+  const writeBytes = isSharedPipe ? WHOLE_WRITE_BYTES : WRITE_BYTES
   const destination = pino.destination({
     dest: process.stderr.fd,
     sync: false,
     contentMode: 'buffer',
-    maxWrite: writeLength,
+    maxWrite: writeBytes,
   })
   let waiting = ''
+  let waitingBytes = 0
   const flush = () => {
     if (waiting !== '') destination.write(Buffer.from(waiting) as never) // given texts, it scans all it holds every time
     waiting = ''
+    waitingBytes = 0
   }
   setInterval(flush, WRITE_WITHIN_MS).unref()
   process.once('exit', () => {
@@ -69,8 +72,10 @@ function createBufferedLog(level: string, pid: number | undefined): Log {
     if (waiting !== '') pino.destination({ dest: process.stderr.fd, sync: true }).write(waiting) // nothing else ends in time
   })
   const write = (line: string) => {
-    if (waiting.length + line.length > writeLength) flush()
+    const bytes = Buffer.byteLength(line)
+    if (waitingBytes + bytes > writeBytes) flush()
     waiting += line
+    waitingBytes += bytes
   }
   return overDestination(level, { write }, flush, pid)
 }
