@@ -5,10 +5,14 @@ import type { Config } from '../config.js'
 import type { Log } from '../log.js'
 import type { Mode } from './mode.js'
 
-/** Longest path of a Unix socket on Linux, without the closing NUL. */
+/** Longest path of a Unix socket on Linux, in bytes, without the closing NUL. */
 const MAX_SOCKET_PATH = 107
 
 const socketNames = { all: 'rpc.sock', token: 'token.sock', survey: 'survey.sock' } as const
+
+export function isTooLongForSocket(file: string): boolean {
+  return Buffer.byteLength(file) > MAX_SOCKET_PATH
+}
 
 export function socketIn(config: Pick<Config, 'dataDir'>, mode: keyof typeof socketNames): Address {
   return { kind: 'unix', path: path.join(config.dataDir, socketNames[mode]) }
@@ -19,7 +23,7 @@ export function rpcAddressOf(mode: Mode, config: Config, log: Log): Address | un
   if (mode === 'gateway' || config.rpcListen === 'off') return undefined
   if (config.rpcListen !== 'socket') return config.rpcListen
   const address = socketIn(config, mode)
-  if (mode !== 'all' || address.kind !== 'unix' || address.path.length <= MAX_SOCKET_PATH) return address
+  if (mode !== 'all' || address.kind !== 'unix' || !isTooLongForSocket(address.path)) return address
   log.note('DATA_DIR is too long for a socket, so there is no RPC door: set RPC_LISTEN')
   return undefined
 }

@@ -6,6 +6,7 @@ import path from 'node:path'
 import type { Address } from '../../services/rpc/address.js'
 import type { Config } from '../config.js'
 import { CommandError, EXIT } from '../exit.js'
+import { isTooLongForSocket } from './addresses.js'
 
 export interface WorkersDoor {
   readonly address: Address
@@ -14,11 +15,15 @@ export interface WorkersDoor {
   remove(): Promise<void>
 }
 
-/** Makes its folder, with mode 0700. @throws CommandError when it cannot. */
+const SOCKET = 'services.sock'
+
+/** Makes its folder, with mode 0700, which is gone when this process is, unless that is killed. @throws CommandError when it cannot. */
 export function makeWorkersDoor(): WorkersDoor {
   const folder = makeFolder()
+  const remove = () => rmSync(folder, { recursive: true, force: true })
+  process.once('exit', remove)
   return {
-    address: { kind: 'unix', path: path.join(folder, 'services.sock') },
+    address: { kind: 'unix', path: path.join(folder, SOCKET) },
     of: (config) => ({
       ...config,
       rpcConnectListen: undefined,
@@ -26,14 +31,23 @@ export function makeWorkersDoor(): WorkersDoor {
       rpcMaxConnections: Number.MAX_SAFE_INTEGER,
     }),
     async remove() {
-      rmSync(folder, { recursive: true, force: true })
+      process.off('exit', remove)
+      remove()
     },
   }
 }
 
 function makeFolder(): string {
+  const prefix = path.join(tmpdir(), 'survey-auth-workers-')
+  if (isTooLongForSocket(path.join(`${prefix}XXXXXX`, SOCKET))) {
+    throw new CommandError(
+      `TMPDIR is too long for the socket of the workers: ${tmpdir()}`,
+      EXIT.configuration,
+      'set TMPDIR to a shorter one',
+    )
+  }
   try {
-    return mkdtempSync(path.join(tmpdir(), 'survey-auth-workers-'))
+    return mkdtempSync(prefix)
   } catch (error) {
     const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
     throw new CommandError(
