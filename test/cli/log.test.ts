@@ -1,0 +1,47 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
+import { BUILD } from '../harness/spawn.js'
+
+const LOG = new URL('../../dist/bin/log.js', import.meta.url).href
+const PIPE_BUF = 4_096
+
+/** Logs requests and tells the size and the last byte of each write to stderr. */
+const LOGGING = `
+  import fs from 'node:fs'
+  const writes = []
+  const { write } = fs
+  fs.write = (fd, data, ...rest) => {
+    writes.push([data.length, data.at(-1)])
+    return write(fd, data, ...rest)
+  }
+  const { createLog } = await import('${LOG}')
+  const log = createLog({ logLevel: 'info', logFormat: 'json' }, process.stderr, process.pid)
+  const request = { route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' }
+  for (let sent = 0; sent < 500; sent += 1) log.request({ ...request, appid: 'é'.repeat(sent % 50) })
+  setTimeout(() => process.stdout.write(JSON.stringify(writes)), 500)
+`
+
+/** `spawn` gives the process a socket, the shell a pipe. */
+test.each([
+  ['socket', ''],
+  ['pipe', ' 2>&1 >&3 | cat >&2'],
+])('processes that share a %s write whole lines, no more than it takes at once', async (_, redirection) => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const command = `"$NODE" --input-type=module --eval "$SCRIPT"${redirection}`
+  const child = spawn('sh', ['-c', redirection === '' ? command : `{ ${command}; } 3>&1`], {
+    env: { PATH: process.env.PATH, NODE: process.execPath, SCRIPT: LOGGING },
+    cwd: fileURLToPath(new URL('../..', import.meta.url)),
+  })
+  const told = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].setEncoding('utf8').on('data', (text: string) => {
+      told[name] += text
+    })
+  }
+  await new Promise((resolve) => child.once('close', resolve))
+  expect(told.stderr.split('\n')).toHaveLength(501)
+  const writes = JSON.parse(told.stdout) as [size: number, last: number][]
+  expect(writes.length).toBeGreaterThan(10)
+  expect(writes.filter(([size, last]) => size > PIPE_BUF || last !== '\n'.charCodeAt(0))).toEqual([])
+})
