@@ -39,7 +39,6 @@ const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 /** How values of several processes become one where prom-client would add them or take the mean; of a lag the worst counts. */
 const AGGREGATORS: Readonly<Record<string, 'min' | 'max'>> = {
   process_start_time_seconds: 'min',
-  process_max_fds: 'min',
   nodejs_eventloop_lag_seconds: 'max',
   nodejs_eventloop_lag_mean_seconds: 'max',
   nodejs_eventloop_lag_p50_seconds: 'max',
@@ -47,8 +46,11 @@ const AGGREGATORS: Readonly<Record<string, 'min' | 'max'>> = {
   nodejs_eventloop_lag_p99_seconds: 'max',
 }
 
-/** What a process with workers counts of them. `serving`: how many serve now. */
-export function createWorkerMetrics(serving: () => number): { ended(): void; snapshot(): Promise<Snapshot> } {
+/** What a process with workers counts of them. `serving`: how many serve now, of `wanted`. */
+export function createWorkerMetrics(
+  serving: () => number,
+  wanted: () => number,
+): { ended(): void; snapshot(): Promise<Snapshot> } {
   const registry = new Registry()
   const registers = [registry]
   new Gauge({
@@ -57,6 +59,14 @@ export function createWorkerMetrics(serving: () => number): { ended(): void; sna
     registers,
     collect() {
       this.set(serving())
+    },
+  })
+  new Gauge({
+    name: 'survey_auth_workers_wanted',
+    help: 'gateways of --workers that should serve',
+    registers,
+    collect() {
+      this.set(wanted())
     },
   })
   const ends = new Counter({

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { Code } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { createMetrics } from '../bin/metrics.js'
+import { createMetrics, createWorkerMetrics, sumOf } from '../bin/metrics.js'
 import { problemKinds } from '../gateway/errors.js'
 import { routes } from '../gateway/routes.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
@@ -36,8 +36,13 @@ async function exposed(): Promise<Map<string, Set<string>>> {
   metrics.removed({ codes: 1, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0, requestCounts: 0 })
   metrics.storeOperation('token', 'findApp', 1)
   metrics.commit('token', 1, 1)
+  const ofWorkers = createWorkerMetrics(
+    () => 1,
+    () => 2,
+  )
+  const text = await sumOf([await metrics.snapshot(), await ofWorkers.snapshot()]).metrics()
   const series = new Map([['up', new Set<string>()]])
-  for (const [, name = '', labels = ''] of (await metrics.text()).matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm)) {
+  for (const [, name = '', labels = ''] of text.matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm)) {
     const known = series.get(name) ?? new Set()
     for (const [, label = ''] of labels.matchAll(/(\w+)="/g)) known.add(label)
     series.set(name, known)
@@ -79,4 +84,13 @@ describe('alerts and panels', () => {
       })
     }
   })
+})
+
+test('open files of several processes are added, and so is how many they may open', async () => {
+  const numberOf = (text: string, name: string) => Number(new RegExp(`^${name} (\\d+)`, 'm').exec(text)?.[1])
+  const one = await createMetrics().snapshot()
+  const [alone, together] = [await sumOf([one]).metrics(), await sumOf([one, one]).metrics()]
+  for (const name of ['process_open_fds', 'process_max_fds']) {
+    expect({ name, value: numberOf(together, name) }).toEqual({ name, value: 2 * numberOf(alone, name) })
+  }
 })

@@ -1,7 +1,7 @@
 // survey-auth serve: runs the service, or one part of it, until it is told to stop.
 import { Argument, type Command, Option } from 'commander'
 import { MODES, type Mode } from '../compose/mode.js'
-import type { Running } from '../compose/start.js'
+import type { Running } from '../compose/running.js'
 import { readConfig } from '../config.js'
 import { EXIT } from '../exit.js'
 import { message } from '../output.js'
@@ -49,9 +49,10 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
   }
   const config = readConfig(process.env)
   const { start } = await import('../compose/start.js') // heavy: only here
+  const told = untilToldToStop() // a signal during the start ends what is started then, in order
   const running = await start(mode, config, { workers })
   message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running, workers)}`)
-  const signal = await untilToldToStop()
+  const signal = await told
   running.log.note(`${signal}: stopping`)
   await running.close()
   running.log.note('stopped')

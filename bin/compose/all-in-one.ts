@@ -4,7 +4,8 @@ import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Config } from '../config.js'
-import { type Overrides, type Running as RunningProcess, start } from './start.js'
+import type { Overrides, Running as RunningProcess } from './running.js'
+import { start } from './start.js'
 
 export interface Running extends RunningProcess {
   /** AdminService and SurveyService as operator, TokenService as verifier. */

@@ -38,6 +38,11 @@ export function holdPort(host: string, port: number, variable: string): Promise<
   })
 }
 
+/** @throws CommandError like `holdPort`, when a port cannot be had now. */
+export async function tryPort(host: string, port: number, variable: string): Promise<void> {
+  await letGo(await holdPort(host, port, variable))
+}
+
 /** Frees a port that no server was put on; one that was closed with its server is free already. */
 export function letGo(held: HeldPort): Promise<void> {
   for (const connection of held.waiting.splice(0)) connection.destroy()

@@ -5,63 +5,29 @@ import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { type Address, formatAddress } from '../../services/rpc/address.js'
+import type { Address } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import { createDirectTransport } from '../../services/rpc/direct-transport.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
-import type { Janitor } from '../../services/token/janitor.js'
-import type { PasswordCost } from '../../services/token/passwords.js'
 import { createAdminHttp } from '../admin-http.js'
 import type { Config } from '../config.js'
-import { createLog, type Log } from '../log.js'
-import { createMetrics, type Snapshot } from '../metrics.js'
+import { createLog } from '../log.js'
+import { createMetrics } from '../metrics.js'
 import { pooledRandomBytes } from '../random.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf } from './addresses.js'
 import { type GatewayPart, startGatewayPart, warnOfPlaintext } from './gateway-part.js'
-import { closeServer, holdPort, letGo, serveOn, urlOf } from './listen.js'
+import { closeServer, holdPort, letGo, serveOn, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers } from './observers.js'
 import type { Part } from './part.js'
 import { connectTo, MAX_REQUEST_BYTES, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
+import type { Overrides, Running } from './running.js'
 import { openSurveyPart } from './survey-part.js'
 import { watchTls } from './tls.js'
 import { openTokenPart, type TokenPart } from './token-part.js'
 import { startWorkers, type Workers } from './workers.js'
-import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
-
-export interface Overrides {
-  /** ms since 1970 UTC; the system clock unless given. */
-  readonly now?: () => number
-  readonly randomBytes?: (size: number) => Uint8Array
-  /** Where the log goes; stderr unless given. */
-  readonly logStream?: NodeJS.WritableStream
-  /** Of new passwords; a production cost unless given. */
-  readonly passwordCost?: PasswordCost
-  /** Gateways run in so many processes of their own instead of in this one. */
-  readonly workers?: number | undefined
-  /** This process is one of those. */
-  readonly isWorker?: boolean
-}
-
-/** A running process. */
-export interface Running {
-  /** Address of the gateway; empty without one. */
-  readonly url: string
-  /** Addresses of the RPC doors; empty without them. */
-  readonly rpcAddresses: readonly string[]
-  /** Address of /healthz, /readyz and /metrics; undefined when turned off. */
-  readonly adminUrl: string | undefined
-  readonly log: Log
-  /** A service of this process as any caller, or of another process as this process is known there. */
-  client<S extends DescService>(service: S, caller: Caller): Client<S>
-  /** What this process has counted so far, its workers not. */
-  snapshot(): Promise<Snapshot>
-  /** One round of the janitor now; rejects where there is none. */
-  runJanitor: Janitor['run']
-  /** /readyz 503, stop accepting, finish what is in flight, write down last uses, close the databases. */
-  close(): Promise<void>
-}
+import { makeWorkersDoor } from './workers-door.js'
 
 /** Kept of the shutdown time for closing the databases after the last connection. */
 const CLOSING_MS = 2_000
@@ -86,9 +52,15 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
   }
   const graceMs = Math.max(0, config.shutdownTimeoutSeconds * 1000 - CLOSING_MS)
 
+  /** What the doors tell: gateways in other processes can be served before this process has its own. */
+  async function servicesNotReady(): Promise<string[]> {
+    if (stage === 'shutting down') return [stage]
+    return (await Promise.all(parts.map((part) => part.notReady()))).flat()
+  }
+
   async function notReady(): Promise<string[]> {
     if (stage !== 'running') return [stage]
-    return (await Promise.all(parts.map((part) => part.notReady()))).flat()
+    return [...(await servicesNotReady()), ...(workers?.notReady() ?? [])]
   }
 
   const onUnreadableTls = (error: unknown) => log.failure('the certificates could not be read again', error)
@@ -100,12 +72,13 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
   }
 
   try {
-    // Ports first, so that one in use is known before a database is touched.
+    // Ports first, so that one in use is known before a database is touched. Gateways last, so that nobody is answered
+    // before there are services.
     const adminPort =
       config.adminPort === 0 ? undefined : await holdPort(config.adminHost, config.adminPort, 'ADMIN_PORT')
     if (adminPort) {
       const admin = createAdminHttp({
-        notReady: async () => [...(await notReady()), ...((await workers?.notReady()) ?? [])],
+        notReady,
         metrics: {
           contentType: metrics.contentType,
           text: async () => workers?.metrics(await metrics.snapshot()) ?? metrics.text(),
@@ -119,11 +92,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     if (publicPort) undo.push(() => letGo(publicPort))
     const workersDoor = overrides.workers !== undefined && has('token') ? makeWorkersDoor() : undefined
     if (workersDoor) undo.push(() => workersDoor.remove())
-    if (overrides.workers !== undefined) {
-      const started = await startWorkers(overrides.workers, environmentOf(workersDoor), log)
-      undo.push(() => started.close())
-      workers = started
-    }
+    if (overrides.workers !== undefined) await tryPort(config.host, config.port, 'PORT')
 
     const dispatcher = new Dispatcher({
       ...observers.dispatcher,
@@ -166,9 +135,10 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     if (workersDoor) await openDoor(workersDoor.address, workersDoor.of(config))
     const followHealth = async () => {
       if (doors.length === 0) return
-      const isServing = (await notReady()).length === 0
+      const isServing = (await servicesNotReady()).length === 0
       for (const door of doors) door.setServing(isServing)
     }
+    await followHealth()
     const timer = setInterval(() => void followHealth(), HEALTH_EVERY_MS)
     undo.push(async () => clearInterval(timer))
     if (remotes.some(({ url }) => url.startsWith('https:'))) {
@@ -179,6 +149,9 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       undo.push(async () => watch.stop())
     }
 
+    if (overrides.workers !== undefined) {
+      workers = await startWorkers({ count: overrides.workers, services: workersDoor?.address, log })
+    }
     const gateway: GatewayPart | undefined = publicPort
       ? await startGatewayPart(
           config,
@@ -198,7 +171,6 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     if (gateway) undo.push(() => gateway.drain(graceMs))
     if (gateway && !overrides.isWorker) warnOfPlaintext(config, log)
     stage = 'running'
-    await followHealth()
 
     return {
       url: gateway?.url ?? '',
@@ -206,6 +178,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       adminUrl: adminPort && urlOf(adminPort),
       log,
       client,
+      notReady,
       snapshot: metrics.snapshot,
       runJanitor: () => tokenPart?.janitor.run() ?? Promise.reject(new Error(`mode ${mode} has no janitor`)),
       close: stop,
@@ -214,11 +187,4 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     await stop()
     throw error
   }
-}
-
-/** What a worker has besides the environment of its parent: no port of its own for operators, and the services of the parent. */
-function environmentOf(door: WorkersDoor | undefined): Record<string, string> {
-  if (!door) return { ADMIN_PORT: '0' }
-  const url = formatAddress(door.address)
-  return { ADMIN_PORT: '0', TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }
 }

@@ -12,7 +12,8 @@ export type FromWorker =
   | { readonly type: 'failed'; readonly failure: StartFailure }
   /** Somebody asks this worker to end: it goes on until a successor serves. */
   | { readonly type: 'leaving' }
-  | { readonly type: 'counted'; readonly snapshot: Snapshot }
+  /** Comes before `serving` too. `notReady`: why it cannot answer requests, although it takes them. */
+  | { readonly type: 'counted'; readonly snapshot: Snapshot; readonly notReady: readonly string[] }
 
 /** Why a worker could not start; a CommandError in pieces. */
 export interface StartFailure {

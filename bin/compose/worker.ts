@@ -2,7 +2,8 @@
 import cluster from 'node:cluster'
 import { readConfig } from '../config.js'
 import { CommandError, EXIT, report } from '../exit.js'
-import { type Running, start } from './start.js'
+import type { Running } from './running.js'
+import { start } from './start.js'
 import type { FromWorker, StartFailure, ToWorker } from './worker-messages.js'
 
 /** What is in flight may take so long, in ms, when the parent is gone: the port is wanted by its successor. */
@@ -22,6 +23,7 @@ export async function runWorker(): Promise<void> {
   process.on('message', (message: ToWorker) => {
     if (message.type === 'count') void tellCounts(running)
   })
+  await tellCounts(running)
   await tell({ type: 'serving', url: running.url })
   await told
   await running.close()
@@ -47,14 +49,11 @@ function failureOf(error: unknown): StartFailure {
 /** SIGTERM is a wish to leave, which the parent hears first; a second one ends the process at once. */
 function untilToldToStop(): Promise<void> {
   return new Promise((resolve) => {
-    let isTold = false
     let isDismissed = false
     let isLeaving = false
     process.on('message', (message: ToWorker) => {
       if (message.type === 'dismiss') isDismissed = true
-      if (message.type !== 'stop') return
-      isTold = true
-      resolve()
+      if (message.type === 'stop') resolve()
     })
     process.on('SIGTERM', () => {
       if (isLeaving) process.exit(EXIT.failure)
@@ -63,7 +62,6 @@ function untilToldToStop(): Promise<void> {
     })
     cluster.worker?.once('disconnect', () => {
       if (cluster.worker) cluster.worker.exitedAfterDisconnect = true // else node:cluster ends this process at once
-      if (isTold) return
       if (!isDismissed) setTimeout(() => process.exit(EXIT.failure), ORPHAN_MS).unref()
       setTimeout(resolve, PARENT_CLOSES_WITHIN_MS)
     })
@@ -71,7 +69,8 @@ function untilToldToStop(): Promise<void> {
 }
 
 async function tellCounts(running: Running): Promise<void> {
-  await tell({ type: 'counted', snapshot: await running.snapshot() })
+  const [snapshot, notReady] = await Promise.all([running.snapshot(), running.notReady()])
+  await tell({ type: 'counted', snapshot, notReady })
 }
 
 /** Fulfils when it is sent, or cannot be because the parent is gone. */

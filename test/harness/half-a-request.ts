@@ -11,6 +11,7 @@ export async function halfARequest(url: string): Promise<{ finish(): void; answe
     socket.on('data', (chunk) => {
       text += chunk.toString('latin1')
     })
+    socket.on('error', () => undefined) // it is cut off, and `close` follows
     socket.on('close', () => resolve(text))
   })
   socket.write('POST /connect/oauth2/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n')

@@ -1,6 +1,6 @@
 // serve --workers: gateways in processes of their own that share a port, started, replaced and ended under load.
 import { type ChildProcess, execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -17,6 +17,16 @@ const WITHIN_MS = 15_000 // a process starts in half a second on a machine that 
 interface Reply {
   readonly status: number
   readonly text: string
+}
+
+class RequestFailed extends Error {
+  constructor(
+    readonly code: string,
+    /** The connection had answered a request before. */
+    readonly wasConnected: boolean,
+  ) {
+    super(code)
+  }
 }
 
 interface Crew {
@@ -44,7 +54,9 @@ function get(origin: string, target: string, agent = new Agent()): Promise<Reply
       answer.on('error', reject)
     })
     sent.on('timeout', () => sent.destroy(new Error('no answer in time')))
-    sent.on('error', reject)
+    sent.on('error', (error: NodeJS.ErrnoException) => {
+      reject(new RequestFailed(error.code ?? error.message, sent.reusedSocket))
+    })
     sent.end()
   })
 }
@@ -100,7 +112,10 @@ const ASKED = '/api/surveys/1?appid=app_x&access_token=sat_x'
 
 /** Clients that ask again and again: some keep their connection, the others take a new one each time. */
 class Load {
+  /** Codes, and answers that should be others. */
   readonly failures: string[] = []
+  /** Those of them who had a connection. */
+  failuresOfConnected = 0
   answers = 0
   #isOver = false
   readonly #clients: Promise<void>[]
@@ -125,7 +140,9 @@ class Load {
         this.answers += 1
         if (reply.status !== 400) this.failures.push(`${reply.status} ${reply.text}`)
       } catch (error) {
-        this.failures.push(String((error as NodeJS.ErrnoException).code))
+        if (!(error instanceof RequestFailed)) throw error
+        this.failures.push(error.code)
+        if (error.wasConnected) this.failuresOfConnected += 1
         await sleep(20)
       }
     }
@@ -210,14 +227,17 @@ describe('under load', () => {
   test.each(['SIGTERM', 'SIGINT'] as const)('%s ends everything, and who is connected is answered', async (signal) => {
     const { service } = await startCrew(2)
     const workers = workersOf(service)
-    const load = new Load(service.url, 8, 4)
+    const [keeping, closing] = [8, 4]
+    const load = new Load(service.url, keeping, closing)
     await until(() => load.answers > 50)
     if (signal === 'SIGINT') for (const pid of workers) process.kill(pid, 'SIGINT') // as a terminal does
     service.signal(signal)
     expect(await service.ended()).toBe(0)
     await load.end()
+    expect(load.failuresOfConnected).toBe(0)
     const failures = load.failures.filter((failure) => failure !== 'ECONNREFUSED')
-    expect(failures.length).toBeLessThan(3) // who connects while the port is closed, which takes 0.2 ms
+    // Who connects while the port is closed, which takes 0.2 ms, is reset: all at once at worst, and then refused.
+    expect(failures.length).toBeLessThanOrEqual(keeping + closing)
     expect(failures.filter((failure) => failure !== 'ECONNRESET')).toEqual([])
     expect(workers.filter(isRunning)).toEqual([])
     expect(service.output).toContain(`${signal}: stopping`)
@@ -240,11 +260,18 @@ test('a request that keeps a worker from ending is answered, also when everythin
   expect(await service.ended()).toBe(0)
 })
 
-test('workers whose parent is killed end', async () => {
-  const { service } = await startCrew(2)
-  const workers = workersOf(service)
-  expect(workers.filter(isRunning)).toHaveLength(2)
-  await service.kill()
+test('workers whose parent is killed end, also one that was to end and waits for a request', async () => {
+  const { service } = await startCrew(2, { HTTP_REQUEST_TIMEOUT_SECONDS: '60' })
+  const [retired = 0, other = 0] = workersOf(service)
+  process.kill(other, 'SIGSTOP') // so that the other one takes the connection
+  await halfARequest(service.url)
+  process.kill(other, 'SIGCONT')
+  process.kill(retired, 'SIGTERM')
+  await until(() => workersOf(service)[0] !== retired)
+  await sleep(500) // it is told that its successor serves
+  const workers = [retired, ...workersOf(service)]
+  expect(workers.filter(isRunning)).toHaveLength(3)
+  service.signal('SIGKILL')
   await until(() => workers.filter(isRunning).length === 0)
 })
 
@@ -274,14 +301,18 @@ describe('metrics', () => {
     expect(text.match(/^nodejs_eventloop_lag_p99_seconds /gm)).toHaveLength(1)
   })
 
-  test('do not wait for a worker that hangs', async () => {
+  test('do not wait for a worker that hangs, and soon do not count it as serving', async () => {
     const { service, adminUrl } = await startCrew(2)
     const [hanging = 0] = workersOf(service)
     process.kill(hanging, 'SIGSTOP')
-    const { status, text } = await get(adminUrl, '/metrics')
-    process.kill(hanging, 'SIGCONT')
+    const metrics = () => get(adminUrl, '/metrics')
+    const { status, text } = await metrics()
     expect(status).toBe(200)
     expect(text).toContain('process_resident_memory_bytes')
+    await until(async () => /^survey_auth_workers 1$/m.test((await metrics()).text))
+    process.kill(hanging, 'SIGCONT')
+    await until(async () => /^survey_auth_workers 2$/m.test((await metrics()).text))
+    expect(workersOf(service)[0]).toBe(hanging)
   })
 })
 
@@ -306,6 +337,96 @@ test('a worker that ends again and again is replaced later and later', async () 
     'another takes its place in 0.5 s',
     'another takes its place in 1 s',
   ])
+})
+
+test('whoever is answered while it starts is answered by the services', async () => {
+  const service = await createProcess()
+  const started = service.start('--workers', '2')
+  let first: Reply | undefined
+  await until(async () => {
+    first = await get(service.url, ASKED).catch(() => undefined)
+    return first !== undefined
+  })
+  expect(first && typeOf(first)).toBe('invalid_appid')
+  await started
+})
+
+test('workers that die before they serve end the start', async () => {
+  const dying = `if (process.argv.includes('--worker')) process.kill(process.pid, 'SIGKILL')`
+  const service = await createProcess({ NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(dying)}` })
+  const { exitCode, stderr } = await service.cli(['serve', '--workers', '1'])
+  expect(exitCode).toBe(1)
+  expect(stderr).toContain('survey-auth: worker 1 ended 3 times before it served, the last time: SIGKILL\n')
+})
+
+describe('the folder of the socket', () => {
+  const folders = (directory: string) =>
+    readdirSync(directory).filter((name) => name.startsWith('survey-auth-workers-'))
+
+  test('cannot be below a TMPDIR that is too long, and nothing is left behind', async () => {
+    const service = await createProcess()
+    const long = path.join(service.dataDir, 't'.repeat(100))
+    mkdirSync(long)
+    const { exitCode, stderr } = await service.cli(['serve', '--workers', '1'], { env: { TMPDIR: long } })
+    expect(exitCode).toBe(78)
+    expect(stderr).toContain('survey-auth: TMPDIR is too long for the socket of the workers')
+    expect(readdirSync(long)).toEqual([])
+    expect(readdirSync(service.dataDir)).toEqual([path.basename(long)])
+  })
+
+  test('is removed when a second signal ends the process at once', async () => {
+    const { service } = await startCrew(1)
+    await halfARequest(service.url)
+    expect(folders(service.dataDir)).toHaveLength(1)
+    service.signal('SIGINT')
+    await until(() => service.output.includes('SIGINT: stopping'))
+    service.signal('SIGINT')
+    expect(await service.ended()).toBe(1)
+    expect(folders(service.dataDir)).toEqual([])
+  })
+
+  test('is removed when a signal comes before everything is started', async () => {
+    const service = await createProcess()
+    const started = service.start('--workers', '2').catch(() => undefined)
+    await until(() => folders(service.dataDir).length === 1)
+    service.signal('SIGTERM')
+    expect(await service.ended()).toBe(0)
+    await started
+    expect(service.output).toMatch(/"msg":"stopped"\}\n$/)
+    expect(folders(service.dataDir)).toEqual([])
+  })
+
+  test('can be lost: who serves goes on, and a new worker that has no services is told of', async () => {
+    const { service, adminUrl } = await startCrew(2)
+    for (const name of folders(service.dataDir)) rmSync(path.join(service.dataDir, name), { recursive: true })
+    expect(typeOf(await get(service.url, ASKED))).toBe('invalid_appid')
+    const [first = 0, second = 0] = workersOf(service)
+    process.kill(first, 'SIGKILL')
+    await until(() => workersOf(service)[0] !== first)
+    process.kill(second, 'SIGTERM')
+    await until(() => workersOf(service)[1] !== second)
+    await until(async () =>
+      /^workers: token service at unix:.*: unavailable$/m.test((await get(adminUrl, '/readyz')).text),
+    )
+    expect((await get(adminUrl, '/metrics')).text).toMatch(/^survey_auth_workers 1$/m)
+    expect(isRunning(second)).toBe(true) // its successor cannot do what it does
+  })
+})
+
+test('a worker has no secret of a database, and starts when the file that held it is gone', async () => {
+  const service = await createProcess()
+  const file = path.join(service.dataDir, 'address')
+  writeFileSync(file, `sqlite:${path.join(service.dataDir, 'other.db')}`)
+  const { service: crew } = await startCrew(1, { TOKEN_DATABASE_URL_FILE: file, PGPASSWORD: 'secret' })
+  rmSync(file)
+  const [pid = 0] = workersOf(crew)
+  process.kill(pid, 'SIGKILL')
+  await until(() => workersOf(crew)[0] !== pid)
+  expect(typeOf(await get(crew.url, ASKED))).toBe('invalid_appid')
+  if (process.platform !== 'linux') return
+  const environment = readFileSync(`/proc/${workersOf(crew)[0]}/environ`, 'utf8')
+  expect(environment).toContain('TOKEN_SERVICE_URL=unix:')
+  expect(environment).not.toMatch(/DATABASE_URL|PGPASSWORD/)
 })
 
 test('a port in use is known before a database is touched', async () => {

@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Writable } from 'node:stream'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Running, start } from '../../bin/compose/start.js'
+import type { Running } from '../../bin/compose/running.js'
+import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
 
 const ROUNDS = Number(process.env.HALF_OPEN_ROUNDS ?? 3)

@@ -1,0 +1,43 @@
+// A process as whoever starts it sees it.
+import type { DescService } from '@bufbuild/protobuf'
+import type { Client } from '@connectrpc/connect'
+import type { Caller } from '../../services/rpc/callers.js'
+import type { Janitor } from '../../services/token/janitor.js'
+import type { PasswordCost } from '../../services/token/passwords.js'
+import type { Log } from '../log.js'
+import type { Snapshot } from '../metrics.js'
+
+export interface Overrides {
+  /** ms since 1970 UTC; the system clock unless given. */
+  readonly now?: () => number
+  readonly randomBytes?: (size: number) => Uint8Array
+  /** Where the log goes; stderr unless given. */
+  readonly logStream?: NodeJS.WritableStream
+  /** Of new passwords; a production cost unless given. */
+  readonly passwordCost?: PasswordCost
+  /** Gateways run in so many processes of their own instead of in this one. */
+  readonly workers?: number | undefined
+  /** This process is one of those. */
+  readonly isWorker?: boolean
+}
+
+/** A running process. */
+export interface Running {
+  /** Address of the gateway; empty without one. */
+  readonly url: string
+  /** Addresses of the RPC doors; empty without them. */
+  readonly rpcAddresses: readonly string[]
+  /** Address of /healthz, /readyz and /metrics; undefined when turned off. */
+  readonly adminUrl: string | undefined
+  readonly log: Log
+  /** A service of this process as any caller, or of another process as this process is known there. */
+  client<S extends DescService>(service: S, caller: Caller): Client<S>
+  /** Why it should get no requests now; empty when it is ready. */
+  notReady(): Promise<string[]>
+  /** What this process has counted so far, its workers not. */
+  snapshot(): Promise<Snapshot>
+  /** One round of the janitor now; rejects where there is none. */
+  runJanitor: Janitor['run']
+  /** /readyz 503, stop accepting, finish what is in flight, write down last uses, close the databases. */
+  close(): Promise<void>
+}

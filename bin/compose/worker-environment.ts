@@ -1,0 +1,19 @@
+// What a worker's environment has and its parent's has not, and the other way round.
+import { type Address, formatAddress } from '../../services/rpc/address.js'
+
+/** A gateway opens no database: no worker carries these secrets, or fails to start because a file that held one is gone. */
+const OF_DATABASES = /^((TOKEN|SURVEY)_DATABASE_URL(_FILE)?|PG[A-Z]+)$/
+
+/** Changes to `env`, that of the parent; undefined removes. `services`: where those of the parent are, if it has them. */
+export function workerEnvironment(
+  env: Readonly<Record<string, string | undefined>>,
+  services: Address | undefined,
+): Record<string, string | undefined> {
+  const url = services && formatAddress(services)
+  return {
+    ...Object.fromEntries(Object.keys(env).flatMap((name) => (OF_DATABASES.test(name) ? [[name, undefined]] : []))),
+    PASSWORD_HASH_CONCURRENCY: '1', // no password is hashed there, so no number of threads is too small for it
+    ADMIN_PORT: '0',
+    ...(url === undefined ? {} : { TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }),
+  }
+}

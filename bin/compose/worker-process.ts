@@ -1,0 +1,156 @@
+// A worker process as its parent sees it.
+import cluster, { type Worker as Process } from 'node:cluster'
+import { CommandError } from '../exit.js'
+import type { Snapshot } from '../metrics.js'
+import type { FromWorker, ToWorker } from './worker-messages.js'
+
+/** A worker that does not answer by then is counted as it was last, in ms; a scrape waits 10 s. */
+const COUNT_WITHIN_MS = 2_000
+/** Whoever works answers the next look. One that starts cannot, and on a busy machine starting takes long. */
+const SILENT_AFTER_LOOKS = 3
+const HUNG_AFTER_LOOKS = { starting: 40, started: 10 } as const
+
+export interface Reports {
+  onServing(url: string): void
+  onFailed(error: CommandError): void
+  onLeaving(): void
+}
+
+export class Worker {
+  readonly startedAtMs = performance.now()
+  /** How: a signal, an exit code, or what it said. */
+  readonly ended: Promise<string>
+  /** What it had counted when it told last. */
+  counted: Snapshot = []
+  readonly #process: Process
+  readonly #waiting = new Set<() => void>()
+  #stage: 'starting' | 'serving' | 'stopping' | 'ended' = 'starting'
+  #hasServed = false
+  #notReady: readonly string[] = []
+  /** Counted instead of time, so that nobody is late when this process was stopped itself. */
+  #unansweredLooks = 0
+
+  /** `env`: what differs from the environment of this process; undefined where it has none. */
+  constructor(env: Readonly<Record<string, string | undefined>>, reports: Reports) {
+    this.#process = cluster.fork(env)
+    this.#process.on('error', ignore) // of the channel, or there is no process: its end follows
+    let failure: string | undefined
+    this.#process.on('message', (message: FromWorker) => {
+      switch (message.type) {
+        case 'serving':
+          this.#hasServed = true
+          this.#stage = 'serving'
+          reports.onServing(message.url)
+          break
+        case 'failed':
+          failure = message.failure.text
+          reports.onFailed(new CommandError(failure, message.failure.exitCode, message.failure.hint))
+          break
+        case 'leaving':
+          reports.onLeaving()
+          break
+        case 'counted':
+          this.counted = message.snapshot
+          this.#notReady = message.notReady
+          this.#answered()
+      }
+    })
+    this.ended = this.#untilEnded().then((how) => {
+      this.#stage = 'ended'
+      this.#answered()
+      return failure ?? how
+    })
+  }
+
+  get pid(): number | undefined {
+    return this.#process.process.pid
+  }
+
+  get hasServed(): boolean {
+    return this.#hasServed
+  }
+
+  /** Takes connections and can answer them, as far as it has told. */
+  get isServing(): boolean {
+    return this.#stage === 'serving' && this.#unansweredLooks <= SILENT_AFTER_LOOKS && this.#notReady.length === 0
+  }
+
+  /** Why it takes connections and cannot answer them. */
+  get notReady(): readonly string[] {
+    return this.#stage === 'serving' ? this.#notReady : []
+  }
+
+  get isHung(): boolean {
+    return this.#unansweredLooks > HUNG_AFTER_LOOKS[this.#stage === 'starting' ? 'starting' : 'started']
+  }
+
+  /** To be called every few seconds. */
+  look(): void {
+    this.#unansweredLooks += 1
+    this.#tell({ type: 'count' })
+  }
+
+  /** Fulfils when `counted` is of now, or when the worker does not answer in time. */
+  count(): Promise<void> {
+    if (this.#stage === 'starting' || this.#stage === 'ended') return Promise.resolve()
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer)
+        this.#waiting.delete(done)
+        resolve()
+      }
+      const timer = setTimeout(done, COUNT_WITHIN_MS)
+      this.#waiting.add(done)
+      this.#tell({ type: 'count' })
+    })
+  }
+
+  stop(): void {
+    if (this.#stage === 'stopping') return
+    this.#stage = 'stopping'
+    this.#tell({ type: 'stop' })
+  }
+
+  /**
+   * Ends it together with all others. node:cluster closes the listening socket of this process when it has lost the last
+   * channel: whoever connected to that after the last worker has left would be reset.
+   */
+  dismiss(): void {
+    if (!this.#process.isConnected()) return
+    this.#tell({ type: 'dismiss' })
+    this.#process.process.disconnect()
+  }
+
+  kill(): void {
+    this.#process.process.kill('SIGKILL')
+  }
+
+  #tell(message: ToWorker): void {
+    if (this.#process.isConnected()) this.#process.send(message, ignore) // who cannot be told has ended
+  }
+
+  #answered(): void {
+    this.#unansweredLooks = 0
+    for (const done of [...this.#waiting]) done()
+  }
+
+  /** Gone, and everything it said is heard. */
+  async #untilEnded(): Promise<string> {
+    const child = this.#process.process
+    const [how] = await Promise.all([
+      new Promise<string>((resolve) => {
+        child.once('exit', (code, signal) => resolve(signal ?? `exit code ${code}`))
+        child.once('error', (error) => {
+          if (child.pid === undefined) resolve(error.message)
+        })
+      }),
+      new Promise<void>((resolve) => {
+        if (child.pid === undefined) resolve()
+        else child.once('disconnect', resolve)
+      }),
+    ])
+    return how
+  }
+}
+
+function ignore(): void {}

@@ -1,0 +1,58 @@
+// Workers as their parent sees them, in this process, where time can be short.
+import { execFileSync } from 'node:child_process'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { workerEnvironment } from '../../bin/compose/worker-environment.js'
+import { startWorkers } from '../../bin/compose/workers.js'
+import { readConfig } from '../../bin/config.js'
+import type { Log } from '../../bin/log.js'
+import { BUILD } from '../harness/spawn.js'
+
+const WITHIN_MS = 15_000
+const LOOK_EVERY_MS = 300
+
+function collectingLog(): { readonly log: Log; readonly lines: string[] } {
+  const lines: string[] = []
+  const collect = (text: string) => void lines.push(text)
+  const ignore = () => undefined
+  const log = { note: collect, warning: collect, failure: collect, request: ignore, call: ignore, removed: ignore }
+  return { log, lines }
+}
+
+test('a worker that does not answer is killed and replaced', async () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  for (const [name, value] of Object.entries({ PORT: '0', LOG_LEVEL: 'silent' })) vi.stubEnv(name, value)
+  onTestFinished(() => void vi.unstubAllEnvs())
+  const { log, lines } = collectingLog()
+  const services = { kind: 'unix', path: '/nowhere/services.sock' } as const
+  const workers = await startWorkers({ count: 1, services, log, lookEveryMs: LOOK_EVERY_MS })
+  onTestFinished(() => workers.drain(0))
+  const cannotServe = ['token', 'survey'].map(
+    (service) => `workers: ${service} service at unix:/nowhere/services.sock: unavailable`,
+  )
+  expect(workers.notReady()).toEqual(['workers: none of 1 serves', ...cannotServe])
+
+  const pid = Number(/process (\d+)/.exec(lines[0] ?? '')?.[1])
+  process.kill(pid, 'SIGSTOP')
+  const stoppedAtMs = performance.now()
+  await expect
+    .poll(() => lines, { timeout: WITHIN_MS })
+    .toContain(`worker 1 (process ${pid}) ended: SIGKILL; another takes its place`)
+  expect(performance.now() - stoppedAtMs).toBeGreaterThan(9 * LOOK_EVERY_MS)
+  expect(lines).toContain(`worker 1 (process ${pid}) does not answer and is killed`)
+  await expect.poll(() => lines.filter((line) => line.endsWith(' serves')), { timeout: WITHIN_MS }).toHaveLength(2)
+  expect(lines.at(-1)).toMatch(/^the port has changed: http:\S+ is now http:\S+, because PORT is 0$/)
+})
+
+test('what concerns databases and passwords is not judged in a worker', () => {
+  const parent = {
+    TOKEN_DATABASE_URL: 'postgres://user:secret@db/one',
+    SURVEY_DATABASE_URL_FILE: '/gone',
+    PGPASSWORD: 'secret',
+    UV_THREADPOOL_SIZE: '1',
+    PASSWORD_HASH_CONCURRENCY: '8',
+    PORT: '8443',
+  }
+  const env = { ...parent, ...workerEnvironment(parent, undefined) }
+  expect(readConfig(env)).toMatchObject({ port: 8443, adminPort: 0 })
+  expect(JSON.stringify(env)).not.toContain('secret')
+})
