@@ -40,6 +40,7 @@ async function startCrew(workers: number, env: Environment = {}): Promise<Crew> 
   await service.start('--workers', String(workers))
   const adminUrl = `http://127.0.0.1:${adminPort}`
   await until(async () => (await get(adminUrl, '/readyz')).status === 200)
+  await until(() => workersOf(service).filter(isRunning).length === workers) // the log may come later
   return { service, adminUrl }
 }
 
