@@ -30,6 +30,8 @@ export interface Writer<W extends Writes> {
 export interface GroupCommitOptions {
   /** Writes that may be unanswered; more are refused at once. */
   readonly maxUnanswered?: number
+  /** Writes that begin a group while the disk flushes the one before; fewer wait for its end, and for who comes meanwhile. */
+  readonly worthAGroup?: number
   /** How long the lock of another process is waited for, without blocking the thread. */
   readonly lockWaitMs?: number
   /** Called after each commit: how many writes shared it, and how long it took from BEGIN until it was flushed, in ms. */
@@ -59,12 +61,14 @@ interface Committed {
 const MAX_UNANSWERED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
 const MAX_GROUP = 256 // about 30 ms: how long reads can be kept waiting
 const LOCK_RETRY_MS = 5
+const WORTH_A_GROUP = 64 // a commit costs as much as ten writes
 
 /** The writer that shares the thread with its callers. */
 export class GroupCommit<W extends Writes> implements Writer<W> {
   readonly #db: Connection
   readonly #writes: W
   readonly #maxUnanswered: number
+  readonly #worthAGroup: number
   readonly #lockWaitMs: number
   readonly #onCommit: GroupCommitOptions['onCommit']
   readonly #checkpoints: Checkpoints
@@ -89,6 +93,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     this.#db = db
     this.#writes = writes
     this.#maxUnanswered = options.maxUnanswered ?? MAX_UNANSWERED
+    this.#worthAGroup = options.worthAGroup ?? WORTH_A_GROUP
     this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
     this.#onCommit = options.onCommit
     this.#checkpoints = new Checkpoints(db, options.checkpointPages)
@@ -108,7 +113,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     this.#unanswered += 1
     return new Promise((resolve, reject) => {
       this.#queue.push({ name, args, resolve, reject })
-      this.#schedule()
+      this.#scheduleGroup()
     })
   }
 
@@ -135,7 +140,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
       this.#turn()
     }
     if (delayMs > 0) setTimeout(run, delayMs)
-    else setImmediate(run)
+    else setImmediate(() => setImmediate(run)) // a turn in which others may come
   }
 
   #turn(): void {
@@ -151,7 +156,11 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
       this.#refuse(this.#queue.splice(0), error)
     }
     this.#waitingSinceMs = undefined
-    if (this.#queue.length > 0) this.#schedule()
+    this.#scheduleGroup()
+  }
+
+  #scheduleGroup(): void {
+    if (this.#queue.length >= (this.#isFlushing ? this.#worthAGroup : 1)) this.#schedule()
   }
 
   /** Measured in time, not in tries: a busy machine makes tries slow, and the callers' deadline does not wait. */
@@ -203,6 +212,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
       else for (const committed of flushed) this.#acknowledge(committed)
       this.#isFlushing = this.#unflushed.length > 0
       if (this.#isFlushing) this.#flush()
+      else this.#scheduleGroup()
     })
   }
 

@@ -179,6 +179,7 @@ describe('the flush of what was committed', () => {
     waiting = []
     flushed = new GroupCommit(db, entryWrites(db), {
       maxUnanswered: 50,
+      worthAGroup: 1,
       lockWaitMs: 200,
       flush: (_, done) => waiting.push(done),
     })
@@ -210,6 +211,36 @@ describe('the flush of what was committed', () => {
     end()
     expect([await second.outcome, await third.outcome]).toEqual([2, 3])
     expect(waiting).toEqual([])
+  })
+
+  test('is waited for by a few writes, which then share a group, and not by as many as are worth one', async () => {
+    const sizes: number[] = []
+    const writer = new GroupCommit(db, entryWrites(db), {
+      worthAGroup: 4,
+      onCommit: (writes) => sizes.push(writes),
+      flush: (_, done) => waiting.push(done),
+    })
+    const add = (ids: readonly number[]) => ids.map((id) => writer.submit('add', id))
+    const all = add([1])
+    await asked(1)
+    all.push(...add([2, 3]))
+    await sleep(20)
+    expect(stored(), 'the disk still flushes the first').toEqual([1])
+    all.push(...add([4]))
+    await sleep(20)
+    expect(stored()).toEqual([1])
+    all.push(...add([5]))
+    await sleep(20)
+    expect(stored()).toEqual([1, 2, 3, 4, 5])
+    all.push(...add([6]))
+    end()
+    await asked(1)
+    end()
+    await asked(1)
+    end()
+    await Promise.all(all)
+    expect(stored()).toEqual([1, 2, 3, 4, 5, 6])
+    expect(sizes).toEqual([1, 4, 1])
   })
 
   const writtenAt = () => statSync(`${file}-wal`, { bigint: true }).mtimeNs
