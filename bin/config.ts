@@ -1,6 +1,7 @@
 // Reads the configuration: the only place that looks into the environment. settings.ts says what there is.
 import { readFileSync } from 'node:fs'
 import type { z } from 'zod'
+import { errorCode } from './error-code.js'
 import { type Setting, settings } from './settings.js'
 
 type Settings = typeof settings
@@ -102,7 +103,7 @@ class Reader {
     try {
       return readFileSync(file, 'utf8').replace(/\r?\n$/, '')
     } catch (error) {
-      const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
+      const reason = errorCode(error, 'unreadable')
       this.problems.push({ variable: `${variable}_FILE`, message: `names a file that cannot be read (${reason})` })
       return ''
     }

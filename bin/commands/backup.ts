@@ -4,6 +4,7 @@ import path from 'node:path'
 import type { Command } from 'commander'
 import { snapshotDatabase } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
+import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { printFields, printJson } from '../output.js'
 import { writeTar } from '../tar.js'
@@ -104,5 +105,5 @@ function linkTo(archive: string, target: string): void {
 }
 
 function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
+  return errorCode(error, 'unknown')
 }

@@ -3,6 +3,7 @@ import { chmodSync, readdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import type { DescService } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
+import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson } from '../output.js'
 import { examples, jsonOption } from './options.js'
@@ -67,7 +68,7 @@ function writePublic(file: string, bytes: Uint8Array): void {
     writeFileSync(file, bytes)
     chmodSync(file, 0o644)
   } catch (error) {
-    const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
+    const reason = errorCode(error, 'unknown')
     throw new CommandError(`cannot write ${file} (${reason})`)
   }
 }

@@ -4,6 +4,7 @@ import type { Command } from 'commander'
 import { surveyFromJson, surveyToJson } from '../../gateway/api/survey-json.js'
 import { type OwnedSurvey, type Survey, SurveyState } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { allPages, asSurveyOperator, type SurveyOperator } from '../compose/operator.js'
+import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson, printRows } from '../output.js'
 import { readStdin } from '../stdin.js'
@@ -114,7 +115,7 @@ function contentOf(file: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
-    const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
+    const reason = errorCode(error, 'unreadable')
     throw new CommandError(`cannot read ${file} (${reason})`)
   }
 }

@@ -100,7 +100,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       maxDeadlineMs: config.rpcMaxDeadlineMs,
     })
     const remotes: Remote[] = []
-    function remote(service: 'token' | 'survey', address: ReturnType<typeof tokenServiceUrlOf>): Remote {
+    function remote(service: 'token' | 'survey', address: Address): Remote {
       const made = add(connectTo(service, address, config))
       remotes.push(made)
       return made

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
 import type { Config } from '../config.js'
+import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 
 /** @throws CommandError naming the variable whose file is missing or unreadable. */
@@ -48,7 +49,7 @@ function readPem(file: string, variable: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
-    const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unreadable'
+    const reason = errorCode(error, 'unreadable')
     throw new CommandError(`${variable}: ${file} cannot be read (${reason})`, EXIT.configuration)
   }
 }

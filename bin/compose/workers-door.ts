@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import type { Address } from '../../services/rpc/address.js'
 import type { Config } from '../config.js'
+import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { isTooLongForSocket } from './addresses.js'
 
@@ -49,7 +50,7 @@ function makeFolder(): string {
   try {
     return mkdtempSync(prefix)
   } catch (error) {
-    const reason = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
+    const reason = errorCode(error, 'unknown')
     throw new CommandError(
       `no folder for the socket of the workers can be made in ${tmpdir()} (${reason})`,
       EXIT.configuration,

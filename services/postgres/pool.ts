@@ -165,8 +165,10 @@ export class PrimaryPool {
  */
 async function prepareSession(client: pg.ClientBase): Promise<void> {
   await requireWritable(client)
-  await client.query(`SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = 'enable_seqscan'`)
-  const { rows } = await client.query<{ level: string }>(`SELECT current_setting('synchronous_commit') AS level`)
+  const [{ rows }] = await Promise.all([
+    client.query<{ level: string }>(`SELECT current_setting('synchronous_commit') AS level`),
+    client.query(`SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = 'enable_seqscan'`),
+  ])
   // remote_apply waits for the standby even longer than on does; the other levels acknowledge what a crash can undo.
   if (rows[0]?.level !== 'remote_apply') await client.query('SET synchronous_commit = on')
 }

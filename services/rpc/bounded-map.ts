@@ -1,3 +1,8 @@
+/** Bytes as a key of a map: one character each. */
+export function keyOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1')
+}
+
 /** What was made and may be asked for again, within `maxBytes`. When they are used up, all is forgotten and kept anew. */
 export class BoundedMap<Value> {
   readonly #maxBytes: number

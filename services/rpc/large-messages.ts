@@ -1,6 +1,6 @@
 // Large messages that go over a connection again and again, encoded and decoded once. Nobody may change a message.
 import { type DescMessage, fromBinary, type Message, type MessageShape, toBinary } from '@bufbuild/protobuf'
-import { BoundedMap } from './bounded-map.js'
+import { BoundedMap, keyOf } from './bounded-map.js'
 
 /** Below it, encoding anew costs less than looking for what was encoded. */
 const LARGE_BYTES = 512
@@ -28,7 +28,7 @@ export class Decoder {
   /** @throws Error when the bytes are no such message */
   decode<D extends DescMessage>(desc: D, bytes: Uint8Array): MessageShape<D> {
     if (bytes.length < LARGE_BYTES) return fromBinary(desc, bytes)
-    const key = desc.typeName + Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1')
+    const key = desc.typeName + keyOf(bytes)
     const known = this.#known.get(key)
     if (known) return known as MessageShape<D>
     const message = fromBinary(desc, bytes)

@@ -132,7 +132,6 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       opened.isConnected = true
       waitingSinceMs = undefined
       flush(opened)
-      endWhenDrained(opened)
     })
     call.on('data', (response: MultiplexResponse) => {
       for (const result of response.results) settle(opened, result)
@@ -177,8 +176,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
         pending.stream = presentStream()
         enqueue(pending)
       } catch (error) {
-        clearTimeout(pending.timer)
-        pending.reject(error as ConnectError)
+        fail(pending, error)
       }
     }
   }
@@ -271,9 +269,8 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       nextId = (nextId + 1) % 0xffff_ffff
       const call = { id, method: pathOf(method), request, timeoutMs, ...context }
       const timer = setTimeout(() => {
-        forget(pending)
+        fail(pending, new ConnectError(`no answer from ${peer} in time`, Code.DeadlineExceeded))
         endWhenDrained(pending.stream)
-        reject(new ConnectError(`no answer from ${peer} in time`, Code.DeadlineExceeded))
       }, timeoutMs)
       const deadlineMs = performance.now() + timeoutMs
       const pending: Pending = { call, method, deadlineMs, resolve, reject, timer, stream: present, timesSent: 0 }

@@ -1,5 +1,5 @@
-// Group commit: writes that arrive during one turn of the event loop share one transaction, and transactions that commit
-// while the disk flushes share the next flush. Nobody is told of a write before it is flushed.
+// Group commit: writes that arrive within a turn of the event loop, or while the disk flushes, share one transaction, and
+// transactions that commit while it flushes share the next flush. Nobody is told of a write before it is flushed.
 import type { Statement } from 'better-sqlite3'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'

@@ -32,8 +32,8 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
     const { appid } = request
     const refreshTokenHash = hashCredential('refreshToken', request.refreshToken)
     if (!refreshTokenHash) {
-      const app = await requireApp(deps, appid)
-      if (request.secret !== '' || app.requiresSecretOnRefresh) await requireSecret(deps, appid, request.secret)
+      if (request.secret !== '') await requireSecret(deps, appid, request.secret)
+      else if ((await requireApp(deps, appid)).requiresSecretOnRefresh) throw invalidSecret()
       throw invalidRefreshToken()
     }
 

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import pg from 'pg'
 import { expect, test } from 'vitest'
 import { openDatabase } from '../../services/postgres/transaction.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
@@ -146,40 +145,19 @@ test('a revocation, an issue and an exchange of one user and app do not wait in 
   const store = await openPostgresTokenStore({ url, ...patient })
   const seeded = await seed(store)
   const { grantId } = await authorize(store, seeded)
-  const [holding, held, release] = holdGrant(url, grantId)
-  await held
-  const revoked = store.revokeGrant(grantId, {}, START, cause)
-  await sleep(100) // it waits for the grant
-  const exchanged = issue(store, seeded).then((codeHash) => redeem(store, seeded, codeHash, 1))
-  await sleep(100)
-  release()
-  await holding
+  const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
+  const lock = { name: 'lock', text: 'SELECT 1 FROM grants WHERE grant_id = $1 FOR UPDATE' }
+  const { revoked, exchanged } = await locker.transaction(async (transaction) => {
+    await transaction.ask(lock, [grantId])
+    const revoked = store.revokeGrant(grantId, {}, START, cause)
+    await sleep(100) // it waits for the grant
+    const exchanged = issue(store, seeded).then((codeHash) => redeem(store, seeded, codeHash, 1))
+    await sleep(100)
+    return { revoked, exchanged }
+  })
   expect(await revoked).toBe('revoked')
   expect((await exchanged).result.kind).toBe('redeemed')
   await store.close() // what a connection has counted is told when it ends
   const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
   expect(counted).toEqual({ deadlocks: 0 })
 })
-
-/** A transaction that locks a grant until it is told to end. */
-function holdGrant(url: string, grantId: string): [holding: Promise<void>, held: Promise<void>, release: () => void] {
-  let release = () => {}
-  const released = new Promise<void>((resolve) => {
-    release = resolve
-  })
-  let onHeld = () => {}
-  const held = new Promise<void>((resolve) => {
-    onHeld = resolve
-  })
-  const hold = async () => {
-    const client = new pg.Client(url)
-    await client.connect()
-    await client.query('BEGIN')
-    await client.query('SELECT 1 FROM grants WHERE grant_id = $1 FOR UPDATE', [grantId])
-    onHeld()
-    await released
-    await client.query('COMMIT')
-    await client.end()
-  }
-  return [hold(), held, release]
-}

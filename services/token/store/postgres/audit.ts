@@ -3,10 +3,13 @@ import type { Database, Statement, Transaction } from '../../../postgres/transac
 import { cutPage } from '../page.js'
 import type { AuditKind, AuditRow, Cause, TokenStore } from '../token-store.js'
 
+/** The beginning of a statement that goes on with the rows. */
+export const INSERT_EVENTS = `
+    INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)`
+
 const insertEvent: Statement = {
   name: 'insert_audit_event',
-  text: `
-    INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
+  text: `${INSERT_EVENTS}
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 }
 

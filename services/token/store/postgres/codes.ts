@@ -1,6 +1,6 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
-import type { Audit } from './audit.js'
+import { type Audit, INSERT_EVENTS } from './audit.js'
 import { type Ended, shareApp, WITH_CREDENTIALS } from './credentials.js'
 import { lockGrant, revokeGrant } from './grants.js'
 
@@ -83,7 +83,7 @@ const redeem: Statement = {
     ), token AS (
       INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES ($10, $3, 1, $11)
     )
-    INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
+    ${INSERT_EVENTS}
     SELECT $13 || row_number() OVER (ORDER BY grant_id), $2, 'grant.revoked', $15, $16, $4, $5, grant_id, $17
     FROM surplus
     UNION ALL VALUES ($14, $2, 'code.exchanged', $15, $16, $4, $5, $3, '')`,

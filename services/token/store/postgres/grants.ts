@@ -7,7 +7,7 @@ import {
   type MintingResult,
   type TokenStore,
 } from '../token-store.js'
-import type { Audit } from './audit.js'
+import { type Audit, INSERT_EVENTS } from './audit.js'
 import { type Ended, WITH_CREDENTIALS } from './credentials.js'
 
 type GrantMethods = Pick<
@@ -49,7 +49,7 @@ const mint: Statement = {
       INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
       SELECT $1, $2, 1 + coalesce((SELECT max(serial) FROM access_tokens WHERE grant_id = $2), 0), $3
     )
-    INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
+    ${INSERT_EVENTS}
     VALUES ($7, $4, 'token.refreshed', $8, $9, $10, $11, $2, '')`,
 }
 const findAccessToken: Statement = {

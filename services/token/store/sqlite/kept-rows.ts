@@ -3,6 +3,7 @@
 //
 // Why they are never stale: this connection is the one that writes. A write of ours takes out what it alters in the middle
 // of its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread.
+import { keyOf } from '../../../rpc/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import { Kept } from '../../../sqlite/kept.js'
 import type { Connection } from '../../../sqlite/open.js'
@@ -76,9 +77,7 @@ export class KeptRows {
     look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
   ): Promise<AccessTokenRow | undefined> {
     await this.#foreignWrites.look()
-    const key = Buffer.from(accessTokenHash.buffer, accessTokenHash.byteOffset, accessTokenHash.length).toString(
-      'latin1',
-    )
+    const key = keyOf(accessTokenHash)
     const known = this.#tokens.get(key)
     if (known) return known
     const found = look(accessTokenHash)
