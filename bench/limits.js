@@ -2,6 +2,7 @@
 // for than can be done. All in one process on SQLite, on a core of its own.
 //   --seconds N     of each measurement (3)
 //   --overload N    seconds of overload (60)
+//   --only WHAT     connections, surveys or overload
 import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { contestants, lines, memoryMiB } from './contestants.js'
@@ -23,15 +24,22 @@ const RECOVERY_MS = 30_000
 
 cleanUpAtExit()
 const { values } = parseArgs({
-  options: { seconds: { type: 'string', default: '3' }, overload: { type: 'string', default: '60' } },
+  options: {
+    seconds: { type: 'string', default: '3' },
+    overload: { type: 'string', default: '60' },
+    only: { type: 'string' },
+  },
 })
 const durationMs = Number(values.seconds) * 1_000
 const overloadMs = Number(values.overload) * 1_000
 buildIfNeeded()
 const generator = await startGenerator()
-await byConnections()
-await bySurveys()
-await overloaded()
+const parts = { connections: byConnections, surveys: bySurveys, overload: overloaded }
+const chosen = values.only === undefined ? Object.keys(parts) : [values.only]
+for (const part of chosen) {
+  if (!Object.hasOwn(parts, part)) throw new Error(`--only is one of ${Object.keys(parts).join(', ')}`)
+  await parts[part]()
+}
 process.exit()
 
 async function byConnections() {

@@ -154,14 +154,16 @@ class Gateway {
       if (appid !== undefined) this.#rates.admitApp(appid, route, now())
       // A client that sends its form slowly keeps nobody from a place; the route says what is wrong with the form.
       if (route.method === 'POST') await request.form().catch(() => undefined)
-      answer = await this.#admission.run(kind, () => {
-        isAdmitted = true
-        return route.answer(request, this.#options)
-      })
+      const turn = this.#admission.enter(kind)
+      isAdmitted = true
+      if (turn) await turn
+      answer = await route.answer(request, this.#options)
       if (appid !== undefined && answer.status < 400) this.#rates.countApp(appid, route, now())
     } catch (error) {
       if (!isAdmitted && this.#connections.isAlone(incoming)) await this.#refusals.next()
       answer = this.#refuse(request, kind, error)
+    } finally {
+      if (isAdmitted) this.#admission.leave(kind)
     }
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false
     writeAnswer(response, answer, this.#baseHeaders)

@@ -1,17 +1,32 @@
-import { expect, test } from 'vitest'
+import { afterEach, describe, expect, test, vi } from 'vitest'
 import { Admission } from '../../gateway/admission.js'
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
+
+/** Takes a place, works and gives it back, as the gateway does. */
+async function run<Result>(admission: Admission, kind: 'api' | 'page', work: () => Promise<Result>): Promise<Result> {
+  const wait = admission.enter(kind)
+  try {
+    if (wait) await wait
+    return await work()
+  } finally {
+    admission.leave(kind)
+  }
+}
+
+afterEach(() => {
+  vi.restoreAllMocks()
+})
 
 test('a crowd of pages begins a few a turn, in order, and requests of programs do not wait for it', async () => {
   const admission = new Admission(1_000)
   const begun: number[] = []
   const pages = Array.from({ length: 50 }, (_, index) =>
-    admission.run('page', async () => {
+    run(admission, 'page', async () => {
       begun.push(index)
     }),
   )
-  await admission.run('api', async () => {
+  await run(admission, 'api', async () => {
     expect(begun.length).toBeLessThan(10)
   })
   let turns = 0
@@ -28,23 +43,102 @@ test('a crowd of pages begins a few a turn, in order, and requests of programs d
 
 test('pages that wait for their turn count as under way', async () => {
   const admission = new Admission(20)
-  const pages = Array.from({ length: 30 }, () => admission.run('page', async () => 'shown').catch(() => 'refused'))
+  const pages = Array.from({ length: 30 }, () => run(admission, 'page', async () => 'shown').catch(() => 'refused'))
   const outcomes = await Promise.all(pages)
   expect(outcomes.filter((outcome) => outcome === 'refused')).toHaveLength(10)
-  expect(await admission.run('page', async () => 'shown')).toBe('shown')
+  expect(await run(admission, 'page', async () => 'shown')).toBe('shown')
 })
 
 test('after a crowd a page begins at once', async () => {
   const admission = new Admission(100)
-  await Promise.all(Array.from({ length: 20 }, () => admission.run('page', async () => undefined)))
+  await Promise.all(Array.from({ length: 20 }, () => run(admission, 'page', async () => undefined)))
   await turn()
   await turn()
   let hasBegun = false
-  const page = admission.run('page', async () => {
+  const page = run(admission, 'page', async () => {
     hasBegun = true
   })
   await Promise.resolve()
   await Promise.resolve()
   expect(hasBegun).toBe(true)
   await page
+})
+
+describe('a crowd of programs', () => {
+  const MAX = 1_000
+  let now = 0
+
+  function enter(admission: Admission, count: number): number {
+    let entered = 0
+    for (let n = 0; n < count; n++) {
+      try {
+        admission.enter('api')
+        entered += 1
+      } catch {
+        // refused
+      }
+    }
+    return entered
+  }
+
+  /** Every ms for `ms` so many leave, and twice as many come. Returns how many have a place in the end. */
+  function stay(admission: Admission, inside: number, leavingPerMs: number, ms: number): number {
+    let left = inside
+    for (let n = 0; n < ms; n++) {
+      now += 1
+      const leaving = Math.min(left, leavingPerMs)
+      for (let one = 0; one < leaving; one++) admission.leave('api')
+      left += enter(admission, 2 * leavingPerMs) - leaving
+    }
+    return left
+  }
+
+  function crowded(): Admission {
+    now = 5_000
+    vi.spyOn(performance, 'now').mockImplementation(() => now)
+    const admission = new Admission(MAX)
+    expect(enter(admission, MAX + 500), 'a new crowd gets all places').toBe(MAX)
+    return admission
+  }
+
+  test('that stays gets as many places as are left within 75 ms', () => {
+    const admission = crowded()
+    const inside = stay(admission, MAX, 6, 2_000)
+    expect(inside).toBeGreaterThan(400)
+    expect(inside).toBeLessThan(500)
+    const faster = stay(admission, inside, 9, 2_000)
+    expect(faster).toBeGreaterThan(600)
+    expect(faster).toBeLessThan(750)
+  })
+
+  test('gets a quarter of the places however slowly they are left', () => {
+    const admission = crowded()
+    let inside = MAX
+    for (let n = 0; n < 100; n++) {
+      now += 300
+      admission.leave('api')
+      inside += enter(admission, 10) - 1
+      for (; inside > 300; inside--) admission.leave('api')
+    }
+    expect(inside).toBe(MAX / 4)
+  })
+
+  test('gets them all again when nobody was turned away for a second', () => {
+    const admission = crowded()
+    const inside = stay(admission, MAX, 4, 2_000)
+    expect(inside).toBeLessThan(400)
+    now += 1_100
+    expect(enter(admission, MAX)).toBe(MAX - inside)
+  })
+
+  test('of one does no harm to the only place there is', () => {
+    now = 0
+    vi.spyOn(performance, 'now').mockImplementation(() => now)
+    const admission = new Admission(1)
+    for (let n = 0; n < 10; n++) {
+      expect(enter(admission, 3)).toBe(1)
+      now += 300
+      admission.leave('api')
+    }
+  })
 })
