@@ -24,7 +24,7 @@ import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
 import { sourceOf } from './source.js'
 import { Turns } from './turns.js'
-import { baseHeaders, writeAnswer, writeRawAnswer } from './write.js'
+import { AnswerWriter } from './write.js'
 
 /** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
 export interface RequestRecord {
@@ -99,7 +99,7 @@ class Gateway {
   readonly #refusals = new Turns(REFUSALS_PER_TURN)
   readonly #sharing: Sharing | undefined
   readonly #trustedProxies: ReadonlySet<string>
-  readonly #baseHeaders: Readonly<Record<string, string>>
+  readonly #writer: AnswerWriter
   readonly #connections: Connections
 
   constructor(server: Server, options: GatewayOptions) {
@@ -111,7 +111,7 @@ class Gateway {
       this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
     }
     this.#trustedProxies = new Set(options.trustedProxies)
-    this.#baseHeaders = baseHeaders(options.publicUrl)
+    this.#writer = new AnswerWriter(options.publicUrl)
     const serve = (incoming: IncomingMessage, response: ServerResponse) => {
       this.#serve(incoming, response).catch((error) => this.#giveUp(error, response))
     }
@@ -166,7 +166,7 @@ class Gateway {
       if (isAdmitted) this.#admission.leave(kind)
     }
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false
-    writeAnswer(response, answer, this.#baseHeaders)
+    this.#writer.write(response, answer)
     this.#connections.ended(incoming)
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
     this.#options.onRequest(record)
@@ -196,7 +196,7 @@ class Gateway {
     this.#options.onUnexpected(error, requestId)
     const problem = toProblem(error)
     if (response.headersSent) response.destroy()
-    else writeAnswer(response, failure(problem, problem.kind.status, requestId), this.#baseHeaders)
+    else this.#writer.write(response, failure(problem, problem.kind.status, requestId))
     this.#connections.ended(response.req)
   }
 
@@ -219,7 +219,7 @@ class Gateway {
   #refuseRaw(socket: Duplex, problem: Problem, method: string): void {
     const requestId = randomUUID()
     const answer = failure(problem, problem.status('semantic'), requestId)
-    writeRawAnswer(socket, answer, this.#baseHeaders)
+    this.#writer.writeRaw(socket, answer)
     const outcome = problem.type
     this.#options.onRequest({ route: NO_ROUTE, method, status: answer.status, durationMs: 0, requestId, outcome })
   }

@@ -1,6 +1,5 @@
 // The connections of the HTTP server, and how they end: no request that reached this process goes unanswered.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -14,9 +13,8 @@ const IDLE_TURN_MS = 0.03
 
 export class Connections {
   readonly #server: Server
-  readonly #open = new Set<Socket>()
-  /** The responses each connection waits for, in the order of its requests; several when it pipelines. */
-  readonly #inFlight = new Map<Duplex, ServerResponse[]>()
+  /** The open ones, and the responses each waits for in the order of its requests; several when it pipelines. */
+  readonly #waiting = new Map<Duplex, ServerResponse[]>()
   #accepted = 0
   #isDraining = false
 
@@ -24,33 +22,31 @@ export class Connections {
     this.#server = server
     server.on('connection', (socket) => {
       this.#accepted += 1
-      this.#open.add(socket)
-      socket.once('close', () => this.#open.delete(socket))
+      this.#waiting.set(socket, [])
+      socket.once('close', () => this.#waiting.delete(socket))
     })
   }
 
   began({ socket }: IncomingMessage, response: ServerResponse): void {
-    const waiting = this.#inFlight.get(socket)
-    if (waiting) waiting.push(response)
-    else this.#inFlight.set(socket, [response])
-    if (this.#isDraining) closeAfterLast(this.#inFlight.get(socket) ?? [])
+    const waiting = this.#waiting.get(socket)
+    waiting?.push(response)
+    if (this.#isDraining) closeAfterLast(waiting ?? [])
   }
 
   /** To be called when an answer was written. One that was written early waits, as node:http has it do, for those before it. */
   ended({ socket }: IncomingMessage): void {
-    const waiting = this.#inFlight.get(socket) ?? []
-    while (waiting[0]?.writableEnded) waiting.shift()
-    if (waiting.length === 0) this.#inFlight.delete(socket)
+    const waiting = this.#waiting.get(socket)
+    while (waiting?.[0]?.writableEnded) waiting.shift()
   }
 
   /** Whether the connection waits for one answer only. */
   isAlone({ socket }: IncomingMessage): boolean {
-    return this.#inFlight.get(socket)?.length === 1
+    return this.#waiting.get(socket)?.length === 1
   }
 
   /** The last response this connection waits for. */
   unanswered(socket: Duplex): ServerResponse | undefined {
-    return this.#inFlight.get(socket)?.at(-1)
+    return this.#waiting.get(socket)?.at(-1)
   }
 
   /**
@@ -61,7 +57,7 @@ export class Connections {
     await this.#allAccepted()
     const closed = this.#stopListening() // at once: whoever connects meanwhile is reset
     this.#isDraining = true
-    for (const waiting of this.#inFlight.values()) closeAfterLast(waiting)
+    for (const waiting of this.#waiting.values()) closeAfterLast(waiting)
     const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
     await this.#allClosed(Math.min(HEAR_WITHIN_MS, timeoutMs))
     await closed
@@ -96,12 +92,12 @@ export class Connections {
   /** Until all are closed: those that are idle after `withinMs` by us, each of the others with its answer. */
   async #allClosed(withinMs: number): Promise<void> {
     const until = performance.now() + withinMs
-    while (this.#open.size > 0) {
+    while (this.#waiting.size > 0) {
       await sleep(LOOK_EVERY_MS)
       await nextTurn() // reads what came while this process was busy
       if (performance.now() < until) continue
-      for (const socket of this.#open) {
-        if (!this.#inFlight.has(socket) && socket.writableLength === 0) socket.destroy()
+      for (const [socket, { length }] of this.#waiting) {
+        if (length === 0 && socket.writableLength === 0) socket.destroy()
       }
     }
   }

@@ -1,49 +1,65 @@
 // Puts answers on the wire: through node:http, or as raw bytes where node:http has no response object to offer.
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { API_HEADERS } from './envelope.js'
 import type { Answer } from './http.js'
 
 const YEAR_SECONDS = 31_536_000
-
-/** Headers of every answer, pages and API alike, unless the answer has its own. */
-export function baseHeaders(publicUrl: URL): Readonly<Record<string, string>> {
-  return {
-    'x-content-type-options': 'nosniff',
-    'referrer-policy': 'no-referrer',
-    ...(publicUrl.protocol === 'https:' ? { 'strict-transport-security': `max-age=${YEAR_SECONDS}` } : {}),
-  }
-}
-
-/** Sends an answer; a connection that is gone swallows it. */
-export function writeAnswer(response: ServerResponse, answer: Answer, base: Readonly<Record<string, string>>): void {
-  response.writeHead(answer.status, flatHeaders(answer, base))
-  response.end(answer.body)
-}
 
 /** How long a connection that was answered and closed still takes what its client sends, in ms: an earlier reset could
  * destroy the answer on its way. */
 const LINGER_MS = 250
 
-/** Sends an answer on a connection whose request could not be parsed, and closes the connection. */
-export function writeRawAnswer(socket: Duplex, answer: Answer, base: Readonly<Record<string, string>>): void {
-  const lines = [`HTTP/1.1 ${answer.status} ${STATUS_CODES[answer.status] ?? ''}`]
-  const headers = flatHeaders(answer, base)
-  for (let at = 0; at < headers.length; at += 2) lines.push(`${headers[at]}: ${headers[at + 1]}`)
-  lines.push(`date: ${new Date().toUTCString()}`, 'connection: close', '', '')
-  socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), Buffer.from(answer.body)]))
-  setTimeout(() => socket.destroy(), LINGER_MS).unref()
-}
+export class AnswerWriter {
+  /** Headers of every answer, pages and API alike, unless the answer has its own. */
+  readonly #base: Readonly<Record<string, string>>
+  /** Made once: nearly every answer has these. */
+  readonly #apiHeaders: readonly string[]
 
-/** Names and values in turn, which node:http writes fastest. */
-function flatHeaders(answer: Answer, base: Readonly<Record<string, string>>): string[] {
-  const flat = ['content-length', String(Buffer.byteLength(answer.body))]
-  for (const name in answer.headers) {
-    const value = answer.headers[name]
-    if (typeof value === 'string') flat.push(name, value)
-    else for (const one of value ?? []) flat.push(name, one)
+  constructor(publicUrl: URL) {
+    this.#base = {
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+      ...(publicUrl.protocol === 'https:' ? { 'strict-transport-security': `max-age=${YEAR_SECONDS}` } : {}),
+    }
+    this.#apiHeaders = this.#flat(API_HEADERS)
   }
-  for (const name in base) {
-    if (answer.headers[name] === undefined) flat.push(name, base[name] ?? '')
+
+  /** Sends an answer; a connection that is gone swallows it. */
+  write(response: ServerResponse, { status, headers, body }: Answer): void {
+    const bytes = Buffer.byteLength(body)
+    response.writeHead(status, this.#withLength(bytes, headers))
+    if (bytes === body.length && typeof body === 'string')
+      response.end(body, 'latin1') // ASCII, which costs less like that
+    else response.end(body)
   }
-  return flat
+
+  /** Sends an answer on a connection whose request could not be parsed, and closes the connection. */
+  writeRaw(socket: Duplex, { status, headers, body }: Answer): void {
+    const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`]
+    const flat = this.#withLength(Buffer.byteLength(body), headers)
+    for (let at = 0; at < flat.length; at += 2) lines.push(`${flat[at]}: ${flat[at + 1]}`)
+    lines.push(`date: ${new Date().toUTCString()}`, 'connection: close', '', '')
+    socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), Buffer.from(body)]))
+    setTimeout(() => socket.destroy(), LINGER_MS).unref()
+  }
+
+  #withLength(bytes: number, headers: Answer['headers']): string[] {
+    const flat = headers === API_HEADERS ? this.#apiHeaders : this.#flat(headers)
+    return ['content-length', String(bytes), ...flat]
+  }
+
+  /** Names and values in turn, which node:http writes fastest. */
+  #flat(headers: Answer['headers']): string[] {
+    const flat: string[] = []
+    for (const name in headers) {
+      const value = headers[name]
+      if (typeof value === 'string') flat.push(name, value)
+      else for (const one of value ?? []) flat.push(name, one)
+    }
+    for (const name in this.#base) {
+      if (headers[name] === undefined) flat.push(name, this.#base[name] ?? '')
+    }
+    return flat
+  }
 }

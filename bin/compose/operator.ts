@@ -5,15 +5,15 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import net from 'node:net'
 import type { DescService } from '@bufbuild/protobuf'
-import { type Client, createClient, type Transport } from '@connectrpc/connect'
+import type { Client } from '@connectrpc/connect'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
-import { createDirectTransport } from '../../services/rpc/direct-transport.js'
+import { clientOf, type Invoke } from '../../services/rpc/client.js'
+import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
-import { REQUEST_ID_HEADER } from '../../services/rpc/request-id.js'
 import { readConfig } from '../config.js'
 import { createLog } from '../log.js'
 import { message } from '../output.js'
@@ -38,16 +38,17 @@ export function asOperator<T>(work: (operator: Operator) => Promise<T>): Promise
 /** The same, with SurveyService. */
 export function asSurveyOperator<T>(work: (operator: SurveyOperator) => Promise<T>): Promise<T> {
   return connected(async ({ token, survey, client }) => {
-    const tokenTransport = await token()
-    const surveyTransport = await survey(tokenTransport)
-    return work({ admin: client(AdminService, tokenTransport), survey: client(SurveyService, surveyTransport) })
+    const tokenDoor = await token()
+    const surveyDoor = await survey(tokenDoor)
+    return work({ admin: client(AdminService, tokenDoor), survey: client(SurveyService, surveyDoor) })
   })
 }
 
 interface Doors {
-  token(): Promise<Transport>
-  survey(token: Transport): Promise<Transport>
-  client<S extends DescService>(service: S, transport: Transport): Client<S>
+  token(): Promise<Invoke>
+  survey(token: Invoke): Promise<Invoke>
+  /** All its calls belong to one request. */
+  client<S extends DescService>(service: S, door: Invoke): Client<S>
 }
 
 async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
@@ -57,14 +58,14 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
   const observers = createObservers(createLog(config, process.stderr))
   const dispatcher = new Dispatcher({ ...observers.dispatcher, mayCall, maxDeadlineMs: config.rpcMaxDeadlineMs })
   const clock = { now: Date.now, randomBytes }
-  const local = createDirectTransport(dispatcher, 'operator')
+  const local = createDirectDoor(dispatcher, 'operator')
 
-  async function connect(service: 'token' | 'survey', address: Address): Promise<Transport> {
+  async function connect(service: 'token' | 'survey', address: Address): Promise<Invoke> {
     const { connectTo } = await import('./remote.js') // with all of gRPC: only here
     const remote = connectTo(service, address, config)
     opened.push(remote)
     message(`using the ${service} service at ${remote.url}`)
-    return remote.transport
+    return remote.invoke
   }
 
   const doors: Doors = {
@@ -83,25 +84,17 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
       const address =
         config.surveyServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'survey')]))
       if (address) return connect('survey', address)
-      opened.push(await openSurveyPart(config, dispatcher, clock, createClient(TokenService, token), observers))
+      opened.push(await openSurveyPart(config, dispatcher, clock, clientOf(TokenService, token), observers))
       return local
     },
-    client: (service, transport) => clientOf(service, transport, requestId),
+    client: (service, door) =>
+      clientOf(service, (method, request, call) => door(method, request, { ...call, requestId })),
   }
   try {
     return await work(doors)
   } finally {
     for (const part of opened.reverse()) await part.close()
   }
-}
-
-/** A client all of whose calls belong to one request. */
-function clientOf<S extends DescService>(service: S, transport: Transport, requestId: string): Client<S> {
-  const headers = { [REQUEST_ID_HEADER]: requestId }
-  return createClient(service, {
-    ...transport,
-    unary: (method, signal, timeoutMs, _headers, input) => transport.unary(method, signal, timeoutMs, headers, input),
-  })
 }
 
 /** The first of these sockets behind which a process listens. */

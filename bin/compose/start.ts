@@ -1,13 +1,14 @@
 // Starts a process: the whole service, or one part of it. What a part needs and is not here is reached by RPC.
 import type { DescService } from '@bufbuild/protobuf'
-import { type Client, createClient } from '@connectrpc/connect'
+import type { Client } from '@connectrpc/connect'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
-import { createDirectTransport } from '../../services/rpc/direct-transport.js'
+import { clientOf } from '../../services/rpc/client.js'
+import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { createAdminHttp } from '../admin-http.js'
 import type { Config } from '../config.js'
@@ -111,7 +112,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       : undefined
     const tokenRemote = tokenPart ? undefined : remote('token', tokenServiceUrlOf(config))
     const tokenAs = (caller: Caller) =>
-      tokenRemote?.client(TokenService) ?? createClient(TokenService, createDirectTransport(dispatcher, caller))
+      tokenRemote?.client(TokenService) ?? clientOf(TokenService, createDirectDoor(dispatcher, caller))
 
     const hasSurvey = has('survey')
     if (hasSurvey) add(await openSurveyPart(config, dispatcher, clock, tokenAs('survey'), observers))
@@ -119,7 +120,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
 
     const client = <S extends DescService>(service: S, caller: Caller): Client<S> => {
       const elsewhere = service.typeName === SurveyService.typeName ? surveyRemote : tokenRemote
-      return elsewhere?.client(service) ?? createClient(service, createDirectTransport(dispatcher, caller))
+      return elsewhere?.client(service) ?? clientOf(service, createDirectDoor(dispatcher, caller))
     }
 
     const doors: RpcPart[] = []

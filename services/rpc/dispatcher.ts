@@ -106,11 +106,13 @@ export class Dispatcher {
   ): Promise<MessageShape<M['output']>> {
     const startedAt = performance.now()
     const span = this.#options.startSpan?.(method.parent.typeName, method.name, call.traceparent)
-    const traced = span ? { ...call, traceparent: span.traceparent } : call
     let failure: ConnectError | undefined
     let reason: ErrorReason | undefined
     try {
-      return await this.#run(method, request, traced, timeoutMs)
+      const work = this.#begin(method, request, span ? { ...call, traceparent: span.traceparent } : call)
+      const deadlineMs = Math.min(timeoutMs ?? this.#options.maxDeadlineMs, this.#options.maxDeadlineMs)
+      const response = await underDeadline(work, deadlineMs, call.signal)
+      return create(method.output, response as never) as MessageShape<M['output']>
     } catch (error) {
       if (error instanceof ServiceError) reason = error.reason
       failure = this.#translate(error, method, call)
@@ -130,12 +132,7 @@ export class Dispatcher {
     }
   }
 
-  async #run<M extends DescMethod>(
-    method: M,
-    request: MessageShape<M['input']>,
-    call: Call,
-    timeoutMs: number | undefined,
-  ): Promise<MessageShape<M['output']>> {
+  #begin(method: DescMethod, request: Message, call: Call): Promise<object> {
     const served = this.#methods.get(method)
     if (!served) throw new ConnectError(`${method.name} is not served here`, Code.Unimplemented)
     if (!this.#options.mayCall(call.caller, method)) {
@@ -143,9 +140,7 @@ export class Dispatcher {
     }
     const violation = served.validate(request)
     if (violation !== undefined) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, violation)
-    const deadlineMs = Math.min(timeoutMs ?? this.#options.maxDeadlineMs, this.#options.maxDeadlineMs)
-    const response = await underDeadline(served.handler(request as never, call), deadlineMs, call.signal)
-    return create(method.output, response as never) as MessageShape<M['output']>
+    return served.handler(request as never, call)
   }
 
   #translate(error: unknown, method: DescMethod, call: Call): ConnectError {

@@ -1,19 +1,10 @@
-// The client's end of MultiplexService, as a Connect Transport: callers keep their typed Connect clients.
+// The client's end of MultiplexService.
 // One long-lived stream carries all calls; those of one turn of the event loop travel in one message. When a stream
 // breaks, what was not sent yet goes over the next one, and so does, once, what its method declares to be idempotent. Any
 // other call may have been executed: it fails as `unavailable`, and the caller decides.
-import {
-  create,
-  type DescMessage,
-  type DescMethod,
-  type DescMethodUnary,
-  fromBinary,
-  type Message,
-  type MessageInitShape,
-  toBinary,
-} from '@bufbuild/protobuf'
+import { create, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
-import { Code, ConnectError, type Transport, type UnaryResponse } from '@connectrpc/connect'
+import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
 import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
 import {
@@ -25,10 +16,10 @@ import {
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Address } from './address.js'
 import { groupBy, holding, inBatches } from './batches.js'
+import type { Invoke, Outgoing } from './client.js'
 import { pathOf } from './grpc-door.js'
 import { Decoder } from './large-messages.js'
 import type { TlsMaterial } from './listener.js'
-import { REQUEST_ID_HEADER } from './request-id.js'
 
 export interface MultiplexTransportOptions {
   readonly address: Address
@@ -42,7 +33,8 @@ export interface MultiplexTransportOptions {
   readonly defaultTimeoutMs: number
 }
 
-export interface MultiplexTransport extends Transport {
+export interface MultiplexTransport {
+  readonly invoke: Invoke
   /** Whether the other side says, by `grpc.health.v1`, that it serves; false when it does not answer within a second. */
   isServing(): Promise<boolean>
   /** Makes new calls over a new connection, with the certificates as they are now; calls under way finish. */
@@ -78,7 +70,7 @@ interface Pending {
   readonly method: DescMethod
   /** By performance.now(). */
   readonly deadlineMs: number
-  readonly resolve: (message: unknown) => void
+  readonly resolve: (message: Message) => void
   readonly reject: (error: unknown) => void
   readonly timer: NodeJS.Timeout
   stream: Stream
@@ -257,17 +249,14 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     if (to.queue.push(pending) === 1) setImmediate(flush, to)
   }
 
-  function start(
-    method: DescMethod,
-    request: Message,
-    timeoutMs: number,
-    context: { requestId: string; traceparent: string },
-  ): Promise<unknown> {
+  function invoke(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
     return new Promise((resolve, reject) => {
+      const { requestId, traceparent, timeoutMs = options.defaultTimeoutMs, signal } = outgoing
+      signal?.throwIfAborted()
       const present = presentStream()
       const id = nextId
       nextId = (nextId + 1) % 0xffff_ffff
-      const call = { id, method: pathOf(method), request, timeoutMs, ...context }
+      const call = { id, method: pathOf(method), request, timeoutMs, requestId, traceparent }
       const timer = setTimeout(() => {
         fail(pending, new ConnectError(`no answer from ${peer} in time`, Code.DeadlineExceeded))
         endWhenDrained(pending.stream)
@@ -279,30 +268,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   }
 
   return {
-    async unary<I extends DescMessage, O extends DescMessage>(
-      method: DescMethodUnary<I, O>,
-      signal: AbortSignal | undefined,
-      timeoutMs: number | undefined,
-      headers: ConstructorParameters<typeof Headers>[0],
-      input: MessageInitShape<I>,
-    ): Promise<UnaryResponse<I, O>> {
-      signal?.throwIfAborted()
-      const plain = headers as Readonly<Record<string, string | undefined>> | undefined
-      const context = { requestId: plain?.[REQUEST_ID_HEADER] ?? '', traceparent: plain?.traceparent ?? '' }
-      const request = create(method.input, input)
-      const message = await start(method, request, timeoutMs ?? options.defaultTimeoutMs, context)
-      return {
-        stream: false,
-        service: method.parent,
-        method,
-        header: noHeaders,
-        trailer: noHeaders,
-        message: message as UnaryResponse<I, O>['message'], // decoded with method.output
-      }
-    },
-    stream() {
-      return Promise.reject(new ConnectError('this transport makes unary calls', Code.Unimplemented))
-    },
+    invoke: invoke as Invoke, // decoded with method.output
     isServing: () => checkHealth(client),
     reconnect() {
       const old = client
@@ -337,8 +303,6 @@ function maySend({ method, timesSent }: Pending): boolean {
   if (timesSent === 0) return true
   return timesSent === 1 && method.idempotency !== MethodOptions_IdempotencyLevel.IDEMPOTENCY_UNKNOWN
 }
-
-const noHeaders = new Headers()
 
 function toConnectError(result: MultiplexedResult): ConnectError {
   const failure = result.outcome.case === 'failure' ? result.outcome.value : undefined

@@ -2,7 +2,7 @@ import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { create, type DescMessage, toBinary } from '@bufbuild/protobuf'
-import { Code, createClient } from '@connectrpc/connect'
+import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
@@ -18,6 +18,7 @@ import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import { groupBy, holding, inBatches } from '../../services/rpc/batches.js'
 import { mayCall } from '../../services/rpc/callers.js'
+import { clientOf } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { startRpcServer } from '../../services/rpc/rpc-server.js'
@@ -129,7 +130,7 @@ test('among calls of one moment, one that is too large or cannot be encoded fail
     transport.close()
     await server.drain(100)
   })
-  const token = createClient(TokenService, transport)
+  const token = clientOf(TokenService, transport.invoke)
   const secret = 'sas_x'
   const noText = Object.create(null)
   const exchanges = Array.from({ length: 200 }, (_, index) => `code ${index}`)

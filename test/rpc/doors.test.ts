@@ -11,7 +11,8 @@ import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
-import { createDirectTransport } from '../../services/rpc/direct-transport.js'
+import { clientOf } from '../../services/rpc/client.js'
+import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { type Call, Dispatcher } from '../../services/rpc/dispatcher.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
@@ -111,18 +112,24 @@ function errorOf(error: grpc.ServiceError): ConnectError {
   return status
 }
 
-const doors: Record<string, () => Transport> = {
-  direct: () => createDirectTransport(dispatcher, 'gateway'),
-  'gRPC, unary': grpcUnaryTransport,
+const doors: Record<string, () => Client<typeof AccountService>> = {
+  direct: () => clientOf(AccountService, createDirectDoor(dispatcher, 'gateway')),
+  'gRPC, unary': () => createClient(AccountService, grpcUnaryTransport()),
   'gRPC, multiplexed over TCP': () => multiplexed(tcp),
   'gRPC, multiplexed over a Unix socket': () => multiplexed({ kind: 'unix', path: unixPath }),
-  'Connect over HTTP/1.1, JSON': () =>
-    createConnectTransport({ baseUrl: server.addresses[0] ?? '', httpVersion: '1.1', useBinaryFormat: false }),
-  'Connect over HTTP/2, binary': () =>
-    createConnectTransport({ baseUrl: server.addresses[1] ?? '', httpVersion: '2', useBinaryFormat: true }),
+  'Connect over HTTP/1.1, JSON': () => connected(0, { httpVersion: '1.1', useBinaryFormat: false }),
+  'Connect over HTTP/2, binary': () => connected(1, { httpVersion: '2', useBinaryFormat: true }),
 }
 
-function multiplexed(address: Address): Transport {
+function connected(
+  address: number,
+  options: { httpVersion: '1.1' | '2'; useBinaryFormat: boolean },
+): Client<typeof AccountService> {
+  const baseUrl = server.addresses[address] ?? ''
+  return createClient(AccountService, createConnectTransport({ baseUrl, ...options }))
+}
+
+function multiplexed(address: Address): Client<typeof AccountService> {
   const transport = createMultiplexTransport({
     address,
     tls: undefined,
@@ -131,7 +138,7 @@ function multiplexed(address: Address): Transport {
     defaultTimeoutMs: 5000,
   })
   closers.push(transport.close)
-  return transport
+  return clientOf(AccountService, transport.invoke)
 }
 
 async function failureOf(work: Promise<unknown>): Promise<ConnectError> {
@@ -146,7 +153,7 @@ async function failureOf(work: Promise<unknown>): Promise<ConnectError> {
 describe.each(Object.keys(doors))('through the door: %s', (door) => {
   let account: Client<typeof AccountService>
   beforeAll(() => {
-    account = createClient(AccountService, (doors[door] as () => Transport)())
+    account = (doors[door] as () => Client<typeof AccountService>)()
   })
 
   test('a call is answered', async () => {
@@ -209,7 +216,7 @@ test('the Unix socket is for its owner only', () => {
 
 test('a request above the size limit is refused on every network door', async () => {
   for (const door of Object.keys(doors).filter((name) => name !== 'direct')) {
-    const account = createClient(AccountService, (doors[door] as () => Transport)())
+    const account = (doors[door] as () => Client<typeof AccountService>)()
     const failure = await failureOf(account.getSession({ sessionToken: 'x'.repeat(70_000) }))
     expect([Code.ResourceExhausted, Code.Unavailable, Code.InvalidArgument]).toContain(failure.code)
   }

@@ -1,5 +1,6 @@
 // Over mTLS the certificate says who calls: every role against every method, and every bad certificate.
-import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect'
+import type { DescService } from '@bufbuild/protobuf'
+import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
@@ -8,6 +9,7 @@ import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { CALLERS, type Caller, mayCall } from '../../services/rpc/callers.js'
+import { clientOf } from '../../services/rpc/client.js'
 import { Dispatcher, type Handlers } from '../../services/rpc/dispatcher.js'
 import { parseCallers } from '../../services/rpc/identity.js'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
@@ -23,6 +25,8 @@ let authority: Authority
 let server: RpcServer
 let address: Address
 const opened: MultiplexTransport[] = []
+
+type Door = <S extends DescService>(service: S) => Client<S>
 
 beforeAll(async () => {
   authority = createAuthority()
@@ -53,7 +57,7 @@ afterAll(async () => {
   await server.drain(500)
 })
 
-function grpcAs(material: TlsMaterial): Transport {
+function grpcAs(material: TlsMaterial): Door {
   const options = {
     address,
     tls: () => material,
@@ -63,15 +67,16 @@ function grpcAs(material: TlsMaterial): Transport {
   }
   const transport = createMultiplexTransport(options)
   opened.push(transport)
-  return transport
+  return (service) => clientOf(service, transport.invoke)
 }
 
-function connectAs({ cert, key, ca }: Partial<TlsMaterial>): Transport {
-  return createConnectTransport({
+function connectAs({ cert, key, ca }: Partial<TlsMaterial>): Door {
+  const transport = createConnectTransport({
     baseUrl: server.addresses[0] ?? '',
     httpVersion: '1.1',
     nodeOptions: { cert, key, ca },
   })
+  return (service) => createClient(service, transport)
 }
 
 async function codeOf(work: Promise<unknown>): Promise<Code | 'ok'> {
@@ -82,9 +87,8 @@ async function codeOf(work: Promise<unknown>): Promise<Code | 'ok'> {
 }
 
 /** Whether the method let the caller in: an empty request may be invalid, but that is judged after the caller. */
-async function isLetIn(transport: Transport, service: (typeof services)[number], localName: string): Promise<boolean> {
-  const client = createClient(service, transport) as Client<typeof service> &
-    Record<string, (request: object) => Promise<unknown>>
+async function isLetIn(door: Door, service: (typeof services)[number], localName: string): Promise<boolean> {
+  const client = door(service) as Client<typeof service> & Record<string, (request: object) => Promise<unknown>>
   const error = await (client[localName] as (request: object) => Promise<unknown>)({}).then(
     () => undefined,
     (thrown: unknown) => ConnectError.from(thrown),
@@ -99,10 +103,10 @@ const doors = { gRPC: grpcAs, Connect: connectAs } as const
 describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door) => {
   test.each(roles)('the certificate of %s opens exactly the methods of its row', async (role: Caller) => {
     const leaf = authority.issue(`DNS:${role.replace('_', '-')}.test`)
-    const transport = doors[door](materialOf(authority, leaf))
+    const open = doors[door](materialOf(authority, leaf))
     for (const service of services) {
       for (const method of service.methods) {
-        expect([method.name, await isLetIn(transport, service, method.localName)]).toEqual([
+        expect([method.name, await isLetIn(open, service, method.localName)]).toEqual([
           method.name,
           mayCall(role, method),
         ])
@@ -111,16 +115,14 @@ describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door)
   })
 
   test('a certificate of ours with an unknown name is nobody', async () => {
-    const transport = doors[door](materialOf(authority, authority.issue('DNS:stranger.test')))
-    expect(await codeOf(createClient(AdminService, transport).listApps({}))).toBe(Code.Unauthenticated)
+    const open = doors[door](materialOf(authority, authority.issue('DNS:stranger.test')))
+    expect(await codeOf(open(AdminService).listApps({}))).toBe(Code.Unauthenticated)
   })
 
   test('a name that only looks like one of the table is nobody', async () => {
     for (const name of ['DNS:gateway.test.evil', 'DNS:xgateway.test', 'URI:DNS:gateway.test', 'email:gateway.test']) {
-      const transport = doors[door](materialOf(authority, authority.issue(name)))
-      expect(await codeOf(createClient(AccountService, transport).signOut({ sessionToken: 'x' }))).toBe(
-        Code.Unauthenticated,
-      )
+      const open = doors[door](materialOf(authority, authority.issue(name)))
+      expect(await codeOf(open(AccountService).signOut({ sessionToken: 'x' }))).toBe(Code.Unauthenticated)
     }
   })
 
@@ -131,14 +133,14 @@ describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door)
       { ...other.issue('DNS:operator.test'), ca: authority.cert },
     ]
     for (const material of bad) {
-      const code = await codeOf(createClient(AdminService, doors[door](material)).listApps({}, { timeoutMs: 1_500 }))
+      const code = await codeOf(doors[door](material)(AdminService).listApps({}, { timeoutMs: 1_500 }))
       expect([Code.Unavailable, Code.DeadlineExceeded, Code.Aborted, Code.Internal, Code.Unknown]).toContain(code)
     }
   })
 })
 
 test('without a certificate there is no connection', async () => {
-  const code = await codeOf(createClient(AdminService, connectAs({ ca: authority.cert })).listApps({}))
+  const code = await codeOf(connectAs({ ca: authority.cert })(AdminService).listApps({}))
   expect(code).not.toBe('ok')
   expect(code).not.toBe(Code.PermissionDenied)
 })
@@ -146,17 +148,16 @@ test('without a certificate there is no connection', async () => {
 test('a server that is not signed by our authority is not talked to', async () => {
   const operator = authority.issue('DNS:operator.test')
   const distrustful = grpcAs({ ...operator, ca: createAuthority().cert })
-  expect(await codeOf(createClient(AdminService, distrustful).listApps({}, { timeoutMs: 1_500 }))).not.toBe('ok')
+  expect(await codeOf(distrustful(AdminService).listApps({}, { timeoutMs: 1_500 }))).not.toBe('ok')
 })
 
 test('new certificates are used for new connections, and open ones stay', async () => {
-  const transport = grpcAs(materialOf(authority, authority.issue('DNS:operator.test')))
-  const admin = createClient(AdminService, transport)
+  const admin = grpcAs(materialOf(authority, authority.issue('DNS:operator.test')))(AdminService)
   expect(await codeOf(admin.listApps({}))).toBe('ok')
   const next = createAuthority()
   server.reloadTls(materialOf(next, next.issue('IP:127.0.0.1')))
   expect(await codeOf(admin.listApps({}))).toBe('ok')
   const late = grpcAs(materialOf(next, next.issue('DNS:operator.test')))
-  expect(await codeOf(createClient(AdminService, late).listApps({}))).toBe('ok')
+  expect(await codeOf(late(AdminService).listApps({}))).toBe('ok')
   server.reloadTls(materialOf(authority, authority.issue('IP:127.0.0.1')))
 })

@@ -1,6 +1,6 @@
 // What becomes of calls whose stream breaks, at a peer that breaks streams as it is told.
 import { create, type DescMethod, fromBinary, toBinary } from '@bufbuild/protobuf'
-import { Code, createClient } from '@connectrpc/connect'
+import { Code } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
 import {
@@ -10,6 +10,7 @@ import {
   MultiplexService,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { clientOf } from '../../services/rpc/client.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 
 const { verifyAccessToken, exchangeCode } = TokenService.method
@@ -58,7 +59,7 @@ async function startPeer(reactions: readonly Reaction[]) {
     transport.close()
     server.forceShutdown()
   })
-  return { seen, transport, token: createClient(TokenService, transport), ended: () => ended }
+  return { seen, transport, token: clientOf(TokenService, transport.invoke), ended: () => ended }
 }
 
 function answersTo(calls: readonly MultiplexedCall[]): Buffer {
