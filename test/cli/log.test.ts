@@ -1,4 +1,4 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { BUILD } from '../harness/spawn.js'
@@ -44,4 +44,25 @@ test.each([
   const writes = JSON.parse(told.stdout) as [size: number, last: number][]
   expect(writes.length).toBeGreaterThan(10)
   expect(writes.filter(([size, last]) => size > PIPE_BUF || last !== '\n'.charCodeAt(0))).toEqual([])
+})
+
+test('a line larger than all that is written at once arrives whole and in its place', () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const script = `
+    const { createLog } = await import('${LOG}')
+    const log = createLog({ logLevel: 'info', logFormat: 'json' }, process.stderr)
+    const request = { route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' }
+    for (let sent = 0; sent < 300; sent += 1) log.request({ ...request, appid: 'é'.repeat(100) + sent })
+    log.failure('large', new Error('é'.repeat(100_000)))
+    log.request({ ...request, appid: 'last' })
+    process.exit()
+  `
+  const { stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', script], {
+    cwd: fileURLToPath(new URL('../..', import.meta.url)),
+    encoding: 'utf8',
+  })
+  const lines = stderr.trimEnd().split('\n')
+  const told = lines.map((line) => JSON.parse(line)).map(({ appid, error }) => appid ?? error.message)
+  const requests = Array.from({ length: 300 }, (_, sent) => 'é'.repeat(100) + sent)
+  expect(told).toEqual([...requests, 'é'.repeat(100_000), 'last'])
 })
