@@ -52,6 +52,24 @@ describe('a credential', () => {
     expect(Buffer.from(hashCredential('refreshToken', text) ?? [])).toEqual(sha256(text))
   })
 
+  it('that is forged, of any characters and with the right checksum, has the same key whenever it is sent', () => {
+    const forged = fc.string({ minLength: 54, maxLength: 54, unit: 'binary' }).map((body) => `sat_${body}`)
+    fc.assert(
+      fc.property(forged, bytesOf(8192), (body, noise) => {
+        const checksum = Buffer.alloc(4)
+        checksum.writeUInt32BE(crc32(body))
+        const text = body + checksum.toString('base64url')
+        const key = hashCredential('accessToken', text)
+        Buffer.allocUnsafe(4096).set(noise.subarray(0, 4096)) // what the next key's memory may hold
+        expect(hashCredential('accessToken', text)).toEqual(key)
+        const place = Buffer.from(body.slice(4, 15), 'base64url').subarray(0, 8)
+        const expected = Buffer.concat([sha256(text).subarray(0, 8), sha256(text).subarray(0, 24)])
+        expected.set(place)
+        if (text.length === 4 + 54 + 6) expect(key && Buffer.from(key)).toEqual(expected)
+      }),
+    )
+  })
+
   it('with one character changed, added or taken away, or of another kind, has no key', () => {
     const place = newPlace(1_700_000_000_000, (size) => new Uint8Array(size))
     const { text } = newCredential('accessToken', (size) => new Uint8Array(size), place)
