@@ -44,6 +44,8 @@ export interface Answer {
   readonly status: number
   readonly headers: Readonly<Record<string, string | readonly string[]>>
   readonly body: string | Uint8Array
+  /** Of a text: each of its characters is a byte. Without, it is sent as UTF-8. */
+  readonly encoding?: 'latin1'
   /** What the access log and the metrics may know of the outcome: an `error.type` or a page's name. */
   readonly outcome?: string
   /** The appid of the request if it was well-formed, for the log and the limits. */

@@ -12,6 +12,7 @@ import {
   SurveySchema,
   SurveyState,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { jsonBytes } from '../envelope.js'
 
 /** Every type of question there is, in the order of decisions 26. */
 export const QUESTION_TYPES = [
@@ -43,17 +44,17 @@ export function surveyToJson(survey: Survey, creatorUserId: number): object {
   return { ...headToJson(survey), creator_user_id: creatorUserId, pages: survey.pages.map(pageToJson) }
 }
 
-const texts = new WeakMap<Survey, { readonly head: string; readonly pages: string }>()
+const known = new WeakMap<Survey, { readonly head: string; readonly pages: string }>()
 
-/** The JSON text of surveyToJson; of a message that comes again, only what differs between apps is written anew. */
-export function surveyText(survey: Survey, creatorUserId: number): string {
-  let known = texts.get(survey)
-  if (!known) {
-    const head = JSON.stringify(headToJson(survey)).slice(0, -1)
-    known = { head, pages: JSON.stringify(survey.pages.map(pageToJson)) }
-    texts.set(survey, known)
+/** surveyToJson by jsonBytes; of a message that comes again, only what differs between apps is written anew. */
+export function surveyBytes(survey: Survey, creatorUserId: number): string {
+  let parts = known.get(survey)
+  if (!parts) {
+    const head = jsonBytes(headToJson(survey)).slice(0, -1)
+    parts = { head, pages: jsonBytes(survey.pages.map(pageToJson)) }
+    known.set(survey, parts)
   }
-  return `${known.head},"creator_user_id":${creatorUserId},"pages":${known.pages}}`
+  return `${parts.head},"creator_user_id":${creatorUserId},"pages":${parts.pages}}`
 }
 
 /** The survey with its keys in the order the live service of this dialect sends them, up to its creator. */

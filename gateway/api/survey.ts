@@ -1,9 +1,9 @@
-import { successText } from '../envelope.js'
+import { successBytes } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
 import { parsePositiveInteger } from '../query.js'
 import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from './parameters.js'
-import { surveyText } from './survey-json.js'
+import { surveyBytes } from './survey-json.js'
 
 /** One survey in full (spec 4.5). An `openid` is checked if sent (decisions 28). */
 export const surveyRoute: Route = {
@@ -20,7 +20,7 @@ export const surveyRoute: Route = {
 
     const found = await deps.survey.getSurvey({ appid, accessToken, surveyId: BigInt(surveyId), openid }, request.rpc)
     if (!found.survey) throw new Error('the answer of GetSurvey holds no survey')
-    return successText(surveyText(found.survey, Number(found.creatorUserId)), request.requestId)
+    return successBytes(surveyBytes(found.survey, Number(found.creatorUserId)), request.requestId)
   },
 }
 

@@ -1,5 +1,5 @@
 import type { ListSurveysResponse } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import { successText } from '../envelope.js'
+import { jsonBytes, successBytes } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
 import { type Params, parsePositiveInteger } from '../query.js'
@@ -26,20 +26,20 @@ export const surveysRoute: Route = {
     const perPage = readCount(query, 'per_page', DEFAULT_PER_PAGE, MAX_PER_PAGE)
 
     const found = await deps.survey.listSurveys({ appid, accessToken, openid, page, perPage }, request.rpc)
-    return successText(listText(found), request.requestId)
+    return successBytes(listBytes(found), request.requestId)
   },
 }
 
-const texts = new WeakMap<ListSurveysResponse, string>()
+const lists = new WeakMap<ListSurveysResponse, string>()
 
-/** The list as JSON; that of a message which comes again is known. */
-function listText(found: ListSurveysResponse): string {
-  const known = texts.get(found)
+/** The list by jsonBytes; that of a message which comes again is known. */
+function listBytes(found: ListSurveysResponse): string {
+  const known = lists.get(found)
   if (known !== undefined) return known
   const list = found.list.map(({ id, hash, title, state }) => ({ id: Number(id), hash, title, state }))
-  const text = JSON.stringify({ total: found.total, list })
-  texts.set(found, text)
-  return text
+  const bytes = jsonBytes({ total: found.total, list })
+  lists.set(found, bytes)
+  return bytes
 }
 
 /** A number from 1; `fallback` when absent or empty, `max` when larger. @throws Problem for anything else. */
