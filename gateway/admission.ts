@@ -43,48 +43,66 @@ const COUNT_MS = 250
 const CALM_MS = 1_000
 /** Of the places, those that are always given: who works slowly without being busy gets no faster by fewer. */
 const LEAST_SHARE = 0.25
+/** How long a crowd has no more than those before it is tried, in ms, whether with all places nobody need be turned away. */
+const TRY_ALL_AFTER_MS = 10_000
 
 /**
  * Places for a crowd, which comes and goes, are all there are. While it stays and some are turned away, there are only as
- * many as are left in 75 ms: who gets one of them then has it for about as long (Little's law).
+ * many as are left in 75 ms: who gets one of them then has it for about as long (Little's law). Only time counts in which
+ * the room is in use: between two crowds nobody leaves because nobody is there.
  */
 class Room {
   readonly #max: number
+  readonly #least: number
+  /** With so many the room is in use. */
+  readonly #used: number
   #places: number
   #taken = 0
-  /** Since `#countedFrom`. */
+  /** Since the last count. */
   #left = 0
-  #countedFrom = 0
+  /** How long the room was in use since the last count, in ms, without the time since `#usedFrom`. */
+  #usedMs = 0
+  #usedFrom = 0
   #wasFullAt = Number.NEGATIVE_INFINITY
+  /** When the places last were more than the least, or all were tried. */
+  #hadMoreAt = 0
 
   constructor(max: number) {
     this.#max = max
+    this.#least = Math.max(1, Math.round(max * LEAST_SHARE))
+    this.#used = Math.ceil(this.#least / 2)
     this.#places = max
   }
 
   enter(): boolean {
     if (this.#taken >= this.#places && this.#isFull()) return false
     this.#taken += 1
+    if (this.#taken === this.#used) this.#usedFrom = performance.now()
     return true
   }
 
   leave(): void {
+    if (this.#taken === this.#used) this.#usedMs += performance.now() - this.#usedFrom
     this.#taken -= 1
     this.#left += 1
   }
 
   #isFull(): boolean {
     const now = performance.now()
-    if (now - this.#wasFullAt > CALM_MS) this.#count(now, this.#max)
-    else if (now - this.#countedFrom >= COUNT_MS) this.#count(now, (this.#left / (now - this.#countedFrom)) * AIM_MS)
+    const usedMs = this.#usedMs + now - this.#usedFrom
+    if (now - this.#wasFullAt > CALM_MS) this.#give(this.#max, now)
+    else if (usedMs >= COUNT_MS) this.#give(Math.round((this.#left / usedMs) * AIM_MS), now)
     const isFull = this.#taken >= this.#places
     if (isFull) this.#wasFullAt = now
     return isFull
   }
 
-  #count(now: number, places: number): void {
-    this.#places = Math.round(Math.min(this.#max, Math.max(this.#max * LEAST_SHARE, places, 1)))
-    this.#countedFrom = now
+  #give(places: number, now: number): void {
+    const tryAll = places <= this.#least && now - this.#hadMoreAt > TRY_ALL_AFTER_MS
+    this.#places = tryAll ? this.#max : Math.min(this.#max, Math.max(this.#least, places))
+    if (this.#places > this.#least) this.#hadMoreAt = now
+    this.#usedMs = 0
+    this.#usedFrom = now
     this.#left = 0
   }
 }

@@ -114,11 +114,11 @@ describe('a crowd of programs', () => {
   test('gets a quarter of the places however slowly they are left', () => {
     const admission = crowded()
     let inside = MAX
-    for (let n = 0; n < 100; n++) {
+    for (let n = 0; n < 30; n++) {
       now += 300
       admission.leave('api')
       inside += enter(admission, 10) - 1
-      for (; inside > 300; inside--) admission.leave('api')
+      for (; inside > 260; inside--) admission.leave('api')
     }
     expect(inside).toBe(MAX / 4)
   })
@@ -129,6 +129,39 @@ describe('a crowd of programs', () => {
     expect(inside).toBeLessThan(400)
     now += 1_100
     expect(enter(admission, MAX)).toBe(MAX - inside)
+  })
+
+  test('that comes again and again, and is done in between, keeps its places', () => {
+    const admission = crowded()
+    let inside = MAX
+    for (let n = 0; n < 10; n++) {
+      for (const until = now + 900; now < until; now++) {
+        for (let one = 0; one < 10 && inside > 0; one++, inside--) admission.leave('api')
+      }
+      inside += enter(admission, MAX + 500)
+      expect(inside).toBeGreaterThan(700)
+    }
+  })
+
+  test('that is slow without being busy gets all places again', () => {
+    const admission = crowded()
+    const SLOW_MS = 120
+    const leaving: number[] = Array.from({ length: MAX }, () => now + 500) // after a pause of what they wait for
+    function go(ms: number): { came: number; refused: number } {
+      const count = { came: 0, refused: 0 }
+      for (const until = now + ms; now < until; now++) {
+        for (; (leaving[0] ?? now) < now; leaving.shift()) admission.leave('api')
+        const entered = enter(admission, 5)
+        for (let one = 0; one < entered; one++) leaving.push(now + SLOW_MS)
+        count.came += 5
+        count.refused += 5 - entered
+      }
+      return count
+    }
+    const { came, refused } = go(2_000)
+    expect(refused, 'what is to be undone').toBeGreaterThan(came / 2)
+    go(10_000)
+    expect(go(2_000).refused).toBe(0)
   })
 
   test('of one does no harm to the only place there is', () => {
