@@ -252,7 +252,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   function invoke(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
     return new Promise((resolve, reject) => {
       const { requestId, traceparent, timeoutMs = options.defaultTimeoutMs, signal } = outgoing
-      signal?.throwIfAborted()
+      if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
       const present = presentStream()
       const id = nextId
       nextId = (nextId + 1) % 0xffff_ffff

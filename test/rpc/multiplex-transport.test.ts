@@ -115,3 +115,10 @@ test('a stream that is left ends also when its last call cannot be sent', async 
   await expect(tooLarge).rejects.toMatchObject({ code: Code.ResourceExhausted })
   await expect.poll(ended).toBe(1)
 })
+
+test('a call whose caller went away before fails as every other call does', async () => {
+  const { token, seen } = await startPeer(['answer'])
+  const gone = token.verifyAccessToken({}, { signal: AbortSignal.abort() })
+  await expect(gone).rejects.toMatchObject({ name: 'ConnectError', code: Code.Canceled })
+  expect(seen).toEqual([])
+})
