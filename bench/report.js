@@ -1,4 +1,5 @@
 // The report: on the terminal, and in docs/performance.md between its marks.
+import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { chart } from './chart.js'
@@ -41,6 +42,7 @@ export function writeDocs(results) {
   const generated = [BEGIN, CHART, ...parts, END].join('\n\n')
   writeFileSync(file, text.slice(0, begin) + generated + text.slice(end + END.length))
   writeFileSync(path.join(root, 'docs', 'performance.svg'), chart(figures, results))
+  execFileSync(path.join(root, 'node_modules', '.bin', 'biome'), ['format', '--write', file], { stdio: 'ignore' })
 }
 
 function sections(results, figures) {
