@@ -1,17 +1,11 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach } from 'vitest'
+import { onTestFinished } from 'vitest'
 
-const made: string[] = []
-
-afterEach(() => {
-  for (const directory of made.splice(0)) rmSync(directory, { recursive: true, force: true })
-})
-
-/** An empty directory, removed after the test. */
+/** An empty directory, removed after the test that asks for it. */
 export function temporaryDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'survey-auth-store-'))
-  made.push(directory)
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }))
   return directory
 }
