@@ -1,4 +1,4 @@
-import { mkdtempSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { create, type DescMessage, toBinary } from '@bufbuild/protobuf'
@@ -103,7 +103,9 @@ test('groups keep the order of their items', () => {
 })
 
 test('among calls of one moment, one that is too large or cannot be encoded fails alone, as does one whose answer cannot be', async () => {
-  const address: Address = { kind: 'unix', path: path.join(mkdtempSync(path.join(tmpdir(), 'survey-auth-')), 's') }
+  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const address: Address = { kind: 'unix', path: path.join(folder, 's') }
   const notNeeded = () => Promise.reject(new Error('not needed'))
   const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected() {}, maxDeadlineMs: 5_000 }).register(
     TokenService,

@@ -1,5 +1,5 @@
 // The same calls through every door: one behaviour, one vocabulary of failures.
-import { mkdtempSync, statSync } from 'node:fs'
+import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fromBinary, toBinary } from '@bufbuild/protobuf'
@@ -61,6 +61,7 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const close of closers) close()
   await server.drain(200)
+  rmSync(path.dirname(unixPath), { recursive: true })
 })
 
 /** A Connect transport over plain unary grpc-js calls, as an internal service in another language makes them. */
