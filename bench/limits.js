@@ -32,14 +32,14 @@ const { values } = parseArgs({
 })
 const durationMs = Number(values.seconds) * 1_000
 const overloadMs = Number(values.overload) * 1_000
-buildIfNeeded()
-const generator = await startGenerator()
 const parts = { connections: byConnections, surveys: bySurveys, overload: overloaded }
 const chosen = values.only === undefined ? Object.keys(parts) : [values.only]
-for (const part of chosen) {
-  if (!Object.hasOwn(parts, part)) throw new Error(`--only is one of ${Object.keys(parts).join(', ')}`)
-  await parts[part]()
+if (!chosen.every((part) => Object.hasOwn(parts, part))) {
+  throw new Error(`--only is one of ${Object.keys(parts).join(', ')}`)
 }
+buildIfNeeded()
+const generator = await startGenerator()
+for (const part of chosen) await parts[part]()
 process.exit()
 
 async function byConnections() {

@@ -316,7 +316,7 @@ const limits = {
     'HTTP_MAX_IN_FLIGHT',
     '1000',
     whole(1, 1_000_000),
-    'API requests, and page requests, worked on at a time; more are answered 503, and of a lasting crowd more than that',
+    'API requests, and page requests, worked on at a time; more are answered 503; a crowd that stays gets fewer places',
   ),
   rateApiPerSource: setting(
     'RATE_API_PER_SOURCE',

@@ -10,8 +10,8 @@ export const API_HEADERS: Readonly<Record<string, string>> = {
 }
 
 /**
- * The value as JSON, a character for each byte of its UTF-8: nothing is encoded when it is sent, which of a survey costs as
- * much as all else that is done for it.
+ * The value as JSON, a character for each byte of its UTF-8: nothing is encoded when it is sent, which was a seventh of what
+ * a survey costs.
  */
 export function jsonBytes(value: object): string {
   const text = JSON.stringify(value)

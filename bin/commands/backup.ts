@@ -90,7 +90,7 @@ function makeScratch(folder: string, target: string): string {
   try {
     return mkdtempSync(path.join(folder, '.survey-auth-backup-'))
   } catch (error) {
-    throw new CommandError(`cannot write ${target} (${codeOf(error)})`)
+    throw new CommandError(`cannot write ${target} (${errorCode(error, 'unknown')})`)
   }
 }
 
@@ -99,11 +99,8 @@ function linkTo(archive: string, target: string): void {
   try {
     linkSync(archive, target)
   } catch (error) {
-    if (codeOf(error) === 'EEXIST') throw new CommandError(`${target} exists already; a backup never overwrites`)
-    throw new CommandError(`cannot write ${target} (${codeOf(error)})`)
+    const reason = errorCode(error, 'unknown')
+    if (reason === 'EEXIST') throw new CommandError(`${target} exists already; a backup never overwrites`)
+    throw new CommandError(`cannot write ${target} (${reason})`)
   }
-}
-
-function codeOf(error: unknown): string {
-  return errorCode(error, 'unknown')
 }

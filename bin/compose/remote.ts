@@ -1,8 +1,6 @@
 // Services in other processes.
-import type { DescService } from '@bufbuild/protobuf'
-import type { Client } from '@connectrpc/connect'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
-import { clientOf, type Invoke } from '../../services/rpc/client.js'
+import type { Invoke } from '../../services/rpc/client.js'
 import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import type { Config } from '../config.js'
 import type { Part } from './part.js'
@@ -17,7 +15,6 @@ const MAX_RESPONSE_BYTES = 64 * KIB * KIB
 export interface Remote extends Part {
   /** Where it is, for messages. */
   readonly url: string
-  client<S extends DescService>(service: S): Client<S>
   readonly invoke: Invoke
   /** Uses the certificates as they are now for calls from now on. */
   reconnect(): void
@@ -34,7 +31,6 @@ export function connectTo(service: keyof typeof MAX_REQUEST_BYTES, address: Addr
   })
   return {
     url: formatAddress(address),
-    client: (service) => clientOf(service, transport.invoke),
     invoke: transport.invoke,
     async notReady() {
       return (await transport.isServing()) ? [] : [`${service} service at ${formatAddress(address)}: unavailable`]

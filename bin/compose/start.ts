@@ -7,7 +7,7 @@ import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
-import { clientOf } from '../../services/rpc/client.js'
+import { clientOf, type Invoke } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { createAdminHttp } from '../admin-http.js'
@@ -111,16 +111,19 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       ? add(await openTokenPart(config, dispatcher, clock, observers, overrides.passwordCost))
       : undefined
     const tokenRemote = tokenPart ? undefined : remote('token', tokenServiceUrlOf(config))
-    const tokenAs = (caller: Caller) =>
-      tokenRemote?.client(TokenService) ?? clientOf(TokenService, createDirectDoor(dispatcher, caller))
+    const doorTo = (elsewhere: Remote | undefined, caller: Caller): Invoke =>
+      elsewhere?.invoke ?? createDirectDoor(dispatcher, caller)
 
     const hasSurvey = has('survey')
-    if (hasSurvey) add(await openSurveyPart(config, dispatcher, clock, tokenAs('survey'), observers))
+    if (hasSurvey) {
+      const token = clientOf(TokenService, doorTo(tokenRemote, 'survey'))
+      add(await openSurveyPart(config, dispatcher, clock, token, observers))
+    }
     const surveyRemote = hasSurvey || !has('gateway') ? undefined : remote('survey', surveyServiceUrlOf(config))
 
     const client = <S extends DescService>(service: S, caller: Caller): Client<S> => {
       const elsewhere = service.typeName === SurveyService.typeName ? surveyRemote : tokenRemote
-      return elsewhere?.client(service) ?? clientOf(service, createDirectDoor(dispatcher, caller))
+      return clientOf(service, doorTo(elsewhere, caller))
     }
 
     const doors: RpcPart[] = []

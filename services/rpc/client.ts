@@ -10,7 +10,7 @@ export interface Outgoing {
   readonly requestId: string
   /** W3C trace context; empty if there is none. */
   readonly traceparent: string
-  /** ms; undefined for the longest there is. */
+  /** ms; undefined for what a call gets that names none. */
   readonly timeoutMs: number | undefined
   readonly signal: AbortSignal | undefined
 }

@@ -55,7 +55,7 @@ export function newCredential(
 
 /** Its key if it can be a credential of this kind; undefined for what was mistyped or is of another kind. */
 export function hashCredential(kind: CredentialKind, text: string): Uint8Array | undefined {
-  const start = prefixes[kind].length + 1
+  const start = bodyStart(kind)
   const bodyLength = text.length - start - CHECKSUM_LENGTH
   if (bodyLength !== lengthOf.plain && bodyLength !== lengthOf.placed) return undefined
   if (!text.startsWith(`${prefixes[kind]}_`)) return undefined
@@ -95,7 +95,7 @@ function fromBytes(kind: CredentialKind, random: Uint8Array, place?: Place): Cre
   const bytes = place ? Buffer.concat([place, random]) : Buffer.from(random)
   const body = `${prefixes[kind]}_${bytes.toString('base64url')}`
   const text = body + checksum(body)
-  return { text, hash: keyOf(text, place && prefixes[kind].length + 1) }
+  return { text, hash: keyOf(text, place && bodyStart(kind)) }
 }
 
 /**
@@ -116,6 +116,10 @@ const crc = Buffer.alloc(4)
 function checksum(text: string): string {
   crc.writeUInt32BE(crc32(text))
   return crc.toString('base64url')
+}
+
+function bodyStart(kind: CredentialKind): number {
+  return prefixes[kind].length + 1
 }
 
 function base64urlLength(bytes: number): number {

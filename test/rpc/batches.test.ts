@@ -1,5 +1,3 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { create, type DescMessage, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
@@ -22,6 +20,7 @@ import { clientOf } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { startRpcServer } from '../../services/rpc/rpc-server.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const methods = [TokenService, AccountService, AdminService, LimitService, SurveyService].flatMap(
   (service) =>
@@ -103,9 +102,7 @@ test('groups keep the order of their items', () => {
 })
 
 test('among calls of one moment, one that is too large or cannot be encoded fails alone, as does one whose answer cannot be', async () => {
-  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
-  const address: Address = { kind: 'unix', path: path.join(folder, 's') }
+  const address: Address = { kind: 'unix', path: path.join(temporaryDirectory(), 's') }
   const notNeeded = () => Promise.reject(new Error('not needed'))
   const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected() {}, maxDeadlineMs: 5_000 }).register(
     TokenService,
