@@ -12,6 +12,12 @@ export const IN_MEMORY = ':memory:'
 
 export const BUSY_TIMEOUT_MS = 2000 // blocks the thread; well under the 4 s a caller grants the database
 const WAL_RETRY_MS = 10
+/**
+ * Pages a connection keeps, used as needed. More than one group of writes touches, which is what the default of 2 MiB is
+ * less than; and no more, because most commits look at every page that is kept (SQLite's cache is asked to forget those
+ * behind the end of the file, where balancing a tree has put one for a moment). What is not kept, the kernel has.
+ */
+const CACHE_KIB = 8_192
 
 /**
  * What a commit must mean: flushed to disk before it is acknowledged; a LogFile takes that over. Each is set, then read
@@ -41,7 +47,7 @@ export function openDatabase(file: string): Connection {
     }
     db.pragma(`busy_timeout = ${BUSY_TIMEOUT_MS}`)
     db.pragma('journal_size_limit = 67108864') // a WAL that a long backup let grow shrinks to 64 MiB
-    db.pragma('cache_size = -65536') // KiB, used as needed; the default of 2 MiB is less than one group of writes touches
+    db.pragma(`cache_size = -${CACHE_KIB}`)
     return db
   } catch (error) {
     db?.close()
