@@ -13,10 +13,10 @@ export interface Statement {
   readonly text: string
 }
 
-export type Value = string | number | boolean | Uint8Array | readonly string[] | readonly number[] | null
+export type Value = string | number | boolean | Uint8Array | readonly Value[] | null
 
 /** PostgreSQL's text cannot hold U+0000: nothing is found by it, and it is not written. */
-function hasNul(values: readonly Value[]): boolean {
+export function hasNul(values: readonly Value[]): boolean {
   return values.some((value) => typeof value === 'string' && value.includes('\0'))
 }
 

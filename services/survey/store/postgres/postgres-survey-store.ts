@@ -1,14 +1,27 @@
 // The survey store on PostgreSQL: the same rules and round trips as the token store.
 import { ErrorReason } from '../../../../gen/surveyauth/v1/error_pb.js'
+import { Lookups } from '../../../postgres/lookups.js'
 import type { PoolOptions } from '../../../postgres/pool.js'
 import { openDatabase, type Statement } from '../../../postgres/transaction.js'
+import { BoundedMap } from '../../../rpc/bounded-map.js'
 import { ServiceError } from '../../../rpc/service-error.js'
+import { MAX_KEPT_BYTES, sizeOfSurvey } from '../kept-sizes.js'
 import { type SurveyRow, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
 import { surveySchema } from './schema.js'
 
 const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, document'
 
-const findSurvey: Statement = { name: 'find_survey', text: `SELECT ${WHOLE} FROM surveys WHERE survey_id = $1` }
+/**
+ * $2, $3: what the asker has of it, null for nothing; of that the document, which is nearly all, is not sent again. The time
+ * tells it from another one of the same version, which there is when a backup was restored.
+ */
+const findSurvey: Statement = {
+  name: 'find_survey',
+  text: `
+    SELECT survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, stored_at_ms AS "storedAtMs",
+      CASE WHEN (version, stored_at_ms) IS DISTINCT FROM ($2, $3) THEN document END AS document
+    FROM surveys WHERE survey_id = $1`,
+}
 /** By the index surveys_by_owner. One statement, so one moment; a row without an id says that the page is empty. */
 const listSurveys: Statement = {
   name: 'list_surveys',
@@ -58,14 +71,41 @@ interface ListedColumns extends Omit<SurveySummaryRow, 'surveyId'> {
   readonly surveyId: number | null
 }
 
+/** `document` is null when the asker has it. */
+interface FoundColumns extends Omit<SurveyRow, 'document'> {
+  readonly storedAtMs: number
+  readonly document: Uint8Array | null
+}
+
+type KeptSurvey = SurveyRow & Pick<FoundColumns, 'storedAtMs'>
+
 /** Connects and brings the schema up to date. @throws StoreUnavailable, SchemaMismatch, NotDurable */
 export async function openPostgresSurveyStore(options: PoolOptions): Promise<SurveyStore> {
   const database = await openDatabase(options, surveySchema)
+  const surveys = new Lookups<FoundColumns>(database, findSurvey, {
+    types: ['bigint', 'integer', 'bigint'],
+    maxTogether: 16,
+  })
+  const kept = new BoundedMap<KeptSurvey>(MAX_KEPT_BYTES)
+  const lists = new Lookups<ListedColumns>(database, listSurveys, {
+    types: ['text', 'bigint', 'bigint'],
+    maxTogether: 64,
+  })
   return {
-    findSurvey: (surveyId) => database.readOne<SurveyRow>(findSurvey, [surveyId]),
+    /** The same row as before as long as the database says that it is: what was made of it can be used again. */
+    async findSurvey(surveyId) {
+      const key = String(surveyId)
+      const known = kept.get(key)
+      const [found] = await surveys.find(surveyId, known?.version ?? null, known?.storedAtMs ?? null)
+      if (!found) return undefined
+      if (found.document === null) return known
+      const row = { ...found, document: found.document }
+      kept.keep(key, row, sizeOfSurvey(row))
+      return row
+    },
 
     async listSurveys(ownerUserId, { offset, limit }) {
-      const listed = await database.read<ListedColumns>(listSurveys, [ownerUserId, limit, offset])
+      const listed = await lists.find(ownerUserId, limit, offset)
       const rows = listed.flatMap(({ total, surveyId, ...rest }) => (surveyId === null ? [] : [{ surveyId, ...rest }]))
       return { total: listed[0]?.total ?? 0, rows }
     },

@@ -1,6 +1,7 @@
 import type { Connection } from '../../../sqlite/open.js'
+import { sizeOfList, sizeOfSurvey } from '../kept-sizes.js'
 import type { SurveyRow, SurveySummaryRow } from '../survey-store.js'
-import { type KeptSurveys, sizeOfList, sizeOfSurvey } from './kept-surveys.js'
+import type { KeptSurveys } from './kept-surveys.js'
 
 interface Window {
   readonly offset: number

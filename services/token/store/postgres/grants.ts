@@ -1,3 +1,4 @@
+import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import {
@@ -52,6 +53,7 @@ const mint: Statement = {
     ${INSERT_EVENTS}
     VALUES ($7, $4, 'token.refreshed', $8, $9, $10, $11, $2, '')`,
 }
+/** Primary keys of all four tables. */
 const findAccessToken: Statement = {
   name: 'find_access_token',
   text: `
@@ -132,6 +134,8 @@ interface LockedGrant {
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
 
 export function createGrantMethods(database: Database, audit: Audit): GrantMethods {
+  const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, { types: ['bytea'], maxTogether: 128 })
+
   /** Rows are locked in the order of their ids, so that two processes do not wait for each other. */
   async function recordAll(uses: ReadonlyMap<string, number>, lock: Statement, record: Statement): Promise<void> {
     const all = [...uses]
@@ -166,7 +170,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
       })
     },
 
-    findAccessToken: (accessTokenHash) => database.readOne<AccessTokenRow>(findAccessToken, [accessTokenHash]),
+    findAccessToken: async (accessTokenHash) => (await accessTokens.find(accessTokenHash))[0],
 
     async listGrants(filter, { limit, after }) {
       const { appid, userId, liveAtMs } = filter
