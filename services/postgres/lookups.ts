@@ -1,13 +1,7 @@
-// Rows that are looked up by their keys. Those that are asked for at about the same time are asked for together: what a
-// statement costs at both ends is many times what one more row of it does.
+// Rows that are looked up by their keys, those of many lookups by one statement.
 import { keyOf } from '../rpc/bounded-map.js'
-import { StoreUnavailable } from '../store/store-unavailable.js'
+import { Together } from './together.js'
 import { type Database, hasNul, type Statement, type Value } from './transaction.js'
-
-/** Statements under way at a time; who asks meanwhile goes with the next. More would each carry fewer. */
-const MAX_UNDER_WAY = 2
-/** Lookups of different keys that wait; more are refused at once: they would wait longer than they have time. */
-const MAX_WAITING = 1_000
 
 export interface LookupOptions {
   /** PostgreSQL's types of $1, $2 and so on. */
@@ -16,89 +10,61 @@ export interface LookupOptions {
   readonly maxTogether: number
 }
 
-interface Asker<Row> {
+interface Asked<Row> {
+  readonly key: string
+  readonly values: readonly Value[]
+  readonly found: Promise<readonly Row[]>
   resolve(rows: readonly Row[]): void
   reject(error: unknown): void
-}
-
-interface Asked<Row> {
-  readonly values: readonly Value[]
-  readonly askers: Asker<Row>[]
 }
 
 /** A statement that reads by its parameters, run for many values of them at once. */
 export class Lookups<Row extends object> {
   readonly #database: Database
   readonly #statement: Statement
-  readonly #maxTogether: number
-  #waiting = new Map<string, Asked<Row>>()
-  #underWay = 0
-  #isScheduled = false
+  readonly #together: Together<Asked<Row>>
+  /** Those that wait. */
+  readonly #asked = new Map<string, Asked<Row>>()
 
   constructor(database: Database, statement: Statement, { types, maxTogether }: LookupOptions) {
     this.#database = database
-    this.#statement = together(statement, types)
-    this.#maxTogether = maxTogether
+    this.#statement = ofMany(statement, types)
+    this.#together = new Together(maxTogether, (group) => this.#ask(group))
   }
 
   /**
    * The rows, in the statement's order, as of a moment after this was called. Who asks for the same at the same time is
    * given the same. @throws StoreUnavailable
    */
-  find(...values: Value[]): Promise<readonly Row[]> {
-    if (hasNul(values)) return Promise.resolve([])
+  async find(...values: Value[]): Promise<readonly Row[]> {
+    if (hasNul(values)) return []
     const key = values.map((value) => (value instanceof Uint8Array ? keyOf(value) : String(value))).join('\0')
-    let asked = this.#waiting.get(key)
-    if (!asked) {
-      if (this.#waiting.size >= MAX_WAITING) {
-        return Promise.reject(new StoreUnavailable(new Error('too many callers wait for a database connection')))
-      }
-      asked = { values, askers: [] }
-      this.#waiting.set(key, asked)
-      this.#schedule()
-    }
-    const { askers } = asked
-    return new Promise((resolve, reject) => {
-      askers.push({ resolve, reject })
+    return (this.#asked.get(key) ?? this.#add(key, values)).found
+  }
+
+  #add(key: string, values: readonly Value[]): Asked<Row> {
+    let settle: Pick<Asked<Row>, 'resolve' | 'reject'> | undefined
+    const found = new Promise<readonly Row[]>((resolve, reject) => {
+      settle = { resolve, reject }
     })
+    const asked = { key, values, found, ...(settle as NonNullable<typeof settle>) }
+    this.#together.add(asked)
+    this.#asked.set(key, asked)
+    return asked
   }
 
-  /** At the end of the turn of the event loop, in which others ask too. */
-  #schedule(): void {
-    if (this.#isScheduled || this.#underWay >= MAX_UNDER_WAY || this.#waiting.size === 0) return
-    this.#isScheduled = true
-    setImmediate(() => {
-      this.#isScheduled = false
-      void this.#ask(this.#take())
-      this.#schedule()
-    })
-  }
-
-  #take(): Asked<Row>[] {
-    const taken: Asked<Row>[] = []
-    for (const [key, asked] of this.#waiting) {
-      if (taken.length >= this.#maxTogether) break
-      this.#waiting.delete(key)
-      taken.push(asked)
-    }
-    return taken
-  }
-
-  async #ask(together: readonly Asked<Row>[]): Promise<void> {
-    this.#underWay += 1
+  async #ask(group: readonly Asked<Row>[]): Promise<void> {
+    for (const { key } of group) this.#asked.delete(key)
     try {
-      const columns = (together[0]?.values ?? []).map((_, index) => together.map(({ values }) => values[index] ?? null))
+      const columns = (group[0]?.values ?? []).map((_, index) => group.map(({ values }) => values[index] ?? null))
+      const found = group.map((): Row[] => [])
       const rows = await this.#database.read<Row & { readonly place: number }>(this.#statement, columns)
-      const found = together.map((): Row[] => [])
       for (const { place, ...row } of rows) found[place - 1]?.push(row as unknown as Row)
-      together.forEach(({ askers }, index) => {
-        for (const { resolve } of askers) resolve(found[index] ?? [])
+      group.forEach(({ resolve }, index) => {
+        resolve(found[index] ?? [])
       })
     } catch (error) {
-      for (const { askers } of together) for (const { reject } of askers) reject(error)
-    } finally {
-      this.#underWay -= 1
-      this.#schedule()
+      for (const { reject } of group) reject(error)
     }
   }
 }
@@ -107,16 +73,16 @@ export class Lookups<Row extends object> {
  * The statement for every row of its parameters, which become arrays. OFFSET 0 keeps the planner from making one join of
  * it all, which it may then begin at the wrong end: each key is looked up as if it were the only one.
  */
-function together({ name, text }: Statement, types: readonly string[]): Statement {
+function ofMany({ name, text }: Statement, types: readonly string[]): Statement {
   const arrays = types.map((type, index) => `$${index + 1}::${type}[]`)
   const names = types.map((_, index) => `key${index + 1}`)
   const ofOne = text.replaceAll(/\$(\d+)/g, 'asked.key$1')
   return {
-    name: `${name}_together`,
+    name: `${name}_of_many`,
     text: `
-      SELECT asked.place, one.*
+      SELECT asked.place, found.*
       FROM unnest(${arrays.join(', ')}) WITH ORDINALITY AS asked (${names.join(', ')}, place)
-        CROSS JOIN LATERAL (SELECT * FROM (${ofOne}) found OFFSET 0) one
+        CROSS JOIN LATERAL (SELECT * FROM (${ofOne}) one OFFSET 0) found
       ORDER BY asked.place`,
   }
 }

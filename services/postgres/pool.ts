@@ -33,6 +33,8 @@ const ANSWER_SLACK_MS = 500 // after the server should have cancelled a statemen
 const MAX_WAITING_PER_CONNECTION = 50 // more callers are refused at once: they would wait longer than they have time
 const KEEP_IDLE_MS = 60_000
 const KEEPALIVE_AFTER_MS = 10_000
+/** What reads whole tables or indexes. */
+const DEAR = ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']
 const PROBE_PAUSE_MS = 100 // between two searches for a primary that was not found
 
 /** Numbers as numbers: every bigint of ours is a time in ms or an id below 2^53. */
@@ -160,14 +162,15 @@ export class PrimaryPool {
 
 /**
  * What must hold on every connection before it is used: it takes writes, and its commits are on disk when it says so.
- * Every statement has its index. A planner that knows a table only from when it was small would read all of it, and keep
- * that plan for as long as nobody tells it better: so it is told that scans are dear, where there is such a setting.
+ * Every statement has its index, and asks it for a few rows. A planner that knows a table only from when it was small would
+ * read all of it, and keep that plan for as long as nobody tells it better: so it is told that this is dear, where there are
+ * such settings.
  */
 async function prepareSession(client: pg.ClientBase): Promise<void> {
   await requireWritable(client)
   const [{ rows }] = await Promise.all([
     client.query<{ level: string }>(`SELECT current_setting('synchronous_commit') AS level`),
-    client.query(`SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = 'enable_seqscan'`),
+    client.query(`SELECT set_config(name, 'off', false) FROM pg_settings WHERE name = ANY ($1)`, [DEAR]),
   ])
   // remote_apply waits for the standby even longer than on does; the other levels acknowledge what a crash can undo.
   if (rows[0]?.level !== 'remote_apply') await client.query('SET synchronous_commit = on')

@@ -17,7 +17,9 @@ export type Value = string | number | boolean | Uint8Array | readonly Value[] | 
 
 /** PostgreSQL's text cannot hold U+0000: nothing is found by it, and it is not written. */
 export function hasNul(values: readonly Value[]): boolean {
-  return values.some((value) => typeof value === 'string' && value.includes('\0'))
+  return values.some((value) =>
+    Array.isArray(value) ? hasNul(value) : typeof value === 'string' && value.includes('\0'),
+  )
 }
 
 async function send<Row extends pg.QueryResultRow>(

@@ -2,6 +2,8 @@
 // code, openid, grant: a revocation waits for those who hold its row, or is seen by them, and nobody waits in a circle.
 import type { Statement } from '../../../postgres/transaction.js'
 
+const FOREVER = Number.MAX_SAFE_INTEGER
+
 export const shareApp: Statement = {
   name: 'share_app',
   text: 'SELECT is_disabled AS "isDisabled" FROM apps WHERE appid = $1 FOR SHARE',
@@ -26,6 +28,35 @@ export const WITH_CREDENTIALS = `
         WHEN (SELECT is_live FROM secret) IS NOT TRUE
           AND ($2::text IS NOT NULL OR (SELECT requires_secret_on_refresh FROM app)) THEN 'secret_ended'
       END AS ended
+    )`
+
+/** For locks that are not waited for: rows that somebody has locked are left out. */
+export const SKIP = 'SKIP LOCKED'
+
+/**
+ * Goes on from `WITH asked AS (…), `, of which each row has an appid, a secret_id (null when the app sent none, which is good
+ * if it may), now_ms and a place: keeps apps and secrets as they are until the transaction ends, and `credentials` is
+ * `asked` with what is wrong with them, if anything. What follows locks nothing before it has asked that.
+ */
+export const credentialsOfAsked = (mayWait: boolean) => `
+    app AS (
+      SELECT appid, NOT is_disabled AS is_live, requires_secret_on_refresh FROM apps
+      WHERE appid = ANY (ARRAY(SELECT appid FROM asked))
+      FOR SHARE ${mayWait ? '' : SKIP}
+    ), secret AS (
+      SELECT secret_id, appid, CASE WHEN revoked_at_ms IS NULL THEN coalesce(expires_at_ms, ${FOREVER}) ELSE 0 END AS end_ms
+      FROM app_secrets
+      WHERE secret_id = ANY (ARRAY(SELECT secret_id FROM asked)) AND appid = ANY (ARRAY(SELECT appid FROM app WHERE is_live))
+      FOR SHARE ${mayWait ? '' : SKIP}
+    ), credentials AS (
+      SELECT asked.*, CASE
+        WHEN app.is_live IS NOT TRUE THEN 'app_ended'
+        WHEN coalesce(secret.end_ms, 0) <= asked.now_ms
+          AND (asked.secret_id IS NOT NULL OR app.requires_secret_on_refresh) THEN 'secret_ended'
+      END AS ended
+      FROM asked
+        LEFT JOIN app ON app.appid = asked.appid
+        LEFT JOIN secret ON secret.secret_id = asked.secret_id AND secret.appid = asked.appid
     )`
 
 /** What `credentials` says. */

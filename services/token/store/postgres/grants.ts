@@ -1,57 +1,84 @@
+import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
+import { keyOf } from '../../../rpc/bounded-map.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import {
   type AccessTokenRow,
+  type Cause,
   type GrantRow,
   LAST_USE_RESOLUTION_MS,
+  type Minting,
   type MintingResult,
   type TokenStore,
 } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
-import { type Ended, WITH_CREDENTIALS } from './credentials.js'
+import { credentialsOfAsked, type Ended, SKIP } from './credentials.js'
 
 type GrantMethods = Pick<
   TokenStore,
   'mintAccessToken' | 'findAccessToken' | 'listGrants' | 'revokeGrant' | 'recordUses'
 >
 
-/** By the unique index of refresh_token_hash; only where the appid fits, as for codes. */
-const lockGrantToMint: Statement = {
-  name: 'lock_grant_to_mint',
-  text: `
-    ${WITH_CREDENTIALS}, live AS (
-      SELECT g.grant_id, g.user_id, g.revoked_at_ms IS NULL AND g.expires_at_ms > $3 AND NOT u.is_disabled AS is_live
-      FROM grants g JOIN users u ON u.user_id = g.user_id
-      WHERE g.refresh_token_hash = $4 AND g.appid = $1 AND (SELECT ended FROM credentials) IS NULL
-      FOR SHARE OF u FOR NO KEY UPDATE OF g
-    )
-    SELECT ended, grant_id AS "grantId", user_id AS "userId", coalesce(is_live, false) AS "isLive"
-    FROM credentials LEFT JOIN live ON true`,
-}
 /**
- * By the index access_tokens_by_grant. The lock on the grant lets one minting see the tokens of the one before: the new
- * token is the newest, the others end with the overlap, and those beyond the cap are gone.
+ * For many at once; `place` says which is whose. By the unique index of refresh_token_hash; only where the appid fits, as
+ * for codes.
+ */
+const lockGrantsToMint = (mayWait: boolean): Statement => ({
+  name: mayWait ? 'lock_grant_to_mint' : 'lock_grants_to_mint',
+  text: `
+    WITH asked AS (
+      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[])
+        WITH ORDINALITY AS asked (appid, secret_id, now_ms, refresh_token_hash, place)
+    ), ${credentialsOfAsked(mayWait)}, live AS (
+      SELECT c.place, g.grant_id, g.user_id,
+        g.revoked_at_ms IS NULL AND g.expires_at_ms > c.now_ms AND NOT u.is_disabled AS is_live
+      FROM credentials c
+        JOIN grants g ON g.refresh_token_hash = c.refresh_token_hash AND g.appid = c.appid
+        JOIN users u ON u.user_id = g.user_id
+      WHERE c.ended IS NULL
+      FOR SHARE OF u ${mayWait ? '' : SKIP} FOR NO KEY UPDATE OF g ${mayWait ? '' : SKIP}
+    )
+    SELECT c.ended, l.grant_id AS "grantId", l.user_id AS "userId", coalesce(l.is_live, false) AS "isLive"
+    FROM credentials c LEFT JOIN live l ON l.place = c.place
+    ORDER BY c.place`,
+})
+const lockGrantToMint = { alone: lockGrantsToMint(true), inGroup: lockGrantsToMint(false) }
+/**
+ * For many at once, each of another grant. By the index access_tokens_by_grant. The lock on the grant lets one minting see
+ * the tokens of the one before: the new token is the newest, the others end with the overlap, and those beyond the cap are
+ * gone.
  */
 const mint: Statement = {
   name: 'mint',
   text: `
-    WITH earlier AS (
-      SELECT access_token_hash, serial, expires_at_ms, row_number() OVER (ORDER BY serial DESC) AS age
-      FROM access_tokens WHERE grant_id = $2 AND expires_at_ms > $4
+    WITH minting AS (
+      SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], $7::text[],
+          $8::text[], $9::text[], $10::text[], $11::text[])
+        AS minting (access_token_hash, grant_id, expires_at_ms, now_ms, end_ms, max_live, event_id,
+          actor, request_id, appid, user_id)
+    ), earlier AS (
+      SELECT t.access_token_hash, t.expires_at_ms, t.age, m.max_live, m.end_ms
+      FROM minting m CROSS JOIN LATERAL (
+        SELECT access_token_hash, expires_at_ms, row_number() OVER (ORDER BY serial DESC) AS age
+        FROM access_tokens WHERE grant_id = m.grant_id AND expires_at_ms > m.now_ms
+      ) t
     ), removed AS (
-      DELETE FROM access_tokens t USING earlier e WHERE t.access_token_hash = e.access_token_hash AND e.age >= $6
+      DELETE FROM access_tokens t USING earlier e WHERE t.access_token_hash = e.access_token_hash AND e.age >= e.max_live
     ), shortened AS (
-      UPDATE access_tokens t SET expires_at_ms = $5 FROM earlier e
-      WHERE t.access_token_hash = e.access_token_hash AND e.age < $6 AND e.expires_at_ms > $5
+      UPDATE access_tokens t SET expires_at_ms = e.end_ms FROM earlier e
+      WHERE t.access_token_hash = e.access_token_hash AND e.age < e.max_live AND e.expires_at_ms > e.end_ms
     ), used AS (
-      UPDATE grants SET last_used_at_ms = $4 WHERE grant_id = $2 AND last_used_at_ms <= $4 - ${LAST_USE_RESOLUTION_MS}
+      UPDATE grants g SET last_used_at_ms = m.now_ms FROM minting m
+      WHERE g.grant_id = m.grant_id AND g.last_used_at_ms <= m.now_ms - ${LAST_USE_RESOLUTION_MS}
     ), minted AS (
       INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
-      SELECT $1, $2, 1 + coalesce((SELECT max(serial) FROM access_tokens WHERE grant_id = $2), 0), $3
+      SELECT access_token_hash, grant_id, 1 + coalesce(
+          (SELECT max(serial) FROM access_tokens t WHERE t.grant_id = minting.grant_id), 0), expires_at_ms
+      FROM minting
     )
     ${INSERT_EVENTS}
-    VALUES ($7, $4, 'token.refreshed', $8, $9, $10, $11, $2, '')`,
+    SELECT event_id, now_ms, 'token.refreshed', actor, request_id, appid, user_id, grant_id, '' FROM minting`,
 }
 /** Primary keys of all four tables. */
 const findAccessToken: Statement = {
@@ -124,6 +151,13 @@ const USES_PER_TRANSACTION = 500
 /** Before the newest grant. */
 const FIRST: TimePosition = { atMs: Number.MAX_SAFE_INTEGER, id: '' }
 
+/** What one minting is asked to do. */
+interface NewToken {
+  readonly minting: Minting
+  readonly now: number
+  readonly cause: Cause
+}
+
 interface LockedGrant {
   readonly ended: Ended
   readonly grantId: string
@@ -131,10 +165,45 @@ interface LockedGrant {
   readonly isLive: boolean
 }
 
+const NO_GRANT: LockedGrant = { ended: 'app_ended', grantId: '', userId: '', isLive: false }
+
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
 
 export function createGrantMethods(database: Database, audit: Audit): GrantMethods {
   const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, { types: ['bytea'], maxTogether: 128 })
+
+  const mintings = new GroupedWrites<NewToken, MintingResult>(database, async (transaction, all, mayWait) => {
+    const found = await transaction.ask<LockedGrant>(mayWait ? lockGrantToMint.alone : lockGrantToMint.inGroup, [
+      all.map(({ minting }) => minting.appid),
+      all.map(({ minting }) => minting.secretId ?? null),
+      all.map(({ now }) => now),
+      all.map(({ minting }) => minting.refreshTokenHash),
+    ])
+    const good = all.flatMap((each, index) => {
+      const { ended, isLive, ...grant } = found[index] ?? NO_GRANT
+      return ended === null && isLive ? [{ ...each, ...grant }] : []
+    })
+    if (good.length > 0) {
+      transaction.write(mint, [
+        good.map(({ minting }) => minting.accessTokenHash),
+        good.map(({ grantId }) => grantId),
+        good.map(({ minting }) => minting.accessTokenExpiresAtMs),
+        good.map(({ now }) => now),
+        good.map(({ minting, now }) => now + minting.overlapMs),
+        good.map(({ minting }) => minting.maxLive),
+        good.map(({ now }) => audit.newEventId(now)),
+        good.map(({ cause }) => cause.actor),
+        good.map(({ cause }) => cause.requestId),
+        good.map(({ minting }) => minting.appid),
+        good.map(({ userId }) => userId),
+      ])
+    }
+    return all.map((_, index) => {
+      const { ended, isLive } = found[index] ?? NO_GRANT
+      if (ended === null && isLive) return 'minted'
+      return mayWait ? (ended ?? 'refused') : undefined
+    })
+  })
 
   /** Rows are locked in the order of their ids, so that two processes do not wait for each other. */
   async function recordAll(uses: ReadonlyMap<string, number>, lock: Statement, record: Statement): Promise<void> {
@@ -151,24 +220,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
   }
 
   return {
-    mintAccessToken(minting, now, cause) {
-      return database.transaction(async (transaction): Promise<MintingResult> => {
-        const { refreshTokenHash, appid, secretId, accessTokenHash, accessTokenExpiresAtMs, overlapMs, maxLive } =
-          minting
-        const found = await transaction.askOne<LockedGrant>(lockGrantToMint, [
-          appid,
-          secretId ?? null,
-          now,
-          refreshTokenHash,
-        ])
-        if (!found || found.ended) return found?.ended ?? 'app_ended'
-        const { grantId, userId, isLive } = found
-        if (!isLive) return 'refused'
-        const token = [accessTokenHash, grantId, accessTokenExpiresAtMs, now, now + overlapMs, maxLive]
-        transaction.write(mint, [...token, audit.newEventId(now), cause.actor, cause.requestId, appid, userId])
-        return 'minted'
-      })
-    },
+    mintAccessToken: (minting, now, cause) => mintings.submit(keyOf(minting.refreshTokenHash), { minting, now, cause }),
 
     findAccessToken: async (accessTokenHash) => (await accessTokens.find(accessTokenHash))[0],
 

@@ -1,0 +1,75 @@
+// Group commit for PostgreSQL: writes that come at about the same time share a transaction.
+import { StoreUnavailable } from '../store/store-unavailable.js'
+import { Together } from './together.js'
+import type { Database, Transaction } from './transaction.js'
+
+/** Few enough that their locks are not held for long. */
+const MAX_GROUP = 32
+
+/**
+ * What is written for each of `all`, in one transaction; the results in the same order. `mayWait`: for locks. If not, rows
+ * that somebody has locked are left alone, and whoever needs them, or for whom there is nothing to write, has no result.
+ */
+export type Steps<Args, Result> = (
+  transaction: Transaction,
+  all: readonly Args[],
+  mayWait: boolean,
+) => Promise<readonly (Result | undefined)[]>
+
+interface Submitted<Args, Result> {
+  readonly key: string
+  readonly args: Args
+  resolve(result: Result): void
+  reject(error: unknown): void
+}
+
+/**
+ * Writes in groups, none of which waits for a lock, so that nobody waits for what another one waits for. Who finds no
+ * result there has a transaction of his own, in which he waits for what he must.
+ */
+export class GroupedWrites<Args, Result> {
+  readonly #database: Database
+  readonly #steps: Steps<Args, Result>
+  readonly #together = new Together<Submitted<Args, Result>>(MAX_GROUP, (group) => this.#runTogether(group))
+
+  constructor(database: Database, steps: Steps<Args, Result>) {
+    this.#database = database
+    this.#steps = steps
+  }
+
+  /** Writes of one key, which change the same rows, are never in one group. @throws StoreUnavailable, and what `steps` does */
+  submit(key: string, args: Args): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      this.#together.add({ key, args, resolve, reject })
+    })
+  }
+
+  async #runTogether(group: readonly Submitted<Args, Result>[]): Promise<void> {
+    let results: readonly (Result | undefined)[] = []
+    try {
+      const all = group.map(({ args }) => args)
+      results = await this.#database.transaction((transaction) => this.#steps(transaction, all, false))
+    } catch (error) {
+      if (error instanceof StoreUnavailable) {
+        for (const { reject } of group) reject(error)
+        return
+      }
+      // One of them cannot be written; alone, the others can.
+    }
+    group.forEach((submitted, index) => {
+      const result = results[index]
+      if (result === undefined) void this.#runAlone(submitted)
+      else submitted.resolve(result)
+    })
+  }
+
+  async #runAlone({ args, resolve, reject }: Submitted<Args, Result>): Promise<void> {
+    try {
+      const [result] = await this.#database.transaction((transaction) => this.#steps(transaction, [args], true))
+      if (result === undefined) throw new TypeError('a write that may wait has a result')
+      resolve(result)
+    } catch (error) {
+      reject(error)
+    }
+  }
+}
