@@ -33,6 +33,14 @@ export function isRepeatable(error: unknown): boolean {
   return isIn(repeatable, error)
 }
 
+/** Deadlock, after the last attempt, and lock timeout: somebody else had what was needed, and nothing was done. */
+const blocked: ReadonlySet<string> = new Set(['40P01', '55P03'])
+
+/** Of an error that `translate` gave. */
+export function wasBlocked(error: unknown): boolean {
+  return error instanceof StoreUnavailable && isIn(blocked, error.cause)
+}
+
 /** The host we speak to is not (or no longer) the primary. */
 export function isReadOnly(error: unknown): boolean {
   return error instanceof NotWritable || (error instanceof pg.DatabaseError && error.code === '25006')

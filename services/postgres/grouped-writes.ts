@@ -1,5 +1,6 @@
 // Group commit for PostgreSQL: writes that come at about the same time share a transaction.
 import { StoreUnavailable } from '../store/store-unavailable.js'
+import { wasBlocked } from './errors.js'
 import { Together } from './together.js'
 import type { Database, Transaction } from './transaction.js'
 
@@ -24,8 +25,8 @@ interface Submitted<Args, Result> {
 }
 
 /**
- * Writes in groups, none of which waits for a lock, so that nobody waits for what another one waits for. Who finds no
- * result there has a transaction of his own, in which he waits for what he must.
+ * Writes in groups, which do not wait for locks, so that nobody waits for what another one needs. Who finds no result there
+ * has a transaction of his own, in which he waits for what he must.
  */
 export class GroupedWrites<Args, Result> {
   readonly #database: Database
@@ -50,11 +51,11 @@ export class GroupedWrites<Args, Result> {
       const all = group.map(({ args }) => args)
       results = await this.#database.transaction((transaction) => this.#steps(transaction, all, false))
     } catch (error) {
-      if (error instanceof StoreUnavailable) {
+      if (error instanceof StoreUnavailable && !wasBlocked(error)) {
         for (const { reject } of group) reject(error)
         return
       }
-      // One of them cannot be written; alone, the others can.
+      // One of them cannot be written, or waits for somebody after all; alone, the others need not.
     }
     group.forEach((submitted, index) => {
       const result = results[index]

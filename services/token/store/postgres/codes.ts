@@ -1,7 +1,9 @@
+import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import { keyOf } from '../../../rpc/bounded-map.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
-import { type Ended, shareApp, WITH_CREDENTIALS } from './credentials.js'
+import { credentialsOfAsked, type Ended, SKIP, shareApp } from './credentials.js'
 import { lockGrant, revokeGrant } from './grants.js'
 
 type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
@@ -36,27 +38,58 @@ const deleteSurplusCodes: Statement = {
       ORDER BY issued_at_ms DESC, code_hash DESC OFFSET $4))`,
 }
 
-/**
- * Only where the appid fits, so that another app's attempts hold no lock on the code; and only while it is unused, so
- * that of many exchanges of one code those which come too late do not wait for each other's commits. The row of its openid
- * is made, or written as it is, to lock it and read it: exchanges of one user and app go one after the other.
- */
-const lockUnusedCode: Statement = {
-  name: 'lock_unused_code',
-  text: `
-    ${WITH_CREDENTIALS}, code AS (
-      SELECT c.user_id, c.redirect_uri, c.scope, NOT u.is_disabled AND c.expires_at_ms > $3 AS is_good
-      FROM codes c JOIN users u ON u.user_id = c.user_id
-      WHERE c.code_hash = $4 AND c.appid = $1 AND c.used_at_ms IS NULL AND (SELECT ended FROM credentials) IS NULL
-      FOR SHARE OF u FOR UPDATE OF c
-    ), known AS (
-      INSERT INTO openids (appid, user_id, openid) SELECT $1, user_id, $5 FROM code WHERE is_good
+/** Their rows are locked, which makes exchanges of one user and app go one after the other. */
+const MADE_OR_LOCKED = `
+    known AS (
+      INSERT INTO openids (appid, user_id, openid) SELECT appid, user_id, new_openid FROM first
       ON CONFLICT (appid, user_id) DO UPDATE SET openid = openids.openid
-      RETURNING openid
-    )
-    SELECT credentials.ended, code.user_id AS "userId", code.redirect_uri AS "redirectUri", code.scope, known.openid
-    FROM credentials LEFT JOIN code ON true LEFT JOIN known ON true`,
-}
+      RETURNING appid, user_id, openid
+    )`
+const MADE_OR_LOCKED_AT_ONCE = `
+    existing AS (
+      SELECT o.appid, o.user_id, o.openid FROM first JOIN openids o ON o.appid = first.appid AND o.user_id = first.user_id
+      FOR NO KEY UPDATE OF o ${SKIP}
+    ), made AS (
+      INSERT INTO openids (appid, user_id, openid) SELECT appid, user_id, new_openid FROM first
+      WHERE NOT EXISTS (SELECT 1 FROM openids o WHERE o.appid = first.appid AND o.user_id = first.user_id)
+      ORDER BY appid, user_id
+      ON CONFLICT (appid, user_id) DO NOTHING
+      RETURNING appid, user_id, openid
+    ), known AS (
+      SELECT * FROM existing UNION ALL SELECT * FROM made
+    )`
+
+/**
+ * For many at once. Only where the appid fits, so that another app's attempts hold no lock on the code; and only while it is
+ * unused, so that of many exchanges of one code those which come too late do not wait for each other's commits. Of one user
+ * and app, only the first has an openid.
+ */
+const lockUnusedCodes = (mayWait: boolean): Statement => ({
+  name: mayWait ? 'lock_unused_code' : 'lock_unused_codes_to_redeem',
+  text: `
+    WITH asked AS (
+      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::text[], $6::text[])
+        WITH ORDINALITY AS asked (appid, secret_id, now_ms, code_hash, redirect_uri, new_openid, place)
+    ), ${credentialsOfAsked(mayWait)}, code AS (
+      SELECT c.place, c.appid, c.new_openid, k.user_id, k.scope, NOT u.is_disabled AND k.expires_at_ms > c.now_ms
+        AND coalesce(c.redirect_uri, k.redirect_uri) = k.redirect_uri AS is_good
+      FROM credentials c
+        JOIN codes k ON k.code_hash = c.code_hash AND k.appid = c.appid
+        JOIN users u ON u.user_id = k.user_id
+      WHERE k.used_at_ms IS NULL AND c.ended IS NULL
+      FOR SHARE OF u ${mayWait ? '' : SKIP} FOR UPDATE OF k ${mayWait ? '' : SKIP}
+    ), first AS (
+      SELECT DISTINCT ON (appid, user_id) place, appid, user_id, new_openid FROM code WHERE is_good
+      ORDER BY appid, user_id, place
+    ), ${mayWait ? MADE_OR_LOCKED : MADE_OR_LOCKED_AT_ONCE}
+    SELECT c.ended, code.user_id AS "userId", code.scope, known.openid
+    FROM credentials c
+      LEFT JOIN code ON code.place = c.place
+      LEFT JOIN first ON first.place = c.place
+      LEFT JOIN known ON known.appid = first.appid AND known.user_id = first.user_id
+    ORDER BY c.place`,
+})
+const lockUnusedCode = { alone: lockUnusedCodes(true), inGroup: lockUnusedCodes(false) }
 /** What is used stays as it is until the janitor removes it: nobody needs to lock it. */
 const findUsedCode: Statement = {
   name: 'find_used_code',
@@ -64,43 +97,67 @@ const findUsedCode: Statement = {
     SELECT user_id AS "userId", expires_at_ms AS "expiresAtMs", used_at_ms AS "usedAtMs", grant_id AS "grantId"
     FROM codes WHERE code_hash = $1 AND appid = $2 AND used_at_ms IS NOT NULL`,
 }
-/** The whole success in one statement. By the index grants_by_user: one more grant may push out others, each with its event. */
+/**
+ * The whole success of many, each of another user or app. By the index grants_by_user: one more grant may push out others,
+ * each with its event.
+ */
 const redeem: Statement = {
   name: 'redeem',
   text: `
-    WITH used AS (
-      UPDATE codes SET used_at_ms = $2, grant_id = $3 WHERE code_hash = $1
+    WITH redeeming AS (
+      SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+          $8::bytea[], $9::bigint[], $10::bytea[], $11::bigint[], $12::integer[], $13::text[], $14::text[], $15::text[],
+          $16::text[])
+        AS redeeming (code_hash, now_ms, grant_id, appid, user_id, openid, scope, refresh_token_hash, expires_at_ms,
+          access_token_hash, access_token_expires_at_ms, max_earlier, first_event_id, event_id, actor, request_id)
+    ), used AS (
+      UPDATE codes SET used_at_ms = r.now_ms, grant_id = r.grant_id FROM redeeming r WHERE codes.code_hash = r.code_hash
     ), surplus AS (
-      UPDATE grants SET revoked_at_ms = $2 WHERE revoked_at_ms IS NULL AND grant_id = ANY (ARRAY(
-        SELECT grant_id FROM grants
-        WHERE user_id = $5 AND appid = $4 AND revoked_at_ms IS NULL AND expires_at_ms > $2
-        ORDER BY created_at_ms DESC, grant_id DESC OFFSET $12))
-      RETURNING grant_id
+      UPDATE grants SET revoked_at_ms = old.now_ms
+      FROM (
+        SELECT r.*, g.grant_id AS old_grant_id FROM redeeming r CROSS JOIN LATERAL (
+          SELECT grant_id FROM grants
+          WHERE user_id = r.user_id AND appid = r.appid AND revoked_at_ms IS NULL AND expires_at_ms > r.now_ms
+          ORDER BY created_at_ms DESC, grant_id DESC OFFSET r.max_earlier
+        ) g
+      ) old
+      WHERE grants.grant_id = old.old_grant_id AND grants.revoked_at_ms IS NULL
+      RETURNING old.first_event_id, old.now_ms, old.actor, old.request_id, old.appid, old.user_id, grants.grant_id
     ), granted AS (
       INSERT INTO grants
         (grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms)
-      VALUES ($3, $4, $5, $6, $7, $8, $2, $2, $9)
+      SELECT grant_id, appid, user_id, openid, scope, refresh_token_hash, now_ms, now_ms, expires_at_ms FROM redeeming
     ), token AS (
-      INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES ($10, $3, 1, $11)
+      INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
+      SELECT access_token_hash, grant_id, 1, access_token_expires_at_ms FROM redeeming
     )
     ${INSERT_EVENTS}
-    SELECT $13 || row_number() OVER (ORDER BY grant_id), $2, 'grant.revoked', $15, $16, $4, $5, grant_id, $17
-    FROM surplus
-    UNION ALL VALUES ($14, $2, 'code.exchanged', $15, $16, $4, $5, $3, '')`,
+    SELECT first_event_id || row_number() OVER (ORDER BY grant_id), now_ms, 'grant.revoked', actor, request_id, appid,
+      user_id, grant_id, $17 FROM surplus
+    UNION ALL
+    SELECT event_id, now_ms, 'code.exchanged', actor, request_id, appid, user_id, grant_id, '' FROM redeeming`,
 }
 
 const TOO_MANY = 'too many grants of one user to one app'
 
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
-/** `userId` is null when there is no such unused code, `openid` when it has expired or its user is disabled. */
+/** What one exchange is asked to do. */
+interface NewGrant {
+  readonly redemption: Redemption
+  readonly now: number
+  readonly cause: Cause
+}
+
+/** `userId` is null when there is no such unused code, `openid` when it is not good for this exchange. */
 interface LockedCode {
   readonly ended: Ended
   readonly userId: string | null
-  readonly redirectUri: string
   readonly scope: string
   readonly openid: string | null
 }
+
+type GoodCode = LockedCode & { readonly openid: string }
 
 interface UsedCode {
   readonly userId: string
@@ -110,6 +167,8 @@ interface UsedCode {
 }
 
 export function createCodeMethods(database: Database, audit: Audit): CodeMethods {
+  const redemptions = new GroupedWrites(database, redemptionSteps(audit))
+
   return {
     issueCode(code, now, cause) {
       return database.transaction(async (transaction) => {
@@ -129,46 +188,75 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
       })
     },
 
-    redeemCode(redemption, now, cause) {
-      return database.transaction(async (transaction): Promise<RedemptionResult> => {
-        const { codeHash, appid, secretId, redirectUri, grantId } = redemption
-        const found = await transaction.askOne<LockedCode>(lockUnusedCode, [
-          appid,
-          secretId,
-          now,
-          codeHash,
-          redemption.newOpenid,
-        ])
-        if (!found || found.ended) return { kind: found?.ended ?? 'app_ended' }
-        const { userId, scope, openid } = found
-        if (userId === null) {
-          const used = await transaction.askOne<UsedCode>(findUsedCode, [codeHash, appid])
-          return used ? replay(transaction, audit, redemption, used, now, cause) : refused
-        }
-        if (openid === null || (redirectUri !== undefined && redirectUri !== found.redirectUri)) return refused
-        transaction.write(redeem, [
-          codeHash,
-          now,
-          grantId,
-          appid,
-          userId,
-          openid,
-          scope,
-          redemption.refreshTokenHash,
-          redemption.refreshTokenExpiresAtMs,
-          redemption.accessTokenHash,
-          redemption.accessTokenExpiresAtMs,
-          redemption.maxGrants - 1,
-          audit.newEventId(now),
-          audit.newEventId(now),
-          cause.actor,
-          cause.requestId,
-          TOO_MANY,
-        ])
-        return { kind: 'redeemed', openid }
-      })
-    },
+    redeemCode: (redemption, now, cause) => redemptions.submit(keyOf(redemption.codeHash), { redemption, now, cause }),
   }
+}
+
+function redemptionSteps(audit: Audit): Steps<NewGrant, RedemptionResult> {
+  function write(transaction: Transaction, good: readonly (NewGrant & GoodCode)[]): void {
+    transaction.write(redeem, [
+      good.map(({ redemption }) => redemption.codeHash),
+      good.map(({ now }) => now),
+      good.map(({ redemption }) => redemption.grantId),
+      good.map(({ redemption }) => redemption.appid),
+      good.map(({ userId }) => userId),
+      good.map(({ openid }) => openid),
+      good.map(({ scope }) => scope),
+      good.map(({ redemption }) => redemption.refreshTokenHash),
+      good.map(({ redemption }) => redemption.refreshTokenExpiresAtMs),
+      good.map(({ redemption }) => redemption.accessTokenHash),
+      good.map(({ redemption }) => redemption.accessTokenExpiresAtMs),
+      good.map(({ redemption }) => redemption.maxGrants - 1),
+      good.map(({ now }) => audit.newEventId(now)),
+      good.map(({ now }) => audit.newEventId(now)),
+      good.map(({ cause }) => cause.actor),
+      good.map(({ cause }) => cause.requestId),
+      TOO_MANY,
+    ])
+  }
+
+  return async (transaction, all, mayWait) => {
+    const found = await transaction.ask<LockedCode>(mayWait ? lockUnusedCode.alone : lockUnusedCode.inGroup, [
+      all.map(({ redemption }) => redemption.appid),
+      all.map(({ redemption }) => redemption.secretId),
+      all.map(({ now }) => now),
+      all.map(({ redemption }) => redemption.codeHash),
+      all.map(({ redemption }) => redemption.redirectUri ?? null),
+      all.map(({ redemption }) => redemption.newOpenid),
+    ])
+    const good = all.map((each, index) => {
+      const code = found[index]
+      return code && isGood(code) ? { ...each, ...code } : undefined
+    })
+    if (good.some(Boolean))
+      write(
+        transaction,
+        good.filter((each) => each !== undefined),
+      )
+    return Promise.all(
+      all.map((each, index) => {
+        const openid = good[index]?.openid
+        if (openid !== undefined) return { kind: 'redeemed', openid }
+        return mayWait ? refusal(transaction, audit, each, found[index]) : undefined
+      }),
+    )
+  }
+}
+
+function isGood(code: LockedCode): code is GoodCode {
+  return code.openid !== null
+}
+
+async function refusal(
+  transaction: Transaction,
+  audit: Audit,
+  { redemption, now, cause }: NewGrant,
+  found: LockedCode | undefined,
+): Promise<RedemptionResult> {
+  if (!found || found.ended) return { kind: found?.ended ?? 'app_ended' }
+  if (found.userId !== null) return refused
+  const used = await transaction.askOne<UsedCode>(findUsedCode, [redemption.codeHash, redemption.appid])
+  return used ? replay(transaction, audit, redemption, used, now, cause) : refused
 }
 
 /** decisions 10: audited; from the end of the grace to the code's expiry it ends the grant that the code produced. */
