@@ -47,6 +47,28 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
+    title: 'of many reads at once each gets what is its own',
+    async run(store) {
+      const ids = Array.from({ length: 60 }, (_, at) => at + 1)
+      await Promise.all(ids.map((id) => put(store, `owner ${id % 3}`, draft(id))))
+      for (const round of ['first', 'second']) {
+        const found = await Promise.all([...ids, 99].map((id) => store.findSurvey(id)))
+        const texts = found.map((row) => row?.document.toString())
+        expect(texts, round).toEqual([...ids.map((id) => `document of survey ${id}`), undefined])
+        const pages = await Promise.all(
+          ids.map((id) => store.listSurveys(`owner ${id % 4}`, { offset: id % 25, limit: 2 })),
+        )
+        const titles = pages.map(({ total, rows }) => [total, ...rows.map(({ title }) => title)])
+        const expected = ids.map((id) => {
+          const owned = ids.filter((one) => one % 3 === id % 4)
+          const page = owned.slice(id % 25, (id % 25) + 2)
+          return [owned.length, ...page.map((one) => `survey ${one}`)]
+        })
+        expect(titles, round).toEqual(expected)
+      }
+    },
+  },
+  {
     title: 'a hash that is given is kept',
     async run(store) {
       await put(store, 'ann', { ...draft(7), hash: 'beef' })

@@ -56,6 +56,34 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'of many refreshes and lookups at once each gets what is its own',
+    async run(store) {
+      await seed(store)
+      const grants = await Promise.all(
+        Array.from({ length: 150 }, (_, at) => grant(store, { appid: at % 2 ? 'app1' : 'app2' })),
+      )
+      const minted = await Promise.all(
+        grants.map(({ appid, refreshTokenHash }, at) => {
+          if (at % 5 === 0) return mint(store, hashOf(`nothing ${at}`), { appid })
+          if (at % 5 === 1) return mint(store, refreshTokenHash, { appid: appid === 'app1' ? 'app2' : 'app1' })
+          if (at % 5 === 2) return mint(store, refreshTokenHash, { appid, secretId: 'secret_nobody' })
+          return mint(store, refreshTokenHash, {
+            appid,
+            secretId: at % 5 === 3 ? `secret_${appid}_default` : undefined,
+          })
+        }),
+      )
+      const expected = ['refused', 'refused', 'secret_ended', 'minted', 'minted']
+      expect(minted.map(({ result }) => result)).toEqual(grants.map((_, at) => expected[at % 5]))
+      const lookups = [...minted, ...grants, ...minted].map(({ accessTokenHash }) =>
+        store.findAccessToken(accessTokenHash),
+      )
+      const found = (await Promise.all(lookups)).map((token) => token?.grantId)
+      const ofMinted = grants.map(({ grantId }, at) => (at % 5 < 3 ? undefined : grantId))
+      expect(found).toEqual([...ofMinted, ...grants.map(({ grantId }) => grantId), ...ofMinted])
+    },
+  },
+  {
     title: 'a refresh leaves earlier tokens the overlap, never beyond their own expiry',
     async run(store) {
       await seed(store)
