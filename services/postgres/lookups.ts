@@ -3,12 +3,8 @@ import { keyOf } from '../rpc/bounded-map.js'
 import { Together } from './together.js'
 import { type Database, hasNul, type Statement, type Value } from './transaction.js'
 
-export interface LookupOptions {
-  /** PostgreSQL's types of $1, $2 and so on. */
-  readonly types: readonly string[]
-  /** Keys in one statement, which answers with the rows of all. */
-  readonly maxTogether: number
-}
+/** Lookups in one statement, which answers with the rows of all. */
+const MAX_TOGETHER = 128
 
 interface Asked<Row> {
   readonly key: string
@@ -26,7 +22,8 @@ export class Lookups<Row extends object> {
   /** Those that wait. */
   readonly #asked = new Map<string, Asked<Row>>()
 
-  constructor(database: Database, statement: Statement, { types, maxTogether }: LookupOptions) {
+  /** `types`: PostgreSQL's, of $1, $2 and so on. */
+  constructor(database: Database, statement: Statement, types: readonly string[], maxTogether = MAX_TOGETHER) {
     this.#database = database
     this.#statement = ofMany(statement, types)
     this.#together = new Together(maxTogether, (group) => this.#ask(group))
@@ -40,6 +37,11 @@ export class Lookups<Row extends object> {
     if (hasNul(values)) return []
     const key = values.map((value) => (value instanceof Uint8Array ? keyOf(value) : String(value))).join('\0')
     return (this.#asked.get(key) ?? this.#add(key, values)).found
+  }
+
+  /** The first row of `find`. */
+  async findOne(...values: Value[]): Promise<Row | undefined> {
+    return (await this.find(...values))[0]
   }
 
   #add(key: string, values: readonly Value[]): Asked<Row> {

@@ -159,14 +159,6 @@ export class Database {
     return hasNul(values) ? Promise.resolve([]) : this.#attempt((client) => send<Row>(client, statement, values))
   }
 
-  /** The first row of `read`. */
-  async readOne<Row extends pg.QueryResultRow>(
-    statement: Statement,
-    values: readonly Value[],
-  ): Promise<Row | undefined> {
-    return (await this.read<Row>(statement, values))[0]
-  }
-
   /**
    * Runs `steps` in a transaction and returns what it returned, committed if it wrote. It may be run several times, so
    * it must change nothing but the database. @throws StoreUnavailable

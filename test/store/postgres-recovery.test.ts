@@ -148,7 +148,7 @@ test(
     await query(url, `ALTER DATABASE ${name} SET synchronous_commit = off`)
     const database = closing(await openDatabase({ url }, NOTHING))
     const setting = { name: 'setting', text: `SELECT current_setting('synchronous_commit') AS level` }
-    expect(await database.readOne(setting, [])).toEqual({ level: 'on' })
+    expect(await database.read(setting, [])).toEqual([{ level: 'on' }])
   },
   MINUTE,
 )

@@ -66,6 +66,9 @@ const setHighestId: Statement = {
 }
 const ping: Statement = { name: 'ping', text: 'SELECT 1' }
 
+/** In one answer of the database. */
+const MAX_DOCUMENTS = 16
+
 interface ListedColumns extends Omit<SurveySummaryRow, 'surveyId'> {
   readonly total: number
   readonly surveyId: number | null
@@ -82,21 +85,15 @@ type KeptSurvey = SurveyRow & Pick<FoundColumns, 'storedAtMs'>
 /** Connects and brings the schema up to date. @throws StoreUnavailable, SchemaMismatch, NotDurable */
 export async function openPostgresSurveyStore(options: PoolOptions): Promise<SurveyStore> {
   const database = await openDatabase(options, surveySchema)
-  const surveys = new Lookups<FoundColumns>(database, findSurvey, {
-    types: ['bigint', 'integer', 'bigint'],
-    maxTogether: 16,
-  })
+  const surveys = new Lookups<FoundColumns>(database, findSurvey, ['bigint', 'integer', 'bigint'], MAX_DOCUMENTS)
   const kept = new BoundedMap<KeptSurvey>(MAX_KEPT_BYTES)
-  const lists = new Lookups<ListedColumns>(database, listSurveys, {
-    types: ['text', 'bigint', 'bigint'],
-    maxTogether: 64,
-  })
+  const lists = new Lookups<ListedColumns>(database, listSurveys, ['text', 'bigint', 'bigint'])
   return {
     /** The same row as before as long as the database says that it is: what was made of it can be used again. */
     async findSurvey(surveyId) {
       const key = String(surveyId)
       const known = kept.get(key)
-      const [found] = await surveys.find(surveyId, known?.version ?? null, known?.storedAtMs ?? null)
+      const found = await surveys.findOne(surveyId, known?.version ?? null, known?.storedAtMs ?? null)
       if (!found) return undefined
       if (found.document === null) return known
       const row = { ...found, document: found.document }

@@ -1,3 +1,4 @@
+import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import { cutPage } from '../page.js'
 import type { AppRow, AppSecretRow, TokenStore } from '../token-store.js'
@@ -85,6 +86,9 @@ type Nullable<Row, Column extends keyof Row> = Omit<Row, Column> & {
 type SecretColumns = Nullable<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'>
 
 export function createAppMethods(database: Database, audit: Audit): AppMethods {
+  const apps = new Lookups<AppRow>(database, findApp, ['text'])
+  const secrets = new Lookups<SecretColumns>(database, listSecrets, ['text'])
+
   return {
     createApp(app, secret, cause) {
       return database.transaction(async (transaction) => {
@@ -95,7 +99,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
       })
     },
 
-    findApp: (appid) => database.readOne<AppRow>(findApp, [appid]),
+    findApp: (appid) => apps.findOne(appid),
 
     async listApps({ limit, after = '' }) {
       return cutPage(await database.read<AppRow>(listApps, [after, limit + 1]), limit, (app) => app.appid)
@@ -158,7 +162,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
     },
 
     async listAppSecrets(appid) {
-      return (await database.read<SecretColumns>(listSecrets, [appid])).map(toSecret)
+      return (await secrets.find(appid)).map(toSecret)
     },
   }
 }

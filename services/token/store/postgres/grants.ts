@@ -170,7 +170,7 @@ const NO_GRANT: LockedGrant = { ended: 'app_ended', grantId: '', userId: '', isL
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
 
 export function createGrantMethods(database: Database, audit: Audit): GrantMethods {
-  const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, { types: ['bytea'], maxTogether: 128 })
+  const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, ['bytea'])
 
   const mintings = new GroupedWrites<NewToken, MintingResult>(database, async (transaction, all, mayWait) => {
     const found = await transaction.ask<LockedGrant>(mayWait ? lockGrantToMint.alone : lockGrantToMint.inGroup, [
@@ -222,7 +222,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
   return {
     mintAccessToken: (minting, now, cause) => mintings.submit(keyOf(minting.refreshTokenHash), { minting, now, cause }),
 
-    findAccessToken: async (accessTokenHash) => (await accessTokens.find(accessTokenHash))[0],
+    findAccessToken: (accessTokenHash) => accessTokens.findOne(accessTokenHash),
 
     async listGrants(filter, { limit, after }) {
       const { appid, userId, liveAtMs } = filter

@@ -1,3 +1,4 @@
+import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import type { Cause, Hash, SessionRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
@@ -47,6 +48,8 @@ const deleteSession: Statement = {
 }
 
 export function createSessionMethods(database: Database, audit: Audit): SessionMethods {
+  const sessions = new Lookups<SessionRow>(database, findSession, ['bytea'])
+
   function recordEnd(transaction: Transaction, userId: string, now: number, cause: Cause, note: string): void {
     audit.write(transaction, now, cause, { kind: 'session.ended', userId, note })
   }
@@ -71,7 +74,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
       })
     },
 
-    findSession: (sessionHash) => database.readOne<SessionRow>(findSession, [sessionHash]),
+    findSession: (sessionHash) => sessions.findOne(sessionHash),
 
     touchSession(sessionHash, now) {
       return database.transaction(async (transaction) => {

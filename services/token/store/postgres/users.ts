@@ -1,3 +1,4 @@
+import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage } from '../page.js'
 import type { TokenStore, UserRow } from '../token-store.js'
@@ -46,6 +47,8 @@ const deleteCodesOfUser: Statement = {
 }
 
 export function createUserMethods(database: Database, audit: Audit): UserMethods {
+  const users = new Lookups<UserRow>(database, findUser, ['text'])
+
   return {
     createUser(user, cause) {
       return database.transaction(async (transaction) => {
@@ -58,7 +61,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
       })
     },
 
-    findUser: (username) => database.readOne<UserRow>(findUser, [username]),
+    findUser: (username) => users.findOne(username),
 
     async listUsers({ limit, after = '' }) {
       return cutPage(await database.read<UserRow>(listUsers, [after, limit + 1]), limit, (user) => user.username)
