@@ -2,7 +2,7 @@
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { wasBlocked } from './errors.js'
 import { Together } from './together.js'
-import type { Database, Transaction } from './transaction.js'
+import type { Database, Transaction, Value } from './transaction.js'
 
 /** Few enough that their locks are not held for long. */
 const MAX_GROUP = 32
@@ -73,4 +73,9 @@ export class GroupedWrites<Args, Result> {
       reject(error)
     }
   }
+}
+
+/** The parameters of a statement over many: of each column, the values of all rows. */
+export function columnsOf<Row>(rows: readonly Row[], columns: readonly ((row: Row) => Value)[]): Value[] {
+  return columns.map((column) => rows.map(column))
 }

@@ -1,4 +1,4 @@
-import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
+import { columnsOf, GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import { keyOf } from '../../../rpc/bounded-map.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
@@ -157,7 +157,8 @@ interface LockedCode {
   readonly openid: string | null
 }
 
-type GoodCode = LockedCode & { readonly openid: string }
+/** What cannot be, for example for a text with U+0000. */
+const NO_CODE: LockedCode = { ended: 'app_ended', userId: null, scope: '', openid: null }
 
 interface UsedCode {
   readonly userId: string
@@ -193,68 +194,60 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
 }
 
 function redemptionSteps(audit: Audit): Steps<NewGrant, RedemptionResult> {
-  function write(transaction: Transaction, good: readonly (NewGrant & GoodCode)[]): void {
-    transaction.write(redeem, [
-      good.map(({ redemption }) => redemption.codeHash),
-      good.map(({ now }) => now),
-      good.map(({ redemption }) => redemption.grantId),
-      good.map(({ redemption }) => redemption.appid),
-      good.map(({ userId }) => userId),
-      good.map(({ openid }) => openid),
-      good.map(({ scope }) => scope),
-      good.map(({ redemption }) => redemption.refreshTokenHash),
-      good.map(({ redemption }) => redemption.refreshTokenExpiresAtMs),
-      good.map(({ redemption }) => redemption.accessTokenHash),
-      good.map(({ redemption }) => redemption.accessTokenExpiresAtMs),
-      good.map(({ redemption }) => redemption.maxGrants - 1),
-      good.map(({ now }) => audit.newEventId(now)),
-      good.map(({ now }) => audit.newEventId(now)),
-      good.map(({ cause }) => cause.actor),
-      good.map(({ cause }) => cause.requestId),
-      TOO_MANY,
-    ])
-  }
-
   return async (transaction, all, mayWait) => {
-    const found = await transaction.ask<LockedCode>(mayWait ? lockUnusedCode.alone : lockUnusedCode.inGroup, [
-      all.map(({ redemption }) => redemption.appid),
-      all.map(({ redemption }) => redemption.secretId),
-      all.map(({ now }) => now),
-      all.map(({ redemption }) => redemption.codeHash),
-      all.map(({ redemption }) => redemption.redirectUri ?? null),
-      all.map(({ redemption }) => redemption.newOpenid),
-    ])
-    const good = all.map((each, index) => {
-      const code = found[index]
-      return code && isGood(code) ? { ...each, ...code } : undefined
-    })
-    if (good.some(Boolean))
-      write(
-        transaction,
-        good.filter((each) => each !== undefined),
-      )
-    return Promise.all(
-      all.map((each, index) => {
-        const openid = good[index]?.openid
-        if (openid !== undefined) return { kind: 'redeemed', openid }
-        return mayWait ? refusal(transaction, audit, each, found[index]) : undefined
-      }),
+    const found = await transaction.ask<LockedCode>(
+      mayWait ? lockUnusedCode.alone : lockUnusedCode.inGroup,
+      columnsOf(all, [
+        ({ redemption }) => redemption.appid,
+        ({ redemption }) => redemption.secretId,
+        ({ now }) => now,
+        ({ redemption }) => redemption.codeHash,
+        ({ redemption }) => redemption.redirectUri ?? null,
+        ({ redemption }) => redemption.newOpenid,
+      ]),
     )
+    const good = all.flatMap((each, index) => {
+      const { userId, scope, openid } = found[index] ?? NO_CODE
+      return openid === null ? [] : [{ ...each, userId, scope, openid }]
+    })
+    if (good.length > 0) {
+      const columns = columnsOf(good, [
+        ({ redemption }) => redemption.codeHash,
+        ({ now }) => now,
+        ({ redemption }) => redemption.grantId,
+        ({ redemption }) => redemption.appid,
+        ({ userId }) => userId,
+        ({ openid }) => openid,
+        ({ scope }) => scope,
+        ({ redemption }) => redemption.refreshTokenHash,
+        ({ redemption }) => redemption.refreshTokenExpiresAtMs,
+        ({ redemption }) => redemption.accessTokenHash,
+        ({ redemption }) => redemption.accessTokenExpiresAtMs,
+        ({ redemption }) => redemption.maxGrants - 1,
+        ({ now }) => audit.newEventId(now),
+        ({ now }) => audit.newEventId(now),
+        ({ cause }) => cause.actor,
+        ({ cause }) => cause.requestId,
+      ])
+      transaction.write(redeem, [...columns, TOO_MANY])
+    }
+    const results = all.map((each, index) => {
+      const code = found[index] ?? NO_CODE
+      if (code.openid !== null) return { kind: 'redeemed', openid: code.openid } as const
+      return mayWait ? refusal(transaction, audit, each, code) : undefined
+    })
+    return Promise.all(results)
   }
-}
-
-function isGood(code: LockedCode): code is GoodCode {
-  return code.openid !== null
 }
 
 async function refusal(
   transaction: Transaction,
   audit: Audit,
   { redemption, now, cause }: NewGrant,
-  found: LockedCode | undefined,
+  { ended, userId }: LockedCode,
 ): Promise<RedemptionResult> {
-  if (!found || found.ended) return { kind: found?.ended ?? 'app_ended' }
-  if (found.userId !== null) return refused
+  if (ended) return { kind: ended }
+  if (userId !== null) return refused
   const used = await transaction.askOne<UsedCode>(findUsedCode, [redemption.codeHash, redemption.appid])
   return used ? replay(transaction, audit, redemption, used, now, cause) : refused
 }

@@ -1,4 +1,4 @@
-import { GroupedWrites } from '../../../postgres/grouped-writes.js'
+import { columnsOf, GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { keyOf } from '../../../rpc/bounded-map.js'
@@ -165,6 +165,7 @@ interface LockedGrant {
   readonly isLive: boolean
 }
 
+/** What cannot be, for example for a text with U+0000. */
 const NO_GRANT: LockedGrant = { ended: 'app_ended', grantId: '', userId: '', isLive: false }
 
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
@@ -173,30 +174,36 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
   const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, ['bytea'])
 
   const mintings = new GroupedWrites<NewToken, MintingResult>(database, async (transaction, all, mayWait) => {
-    const found = await transaction.ask<LockedGrant>(mayWait ? lockGrantToMint.alone : lockGrantToMint.inGroup, [
-      all.map(({ minting }) => minting.appid),
-      all.map(({ minting }) => minting.secretId ?? null),
-      all.map(({ now }) => now),
-      all.map(({ minting }) => minting.refreshTokenHash),
-    ])
+    const found = await transaction.ask<LockedGrant>(
+      mayWait ? lockGrantToMint.alone : lockGrantToMint.inGroup,
+      columnsOf(all, [
+        ({ minting }) => minting.appid,
+        ({ minting }) => minting.secretId ?? null,
+        ({ now }) => now,
+        ({ minting }) => minting.refreshTokenHash,
+      ]),
+    )
     const good = all.flatMap((each, index) => {
       const { ended, isLive, ...grant } = found[index] ?? NO_GRANT
       return ended === null && isLive ? [{ ...each, ...grant }] : []
     })
     if (good.length > 0) {
-      transaction.write(mint, [
-        good.map(({ minting }) => minting.accessTokenHash),
-        good.map(({ grantId }) => grantId),
-        good.map(({ minting }) => minting.accessTokenExpiresAtMs),
-        good.map(({ now }) => now),
-        good.map(({ minting, now }) => now + minting.overlapMs),
-        good.map(({ minting }) => minting.maxLive),
-        good.map(({ now }) => audit.newEventId(now)),
-        good.map(({ cause }) => cause.actor),
-        good.map(({ cause }) => cause.requestId),
-        good.map(({ minting }) => minting.appid),
-        good.map(({ userId }) => userId),
-      ])
+      transaction.write(
+        mint,
+        columnsOf(good, [
+          ({ minting }) => minting.accessTokenHash,
+          ({ grantId }) => grantId,
+          ({ minting }) => minting.accessTokenExpiresAtMs,
+          ({ now }) => now,
+          ({ minting, now }) => now + minting.overlapMs,
+          ({ minting }) => minting.maxLive,
+          ({ now }) => audit.newEventId(now),
+          ({ cause }) => cause.actor,
+          ({ cause }) => cause.requestId,
+          ({ minting }) => minting.appid,
+          ({ userId }) => userId,
+        ]),
+      )
     }
     return all.map((_, index) => {
       const { ended, isLive } = found[index] ?? NO_GRANT
