@@ -4,8 +4,8 @@ import { StoreUnavailable } from '../store/store-unavailable.js'
 
 /** At work at a time; who comes meanwhile goes with the next. More would each have fewer. */
 const MAX_UNDER_WAY = 2
-/** More are refused at once: they would wait longer than they have time. */
-const MAX_WAITING = 1_000
+/** About a second of work. More are refused at once: they would wait longer than they have time. */
+const MAX_WAITING = 5_000
 
 /** Items that wait for their turn. Those of one key are never in one group. */
 export class Together<Item extends { readonly key: string }> {

@@ -160,7 +160,7 @@ test('two groups are under way at a time, of different keys each, and a crowd wi
     ['a', 'b'],
     ['a', 'c'],
   ])
-  for (let added = 0; added < 999; added++) together.add({ key: 'e' })
+  for (let added = 0; added < 4_999; added++) together.add({ key: 'e' })
   expect(() => together.add({ key: 'f' })).toThrow(StoreUnavailable)
   ends[0]?.()
   await sleep(10)
