@@ -33,12 +33,12 @@ export function isRepeatable(error: unknown): boolean {
   return isIn(repeatable, error)
 }
 
-/** Deadlock, after the last attempt, and lock timeout: somebody else had what was needed, and nothing was done. */
-const blocked: ReadonlySet<string> = new Set(['40P01', '55P03'])
+/** Deadlock, after the last attempt, lock timeout, statement timeout: of something that was asked for, and nothing was done. */
+const ofOne: ReadonlySet<string> = new Set(['40P01', '55P03', '57014'])
 
-/** Of an error that `translate` gave. */
-export function wasBlocked(error: unknown): boolean {
-  return error instanceof StoreUnavailable && isIn(blocked, error.cause)
+/** Whether an error that `translate` gave may be of one of those who share a statement, so that the others do not fail alone. */
+export function mayBeOfOne(error: unknown): boolean {
+  return !(error instanceof StoreUnavailable) || isIn(ofOne, error.cause)
 }
 
 /** The host we speak to is not (or no longer) the primary. */

@@ -1,11 +1,12 @@
 // Group commit for PostgreSQL: writes that come at about the same time share a transaction.
-import { StoreUnavailable } from '../store/store-unavailable.js'
-import { wasBlocked } from './errors.js'
-import { Together } from './together.js'
+import { mayBeOfOne } from './errors.js'
+import { isOverdue, refuse, Together, type Waiting } from './together.js'
 import type { Database, Transaction, Value } from './transaction.js'
 
 /** Few enough that their locks are not held for long. */
 const MAX_GROUP = 32
+/** For the locks a group cannot leave out: of another one's new openid, of a grant that is pushed out. */
+const GROUP_LOCK_WAIT_MS = 100
 
 /**
  * What is written for each of `all`, in one transaction; the results in the same order. `mayWait`: for locks. If not, rows
@@ -17,15 +18,13 @@ export type Steps<Args, Result> = (
   mayWait: boolean,
 ) => Promise<readonly (Result | undefined)[]>
 
-interface Submitted<Args, Result> {
-  readonly key: string
+interface Submitted<Args, Result> extends Waiting {
   readonly args: Args
   resolve(result: Result): void
-  reject(error: unknown): void
 }
 
 /**
- * Writes in groups, which do not wait for locks, so that nobody waits for what another one needs. Who finds no result there
+ * Writes in groups, which hardly wait for locks, so that nobody waits for what another one needs. Who finds no result there
  * has a transaction of his own, in which he waits for what he must.
  */
 export class GroupedWrites<Args, Result> {
@@ -38,10 +37,10 @@ export class GroupedWrites<Args, Result> {
     this.#steps = steps
   }
 
-  /** Writes of one key, which change the same rows, are never in one group. @throws StoreUnavailable, and what `steps` does */
+  /** Writes of one key, which change the same rows, are never in one group. Rejects with StoreUnavailable, or as `steps` does. */
   submit(key: string, args: Args): Promise<Result> {
     return new Promise((resolve, reject) => {
-      this.#together.add({ key, args, resolve, reject })
+      this.#together.add({ key, dueAt: performance.now() + this.#database.maxWaitMs, args, resolve, reject })
     })
   }
 
@@ -49,9 +48,12 @@ export class GroupedWrites<Args, Result> {
     let results: readonly (Result | undefined)[] = []
     try {
       const all = group.map(({ args }) => args)
-      results = await this.#database.transaction((transaction) => this.#steps(transaction, all, false))
+      results = await this.#database.transaction(
+        (transaction) => this.#steps(transaction, all, false),
+        GROUP_LOCK_WAIT_MS,
+      )
     } catch (error) {
-      if (error instanceof StoreUnavailable && !wasBlocked(error)) {
+      if (!mayBeOfOne(error)) {
         for (const { reject } of group) reject(error)
         return
       }
@@ -59,8 +61,9 @@ export class GroupedWrites<Args, Result> {
     }
     group.forEach((submitted, index) => {
       const result = results[index]
-      if (result === undefined) void this.#runAlone(submitted)
-      else submitted.resolve(result)
+      if (result !== undefined) submitted.resolve(result)
+      else if (isOverdue(submitted)) refuse(submitted)
+      else void this.#runAlone(submitted)
     })
   }
 

@@ -1,17 +1,16 @@
 // Rows that are looked up by their keys, those of many lookups by one statement.
 import { keyOf } from '../rpc/bounded-map.js'
-import { Together } from './together.js'
+import { mayBeOfOne } from './errors.js'
+import { isOverdue, Together, type Waiting } from './together.js'
 import { type Database, hasNul, type Statement, type Value } from './transaction.js'
 
 /** Lookups in one statement, which answers with the rows of all. */
 const MAX_TOGETHER = 128
 
-interface Asked<Row> {
-  readonly key: string
+interface Asked<Row> extends Waiting {
   readonly values: readonly Value[]
   readonly found: Promise<readonly Row[]>
   resolve(rows: readonly Row[]): void
-  reject(error: unknown): void
 }
 
 /** A statement that reads by its parameters, run for many values of them at once. */
@@ -49,9 +48,10 @@ export class Lookups<Row extends object> {
     const found = new Promise<readonly Row[]>((resolve, reject) => {
       settle = { resolve, reject }
     })
-    const asked = { key, values, found, ...(settle as NonNullable<typeof settle>) }
-    this.#together.add(asked)
+    const dueAt = performance.now() + this.#database.maxWaitMs
+    const asked = { key, dueAt, values, found, ...(settle as NonNullable<typeof settle>) }
     this.#asked.set(key, asked)
+    this.#together.add(asked)
     return asked
   }
 
@@ -66,7 +66,11 @@ export class Lookups<Row extends object> {
         resolve(found[index] ?? [])
       })
     } catch (error) {
-      for (const { reject } of group) reject(error)
+      const asksAlone = group.length > 1 && mayBeOfOne(error)
+      for (const asked of group) {
+        if (asksAlone && !isOverdue(asked)) void this.#ask([asked])
+        else asked.reject(error)
+      }
     }
   }
 }

@@ -64,6 +64,10 @@ export class PrimaryPool {
     this.#pool = this.#createPool(first)
   }
 
+  get connectTimeoutMs(): number {
+    return this.#options.connectTimeoutMs
+  }
+
   /** A connection to the primary; the caller releases it, with the error if it is not to be used again. */
   async acquire(): Promise<pg.PoolClient> {
     const pool = this.#pool

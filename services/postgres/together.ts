@@ -7,13 +7,21 @@ const MAX_UNDER_WAY = 2
 /** About a second of work. More are refused at once: they would wait longer than they have time. */
 const MAX_WAITING = 5_000
 
+export interface Waiting {
+  readonly key: string
+  /** By performance.now(): until when it may wait to be begun. */
+  readonly dueAt: number
+  reject(error: unknown): void
+}
+
 /** Items that wait for their turn. Those of one key are never in one group. */
-export class Together<Item extends { readonly key: string }> {
+export class Together<Item extends Waiting> {
   readonly #maxItems: number
   readonly #run: (group: readonly Item[]) => Promise<void>
   #waiting: Item[] = []
   #underWay = 0
   #isScheduled = false
+  #clock: NodeJS.Timeout | undefined
 
   /** `run` must neither reject nor take long for one item's sake. */
   constructor(maxItems: number, run: (group: readonly Item[]) => Promise<void>) {
@@ -21,12 +29,14 @@ export class Together<Item extends { readonly key: string }> {
     this.#run = run
   }
 
-  /** @throws StoreUnavailable when too many wait */
+  /** What is not begun when it is due is refused: nothing happens of which the caller has been told that it did not. */
   add(item: Item): void {
     if (this.#waiting.length >= MAX_WAITING) {
-      throw new StoreUnavailable(new Error('too many callers wait for a database connection'))
+      refuse(item)
+      return
     }
     this.#waiting.push(item)
+    this.#watch()
     this.#schedule()
   }
 
@@ -36,8 +46,10 @@ export class Together<Item extends { readonly key: string }> {
     this.#isScheduled = true
     setImmediate(() => {
       this.#isScheduled = false
+      const group = this.#take()
+      if (group.length === 0) return
       this.#underWay += 1
-      void this.#run(this.#take()).finally(() => {
+      void this.#run(group).finally(() => {
         this.#underWay -= 1
         this.#schedule()
       })
@@ -46,6 +58,7 @@ export class Together<Item extends { readonly key: string }> {
   }
 
   #take(): Item[] {
+    this.#refuseOverdue()
     const taken = new Map<string, Item>()
     this.#waiting = this.#waiting.filter((item) => {
       if (taken.size >= this.#maxItems || taken.has(item.key)) return true
@@ -54,4 +67,30 @@ export class Together<Item extends { readonly key: string }> {
     })
     return [...taken.values()]
   }
+
+  /** One timer, for who waits longest. */
+  #watch(): void {
+    const [first] = this.#waiting
+    if (this.#clock || !first) return
+    this.#clock = setTimeout(() => {
+      this.#clock = undefined
+      this.#refuseOverdue()
+      this.#watch()
+    }, first.dueAt - performance.now())
+    this.#clock.unref()
+  }
+
+  #refuseOverdue(): void {
+    const overdue: Item[] = []
+    this.#waiting = this.#waiting.filter((item) => !isOverdue(item) || overdue.push(item) === 0)
+    for (const item of overdue) refuse(item)
+  }
+}
+
+export function isOverdue({ dueAt }: Waiting): boolean {
+  return performance.now() >= dueAt
+}
+
+export function refuse(item: Waiting): void {
+  item.reject(new StoreUnavailable(new Error('too many callers wait for a database connection')))
 }

@@ -44,10 +44,12 @@ export class Transaction {
   #isBegun = false
   #failure: unknown
 
-  constructor(client: pg.PoolClient) {
+  /** `lockWaitMs`: if it is not to be the connection's. */
+  constructor(client: pg.PoolClient, lockWaitMs?: number) {
     this.#client = client
+    const setting = lockWaitMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockWaitMs}`
     // Each statement sees what was committed before it began: what it reads of a row it has locked is the truth.
-    this.#begun = client.query('BEGIN ISOLATION LEVEL READ COMMITTED').then(() => {
+    this.#begun = client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${setting}`).then(() => {
       this.#isBegun = true
     })
     this.#begun.catch(() => undefined)
@@ -154,6 +156,11 @@ export class Database {
     this.#pool = pool
   }
 
+  /** How long who asks may wait before anything is begun, in ms: as long as for a connection. */
+  get maxWaitMs(): number {
+    return this.#pool.connectTimeoutMs
+  }
+
   /** One statement that changes nothing. @throws StoreUnavailable */
   read<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
     return hasNul(values) ? Promise.resolve([]) : this.#attempt((client) => send<Row>(client, statement, values))
@@ -161,11 +168,11 @@ export class Database {
 
   /**
    * Runs `steps` in a transaction and returns what it returned, committed if it wrote. It may be run several times, so
-   * it must change nothing but the database. @throws StoreUnavailable
+   * it must change nothing but the database. Locks are waited for `lockWaitMs`, if that is given. @throws StoreUnavailable
    */
-  transaction<Result>(steps: (transaction: Transaction) => Promise<Result>): Promise<Result> {
+  transaction<Result>(steps: (transaction: Transaction) => Promise<Result>, lockWaitMs?: number): Promise<Result> {
     return this.#attempt(async (client, commitSent) => {
-      const transaction = new Transaction(client)
+      const transaction = new Transaction(client, lockWaitMs)
       try {
         const result = await steps(transaction)
         if (transaction.hasWritten) {

@@ -6,7 +6,7 @@ export function keyOf(bytes: Uint8Array): string {
 /** What was made and may be asked for again, within `maxBytes`. When they are used up, all is forgotten and kept anew. */
 export class BoundedMap<Value> {
   readonly #maxBytes: number
-  #values = new Map<string, Value>()
+  #values = new Map<string, { readonly value: Value; readonly bytes: number }>()
   #bytes = 0
 
   constructor(maxBytes: number) {
@@ -14,14 +14,16 @@ export class BoundedMap<Value> {
   }
 
   get(key: string): Value | undefined {
-    return this.#values.get(key)
+    return this.#values.get(key)?.value
   }
 
   /** `bytes`: what key and value take together. A value that takes more than all may is not kept. */
   keep(key: string, value: Value, bytes: number): void {
     if (bytes > this.#maxBytes) return
-    if (this.#bytes + bytes > this.#maxBytes) this.forgetAll()
-    this.#values.set(key, value)
+    const replaced = this.#values.get(key)?.bytes ?? 0
+    if (this.#bytes - replaced + bytes > this.#maxBytes) this.forgetAll()
+    else this.#bytes -= replaced
+    this.#values.set(key, { value, bytes })
     this.#bytes += bytes
   }
 

@@ -1,18 +1,21 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, test } from 'vitest'
-import { Together } from '../../services/postgres/together.js'
+import { expect, onTestFinished, test } from 'vitest'
+import { Together, type Waiting } from '../../services/postgres/together.js'
 import { openDatabase } from '../../services/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+
 import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
+import { startCuttingProxy } from '../postgres/cutting-proxy.js'
 import { patient } from '../postgres/patient.js'
-import { authorize, cause, isGood, issue, redeem, refresh, START, seed } from '../postgres/seed.js'
+import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 
-async function open(options: { readonly lockTimeoutMs?: number } = {}) {
+async function open(options: Partial<Record<keyof typeof patient, number>> = {}) {
   const url = await createDatabase()
   const store = closing(await openPostgresTokenStore({ url, ...patient, ...options }))
   const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
@@ -25,6 +28,14 @@ async function open(options: { readonly lockTimeoutMs?: number } = {}) {
     })
   }
   return { url, store, whileLocked }
+}
+
+/** Another user of the same app. */
+async function another(store: TokenStore, seeded: Seed): Promise<Seed> {
+  const userId = `user_${randomUUID()}`
+  const user = { userId, username: userId, nickname: '', avatar: '', passwordHash: 'none', isDisabled: false }
+  await store.createUser({ ...user, createdAtMs: START }, cause)
+  return { ...seeded, userId, username: userId }
 }
 
 test('a refresh whose grant somebody has locked keeps nobody waiting who asked with it', async () => {
@@ -133,6 +144,126 @@ test('an exchange that is refused leaves no openid behind, whoever it came with'
   expect(await query(url, 'SELECT user_id FROM openids')).toEqual([{ user_id: other.userId }])
 })
 
+test('an exchange whose caller was told that it is too late is not made afterwards', async () => {
+  const { store, url } = await open({ connectTimeoutMs: 500 })
+  const seeded = await seed(store)
+  const users = await Promise.all(Array.from({ length: 100 }, () => another(store, seeded)))
+  const codes = await Promise.all(users.map((user) => issue(store, user)))
+  const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
+  const lock = { name: 'lock', text: 'LOCK TABLE codes IN ACCESS EXCLUSIVE MODE' }
+  const [exchanges, settled] = await locker.transaction(async (transaction) => {
+    await transaction.ask(lock, [])
+    const exchanges = codes.map((codeHash) => redeem(store, seeded, codeHash).catch(() => undefined))
+    return [exchanges, await Promise.race([Promise.all(exchanges.slice(64)), sleep(5_000)])] as const
+  })
+  expect(settled, 'those who wait are told').toEqual(new Array(36).fill(undefined))
+  const made = (await Promise.all(exchanges)).filter((each) => each?.result.kind === 'redeemed')
+  expect(await query(url, 'SELECT count(*)::int AS grants FROM grants')).toEqual([{ grants: made.length }])
+})
+
+test('an openid that somebody is making keeps nobody waiting but his user', async () => {
+  const { store, url } = await open()
+  const held = await seed(store)
+  const others = await Promise.all(Array.from({ length: 10 }, () => another(store, held)))
+  const [heldCode, ...codes] = await Promise.all([held, ...others].map((user) => issue(store, user)))
+  const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
+  const make = { name: 'make', text: 'INSERT INTO openids VALUES ($1, $2, $3) RETURNING openid' }
+  const exchanged = await locker.transaction(async (transaction) => {
+    await transaction.ask(make, [held.appid, held.userId, 'o_held'])
+    const exchanged = redeem(store, held, heldCode as Uint8Array)
+    const made = await Promise.all(others.map((user, at) => redeem(store, user, codes[at] as Uint8Array)))
+    expect(new Set(made.map(({ result }) => result.kind))).toEqual(new Set(['redeemed']))
+    return { result: exchanged }
+  })
+  expect((await exchanged.result).result.kind).toBe('redeemed')
+})
+
+test('exchanges that push out grants and the recording of uses do not lock each other out', async () => {
+  const { url, whileLocked } = await open()
+  const store = await openPostgresTokenStore({ url, ...patient })
+  const seeded = await seed(store)
+  const all = await Promise.all(
+    Array.from({ length: 3 }, async () => {
+      const user = await another(store, seeded)
+      return { user, ...(await authorize(store, user)), codeHash: await issue(store, user) }
+    }),
+  )
+  all.sort((one, other) => (one.grantId < other.grantId ? -1 : 1))
+  const [low, middle, high] = all as [(typeof all)[0], (typeof all)[0], (typeof all)[0]]
+  const grants = new Map(all.map(({ grantId }) => [grantId, START + 1]))
+  const work = await (async () => {
+    let under: Promise<unknown>[] = []
+    await whileLocked('grants', 'grant_id', middle.grantId, async () => {
+      const uses = store.recordUses({ grants, secrets: new Map() }) // has the first, and waits for the second
+      await sleep(300)
+      under = [uses, redeem(store, high.user, high.codeHash, 1), redeem(store, low.user, low.codeHash, 1)]
+      await sleep(300)
+    })
+    return under
+  })()
+  await Promise.all(work)
+  await store.close() // what a connection has counted is told when it ends
+  const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
+  expect(counted).toEqual({ deadlocks: 0 })
+})
+
+test.each([
+  ['before COMMIT', 8, 8],
+  ['after COMMIT', 16, 24],
+] as const)(
+  'of a group that is cut %s all hear that nobody knows, and nothing is done twice',
+  async (at, grants, tokens) => {
+    const url = await createDatabase()
+    const proxy = await startCuttingProxy(url)
+    const store = closing(await openPostgresTokenStore({ url: proxy.url, ...patient }))
+    onTestFinished(() => proxy.close())
+    const seeded = await seed(store)
+    const users = await Promise.all(Array.from({ length: 8 }, () => another(store, seeded)))
+    const granted = await Promise.all(users.map((user) => authorize(store, user)))
+    const codes = await Promise.all(users.map((user) => issue(store, user)))
+    for (const kind of ['refresh', 'exchange']) {
+      proxy.cutAt({ at })
+      const works =
+        kind === 'refresh'
+          ? granted.map(({ refreshTokenHash }) => refresh(store, seeded, refreshTokenHash))
+          : codes.map((codeHash) => redeem(store, seeded, codeHash))
+      const outcomes = await Promise.all(works.map((work: Promise<unknown>) => work.catch((error: unknown) => error)))
+      for (const outcome of outcomes) expect(outcome).toMatchObject({ outcomeUnknown: true })
+      proxy.cutAt(undefined)
+    }
+    const counts =
+      'SELECT (SELECT count(*) FROM grants)::int AS grants, (SELECT count(*) FROM access_tokens)::int AS tokens'
+    expect(await query(url, counts)).toEqual([{ grants, tokens }])
+  },
+)
+
+test('a lookup that the database refuses fails alone', async () => {
+  const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
+  await store.putSurveys('ann', [{ surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('a') }], START)
+  const [good, refused] = await Promise.allSettled([store.findSurvey(7), store.findSurvey(2 ** 64)])
+  expect(good).toMatchObject({ status: 'fulfilled', value: { surveyId: 7 } })
+  expect(String((refused as PromiseRejectedResult).reason)).toContain('out of range')
+})
+
+test('a survey that many ask for at once is kept once, and what others know of it is what the database says', async () => {
+  const url = await createDatabase()
+  const store = closing(await openPostgresSurveyStore({ url, ...patient }))
+  const draft = (surveyId: number, bytes: number) => ({
+    surveyId,
+    hash: '',
+    title: 'a',
+    state: 2,
+    document: randomBytes(bytes),
+  })
+  await store.putSurveys('ann', [draft(1, 1_000), draft(2, 400_000)], START)
+  const first = await store.findSurvey(1)
+  const herd = await Promise.all(Array.from({ length: 40 }, () => store.findSurvey(2)))
+  expect(new Set(herd).size).toBe(1)
+  expect(await store.findSurvey(1)).toBe(first) // was not forgotten for it
+  await query(url, `UPDATE surveys SET owner_user_id = 'bob'`)
+  expect(await store.findSurvey(1)).toMatchObject({ ownerUserId: 'bob' })
+})
+
 test('a survey of the same version that was stored at another time is read anew', async () => {
   const url = await createDatabase()
   const store = closing(await openPostgresSurveyStore({ url, ...patient }))
@@ -145,24 +276,31 @@ test('a survey of the same version that was stored at another time is read anew'
   expect((await store.findSurvey(7))?.document.toString()).toBe('second')
 })
 
-test('two groups are under way at a time, of different keys each, and a crowd without end is refused', async () => {
+test('two groups are under way at a time, of different keys each; who waits too long or is too many is refused', async () => {
   const groups: string[][] = []
   const ends: (() => void)[] = []
-  const together = new Together<{ readonly key: string }>(2, (group) => {
+  const refused: unknown[] = []
+  const item = (key: string) => {
+    return { key, dueAt: performance.now() + 1_000, reject: (error: unknown) => refused.push(error) }
+  }
+  const together = new Together<Waiting>(2, (group) => {
     groups.push(group.map(({ key }) => key))
     return new Promise((resolve) => {
       ends.push(resolve)
     })
   })
-  for (const key of ['a', 'a', 'b', 'c', 'd']) together.add({ key })
+  for (const key of ['a', 'a', 'b', 'c', 'd']) together.add(item(key))
   await sleep(10)
   expect(groups).toEqual([
     ['a', 'b'],
     ['a', 'c'],
   ])
-  for (let added = 0; added < 4_999; added++) together.add({ key: 'e' })
-  expect(() => together.add({ key: 'f' })).toThrow(StoreUnavailable)
+  for (let added = 0; added < 4_999; added++) together.add(item('e'))
+  expect(refused).toEqual([])
+  together.add(item('f'))
+  expect(refused).toEqual([expect.any(StoreUnavailable)])
   ends[0]?.()
   await sleep(10)
   expect(groups[2]).toEqual(['d', 'e'])
+  await expect.poll(() => refused.length, { timeout: 5_000 }).toBe(1 + 4_998) // although nothing ends
 })

@@ -12,14 +12,14 @@ import { surveySchema } from './schema.js'
 const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, document'
 
 /**
- * $2, $3: what the asker has of it, null for nothing; of that the document, which is nearly all, is not sent again. The time
+ * $2 to $5: what the asker has of it, null for nothing; of that the document, which is nearly all, is not sent again. The time
  * tells it from another one of the same version, which there is when a backup was restored.
  */
 const findSurvey: Statement = {
   name: 'find_survey',
   text: `
     SELECT survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, stored_at_ms AS "storedAtMs",
-      CASE WHEN (version, stored_at_ms) IS DISTINCT FROM ($2, $3) THEN document END AS document
+      CASE WHEN (version, stored_at_ms, owner_user_id, hash) IS DISTINCT FROM ($2, $3, $4, $5) THEN document END AS document
     FROM surveys WHERE survey_id = $1`,
 }
 /** By the index surveys_by_owner. One statement, so one moment; a row without an id says that the page is empty. */
@@ -66,8 +66,10 @@ const setHighestId: Statement = {
 }
 const ping: Statement = { name: 'ping', text: 'SELECT 1' }
 
-/** In one answer of the database. */
+/** Surveys in one answer of the database. */
 const MAX_DOCUMENTS = 16
+/** Lists in one statement, which counts all surveys of each owner. */
+const MAX_LISTS = 8
 
 interface ListedColumns extends Omit<SurveySummaryRow, 'surveyId'> {
   readonly total: number
@@ -85,18 +87,27 @@ type KeptSurvey = SurveyRow & Pick<FoundColumns, 'storedAtMs'>
 /** Connects and brings the schema up to date. @throws StoreUnavailable, SchemaMismatch, NotDurable */
 export async function openPostgresSurveyStore(options: PoolOptions): Promise<SurveyStore> {
   const database = await openDatabase(options, surveySchema)
-  const surveys = new Lookups<FoundColumns>(database, findSurvey, ['bigint', 'integer', 'bigint'], MAX_DOCUMENTS)
+  const surveys = new Lookups<FoundColumns>(
+    database,
+    findSurvey,
+    ['bigint', 'integer', 'bigint', 'text', 'text'],
+    MAX_DOCUMENTS,
+  )
   const kept = new BoundedMap<KeptSurvey>(MAX_KEPT_BYTES)
-  const lists = new Lookups<ListedColumns>(database, listSurveys, ['text', 'bigint', 'bigint'])
+  const lists = new Lookups<ListedColumns>(database, listSurveys, ['text', 'bigint', 'bigint'], MAX_LISTS)
   return {
     /** The same row as before as long as the database says that it is: what was made of it can be used again. */
     async findSurvey(surveyId) {
       const key = String(surveyId)
       const known = kept.get(key)
-      const found = await surveys.findOne(surveyId, known?.version ?? null, known?.storedAtMs ?? null)
+      const { version = null, storedAtMs = null, ownerUserId = null, hash = null } = known ?? {}
+      const found = await surveys.findOne(surveyId, version, storedAtMs, ownerUserId, hash)
       if (!found) return undefined
-      if (found.document === null) return known
-      const row = { ...found, document: found.document }
+      const { document } = found
+      if (document === null) return known
+      const made = kept.get(key)
+      if (made?.document === document) return made // by another who asked with this one
+      const row = { ...found, document }
       kept.keep(key, row, sizeOfSurvey(row))
       return row
     },

@@ -3,7 +3,7 @@ import type { Database, Statement, Transaction } from '../../../postgres/transac
 import { keyOf } from '../../../rpc/bounded-map.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
-import { credentialsOfAsked, type Ended, SKIP, shareApp } from './credentials.js'
+import { credentialsOfAsked, type Ended, lockedUserOf, SKIP, shareApp } from './credentials.js'
 import { lockGrant, revokeGrant } from './grants.js'
 
 type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
@@ -47,11 +47,13 @@ const MADE_OR_LOCKED = `
     )`
 const MADE_OR_LOCKED_AT_ONCE = `
     existing AS (
-      SELECT o.appid, o.user_id, o.openid FROM first JOIN openids o ON o.appid = first.appid AND o.user_id = first.user_id
-      FOR NO KEY UPDATE OF o ${SKIP}
+      SELECT o.* FROM first CROSS JOIN LATERAL (
+        SELECT appid, user_id, openid FROM openids WHERE appid = first.appid AND user_id = first.user_id
+        FOR NO KEY UPDATE ${SKIP}
+      ) o
     ), made AS (
       INSERT INTO openids (appid, user_id, openid) SELECT appid, user_id, new_openid FROM first
-      WHERE NOT EXISTS (SELECT 1 FROM openids o WHERE o.appid = first.appid AND o.user_id = first.user_id)
+      WHERE (SELECT true FROM openids o WHERE o.appid = first.appid AND o.user_id = first.user_id) IS NULL
       ORDER BY appid, user_id
       ON CONFLICT (appid, user_id) DO NOTHING
       RETURNING appid, user_id, openid
@@ -71,13 +73,13 @@ const lockUnusedCodes = (mayWait: boolean): Statement => ({
       SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::text[], $6::text[])
         WITH ORDINALITY AS asked (appid, secret_id, now_ms, code_hash, redirect_uri, new_openid, place)
     ), ${credentialsOfAsked(mayWait)}, code AS (
-      SELECT c.place, c.appid, c.new_openid, k.user_id, k.scope, NOT u.is_disabled AND k.expires_at_ms > c.now_ms
-        AND coalesce(c.redirect_uri, k.redirect_uri) = k.redirect_uri AS is_good
-      FROM credentials c
-        JOIN codes k ON k.code_hash = c.code_hash AND k.appid = c.appid
-        JOIN users u ON u.user_id = k.user_id
-      WHERE k.used_at_ms IS NULL AND c.ended IS NULL
-      FOR SHARE OF u ${mayWait ? '' : SKIP} FOR UPDATE OF k ${mayWait ? '' : SKIP}
+      SELECT c.place, c.appid, c.new_openid, k.* FROM credentials c CROSS JOIN LATERAL (
+        SELECT k.user_id, k.scope, NOT u.is_disabled AND k.expires_at_ms > c.now_ms
+          AND coalesce(c.redirect_uri, k.redirect_uri) = k.redirect_uri AS is_good
+        FROM codes k ${lockedUserOf('k', mayWait)}
+        WHERE k.code_hash = c.code_hash AND k.appid || '' = c.appid AND k.used_at_ms IS NULL AND c.ended IS NULL
+        FOR UPDATE OF k ${mayWait ? '' : SKIP}
+      ) k
     ), first AS (
       SELECT DISTINCT ON (appid, user_id) place, appid, user_id, new_openid FROM code WHERE is_good
       ORDER BY appid, user_id, place
@@ -95,11 +97,11 @@ const findUsedCode: Statement = {
   name: 'find_used_code',
   text: `
     SELECT user_id AS "userId", expires_at_ms AS "expiresAtMs", used_at_ms AS "usedAtMs", grant_id AS "grantId"
-    FROM codes WHERE code_hash = $1 AND appid = $2 AND used_at_ms IS NOT NULL`,
+    FROM codes WHERE code_hash = $1 AND appid || '' = $2 AND used_at_ms IS NOT NULL`,
 }
 /**
- * The whole success of many, each of another user or app. By the index grants_by_user: one more grant may push out others,
- * each with its event.
+ * The whole success of many, each of another user or app. By the index grants_by_user, and the || '' and + 0 keep the planner
+ * from longer ones: one more grant may push out others, each with its event.
  */
 const redeem: Statement = {
   name: 'redeem',
@@ -111,18 +113,20 @@ const redeem: Statement = {
         AS redeeming (code_hash, now_ms, grant_id, appid, user_id, openid, scope, refresh_token_hash, expires_at_ms,
           access_token_hash, access_token_expires_at_ms, max_earlier, first_event_id, event_id, actor, request_id)
     ), used AS (
-      UPDATE codes SET used_at_ms = r.now_ms, grant_id = r.grant_id FROM redeeming r WHERE codes.code_hash = r.code_hash
+      UPDATE codes c
+      SET (used_at_ms, grant_id) = (SELECT now_ms, grant_id FROM redeeming r WHERE r.code_hash = c.code_hash)
+      WHERE code_hash = ANY ($1)
+    ), old AS (
+      SELECT g.grant_id, r.first_event_id, r.now_ms, r.actor, r.request_id, r.appid, r.user_id
+      FROM redeeming r CROSS JOIN LATERAL (
+        SELECT grant_id FROM grants
+        WHERE user_id = r.user_id AND appid || '' = r.appid AND revoked_at_ms IS NULL AND expires_at_ms > r.now_ms
+        ORDER BY created_at_ms + 0 DESC, grant_id DESC OFFSET r.max_earlier
+      ) g
     ), surplus AS (
-      UPDATE grants SET revoked_at_ms = old.now_ms
-      FROM (
-        SELECT r.*, g.grant_id AS old_grant_id FROM redeeming r CROSS JOIN LATERAL (
-          SELECT grant_id FROM grants
-          WHERE user_id = r.user_id AND appid = r.appid AND revoked_at_ms IS NULL AND expires_at_ms > r.now_ms
-          ORDER BY created_at_ms DESC, grant_id DESC OFFSET r.max_earlier
-        ) g
-      ) old
-      WHERE grants.grant_id = old.old_grant_id AND grants.revoked_at_ms IS NULL
-      RETURNING old.first_event_id, old.now_ms, old.actor, old.request_id, old.appid, old.user_id, grants.grant_id
+      UPDATE grants g SET revoked_at_ms = (SELECT now_ms FROM old WHERE old.grant_id = g.grant_id)
+      WHERE grant_id = ANY (ARRAY(SELECT grant_id FROM old)) AND revoked_at_ms IS NULL
+      RETURNING grant_id
     ), granted AS (
       INSERT INTO grants
         (grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms)
@@ -133,7 +137,7 @@ const redeem: Statement = {
     )
     ${INSERT_EVENTS}
     SELECT first_event_id || row_number() OVER (ORDER BY grant_id), now_ms, 'grant.revoked', actor, request_id, appid,
-      user_id, grant_id, $17 FROM surplus
+      user_id, grant_id, $17 FROM old JOIN surplus USING (grant_id)
     UNION ALL
     SELECT event_id, now_ms, 'code.exchanged', actor, request_id, appid, user_id, grant_id, '' FROM redeeming`,
 }
@@ -202,7 +206,7 @@ function redemptionSteps(audit: Audit): Steps<NewGrant, RedemptionResult> {
         ({ redemption }) => redemption.secretId,
         ({ now }) => now,
         ({ redemption }) => redemption.codeHash,
-        ({ redemption }) => redemption.redirectUri ?? null,
+        ({ redemption: { redirectUri } }) => (redirectUri?.includes('\0') ? '' : (redirectUri ?? null)), // '' is nobody's
         ({ redemption }) => redemption.newOpenid,
       ]),
     )

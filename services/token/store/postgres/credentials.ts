@@ -38,5 +38,12 @@ export const credentialsOfAsked = (mayWait: boolean) => `
         LEFT JOIN secret ON secret.secret_id = asked.secret_id AND secret.appid = asked.appid
     )`
 
+/** The user of the row that is called `table`, locked before that row is. */
+export const lockedUserOf = (table: string, mayWait: boolean) => `
+        CROSS JOIN LATERAL (
+          SELECT is_disabled FROM users WHERE user_id = ${table}.user_id
+          FOR SHARE ${mayWait ? '' : SKIP}
+        ) u`
+
 /** What `credentials` says. */
 export type Ended = 'app_ended' | 'secret_ended' | null

@@ -13,7 +13,7 @@ import {
   type TokenStore,
 } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
-import { credentialsOfAsked, type Ended, SKIP } from './credentials.js'
+import { credentialsOfAsked, type Ended, lockedUserOf, SKIP } from './credentials.js'
 
 type GrantMethods = Pick<
   TokenStore,
@@ -21,8 +21,9 @@ type GrantMethods = Pick<
 >
 
 /**
- * For many at once; `place` says which is whose. By the unique index of refresh_token_hash; only where the appid fits, as
- * for codes.
+ * For many at once; `place` says which is whose. Each is looked for as if it were the only one, here and elsewhere: a join of
+ * many may begin at the wrong end and read all of an index. By the unique index of refresh_token_hash; only where the appid
+ * fits, as for codes, and the || '' keeps the planner from the app's own index.
  */
 const lockGrantsToMint = (mayWait: boolean): Statement => ({
   name: mayWait ? 'lock_grant_to_mint' : 'lock_grants_to_mint',
@@ -30,17 +31,16 @@ const lockGrantsToMint = (mayWait: boolean): Statement => ({
     WITH asked AS (
       SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[])
         WITH ORDINALITY AS asked (appid, secret_id, now_ms, refresh_token_hash, place)
-    ), ${credentialsOfAsked(mayWait)}, live AS (
-      SELECT c.place, g.grant_id, g.user_id,
-        g.revoked_at_ms IS NULL AND g.expires_at_ms > c.now_ms AND NOT u.is_disabled AS is_live
-      FROM credentials c
-        JOIN grants g ON g.refresh_token_hash = c.refresh_token_hash AND g.appid = c.appid
-        JOIN users u ON u.user_id = g.user_id
-      WHERE c.ended IS NULL
-      FOR SHARE OF u ${mayWait ? '' : SKIP} FOR NO KEY UPDATE OF g ${mayWait ? '' : SKIP}
-    )
-    SELECT c.ended, l.grant_id AS "grantId", l.user_id AS "userId", coalesce(l.is_live, false) AS "isLive"
-    FROM credentials c LEFT JOIN live l ON l.place = c.place
+    ), ${credentialsOfAsked(mayWait)}
+    SELECT c.ended, live.grant_id AS "grantId", live.user_id AS "userId", coalesce(live.is_live, false) AS "isLive"
+    FROM credentials c
+      LEFT JOIN LATERAL (
+        SELECT g.grant_id, g.user_id,
+          g.revoked_at_ms IS NULL AND g.expires_at_ms > c.now_ms AND NOT u.is_disabled AS is_live
+        FROM grants g ${lockedUserOf('g', mayWait)}
+        WHERE g.refresh_token_hash = c.refresh_token_hash AND g.appid || '' = c.appid AND c.ended IS NULL
+        FOR NO KEY UPDATE OF g ${mayWait ? '' : SKIP}
+      ) live ON true
     ORDER BY c.place`,
 })
 const lockGrantToMint = { alone: lockGrantsToMint(true), inGroup: lockGrantsToMint(false) }
@@ -58,19 +58,24 @@ const mint: Statement = {
         AS minting (access_token_hash, grant_id, expires_at_ms, now_ms, end_ms, max_live, event_id,
           actor, request_id, appid, user_id)
     ), earlier AS (
-      SELECT t.access_token_hash, t.expires_at_ms, t.age, m.max_live, m.end_ms
+      SELECT t.access_token_hash, t.expires_at_ms, t.age >= m.max_live AS is_surplus, m.end_ms
       FROM minting m CROSS JOIN LATERAL (
         SELECT access_token_hash, expires_at_ms, row_number() OVER (ORDER BY serial DESC) AS age
-        FROM access_tokens WHERE grant_id = m.grant_id AND expires_at_ms > m.now_ms
+        FROM access_tokens WHERE grant_id = m.grant_id AND expires_at_ms + 0 > m.now_ms
       ) t
     ), removed AS (
-      DELETE FROM access_tokens t USING earlier e WHERE t.access_token_hash = e.access_token_hash AND e.age >= e.max_live
+      DELETE FROM access_tokens
+      WHERE access_token_hash = ANY (ARRAY(SELECT access_token_hash FROM earlier WHERE is_surplus))
+    ), longer AS (
+      SELECT access_token_hash, end_ms FROM earlier WHERE NOT is_surplus AND expires_at_ms > end_ms
     ), shortened AS (
-      UPDATE access_tokens t SET expires_at_ms = e.end_ms FROM earlier e
-      WHERE t.access_token_hash = e.access_token_hash AND e.age < e.max_live AND e.expires_at_ms > e.end_ms
+      UPDATE access_tokens t
+      SET expires_at_ms = (SELECT end_ms FROM longer l WHERE l.access_token_hash = t.access_token_hash)
+      WHERE access_token_hash = ANY (ARRAY(SELECT access_token_hash FROM longer))
     ), used AS (
-      UPDATE grants g SET last_used_at_ms = m.now_ms FROM minting m
-      WHERE g.grant_id = m.grant_id AND g.last_used_at_ms <= m.now_ms - ${LAST_USE_RESOLUTION_MS}
+      UPDATE grants g SET last_used_at_ms = (SELECT now_ms FROM minting m WHERE m.grant_id = g.grant_id)
+      WHERE grant_id = ANY ($2)
+        AND last_used_at_ms <= (SELECT now_ms FROM minting m WHERE m.grant_id = g.grant_id) - ${LAST_USE_RESOLUTION_MS}
     ), minted AS (
       INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
       SELECT access_token_hash, grant_id, 1 + coalesce(
