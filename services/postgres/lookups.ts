@@ -9,7 +9,6 @@ const MAX_TOGETHER = 128
 
 interface Asked<Row> extends Waiting {
   readonly values: readonly Value[]
-  readonly found: Promise<readonly Row[]>
   resolve(rows: readonly Row[]): void
 }
 
@@ -19,7 +18,7 @@ export class Lookups<Row extends object> {
   readonly #statement: Statement
   readonly #together: Together<Asked<Row>>
   /** Those that wait. */
-  readonly #asked = new Map<string, Asked<Row>>()
+  readonly #asked = new Map<string, Promise<readonly Row[]>>()
 
   /** `types`: PostgreSQL's, of $1, $2 and so on. */
   constructor(database: Database, statement: Statement, types: readonly string[], maxTogether = MAX_TOGETHER) {
@@ -35,7 +34,7 @@ export class Lookups<Row extends object> {
   async find(...values: Value[]): Promise<readonly Row[]> {
     if (hasNul(values)) return []
     const key = values.map((value) => (value instanceof Uint8Array ? keyOf(value) : String(value))).join('\0')
-    return (this.#asked.get(key) ?? this.#add(key, values)).found
+    return this.#asked.get(key) ?? this.#add(key, values)
   }
 
   /** The first row of `find`. */
@@ -43,16 +42,15 @@ export class Lookups<Row extends object> {
     return (await this.find(...values))[0]
   }
 
-  #add(key: string, values: readonly Value[]): Asked<Row> {
-    let settle: Pick<Asked<Row>, 'resolve' | 'reject'> | undefined
+  #add(key: string, values: readonly Value[]): Promise<readonly Row[]> {
     const found = new Promise<readonly Row[]>((resolve, reject) => {
-      settle = { resolve, reject }
+      this.#together.add({ key, dueAt: performance.now() + this.#database.maxWaitMs, values, resolve, reject })
     })
-    const dueAt = performance.now() + this.#database.maxWaitMs
-    const asked = { key, dueAt, values, found, ...(settle as NonNullable<typeof settle>) }
-    this.#asked.set(key, asked)
-    this.#together.add(asked)
-    return asked
+    this.#asked.set(key, found)
+    found.catch(() => {
+      if (this.#asked.get(key) === found) this.#asked.delete(key) // it was refused before it was begun
+    })
+    return found
   }
 
   async #ask(group: readonly Asked<Row>[]): Promise<void> {

@@ -237,6 +237,19 @@ test.each([
   },
 )
 
+test('who waited in vain for a lookup is answered when he asks again', async () => {
+  const { store, url } = await open({ connectTimeoutMs: 300 })
+  const { accessTokenHash } = await authorize(store, await seed(store))
+  const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
+  const lock = { name: 'lock', text: 'LOCK TABLE access_tokens IN ACCESS EXCLUSIVE MODE' }
+  await locker.transaction(async (transaction) => {
+    await transaction.ask(lock, [])
+    for (let count = 0; count < 256; count++) void store.findAccessToken(randomBytes(32)).catch(() => undefined)
+    await expect(store.findAccessToken(accessTokenHash)).rejects.toBeInstanceOf(StoreUnavailable)
+  })
+  expect(await isGood(store, accessTokenHash)).toBe(true)
+})
+
 test('a lookup that the database refuses fails alone', async () => {
   const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
   await store.putSurveys('ann', [{ surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('a') }], START)
