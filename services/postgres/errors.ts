@@ -59,6 +59,7 @@ export class NotWritable extends Error {
 /** No connection was free within the time, or too many were waiting already. */
 export class PoolExhausted extends Error {
   override readonly name = 'PoolExhausted'
+  override readonly message = 'too many callers wait for a database connection'
 }
 
 /** Sockets and TLS fail with errors that have a code, the driver's own connection handling with plain ones. */

@@ -1,7 +1,7 @@
 // Group commit for PostgreSQL: writes that come at about the same time share a transaction.
 import { mayBeOfOne } from './errors.js'
 import { isOverdue, refuse, Together, type Waiting } from './together.js'
-import type { Database, Transaction, Value } from './transaction.js'
+import type { Database, Transaction } from './transaction.js'
 
 /** Few enough that their locks are not held for long. */
 const MAX_GROUP = 32
@@ -40,7 +40,7 @@ export class GroupedWrites<Args, Result> {
   /** Writes of one key, which change the same rows, are never in one group. Rejects with StoreUnavailable, or as `steps` does. */
   submit(key: string, args: Args): Promise<Result> {
     return new Promise((resolve, reject) => {
-      this.#together.add({ key, dueAt: performance.now() + this.#database.maxWaitMs, args, resolve, reject })
+      this.#together.add({ key, dueAt: this.#database.dueAt(), args, resolve, reject })
     })
   }
 
@@ -76,9 +76,4 @@ export class GroupedWrites<Args, Result> {
       reject(error)
     }
   }
-}
-
-/** The parameters of a statement over many: of each column, the values of all rows. */
-export function columnsOf<Row>(rows: readonly Row[], columns: readonly ((row: Row) => Value)[]): Value[] {
-  return columns.map((column) => rows.map(column))
 }

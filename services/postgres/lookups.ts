@@ -2,7 +2,7 @@
 import { keyOf } from '../rpc/bounded-map.js'
 import { mayBeOfOne } from './errors.js'
 import { isOverdue, Together, type Waiting } from './together.js'
-import { type Database, hasNul, type Statement, type Value } from './transaction.js'
+import { columnsOf, type Database, hasNul, type Statement, type Value } from './transaction.js'
 
 /** Lookups in one statement, which answers with the rows of all. */
 const MAX_TOGETHER = 128
@@ -16,6 +16,7 @@ interface Asked<Row> extends Waiting {
 export class Lookups<Row extends object> {
   readonly #database: Database
   readonly #statement: Statement
+  readonly #columns: readonly ((asked: Asked<Row>) => Value)[]
   readonly #together: Together<Asked<Row>>
   /** Those that wait. */
   readonly #asked = new Map<string, Promise<readonly Row[]>>()
@@ -24,6 +25,11 @@ export class Lookups<Row extends object> {
   constructor(database: Database, statement: Statement, types: readonly string[], maxTogether = MAX_TOGETHER) {
     this.#database = database
     this.#statement = ofMany(statement, types)
+    this.#columns = types.map(
+      (_, index) =>
+        ({ values }) =>
+          values[index] ?? null,
+    )
     this.#together = new Together(maxTogether, (group) => this.#ask(group))
   }
 
@@ -44,7 +50,7 @@ export class Lookups<Row extends object> {
 
   #add(key: string, values: readonly Value[]): Promise<readonly Row[]> {
     const found = new Promise<readonly Row[]>((resolve, reject) => {
-      this.#together.add({ key, dueAt: performance.now() + this.#database.maxWaitMs, values, resolve, reject })
+      this.#together.add({ key, dueAt: this.#database.dueAt(), values, resolve, reject })
     })
     this.#asked.set(key, found)
     found.catch(() => {
@@ -56,9 +62,11 @@ export class Lookups<Row extends object> {
   async #ask(group: readonly Asked<Row>[]): Promise<void> {
     for (const { key } of group) this.#asked.delete(key)
     try {
-      const columns = (group[0]?.values ?? []).map((_, index) => group.map(({ values }) => values[index] ?? null))
       const found = group.map((): Row[] => [])
-      const rows = await this.#database.read<Row & { readonly place: number }>(this.#statement, columns)
+      const rows = await this.#database.read<Row & { readonly place: number }>(
+        this.#statement,
+        columnsOf(group, this.#columns),
+      )
       for (const { place, ...row } of rows) found[place - 1]?.push(row as unknown as Row)
       group.forEach(({ resolve }, index) => {
         resolve(found[index] ?? [])

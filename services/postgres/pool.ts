@@ -72,7 +72,7 @@ export class PrimaryPool {
   async acquire(): Promise<pg.PoolClient> {
     const pool = this.#pool
     if (pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
-      throw new PoolExhausted('too many callers wait for a database connection')
+      throw new PoolExhausted()
     }
     try {
       return await pool.connect()

@@ -1,6 +1,7 @@
 // What callers ask for at about the same time is done together: what a statement costs at both ends, and a commit, is many
 // times what one more row of it does.
 import { StoreUnavailable } from '../store/store-unavailable.js'
+import { PoolExhausted } from './errors.js'
 
 /** At work at a time; who comes meanwhile goes with the next. More would each have fewer. */
 const MAX_UNDER_WAY = 2
@@ -14,7 +15,7 @@ export interface Waiting {
   reject(error: unknown): void
 }
 
-/** Items that wait for their turn. Those of one key are never in one group. */
+/** Items that wait for their turn, all for the same time. Those of one key are never in one group. */
 export class Together<Item extends Waiting> {
   readonly #maxItems: number
   readonly #run: (group: readonly Item[]) => Promise<void>
@@ -81,9 +82,8 @@ export class Together<Item extends Waiting> {
   }
 
   #refuseOverdue(): void {
-    const overdue: Item[] = []
-    this.#waiting = this.#waiting.filter((item) => !isOverdue(item) || overdue.push(item) === 0)
-    for (const item of overdue) refuse(item)
+    const overdue = this.#waiting.findIndex((item) => !isOverdue(item))
+    for (const item of this.#waiting.splice(0, overdue === -1 ? this.#waiting.length : overdue)) refuse(item)
   }
 }
 
@@ -92,5 +92,5 @@ export function isOverdue({ dueAt }: Waiting): boolean {
 }
 
 export function refuse(item: Waiting): void {
-  item.reject(new StoreUnavailable(new Error('too many callers wait for a database connection')))
+  item.reject(new StoreUnavailable(new PoolExhausted()))
 }

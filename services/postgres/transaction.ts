@@ -15,6 +15,11 @@ export interface Statement {
 
 export type Value = string | number | boolean | Uint8Array | readonly Value[] | null
 
+/** The parameters of a statement over many: of each column, the values of all rows. */
+export function columnsOf<Row>(rows: readonly Row[], columns: readonly ((row: Row) => Value)[]): Value[] {
+  return columns.map((column) => rows.map(column))
+}
+
 /** PostgreSQL's text cannot hold U+0000: nothing is found by it, and it is not written. */
 export function hasNul(values: readonly Value[]): boolean {
   return values.some((value) =>
@@ -156,9 +161,9 @@ export class Database {
     this.#pool = pool
   }
 
-  /** How long who asks may wait before anything is begun, in ms: as long as for a connection. */
-  get maxWaitMs(): number {
-    return this.#pool.connectTimeoutMs
+  /** By performance.now(): until when who asks now may wait for anything to be begun, which is as long as for a connection. */
+  dueAt(): number {
+    return performance.now() + this.#pool.connectTimeoutMs
   }
 
   /** One statement that changes nothing. @throws StoreUnavailable */

@@ -2,12 +2,11 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { Together, type Waiting } from '../../services/postgres/together.js'
-import { openDatabase } from '../../services/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
-
+import { openBare } from '../postgres/bare-database.js'
 import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
 import { startCuttingProxy } from '../postgres/cutting-proxy.js'
@@ -18,16 +17,21 @@ import { createDatabase } from '../postgres/shared-cluster.js'
 async function open(options: Partial<Record<keyof typeof patient, number>> = {}) {
   const url = await createDatabase()
   const store = closing(await openPostgresTokenStore({ url, ...patient, ...options }))
-  const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
+  const locker = await openBare(url)
   /** Runs `work` while another transaction has the row. */
-  function whileLocked(table: string, column: string, value: string | Uint8Array, work: () => Promise<void>) {
+  function whileLocked<Result>(
+    table: string,
+    column: string,
+    value: string | Uint8Array,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
     const lock = { name: `lock ${table}`, text: `SELECT 1 FROM ${table} WHERE ${column} = $1 FOR UPDATE` }
     return locker.transaction(async (transaction) => {
       expect(await transaction.ask(lock, [value])).toHaveLength(1)
-      await work()
+      return await work()
     })
   }
-  return { url, store, whileLocked }
+  return { url, store, locker, whileLocked }
 }
 
 /** Another user of the same app. */
@@ -145,11 +149,10 @@ test('an exchange that is refused leaves no openid behind, whoever it came with'
 })
 
 test('an exchange whose caller was told that it is too late is not made afterwards', async () => {
-  const { store, url } = await open({ connectTimeoutMs: 500 })
+  const { store, url, locker } = await open({ connectTimeoutMs: 500 })
   const seeded = await seed(store)
   const users = await Promise.all(Array.from({ length: 100 }, () => another(store, seeded)))
   const codes = await Promise.all(users.map((user) => issue(store, user)))
-  const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
   const lock = { name: 'lock', text: 'LOCK TABLE codes IN ACCESS EXCLUSIVE MODE' }
   const [exchanges, settled] = await locker.transaction(async (transaction) => {
     await transaction.ask(lock, [])
@@ -162,11 +165,10 @@ test('an exchange whose caller was told that it is too late is not made afterwar
 })
 
 test('an openid that somebody is making keeps nobody waiting but his user', async () => {
-  const { store, url } = await open()
+  const { store, locker } = await open()
   const held = await seed(store)
   const others = await Promise.all(Array.from({ length: 10 }, () => another(store, held)))
   const [heldCode, ...codes] = await Promise.all([held, ...others].map((user) => issue(store, user)))
-  const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
   const make = { name: 'make', text: 'INSERT INTO openids VALUES ($1, $2, $3) RETURNING openid' }
   const exchanged = await locker.transaction(async (transaction) => {
     await transaction.ask(make, [held.appid, held.userId, 'o_held'])
@@ -191,16 +193,13 @@ test('exchanges that push out grants and the recording of uses do not lock each 
   all.sort((one, other) => (one.grantId < other.grantId ? -1 : 1))
   const [low, middle, high] = all as [(typeof all)[0], (typeof all)[0], (typeof all)[0]]
   const grants = new Map(all.map(({ grantId }) => [grantId, START + 1]))
-  const work = await (async () => {
-    let under: Promise<unknown>[] = []
-    await whileLocked('grants', 'grant_id', middle.grantId, async () => {
-      const uses = store.recordUses({ grants, secrets: new Map() }) // has the first, and waits for the second
-      await sleep(300)
-      under = [uses, redeem(store, high.user, high.codeHash, 1), redeem(store, low.user, low.codeHash, 1)]
-      await sleep(300)
-    })
-    return under
-  })()
+  const work = await whileLocked('grants', 'grant_id', middle.grantId, async () => {
+    const uses = store.recordUses({ grants, secrets: new Map() }) // has the first, and waits for the second
+    await sleep(300)
+    const exchanges = [redeem(store, high.user, high.codeHash, 1), redeem(store, low.user, low.codeHash, 1)]
+    await sleep(300)
+    return [uses, ...exchanges]
+  })
   await Promise.all(work)
   await store.close() // what a connection has counted is told when it ends
   const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
@@ -238,9 +237,8 @@ test.each([
 )
 
 test('who waited in vain for a lookup is answered when he asks again', async () => {
-  const { store, url } = await open({ connectTimeoutMs: 300 })
+  const { store, locker } = await open({ connectTimeoutMs: 300 })
   const { accessTokenHash } = await authorize(store, await seed(store))
-  const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
   const lock = { name: 'lock', text: 'LOCK TABLE access_tokens IN ACCESS EXCLUSIVE MODE' }
   await locker.transaction(async (transaction) => {
     await transaction.ask(lock, [])

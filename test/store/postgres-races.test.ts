@@ -1,9 +1,8 @@
-import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { openDatabase } from '../../services/postgres/transaction.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
+import { openBare } from '../postgres/bare-database.js'
 import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
@@ -127,7 +126,7 @@ test('transactions that lock each other out are run again and all succeed', asyn
   const url = await createDatabase()
   await query(url, 'CREATE TABLE counters (id text PRIMARY KEY, count integer NOT NULL)')
   await query(url, `INSERT INTO counters VALUES ('a', 0), ('b', 0)`)
-  const database = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
+  const database = await openBare(url)
   const lock = { name: 'lock', text: 'SELECT count FROM counters WHERE id = $1 FOR UPDATE' }
   const add = { name: 'add', text: 'UPDATE counters SET count = count + 1 WHERE id = $1' }
   await times(8, (index) => {
@@ -145,7 +144,7 @@ test('a revocation, an issue and an exchange of one user and app do not wait in 
   const store = await openPostgresTokenStore({ url, ...patient })
   const seeded = await seed(store)
   const { grantId } = await authorize(store, seeded)
-  const locker = closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
+  const locker = await openBare(url)
   const lock = { name: 'lock', text: 'SELECT 1 FROM grants WHERE grant_id = $1 FOR UPDATE' }
   const { revoked, exchanged } = await locker.transaction(async (transaction) => {
     await transaction.ask(lock, [grantId])

@@ -1,9 +1,9 @@
-import { columnsOf, GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
-import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
+import { columnsOf, type Database, type Statement, type Transaction } from '../../../postgres/transaction.js'
 import { keyOf } from '../../../rpc/bounded-map.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
-import { credentialsOfAsked, type Ended, lockedUserOf, SKIP, shareApp } from './credentials.js'
+import { credentialsOfAsked, type Ended, lockedUserOf, shareApp, waitingOrNot } from './credentials.js'
 import { lockGrant, revokeGrant } from './grants.js'
 
 type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
@@ -49,7 +49,7 @@ const MADE_OR_LOCKED_AT_ONCE = `
     existing AS (
       SELECT o.* FROM first CROSS JOIN LATERAL (
         SELECT appid, user_id, openid FROM openids WHERE appid = first.appid AND user_id = first.user_id
-        FOR NO KEY UPDATE ${SKIP}
+        FOR NO KEY UPDATE SKIP LOCKED
       ) o
     ), made AS (
       INSERT INTO openids (appid, user_id, openid) SELECT appid, user_id, new_openid FROM first
@@ -66,32 +66,31 @@ const MADE_OR_LOCKED_AT_ONCE = `
  * unused, so that of many exchanges of one code those which come too late do not wait for each other's commits. Of one user
  * and app, only the first has an openid.
  */
-const lockUnusedCodes = (mayWait: boolean): Statement => ({
-  name: mayWait ? 'lock_unused_code' : 'lock_unused_codes_to_redeem',
-  text: `
+const lockUnusedCodes = waitingOrNot(
+  'lock_unused_codes_to_redeem',
+  (skip) => `
     WITH asked AS (
       SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::text[], $6::text[])
         WITH ORDINALITY AS asked (appid, secret_id, now_ms, code_hash, redirect_uri, new_openid, place)
-    ), ${credentialsOfAsked(mayWait)}, code AS (
+    ), ${credentialsOfAsked(skip)}, code AS (
       SELECT c.place, c.appid, c.new_openid, k.* FROM credentials c CROSS JOIN LATERAL (
         SELECT k.user_id, k.scope, NOT u.is_disabled AND k.expires_at_ms > c.now_ms
           AND coalesce(c.redirect_uri, k.redirect_uri) = k.redirect_uri AS is_good
-        FROM codes k ${lockedUserOf('k', mayWait)}
+        FROM codes k ${lockedUserOf('k', skip)}
         WHERE k.code_hash = c.code_hash AND k.appid || '' = c.appid AND k.used_at_ms IS NULL AND c.ended IS NULL
-        FOR UPDATE OF k ${mayWait ? '' : SKIP}
+        FOR UPDATE OF k ${skip}
       ) k
     ), first AS (
       SELECT DISTINCT ON (appid, user_id) place, appid, user_id, new_openid FROM code WHERE is_good
       ORDER BY appid, user_id, place
-    ), ${mayWait ? MADE_OR_LOCKED : MADE_OR_LOCKED_AT_ONCE}
+    ), ${skip === '' ? MADE_OR_LOCKED : MADE_OR_LOCKED_AT_ONCE}
     SELECT c.ended, code.user_id AS "userId", code.scope, known.openid
     FROM credentials c
       LEFT JOIN code ON code.place = c.place
       LEFT JOIN first ON first.place = c.place
       LEFT JOIN known ON known.appid = first.appid AND known.user_id = first.user_id
     ORDER BY c.place`,
-})
-const lockUnusedCode = { alone: lockUnusedCodes(true), inGroup: lockUnusedCodes(false) }
+)
 /** What is used stays as it is until the janitor removes it: nobody needs to lock it. */
 const findUsedCode: Statement = {
   name: 'find_used_code',
@@ -200,7 +199,7 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
 function redemptionSteps(audit: Audit): Steps<NewGrant, RedemptionResult> {
   return async (transaction, all, mayWait) => {
     const found = await transaction.ask<LockedCode>(
-      mayWait ? lockUnusedCode.alone : lockUnusedCode.inGroup,
+      lockUnusedCodes(mayWait),
       columnsOf(all, [
         ({ redemption }) => redemption.appid,
         ({ redemption }) => redemption.secretId,

@@ -9,24 +9,31 @@ export const shareApp: Statement = {
   text: 'SELECT is_disabled AS "isDisabled" FROM apps WHERE appid = $1 FOR SHARE',
 }
 
-/** For locks that are not waited for: rows that somebody has locked are left out. */
-export const SKIP = 'SKIP LOCKED'
+/** Left out, rather than waited for: rows that somebody has locked. */
+export type Skip = '' | 'SKIP LOCKED'
+
+/** A statement that locks, as it is when it may wait and when it may not. */
+export function waitingOrNot(name: string, text: (skip: Skip) => string): (mayWait: boolean) => Statement {
+  const waiting = { name, text: text('') }
+  const skipping = { name: `${name}_in_group`, text: text('SKIP LOCKED') }
+  return (mayWait) => (mayWait ? waiting : skipping)
+}
 
 /**
  * Goes on from `WITH asked AS (…), `, of which each row has an appid, a secret_id (null when the app sent none, which is good
  * if it may), now_ms and a place: keeps apps and secrets as they are until the transaction ends, and `credentials` is
  * `asked` with what is wrong with them, if anything. What follows locks nothing before it has asked that.
  */
-export const credentialsOfAsked = (mayWait: boolean) => `
+export const credentialsOfAsked = (skip: Skip) => `
     app AS (
       SELECT appid, NOT is_disabled AS is_live, requires_secret_on_refresh FROM apps
       WHERE appid = ANY (ARRAY(SELECT appid FROM asked))
-      FOR SHARE ${mayWait ? '' : SKIP}
+      FOR SHARE ${skip}
     ), secret AS (
       SELECT secret_id, appid, CASE WHEN revoked_at_ms IS NULL THEN coalesce(expires_at_ms, ${FOREVER}) ELSE 0 END AS end_ms
       FROM app_secrets
       WHERE secret_id = ANY (ARRAY(SELECT secret_id FROM asked)) AND appid = ANY (ARRAY(SELECT appid FROM app WHERE is_live))
-      FOR SHARE ${mayWait ? '' : SKIP}
+      FOR SHARE ${skip}
     ), credentials AS (
       SELECT asked.*, CASE
         WHEN app.is_live IS NOT TRUE THEN 'app_ended'
@@ -39,10 +46,10 @@ export const credentialsOfAsked = (mayWait: boolean) => `
     )`
 
 /** The user of the row that is called `table`, locked before that row is. */
-export const lockedUserOf = (table: string, mayWait: boolean) => `
+export const lockedUserOf = (table: string, skip: Skip) => `
         CROSS JOIN LATERAL (
           SELECT is_disabled FROM users WHERE user_id = ${table}.user_id
-          FOR SHARE ${mayWait ? '' : SKIP}
+          FOR SHARE ${skip}
         ) u`
 
 /** What `credentials` says. */

@@ -1,6 +1,6 @@
-import { columnsOf, GroupedWrites } from '../../../postgres/grouped-writes.js'
+import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
-import type { Database, Statement } from '../../../postgres/transaction.js'
+import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
 import { keyOf } from '../../../rpc/bounded-map.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import {
@@ -13,7 +13,7 @@ import {
   type TokenStore,
 } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
-import { credentialsOfAsked, type Ended, lockedUserOf, SKIP } from './credentials.js'
+import { credentialsOfAsked, type Ended, lockedUserOf, waitingOrNot } from './credentials.js'
 
 type GrantMethods = Pick<
   TokenStore,
@@ -25,25 +25,24 @@ type GrantMethods = Pick<
  * many may begin at the wrong end and read all of an index. By the unique index of refresh_token_hash; only where the appid
  * fits, as for codes, and the || '' keeps the planner from the app's own index.
  */
-const lockGrantsToMint = (mayWait: boolean): Statement => ({
-  name: mayWait ? 'lock_grant_to_mint' : 'lock_grants_to_mint',
-  text: `
+const lockGrantsToMint = waitingOrNot(
+  'lock_grants_to_mint',
+  (skip) => `
     WITH asked AS (
       SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[])
         WITH ORDINALITY AS asked (appid, secret_id, now_ms, refresh_token_hash, place)
-    ), ${credentialsOfAsked(mayWait)}
+    ), ${credentialsOfAsked(skip)}
     SELECT c.ended, live.grant_id AS "grantId", live.user_id AS "userId", coalesce(live.is_live, false) AS "isLive"
     FROM credentials c
       LEFT JOIN LATERAL (
         SELECT g.grant_id, g.user_id,
           g.revoked_at_ms IS NULL AND g.expires_at_ms > c.now_ms AND NOT u.is_disabled AS is_live
-        FROM grants g ${lockedUserOf('g', mayWait)}
+        FROM grants g ${lockedUserOf('g', skip)}
         WHERE g.refresh_token_hash = c.refresh_token_hash AND g.appid || '' = c.appid AND c.ended IS NULL
-        FOR NO KEY UPDATE OF g ${mayWait ? '' : SKIP}
+        FOR NO KEY UPDATE OF g ${skip}
       ) live ON true
     ORDER BY c.place`,
-})
-const lockGrantToMint = { alone: lockGrantsToMint(true), inGroup: lockGrantsToMint(false) }
+)
 /**
  * For many at once, each of another grant. By the index access_tokens_by_grant. The lock on the grant lets one minting see
  * the tokens of the one before: the new token is the newest, the others end with the overlap, and those beyond the cap are
@@ -163,6 +162,7 @@ interface NewToken {
   readonly cause: Cause
 }
 
+/** `isLive` only if nothing has `ended`. */
 interface LockedGrant {
   readonly ended: Ended
   readonly grantId: string
@@ -180,7 +180,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
 
   const mintings = new GroupedWrites<NewToken, MintingResult>(database, async (transaction, all, mayWait) => {
     const found = await transaction.ask<LockedGrant>(
-      mayWait ? lockGrantToMint.alone : lockGrantToMint.inGroup,
+      lockGrantsToMint(mayWait),
       columnsOf(all, [
         ({ minting }) => minting.appid,
         ({ minting }) => minting.secretId ?? null,
@@ -189,8 +189,8 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
       ]),
     )
     const good = all.flatMap((each, index) => {
-      const { ended, isLive, ...grant } = found[index] ?? NO_GRANT
-      return ended === null && isLive ? [{ ...each, ...grant }] : []
+      const { isLive, grantId, userId } = found[index] ?? NO_GRANT
+      return isLive ? [{ ...each, grantId, userId }] : []
     })
     if (good.length > 0) {
       transaction.write(
@@ -212,7 +212,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
     }
     return all.map((_, index) => {
       const { ended, isLive } = found[index] ?? NO_GRANT
-      if (ended === null && isLive) return 'minted'
+      if (isLive) return 'minted'
       return mayWait ? (ended ?? 'refused') : undefined
     })
   })
