@@ -85,9 +85,8 @@ async function fill(file, grants) {
   db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, ?)').run(APPID, 'Growth', JSON.stringify([REDIRECT_URI]), now)
   const addUser = db.prepare('INSERT INTO users VALUES (?, ?, ?, ?, ?, 0, ?)')
   const addOpenid = db.prepare('INSERT INTO openids VALUES (?, ?, ?)')
-  const addGrant = db.prepare('INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)')
-  const addToken = db.prepare('INSERT INTO access_tokens VALUES (?, ?, 1, ?)')
-  const addEvent = db.prepare('INSERT INTO audit_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)')
+  const addGrant = db.prepare('INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)')
+  const addEvent = db.prepare('INSERT INTO audit_events VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
   for (let user = 0; user * GRANTS_PER_USER < grants; user++) {
     addUser.run(userId(user), `user${user}`, NICKNAME, AVATAR, '$argon2id$'.padEnd(97, 'x'), now)
     addOpenid.run(APPID, userId(user), `o_${String(user).padStart(22, '0')}`)
@@ -95,7 +94,9 @@ async function fill(file, grants) {
   for (let n = 0; n < grants; n++) {
     const user = userId(Math.floor(n / GRANTS_PER_USER))
     const openid = `o_${String(Math.floor(n / GRANTS_PER_USER)).padStart(22, '0')}`
+    const accessTokens = JSON.stringify([[keyOf('access token', n, grants).toString('hex'), now + 3 * DAY_MS]])
     addGrant.run(
+      placeOf(n, grants).readBigUInt64BE(),
       grantId(n),
       APPID,
       user,
@@ -105,8 +106,8 @@ async function fill(file, grants) {
       now - n,
       now,
       now + 30 * DAY_MS,
+      accessTokens,
     )
-    addToken.run(keyOf('access token', n, grants), grantId(n), now + 3 * DAY_MS)
     const eventId = String(n).padStart(36, '0')
     addEvent.run(eventId, now, 'code.exchanged', 'app', cause.requestId, APPID, user, grantId(n), '')
   }
@@ -191,6 +192,6 @@ function keyOf(kind, n, grants) {
 /** Ascending with n, so that a table is filled from left to right. */
 function placeOf(n, grants) {
   const place = Buffer.alloc(8)
-  place.writeBigUInt64BE((BigInt(n) * 0xffff_ffff_ffff_fffen) / BigInt(grants))
+  place.writeBigUInt64BE((BigInt(n) * 0x7fff_ffff_ffff_fffen) / BigInt(grants))
   return place
 }

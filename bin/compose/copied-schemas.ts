@@ -8,6 +8,27 @@ import { tokenSchema as tokenSqlite } from '../../services/token/store/sqlite/sc
 export const tokenCopy: CopiedSchema = {
   sqlite: tokenSqlite,
   postgres: tokenPostgres,
+  tablesInPostgres: {
+    grants: {
+      select: `
+        SELECT grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms,
+          expires_at_ms, revoked_at_ms
+        FROM grants`,
+      key: ['grant_id'],
+    },
+    access_tokens: {
+      select: `
+        SELECT unhex(t.value ->> 0) AS access_token_hash, g.grant_id, json_array_length(g.access_tokens) - t.key AS serial,
+          t.value ->> 1 AS expires_at_ms
+        FROM grants g, json_each(g.access_tokens) t`,
+      key: ['access_token_hash'],
+    },
+    access_tokens_of_0_1_0: null,
+    audit_events: {
+      select: 'SELECT event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note FROM audit_events',
+      key: ['event_id'],
+    },
+  },
   notCopied: { request_counts: 'rates of the last minutes, which on SQLite are only in memory' },
   afterwards: [],
 }
@@ -15,6 +36,7 @@ export const tokenCopy: CopiedSchema = {
 export const surveyCopy: CopiedSchema = {
   sqlite: surveySqlite,
   postgres: surveyPostgres,
+  tablesInPostgres: {},
   notCopied: { survey_ids: 'the highest survey_id, which SQLite reads from the surveys' },
   afterwards: [
     'UPDATE survey_ids SET highest_id = greatest(highest_id, (SELECT coalesce(max(survey_id), 0) FROM surveys))',

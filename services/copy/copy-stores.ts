@@ -1,9 +1,10 @@
 // Moves stores from SQLite to PostgreSQL: everything of a file, in one transaction, read back and compared before it is
-// committed. Owns no schema: the tables are what the file has, the types of their columns what PostgreSQL has.
+// committed. Owns no schema: the tables are what the file has, or what the store says, the types of their columns what
+// PostgreSQL has.
 import type { Schema as PostgresSchema } from '../postgres/migrate.js'
 import type { Schema as SqliteSchema } from '../sqlite/migrate.js'
 import { CopyRefused } from './copy-refused.js'
-import { openSource, type Source } from './source.js'
+import { openSource, type Source, type TablesInPostgres } from './source.js'
 import { openTarget, type Target } from './target.js'
 import { hasNul, rowDigest, type Table, TableHash, type Value } from './values.js'
 
@@ -11,6 +12,7 @@ import { hasNul, rowDigest, type Table, TableHash, type Value } from './values.j
 export interface CopiedSchema {
   readonly sqlite: SqliteSchema
   readonly postgres: PostgresSchema
+  readonly tablesInPostgres: TablesInPostgres
   /** Tables of PostgreSQL alone, and why nothing is copied to them. */
   readonly notCopied: Readonly<Record<string, string>>
   /** Statements that set them right when the tables are filled. */
@@ -80,7 +82,7 @@ async function openCopy({ file, schema, url }: Job, { isForced }: CopyOptions): 
     requireUsable(source, schema)
     target = await openTarget(url, schema.postgres)
     const tables: Table[] = []
-    for (const table of source.tables()) tables.push(await target.describe(table))
+    for (const table of source.tables(schema.tablesInPostgres)) tables.push(await target.describe(table))
     await target.requireEmpty(tables)
     return { schema, source, target, tables }
   } catch (error) {

@@ -9,12 +9,20 @@ import { forms, quoted, type Table, type Value } from './values.js'
 
 const LOCK_WAIT_MS = 1_000 // a command that is about to end is waited for
 
+/** A table as PostgreSQL has it. */
 export interface SourceTable {
   readonly name: string
+  /** SQL: what its rows are selected from. */
+  readonly rows: string
   readonly columns: readonly string[]
   /** Columns of the primary key. */
   readonly key: readonly string[]
 }
+
+/** Where SQLite's tables are not PostgreSQL's: how its rows are selected and what its key is, or null for one it has not. */
+export type TablesInPostgres = Readonly<
+  Record<string, { readonly select: string; readonly key: readonly string[] } | null>
+>
 
 /**
  * Opens the file for one read of everything. Nobody else may have it open, and nobody can open it until it is closed:
@@ -82,37 +90,39 @@ export class Source {
     if (verdict !== 'ok') throw new CopyRefused(`${this.file} is damaged: ${verdict}`)
   }
 
-  /** In the order in which they were made: none refers to a later one. */
-  tables(): SourceTable[] {
-    const names = this.#db
+  /** In the order in which they were made, and behind them those that only PostgreSQL has: none refers to a later one. */
+  tables(inPostgres: TablesInPostgres): SourceTable[] {
+    const here = this.#db
       .prepare<[], string>(
         `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY rowid`,
       )
       .pluck()
       .all()
-    const describe = this.#db.prepare<[string], { name: string; pk: number }>(
-      'SELECT name, pk FROM pragma_table_info(?) ORDER BY cid',
-    )
-    return names.map((name) => {
-      const columns = describe.all(name)
-      const key = columns.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk)
-      return { name, columns: columns.map((column) => column.name), key: key.map((column) => column.name) }
+    const names = new Set([...here, ...Object.keys(inPostgres)])
+    return [...names].flatMap((name) => {
+      const made = inPostgres[name]
+      if (made === null) return []
+      const rows = made ? `(${made.select})` : quoted(name)
+      const columns = this.#db.prepare(`SELECT * FROM ${rows}`).columns()
+      return { name, rows, columns: columns.map((column) => column.name), key: made?.key ?? this.#keyOf(name) }
     })
   }
 
-  count(table: Table): number {
-    return (
-      this.#db
-        .prepare<[], number>(`SELECT count(*) FROM ${quoted(table.name)}`)
-        .pluck()
-        .get() ?? 0
-    )
+  #keyOf(name: string): string[] {
+    return this.#db
+      .prepare<[string], string>('SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk')
+      .pluck()
+      .all(name)
+  }
+
+  count({ rows }: Table): number {
+    return this.#db.prepare<[], number>(`SELECT count(*) FROM ${rows}`).pluck().get() ?? 0
   }
 
   /** One after the other, in the order of the key. @throws CopyRefused when the file is damaged. */
-  *rows(table: Table): Generator<Value[]> {
-    const columns = table.columns.map(({ name, kind }) => forms[kind].ofSqlite(quoted(name)))
-    const sql = `SELECT ${columns.join(', ')} FROM ${quoted(table.name)} ORDER BY ${table.key.map(quoted).join(', ')}`
+  *rows({ rows, columns, key }: Table): Generator<Value[]> {
+    const values = columns.map(({ name, kind }) => forms[kind].ofSqlite(quoted(name)))
+    const sql = `SELECT ${values.join(', ')} FROM ${rows} ORDER BY ${key.map(quoted).join(', ')}`
     try {
       yield* this.#db.prepare<[], Value[]>(sql).raw().iterate()
     } catch (error) {

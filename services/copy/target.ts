@@ -41,16 +41,16 @@ export class Target {
   }
 
   /** The table with the kinds of its columns. @throws TypeError when it has other columns than SQLite's: a defect. */
-  async describe({ name, columns, key }: SourceTable): Promise<Table> {
-    const rows = await this.#run(
+  async describe({ name, rows, columns, key }: SourceTable): Promise<Table> {
+    const found = await this.#run(
       `SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
        WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`,
       [quoted(name)],
     )
-    const types = new Map(rows.map(({ attname, typname }) => [String(attname), String(typname)]))
+    const types = new Map(found.map(({ attname, typname }) => [String(attname), String(typname)]))
     if (types.size !== columns.length) throw new TypeError(`${name} has ${types.size} columns in PostgreSQL`)
     const described = columns.map((column) => ({ name: column, kind: kindOf(types.get(column) ?? 'no type') }))
-    return { name, columns: described, key }
+    return { name, rows, columns: described, key }
   }
 
   /** Keeps everybody else from writing to the tables until the end. @throws CopyRefused when one of them has a row. */

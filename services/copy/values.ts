@@ -18,6 +18,8 @@ export interface Column {
 
 export interface Table {
   readonly name: string
+  /** SQL: what its rows are selected from in SQLite. */
+  readonly rows: string
   /** In the order of SQLite's. */
   readonly columns: readonly Column[]
   /** The primary key: names of columns. */

@@ -89,11 +89,32 @@ export function rowsOf(file: string): Record<string, Record<string, unknown>[]> 
   const db = new Database(file, { readonly: true })
   try {
     const names = db.prepare<[], string>(`SELECT name FROM sqlite_schema WHERE type = 'table'`).pluck().all()
-    return Object.fromEntries(names.map((name) => [name, db.prepare(`SELECT * FROM "${name}"`).all()])) as Record<
-      string,
-      Record<string, unknown>[]
-    >
+    const rows = Object.fromEntries(names.map((name) => [name, db.prepare(`SELECT * FROM "${name}"`).all()]))
+    return asInPostgres(rows as Record<string, Record<string, unknown>[]>)
   } finally {
     db.close()
+  }
+}
+
+/** What the stores of the two lay out differently. */
+function asInPostgres({
+  access_tokens_of_0_1_0: _,
+  grants,
+  audit_events,
+  ...rest
+}: Record<string, Record<string, unknown>[]>): Record<string, Record<string, unknown>[]> {
+  if (!grants || !audit_events) return rest
+  const tokensOf = ({ grant_id, access_tokens }: Record<string, unknown>) =>
+    (JSON.parse(String(access_tokens)) as [string, number][]).reverse().map(([hash, expires_at_ms], at) => ({
+      access_token_hash: Buffer.from(hash, 'hex'),
+      grant_id,
+      serial: at + 1,
+      expires_at_ms,
+    }))
+  return {
+    ...rest,
+    grants: grants.map(({ place, access_tokens, ...grant }) => grant),
+    audit_events: audit_events.map(({ number, ...event }) => event),
+    access_tokens: grants.flatMap(tokensOf),
   }
 }

@@ -3,7 +3,7 @@
 // writes test/store/fixtures/0.2.0, named after the version that will have it. What is there is never changed.
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
-import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { surveySchema as surveyPostgres } from '../../services/survey/store/postgres/schema.js'
 import { surveySchema as surveySqlite } from '../../services/survey/store/sqlite/schema.js'
 import { tokenSchema as tokenPostgres } from '../../services/token/store/postgres/schema.js'
@@ -114,27 +114,28 @@ async function migrateIn(place: Place): Promise<void> {
   for (const engine of ENGINES) await (await place.open(engine)).backend.close()
 }
 
-beforeAll(async () => {
-  const name = process.env.MAKE_FIXTURE
-  if (name === undefined) return
-  const place = await newPlace()
-  const filled = async (engine: Engine) => {
-    const service = await place.open(engine)
-    try {
-      return await fill(service)
-    } finally {
-      await service.backend.close()
+const { MAKE_FIXTURE: name = '' } = process.env
+
+if (name)
+  test('a fixture is made', async () => {
+    const place = await newPlace()
+    const filled = async (engine: Engine) => {
+      const service = await place.open(engine)
+      try {
+        return await fill(service)
+      } finally {
+        await service.backend.close()
+      }
     }
-  }
-  const holdings = { sqlite: await filled('sqlite'), postgres: await filled('postgres') }
-  const ofFile = (file: string) => sqliteText(join(place.dataDir, file))
-  const texts = {
-    'token.db.sql': ofFile('token.db'),
-    'survey.db.sql': ofFile('survey.db'),
-    'postgres.sql': await postgresText(place.url),
-  }
-  writeFixture({ name, texts, holdings })
-})
+    const holdings = { sqlite: await filled('sqlite'), postgres: await filled('postgres') }
+    const ofFile = (file: string) => sqliteText(join(place.dataDir, file))
+    const texts = {
+      'token.db.sql': ofFile('token.db'),
+      'survey.db.sql': ofFile('survey.db'),
+      'postgres.sql': await postgresText(place.url),
+    }
+    writeFixture({ name, texts, holdings })
+  })
 
 test('there is a fixture of every version of every schema', async () => {
   const seen: Record<keyof typeof NEWEST, number>[] = []

@@ -124,7 +124,7 @@ describe('SQLite stores', () => {
     const options = { file: file() }
     const store = openSqliteTokenStore(options)
     const saboteur: Connection = openDatabase(options.file)
-    saboteur.exec('ALTER TABLE access_tokens RENAME TO gone')
+    saboteur.exec('ALTER TABLE grants RENAME TO gone')
     await expect(store.findAccessToken(hashOf('any'))).rejects.toThrow('no such table')
     saboteur.close()
     await store.close()

@@ -37,6 +37,11 @@ export function hashOf(name: string): Hash {
   return createHash('sha256').update(name).digest()
 }
 
+/** Another one at the place of `hash`, as all tokens of a grant are. */
+export function hashAt(hash: Hash, name: string): Hash {
+  return Buffer.concat([hash.subarray(0, 8), hashOf(name).subarray(8)])
+}
+
 export function appRow(appid: string, rest: Partial<AppRow> = {}): AppRow {
   return {
     appid,
@@ -105,6 +110,7 @@ let attempts = 0
 export function redemption(name: string, rest: Partial<Redemption> = {}, now = NOW): Redemption {
   const attempt = ++attempts
   const appid = rest.appid ?? 'app1'
+  const refreshTokenHash = rest.refreshTokenHash ?? hashOf(`refresh ${attempt}`)
   return {
     codeHash: hashOf(name),
     appid,
@@ -112,9 +118,9 @@ export function redemption(name: string, rest: Partial<Redemption> = {}, now = N
     redirectUri: undefined,
     replayGraceMs: GRACE,
     grantId: `grant_${attempt}`,
-    accessTokenHash: hashOf(`access ${attempt}`),
+    accessTokenHash: hashAt(refreshTokenHash, `access ${attempt}`),
     accessTokenExpiresAtMs: now + ACCESS_TTL,
-    refreshTokenHash: hashOf(`refresh ${attempt}`),
+    refreshTokenHash,
     refreshTokenExpiresAtMs: now + REFRESH_TTL,
     newOpenid: `openid_${attempt}`,
     maxGrants: 100,
@@ -148,7 +154,7 @@ export async function mint(
   rest: Partial<Minting> = {},
   now = NOW,
 ): Promise<{ result: string; accessTokenHash: Hash }> {
-  const accessTokenHash = hashOf(`minted ${++attempts}`)
+  const accessTokenHash = hashAt(refreshTokenHash, `minted ${++attempts}`)
   const result = await store.mintAccessToken(
     {
       refreshTokenHash,

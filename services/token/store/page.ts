@@ -22,6 +22,14 @@ export function formatTimePosition({ atMs, id }: TimePosition): string {
 /** @throws ServiceError INVALID_ARGUMENT when it is not a position: it comes from callers. */
 export function parseTimePosition(text: string): TimePosition {
   const match = /^(\d{1,16})\.(.+)$/s.exec(text)
-  if (!match?.[1] || !match[2]) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'the page token is not valid')
+  if (!match?.[1] || !match[2]) throw notValid()
   return { atMs: Number(match[1]), id: match[2] }
 }
+
+/** A position in a list ordered by a number. @throws as parseTimePosition */
+export function parseNumber(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw notValid()
+  return Number(text)
+}
+
+const notValid = () => new ServiceError(ErrorReason.INVALID_ARGUMENT, 'the page token is not valid')

@@ -7,7 +7,8 @@
 // - Calls may run concurrently, from several processes. What a method says of "at most once" holds among all of them.
 // - `now` is the caller's clock, in ms since 1970 UTC, as is everything named *AtMs. A store never asks a clock.
 //   Something with `expiresAtMs` is good while now < expiresAtMs.
-// - Credentials arrive as hashes of 32 bytes. A store never sees a credential.
+// - Credentials arrive as hashes of 32 bytes. A store never sees a credential. The hashes of a grant's tokens begin with
+//   the same 8 bytes, its place.
 // - Identifiers and names compare byte for byte.
 // - A database that cannot be asked (unreachable, timed out, busy, full, read-only) rejects with StoreUnavailable, and
 //   nothing has happened unless the rejection is `outcomeUnknown`. Anything else that rejects is a defect.
@@ -214,7 +215,7 @@ export interface RequestCount {
   readonly requests: number
 }
 
-/** Rows a janitor's batch removed, by table. */
+/** What a janitor's batch removed. Access tokens that a refresh makes end are not counted everywhere. */
 export type Removed = Readonly<
   Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents' | 'requestCounts', number>
 >
@@ -337,9 +338,9 @@ export interface TokenStore {
   /** Newest first. */
   listAuditEvents(filter: { readonly appid?: string; readonly userId?: string }, page: PageOf): Promise<Page<AuditRow>>
   /**
-   * Removes at most `limit` rows per table of what can never matter again: codes, tokens and sessions that ended before
+   * Removes at most `limit` rows per table of what can never matter again: codes and sessions that ended before
    * `endedBeforeMs`, grants that ended before it together with their tokens, windows of rates that ended before it,
-   * audit events before `auditBeforeMs`.
+   * audit events before `auditBeforeMs`. Tokens of live grants that ended before it go now or with a later refresh.
    * Never touches a live grant or what belongs to it.
    */
   removeEnded(bounds: { endedBeforeMs: number; auditBeforeMs: number; limit: number }): Promise<Removed>

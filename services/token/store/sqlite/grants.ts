@@ -1,9 +1,12 @@
 import type { Statement } from 'better-sqlite3'
 import type { Connection } from '../../../sqlite/open.js'
+import { StoreUnavailable } from '../../../store/store-unavailable.js'
 import { cutPage, formatTimePosition, parseTimePosition } from '../page.js'
 import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
+import { placeOf, slotsOf } from './places.js'
+import { firstToken, requirePlace } from './tokens.js'
 
 /** Creates grant, refresh token and first access token of a redemption; returns the openid. */
 export type CreateGrant = (
@@ -24,7 +27,7 @@ export type EndGrant = (grantId: string, now: number, cause: Cause, note: string
 
 export function grantEnder(db: Connection, record: RecordEvent): EndGrant {
   const revoke = db.prepare<[number, string], { appid: string; userId: string }>(
-    // Primary key.
+    // Index grants_by_id.
     `UPDATE grants SET revoked_at_ms = ? WHERE grant_id = ? AND revoked_at_ms IS NULL
      RETURNING appid, user_id AS userId`,
   )
@@ -43,6 +46,7 @@ interface NewGrant {
   readonly refreshTokenHash: Hash
   readonly refreshTokenExpiresAtMs: number
   readonly now: number
+  readonly accessTokens: string
 }
 
 export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
@@ -55,14 +59,19 @@ export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
      WHERE user_id = :userId AND +appid = :appid AND revoked_at_ms IS NULL AND expires_at_ms > :now
      ORDER BY created_at_ms DESC, grant_id DESC LIMIT -1 OFFSET :keep`,
   )
-  const insertGrant = db.prepare<[NewGrant]>(
+  const insertGrant = db.prepare<[NewGrant & { readonly place: bigint }]>(
     `INSERT INTO grants
-       (grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms)
-     VALUES (:grantId, :appid, :userId, :openid, :scope, :refreshTokenHash, :now, :now, :refreshTokenExpiresAtMs)`,
+       (place, grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms,
+        access_tokens)
+     VALUES (:place, :grantId, :appid, :userId, :openid, :scope, :refreshTokenHash, :now, :now, :refreshTokenExpiresAtMs,
+        :accessTokens)
+     ON CONFLICT (place) DO NOTHING`,
   )
-  const insertAccessToken = db.prepare<[Hash, string, number]>(
-    'INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES (?, ?, 1, ?)',
-  )
+
+  function insertAt(place: bigint, grant: NewGrant): void {
+    for (const slot of slotsOf(place)) if (insertGrant.run({ place: slot, ...grant }).changes === 1) return
+    throw new StoreUnavailable(new Error('too many grants began in this moment'))
+  }
 
   return (redemption, consent, now, cause) => {
     const { appid, userId, scope } = consent
@@ -72,8 +81,20 @@ export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
     for (const surplus of findSurplus.all({ appid, userId, now, keep: redemption.maxGrants - 1 })) {
       endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
     }
-    insertGrant.run({ grantId, appid, userId, openid, scope, refreshTokenHash, refreshTokenExpiresAtMs, now })
-    insertAccessToken.run(redemption.accessTokenHash, grantId, redemption.accessTokenExpiresAtMs)
+    const place = placeOf(refreshTokenHash)
+    requirePlace(redemption.accessTokenHash, place)
+    const accessTokens = firstToken(redemption.accessTokenHash, redemption.accessTokenExpiresAtMs)
+    insertAt(place, {
+      grantId,
+      appid,
+      userId,
+      openid,
+      scope,
+      refreshTokenHash,
+      refreshTokenExpiresAtMs,
+      now,
+      accessTokens,
+    })
     return openid
   }
 }
@@ -136,11 +157,11 @@ export function grantWrites(
   kept: KeptRows,
 ) {
   const find = db.prepare<[string], { appid: string; userId: string; revokedAtMs: number | null }>(
-    // Primary key.
+    // Index grants_by_id.
     'SELECT appid, user_id AS userId, revoked_at_ms AS revokedAtMs FROM grants WHERE grant_id = ?',
   )
   const grantUsed = db.prepare<[{ id: string; atMs: number }]>(
-    // Primary key.
+    // Index grants_by_id.
     'UPDATE grants SET last_used_at_ms = :atMs WHERE grant_id = :id AND last_used_at_ms < :atMs',
   )
   const secretUsed = db.prepare<[{ id: string; atMs: number }]>(

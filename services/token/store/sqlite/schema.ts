@@ -1,5 +1,10 @@
 import type { Schema } from '../../../sqlite/migrate.js'
 
+/** The place of a hash as places.ts reads it: its first 8 bytes without the first bit. */
+const placeOf = (hash: string) =>
+  `('0x' || substr('0123456701234567', instr('0123456789ABCDEF', substr(hex(${hash}), 1, 1)), 1)
+    || substr(hex(${hash}), 2, 15)) ->> '$'`
+
 /** The token database. Times are ms since 1970 UTC; hashes are what credentials.ts makes; TEXT compares byte for byte (BINARY). */
 export const tokenSchema: Schema = {
   name: 'token',
@@ -125,6 +130,75 @@ export const tokenSchema: Schema = {
       sql: `
         -- Nothing is found by its openid, and 128 random bits need no index to be unique.
         DROP INDEX openids_by_openid;
+      `,
+    },
+    {
+      version: 3,
+      name: 'access tokens in the rows of their grants, rows of grants at their places, audit events by number',
+      sql: `
+        -- A refresh changes one row, and no index. What is never looked for has no index, and what is always
+        -- looked for by place needs none.
+        CREATE TABLE placed_grants (
+          place              INTEGER PRIMARY KEY, -- of its tokens, or the next free one: see places.ts
+          grant_id           TEXT    NOT NULL,
+          appid              TEXT    NOT NULL REFERENCES apps,
+          user_id            TEXT    NOT NULL REFERENCES users,
+          openid             TEXT    NOT NULL,
+          scope              TEXT    NOT NULL,
+          refresh_token_hash BLOB    NOT NULL CHECK (length(refresh_token_hash) = 32),
+          created_at_ms      INTEGER NOT NULL,
+          last_used_at_ms    INTEGER NOT NULL,
+          expires_at_ms      INTEGER NOT NULL,
+          revoked_at_ms      INTEGER,
+          access_tokens      TEXT    NOT NULL -- JSON, newest first: [[hash in hex, expires_at_ms], ...]
+        ) STRICT;
+
+        WITH placed AS (SELECT *, ${placeOf('refresh_token_hash')} AS place FROM grants)
+        INSERT INTO placed_grants
+        SELECT (place & ~15) + row_number() OVER (PARTITION BY place & ~15 ORDER BY place) - 1, grant_id, appid, user_id,
+          openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms, revoked_at_ms,
+          (SELECT json_group_array(json_array(lower(hex(access_token_hash)), t.expires_at_ms) ORDER BY serial DESC)
+           FROM access_tokens t WHERE t.grant_id = placed.grant_id)
+        FROM placed;
+
+        -- 0.1.0 made access tokens without a place: where the grants of those that were good at the migration are.
+        CREATE TABLE access_tokens_of_0_1_0 (
+          own_place   INTEGER PRIMARY KEY,
+          grant_place INTEGER NOT NULL
+        ) STRICT;
+        CREATE UNIQUE INDEX grants_by_id ON placed_grants (grant_id);
+        INSERT OR IGNORE INTO access_tokens_of_0_1_0
+        SELECT ${placeOf('access_token_hash')} AS own_place, place
+        FROM access_tokens JOIN placed_grants USING (grant_id)
+        WHERE substr(access_token_hash, 1, 8) <> substr(refresh_token_hash, 1, 8);
+
+        DROP TABLE access_tokens;
+        DROP TABLE grants;
+        ALTER TABLE placed_grants RENAME TO grants;
+        CREATE INDEX grants_by_creation ON grants (created_at_ms, grant_id);
+        CREATE INDEX grants_by_app ON grants (appid, created_at_ms, grant_id);
+        CREATE INDEX grants_by_user ON grants (user_id, created_at_ms, grant_id);
+        CREATE INDEX grants_by_end ON grants (coalesce(revoked_at_ms, expires_at_ms));
+
+        CREATE TABLE numbered_events (
+          number     INTEGER PRIMARY KEY, -- in the order of their writing
+          event_id   TEXT    NOT NULL, -- for those who read events; nothing is found by it
+          at_ms      INTEGER NOT NULL,
+          kind       TEXT    NOT NULL,
+          actor      TEXT    NOT NULL,
+          request_id TEXT    NOT NULL,
+          appid      TEXT    NOT NULL,
+          user_id    TEXT    NOT NULL,
+          grant_id   TEXT    NOT NULL,
+          note       TEXT    NOT NULL
+        ) STRICT;
+        INSERT INTO numbered_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
+        SELECT event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note
+        FROM audit_events ORDER BY event_id;
+        DROP TABLE audit_events;
+        ALTER TABLE numbered_events RENAME TO audit_events;
+        CREATE INDEX audit_events_by_app ON audit_events (appid);
+        CREATE INDEX audit_events_by_user ON audit_events (user_id);
       `,
     },
   ],

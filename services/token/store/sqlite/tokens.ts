@@ -9,10 +9,18 @@ import {
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
+import { inSlotsOf, placeOf, slotAt } from './places.js'
 import type { CheckApp } from './secrets.js'
 
+const HASH_BYTES = 32
+
+/** Access tokens as the row of their grant has them: newest first, each until it ends. */
+type Tokens = readonly (readonly [hashInHex: string, expiresAtMs: number])[]
+
+const parse = (tokens: string) => JSON.parse(tokens) as Tokens
+
 /** Columns of the lookup below, in order. */
-type AccessTokenRecord = [
+type GrantRecord = [
   grantId: string,
   appid: string,
   userId: string,
@@ -20,29 +28,36 @@ type AccessTokenRecord = [
   scope: string,
   nickname: string,
   avatar: string,
-  expiresAtMs: number,
+  tokens: string,
   grantLastUsedAtMs: number,
   isRevoked: number,
 ]
 
 export function tokenReads(db: Connection, kept: KeptRows) {
-  const find = db
-    .prepare<[Hash], AccessTokenRecord>(
-      // Every data request of a token not seen lately runs this. Primary keys of all four tables.
-      `SELECT g.grant_id, g.appid, g.user_id, g.openid, g.scope, u.nickname, u.avatar, t.expires_at_ms,
+  const findGrants = db
+    .prepare<[{ place: bigint }], GrantRecord>(
+      // Every data request of a token not seen lately runs this. Primary keys of all three tables.
+      `SELECT g.grant_id, g.appid, g.user_id, g.openid, g.scope, u.nickname, u.avatar, g.access_tokens,
          g.last_used_at_ms, g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled
-       FROM access_tokens t
-         JOIN grants g ON g.grant_id = t.grant_id
+       FROM grants g
          JOIN apps a ON a.appid = g.appid
          JOIN users u ON u.user_id = g.user_id
-       WHERE t.access_token_hash = ?`,
+       WHERE g.${inSlotsOf(':place')}`,
     )
     .raw()
+  const findPlace = db
+    .prepare<[bigint], bigint>(
+      // Primary key.
+      'SELECT grant_place FROM access_tokens_of_0_1_0 WHERE own_place = ?',
+    )
+    .pluck()
+    .safeIntegers()
 
-  function look(accessTokenHash: Hash): AccessTokenRow | undefined {
-    const record = find.get(accessTokenHash)
-    return (
-      record && {
+  function lookAt(place: bigint, hash: string): AccessTokenRow | undefined {
+    for (const record of findGrants.all({ place })) {
+      const token = parse(record[7]).find(([other]) => other === hash)
+      if (!token) continue
+      return {
         grantId: record[0],
         appid: record[1],
         userId: record[2],
@@ -50,77 +65,84 @@ export function tokenReads(db: Connection, kept: KeptRows) {
         scope: record[4],
         nickname: record[5],
         avatar: record[6],
-        expiresAtMs: record[7],
+        expiresAtMs: token[1],
         grantLastUsedAtMs: record[8],
         isRevoked: record[9] === 1,
       }
-    )
+    }
+    return undefined
+  }
+
+  function look(accessTokenHash: Hash): AccessTokenRow | undefined {
+    if (accessTokenHash.length !== HASH_BYTES) return undefined
+    const [place, hash] = [placeOf(accessTokenHash), hexOf(accessTokenHash)]
+    const found = lookAt(place, hash)
+    if (found) return found
+    const grantPlace = findPlace.get(place)
+    return grantPlace === undefined ? undefined : lookAt(grantPlace, hash)
   }
 
   return { findAccessToken: (accessTokenHash: Hash) => kept.findToken(accessTokenHash, look) }
 }
 
+/** Columns of what a refresh must know, in order. */
+type MintingRecord = [slot: number, grantId: string, userId: string, lastUsedAtMs: number, tokens: string]
+
 export function tokenWrites(db: Connection, record: RecordEvent, checkApp: CheckApp) {
-  const findGrant = db.prepare<[Hash, string, number], { grantId: string; userId: string; lastUsedAtMs: number }>(
-    // Index grants_by_refresh_token; primary key of users.
-    `SELECT g.grant_id AS grantId, g.user_id AS userId, g.last_used_at_ms AS lastUsedAtMs
-     FROM grants g JOIN users u ON u.user_id = g.user_id
-     WHERE g.refresh_token_hash = ? AND g.appid = ?
-       AND g.revoked_at_ms IS NULL AND g.expires_at_ms > ? AND u.is_disabled = 0`,
-  )
-  const findTokens = db
-    .prepare<[string], [serial: number, expiresAtMs: number]>(
-      // Index access_tokens_by_grant, backwards. Once for all that follows: every row found is looked up in the table.
-      'SELECT serial, expires_at_ms FROM access_tokens WHERE grant_id = ? ORDER BY serial DESC',
+  const findGrant = db
+    .prepare<[{ place: bigint; refreshTokenHash: Hash; appid: string; now: number }], MintingRecord>(
+      // Primary keys. The + keeps the planner from the index of the app's grants, which is long.
+      `SELECT g.place & 15, g.grant_id, g.user_id, g.last_used_at_ms, g.access_tokens
+       FROM grants g JOIN users u ON u.user_id = g.user_id
+       WHERE g.${inSlotsOf(':place')} AND g.refresh_token_hash = :refreshTokenHash AND +g.appid = :appid
+         AND g.revoked_at_ms IS NULL AND g.expires_at_ms > :now AND u.is_disabled = 0`,
     )
     .raw()
-  const shorten = db.prepare<[number, string, number]>(
-    // Index access_tokens_by_grant.
-    'UPDATE access_tokens SET expires_at_ms = ? WHERE grant_id = ? AND serial = ?',
+  const update = db.prepare<[string, number, bigint]>(
+    // Primary key; changes no index.
+    'UPDATE grants SET access_tokens = ?, last_used_at_ms = ? WHERE place = ?',
   )
-  const remove = db.prepare<[string, number]>(
-    // Index access_tokens_by_grant.
-    'DELETE FROM access_tokens WHERE grant_id = ? AND serial = ?',
-  )
-  const insert = db.prepare<[Hash, string, number, number]>(
-    'INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms) VALUES (?, ?, ?, ?)',
-  )
-  const markUsed = db.prepare<[number, string]>(
-    // Primary key.
-    'UPDATE grants SET last_used_at_ms = ? WHERE grant_id = ?',
-  )
-
-  /**
-   * Shortens what outlives the overlap and removes what has expired or is one too many, so that a grant never has more
-   * rows than live tokens. Returns the serial of the next.
-   */
-  function makeRoom(grantId: string, { overlapMs, maxLive }: Minting, now: number): number {
-    const tokens = findTokens.all(grantId)
-    const endMs = now + overlapMs
-    let live = 0
-    for (const [serial, expiresAtMs] of tokens) {
-      if (Math.min(expiresAtMs, endMs) > now) live += 1
-      if (Math.min(expiresAtMs, endMs) <= now || live >= maxLive) remove.run(grantId, serial)
-      else if (expiresAtMs > endMs) shorten.run(endMs, grantId, serial)
-    }
-    return (tokens[0]?.[0] ?? 0) + 1
-  }
 
   return {
     mintAccessToken(args: { minting: Minting; now: number; cause: Cause }): MintingResult {
       const { minting, now, cause } = args
-      const { refreshTokenHash, appid } = minting
+      const { refreshTokenHash, accessTokenHash, appid } = minting
       const app = checkApp(appid, minting.secretId, now)
       if (app !== 'good') return app
-      const grant = findGrant.get(refreshTokenHash, appid, now)
+      const place = placeOf(refreshTokenHash)
+      const grant = findGrant.get({ place, refreshTokenHash, appid, now })
       if (!grant) return 'refused'
 
-      const { grantId, userId } = grant
-      const serial = makeRoom(grantId, minting, now)
-      insert.run(minting.accessTokenHash, grantId, serial, minting.accessTokenExpiresAtMs)
-      if (now - grant.lastUsedAtMs >= LAST_USE_RESOLUTION_MS) markUsed.run(now, grantId)
+      requirePlace(accessTokenHash, place)
+      const [slot, grantId, userId, lastUsedAtMs, tokens] = grant
+      const isUseDue = now - lastUsedAtMs >= LAST_USE_RESOLUTION_MS
+      update.run(withNewToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, slotAt(place, slot))
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
       return 'minted'
     },
   }
+}
+
+/** Of the tokens before, shortens what outlives the overlap and leaves out what has ended or is one too many. */
+function withNewToken(tokens: string, minting: Minting, now: number): string {
+  const endMs = now + minting.overlapMs
+  const earlier = parse(tokens)
+    .map(([hash, expiresAtMs]) => [hash, Math.min(expiresAtMs, endMs)] as const)
+    .filter(([, expiresAtMs]) => expiresAtMs > now)
+  const newest = [hexOf(minting.accessTokenHash), minting.accessTokenExpiresAtMs] as const
+  return JSON.stringify([newest, ...earlier.slice(0, minting.maxLive - 1)] satisfies Tokens)
+}
+
+/** What the row of a new grant has. */
+export function firstToken(accessTokenHash: Hash, expiresAtMs: number): string {
+  return JSON.stringify([[hexOf(accessTokenHash), expiresAtMs]] satisfies Tokens)
+}
+
+/** A token elsewhere than its grant would never be found. */
+export function requirePlace(accessTokenHash: Hash, place: bigint): void {
+  if (placeOf(accessTokenHash) !== place) throw new TypeError('an access token is not at the place of its grant')
+}
+
+function hexOf(hash: Hash): string {
+  return Buffer.from(hash.buffer, hash.byteOffset, hash.length).toString('hex')
 }

@@ -1,0 +1,29 @@
+// Where the row of a grant is. All keys of its tokens begin with the same 8 bytes (services/token/credentials.ts), and these,
+// as a number, are the key of its row: no index of tokens is needed to find it, and what begins together lies together.
+//
+// A place says nothing about who else has it: 16 bits of it are random, in each millisecond. So every 16 places that
+// follow each other are shared by the grants that belong to any of them, and a grant is told by its token's hash.
+import type { Hash } from '../token-store.js'
+
+const SLOTS = 16n
+const SLOT_BITS = 0xfn
+const WITHOUT_SIGN = 0x7fff_ffff_ffff_ffffn
+
+/** The place of a hash of 32 bytes: its first 8 without the first bit. Never negative. */
+export function placeOf(hash: Hash): bigint {
+  return Buffer.from(hash.buffer, hash.byteOffset, hash.length).readBigUInt64BE() & WITHOUT_SIGN
+}
+
+/** The places where a grant of this place may be: its own first. */
+export function* slotsOf(place: bigint): Generator<bigint> {
+  for (let n = 0n; n < SLOTS; n++) yield slotAt(place, (place + n) & SLOT_BITS)
+}
+
+/** Of the grants that `place` shares its slots with, the one in this slot, 0 to 15. */
+export function slotAt(place: bigint, slot: bigint | number): bigint {
+  return (place & ~SLOT_BITS) | BigInt(slot)
+}
+
+/** SQL: whether a row is in a slot of the place that the parameter names. A range of the primary key. */
+export const inSlotsOf = (parameter: string) =>
+  `place BETWEEN ${parameter} & ~${SLOT_BITS} AND ${parameter} | ${SLOT_BITS}`
