@@ -24,6 +24,7 @@ export const tokenCopy: CopiedSchema = {
       key: ['access_token_hash'],
     },
     access_tokens_of_0_1_0: null,
+    audit_blocks: null,
     audit_events: {
       select: 'SELECT event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note FROM audit_events',
       key: ['event_id'],

@@ -32,6 +32,8 @@ const copyTokens = (file: string, url: string, options = quietly) =>
 const SQLITE_ONLY = [
   'access_tokens_of_0_1_0.grant_place',
   'access_tokens_of_0_1_0.own_place',
+  'audit_blocks.block',
+  'audit_blocks.ids',
   'audit_events.number',
   'grants.access_tokens',
   'grants.place',

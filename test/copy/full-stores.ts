@@ -99,6 +99,7 @@ export function rowsOf(file: string): Record<string, Record<string, unknown>[]> 
 /** What the stores of the two lay out differently. */
 function asInPostgres({
   access_tokens_of_0_1_0: _,
+  audit_blocks: __,
   grants,
   audit_events,
   ...rest

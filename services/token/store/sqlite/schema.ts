@@ -5,6 +5,8 @@ const placeOf = (hash: string) =>
   `('0x' || substr('0123456701234567', instr('0123456789ABCDEF', substr(hex(${hash}), 1, 1)), 1)
     || substr(hex(${hash}), 2, 15)) ->> '$'`
 
+const LAST_BLOCK = '(SELECT (max(number) + 1) / 768 - 1 FROM audit_events)'
+
 /** The token database. Times are ms since 1970 UTC; hashes are what credentials.ts makes; TEXT compares byte for byte (BINARY). */
 export const tokenSchema: Schema = {
   name: 'token',
@@ -197,8 +199,18 @@ export const tokenSchema: Schema = {
         FROM audit_events ORDER BY event_id;
         DROP TABLE audit_events;
         ALTER TABLE numbered_events RENAME TO audit_events;
-        CREATE INDEX audit_events_by_app ON audit_events (appid);
-        CREATE INDEX audit_events_by_user ON audit_events (user_id);
+
+        -- Whom events concern, in place of indexes of them: see audit.ts.
+        CREATE TABLE audit_blocks (
+          block INTEGER PRIMARY KEY, -- number / 768 of its events
+          ids   TEXT    NOT NULL -- the last 4 characters of each appid and user id among them
+        ) STRICT;
+        WITH RECURSIVE blocks (block) AS (SELECT 0 UNION ALL SELECT block + 1 FROM blocks WHERE block < ${LAST_BLOCK})
+        INSERT INTO audit_blocks
+        SELECT block, (
+          SELECT group_concat(DISTINCT substr(appid, -4)) || ',' || group_concat(DISTINCT substr(user_id, -4))
+          FROM audit_events WHERE number BETWEEN block * 768 AND block * 768 + 767)
+        FROM blocks WHERE block <= ${LAST_BLOCK};
       `,
     },
   ],

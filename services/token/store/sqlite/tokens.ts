@@ -18,6 +18,8 @@ const HASH_BYTES = 32
 type Tokens = readonly (readonly [hashInHex: string, expiresAtMs: number])[]
 
 const parse = (tokens: string) => JSON.parse(tokens) as Tokens
+/** JSON; hexadecimal has nothing to escape. */
+const format = (tokens: Tokens) => `[${tokens.map(([hash, expiresAtMs]) => `["${hash}",${expiresAtMs}]`).join()}]`
 
 /** Columns of the lookup below, in order. */
 type GrantRecord = [
@@ -130,12 +132,12 @@ function withNewToken(tokens: string, minting: Minting, now: number): string {
     .map(([hash, expiresAtMs]) => [hash, Math.min(expiresAtMs, endMs)] as const)
     .filter(([, expiresAtMs]) => expiresAtMs > now)
   const newest = [hexOf(minting.accessTokenHash), minting.accessTokenExpiresAtMs] as const
-  return JSON.stringify([newest, ...earlier.slice(0, minting.maxLive - 1)] satisfies Tokens)
+  return format([newest, ...earlier.slice(0, minting.maxLive - 1)])
 }
 
 /** What the row of a new grant has. */
 export function firstToken(accessTokenHash: Hash, expiresAtMs: number): string {
-  return JSON.stringify([[hexOf(accessTokenHash), expiresAtMs]] satisfies Tokens)
+  return format([[hexOf(accessTokenHash), expiresAtMs]])
 }
 
 /** A token elsewhere than its grant would never be found. */

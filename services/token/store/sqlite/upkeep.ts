@@ -1,5 +1,6 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { Removed, TokenStore } from '../token-store.js'
+import { BLOCK } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 
 type Bounds = Parameters<TokenStore['removeEnded']>[0]
@@ -30,17 +31,25 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
      WHERE number < (SELECT min(number) FROM audit_events) + :limit AND at_ms < :auditBeforeMs`,
   )
 
+  const removeAuditBlocks = db.prepare<[]>(
+    // Primary key.
+    `DELETE FROM audit_blocks
+     WHERE block < (SELECT coalesce(min(number) / ${BLOCK}, ${Number.MAX_SAFE_INTEGER}) FROM audit_events)`,
+  )
+
   return {
     removeEnded({ bounds }: { bounds: Bounds }): Omit<Removed, 'requestCounts'> {
       const { endedBeforeMs, limit } = bounds
       kept.forgetAll()
       const grants = removeGrants.all({ endedBeforeMs, limit })
+      const auditEvents = removeAuditEvents.run({ auditBeforeMs: bounds.auditBeforeMs, limit }).changes
+      if (auditEvents > 0) removeAuditBlocks.run()
       return {
         codes: removeCodes.run(endedBeforeMs, limit).changes,
         accessTokens: grants.reduce((sum, { tokens }) => sum + tokens, 0),
         grants: grants.length,
         sessions: removeSessions.run(endedBeforeMs, limit).changes,
-        auditEvents: removeAuditEvents.run({ auditBeforeMs: bounds.auditBeforeMs, limit }).changes,
+        auditEvents,
       }
     },
   }

@@ -1,0 +1,116 @@
+// Lists of audit events on SQLite, which find by app and user without an index of them.
+import { randomInt } from 'node:crypto'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { migrate } from '../../services/sqlite/migrate.js'
+import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { BLOCK, eventRecorder } from '../../services/token/store/sqlite/audit.js'
+import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
+import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import type { AuditRow, TokenStore } from '../../services/token/store/token-store.js'
+import { closing } from '../postgres/closing.js'
+import { temporaryDirectory } from './temporary-directory.js'
+import { allPages, byApp, NOW } from './token-store-verbs.js'
+
+/** Many share their ends, one has less than an end, and some are in few blocks. */
+const USERS = ['', 'ab', 'user_1_ann', 'user_2_ann', 'rare', ...Array.from({ length: 40 }, (_, n) => `user_${n}`)]
+const APPS = ['', 'app_1', 'app_2', '用户应用', 'the rare app']
+const pick = (list: readonly string[], n: number) =>
+  list[n % 1_999 === 0 ? randomInt(list.length) : (n * 7) % list.length] ?? ''
+const isRare = (id: string) => id.includes('rare')
+
+/** Writes events in transactions of 100, as a service writes them; what is rare is in some blocks only. */
+function write(db: Connection, count: number): void {
+  const record = eventRecorder(db, new KeptRows(db))
+  const orNot = (id: string, n: number) => (isRare(id) && Math.floor(n / BLOCK) % 3 !== 1 ? '' : id)
+  for (let from = 0; from < count; from += 100) {
+    db.transaction(() => {
+      for (let n = from; n < Math.min(from + 100, count); n++) {
+        const [appid, userId] = [orNot(pick(APPS, n), n), orNot(pick(USERS, n), n)]
+        record({ kind: 'token.refreshed', now: NOW + n, cause: byApp, appid, userId, note: String(n) })
+      }
+    })()
+  }
+}
+
+const filters = [
+  {},
+  ...['ab', 'user_1_ann', 'user_2_ann', 'rare', 'user_3', 'nobody', '_ann'].map((userId) => ({ userId })),
+  ...['app_1', '用户应用', 'the rare app', 'app_'].map((appid) => ({ appid })),
+  { appid: 'app_2', userId: 'user_7' },
+  { appid: 'the rare app', userId: 'rare' },
+]
+
+/** Every list, in pages of different lengths, beside what a look at all events gives. */
+async function expectLists(store: TokenStore, known: readonly AuditRow[]): Promise<void> {
+  for (const filter of filters) {
+    const { appid, userId } = filter as { appid?: string; userId?: string }
+    const wanted = known.filter(
+      (event) => (appid === undefined || event.appid === appid) && (userId === undefined || event.userId === userId),
+    )
+    for (const limit of [1_000, 17]) {
+      const found = await allPages((page) => store.listAuditEvents(filter, page), limit)
+      expect(found, JSON.stringify(filter)).toEqual(wanted)
+    }
+  }
+}
+
+test('lists are whole over many blocks, between their ends, and after what is old is removed', async () => {
+  const file = join(temporaryDirectory(), 'token.db')
+  const store = closing(openSqliteTokenStore({ file }))
+  const db = openDatabase(file)
+  write(db, 5 * BLOCK + 100)
+  const known = await allPages((page) => store.listAuditEvents({}, page), 1_000)
+  expect(known.map(({ note }) => Number(note))).toEqual(Array.from(known, (_, n) => known.length - 1 - n))
+  expect(new Set(known.map(({ eventId }) => eventId)).size).toBe(5 * BLOCK + 100)
+  await expectLists(store, known)
+
+  const blocks = () => db.prepare('SELECT block FROM audit_blocks').pluck().all()
+  expect(blocks()).toEqual([0, 1, 2, 3, 4])
+  const removeBefore = async (n: number) => {
+    for (;;) {
+      const bounds = { endedBeforeMs: 0, auditBeforeMs: NOW + n, limit: 500 }
+      if ((await store.removeEnded(bounds)).auditEvents === 0) return
+    }
+  }
+  await removeBefore(2.5 * BLOCK)
+  expect(blocks()).toEqual([2, 3, 4])
+  await expectLists(
+    store,
+    known.filter(({ atMs }) => atMs >= NOW + 2.5 * BLOCK),
+  )
+
+  await removeBefore(1_000_000)
+  expect(blocks()).toEqual([])
+  await expectLists(store, [])
+  write(db, 2 * BLOCK) // numbers begin anew
+  await expectLists(store, await allPages((page) => store.listAuditEvents({}, page), 1_000))
+  db.close()
+})
+
+test.each([0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 3 * BLOCK + 5])(
+  'events of the schema before, %i of them, are found by app and user',
+  async (count) => {
+    const file = join(temporaryDirectory(), 'token.db')
+    const db = openDatabase(file)
+    migrate(db, { ...tokenSchema, migrations: tokenSchema.migrations.slice(0, 2) })
+    const insert = db.prepare(`INSERT INTO audit_events VALUES (?, ?, 'token.refreshed', 'app', 'r', ?, ?, '', ?)`)
+    const known: AuditRow[] = []
+    for (let n = 0; n < count; n++) {
+      const [eventId, appid, userId] = [String(n).padStart(36, '0'), pick(APPS, n), pick(USERS, n)]
+      insert.run(eventId, NOW + n, appid, userId, String(n))
+      const rest = { kind: 'token.refreshed', actor: 'app', requestId: 'r', grantId: '' } as const
+      known.unshift({ eventId, atMs: NOW + n, appid, userId, note: String(n), ...rest })
+    }
+    db.close()
+    const store = closing(openSqliteTokenStore({ file }))
+    await expectLists(store, known)
+    const again = openDatabase(file)
+    write(again, BLOCK)
+    again.close()
+    const later = await allPages((page) => store.listAuditEvents({}, page), 1_000)
+    expect(later).toHaveLength(count + BLOCK)
+    await expectLists(store, later)
+  },
+)
