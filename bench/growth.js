@@ -94,7 +94,8 @@ async function fill(file, grants) {
   for (let n = 0; n < grants; n++) {
     const user = userId(Math.floor(n / GRANTS_PER_USER))
     const openid = `o_${String(Math.floor(n / GRANTS_PER_USER)).padStart(22, '0')}`
-    const accessTokens = JSON.stringify([[keyOf('access token', n, grants).toString('hex'), now + 3 * DAY_MS]])
+    const accessTokens = Buffer.alloc(38, keyOf('access token', n, grants)) // and when it ends
+    accessTokens.writeUIntBE(now + 3 * DAY_MS, 32, 6)
     addGrant.run(
       placeOf(n, grants).readBigUInt64BE(),
       grantId(n),

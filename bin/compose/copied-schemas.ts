@@ -18,9 +18,12 @@ export const tokenCopy: CopiedSchema = {
     },
     access_tokens: {
       select: `
-        SELECT unhex(t.value ->> 0) AS access_token_hash, g.grant_id, json_array_length(g.access_tokens) - t.key AS serial,
-          t.value ->> 1 AS expires_at_ms
-        FROM grants g, json_each(g.access_tokens) t`,
+        WITH RECURSIVE token (at) AS (
+          SELECT 0 UNION ALL SELECT at + 38 FROM token WHERE at < (SELECT max(length(access_tokens)) FROM grants))
+        SELECT substr(access_tokens, at + 1, 32) AS access_token_hash, grant_id,
+          (length(access_tokens) - at) / 38 AS serial,
+          ('0x' || hex(substr(access_tokens, at + 33, 6))) ->> '$' AS expires_at_ms
+        FROM grants, token WHERE at < length(access_tokens)`,
       key: ['access_token_hash'],
     },
     access_tokens_of_0_1_0: null,

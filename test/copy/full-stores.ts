@@ -105,13 +105,15 @@ function asInPostgres({
   ...rest
 }: Record<string, Record<string, unknown>[]>): Record<string, Record<string, unknown>[]> {
   if (!grants || !audit_events) return rest
-  const tokensOf = ({ grant_id, access_tokens }: Record<string, unknown>) =>
-    (JSON.parse(String(access_tokens)) as [string, number][]).reverse().map(([hash, expires_at_ms], at) => ({
-      access_token_hash: Buffer.from(hash, 'hex'),
+  const tokensOf = ({ grant_id, access_tokens }: Record<string, unknown>) => {
+    const packed = access_tokens as Buffer
+    return Array.from({ length: packed.length / 38 }, (_, n) => ({
+      access_token_hash: packed.subarray(38 * n, 38 * n + 32),
       grant_id,
-      serial: at + 1,
-      expires_at_ms,
+      serial: packed.length / 38 - n,
+      expires_at_ms: packed.readUIntBE(38 * n + 32, 6),
     }))
+  }
   return {
     ...rest,
     grants: grants.map(({ place, access_tokens, ...grant }) => grant),

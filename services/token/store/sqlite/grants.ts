@@ -5,8 +5,9 @@ import { cutPage, formatTimePosition, parseTimePosition } from '../page.js'
 import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
+import { packToken } from './packed-tokens.js'
 import { placeOf, slotsOf } from './places.js'
-import { firstToken, requirePlace } from './tokens.js'
+import { requirePlace } from './tokens.js'
 
 /** Creates grant, refresh token and first access token of a redemption; returns the openid. */
 export type CreateGrant = (
@@ -46,7 +47,7 @@ interface NewGrant {
   readonly refreshTokenHash: Hash
   readonly refreshTokenExpiresAtMs: number
   readonly now: number
-  readonly accessTokens: string
+  readonly accessTokens: Buffer
 }
 
 export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
@@ -83,7 +84,7 @@ export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
     }
     const place = placeOf(refreshTokenHash)
     requirePlace(redemption.accessTokenHash, place)
-    const accessTokens = firstToken(redemption.accessTokenHash, redemption.accessTokenExpiresAtMs)
+    const accessTokens = packToken(redemption.accessTokenHash, redemption.accessTokenExpiresAtMs)
     insertAt(place, {
       grantId,
       appid,

@@ -5,12 +5,14 @@
 // follow each other are shared by the grants that belong to any of them, and a grant is told by its token's hash.
 import type { Hash } from '../token-store.js'
 
+const PLACE_BYTES = 8
 const SLOTS = 16n
 const SLOT_BITS = 0xfn
 const WITHOUT_SIGN = 0x7fff_ffff_ffff_ffffn
 
-/** The place of a hash of 32 bytes: its first 8 without the first bit. Never negative. */
+/** The place of a hash: its first 8 bytes without the first bit. Never negative; 0 for what is shorter. */
 export function placeOf(hash: Hash): bigint {
+  if (hash.length < PLACE_BYTES) return 0n
   return Buffer.from(hash.buffer, hash.byteOffset, hash.length).readBigUInt64BE() & WITHOUT_SIGN
 }
 

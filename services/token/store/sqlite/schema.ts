@@ -152,14 +152,14 @@ export const tokenSchema: Schema = {
           last_used_at_ms    INTEGER NOT NULL,
           expires_at_ms      INTEGER NOT NULL,
           revoked_at_ms      INTEGER,
-          access_tokens      TEXT    NOT NULL -- JSON, newest first: [[hash in hex, expires_at_ms], ...]
+          access_tokens      BLOB    NOT NULL CHECK (length(access_tokens) % 38 = 0) -- see packed-tokens.ts
         ) STRICT;
 
         WITH placed AS (SELECT *, ${placeOf('refresh_token_hash')} AS place FROM grants)
         INSERT INTO placed_grants
         SELECT (place & ~15) + row_number() OVER (PARTITION BY place & ~15 ORDER BY place) - 1, grant_id, appid, user_id,
           openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms, revoked_at_ms,
-          (SELECT json_group_array(json_array(lower(hex(access_token_hash)), t.expires_at_ms) ORDER BY serial DESC)
+          (SELECT unhex(coalesce(group_concat(hex(access_token_hash) || printf('%012x', t.expires_at_ms), '' ORDER BY serial DESC), ''))
            FROM access_tokens t WHERE t.grant_id = placed.grant_id)
         FROM placed;
 

@@ -9,17 +9,9 @@ import {
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
+import { addToken, findExpiry } from './packed-tokens.js'
 import { inSlotsOf, placeOf, slotAt } from './places.js'
 import type { CheckApp } from './secrets.js'
-
-const HASH_BYTES = 32
-
-/** Access tokens as the row of their grant has them: newest first, each until it ends. */
-type Tokens = readonly (readonly [hashInHex: string, expiresAtMs: number])[]
-
-const parse = (tokens: string) => JSON.parse(tokens) as Tokens
-/** JSON; hexadecimal has nothing to escape. */
-const format = (tokens: Tokens) => `[${tokens.map(([hash, expiresAtMs]) => `["${hash}",${expiresAtMs}]`).join()}]`
 
 /** Columns of the lookup below, in order. */
 type GrantRecord = [
@@ -30,7 +22,7 @@ type GrantRecord = [
   scope: string,
   nickname: string,
   avatar: string,
-  tokens: string,
+  tokens: Buffer,
   grantLastUsedAtMs: number,
   isRevoked: number,
 ]
@@ -55,10 +47,10 @@ export function tokenReads(db: Connection, kept: KeptRows) {
     .pluck()
     .safeIntegers()
 
-  function lookAt(place: bigint, hash: string): AccessTokenRow | undefined {
+  function lookAt(place: bigint, hash: Hash): AccessTokenRow | undefined {
     for (const record of findGrants.all({ place })) {
-      const token = parse(record[7]).find(([other]) => other === hash)
-      if (!token) continue
+      const expiresAtMs = findExpiry(record[7], hash)
+      if (expiresAtMs === undefined) continue
       return {
         grantId: record[0],
         appid: record[1],
@@ -67,7 +59,7 @@ export function tokenReads(db: Connection, kept: KeptRows) {
         scope: record[4],
         nickname: record[5],
         avatar: record[6],
-        expiresAtMs: token[1],
+        expiresAtMs,
         grantLastUsedAtMs: record[8],
         isRevoked: record[9] === 1,
       }
@@ -76,19 +68,18 @@ export function tokenReads(db: Connection, kept: KeptRows) {
   }
 
   function look(accessTokenHash: Hash): AccessTokenRow | undefined {
-    if (accessTokenHash.length !== HASH_BYTES) return undefined
-    const [place, hash] = [placeOf(accessTokenHash), hexOf(accessTokenHash)]
-    const found = lookAt(place, hash)
+    const place = placeOf(accessTokenHash)
+    const found = lookAt(place, accessTokenHash)
     if (found) return found
     const grantPlace = findPlace.get(place)
-    return grantPlace === undefined ? undefined : lookAt(grantPlace, hash)
+    return grantPlace === undefined ? undefined : lookAt(grantPlace, accessTokenHash)
   }
 
   return { findAccessToken: (accessTokenHash: Hash) => kept.findToken(accessTokenHash, look) }
 }
 
 /** Columns of what a refresh must know, in order. */
-type MintingRecord = [slot: number, grantId: string, userId: string, lastUsedAtMs: number, tokens: string]
+type MintingRecord = [slot: number, grantId: string, userId: string, lastUsedAtMs: number, tokens: Buffer]
 
 export function tokenWrites(db: Connection, record: RecordEvent, checkApp: CheckApp) {
   const findGrant = db
@@ -100,7 +91,7 @@ export function tokenWrites(db: Connection, record: RecordEvent, checkApp: Check
          AND g.revoked_at_ms IS NULL AND g.expires_at_ms > :now AND u.is_disabled = 0`,
     )
     .raw()
-  const update = db.prepare<[string, number, bigint]>(
+  const update = db.prepare<[Buffer, number, bigint]>(
     // Primary key; changes no index.
     'UPDATE grants SET access_tokens = ?, last_used_at_ms = ? WHERE place = ?',
   )
@@ -118,33 +109,14 @@ export function tokenWrites(db: Connection, record: RecordEvent, checkApp: Check
       requirePlace(accessTokenHash, place)
       const [slot, grantId, userId, lastUsedAtMs, tokens] = grant
       const isUseDue = now - lastUsedAtMs >= LAST_USE_RESOLUTION_MS
-      update.run(withNewToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, slotAt(place, slot))
+      update.run(addToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, slotAt(place, slot))
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
       return 'minted'
     },
   }
 }
 
-/** Of the tokens before, shortens what outlives the overlap and leaves out what has ended or is one too many. */
-function withNewToken(tokens: string, minting: Minting, now: number): string {
-  const endMs = now + minting.overlapMs
-  const earlier = parse(tokens)
-    .map(([hash, expiresAtMs]) => [hash, Math.min(expiresAtMs, endMs)] as const)
-    .filter(([, expiresAtMs]) => expiresAtMs > now)
-  const newest = [hexOf(minting.accessTokenHash), minting.accessTokenExpiresAtMs] as const
-  return format([newest, ...earlier.slice(0, minting.maxLive - 1)])
-}
-
-/** What the row of a new grant has. */
-export function firstToken(accessTokenHash: Hash, expiresAtMs: number): string {
-  return format([[hexOf(accessTokenHash), expiresAtMs]])
-}
-
 /** A token elsewhere than its grant would never be found. */
 export function requirePlace(accessTokenHash: Hash, place: bigint): void {
   if (placeOf(accessTokenHash) !== place) throw new TypeError('an access token is not at the place of its grant')
-}
-
-function hexOf(hash: Hash): string {
-  return Buffer.from(hash.buffer, hash.byteOffset, hash.length).toString('hex')
 }

@@ -2,6 +2,7 @@ import type { Connection } from '../../../sqlite/open.js'
 import type { Removed, TokenStore } from '../token-store.js'
 import { BLOCK } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
+import { countTokens } from './packed-tokens.js'
 
 type Bounds = Parameters<TokenStore['removeEnded']>[0]
 
@@ -15,15 +16,17 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
     // Index sessions_by_expiry.
     'DELETE FROM sessions WHERE session_hash IN (SELECT session_hash FROM sessions WHERE expires_at_ms < ? LIMIT ?)',
   )
-  const removeGrants = db.prepare<[{ endedBeforeMs: number; limit: number }], { tokens: number }>(
-    // Index grants_by_end. An access token may outlive the refresh token it came from.
-    `DELETE FROM grants WHERE place IN (
-       SELECT place FROM grants g
-       WHERE coalesce(revoked_at_ms, expires_at_ms) < :endedBeforeMs
-         AND (revoked_at_ms IS NOT NULL OR NOT EXISTS (
-           SELECT 1 FROM json_each(g.access_tokens) WHERE value ->> 1 >= :endedBeforeMs))
-       LIMIT :limit)
-     RETURNING json_array_length(access_tokens) AS tokens`,
+  const findEndedGrants = db
+    .prepare<[number], [place: bigint, revokedAtMs: bigint | null, tokens: Buffer]>(
+      // Index grants_by_end.
+      `SELECT place, revoked_at_ms, access_tokens FROM grants
+       WHERE coalesce(revoked_at_ms, expires_at_ms) < ? ORDER BY coalesce(revoked_at_ms, expires_at_ms)`,
+    )
+    .raw()
+    .safeIntegers()
+  const removeGrant = db.prepare<[bigint]>(
+    // Primary key.
+    'DELETE FROM grants WHERE place = ?',
   )
   const removeAuditEvents = db.prepare<[{ limit: number; auditBeforeMs: number }]>(
     // Primary key: of the first ones, which are the oldest.
@@ -37,11 +40,24 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
      WHERE block < (SELECT coalesce(min(number) / ${BLOCK}, ${Number.MAX_SAFE_INTEGER}) FROM audit_events)`,
   )
 
+  /** An access token may outlive the refresh token it came from, and its grant stays as long. */
+  function findGrants({ endedBeforeMs, limit }: Bounds): { place: bigint; tokens: number }[] {
+    const found = []
+    for (const [place, revokedAtMs, packed] of findEndedGrants.iterate(endedBeforeMs)) {
+      const { count, lastEndMs } = countTokens(packed)
+      if (revokedAtMs === null && lastEndMs >= endedBeforeMs) continue
+      found.push({ place, tokens: count })
+      if (found.length >= limit) break
+    }
+    return found
+  }
+
   return {
     removeEnded({ bounds }: { bounds: Bounds }): Omit<Removed, 'requestCounts'> {
       const { endedBeforeMs, limit } = bounds
       kept.forgetAll()
-      const grants = removeGrants.all({ endedBeforeMs, limit })
+      const grants = findGrants(bounds)
+      for (const { place } of grants) removeGrant.run(place)
       const auditEvents = removeAuditEvents.run({ auditBeforeMs: bounds.auditBeforeMs, limit }).changes
       if (auditEvents > 0) removeAuditBlocks.run()
       return {
