@@ -398,7 +398,7 @@ const upkeep = {
     'KEEP_ENDED_SECONDS',
     '604800',
     whole(3600, 3650 * DAY),
-    'how long ended codes, tokens, sessions and grants stay, for audit and for answers about replays',
+    'how long ended codes, sessions and grants with their tokens stay, for audit and for answers about replays',
   ),
   keepAuditDays: setting('KEEP_AUDIT_DAYS', '400', whole(1, 3650), 'how long audit events stay'),
   logLevel: setting(

@@ -8,7 +8,7 @@ export interface JanitorOptions {
   readonly now: () => number
   /** Pause between rounds, in ms. */
   readonly everyMs: number
-  /** How long ended codes, tokens, sessions and grants are kept, in ms; a used code must outlive its form (1 h). */
+  /** How long ended codes, sessions and grants with their tokens are kept, in ms; a used code must outlive its form (1 h). */
   readonly keepEndedMs: number
   /** How long audit events are kept, in ms. */
   readonly keepAuditMs: number

@@ -1,17 +1,17 @@
 // Lists of audit events on SQLite, which find by app and user without an index of them.
 import { randomInt } from 'node:crypto'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { migrate } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
-import { BLOCK, eventRecorder } from '../../services/token/store/sqlite/audit.js'
+import { auditReads, BLOCK, eventRecorder } from '../../services/token/store/sqlite/audit.js'
 import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { AuditRow, TokenStore } from '../../services/token/store/token-store.js'
 import { closing } from '../postgres/closing.js'
 import { temporaryDirectory } from './temporary-directory.js'
-import { allPages, byApp, NOW } from './token-store-verbs.js'
+import { allPages, byApp, DAY, NOW } from './token-store-verbs.js'
 
 /** Many share their ends, one has less than an end, and some are in few blocks. */
 const USERS = ['', 'ab', 'user_1_ann', 'user_2_ann', 'rare', ...Array.from({ length: 40 }, (_, n) => `user_${n}`)]
@@ -112,5 +112,84 @@ test.each([0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 3 * BLOCK + 5])(
     const later = await allPages((page) => store.listAuditEvents({}, page), 1_000)
     expect(later).toHaveLength(count + BLOCK)
     await expectLists(store, later)
+  },
+)
+
+/** A store and a connection beside it. */
+function opened(): { store: TokenStore; db: Connection } {
+  const file = join(temporaryDirectory(), 'token.db')
+  const store = closing(openSqliteTokenStore({ file }))
+  const db = openDatabase(file)
+  onTestFinished(() => void db.close())
+  return { store, db }
+}
+
+const removeUntilNothing = async (store: TokenStore, auditBeforeMs: number) => {
+  while ((await store.removeEnded({ endedBeforeMs: 0, auditBeforeMs, limit: 500 })).auditEvents > 0);
+}
+
+test('events of a clock that was ahead keep no others from being removed', async () => {
+  const { store, db } = opened()
+  const record = eventRecorder(db, new KeptRows(db))
+  const ahead = NOW + 10 * 365 * DAY
+  for (let n = 0; n < 600; n++) record({ kind: 'user.created', now: ahead, cause: byApp })
+  write(db, 3 * BLOCK)
+  await removeUntilNothing(store, NOW + DAY)
+  const left = await allPages((page) => store.listAuditEvents({}, page), 1_000)
+  expect(left.map(({ atMs }) => atMs)).toEqual(Array(600).fill(ahead))
+})
+
+test('events whose numbers were given before, to what a clock that was behind had written, are found', async () => {
+  const { store, db } = opened()
+  const record = eventRecorder(db, new KeptRows(db))
+  for (let n = 0; n < BLOCK - 100; n++) record({ kind: 'user.created', now: NOW, cause: byApp, userId: 'user_early' })
+  for (let n = 0; n < 150; n++) record({ kind: 'user.created', now: 1, cause: byApp, userId: 'user_behind' })
+  expect(db.prepare('SELECT block FROM audit_blocks').pluck().all()).toEqual([0])
+  await removeUntilNothing(store, NOW)
+  record({ kind: 'user.created', now: NOW, cause: byApp, userId: 'user_late' })
+  for (const userId of ['user_late', 'user_early']) {
+    const found = await allPages((page) => store.listAuditEvents({ userId }, page), 1_000)
+    expect(found).toHaveLength(userId === 'user_late' ? 1 : BLOCK - 100)
+  }
+})
+
+test('a block that another process fills during a list is listed once', async () => {
+  const { db } = opened()
+  write(db, 2 * BLOCK - 2)
+  const other = openDatabase(db.name)
+  let looks = 0
+  // Another process writes after each statement of the list.
+  const between = new Proxy(db, {
+    get(target, key) {
+      if (key !== 'prepare') return Reflect.get(target, key)
+      return (sql: string) => {
+        const statement = target.prepare<unknown[], unknown>(sql)
+        for (const method of ['get', 'all', 'iterate'] as const) {
+          const run = statement[method].bind(statement) as (...args: unknown[]) => unknown
+          Object.assign(statement, {
+            [method]: (...args: unknown[]) => {
+              const result = run(...args)
+              if (++looks <= 2) write(other, BLOCK)
+              return result
+            },
+          })
+        }
+        return statement
+      }
+    },
+  })
+  const list = auditReads(between).listAuditEvents
+  const found = await list({ userId: 'user_7' }, { limit: 10_000, after: undefined })
+  expect(looks).toBeGreaterThan(2)
+  expect(new Set(found.rows.map(({ eventId }) => eventId)).size).toBe(found.rows.length)
+  expect(found.rows.length).toBeGreaterThan(0)
+  other.close()
+})
+
+test.each(['garbage', '', '-1', '1.5', '9'.repeat(16)])(
+  'a page token that no page gave is refused: %s',
+  async (after) => {
+    const { store } = opened()
+    await expect(store.listAuditEvents({}, { limit: 1, after })).rejects.toThrow('the page token is not valid')
   },
 )

@@ -1,7 +1,10 @@
+import { once } from 'node:events'
+import { createRequire } from 'node:module'
 import { join } from 'node:path'
+import { Worker } from 'node:worker_threads'
 import { describe, expect, test } from 'vitest'
 import { migrate, type Schema } from '../../services/sqlite/migrate.js'
-import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { BUSY_TIMEOUT_MS, type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
@@ -27,6 +30,31 @@ describe('migrations', () => {
     expect(migrate(db, schemaUpTo(3))).toEqual({ from: 3, to: 3 })
     expect(tables(db)).toEqual(['one', 'two', 'three'])
     expect(db.prepare('SELECT x, y FROM one').all()).toEqual([{ x: 5, y: null }])
+    db.close()
+  })
+
+  test('who comes while another process migrates waits for it, longer than for any other write', async () => {
+    const path = file()
+    const db = openDatabase(path)
+    migrate(db, schemaUpTo(1))
+    const migrating = new Worker(
+      `const { workerData: [driver, path] } = require('node:worker_threads')
+       const db = new (require(driver))(path)
+       db.exec('BEGIN IMMEDIATE; ALTER TABLE one ADD COLUMN y INTEGER; CREATE TABLE two (x INTEGER) STRICT')
+       db.pragma('user_version = 2')
+       require('node:worker_threads').parentPort.postMessage('begun')
+       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ${BUSY_TIMEOUT_MS + 300})
+       db.exec('COMMIT')
+       db.close()`,
+      { eval: true, workerData: [createRequire(import.meta.url).resolve('better-sqlite3'), path] },
+    )
+    await once(migrating, 'message')
+    const begunAt = performance.now()
+    migrate(db, schemaUpTo(3))
+    expect(performance.now() - begunAt).toBeGreaterThan(BUSY_TIMEOUT_MS)
+    expect(tables(db)).toEqual(['one', 'two', 'three'])
+    expect(db.pragma('busy_timeout', { simple: true })).toBe(BUSY_TIMEOUT_MS)
+    await migrating.terminate()
     db.close()
   })
 

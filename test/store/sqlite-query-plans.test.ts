@@ -67,7 +67,8 @@ function surveyStatements(): ReturnType<typeof recording> {
 const allowedScans = [
   'SCAN g USING INDEX grants_by_creation', // every grant, newest first
   'SCAN apps', // the apps, few, to find one user's unused codes in each
-  'SCAN audit_blocks', // whom each block of events concerns
+  'SCAN audit_events', // the first of them, up to a limit
+  'SCAN (subquery-1)', // what was found so
   'USE TEMP B-TREE FOR group_concat(DISTINCT)', // of one block
   'SCAN surveys', // the highest id: the last row of the table
 ]

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { setImmediate } from 'node:timers/promises'
 import type { Connection } from '../../../sqlite/open.js'
 import { cutPage, parseNumber } from '../page.js'
 import type { AuditKind, AuditRow, Cause, Page, PageOf } from '../token-store.js'
@@ -6,6 +7,9 @@ import type { KeptRows } from './kept-rows.js'
 
 /** Events of a block; its row has five characters for each user and app among them, and fits a page of 4 KiB. */
 export const BLOCK = 768
+
+/** Blocks looked at in one turn of the event loop: 5 ms. */
+const BLOCKS_AT_ONCE = 1_000
 
 export interface NewAuditEvent {
   readonly kind: AuditKind
@@ -36,7 +40,7 @@ export function eventRecorder(db: Connection, kept: KeptRows): RecordEvent {
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   )
   const insertBlock = db.prepare<[{ first: number; last: number }]>(
-    // Primary key. Never twice the same, unless somebody removed events by hand.
+    // Primary key. One is there already when somebody removed the last events by hand.
     `INSERT OR REPLACE INTO audit_blocks
      SELECT :first / ${BLOCK}, group_concat(DISTINCT substr(appid, -4)) || ',' || group_concat(DISTINCT substr(user_id, -4))
      FROM audit_events WHERE number BETWEEN :first AND :last`,
@@ -70,41 +74,42 @@ export function auditReads(db: Connection) {
      ORDER BY number DESC LIMIT :limit`,
   )
   const findBlocks = db
-    .prepare<[Filter & { last: number }], number>(
-      // Primary key, backwards. A user of few events costs a look at every block: 5 ms for a million events.
+    .prepare<[Filter & { from: number; to: number }], number>(
+      // Primary key, backwards.
       `SELECT block FROM audit_blocks
-       WHERE block * ${BLOCK} <= :last AND (:appid IS NULL OR instr(ids, substr(:appid, -4)))
+       WHERE block BETWEEN :from AND :to AND (:appid IS NULL OR instr(ids, substr(:appid, -4)))
          AND (:userId IS NULL OR instr(ids, substr(:userId, -4)))
        ORDER BY block DESC`,
     )
     .pluck()
-  const findOpen = db
-    .prepare<[], number>(
-      // Primary key.
-      `SELECT coalesce(max(block) + 1, 0) * ${BLOCK} FROM audit_blocks`,
-    )
-    .pluck()
+  const findOldest = db.prepare<[], number>('SELECT coalesce(min(block), 0) FROM audit_blocks').pluck() // Primary key.
+  const findNewest = db.prepare<[], number>('SELECT coalesce(max(block), -1) FROM audit_blocks').pluck() // Primary key.
 
-  /** Newest first: of what no block has yet, then of the blocks that may have some. */
-  function find(filter: Filter, last: number, limit: number): EventRecord[] {
-    const open = findOpen.get() ?? 0
-    const found = inRange.all({ ...filter, first: open, last, limit })
-    if (found.length >= limit) return found
-    for (const block of findBlocks.iterate({ ...filter, last })) {
-      const first = block * BLOCK
-      found.push(
-        ...inRange.all({ ...filter, first, last: Math.min(last, first + BLOCK - 1), limit: limit - found.length }),
-      )
-      if (found.length >= limit) break
+  /** Newest first: of what no block has yet, then of the blocks that may have some, as they are at this moment. */
+  async function find(filter: Filter, last: number, limit: number): Promise<EventRecord[]> {
+    const [oldest = 0, newest = -1] = [findOldest.get(), findNewest.get()]
+    const found = inRange.all({ ...filter, first: (newest + 1) * BLOCK, last, limit })
+    for (let to = Math.min(newest, Math.floor(last / BLOCK)); to >= oldest; to -= BLOCKS_AT_ONCE) {
+      for (const block of findBlocks.iterate({ ...filter, from: to - BLOCKS_AT_ONCE + 1, to })) {
+        if (found.length >= limit) return found
+        const first = block * BLOCK
+        const rest = { first, last: Math.min(last, first + BLOCK - 1), limit: limit - found.length }
+        found.push(...inRange.all({ ...filter, ...rest }))
+      }
+      if (found.length >= limit) return found
+      await setImmediate()
     }
     return found
   }
 
   return {
-    listAuditEvents(filter: { readonly appid?: string; readonly userId?: string }, page: PageOf): Page<AuditRow> {
+    async listAuditEvents(
+      filter: { readonly appid?: string; readonly userId?: string },
+      page: PageOf,
+    ): Promise<Page<AuditRow>> {
       const { appid = null, userId = null } = filter
       const last = page.after === undefined ? Number.MAX_SAFE_INTEGER : parseNumber(page.after) - 1
-      const found = find({ appid, userId }, last, page.limit + 1)
+      const found = await find({ appid, userId }, last, page.limit + 1)
       const { rows, next } = cutPage(found, page.limit, ({ number }) => String(number))
       return { rows: rows.map(({ number: _, ...row }) => row), next }
     },

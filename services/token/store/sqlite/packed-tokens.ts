@@ -6,8 +6,12 @@ const HASH_BYTES = 32
 const TIME_BYTES = 6
 const TOKEN_BYTES = HASH_BYTES + TIME_BYTES
 
-/** What the row of a new grant has. */
+/** SQL: when the newest one ends, as packTime writes it. Such bytes compare as the times do. */
+export const NEWEST_EXPIRY = `substr(access_tokens, ${HASH_BYTES + 1}, ${TIME_BYTES})`
+
+/** What the row of a new grant has. @throws TypeError for a hash of another length, which nobody would find */
 export function packToken(hash: Hash, expiresAtMs: number): Buffer {
+  if (hash.length !== HASH_BYTES) throw new TypeError(`the hash of an access token has ${hash.length} bytes`)
   const packed = Buffer.allocUnsafe(TOKEN_BYTES)
   packed.set(hash)
   packed.writeUIntBE(expiresAtMs, HASH_BYTES, TIME_BYTES)
@@ -20,9 +24,7 @@ export function addToken(packed: Buffer, minting: Minting, now: number): Buffer 
   for (let at = 0; at < packed.length && tokens.length < minting.maxLive; at += TOKEN_BYTES) {
     const token = packed.subarray(at, at + TOKEN_BYTES)
     const expiresAtMs = Math.min(expiryOf(token), now + minting.overlapMs)
-    if (expiresAtMs <= now) continue
-    token.writeUIntBE(expiresAtMs, HASH_BYTES, TIME_BYTES)
-    tokens.push(token)
+    if (expiresAtMs > now) tokens.push(packToken(token.subarray(0, HASH_BYTES), expiresAtMs))
   }
   return Buffer.concat(tokens)
 }
@@ -36,11 +38,17 @@ export function findExpiry(packed: Buffer, hash: Hash): number | undefined {
   return undefined
 }
 
-/** How many they are, and when the last of them ends: 0 when there is none. */
-export function countTokens(packed: Buffer): { readonly count: number; readonly lastEndMs: number } {
-  const count = packed.length / TOKEN_BYTES
-  const ends = Array.from({ length: count }, (_, n) => expiryOf(packed.subarray(n * TOKEN_BYTES)))
-  return { count, lastEndMs: Math.max(0, ...ends) }
+/** When each ends. */
+export function expiriesOf(packed: Buffer): number[] {
+  const ends: number[] = []
+  for (let at = 0; at < packed.length; at += TOKEN_BYTES) ends.push(expiryOf(packed.subarray(at, at + TOKEN_BYTES)))
+  return ends
+}
+
+export function packTime(atMs: number): Buffer {
+  const packed = Buffer.alloc(TIME_BYTES)
+  packed.writeUIntBE(Math.max(0, Math.ceil(atMs)), 0, TIME_BYTES)
+  return packed
 }
 
 function expiryOf(token: Buffer): number {

@@ -163,7 +163,8 @@ export const tokenSchema: Schema = {
            FROM access_tokens t WHERE t.grant_id = placed.grant_id)
         FROM placed;
 
-        -- 0.1.0 made access tokens without a place: where the grants of those that were good at the migration are.
+        -- 0.1.0 made access tokens without a place: where their grants are. None is good for longer than its lifetime after
+        -- the migration, and then a later version may drop this.
         CREATE TABLE access_tokens_of_0_1_0 (
           own_place   INTEGER PRIMARY KEY,
           grant_place INTEGER NOT NULL

@@ -2,7 +2,10 @@ import type { Connection } from '../../../sqlite/open.js'
 import type { Removed, TokenStore } from '../token-store.js'
 import { BLOCK } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
-import { countTokens } from './packed-tokens.js'
+import { expiriesOf, NEWEST_EXPIRY, packTime } from './packed-tokens.js'
+
+/** Events looked at for each that may be removed: what a clock that was ahead left at the front is passed over. */
+const LOOKS = 8
 
 type Bounds = Parameters<TokenStore['removeEnded']>[0]
 
@@ -17,10 +20,12 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
     'DELETE FROM sessions WHERE session_hash IN (SELECT session_hash FROM sessions WHERE expires_at_ms < ? LIMIT ?)',
   )
   const findEndedGrants = db
-    .prepare<[number], [place: bigint, revokedAtMs: bigint | null, tokens: Buffer]>(
-      // Index grants_by_end.
+    .prepare<[{ endedBeforeMs: number; packed: Buffer }], [place: bigint, revokedAtMs: bigint | null, tokens: Buffer]>(
+      // Index grants_by_end. An access token may outlive the refresh token it came from, and its grant stays as long; here
+      // the newest tells.
       `SELECT place, revoked_at_ms, access_tokens FROM grants
-       WHERE coalesce(revoked_at_ms, expires_at_ms) < ? ORDER BY coalesce(revoked_at_ms, expires_at_ms)`,
+       WHERE coalesce(revoked_at_ms, expires_at_ms) < :endedBeforeMs
+         AND (revoked_at_ms IS NOT NULL OR ${NEWEST_EXPIRY} < :packed)`,
     )
     .raw()
     .safeIntegers()
@@ -28,25 +33,28 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
     // Primary key.
     'DELETE FROM grants WHERE place = ?',
   )
-  const removeAuditEvents = db.prepare<[{ limit: number; auditBeforeMs: number }]>(
-    // Primary key: of the first ones, which are the oldest.
-    `DELETE FROM audit_events
-     WHERE number < (SELECT min(number) FROM audit_events) + :limit AND at_ms < :auditBeforeMs`,
+  const removeAuditEvents = db.prepare<[{ limit: number; looks: number; auditBeforeMs: number }]>(
+    // Primary key: among the first, which are the oldest, unless a clock was wrong when they were written.
+    `DELETE FROM audit_events WHERE number IN (
+       SELECT number FROM (SELECT number, at_ms FROM audit_events ORDER BY number LIMIT :looks)
+       WHERE at_ms < :auditBeforeMs LIMIT :limit)`,
   )
-
   const removeAuditBlocks = db.prepare<[]>(
-    // Primary key.
+    // Primary key. Of what is gone, and of what will be filled again because its last events are gone.
     `DELETE FROM audit_blocks
-     WHERE block < (SELECT coalesce(min(number) / ${BLOCK}, ${Number.MAX_SAFE_INTEGER}) FROM audit_events)`,
+     WHERE block < (SELECT coalesce(min(number) / ${BLOCK}, ${Number.MAX_SAFE_INTEGER}) FROM audit_events)
+       OR block > (SELECT (max(number) + 1) / ${BLOCK} - 1 FROM audit_events)`,
   )
 
-  /** An access token may outlive the refresh token it came from, and its grant stays as long. */
   function findGrants({ endedBeforeMs, limit }: Bounds): { place: bigint; tokens: number }[] {
     const found = []
-    for (const [place, revokedAtMs, packed] of findEndedGrants.iterate(endedBeforeMs)) {
-      const { count, lastEndMs } = countTokens(packed)
-      if (revokedAtMs === null && lastEndMs >= endedBeforeMs) continue
-      found.push({ place, tokens: count })
+    for (const [place, revokedAtMs, packed] of findEndedGrants.iterate({
+      endedBeforeMs,
+      packed: packTime(endedBeforeMs),
+    })) {
+      const ends = expiriesOf(packed)
+      if (revokedAtMs === null && ends.some((end) => end >= endedBeforeMs)) continue
+      found.push({ place, tokens: ends.length })
       if (found.length >= limit) break
     }
     return found
@@ -54,11 +62,11 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
 
   return {
     removeEnded({ bounds }: { bounds: Bounds }): Omit<Removed, 'requestCounts'> {
-      const { endedBeforeMs, limit } = bounds
+      const { endedBeforeMs, auditBeforeMs, limit } = bounds
       kept.forgetAll()
       const grants = findGrants(bounds)
       for (const { place } of grants) removeGrant.run(place)
-      const auditEvents = removeAuditEvents.run({ auditBeforeMs: bounds.auditBeforeMs, limit }).changes
+      const auditEvents = removeAuditEvents.run({ auditBeforeMs, limit, looks: LOOKS * limit }).changes
       if (auditEvents > 0) removeAuditBlocks.run()
       return {
         codes: removeCodes.run(endedBeforeMs, limit).changes,
