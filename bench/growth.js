@@ -31,12 +31,15 @@ const { values } = parseArgs({
   options: { grants: { type: 'string', default: '10000,100000,1000000' }, in: { type: 'string' } },
 })
 buildIfNeeded()
-const { openSqliteTokenStore } = await import(
-  pathToFileURL(path.join(root, 'dist/services/token/store/sqlite/sqlite-token-store.js'))
-)
+const { openSqliteTokenStore } = await importOfStore('sqlite-token-store.js')
+const { packToken } = await importOfStore('packed-tokens.js')
 const rows = []
 for (const grants of values.grants.split(',').map(Number)) rows.push(await measure(grants))
 console.table(Object.fromEntries(rows.map(({ grants, ...row }) => [grants.toLocaleString('en'), row])))
+
+function importOfStore(file) {
+  return import(pathToFileURL(path.join(root, 'dist/services/token/store/sqlite', file)))
+}
 
 async function measure(grants) {
   const dataDir = values.in ? path.join(values.in, String(grants)) : temporaryFolder(`growth-${grants}`)
@@ -94,8 +97,6 @@ async function fill(file, grants) {
   for (let n = 0; n < grants; n++) {
     const user = userId(Math.floor(n / GRANTS_PER_USER))
     const openid = `o_${String(Math.floor(n / GRANTS_PER_USER)).padStart(22, '0')}`
-    const accessTokens = Buffer.alloc(38, keyOf('access token', n, grants)) // and when it ends
-    accessTokens.writeUIntBE(now + 3 * DAY_MS, 32, 6)
     addGrant.run(
       placeOf(n, grants).readBigUInt64BE(),
       grantId(n),
@@ -107,7 +108,7 @@ async function fill(file, grants) {
       now - n,
       now,
       now + 30 * DAY_MS,
-      accessTokens,
+      packToken(keyOf('access token', n, grants), now + 3 * DAY_MS),
     )
     const eventId = String(n).padStart(36, '0')
     addEvent.run(eventId, now, 'code.exchanged', 'app', cause.requestId, APPID, user, grantId(n), '')
@@ -190,7 +191,7 @@ function keyOf(kind, n, grants) {
   return Buffer.concat([placeOf(n, grants), hash.subarray(0, 24)])
 }
 
-/** Ascending with n, so that a table is filled from left to right. */
+/** Ascending with n, so that a table is filled from left to right; the first bit is none of a place. */
 function placeOf(n, grants) {
   const place = Buffer.alloc(8)
   place.writeBigUInt64BE((BigInt(n) * 0x7fff_ffff_ffff_fffen) / BigInt(grants))

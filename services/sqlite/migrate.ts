@@ -1,5 +1,5 @@
 import { type Migration, SchemaMismatch } from '../store/migration.js'
-import { BUSY_TIMEOUT_MS, type Connection } from './open.js'
+import { type Connection, waitingFor } from './open.js'
 
 /** How long one process waits while another migrates. Ten million grants take minutes. */
 const MIGRATION_TIMEOUT_MS = 600_000
@@ -22,14 +22,13 @@ export function migrate(db: Connection, schema: Schema): { from: number; to: num
   const to = schema.migrations.length
   const from = checkedVersion(db, schema)
   if (from === to) return { from, to }
-  db.pragma(`busy_timeout = ${MIGRATION_TIMEOUT_MS}`)
-  db.transaction(() => {
+  const run = db.transaction(() => {
     const version = checkedVersion(db, schema) // another process may have been faster
     for (const migration of schema.migrations.slice(version)) db.exec(migration.sql)
     db.pragma(`application_id = ${schema.applicationId}`)
     db.pragma(`user_version = ${to}`)
-  }).immediate()
-  db.pragma(`busy_timeout = ${BUSY_TIMEOUT_MS}`)
+  })
+  waitingFor(MIGRATION_TIMEOUT_MS, db, () => run.immediate())
   return { from, to }
 }
 

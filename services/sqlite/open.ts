@@ -103,7 +103,12 @@ export function isBusy(error: unknown): boolean {
 
 /** Runs statements that fail at once when they meet the lock of another process, which else blocks the thread. */
 export function withoutWaiting<Result>(db: Connection, work: () => Result): Result {
-  db.exec('PRAGMA busy_timeout = 0')
+  return waitingFor(0, db, work)
+}
+
+/** Runs statements that wait so many ms for the lock of another process, blocking the thread. */
+export function waitingFor<Result>(timeoutMs: number, db: Connection, work: () => Result): Result {
+  db.exec(`PRAGMA busy_timeout = ${timeoutMs}`)
   try {
     return work()
   } finally {

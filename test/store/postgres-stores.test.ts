@@ -8,7 +8,7 @@ import { authorize, refresh, seed as seedOne } from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { describeSurveyStore } from './survey-store-conformance.js'
 import { describeTokenStore } from './token-store-conformance.js'
-import { grant, hashOf, isGood, seed } from './token-store-verbs.js'
+import { grant, hashOf, isGood, mint, NOW, REFRESH_TTL, seed } from './token-store-verbs.js'
 
 describeTokenStore('PostgreSQL', async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }))
 describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
@@ -44,6 +44,15 @@ describe('PostgreSQL stores', () => {
     }
     await store.close() // what a connection has counted is told when it ends
     await expect.poll(rowsRead).toBe(before)
+  })
+
+  test('a removal takes at most its limit of access tokens, which are rows of their own', async () => {
+    const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
+    await seed(store)
+    for (let i = 0; i < 4; i++) await mint(store, (await grant(store)).refreshTokenHash)
+    const ended = NOW + 2 * REFRESH_TTL
+    const remove = () => store.removeEnded({ endedBeforeMs: ended, auditBeforeMs: 0, limit: 3 })
+    expect([await remove(), await remove(), await remove()].map(({ accessTokens }) => accessTokens)).toEqual([3, 3, 2])
   })
 
   test('a closed store is unavailable', async () => {

@@ -56,10 +56,21 @@ async function expectLists(store: TokenStore, known: readonly AuditRow[]): Promi
   }
 }
 
-test('lists are whole over many blocks, between their ends, and after what is old is removed', async () => {
+/** A store and a connection beside it. */
+function opened(): { store: TokenStore; db: Connection } {
   const file = join(temporaryDirectory(), 'token.db')
   const store = closing(openSqliteTokenStore({ file }))
   const db = openDatabase(file)
+  onTestFinished(() => void db.close())
+  return { store, db }
+}
+
+const removeUntilNothing = async (store: TokenStore, auditBeforeMs: number) => {
+  while ((await store.removeEnded({ endedBeforeMs: 0, auditBeforeMs, limit: 500 })).auditEvents > 0);
+}
+
+test('lists are whole over many blocks, between their ends, and after what is old is removed', async () => {
+  const { store, db } = opened()
   write(db, 5 * BLOCK + 100)
   const known = await allPages((page) => store.listAuditEvents({}, page), 1_000)
   expect(known.map(({ note }) => Number(note))).toEqual(Array.from(known, (_, n) => known.length - 1 - n))
@@ -68,25 +79,18 @@ test('lists are whole over many blocks, between their ends, and after what is ol
 
   const blocks = () => db.prepare('SELECT block FROM audit_blocks').pluck().all()
   expect(blocks()).toEqual([0, 1, 2, 3, 4])
-  const removeBefore = async (n: number) => {
-    for (;;) {
-      const bounds = { endedBeforeMs: 0, auditBeforeMs: NOW + n, limit: 500 }
-      if ((await store.removeEnded(bounds)).auditEvents === 0) return
-    }
-  }
-  await removeBefore(2.5 * BLOCK)
+  await removeUntilNothing(store, NOW + 2.5 * BLOCK)
   expect(blocks()).toEqual([2, 3, 4])
   await expectLists(
     store,
     known.filter(({ atMs }) => atMs >= NOW + 2.5 * BLOCK),
   )
 
-  await removeBefore(1_000_000)
+  await removeUntilNothing(store, NOW + 1_000_000)
   expect(blocks()).toEqual([])
   await expectLists(store, [])
   write(db, 2 * BLOCK) // numbers begin anew
   await expectLists(store, await allPages((page) => store.listAuditEvents({}, page), 1_000))
-  db.close()
 })
 
 test.each([0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 3 * BLOCK + 5])(
@@ -114,19 +118,6 @@ test.each([0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 3 * BLOCK + 5])(
     await expectLists(store, later)
   },
 )
-
-/** A store and a connection beside it. */
-function opened(): { store: TokenStore; db: Connection } {
-  const file = join(temporaryDirectory(), 'token.db')
-  const store = closing(openSqliteTokenStore({ file }))
-  const db = openDatabase(file)
-  onTestFinished(() => void db.close())
-  return { store, db }
-}
-
-const removeUntilNothing = async (store: TokenStore, auditBeforeMs: number) => {
-  while ((await store.removeEnded({ endedBeforeMs: 0, auditBeforeMs, limit: 500 })).auditEvents > 0);
-}
 
 test('events of a clock that was ahead keep no others from being removed', async () => {
   const { store, db } = opened()

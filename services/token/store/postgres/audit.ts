@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import { eventIds } from '../event-ids.js'
 import { cutPage } from '../page.js'
 import type { AuditKind, AuditRow, Cause, TokenStore } from '../token-store.js'
 
@@ -21,29 +21,15 @@ export interface Happening {
   readonly note?: string
 }
 
-/**
- * Writes audit events. Ids sort by time, then by order of writing within a process: 12 hex digits of ms, 8 of a count,
- * 16 that differ between processes. They are unique without asking the database and tell nothing.
- */
+/** Writes audit events. */
 export class Audit {
-  readonly #writer = randomBytes(8).toString('hex')
-  #count = 0
-
-  newEventId(now: number): string {
-    this.#count = (this.#count + 1) >>> 0
-    return firstIdAt(now) + this.#count.toString(16).padStart(8, '0') + this.#writer
-  }
+  readonly newEventId = eventIds()
 
   write(transaction: Transaction, now: number, cause: Cause, event: Happening): void {
     const { kind, appid = '', userId = '', grantId = '', note = '' } = event
     const { actor, requestId } = cause
     transaction.write(insertEvent, [this.newEventId(now), now, kind, actor, requestId, appid, userId, grantId, note])
   }
-}
-
-/** Sorts before the ids of all events at `atMs` and after those of all earlier ones. */
-export function firstIdAt(atMs: number): string {
-  return Math.max(0, Math.floor(atMs)).toString(16).padStart(12, '0')
 }
 
 const LAST_ID = '~' // sorts after every id

@@ -1,6 +1,6 @@
 import type { Database, Statement } from '../../../postgres/transaction.js'
+import { firstIdAt } from '../event-ids.js'
 import type { TokenStore } from '../token-store.js'
-import { firstIdAt } from './audit.js'
 
 // Each removes a bounded number of rows, skips rows that others hold (several janitors share the work instead of waiting
 // for each other) and returns how many it removed. $1 is the time before which a row ended, $2 the bound.

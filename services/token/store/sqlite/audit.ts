@@ -1,6 +1,6 @@
-import { randomBytes } from 'node:crypto'
 import { setImmediate } from 'node:timers/promises'
 import type { Connection } from '../../../sqlite/open.js'
+import { eventIds } from '../event-ids.js'
 import { cutPage, parseNumber } from '../page.js'
 import type { AuditKind, AuditRow, Cause, Page, PageOf } from '../token-store.js'
 import type { KeptRows } from './kept-rows.js'
@@ -25,16 +25,12 @@ export interface NewAuditEvent {
 export type RecordEvent = (event: NewAuditEvent) => void
 
 /**
- * Ids sort by time, then by order of writing within a process: 12 hex digits of ms, 8 of a count, 16 that differ between
- * processes. They are unique without asking the database and tell nothing.
- *
  * Rows are numbered as they are written, and no index names their apps and users: each event would change a page of its
  * own in it, which costs as much as all else of a refresh. Instead, when a block of events is full, a row says whom they
  * concern, and lists look only into the blocks that may have what they want.
  */
 export function eventRecorder(db: Connection, kept: KeptRows): RecordEvent {
-  const writer = randomBytes(8).toString('hex')
-  let count = 0
+  const newEventId = eventIds()
   const insert = db.prepare<[string, number, string, string, string, string, string, string, string]>(
     `INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -46,17 +42,11 @@ export function eventRecorder(db: Connection, kept: KeptRows): RecordEvent {
      FROM audit_events WHERE number BETWEEN :first AND :last`,
   )
   return ({ kind, now, cause, appid = '', userId = '', grantId = '', note = '' }) => {
-    count = (count + 1) >>> 0
-    const eventId = timeOf(now) + count.toString(16).padStart(8, '0') + writer
     kept.changed(kind, grantId)
-    const written = insert.run(eventId, now, kind, cause.actor, cause.requestId, appid, userId, grantId, note)
+    const written = insert.run(newEventId(now), now, kind, cause.actor, cause.requestId, appid, userId, grantId, note)
     const number = Number(written.lastInsertRowid)
     if (number % BLOCK === BLOCK - 1) insertBlock.run({ first: number - BLOCK + 1, last: number })
   }
-}
-
-function timeOf(atMs: number): string {
-  return Math.max(0, Math.floor(atMs)).toString(16).padStart(12, '0')
 }
 
 const COLUMNS = `number, event_id AS eventId, at_ms AS atMs, kind, actor, request_id AS requestId, appid, user_id AS userId,

@@ -6,8 +6,7 @@ import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 import { packToken } from './packed-tokens.js'
-import { placeOf, slotsOf } from './places.js'
-import { requirePlace } from './tokens.js'
+import { placeOf, requirePlace, slotsOf } from './places.js'
 
 /** Creates grant, refresh token and first access token of a redemption; returns the openid. */
 export type CreateGrant = (
@@ -58,7 +57,8 @@ export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
     // Index grants_by_user, backwards. Most have too few to look at any of their rows. The + keeps the planner from the
     // app's index, which is long.
     `SELECT grant_id AS grantId FROM grants
-     WHERE (SELECT count(*) FROM grants WHERE user_id = :userId) > :keep AND user_id = :userId AND +appid = :appid AND revoked_at_ms IS NULL AND expires_at_ms > :now
+     WHERE (SELECT count(*) FROM grants WHERE user_id = :userId) > :keep
+       AND user_id = :userId AND +appid = :appid AND revoked_at_ms IS NULL AND expires_at_ms > :now
      ORDER BY created_at_ms DESC, grant_id DESC LIMIT -1 OFFSET :keep`,
   )
   const insertGrant = db.prepare<[NewGrant & { readonly place: bigint }]>(

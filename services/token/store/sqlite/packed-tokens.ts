@@ -9,6 +9,16 @@ const TOKEN_BYTES = HASH_BYTES + TIME_BYTES
 /** SQL: when the newest one ends, as packTime writes it. Such bytes compare as the times do. */
 export const NEWEST_EXPIRY = `substr(access_tokens, ${HASH_BYTES + 1}, ${TIME_BYTES})`
 
+/** SQL: each of the grants, as PostgreSQL has it in a table of its own. */
+export const TOKENS_ONE_BY_ONE = `
+  WITH RECURSIVE token (at) AS (
+    SELECT 0 UNION ALL
+    SELECT at + ${TOKEN_BYTES} FROM token WHERE at < (SELECT max(length(access_tokens)) FROM grants))
+  SELECT substr(access_tokens, at + 1, ${HASH_BYTES}) AS access_token_hash, grant_id,
+    (length(access_tokens) - at) / ${TOKEN_BYTES} AS serial,
+    ('0x' || hex(substr(access_tokens, at + 1 + ${HASH_BYTES}, ${TIME_BYTES}))) ->> '$' AS expires_at_ms
+  FROM grants, token WHERE at < length(access_tokens)`
+
 /** What the row of a new grant has. @throws TypeError for a hash of another length, which nobody would find */
 export function packToken(hash: Hash, expiresAtMs: number): Buffer {
   if (hash.length !== HASH_BYTES) throw new TypeError(`the hash of an access token has ${hash.length} bytes`)
@@ -18,37 +28,43 @@ export function packToken(hash: Hash, expiresAtMs: number): Buffer {
   return packed
 }
 
-/** With the newest of `minting`; of those before, shortens what outlives the overlap and leaves out what has ended or is one too many. */
+/**
+ * With the newest, of `minting`; of those before, shortens what outlives the overlap and leaves out what has ended or is
+ * one too many.
+ */
 export function addToken(packed: Buffer, minting: Minting, now: number): Buffer {
   const tokens = [packToken(minting.accessTokenHash, minting.accessTokenExpiresAtMs)]
-  for (let at = 0; at < packed.length && tokens.length < minting.maxLive; at += TOKEN_BYTES) {
-    const token = packed.subarray(at, at + TOKEN_BYTES)
+  for (const token of tokensIn(packed)) {
+    if (tokens.length >= minting.maxLive) break
     const expiresAtMs = Math.min(expiryOf(token), now + minting.overlapMs)
-    if (expiresAtMs > now) tokens.push(packToken(token.subarray(0, HASH_BYTES), expiresAtMs))
+    if (expiresAtMs > now) tokens.push(packToken(hashIn(token), expiresAtMs))
   }
   return Buffer.concat(tokens)
 }
 
 /** When the token with this hash ends; undefined when it is not among them. */
 export function findExpiry(packed: Buffer, hash: Hash): number | undefined {
-  for (let at = 0; at < packed.length; at += TOKEN_BYTES) {
-    const token = packed.subarray(at, at + TOKEN_BYTES)
-    if (token.subarray(0, HASH_BYTES).equals(hash)) return expiryOf(token)
-  }
+  for (const token of tokensIn(packed)) if (hashIn(token).equals(hash)) return expiryOf(token)
   return undefined
 }
 
 /** When each ends. */
 export function expiriesOf(packed: Buffer): number[] {
-  const ends: number[] = []
-  for (let at = 0; at < packed.length; at += TOKEN_BYTES) ends.push(expiryOf(packed.subarray(at, at + TOKEN_BYTES)))
-  return ends
+  return Array.from(tokensIn(packed), expiryOf)
 }
 
 export function packTime(atMs: number): Buffer {
   const packed = Buffer.alloc(TIME_BYTES)
   packed.writeUIntBE(Math.max(0, Math.ceil(atMs)), 0, TIME_BYTES)
   return packed
+}
+
+function* tokensIn(packed: Buffer): Generator<Buffer> {
+  for (let at = 0; at < packed.length; at += TOKEN_BYTES) yield packed.subarray(at, at + TOKEN_BYTES)
+}
+
+function hashIn(token: Buffer): Buffer {
+  return token.subarray(0, HASH_BYTES)
 }
 
 function expiryOf(token: Buffer): number {

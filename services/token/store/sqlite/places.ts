@@ -16,14 +16,14 @@ export function placeOf(hash: Hash): bigint {
   return Buffer.from(hash.buffer, hash.byteOffset, hash.length).readBigUInt64BE() & WITHOUT_SIGN
 }
 
-/** The places where a grant of this place may be: its own first. */
-export function* slotsOf(place: bigint): Generator<bigint> {
-  for (let n = 0n; n < SLOTS; n++) yield slotAt(place, (place + n) & SLOT_BITS)
+/** A token elsewhere than its grant would never be found. @throws TypeError */
+export function requirePlace(accessTokenHash: Hash, place: bigint): void {
+  if (placeOf(accessTokenHash) !== place) throw new TypeError('an access token is not at the place of its grant')
 }
 
-/** Of the grants that `place` shares its slots with, the one in this slot, 0 to 15. */
-export function slotAt(place: bigint, slot: bigint | number): bigint {
-  return (place & ~SLOT_BITS) | BigInt(slot)
+/** The places where a grant of this place may be: its own first. */
+export function* slotsOf(place: bigint): Generator<bigint> {
+  for (let n = 0n; n < SLOTS; n++) yield (place & ~SLOT_BITS) | ((place + n) & SLOT_BITS)
 }
 
 /** SQL: whether a row is in a slot of the place that the parameter names. A range of the primary key. */

@@ -10,7 +10,7 @@ import {
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 import { addToken, findExpiry } from './packed-tokens.js'
-import { inSlotsOf, placeOf, slotAt } from './places.js'
+import { inSlotsOf, placeOf, requirePlace } from './places.js'
 import type { CheckApp } from './secrets.js'
 
 /** Columns of the lookup below, in order. */
@@ -79,19 +79,20 @@ export function tokenReads(db: Connection, kept: KeptRows) {
 }
 
 /** Columns of what a refresh must know, in order. */
-type MintingRecord = [slot: number, grantId: string, userId: string, lastUsedAtMs: number, tokens: Buffer]
+type MintingRecord = [place: bigint, grantId: string, userId: string, lastUsedAtMs: bigint, tokens: Buffer]
 
 export function tokenWrites(db: Connection, record: RecordEvent, checkApp: CheckApp) {
   const findGrant = db
     .prepare<[{ place: bigint; refreshTokenHash: Hash; appid: string; now: number }], MintingRecord>(
       // Primary keys. The + keeps the planner from the index of the app's grants, which is long.
-      `SELECT g.place & 15, g.grant_id, g.user_id, g.last_used_at_ms, g.access_tokens
+      `SELECT g.place, g.grant_id, g.user_id, g.last_used_at_ms, g.access_tokens
        FROM grants g JOIN users u ON u.user_id = g.user_id
        WHERE g.${inSlotsOf(':place')} AND g.refresh_token_hash = :refreshTokenHash AND +g.appid = :appid
          AND g.revoked_at_ms IS NULL AND g.expires_at_ms > :now AND u.is_disabled = 0`,
     )
     .raw()
-  const update = db.prepare<[Buffer, number, bigint]>(
+    .safeIntegers()
+  const update = db.prepare<[Buffer, number | bigint, bigint]>(
     // Primary key; changes no index.
     'UPDATE grants SET access_tokens = ?, last_used_at_ms = ? WHERE place = ?',
   )
@@ -102,21 +103,16 @@ export function tokenWrites(db: Connection, record: RecordEvent, checkApp: Check
       const { refreshTokenHash, accessTokenHash, appid } = minting
       const app = checkApp(appid, minting.secretId, now)
       if (app !== 'good') return app
-      const place = placeOf(refreshTokenHash)
-      const grant = findGrant.get({ place, refreshTokenHash, appid, now })
+      const ownPlace = placeOf(refreshTokenHash)
+      const grant = findGrant.get({ place: ownPlace, refreshTokenHash, appid, now })
       if (!grant) return 'refused'
 
-      requirePlace(accessTokenHash, place)
-      const [slot, grantId, userId, lastUsedAtMs, tokens] = grant
-      const isUseDue = now - lastUsedAtMs >= LAST_USE_RESOLUTION_MS
-      update.run(addToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, slotAt(place, slot))
+      requirePlace(accessTokenHash, ownPlace)
+      const [place, grantId, userId, lastUsedAtMs, tokens] = grant
+      const isUseDue = now - Number(lastUsedAtMs) >= LAST_USE_RESOLUTION_MS
+      update.run(addToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, place)
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
       return 'minted'
     },
   }
-}
-
-/** A token elsewhere than its grant would never be found. */
-export function requirePlace(accessTokenHash: Hash, place: bigint): void {
-  if (placeOf(accessTokenHash) !== place) throw new TypeError('an access token is not at the place of its grant')
 }
