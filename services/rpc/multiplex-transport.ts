@@ -16,6 +16,7 @@ import {
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Address } from './address.js'
 import { groupBy, holding, inBatches } from './batches.js'
+import { CallTable, MAX_CALLS } from './call-table.js'
 import type { Invoke, Outgoing } from './client.js'
 import { pathOf } from './grpc-door.js'
 import { Decoder } from './large-messages.js'
@@ -43,8 +44,6 @@ export interface MultiplexTransport {
   close(): void
 }
 
-/** Calls that may wait for an answer or a connection; beyond it a call fails at once. */
-const MAX_PENDING = 20_000
 /** A request message carries calls up to this many bytes, or one that is larger. */
 const BATCH_BYTES = 32 * 1024
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
@@ -57,7 +56,8 @@ const SERVING = Buffer.from([0x08, 0x01])
 
 /** A MultiplexedCall whose request is not encoded yet. */
 interface Call {
-  readonly id: number
+  /** On the stream it goes over. */
+  id: number
   readonly method: string
   readonly request: Message
   timeoutMs: number
@@ -81,8 +81,8 @@ interface Stream {
   readonly client: grpc.Client
   /** Takes MultiplexRequests as bytes. */
   readonly call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
-  /** Calls made and not settled, by id. */
-  readonly pending: Map<number, Pending>
+  /** Calls made and not settled. */
+  readonly pending: CallTable<Pending>
   /** Calls not sent yet: sent together at the end of the turn, or when the connection is there. */
   queue: Pending[]
   isConnected: boolean
@@ -97,7 +97,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   let stream: Stream | undefined
   const streams = new Set<Stream>()
   const decoder = new Decoder()
-  let nextId = 0
+  /** On all streams. */
   let pendingCount = 0
   let isClosed = false
   /** Since when calls wait for a connection, by performance.now(). */
@@ -113,7 +113,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     const opened: Stream = {
       client,
       call,
-      pending: new Map(),
+      pending: new CallTable(),
       queue: [],
       isConnected: false,
       isDraining: false,
@@ -153,7 +153,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     if (broken.client !== client) broken.client.close()
     const isRefused = status.code === grpc.status.UNAUTHENTICATED || status.code === grpc.status.PERMISSION_DENIED
     const code = isRefused ? (status.code as number as Code) : Code.Unavailable
-    for (const pending of [...broken.pending.values()]) {
+    for (const pending of broken.pending.calls()) {
       if (!isRefused && !isClosed && maySend(pending)) continue
       fail(pending, new ConnectError(`connection to ${peer} lost: ${status.details}`, code))
     }
@@ -162,7 +162,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   }
 
   function moveFrom(broken: Stream): void {
-    for (const pending of [...broken.pending.values()]) {
+    for (const pending of broken.pending.calls()) {
       forget(pending)
       try {
         pending.stream = presentStream()
@@ -208,7 +208,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   /** Sends what is queued and not given up meanwhile, in messages the server accepts. */
   function flush(to: Stream): void {
     if (!to.isConnected) return
-    const waiting = to.queue.filter(({ call }) => to.pending.has(call.id))
+    const waiting = to.queue.filter(({ call }) => to.pending.get(call.id) !== undefined)
     to.queue = []
     const sentMs = performance.now()
     for (const pending of waiting) {
@@ -234,7 +234,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   /** The stream new calls go to. @throws ConnectError when there is none and none to be expected soon. */
   function presentStream(): Stream {
     if (isClosed) throw new ConnectError('the connection is closed', Code.Unavailable)
-    if (pendingCount >= MAX_PENDING) throw new ConnectError('too many calls are waiting', Code.Unavailable)
+    if (pendingCount >= MAX_CALLS) throw new ConnectError('too many calls are waiting', Code.Unavailable)
     stream ??= open()
     if (!stream.isConnected && waitingSinceMs !== undefined && performance.now() - waitingSinceMs > CONNECT_WAIT_MS) {
       throw new ConnectError(`no connection to ${peer}`, Code.Unavailable)
@@ -244,7 +244,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
 
   function enqueue(pending: Pending): void {
     const { stream: to } = pending
-    to.pending.set(pending.call.id, pending)
+    pending.call.id = to.pending.add(pending)
     pendingCount += 1
     if (to.queue.push(pending) === 1) setImmediate(flush, to)
   }
@@ -254,9 +254,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       const { requestId, traceparent, timeoutMs = options.defaultTimeoutMs, signal } = outgoing
       if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
       const present = presentStream()
-      const id = nextId
-      nextId = (nextId + 1) % 0xffff_ffff
-      const call = { id, method: pathOf(method), request, timeoutMs, requestId, traceparent }
+      const call = { id: 0, method: pathOf(method), request, timeoutMs, requestId, traceparent }
       const timer = setTimeout(() => {
         fail(pending, new ConnectError(`no answer from ${peer} in time`, Code.DeadlineExceeded))
         endWhenDrained(pending.stream)
