@@ -46,6 +46,8 @@ export interface MultiplexTransport {
 
 /** A request message carries calls up to this many bytes, or one that is larger. */
 const BATCH_BYTES = 32 * 1024
+/** What a peer may send before it hears that some was taken. The answers of one moment fit in, so that none waits for a turn. */
+const WINDOW_BYTES = 4 * 1024 * 1024
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
 const CONNECT_WAIT_MS = 3_000
 /** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
@@ -325,6 +327,7 @@ function connect(options: MultiplexTransportOptions): grpc.Client {
     'grpc.keepalive_permit_without_calls': 1,
     'grpc.enable_retries': 0,
     'grpc.use_local_subchannel_pool': 1,
+    'grpc-node.flow_control_window': WINDOW_BYTES,
   })
 }
 
