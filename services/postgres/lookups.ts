@@ -18,8 +18,8 @@ export class Lookups<Row extends object> {
   readonly #statement: Statement
   readonly #columns: readonly ((asked: Asked<Row>) => Value)[]
   readonly #together: Together<Asked<Row>>
-  /** Those that wait. */
-  readonly #asked = new Map<string, Promise<readonly Row[]>>()
+  /** Those that came since a group was last taken. A new map each time: why is in services/rpc/call-table.ts. */
+  #asked = new Map<string, Promise<readonly Row[]>>()
 
   /** `types`: PostgreSQL's, of $1, $2 and so on. */
   constructor(database: Database, statement: Statement, types: readonly string[], maxTogether = MAX_TOGETHER) {
@@ -60,7 +60,7 @@ export class Lookups<Row extends object> {
   }
 
   async #ask(group: readonly Asked<Row>[]): Promise<void> {
-    for (const { key } of group) this.#asked.delete(key)
+    this.#asked = new Map()
     try {
       const found = group.map((): Row[] => [])
       const rows = await this.#database.read<Row & { readonly place: number }>(
