@@ -2,7 +2,7 @@
 //
 // Not a Map. One from which as much is taken as is put in is copied into a new table again and again, and the old one keeps
 // what it had and points to the new. When the collector has moved one of them among what lives long, each of the following
-// is kept because of the one before it, with all requests that were in it: a sixth of what a gateway did was copying those.
+// is kept because of the one before it, with all requests that were in it: an eighth of what a gateway did was copying those.
 
 /** A power of two. */
 const SLOTS = 32_768

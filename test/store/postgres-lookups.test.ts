@@ -1,0 +1,50 @@
+// Lookups that share a statement, at a database that answers as it is told.
+import { expect, test } from 'vitest'
+import { Lookups } from '../../services/postgres/lookups.js'
+import type { Database } from '../../services/postgres/transaction.js'
+import { mostKeptMB } from '../harness/kept.js'
+
+type Row = { readonly key: string; readonly payload: readonly number[] }
+
+/** Lookups of rows by their key; `groups` are the keys of each statement. */
+function lookups(maxTogether?: number) {
+  const groups: string[][] = []
+  const database = {
+    dueAt: () => performance.now() + 10_000,
+    read: async (_: unknown, [keys]: readonly [string[]]) => {
+      groups.push(keys)
+      await new Promise((resolve) => setImmediate(resolve))
+      return keys.map((key, index) => ({ place: index + 1, key, payload: new Array(50).fill(index) }))
+    },
+  }
+  const statement = { name: 'find', text: 'SELECT key FROM rows WHERE key = $1' }
+  return { groups, rows: new Lookups<Row>(database as unknown as Database, statement, ['text'], maxTogether) }
+}
+
+test('who asks for the same before it is asked for is given the same, each other his own', async () => {
+  const { groups, rows } = lookups()
+  const found = await Promise.all(['a', 'b', 'a'].map((key) => rows.findOne(key)))
+  expect(found.map((row) => row?.key)).toEqual(['a', 'b', 'a'])
+  expect(found[2]).toBe(found[0])
+  expect(groups).toEqual([['a', 'b']])
+})
+
+test('who asks when a statement is under way is given what the next one finds', async () => {
+  const { groups, rows } = lookups(1)
+  const first = rows.findOne('a')
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(groups).toEqual([['a']])
+  const second = rows.findOne('a')
+  expect(await second).not.toBe(await first)
+  expect(groups).toEqual([['a'], ['a']])
+})
+
+test('what was found is let go of by the quick collector', async () => {
+  const { rows } = lookups()
+  const keys = Array.from({ length: 1_000 }, (_, n) => `key ${n}`)
+  let asked = 0
+  const ask = async () => {
+    for (let n = 0; n < 150; n++) await rows.findOne(keys[asked++ % 1_000] ?? '')
+  }
+  expect(await mostKeptMB(() => Promise.all(Array.from({ length: 64 }, ask)))).toBeLessThan(5)
+})
