@@ -10,10 +10,8 @@ export async function mostKeptMB(work: () => unknown): Promise<number> {
   const collectAll = runInNewContext('gc') as () => void
   const keptMB = () =>
     (getHeapSpaceStatistics().find((space) => space.space_name === 'old_space')?.space_used_size ?? 0) / 1e6
-  for (let n = 0; n < 2; n++) {
-    await work()
-    collectAll()
-  }
+  await work()
+  collectAll()
   const before = keptMB()
   let most = 0
   for (let n = 0; n < 20; n++) {

@@ -21,8 +21,8 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
   )
   const findEndedGrants = db
     .prepare<[{ endedBeforeMs: number; packed: Buffer }], [place: bigint, revokedAtMs: bigint | null, tokens: Buffer]>(
-      // Index grants_by_end. An access token may outlive the refresh token it came from, and its grant stays as long; here
-      // the newest tells.
+      // Index grants_by_end. An access token may outlive the refresh token it came from, and its grant stays as long. The
+      // newest nearly always ends last; findGrants looks at all.
       `SELECT place, revoked_at_ms, access_tokens FROM grants
        WHERE coalesce(revoked_at_ms, expires_at_ms) < :endedBeforeMs
          AND (revoked_at_ms IS NOT NULL OR ${NEWEST_EXPIRY} < :packed)`,
