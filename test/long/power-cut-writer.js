@@ -16,7 +16,7 @@ const { KeptRows } = await sqlite('kept-rows')
 const { tokenStoreWrites } = await sqlite('writes')
 
 /** Few, so that a round sees many checkpoints, each in its thread beside the commits. */
-const CHECKPOINT_PAGES = 200
+const CHECKPOINT_PAGES = 40
 
 const FAILING = '.......x......x.......xxx....'
 
