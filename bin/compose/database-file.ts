@@ -1,6 +1,7 @@
 // Looks into a SQLite file without the services: for doctor, migrate and backup. Never writes to the file itself.
 import { existsSync, statSync } from 'node:fs'
-import Database from 'better-sqlite3'
+import { Database } from '../../services/sqlite/driver.js'
+import type { Connection } from '../../services/sqlite/open.js'
 
 export interface DatabaseFacts {
   readonly schemaVersion: number
@@ -38,7 +39,7 @@ export function snapshotDatabase(file: string, copy: string, emptied: readonly s
   }
 }
 
-function reading<T>(file: string, work: (database: Database.Database) => T): T {
+function reading<T>(file: string, work: (database: Connection) => T): T {
   const database = new Database(file, { readonly: true, timeout: 10_000 })
   try {
     return work(database)

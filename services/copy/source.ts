@@ -1,8 +1,8 @@
 // The SQLite side of a copy: one file, read at one moment, never changed.
 import { existsSync } from 'node:fs'
-import Database from 'better-sqlite3'
+import { Database } from '../sqlite/driver.js'
 import type { Schema } from '../sqlite/migrate.js'
-import { isBusy, toStoreError } from '../sqlite/open.js'
+import { type Connection, isBusy, toStoreError } from '../sqlite/open.js'
 import { SchemaMismatch } from '../store/migration.js'
 import { CopyRefused } from './copy-refused.js'
 import { forms, quoted, type Table, type Value } from './values.js'
@@ -58,9 +58,9 @@ export function applicationIdOf(file: string): unknown {
 }
 
 export class Source {
-  readonly #db: Database.Database
+  readonly #db: Connection
 
-  constructor(db: Database.Database) {
+  constructor(db: Connection) {
     this.#db = db
   }
 

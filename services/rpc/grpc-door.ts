@@ -86,12 +86,17 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   }
 
   const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())
+  const connections = new Set<Duplex>()
   let isDraining = false
   return {
     accept(connection) {
-      if (isDraining)
+      if (isDraining) {
         connection.destroy() // one that was still negotiating; the server would go on serving it
-      else injector.injectConnection(connection)
+        return
+      }
+      connections.add(connection)
+      connection.once('close', () => connections.delete(connection))
+      injector.injectConnection(connection)
     },
     setServing(isServing) {
       for (const name of names) health.setStatus(name, isServing ? 'SERVING' : 'NOT_SERVING')
@@ -102,6 +107,10 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
       // Not injector.drain(): after it the server takes connections for closed whose calls are still under way.
       const force = setTimeout(() => server.forceShutdown(), graceMs)
       await new Promise<void>((resolve) => server.tryShutdown(() => resolve()))
+      // On Node 24 that was too early: it takes connections for closed that were told to close after their calls.
+      await Promise.all(
+        [...connections].map((connection) => new Promise((resolve) => connection.once('close', resolve))),
+      )
       clearTimeout(force)
     },
   }

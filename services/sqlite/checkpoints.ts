@@ -3,9 +3,9 @@
 // thread with a connection of its own copies instead, and the file is flushed on another, until little is left; that
 // little is copied and flushed here, which lets the next write begin the log anew.
 import { fdatasync, openSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
 import type { Statement } from 'better-sqlite3'
+import { driverPath } from './driver.js'
 import type { Connection } from './open.js'
 
 /** Pages in the log at which it is copied: 32 MiB. A page that changed often meanwhile is copied once. */
@@ -105,7 +105,7 @@ export class Checkpoints {
 
   /** Nothing of this process's options, which may preload what is to run once only, such as a tracer. */
   #start() {
-    const workerData = { driver: createRequire(import.meta.url).resolve('better-sqlite3'), file: this.#db.name }
+    const workerData = { driver: driverPath, file: this.#db.name }
     const worker = new Worker(threadSource, { eval: true, execArgv: [], env: {}, workerData })
     worker.unref()
     worker.on('message', (message: Progress | { readonly failure: string }) => {

@@ -2,8 +2,9 @@
 // Owns nothing of any schema. Used by the stores of services/*/store/sqlite.
 import { chmodSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
-import Database, { type Database as Connection } from 'better-sqlite3'
+import type { Database as Connection } from 'better-sqlite3'
 import { StoreUnavailable } from '../store/store-unavailable.js'
+import { Database } from './driver.js'
 
 export type { Database as Connection } from 'better-sqlite3'
 

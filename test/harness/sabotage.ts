@@ -1,7 +1,7 @@
 // What tests do to the databases of a service behind its back.
 import path from 'node:path'
-import Database from 'better-sqlite3'
 import pg from 'pg'
+import { Database } from '../../services/sqlite/driver.js'
 
 export interface Sabotage {
   /** No exchange and no refresh can be written, while reads go on, until what it returns is called. */

@@ -10,13 +10,12 @@ import { loadavg, tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import Database from 'better-sqlite3'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
 import { Disk, FLUSH_FAILED, readTrace, straceArgs } from './disk.js'
 import { halves, Steps } from './power-cut-steps.js'
 
 const WRITER = fileURLToPath(new URL('power-cut-writer.js', import.meta.url))
-const STORE = new URL('../../dist/services/token/store/sqlite/sqlite-token-store.js', import.meta.url)
+const SERVICES = new URL('../../dist/services/', import.meta.url)
 /** Images need no disk of their own. */
 const IMAGES = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 
@@ -31,7 +30,8 @@ const { values } = parseArgs({
 const options = Object.fromEntries(Object.entries(values).map(([name, text]) => [name, Number(text)]))
 
 buildIfNeeded()
-const { openSqliteTokenStore } = await import(STORE.href)
+const { Database } = await import(new URL('sqlite/driver.js', SERVICES).href)
+const { openSqliteTokenStore } = await import(new URL('token/store/sqlite/sqlite-token-store.js', SERVICES).href)
 const random = mulberry32(options.seed)
 const work = mkdtempSync(path.join(tmpdir(), 'survey-auth-power-'))
 const images = mkdtempSync(path.join(IMAGES, 'survey-auth-images-'))

@@ -1,6 +1,6 @@
 // A connection that fails where a test says: before BEGIN, at a statement of the transaction, before COMMIT, or after
 // COMMIT and before anybody is told.
-import Database from 'better-sqlite3'
+import { Database } from '../../services/sqlite/driver.js'
 import type { Connection } from '../../services/sqlite/open.js'
 
 export type Failpoint =

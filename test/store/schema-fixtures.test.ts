@@ -2,8 +2,8 @@
 //   MAKE_FIXTURE=0.2.0 npx vitest run --project "one process" test/store/schema-fixtures.test.ts
 // writes test/store/fixtures/0.2.0, named after the version that will have it. What is there is never changed.
 import { join } from 'node:path'
-import Database from 'better-sqlite3'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { Database } from '../../services/sqlite/driver.js'
 import { surveySchema as surveyPostgres } from '../../services/survey/store/postgres/schema.js'
 import { surveySchema as surveySqlite } from '../../services/survey/store/sqlite/schema.js'
 import { tokenSchema as tokenPostgres } from '../../services/token/store/postgres/schema.js'

@@ -3,7 +3,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import Database from 'better-sqlite3'
+import { Database } from '../../services/sqlite/driver.js'
 import { surveySchema as surveyPostgres } from '../../services/survey/store/postgres/schema.js'
 import { tokenSchema as tokenPostgres } from '../../services/token/store/postgres/schema.js'
 import { everyQuestionType, smallSurvey } from '../harness/sample-surveys.js'

@@ -1,8 +1,8 @@
 // Checkpoints in their own thread: the log stays short, reads and writes go on beside them, and nothing is left behind.
 import { existsSync, mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import Database from 'better-sqlite3'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { Database } from '../../services/sqlite/driver.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { temporaryDirectory } from './temporary-directory.js'

@@ -1,8 +1,8 @@
 import { once } from 'node:events'
-import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { describe, expect, test } from 'vitest'
+import { driverPath } from '../../services/sqlite/driver.js'
 import { migrate, type Schema } from '../../services/sqlite/migrate.js'
 import { BUSY_TIMEOUT_MS, type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
@@ -46,7 +46,7 @@ describe('migrations', () => {
        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ${BUSY_TIMEOUT_MS + 300})
        db.exec('COMMIT')
        db.close()`,
-      { eval: true, workerData: [createRequire(import.meta.url).resolve('better-sqlite3'), path] },
+      { eval: true, workerData: [driverPath, path] },
     )
     await once(migrating, 'message')
     const begunAt = performance.now()

@@ -1,0 +1,23 @@
+// Which of two versions of the driver this Node can use. Version 13 asks for Node-API 10, which Node 20 never got and crashes
+// without. Version 12 ends Node from 24.19 on as soon as a statement is collected.
+import { createRequire } from 'node:module'
+import type BetterSqlite3 from 'better-sqlite3'
+
+const require = createRequire(import.meta.url)
+
+const driver = Number(process.versions.napi) >= 10 ? 'better-sqlite3' : 'better-sqlite3-node20'
+
+/** What another thread requires to have the same. */
+export const driverPath = find(driver)
+
+export const Database: typeof BetterSqlite3 = require(driverPath)
+
+function find(name: string): string {
+  try {
+    return require.resolve(name)
+  } catch {
+    throw new Error(
+      `${name} is not installed. Where npm finds no binary for Node ${process.versions.node} it compiles one, which needs Python, make and a C++ compiler.`,
+    )
+  }
+}

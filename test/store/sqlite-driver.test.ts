@@ -1,0 +1,26 @@
+import { spawnSync } from 'node:child_process'
+import { expect, test } from 'vitest'
+import { driverPath } from '../../services/sqlite/driver.js'
+
+/** Enough that V8 collects some between two turns of the event loop, where no JavaScript runs. */
+const COLLECTED = `
+  const db = new (require(process.argv[1]))(':memory:')
+  let kept = []
+  let turns = 0
+  const timer = setInterval(() => {
+    for (let n = 0; n < 2000; n++) {
+      const statement = db.prepare('SELECT ' + n)
+      statement.get()
+      if (n % 50 === 0) kept.push(statement)
+    }
+    if (kept.length > 2000) kept = []
+    if (++turns === 120) clearInterval(timer)
+  }, 5)
+`
+
+test('the driver outlives its statements, which version 12 does not from Node 24.19 on', () => {
+  const { status, signal, stderr } = spawnSync(process.execPath, ['--eval', COLLECTED, driverPath], {
+    encoding: 'utf8',
+  })
+  expect({ status, signal, stderr }).toEqual({ status: 0, signal: null, stderr: '' })
+})
