@@ -1,5 +1,8 @@
 // SQLite for the stores: how a file is opened, what is demanded of the driver, and what its failures mean.
 // Owns nothing of any schema. Used by the stores of services/*/store/sqlite.
+//
+// A + before a parameter in statements that run often: without it SQLite plans the statement anew each time it is bound, as
+// another value of a LIMIT (3.53) or of what a join compares with (3.54) might have a better plan. That takes 5 to 10 µs.
 import { chmodSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Database as Connection } from 'better-sqlite3'

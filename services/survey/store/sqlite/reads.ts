@@ -23,7 +23,7 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
   )
   const list = db.prepare<[string, number, number], SurveySummaryRow>(
     // Index surveys_by_owner; rows skipped by the offset are not fetched.
-    `SELECT ${SUMMARY} FROM surveys WHERE owner_user_id = ? ORDER BY survey_id LIMIT ? OFFSET ?`,
+    `SELECT ${SUMMARY} FROM surveys WHERE owner_user_id = +? ORDER BY survey_id LIMIT +? OFFSET +?`,
   )
   const exportAll = db.prepare<[number, number], SurveyRow>(
     // Primary key.

@@ -56,7 +56,7 @@ function codeFinder(db: Connection): FindCode {
        c.used_at_ms AS usedAtMs, c.grant_id AS grantId, u.is_disabled AS isUserDisabled, o.openid
      FROM codes c JOIN users u ON u.user_id = c.user_id
        LEFT JOIN openids o ON o.appid = c.appid AND o.user_id = c.user_id
-     WHERE c.code_hash = ?`,
+     WHERE c.code_hash = +?`,
   )
   return (codeHash) => find.get(codeHash)
 }
@@ -80,7 +80,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
     // Index codes_unused, backwards; then the primary key.
     `DELETE FROM codes WHERE code_hash IN (
        SELECT code_hash FROM codes
-       WHERE used_at_ms IS NULL AND appid = :appid AND user_id = :userId AND expires_at_ms > :now
+       WHERE used_at_ms IS NULL AND appid = +:appid AND user_id = +:userId AND expires_at_ms > :now
        ORDER BY issued_at_ms DESC, code_hash DESC LIMIT -1 OFFSET :keep)`,
   )
   const insert = db.prepare<[Omit<NewCode, 'maxLive'> & { readonly now: number }]>(

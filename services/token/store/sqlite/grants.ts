@@ -54,11 +54,11 @@ export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
     'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
   )
   const findSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }], { grantId: string }>(
-    // Index grants_by_user, backwards. Most have too few to look at any of their rows. The + keeps the planner from the
-    // app's index, which is long.
+    // Index grants_by_user, backwards. Most have too few to look at any of their rows. The + before a column keeps the
+    // planner from the app's index, which is long.
     `SELECT grant_id AS grantId FROM grants
-     WHERE (SELECT count(*) FROM grants WHERE user_id = :userId) > :keep
-       AND user_id = :userId AND +appid = :appid AND revoked_at_ms IS NULL AND expires_at_ms > :now
+     WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId) > :keep
+       AND user_id = +:userId AND +appid = :appid AND revoked_at_ms IS NULL AND expires_at_ms > :now
      ORDER BY created_at_ms DESC, grant_id DESC LIMIT -1 OFFSET :keep`,
   )
   const insertGrant = db.prepare<[NewGrant & { readonly place: bigint }]>(

@@ -89,8 +89,8 @@ export function appChecker(db: Connection): CheckApp {
       // Primary keys.
       `SELECT a.is_disabled, a.requires_secret_on_refresh,
          s.secret_id IS NOT NULL AND s.revoked_at_ms IS NULL AND (s.expires_at_ms IS NULL OR s.expires_at_ms > ?)
-       FROM apps a LEFT JOIN app_secrets s ON s.secret_id = ? AND s.appid = a.appid
-       WHERE a.appid = ?`,
+       FROM apps a LEFT JOIN app_secrets s ON s.secret_id = +? AND s.appid = a.appid
+       WHERE a.appid = +?`,
     )
     .raw()
   return (appid, secretId, now) => {

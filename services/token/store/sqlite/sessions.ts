@@ -10,7 +10,7 @@ export function sessionReads(db: Connection) {
     `SELECT u.user_id AS userId, u.username, u.nickname, u.avatar, s.last_seen_at_ms AS lastSeenAtMs,
        s.expires_at_ms AS expiresAtMs
      FROM sessions s JOIN users u ON u.user_id = s.user_id
-     WHERE s.session_hash = ? AND u.is_disabled = 0`,
+     WHERE s.session_hash = +? AND u.is_disabled = 0`,
   )
   return {
     findSession: (sessionHash: Hash) => find.get(sessionHash),

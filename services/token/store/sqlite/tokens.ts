@@ -84,10 +84,10 @@ type MintingRecord = [place: bigint, grantId: string, userId: string, lastUsedAt
 export function tokenWrites(db: Connection, record: RecordEvent, checkApp: CheckApp) {
   const findGrant = db
     .prepare<[{ place: bigint; refreshTokenHash: Hash; appid: string; now: number }], MintingRecord>(
-      // Primary keys. The + keeps the planner from the index of the app's grants, which is long.
+      // Primary keys. The + before a column keeps the planner from the index of the app's grants, which is long.
       `SELECT g.place, g.grant_id, g.user_id, g.last_used_at_ms, g.access_tokens
        FROM grants g JOIN users u ON u.user_id = g.user_id
-       WHERE g.${inSlotsOf(':place')} AND g.refresh_token_hash = :refreshTokenHash AND +g.appid = :appid
+       WHERE g.${inSlotsOf(':place')} AND g.refresh_token_hash = +:refreshTokenHash AND +g.appid = :appid
          AND g.revoked_at_ms IS NULL AND g.expires_at_ms > :now AND u.is_disabled = 0`,
     )
     .raw()
