@@ -2,6 +2,8 @@
 // One long-lived stream carries all calls; those of one turn of the event loop travel in one message. When a stream
 // breaks, what was not sent yet goes over the next one, and so does, once, what its method declares to be idempotent. Any
 // other call may have been executed: it fails as `unavailable`, and the caller decides.
+import { isIP } from 'node:net'
+import { checkServerIdentity } from 'node:tls'
 import { create, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -53,6 +55,8 @@ const CONNECT_WAIT_MS = 3_000
 /** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
 const MOVE_AFTER_MS = 50
 const HEALTH_TIMEOUT_MS = 1_000
+/** The name that is asked for by TLS where the address is an IP address, which may not be one (RFC 6066 §3; Node 26 insists). */
+const NO_NAME = 'ip.invalid'
 /** `status: SERVING` */
 const SERVING = Buffer.from([0x08, 0x01])
 
@@ -328,6 +332,8 @@ function connect(options: MultiplexTransportOptions): grpc.Client {
     'grpc.enable_retries': 0,
     'grpc.use_local_subchannel_pool': 1,
     'grpc-node.flow_control_window': WINDOW_BYTES,
+    ...(options.address.kind === 'tls' &&
+      isIP(options.address.host) !== 0 && { 'grpc.ssl_target_name_override': NO_NAME }),
   })
 }
 
@@ -335,5 +341,11 @@ function credentials({ address, tls }: MultiplexTransportOptions): grpc.ChannelC
   if (address.kind !== 'tls') return grpc.credentials.createInsecure()
   if (!tls) throw new Error('a TLS address needs certificates')
   const { ca, key, cert } = tls()
-  return grpc.credentials.createSsl(Buffer.from(ca), Buffer.from(key), Buffer.from(cert))
+  const { host } = address
+  return grpc.credentials.createSsl(
+    Buffer.from(ca),
+    Buffer.from(key),
+    Buffer.from(cert),
+    isIP(host) === 0 ? {} : { checkServerIdentity: (_name, certificate) => checkServerIdentity(host, certificate) },
+  )
 }

@@ -2,7 +2,7 @@
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -57,9 +57,9 @@ afterAll(async () => {
   await server.drain(500)
 })
 
-function grpcAs(material: TlsMaterial): Door {
+function grpcAs(material: TlsMaterial, host = '127.0.0.1'): Door {
   const options = {
-    address,
+    address: { ...address, host },
     tls: () => material,
     maxRequestBytes: 65_536,
     maxResponseBytes: 1 << 20,
@@ -149,6 +149,19 @@ test('a server that is not signed by our authority is not talked to', async () =
   const operator = authority.issue('DNS:operator.test')
   const distrustful = grpcAs({ ...operator, ca: createAuthority().cert })
   expect(await codeOf(distrustful(AdminService).listApps({}, { timeoutMs: 1_500 }))).not.toBe('ok')
+})
+
+test.each([
+  ['127.0.0.1', 'IP:127.0.0.1', true],
+  ['127.0.0.1', 'IP:127.0.0.2,DNS:localhost,DNS:ip.invalid', false],
+  ['localhost', 'DNS:localhost', true],
+  ['localhost', 'DNS:ip.invalid,IP:127.0.0.1', false],
+])('at %s, a server that is %s is talked to: %s', async (host, name, isTalkedTo) => {
+  server.reloadTls(materialOf(authority, authority.issue(name)))
+  onTestFinished(() => server.reloadTls(materialOf(authority, authority.issue('IP:127.0.0.1'))))
+  const admin = grpcAs(materialOf(authority, authority.issue('DNS:operator.test')), host)(AdminService)
+  const code = await codeOf(admin.listApps({}, { timeoutMs: 1_500 }))
+  expect(code).toBe(isTalkedTo ? 'ok' : Code.DeadlineExceeded)
 })
 
 test('new certificates are used for new connections, and open ones stay', async () => {
