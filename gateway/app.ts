@@ -1,7 +1,7 @@
 // The public HTTP server: from a socket to a route and back. It owns what HTTP leaves open (methods, sizes, timeouts,
 // malformed requests, the headers of every answer, rates, the request log) and knows no endpoint. bin/ composes it.
 import { randomUUID } from 'node:crypto'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
@@ -24,6 +24,7 @@ import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
 import { sourceOf } from './source.js'
 import { Turns } from './turns.js'
+import { WholeResponse } from './whole-response.js'
 import { AnswerWriter } from './write.js'
 
 /** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
@@ -74,6 +75,7 @@ const gateways = new WeakMap<Server, Gateway>()
 export function createGateway(options: GatewayOptions): Server {
   const { limits } = options
   const server = createServer({
+    ServerResponse: WholeResponse,
     maxHeaderSize: limits.maxUrlBytes + limits.maxHeaderBytes, // one number for both in node:http; told apart by checkRequest
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
@@ -111,8 +113,8 @@ class Gateway {
       this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
     }
     this.#trustedProxies = new Set(options.trustedProxies)
-    this.#writer = new AnswerWriter(options.publicUrl)
-    const serve = (incoming: IncomingMessage, response: ServerResponse) => {
+    this.#writer = new AnswerWriter(options.publicUrl, options.limits.keepAliveTimeoutMs)
+    const serve = (incoming: IncomingMessage, response: WholeResponse) => {
       this.#serve(incoming, response).catch((error) => this.#giveUp(error, response))
     }
     server.on('request', serve)
@@ -126,7 +128,7 @@ class Gateway {
     return this.#connections.drain(timeoutMs)
   }
 
-  async #serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+  async #serve(incoming: IncomingMessage, response: WholeResponse): Promise<void> {
     const startedAt = performance.now()
     this.#connections.began(incoming, response)
     const { limits, now, rpcTimeoutMs } = this.#options
@@ -191,7 +193,7 @@ class Gateway {
   }
 
   /** A bug, in a page's headers for example; the client still gets an answer. */
-  #giveUp(error: unknown, response: ServerResponse): void {
+  #giveUp(error: unknown, response: WholeResponse): void {
     const requestId = randomUUID()
     this.#options.onUnexpected(error, requestId)
     const problem = toProblem(error)

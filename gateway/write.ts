@@ -1,8 +1,9 @@
 // Puts answers on the wire: through node:http, or as raw bytes where node:http has no response object to offer.
-import { type ServerResponse, STATUS_CODES } from 'node:http'
+import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { API_HEADERS } from './envelope.js'
 import type { Answer } from './http.js'
+import type { WholeResponse } from './whole-response.js'
 
 const YEAR_SECONDS = 31_536_000
 
@@ -15,32 +16,57 @@ export class AnswerWriter {
   readonly #base: Readonly<Record<string, string>>
   /** Made once: nearly every answer has these. */
   readonly #apiHeaders: readonly string[]
+  /** Of a connection that stays open. */
+  readonly #keepAlive: string
+  /** The headers of nearly every answer but its length, made once a second, of which they have the date. */
+  #apiHead = ''
+  #apiHeadMs = 0
 
-  constructor(publicUrl: URL) {
+  constructor(publicUrl: URL, keepAliveTimeoutMs: number) {
     this.#base = {
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'no-referrer',
       ...(publicUrl.protocol === 'https:' ? { 'strict-transport-security': `max-age=${YEAR_SECONDS}` } : {}),
     }
     this.#apiHeaders = this.#flat(API_HEADERS)
+    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(keepAliveTimeoutMs / 1000)}`
   }
 
   /** Sends an answer; a connection that is gone swallows it. */
-  write(response: ServerResponse, answer: Answer): void {
-    response.writeHead(answer.status, this.#headersOf(answer))
-    response.end(answer.body, answer.encoding ?? 'utf8')
+  write(response: WholeResponse, answer: Answer): void {
+    const { status, headers, body, encoding } = answer
+    if (
+      status === 200 &&
+      headers === API_HEADERS &&
+      typeof body === 'string' &&
+      encoding === 'latin1' &&
+      response.canBeWhole
+    ) {
+      response.endWhole(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n${this.#apiHeadNow()}\r\n\r\n`, body)
+      return
+    }
+    response.writeHead(status, this.#headersOf(answer))
+    response.end(body, encoding ?? 'utf8')
   }
 
   /** Sends an answer on a connection whose request could not be parsed, and closes the connection. */
   writeRaw(socket: Duplex, answer: Answer): void {
     const { status, body, encoding } = answer
-    const flat = this.#headersOf(answer)
-    const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`]
-    for (let at = 0; at < flat.length; at += 2) lines.push(`${flat[at]}: ${flat[at + 1]}`)
+    const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`, ...linesOf(this.#headersOf(answer))]
     lines.push(`date: ${new Date().toUTCString()}`, 'connection: close', '', '')
     const bytes = typeof body === 'string' ? Buffer.from(body, encoding) : body
     socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), bytes]))
     setTimeout(() => socket.destroy(), LINGER_MS).unref()
+  }
+
+  #apiHeadNow(): string {
+    const ms = Date.now()
+    if (ms < this.#apiHeadMs || ms - this.#apiHeadMs >= 1000) {
+      this.#apiHeadMs = ms - (ms % 1000)
+      const lines = linesOf([...this.#apiHeaders, 'Date', new Date(ms).toUTCString()])
+      this.#apiHead = [...lines, this.#keepAlive].join('\r\n')
+    }
+    return this.#apiHead
   }
 
   #headersOf({ headers, body, encoding }: Answer): string[] {
@@ -62,4 +88,10 @@ export class AnswerWriter {
     }
     return flat
   }
+}
+
+function linesOf(flat: readonly string[]): string[] {
+  const lines: string[] = []
+  for (let at = 0; at < flat.length; at += 2) lines.push(`${flat[at]}: ${flat[at + 1]}`)
+  return lines
 }

@@ -1,0 +1,129 @@
+// An answer sent as a whole is what node:http would have sent, in its turn, and no faster than its reader takes it.
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import net, { type AddressInfo } from 'node:net'
+import { expect, onTestFinished, test } from 'vitest'
+import { API_HEADERS } from '../../gateway/envelope.js'
+import { WholeResponse } from '../../gateway/whole-response.js'
+import { AnswerWriter } from '../../gateway/write.js'
+
+const KEEP_ALIVE_MS = 7_000
+const MIB = 2 ** 20
+
+type Handle = (response: WholeResponse, url: string) => void
+
+/** A server that keeps its connections open, and a connection to it whose text is read in turn. */
+async function connected(handle: Handle) {
+  const server = createServer({ ServerResponse: WholeResponse, keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) =>
+    handle(response, request.url ?? ''),
+  ).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const socket = net.connect((server.address() as AddressInfo).port, '127.0.0.1').setEncoding('latin1')
+  await once(socket, 'connect')
+  onTestFinished(() => {
+    socket.destroy()
+    server.closeAllConnections()
+    server.close()
+  })
+  let text = ''
+  socket.on('data', (piece) => {
+    text += piece
+  })
+  return {
+    socket,
+    ask: (line: string, ...headers: string[]) => socket.write(`${[line, 'Host: x', ...headers].join('\r\n')}\r\n\r\n`),
+    /** What arrived until then, which is not read again. */
+    async until(end: string): Promise<string> {
+      await expect.poll(() => text.includes(end), { timeout: 5_000, interval: 5 }).toBe(true)
+      const read = text
+      text = ''
+      return read
+    },
+  }
+}
+
+const writer = new AnswerWriter(new URL('https://auth.example.com'), KEEP_ALIVE_MS)
+const write = (response: WholeResponse, body: string) =>
+  writer.write(response, { status: 200, headers: API_HEADERS, body, encoding: 'latin1' })
+
+function usually(response: WholeResponse): WholeResponse {
+  return Object.defineProperty(response, 'canBeWhole', { value: false })
+}
+
+test('is what node:http sends, byte for byte', async () => {
+  const whole: boolean[] = []
+  const { ask, until } = await connected((response, url) => {
+    whole.push(response.canBeWhole)
+    write(url === '/usual' ? usually(response) : response, '{"nickname":"\xc3\xa9\xc3\xa8"}end')
+  })
+  const both: string[] = []
+  do {
+    both.length = 0
+    for (const url of ['/usual', '/whole']) {
+      ask(`GET ${url} HTTP/1.1`)
+      both.push(await until('end'))
+    }
+  } while (both.some((text) => !text.includes(`Date: ${/Date: (.*)/.exec(both[0] ?? '')?.[1]}`))) // the next second began
+  expect(whole).not.toContain(false)
+  expect(both[1]).toBe(both[0])
+  expect(both[1]).toContain('\r\nConnection: keep-alive\r\nKeep-Alive: timeout=7\r\n\r\n')
+})
+
+test.each([
+  ['HEAD / HTTP/1.1', []],
+  ['GET / HTTP/1.1', ['Connection: close']],
+  ['GET / HTTP/1.0', []],
+])('%s %j is left to node:http', async (line, headers) => {
+  const whole: boolean[] = []
+  const { ask, until } = await connected((response) => {
+    whole.push(response.canBeWhole)
+    write(response, 'body')
+  })
+  ask(line, ...headers)
+  expect(await until('\r\n\r\n')).toContain('content-length: 4\r\n')
+  expect(whole).toEqual([false])
+})
+
+test('who pipelines is answered in the order of his requests, whichever is ready first', async () => {
+  const { socket, until } = await connected((response, url) => {
+    const n = Number(url.slice(1))
+    const answer = () => write(n % 3 === 0 ? usually(response) : response, `${n};`)
+    if (n % 2 === 0) answer()
+    else setTimeout(answer, n % 7)
+  })
+  socket.write(Array.from({ length: 60 }, (_, n) => `GET /${n} HTTP/1.1\r\nHost: x\r\n\r\n`).join(''))
+  const numbers = [...(await until('59;')).matchAll(/^(\d+);/gm)].map(([, n]) => Number(n))
+  expect(numbers).toEqual(Array.from({ length: 60 }, (_, n) => n))
+})
+
+test('who does not read is not answered further, and gets everything when he does', async () => {
+  let answered = 0
+  const { socket, until } = await connected((response) => {
+    answered += 1
+    write(response, `${'x'.repeat(4 * MIB)}end of ${answered};`)
+  })
+  socket.pause()
+  for (let n = 0; n < 20; n++) {
+    socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  expect(answered).toBeLessThan(5)
+  socket.resume()
+  expect([...(await until('end of 20;')).matchAll(/end of (\d+);/g)].map(([, n]) => Number(n))).toHaveLength(20)
+})
+
+test('is finished when the kernel has it, and closed when its reader goes', async () => {
+  const events: string[] = []
+  const { ask, socket } = await connected((response) => {
+    response.on('finish', () => events.push('finish')).on('close', () => events.push('close'))
+    write(response, 'x'.repeat(32 * MIB))
+    events.push('written')
+  })
+  socket.pause()
+  ask('GET / HTTP/1.1')
+  await expect.poll(() => events, { interval: 5 }).toEqual(['written'])
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  expect(events).toEqual(['written'])
+  socket.destroy()
+  await expect.poll(() => events.at(-1), { interval: 5 }).toBe('close')
+})
