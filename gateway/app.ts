@@ -7,7 +7,7 @@ import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
 import { Admission } from './admission.js'
-import { readBody } from './body.js'
+import { endEmpty, readBody } from './body.js'
 import { Connections } from './connections.js'
 import { failure, failureHeaders } from './envelope.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
@@ -76,6 +76,7 @@ export function createGateway(options: GatewayOptions): Server {
   const { limits } = options
   const server = createServer({
     ServerResponse: WholeResponse,
+    ...{ optimizeEmptyRequests: true }, // of which only newer Nodes know
     maxHeaderSize: limits.maxUrlBytes + limits.maxHeaderBytes, // one number for both in node:http; told apart by checkRequest
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
@@ -141,6 +142,7 @@ class Gateway {
     const kind = resource?.kind ?? kindOf(request.path)
     const name = route?.name ?? NO_ROUTE
     const headers = readHeaders(incoming.rawHeaders)
+    if (!headers.hasBody) endEmpty(incoming)
     const span = this.#options.startSpan?.(request.method, name, headers.traceparent)
     request.traceparent = span?.traceparent ?? headers.traceparent
     let appid: string | undefined

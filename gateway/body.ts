@@ -17,8 +17,31 @@ export async function readForm(request: IncomingMessage, maxBytes: number): Prom
   return parseQuery(body.toString('latin1')) // which refuses every byte that is not ASCII
 }
 
+/**
+ * Ends a request that has no body, as node:http does by itself with `optimizeEmptyRequests`, from Node 24.12 on. It would
+ * be read for nobody when it is answered, in four ticks, which took a twentieth of what an answer from memory costs.
+ */
+export function endEmpty(request: IncomingMessage): void {
+  if (request.readableEnded) return
+  const inside = request as IncomingMessage & RequestInside
+  const { _readableState: state } = inside
+  inside._dumped = true
+  state.ended = true
+  state.endEmitted = true
+  state.destroyed = true
+  state.closed = true
+  state.closeEmitted = true
+}
+
+/** What no documented member says. */
+interface RequestInside {
+  _dumped: boolean
+  readonly _readableState: Record<'ended' | 'endEmitted' | 'destroyed' | 'closed' | 'closeEmitted', boolean>
+}
+
 /** The whole body, at most `maxBytes`, whether its length was announced or not. @throws Problem when it is larger. */
 export function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  if (request.readableEnded) return Promise.resolve(Buffer.alloc(0))
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let size = 0
