@@ -241,6 +241,14 @@ describe('a body', () => {
 
   const last = 'GET /api/last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
 
+  test.each(['X-None: announced', 'Content-Length: 0'])('that is missing is not waited for (%s)', (header) =>
+    withGateway({}, async (gateway) => {
+      const form = `POST /connect/oauth2/authorize HTTP/1.1\r\nHost: a\r\n${header}\r\n\r\n`
+      const raw = await sendRaw(gateway.port, form, `GET ${USER} HTTP/1.1\r\nHost: a\r\n${header}\r\n\r\n`, last)
+      expect(raw.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 415', 'HTTP/1.1 200', 'HTTP/1.1 404'])
+    }),
+  )
+
   test.each(['Expect: 100-continue', 'Expect: miracles'])('that %s announces changes nothing', (header) =>
     withGateway({}, async (gateway) => {
       const raw = await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n${header}\r\n\r\n`, last)
