@@ -104,10 +104,10 @@ function overDestination(level: string, destination: DestinationStream, flush: (
       const level = record.status >= 500 ? 'error' : 'info'
       if (logger.isLevelEnabled(level)) destination.write(requestLine(level, base, record))
     },
-    call({ service, method, caller, requestId, code, reason, durationMs }) {
+    call({ rpc, caller, requestId, code, reason, durationMs }) {
       const level = code === Code.Unavailable || code === Code.DeadlineExceeded ? 'warn' : 'debug'
       if (!logger.isLevelEnabled(level)) return
-      const line = { rpc: `${service}/${method}`, caller, ms: rounded(durationMs), request_id: requestId }
+      const line = { rpc, caller, ms: rounded(durationMs), request_id: requestId }
       logger[level]({ ...line, code: codeName(code), reason: reasonName(reason) }, 'rpc')
     },
     removed(removed) {

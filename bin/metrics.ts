@@ -180,8 +180,7 @@ export function createMetrics(): Metrics {
       requests([route, String(status), outcome])
       requestSeconds([route], durationMs / 1000)
     },
-    call({ service, method, code, reason, durationMs }) {
-      const rpc = `${service}/${method}`
+    call({ rpc, method, code, reason, durationMs }) {
       calls([rpc, codeName(code)])
       callSeconds([rpc], durationMs / 1000)
       const step = steps[method]

@@ -17,7 +17,7 @@ import type { GatewayLimits } from './limits.js'
 import { headersTooLarge, type ParseFailure, problemOfParseFailure, urlTooLong } from './malformed.js'
 import { errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
-import { NO_ROUTE, RouteRates } from './rates/route-rates.js'
+import { appOnRoute, NO_ROUTE, RouteRates } from './rates/route-rates.js'
 import { type Sharing, startSharing } from './rates/sharing.js'
 import { HttpRequest } from './request.js'
 import { pathParameterOf, type Resource, Router } from './router.js'
@@ -38,7 +38,7 @@ export interface RequestRecord {
   /** `ok`, an `error.type`, or a page's name. */
   readonly outcome: string
   /** As the client claims it, if well-formed. */
-  readonly appid?: string
+  readonly appid?: string | undefined
 }
 
 export interface GatewayOptions extends GatewayDeps {
@@ -146,6 +146,7 @@ class Gateway {
     const span = this.#options.startSpan?.(request.method, name, headers.traceparent)
     request.traceparent = span?.traceparent ?? headers.traceparent
     let appid: string | undefined
+    let app: string | undefined
     let answer: Answer
     let isAdmitted = false
     try {
@@ -155,14 +156,17 @@ class Gateway {
       if (!route) throw noRoute(resource)
       request.pathParameter = pathParameterOf(request.path, route)
       appid = request.claimedAppid()
-      if (appid !== undefined) this.#rates.admitApp(appid, route, now())
+      if (appid !== undefined) {
+        app = appOnRoute(appid, route)
+        this.#rates.admitApp(app, route, now())
+      }
       // A client that sends its form slowly keeps nobody from a place; the route says what is wrong with the form.
       if (route.method === 'POST') await request.form().catch(() => undefined)
       const turn = this.#admission.enter(kind)
       isAdmitted = true
       if (turn) await turn
       answer = await route.answer(request, this.#options)
-      if (appid !== undefined && answer.status < 400) this.#rates.countApp(appid, route, now())
+      if (app !== undefined && answer.status < 400) this.#rates.countApp(app, route, now())
     } catch (error) {
       if (!isAdmitted && this.#connections.isAlone(incoming)) await this.#refusals.next()
       answer = this.#refuse(request, kind, error)
@@ -253,7 +257,7 @@ function recordOf(
     durationMs: performance.now() - startedAt,
     requestId: request.requestId,
     outcome: answer.outcome ?? 'ok',
-    ...(appid === undefined ? undefined : { appid }),
+    appid,
   }
 }
 

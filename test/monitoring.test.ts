@@ -29,7 +29,7 @@ async function exposed(): Promise<Map<string, Set<string>>> {
   const request = { route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' }
   metrics.request(request)
   for (const method of ['ExchangeCode', 'SignIn']) {
-    const call = { service: 's', method, caller: 'gateway', requestId: 'r', durationMs: 1 } as const
+    const call = { rpc: `s/${method}`, method, caller: 'gateway', requestId: 'r', durationMs: 1 } as const
     metrics.call({ ...call, code: undefined, reason: undefined })
     metrics.call({ ...call, code: Code.Unauthenticated, reason: ErrorReason.INVALID_CREDENTIALS })
   }

@@ -4,6 +4,9 @@ import type { GatewayLimits, Rates } from '../limits.js'
 import { networkOf } from '../source.js'
 import { WindowCounter } from './window-counter.js'
 
+/** What an app is counted by on a route; made once for a request. */
+export const appOnRoute = (appid: string, { name }: Route) => `${name} ${appid}`
+
 /** `none`: a path nothing is served at. */
 export const NO_ROUTE = 'none'
 
@@ -42,17 +45,16 @@ export class RouteRates {
     if (!counter.take(network, now)) throw rateLimited(counter.allowance(network, now))
   }
 
-  /** @throws Problem request_rate_limited */
-  admitApp(appid: string, { name, kind }: Route, now: number): void {
+  /** `app`: as `appOnRoute` names it. @throws Problem request_rate_limited */
+  admitApp(app: string, { name, kind }: Route, now: number): void {
     if (!this.#applies(name)) return
     const counter = this.#byApp[kind]
-    const key = `${name} ${appid}`
-    if (!counter.has(key, now)) throw rateLimited(counter.allowance(key, now))
+    if (!counter.has(app, now)) throw rateLimited(counter.allowance(app, now))
   }
 
   /** Counts a request that succeeded. */
-  countApp(appid: string, { name, kind }: Route, now: number): void {
-    if (this.#applies(name)) this.#byApp[kind].take(`${name} ${appid}`, now)
+  countApp(app: string, { name, kind }: Route, now: number): void {
+    if (this.#applies(name)) this.#byApp[kind].take(app, now)
   }
 
   #applies(route: string): boolean {

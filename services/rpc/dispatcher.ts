@@ -36,7 +36,9 @@ export type Handlers<S extends DescService> = {
 
 /** How one call ended, for logs and metrics. Never holds a request or an answer. */
 export interface CallRecord {
-  readonly service: string
+  /** `package.Service/Method`. */
+  readonly rpc: string
+  /** Of these, the last. */
   readonly method: string
   readonly caller: Caller
   readonly requestId: string
@@ -69,10 +71,17 @@ export interface DispatcherOptions {
 /** The unexpected leaves as this text, whatever it was. */
 const INTERNAL = 'internal error'
 
+interface Served {
+  /** `package.Service/Method`. */
+  readonly name: string
+  readonly handler: AnyHandler
+  readonly validate: Validate<Message>
+}
+
 type AnyHandler = (request: never, call: Call) => Promise<object>
 
 export class Dispatcher {
-  readonly #methods = new Map<DescMethod, { handler: AnyHandler; validate: Validate<Message> }>()
+  readonly #methods = new Map<DescMethod, Served>()
   readonly #services: DescService[] = []
   readonly #options: DispatcherOptions
 
@@ -89,7 +98,7 @@ export class Dispatcher {
     this.#services.push(service)
     for (const method of service.methods) {
       const handler = handlers[method.localName as keyof Handlers<S>] as AnyHandler
-      this.#methods.set(method, { handler, validate: validatorOf(method.input) })
+      this.#methods.set(method, { name: nameOf(method), handler, validate: validatorOf(method.input) })
     }
     return this
   }
@@ -105,11 +114,12 @@ export class Dispatcher {
     timeoutMs?: number,
   ): Promise<MessageShape<M['output']>> {
     const startedAt = performance.now()
+    const served = this.#methods.get(method)
     const span = this.#options.startSpan?.(method.parent.typeName, method.name, call.traceparent)
     let failure: ConnectError | undefined
     let reason: ErrorReason | undefined
     try {
-      const work = this.#begin(method, request, span ? { ...call, traceparent: span.traceparent } : call)
+      const work = this.#begin(served, method, request, span ? { ...call, traceparent: span.traceparent } : call)
       const deadlineMs = Math.min(timeoutMs ?? this.#options.maxDeadlineMs, this.#options.maxDeadlineMs)
       const response = await underDeadline(work, deadlineMs, call.signal)
       return create(method.output, response as never) as MessageShape<M['output']>
@@ -119,7 +129,7 @@ export class Dispatcher {
       throw failure
     } finally {
       const record = {
-        service: method.parent.typeName,
+        rpc: served?.name ?? nameOf(method),
         method: method.name,
         caller: call.caller,
         requestId: call.requestId,
@@ -132,8 +142,7 @@ export class Dispatcher {
     }
   }
 
-  #begin(method: DescMethod, request: Message, call: Call): Promise<object> {
-    const served = this.#methods.get(method)
+  #begin(served: Served | undefined, method: DescMethod, request: Message, call: Call): Promise<object> {
     if (!served) throw new ConnectError(`${method.name} is not served here`, Code.Unimplemented)
     if (!this.#options.mayCall(call.caller, method)) {
       throw new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, `${call.caller} may not call ${method.name}`)
@@ -149,6 +158,10 @@ export class Dispatcher {
     this.#options.onUnexpected(error, { method: method.name, requestId: call.requestId })
     return new ConnectError(INTERNAL, Code.Internal)
   }
+}
+
+function nameOf(method: DescMethod): string {
+  return `${method.parent.typeName}/${method.name}`
 }
 
 /** Settles as `work` does, or fails when the deadline passes or the caller goes away first; the work itself goes on. */
