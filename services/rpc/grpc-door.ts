@@ -105,7 +105,10 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
       isDraining = true
       for (const stream of streams) stream.drain()
       // Not injector.drain(): after it the server takes connections for closed whose calls are still under way.
-      const force = setTimeout(() => server.forceShutdown(), graceMs)
+      const force = setTimeout(() => {
+        server.forceShutdown()
+        for (const connection of connections) connection.destroy()
+      }, graceMs)
       await new Promise<void>((resolve) => server.tryShutdown(() => resolve()))
       // On Node 24 that was too early: it takes connections for closed that were told to close after their calls.
       await Promise.all(
