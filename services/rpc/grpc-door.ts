@@ -90,7 +90,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   let isDraining = false
   return {
     accept(connection) {
-      if (isDraining) {
+      if (isDraining || connection.destroyed) {
         connection.destroy() // one that was still negotiating; the server would go on serving it
         return
       }

@@ -301,17 +301,16 @@ test('two groups are under way at a time, of different keys each; who waits too 
     })
   })
   for (const key of ['a', 'a', 'b', 'c', 'd']) together.add(item(key))
-  await sleep(10)
-  expect(groups).toEqual([
+  const begun = [
     ['a', 'b'],
     ['a', 'c'],
-  ])
+  ]
+  await expect.poll(() => groups, { interval: 5 }).toEqual(begun)
   for (let added = 0; added < 4_999; added++) together.add(item('e'))
   expect(refused).toEqual([])
   together.add(item('f'))
   expect(refused).toEqual([expect.any(StoreUnavailable)])
   ends[0]?.()
-  await sleep(10)
-  expect(groups[2]).toEqual(['d', 'e'])
+  await expect.poll(() => groups[2], { interval: 5 }).toEqual(['d', 'e'])
   await expect.poll(() => refused.length, { timeout: 5_000 }).toBe(1 + 4_998) // although nothing ends
 })
