@@ -160,7 +160,8 @@ export class Dispatcher {
   }
 }
 
-function nameOf(method: DescMethod): string {
+/** `package.Service/Method`. */
+export function nameOf(method: DescMethod): string {
   return `${method.parent.typeName}/${method.name}`
 }
 

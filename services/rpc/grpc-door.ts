@@ -8,7 +8,7 @@ import * as grpc from '@grpc/grpc-js'
 import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
 import { type MultiplexRequest, MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Caller } from './callers.js'
-import type { Call, Dispatcher } from './dispatcher.js'
+import { type Call, type Dispatcher, nameOf } from './dispatcher.js'
 import type { Identify } from './identity.js'
 import { serveMultiplex } from './multiplex-server.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
@@ -104,13 +104,13 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
     async drain(graceMs) {
       isDraining = true
       for (const stream of streams) stream.drain()
-      // Not injector.drain(): after it the server takes connections for closed whose calls are still under way.
       const force = setTimeout(() => {
         server.forceShutdown()
         for (const connection of connections) connection.destroy()
       }, graceMs)
-      await new Promise<void>((resolve) => server.tryShutdown(() => resolve()))
-      // On Node 24 that was too early: it takes connections for closed that were told to close after their calls.
+      // Its callback is not waited for: on Node 24 it takes connections for closed whose calls are under way. So does, on any,
+      // injector.drain().
+      server.tryShutdown(() => undefined)
       await Promise.all(
         [...connections].map((connection) => new Promise((resolve) => connection.once('close', resolve))),
       )
@@ -121,7 +121,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
 
 /** `/package.Service/Method`, as gRPC puts it into `:path`. */
 export function pathOf(method: DescMethod): string {
-  return `/${method.parent.typeName}/${method.name}`
+  return `/${nameOf(method)}`
 }
 
 async function answer(
