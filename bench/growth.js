@@ -86,7 +86,11 @@ async function fill(file, grants) {
   db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, ?)').run(APPID, 'Growth', JSON.stringify([REDIRECT_URI]), now)
   const addUser = db.prepare('INSERT INTO users VALUES (?, ?, ?, ?, ?, 0, ?)')
   const addOpenid = db.prepare('INSERT INTO openids VALUES (?, ?, ?)')
-  const addGrant = db.prepare('INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)')
+  const addGrant = db.prepare(
+    `INSERT INTO grants (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, grant_id, openid,
+       refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms, access_tokens)
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  )
   const addEvent = db.prepare('INSERT INTO audit_events VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
   for (let user = 0; user * GRANTS_PER_USER < grants; user++) {
     addUser.run(userId(user), `user${user}`, NICKNAME, AVATAR, '$argon2id$'.padEnd(97, 'x'), now)
@@ -97,11 +101,14 @@ async function fill(file, grants) {
     const openid = `o_${String(Math.floor(n / GRANTS_PER_USER)).padStart(22, '0')}`
     addGrant.run(
       placeOf(n, grants).readBigUInt64BE(),
-      grantId(n),
       APPID,
       user,
-      openid,
       SCOPE,
+      now - n,
+      keyOf('code', n, grants),
+      now - n + 300_000,
+      grantId(n),
+      openid,
       keyOf('refresh token', n, grants),
       now - n,
       now,

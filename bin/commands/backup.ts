@@ -10,12 +10,12 @@ import { printFields, printJson } from '../output.js'
 import { writeTar } from '../tar.js'
 import { examples, jsonOption } from './options.js'
 
-/** Tables of token.db whose rows only matter for minutes or to one browser: a restore must not bring them back. */
-const LEFT_OUT = ['codes', 'sessions']
+/** Takes out of token.db what only matters for minutes or to one browser: a restore must not bring it back. */
+const LEFT_OUT = ['DELETE FROM grants WHERE created_at_ms IS NULL', 'DELETE FROM sessions'] // the first: unused codes
 
 const NOTES = `
 FILE is a tar archive of token.db and survey.db, each a consistent copy of its database. It holds no usable
-credential: codes, tokens and secrets are hashed, passwords too, and sessions and codes are left out.
+credential: codes, tokens and secrets are hashed, passwords too, and sessions and unused codes are left out.
 
 To restore, stop the service and unpack into an empty DATA_DIR:
   $ mkdir -m 700 /var/lib/survey-auth && tar -xf FILE -C /var/lib/survey-auth

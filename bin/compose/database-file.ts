@@ -27,12 +27,12 @@ export function inspectDatabase(file: string): DatabaseFacts | undefined {
  * Writes a consistent copy while others go on writing, without the rows of `emptied` tables. It is compact: no freed page
  * keeps what was deleted.
  */
-export function snapshotDatabase(file: string, copy: string, emptied: readonly string[] = []): void {
+export function snapshotDatabase(file: string, copy: string, statements: readonly string[] = []): void {
   reading(file, (database) => database.prepare('VACUUM INTO ?').run(copy))
-  if (emptied.length === 0) return
+  if (statements.length === 0) return
   const database = new Database(copy)
   try {
-    for (const table of emptied) database.exec(`DELETE FROM ${table}`)
+    for (const statement of statements) database.exec(statement)
     database.exec('VACUUM')
   } finally {
     database.close()

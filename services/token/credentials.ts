@@ -20,7 +20,8 @@ const CHECKSUM_LENGTH = 6
 /**
  * 8 bytes that say where in its table a row lies: rows that are made or changed together lie together. A table ordered by
  * hashes alone scatters them, and then every row of a group commit dirties a page of its own in every index.
- * It is no secret and nothing is decided by it.
+ * A code, the grant it becomes and all tokens of that have the same: 6 bytes of time, and 2 that tell codes of the same
+ * moment apart. It is no secret and nothing is decided by it.
  */
 export type Place = Uint8Array
 const PLACE_BYTES = 8
@@ -35,14 +36,6 @@ export interface Credential {
   readonly text: string
   /** See keyOf. */
   readonly hash: Uint8Array
-}
-
-/** The place of a grant and all its tokens: what begins at about the same time lies together. */
-export function newPlace(nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
-  const place = Buffer.alloc(PLACE_BYTES)
-  place.writeUIntBE(Math.max(0, Math.floor(nowMs)), 0, TIME_BYTES)
-  place.set(randomBytes(PLACE_BYTES - TIME_BYTES), TIME_BYTES)
-  return place
 }
 
 export function newCredential(
@@ -72,7 +65,7 @@ export function placeOf(key: Uint8Array): Place {
 /**
  * The code of a confirmed form: the same for the same session, form and attempt, so that a double click yields one code.
  * As unguessable as the session token, which only the user's browser holds. Codes of request ids that begin alike lie
- * together: those of our pages begin with the time.
+ * together, and so do the grants they become: those of our pages begin with the time, in 8 characters.
  */
 export function deriveCode(
   sessionToken: string,
@@ -80,9 +73,11 @@ export function deriveCode(
   attempt: number,
 ): Credential {
   const message = JSON.stringify(['survey-auth code', ...form, attempt])
+  const digest = createHmac('sha512', sessionToken).update(message).digest()
   const place = Buffer.alloc(PLACE_BYTES)
-  place.write(form[0])
-  return fromBytes('code', createHmac('sha256', sessionToken).update(message).digest(), place)
+  place.write(form[0], 0, TIME_BYTES, 'base64url')
+  place.set(digest.subarray(RANDOM_BYTES, RANDOM_BYTES + PLACE_BYTES - TIME_BYTES), TIME_BYTES)
+  return fromBytes('code', digest.subarray(0, RANDOM_BYTES), place)
 }
 
 /** An identifier that is no secret: `<prefix>_` + 22 characters (16 bytes, base64url), random but for the place. */

@@ -44,7 +44,7 @@ export function startJanitor(options: JanitorOptions): Janitor {
         limit: BATCH,
       })
       for (const table of Object.keys(total) as (keyof Removed)[]) total[table] += removed[table]
-      isMore = Object.values(removed).some((count) => count >= BATCH)
+      isMore = Object.values(removed).reduce((sum, count) => sum + count) >= BATCH // codes and grants may be of one table
     }
     if (Object.values(total).some((count) => count > 0)) options.onRemoved(total)
     return total

@@ -8,6 +8,7 @@ import {
   appRow,
   byOperator,
   byUser,
+  DAY,
   grant,
   issue,
   mint,
@@ -41,6 +42,9 @@ export async function fullTokenFile(directory: string): Promise<string> {
   await startSession(store, 'session')
   await fillGrants(store)
   await store.close()
+  const db = new Database(file)
+  db.exec('UPDATE grants SET code_hash = NULL, code_expires_at_ms = NULL WHERE revoked_at_ms IS NOT NULL') // as of version 3
+  db.close()
   return file
 }
 
@@ -61,6 +65,8 @@ async function fillGrants(store: TokenStore): Promise<void> {
   await mint(store, live.refreshTokenHash)
   const revoked = await grant(store, { appid: 'app2' })
   await store.revokeGrant(revoked.grantId, {}, NOW + 1, byUser)
+  await issue(store, 'of long ago', { expiresAtMs: NOW - 3 * DAY + 1 }, NOW - 3 * DAY)
+  await redeem(store, 'of long ago', {}, NOW - 3 * DAY)
   await issue(store, 'unused')
   await issue(store, 'used')
   await redeem(store, 'used')
@@ -84,40 +90,53 @@ export async function fullSurveyFile(directory: string): Promise<string> {
   return file
 }
 
-/** Rows by table. */
-export function rowsOf(file: string): Record<string, Record<string, unknown>[]> {
+type Row = Record<string, unknown>
+
+/** Rows by table, as the file has them. */
+export function rawRowsOf(file: string): Record<string, Row[]> {
   const db = new Database(file, { readonly: true })
   try {
     const names = db.prepare<[], string>(`SELECT name FROM sqlite_schema WHERE type = 'table'`).pluck().all()
-    const rows = Object.fromEntries(names.map((name) => [name, db.prepare(`SELECT * FROM "${name}"`).all()]))
-    return asInPostgres(rows as Record<string, Record<string, unknown>[]>)
+    const rows = names.map((name) => [name, db.prepare(`SELECT * FROM "${name}"`).all()])
+    return Object.fromEntries(rows) as Record<string, Row[]>
   } finally {
     db.close()
   }
 }
 
-/** What the stores of the two lay out differently. */
-function asInPostgres({
-  access_tokens_of_0_1_0: _,
-  audit_blocks: __,
-  grants,
-  audit_events,
-  ...rest
-}: Record<string, Record<string, unknown>[]>): Record<string, Record<string, unknown>[]> {
-  if (!grants || !audit_events) return rest
-  const tokensOf = ({ grant_id, access_tokens }: Record<string, unknown>) => {
-    const packed = access_tokens as Buffer
-    return Array.from({ length: packed.length / 38 }, (_, n) => ({
-      access_token_hash: packed.subarray(38 * n, 38 * n + 32),
-      grant_id,
-      serial: packed.length / 38 - n,
-      expires_at_ms: packed.readUIntBE(38 * n + 32, 6),
-    }))
-  }
+/** Rows by table, as PostgreSQL is to have them. */
+export function rowsOf(file: string): Record<string, Row[]> {
+  const { access_tokens_of_0_1_0: _, codes_elsewhere: __, audit_blocks: ___, ...rest } = rawRowsOf(file)
+  const { grants: begun, audit_events, ...same } = rest
+  if (!begun || !audit_events) return rest
+  const grants = begun.filter(({ created_at_ms }) => created_at_ms !== null)
+  const newest = Math.max(...begun.map(({ code_expires_at_ms }) => Number(code_expires_at_ms)))
   return {
-    ...rest,
-    grants: grants.map(({ place, access_tokens, ...grant }) => grant),
-    audit_events: audit_events.map(({ number, ...event }) => event),
+    ...same,
+    codes: begun.filter(({ code_expires_at_ms }) => Number(code_expires_at_ms) > newest - DAY).map(codeOf),
+    grants: grants.map(grantOf),
     access_tokens: grants.flatMap(tokensOf),
+    audit_events: audit_events.map(({ number, ...event }) => event),
   }
+}
+
+function codeOf(row: Row): Row {
+  const { code_hash, appid, user_id, scope, issued_at_ms, grant_id } = row
+  const times = { issued_at_ms, expires_at_ms: row.code_expires_at_ms, used_at_ms: row.created_at_ms }
+  return { code_hash, appid, user_id, redirect_uri: row.redirect_uri ?? '', scope, ...times, grant_id }
+}
+
+function grantOf(row: Row): Row {
+  const { place, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri, access_tokens, ...grant } = row
+  return grant
+}
+
+function tokensOf({ grant_id, access_tokens }: Row): Row[] {
+  const packed = access_tokens as Buffer
+  return Array.from({ length: packed.length / 38 }, (_, n) => ({
+    access_token_hash: packed.subarray(38 * n, 38 * n + 32),
+    grant_id,
+    serial: packed.length / 38 - n,
+    expires_at_ms: packed.readUIntBE(38 * n + 32, 6),
+  }))
 }

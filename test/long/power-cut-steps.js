@@ -111,15 +111,14 @@ export class Steps {
   }
 }
 
-/** What is half done in a database: every change has its audit event, every used code its grant and the other way round. */
+/** What is half done in a database: every change has its audit event, every code that was issued is there, as a grant if it is used. */
 export function halves(db, acknowledged) {
   const count = (sql) => db.prepare(`SELECT count(*) FROM ${sql}`).pluck().get()
   const tokens = () => db.prepare('SELECT total(length(access_tokens) / 38) FROM grants').pluck().get()
   const events = (kind) => count(`audit_events WHERE kind = '${kind}'`)
   const pairs = {
-    'codes issued': [count('codes'), events('code.issued')],
-    'codes used': [count('codes WHERE used_at_ms IS NOT NULL'), events('code.exchanged')],
-    grants: [count('grants'), events('code.exchanged')],
+    'codes issued': [count('grants'), events('code.issued')],
+    'codes used': [count('grants WHERE created_at_ms IS NOT NULL'), events('code.exchanged')],
     tokens: [tokens(), events('code.exchanged') + events('token.refreshed')],
     'revoked grants': [count('grants WHERE revoked_at_ms IS NOT NULL'), events('grant.revoked')],
   }
@@ -127,6 +126,6 @@ export function halves(db, acknowledged) {
   const issued = acknowledged.filter((line) => line.endsWith(' issued')).length
   return [
     ...uneven.map(([name, [rows, recorded]]) => `${name}: ${rows} rows, ${recorded} events`),
-    ...(count('codes') < issued ? [`${issued} codes acknowledged, ${count('codes')} there`] : []),
+    ...(count('grants') < issued ? [`${issued} codes acknowledged, ${count('grants')} there`] : []),
   ]
 }

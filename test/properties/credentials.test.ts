@@ -3,14 +3,7 @@ import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  deriveCode,
-  hashCredential,
-  newCredential,
-  newId,
-  newPlace,
-  placeOf,
-} from '../../services/token/credentials.js'
+import { deriveCode, hashCredential, newCredential, newId, placeOf } from '../../services/token/credentials.js'
 
 const bytesOf = (size: number) => fc.uint8Array({ minLength: size, maxLength: size })
 const sha256 = (text: string) => createHash('sha256').update(text).digest()
@@ -71,8 +64,7 @@ describe('a credential', () => {
   })
 
   it('with one character changed, added or taken away, or of another kind, has no key', () => {
-    const place = newPlace(1_700_000_000_000, (size) => new Uint8Array(size))
-    const { text } = newCredential('accessToken', (size) => new Uint8Array(size), place)
+    const { text } = newCredential('accessToken', (size) => new Uint8Array(size), placeAt(1_700_000_000_000))
     fc.assert(
       fc.property(fc.nat(text.length - 1), fc.constantFrom('A', 'x', '-', ''), (at, character) => {
         const mistyped = text.slice(0, at) + character + text.slice(at + 1)
@@ -85,24 +77,50 @@ describe('a credential', () => {
   })
 })
 
+/** Of this moment, ms since 1970. */
+function placeAt(ms: number): Buffer {
+  const place = Buffer.alloc(8)
+  place.writeUIntBE(ms, 0, 6)
+  return place
+}
+
 describe('a place', () => {
   const random = (size: number) => new Uint8Array(size).fill(9)
 
-  it('orders the keys of tokens by when their grant began', () => {
-    const earlier = newPlace(1_700_000_000_000, random)
-    const later = newPlace(1_700_000_000_001, random)
-    expect(Buffer.compare(earlier, later)).toBe(-1)
-    const keys = [earlier, later].map((place) => newCredential('accessToken', random, place).hash)
-    expect(Buffer.compare(keys[0] as Uint8Array, keys[1] as Uint8Array)).toBe(-1)
-    expect(newId('grant', random, earlier).slice(0, 13)).toBe(newId('grant', random, later).slice(0, 13))
+  const formAt = (ms: number) => `${placeAt(ms).subarray(0, 6).toString('base64url')}and more`
+
+  it('orders the keys of codes by when their forms were shown, and those of tokens as well', () => {
+    fc.assert(
+      fc.property(fc.nat(2 ** 45), fc.nat(2 ** 20), (earlier, later) => {
+        fc.pre(later > 0)
+        const codes = [earlier, earlier + later].map((ms) => deriveCode('session', [formAt(ms), 'app'], 0))
+        const tokens = codes.map(({ hash }) => newCredential('accessToken', random, placeOf(hash)))
+        for (const [one, other] of [codes, tokens]) {
+          expect(Buffer.compare(one?.hash ?? Buffer.alloc(0), other?.hash ?? Buffer.alloc(0))).toBe(-1)
+        }
+      }),
+    )
   })
 
-  it('of a code is that of its form', () => {
-    const one = deriveCode('session', ['AAAAAAAA1', 'app'], 0)
-    const other = deriveCode('session', ['AAAAAAAA2', 'app'], 0)
-    expect(placeOf(one.hash)).toEqual(placeOf(other.hash))
-    expect(one.text).not.toBe(other.text)
-    expect(deriveCode('session', ['AAAAAAAA1', 'app'], 0)).toEqual(one)
-    expect(hashCredential('code', deriveCode('session', ['', 'app'], 0).text)).toBeDefined()
+  it('is in the id of its grant', () => {
+    const { hash } = deriveCode('session', [formAt(1_700_000_000_000), 'app'], 0)
+    const id = newId('grant', random, placeOf(hash))
+    expect(Buffer.from(id.slice('grant_'.length), 'base64url').subarray(0, 8)).toEqual(placeOf(hash))
   })
+
+  it('of a code begins with that of its form, and tells it from others', () => {
+    const codes = ['1', '2', '3', '4'].map((more) => deriveCode('session', [`AAAAAAAA${more}`, 'app'], 0))
+    for (const { hash } of codes) expect(placeOf(hash).subarray(0, 6)).toEqual(Buffer.alloc(6))
+    expect(new Set(codes.map(({ hash }) => placeOf(hash).join())).size).toBe(4)
+    expect(new Set(codes.map(({ text }) => text)).size).toBe(4)
+    expect(deriveCode('session', ['AAAAAAAA1', 'app'], 0)).toEqual(codes[0])
+  })
+
+  it.each(['', 'short', 'not base64url: ä', '0f8fad5b-d9cb-469f-a165-70867728950e'])(
+    'is there for the form %j',
+    (form) => {
+      const { text, hash } = deriveCode('session', [form, 'app'], 0)
+      expect(hashCredential('code', text)).toEqual(hash)
+    },
+  )
 })

@@ -223,7 +223,6 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     }),
     caughtBy: [
       'what ended exactly at the bound stays, what ended before it goes',
-      'a used code stays until its own expiry, so that its replay still ends the grant',
       'audit events before their bound go, those at it stay',
     ],
   },

@@ -162,6 +162,7 @@ describe('the schema before', () => {
     const file = fileOfVersion2((db) => {
       insertGrant(db, 'early', refresh, [access, other])
       insertGrant(db, 'without a token', hashOf('alone') as Buffer, [])
+      insertGrant(db, 'without one for good', hashOf('never used') as Buffer, [])
     })
     const store = closing(openSqliteTokenStore({ file }))
     for (const hash of [access, other]) expect(await isGood(store, hash)).toBe(true)
@@ -174,5 +175,6 @@ describe('the schema before', () => {
     expect(await findGrant(store, 'without a token')).toMatchObject({ createdAtMs: NOW })
     await store.removeEnded({ endedBeforeMs: NOW + 2 * REFRESH_TTL, auditBeforeMs: 0, limit: 100 })
     for (const hash of [access, other]) expect(await store.findAccessToken(hash)).toBeUndefined()
+    expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toEqual([])
   })
 })

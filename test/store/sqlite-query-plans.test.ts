@@ -66,23 +66,27 @@ function surveyStatements(): ReturnType<typeof recording> {
 /** Reading a whole index in its order, cut off by a limit, is what a list without a filter is. */
 const allowedScans = [
   'SCAN g USING INDEX grants_by_creation', // every grant, newest first
-  'SCAN apps', // the apps, few, to find one user's unused codes in each
   'SCAN audit_events', // the first of them, up to a limit
   'SCAN (subquery-1)', // what was found so
   'USE TEMP B-TREE FOR group_concat(DISTINCT)', // of one block
   'SCAN surveys', // the highest id: the last row of the table
 ]
 
+/** An index of them in order would change a page of its own for each exchange. */
+function isSortOfOneUser(step: string, sql: string): boolean {
+  return step.endsWith('FOR ORDER BY') && / grants\b/.test(sql) && /\buser_id = \+?:userId/.test(sql)
+}
+
 describe('query plans', () => {
   for (const [name, { plain, prepared }] of [
     ['token', tokenStatements()],
     ['survey', surveyStatements()],
   ] as const) {
-    test(`the ${name} store reads by index and sorts nothing`, () => {
+    test(`the ${name} store reads by index and sorts nothing but one user's grants`, () => {
       expect(prepared.size).toBeGreaterThan(5)
       for (const sql of prepared) {
         const unwanted = planOf(plain, sql).filter(
-          (step) => /^SCAN|TEMP B-TREE/.test(step) && !allowedScans.includes(step),
+          (step) => /^SCAN|TEMP B-TREE/.test(step) && !allowedScans.includes(step) && !isSortOfOneUser(step, sql),
         )
         expect(unwanted, sql).toEqual([])
       }

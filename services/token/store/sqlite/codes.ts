@@ -1,64 +1,127 @@
+// Codes are the beginnings of grants: issuing one writes the row that exchanging it completes (grants.ts).
 import type { Connection } from '../../../sqlite/open.js'
+import { StoreUnavailable } from '../../../store/store-unavailable.js'
 import type { Cause, Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import type { IsLiveApp } from './apps.js'
 import type { RecordEvent } from './audit.js'
-import type { CreateGrant, EndGrant } from './grants.js'
+import type { CompleteGrant, EndGrant } from './grants.js'
+import { inSlotsOf, placeOf, slotsOf } from './places.js'
 import type { CheckApp } from './secrets.js'
 import type { IsLiveUser } from './users.js'
 
-interface CodeRecord {
-  readonly appid: string
-  readonly userId: string
-  readonly redirectUri: string
-  readonly scope: string
-  readonly expiresAtMs: number
-  readonly usedAtMs: number | null
-  readonly grantId: string | null
-  /** 0 or 1. */
-  readonly isUserDisabled: number
-  /** The user's for this app, if it has seen the user before. */
-  readonly openid: string | null
-}
+/** No code lives longer, so that those under way are found by when they end. */
+const MAX_CODE_TTL_MS = 3_600_000
+
+/** SQL: a code that is not used, of which the grant is not one yet. */
+const IS_UNUSED = 'created_at_ms IS NULL'
 
 /** Removes unused codes: what revoking and disabling do to codes under way. */
 export function unusedCodeRemovers(db: Connection) {
-  const ofApp = db.prepare<[string]>(
-    // Index codes_unused.
-    'DELETE FROM codes WHERE used_at_ms IS NULL AND appid = ?',
+  const ofApp = db.prepare<[{ appid: string; now: number }]>(
+    // Index grants_by_end: all codes under way, and grants that end in the next hour. An index of an app's codes would
+    // cost every exchange, and apps are hardly ever disabled.
+    `DELETE FROM grants
+     WHERE coalesce(revoked_at_ms, expires_at_ms) BETWEEN :now AND :now + ${MAX_CODE_TTL_MS}
+       AND ${IS_UNUSED} AND +appid = :appid`,
   )
   const ofUser = db.prepare<[string]>(
-    // Index codes_unused, once for every app: apps are few, and an index by user would cost every code issued.
-    'DELETE FROM codes WHERE used_at_ms IS NULL AND appid IN (SELECT appid FROM apps) AND user_id = ?',
+    // Index grants_by_user.
+    `DELETE FROM grants WHERE user_id = ? AND ${IS_UNUSED}`,
   )
   const ofAppAndUser = db.prepare<[string, string]>(
-    // Index codes_unused.
-    'DELETE FROM codes WHERE used_at_ms IS NULL AND appid = ? AND user_id = ?',
+    // Index grants_by_user.
+    `DELETE FROM grants WHERE user_id = ? AND +appid = ? AND ${IS_UNUSED}`,
   )
   return {
-    ofApp(appid: string): void {
-      ofApp.run(appid)
+    ofApp(appid: string, now: number): void {
+      ofApp.run({ appid, now })
     },
     ofUser(userId: string): void {
       ofUser.run(userId)
     },
     ofAppAndUser(appid: string, userId: string): void {
-      ofAppAndUser.run(appid, userId)
+      ofAppAndUser.run(userId, appid)
     },
   }
 }
 
-type FindCode = (codeHash: Hash) => CodeRecord | undefined
+/** Columns of the lookup below, in order. */
+type CodeRecord = [
+  place: bigint,
+  appid: string,
+  userId: string,
+  scope: string,
+  redirectUri: string | null,
+  expiresAtMs: bigint,
+  usedAtMs: bigint | null,
+  grantId: string | null,
+  isUserDisabled: bigint,
+  openid: string | null,
+]
+
+/** A code, and what it is to become a grant of or has become. */
+export interface CodeRow {
+  /** Where its row is. */
+  readonly place: bigint
+  readonly appid: string
+  readonly userId: string
+  readonly scope: string
+  /** null when it is used. */
+  readonly redirectUri: string | null
+  readonly expiresAtMs: number
+  readonly usedAtMs: number | undefined
+  readonly grantId: string | null
+  readonly isUserDisabled: boolean
+  /** The user's for this app; null when the app sees the user for the first time. */
+  readonly openid: string | null
+}
+
+type FindCode = (codeHash: Hash) => CodeRow | undefined
 
 function codeFinder(db: Connection): FindCode {
-  const find = db.prepare<[Hash], CodeRecord>(
-    // Primary keys of all three tables.
-    `SELECT c.appid, c.user_id AS userId, c.redirect_uri AS redirectUri, c.scope, c.expires_at_ms AS expiresAtMs,
-       c.used_at_ms AS usedAtMs, c.grant_id AS grantId, u.is_disabled AS isUserDisabled, o.openid
-     FROM codes c JOIN users u ON u.user_id = c.user_id
-       LEFT JOIN openids o ON o.appid = c.appid AND o.user_id = c.user_id
-     WHERE c.code_hash = +?`,
-  )
-  return (codeHash) => find.get(codeHash)
+  const find = db
+    .prepare<[{ place: bigint; codeHash: Hash }], CodeRecord>(
+      // Primary keys of all three tables.
+      `SELECT g.place, g.appid, g.user_id, g.scope, g.redirect_uri, g.code_expires_at_ms, g.created_at_ms, g.grant_id,
+         u.is_disabled, o.openid
+       FROM grants g JOIN users u ON u.user_id = g.user_id
+         LEFT JOIN openids o ON o.appid = g.appid AND o.user_id = g.user_id
+       WHERE g.${inSlotsOf(':place')} AND g.code_hash = +:codeHash`,
+    )
+    .raw()
+    .safeIntegers()
+  const findElsewhere = db
+    .prepare<[Hash], bigint>(
+      // Primary key.
+      'SELECT place FROM codes_elsewhere WHERE code_hash = ?',
+    )
+    .pluck()
+    .safeIntegers()
+
+  function look(codeHash: Hash): CodeRecord | undefined {
+    const found = find.get({ place: placeOf(codeHash), codeHash })
+    if (found) return found
+    const place = findElsewhere.get(codeHash)
+    return place === undefined ? undefined : find.get({ place, codeHash })
+  }
+
+  return (codeHash) => {
+    const record = look(codeHash)
+    if (!record) return undefined
+    const [place, appid, userId, scope, redirectUri, expiresAtMs, usedAtMs, grantId, isUserDisabled, openid] = record
+    return {
+      place,
+      appid,
+      userId,
+      scope,
+      redirectUri,
+      expiresAtMs: Number(expiresAtMs),
+      usedAtMs: usedAtMs === null ? undefined : Number(usedAtMs),
+      grantId,
+      isUserDisabled: isUserDisabled === 1n,
+      openid,
+    }
+  }
 }
 
 interface CodeDeps {
@@ -66,27 +129,34 @@ interface CodeDeps {
   readonly isLiveApp: IsLiveApp
   readonly checkApp: CheckApp
   readonly isLiveUser: IsLiveUser
-  readonly createGrant: CreateGrant
+  readonly completeGrant: CompleteGrant
   readonly endGrant: EndGrant
 }
 
 export function codeWrites(db: Connection, deps: CodeDeps) {
   const findCode = codeFinder(db)
-  return { ...issueWrites(db, findCode, deps), ...redeemWrites(db, findCode, deps) }
+  return { ...issueWrites(db, findCode, deps), ...redeemWrites(findCode, deps) }
 }
 
 function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, isLiveUser }: CodeDeps) {
   const removeSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }]>(
-    // Index codes_unused, backwards; then the primary key.
-    `DELETE FROM codes WHERE code_hash IN (
-       SELECT code_hash FROM codes
-       WHERE used_at_ms IS NULL AND appid = +:appid AND user_id = +:userId AND expires_at_ms > :now
+    // Index grants_by_user; then the primary key.
+    `DELETE FROM grants WHERE place IN (
+       SELECT place FROM grants
+       WHERE user_id = +:userId AND +appid = :appid AND ${IS_UNUSED} AND expires_at_ms > :now
        ORDER BY issued_at_ms DESC, code_hash DESC LIMIT -1 OFFSET :keep)`,
   )
-  const insert = db.prepare<[Omit<NewCode, 'maxLive'> & { readonly now: number }]>(
-    `INSERT INTO codes (code_hash, appid, user_id, redirect_uri, scope, issued_at_ms, expires_at_ms)
-     VALUES (:codeHash, :appid, :userId, :redirectUri, :scope, :now, :expiresAtMs)`,
+  const insert = db.prepare<[Omit<NewCode, 'maxLive'> & { readonly place: bigint; readonly now: number }]>(
+    `INSERT INTO grants
+       (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri, expires_at_ms)
+     VALUES (:place, :appid, :userId, :scope, :now, :codeHash, :expiresAtMs, :redirectUri, :expiresAtMs)
+     ON CONFLICT (place) DO NOTHING`,
   )
+
+  function insertCode(code: Omit<NewCode, 'maxLive'>, now: number): void {
+    for (const place of slotsOf(placeOf(code.codeHash))) if (insert.run({ ...code, place, now }).changes === 1) return
+    throw new StoreUnavailable(new Error('too many codes for this moment'))
+  }
 
   return {
     issueCode(args: {
@@ -94,13 +164,15 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
       now: number
       cause: Cause
     }): 'issued' | 'exists_live' | 'exists_ended' | 'refused' {
-      const { code, now, cause } = args
-      const { codeHash, appid, userId, redirectUri, scope, expiresAtMs } = code
+      const { now, cause } = args
+      const { maxLive, ...code } = args.code
+      const { appid, userId, expiresAtMs } = code
+      if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       if (!isLiveApp(appid) || !isLiveUser(userId)) return 'refused'
-      const existing = findCode(codeHash)
-      if (existing) return existing.usedAtMs === null && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
-      removeSurplus.run({ appid, userId, now, keep: code.maxLive - 1 })
-      insert.run({ codeHash, appid, userId, redirectUri, scope, expiresAtMs, now })
+      const existing = findCode(code.codeHash)
+      if (existing) return !existing.usedAtMs && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
+      removeSurplus.run({ appid, userId, now, keep: maxLive - 1 })
+      insertCode(code, now)
       record({ kind: 'code.issued', now, cause, appid, userId })
       return 'issued'
     },
@@ -109,16 +181,10 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
 
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
-function redeemWrites(db: Connection, findCode: FindCode, deps: CodeDeps) {
-  const { record, checkApp, createGrant, endGrant } = deps
-  const markUsed = db.prepare<[number, string, Hash]>(
-    // Primary key.
-    'UPDATE codes SET used_at_ms = ?, grant_id = ? WHERE code_hash = ? AND used_at_ms IS NULL',
-  )
-
+function redeemWrites(findCode: FindCode, { record, checkApp, completeGrant, endGrant }: CodeDeps) {
   /** A replay is forgiven before the grace ends, ends the grant before the code expires, and does nothing later. */
   function refuseReplay(
-    code: CodeRecord,
+    code: CodeRow,
     times: { usedAtMs: number; graceMs: number; now: number },
     cause: Cause,
   ): RedemptionResult {
@@ -147,14 +213,13 @@ function redeemWrites(db: Connection, findCode: FindCode, deps: CodeDeps) {
       if (app !== 'good') return { kind: app }
       const code = findCode(codeHash)
       if (code?.appid !== appid) return refused
-      const { userId, usedAtMs, isUserDisabled } = code
-      if (usedAtMs !== null) return refuseReplay(code, { usedAtMs, graceMs: replayGraceMs, now }, cause)
+      const { userId, usedAtMs } = code
+      if (usedAtMs !== undefined) return refuseReplay(code, { usedAtMs, graceMs: replayGraceMs, now }, cause)
       if (now >= code.expiresAtMs) return refused
       if (redirectUri !== undefined && redirectUri !== code.redirectUri) return refused
-      if (isUserDisabled === 1) return refused
+      if (code.isUserDisabled) return refused
 
-      const openid = createGrant(redemption, code, now, cause)
-      markUsed.run(now, grantId, codeHash)
+      const openid = completeGrant(redemption, code, now, cause)
       record({ kind: 'code.exchanged', now, cause, appid, userId, grantId })
       return { kind: 'redeemed', openid }
     },

@@ -4,23 +4,16 @@ import { StoreUnavailable } from '../../../store/store-unavailable.js'
 import { cutPage, formatTimePosition, parseTimePosition } from '../page.js'
 import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import type { CodeRow } from './codes.js'
 import type { KeptRows } from './kept-rows.js'
 import { packToken } from './packed-tokens.js'
-import { placeOf, requirePlace, slotsOf } from './places.js'
+import { isInSlotOf, placeOf, requirePlace, slotsOf } from './places.js'
 
-/** Creates grant, refresh token and first access token of a redemption; returns the openid. */
-export type CreateGrant = (
-  redemption: Redemption,
-  consent: {
-    readonly appid: string
-    readonly userId: string
-    readonly scope: string
-    /** null when the app sees the user for the first time. */
-    readonly openid: string | null
-  },
-  now: number,
-  cause: Cause,
-) => string
+/** SQL: no longer only a code. */
+const IS_GRANT = 'created_at_ms IS NOT NULL'
+
+/** Makes a grant with its first tokens of an unused code; returns the openid. */
+export type CompleteGrant = (redemption: Redemption, code: CodeRow, now: number, cause: Cause) => string
 
 /** Revokes a grant that is not revoked yet; does nothing to any other. */
 export type EndGrant = (grantId: string, now: number, cause: Cause, note: string) => void
@@ -37,66 +30,70 @@ export function grantEnder(db: Connection, record: RecordEvent): EndGrant {
   }
 }
 
-interface NewGrant {
+interface Completion {
+  /** Where the row is. */
+  readonly place: bigint
   readonly grantId: string
-  readonly appid: string
-  readonly userId: string
   readonly openid: string
-  readonly scope: string
   readonly refreshTokenHash: Hash
   readonly refreshTokenExpiresAtMs: number
   readonly now: number
   readonly accessTokens: Buffer
 }
 
-export function grantCreator(db: Connection, endGrant: EndGrant): CreateGrant {
+export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGrant {
   const insertOpenid = db.prepare<[string, string, string]>(
     'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
   )
   const findSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }], { grantId: string }>(
-    // Index grants_by_user, backwards. Most have too few to look at any of their rows. The + before a column keeps the
-    // planner from the app's index, which is long.
+    // Index grants_by_user. Most have too few to look at any of their rows. The + before a column keeps the planner from
+    // the app's index, which is long.
     `SELECT grant_id AS grantId FROM grants
      WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId) > :keep
-       AND user_id = +:userId AND +appid = :appid AND revoked_at_ms IS NULL AND expires_at_ms > :now
+       AND user_id = +:userId AND +appid = :appid AND ${IS_GRANT} AND revoked_at_ms IS NULL AND expires_at_ms > :now
      ORDER BY created_at_ms DESC, grant_id DESC LIMIT -1 OFFSET :keep`,
   )
-  const insertGrant = db.prepare<[NewGrant & { readonly place: bigint }]>(
-    `INSERT INTO grants
-       (place, grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms,
-        access_tokens)
-     VALUES (:place, :grantId, :appid, :userId, :openid, :scope, :refreshTokenHash, :now, :now, :refreshTokenExpiresAtMs,
-        :accessTokens)
-     ON CONFLICT (place) DO NOTHING`,
+  const complete = db.prepare<[Completion]>(
+    // Primary key.
+    `UPDATE grants
+     SET redirect_uri = NULL, grant_id = :grantId, openid = :openid, refresh_token_hash = :refreshTokenHash,
+       created_at_ms = :now, last_used_at_ms = :now, expires_at_ms = :refreshTokenExpiresAtMs,
+       access_tokens = :accessTokens
+     WHERE place = :place`,
+  )
+  const move = db.prepare<[{ from: bigint; to: bigint }]>(
+    // Primary key.
+    'UPDATE OR IGNORE grants SET place = :to WHERE place = :from',
+  )
+  const recordElsewhere = db.prepare<[Hash, bigint]>(
+    // Primary key. One of before is there, and was moved with its grant.
+    'INSERT OR IGNORE INTO codes_elsewhere (code_hash, place) VALUES (?, ?)',
   )
 
-  function insertAt(place: bigint, grant: NewGrant): void {
-    for (const slot of slotsOf(place)) if (insertGrant.run({ place: slot, ...grant }).changes === 1) return
+  /** Moves the row of a code to where the grant's tokens will look for it, if it is not there. Returns its place. */
+  function moveTo(place: bigint, code: CodeRow, codeHash: Hash): bigint {
+    if (isInSlotOf(code.place, place)) return code.place
+    for (const slot of slotsOf(place)) {
+      if (move.run({ from: code.place, to: slot }).changes === 0) continue
+      recordElsewhere.run(codeHash, slot)
+      return slot
+    }
     throw new StoreUnavailable(new Error('too many grants began in this moment'))
   }
 
-  return (redemption, consent, now, cause) => {
-    const { appid, userId, scope } = consent
-    const { grantId, refreshTokenHash, refreshTokenExpiresAtMs } = redemption
-    const openid = consent.openid ?? redemption.newOpenid
-    if (consent.openid === null) insertOpenid.run(appid, userId, openid)
+  return (redemption, code, now, cause) => {
+    const { appid, userId } = code
+    const { codeHash, grantId, refreshTokenHash, refreshTokenExpiresAtMs } = redemption
+    const openid = code.openid ?? redemption.newOpenid
+    if (code.openid === null) insertOpenid.run(appid, userId, openid)
     for (const surplus of findSurplus.all({ appid, userId, now, keep: redemption.maxGrants - 1 })) {
       endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
     }
-    const place = placeOf(refreshTokenHash)
-    requirePlace(redemption.accessTokenHash, place)
+    const ownPlace = placeOf(refreshTokenHash)
+    requirePlace(redemption.accessTokenHash, ownPlace)
     const accessTokens = packToken(redemption.accessTokenHash, redemption.accessTokenExpiresAtMs)
-    insertAt(place, {
-      grantId,
-      appid,
-      userId,
-      openid,
-      scope,
-      refreshTokenHash,
-      refreshTokenExpiresAtMs,
-      now,
-      accessTokens,
-    })
+    const place = moveTo(ownPlace, code, codeHash)
+    complete.run({ place, grantId, openid, refreshTokenHash, refreshTokenExpiresAtMs, now, accessTokens })
     return openid
   }
 }
@@ -115,12 +112,12 @@ const conditions = {
 } as const
 
 function conditionsOf(filter: GrantFilter, page: PageOf): string {
-  const where: string[] = []
+  const where: string[] = [`g.${IS_GRANT}`]
   if (filter.userId !== undefined) where.push(conditions.userId)
   if (filter.appid !== undefined) where.push(filter.userId === undefined ? conditions.appid : conditions.appidOfUser)
   if (filter.liveAtMs !== undefined) where.push(conditions.liveAtMs)
   if (page.after !== undefined) where.push(conditions.after)
-  return where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`
+  return where.join(' AND ')
 }
 
 export function grantReads(db: Connection) {
@@ -130,12 +127,13 @@ export function grantReads(db: Connection) {
     const known = statements.get(where)
     if (known) return known
     const statement = db.prepare<[object], GrantRecord>(
-      // Backwards along grants_by_user, grants_by_app or grants_by_creation; primary keys of apps and users.
+      // Backwards along grants_by_app or grants_by_creation, or all of grants_by_user for one; primary keys of apps and
+      // users.
       `SELECT g.grant_id AS grantId, g.appid, a.name AS appName, g.user_id AS userId, u.username, g.openid, g.scope,
          g.created_at_ms AS createdAtMs, g.last_used_at_ms AS lastUsedAtMs, g.expires_at_ms AS expiresAtMs,
          g.revoked_at_ms AS revokedAtMs
        FROM grants g CROSS JOIN apps a ON a.appid = g.appid CROSS JOIN users u ON u.user_id = g.user_id
-       ${where} ORDER BY g.created_at_ms DESC, g.grant_id DESC LIMIT :limit`,
+       WHERE ${where} ORDER BY g.created_at_ms DESC, g.grant_id DESC LIMIT :limit`,
     )
     statements.set(where, statement)
     return statement

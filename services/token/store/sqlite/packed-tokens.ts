@@ -6,8 +6,8 @@ const HASH_BYTES = 32
 const TIME_BYTES = 6
 const TOKEN_BYTES = HASH_BYTES + TIME_BYTES
 
-/** SQL: when the newest one ends, as packTime writes it. Such bytes compare as the times do. */
-export const NEWEST_EXPIRY = `substr(access_tokens, ${HASH_BYTES + 1}, ${TIME_BYTES})`
+/** SQL: when the newest one ends, as packTime writes it; before any time without one. Such bytes compare as the times do. */
+export const NEWEST_EXPIRY = `coalesce(substr(access_tokens, ${HASH_BYTES + 1}, ${TIME_BYTES}), x'')`
 
 /** SQL: each of the grants, as PostgreSQL has it in a table of its own. */
 export const TOKENS_ONE_BY_ONE = `

@@ -26,6 +26,11 @@ export function* slotsOf(place: bigint): Generator<bigint> {
   for (let n = 0n; n < SLOTS; n++) yield (place & ~SLOT_BITS) | ((place + n) & SLOT_BITS)
 }
 
+/** Whether a grant of this place may be there. */
+export function isInSlotOf(slot: bigint, place: bigint): boolean {
+  return (slot & ~SLOT_BITS) === (place & ~SLOT_BITS)
+}
+
 /** SQL: whether a row is in a slot of the place that the parameter names. A range of the primary key. */
 export const inSlotsOf = (parameter: string) =>
   `place BETWEEN ${parameter} & ~${SLOT_BITS} AND ${parameter} | ${SLOT_BITS}`

@@ -214,5 +214,63 @@ export const tokenSchema: Schema = {
         FROM blocks WHERE block <= ${LAST_BLOCK};
       `,
     },
+    {
+      version: 4,
+      name: 'codes in the rows of the grants they become',
+      sql: `
+        -- A grant is there, without tokens, from the moment its code is issued. The exchange, which apps wait for and
+        -- which comes in crowds, then changes one row where it inserted one into each of six trees and took one out of a
+        -- seventh; of the indexes it changes, each has at its end what is new, so that exchanges share pages.
+        CREATE TABLE begun_grants (
+          place              INTEGER PRIMARY KEY, -- of its code and its tokens, or the next free one: see places.ts
+          appid              TEXT    NOT NULL REFERENCES apps,
+          user_id            TEXT    NOT NULL REFERENCES users,
+          scope              TEXT    NOT NULL,
+          issued_at_ms       INTEGER NOT NULL, -- its code
+          code_hash          BLOB    CHECK (length(code_hash) = 32), -- stays, so that a replay is known as one
+          code_expires_at_ms INTEGER,
+          redirect_uri       TEXT, -- until the exchange
+          grant_id           TEXT, -- this and what follows: from the exchange on
+          openid             TEXT,
+          refresh_token_hash BLOB    CHECK (length(refresh_token_hash) = 32),
+          created_at_ms      INTEGER,
+          last_used_at_ms    INTEGER,
+          expires_at_ms      INTEGER NOT NULL, -- the code; from the exchange on the refresh token
+          revoked_at_ms      INTEGER,
+          access_tokens      BLOB    NOT NULL DEFAULT x'' CHECK (length(access_tokens) % 38 = 0), -- see packed-tokens.ts
+          CHECK (iif(created_at_ms IS NULL,
+            code_hash IS NOT NULL AND redirect_uri IS NOT NULL AND grant_id IS NULL,
+            redirect_uri IS NULL AND grant_id IS NOT NULL AND refresh_token_hash IS NOT NULL))
+        ) STRICT;
+
+        CREATE INDEX codes_by_grant ON codes (grant_id);
+        INSERT INTO begun_grants
+        SELECT place, g.appid, g.user_id, g.scope, coalesce(issued_at_ms, created_at_ms), code_hash, c.expires_at_ms, NULL,
+          g.grant_id, openid, refresh_token_hash, created_at_ms, last_used_at_ms, g.expires_at_ms, revoked_at_ms, access_tokens
+        FROM grants g LEFT JOIN codes c ON c.grant_id = g.grant_id;
+        -- Codes of before know no place for a grant. Until they are exchanged these are where nothing else is.
+        INSERT INTO begun_grants (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri,
+          expires_at_ms)
+        SELECT -row_number() OVER (ORDER BY issued_at_ms), appid, user_id, scope, issued_at_ms, code_hash, expires_at_ms,
+          redirect_uri, expires_at_ms
+        FROM codes WHERE used_at_ms IS NULL;
+        DROP TABLE codes;
+        DROP TABLE grants;
+        ALTER TABLE begun_grants RENAME TO grants;
+
+        CREATE UNIQUE INDEX grants_by_id ON grants (grant_id) WHERE grant_id IS NOT NULL;
+        CREATE INDEX grants_by_creation ON grants (created_at_ms, grant_id) WHERE created_at_ms IS NOT NULL;
+        CREATE INDEX grants_by_app ON grants (appid, created_at_ms, grant_id) WHERE created_at_ms IS NOT NULL;
+        CREATE INDEX grants_by_user ON grants (user_id);
+        CREATE INDEX grants_by_end ON grants (coalesce(revoked_at_ms, expires_at_ms));
+
+        -- Where a code's grant is when it is not at the place of the code: codes of before, and their grants.
+        CREATE TABLE codes_elsewhere (
+          code_hash BLOB    NOT NULL PRIMARY KEY,
+          place     INTEGER NOT NULL UNIQUE REFERENCES grants ON UPDATE CASCADE ON DELETE CASCADE
+        ) STRICT, WITHOUT ROWID;
+        INSERT INTO codes_elsewhere SELECT code_hash, place FROM grants WHERE code_hash IS NOT NULL;
+      `,
+    },
   ],
 }

@@ -5,11 +5,21 @@ import { TOKENS_ONE_BY_ONE } from './packed-tokens.js'
  * for a table it does without.
  */
 export const tokenTablesInPostgres = {
+  codes: {
+    // Those of a day: what is older matters to nobody.
+    select: `
+      SELECT code_hash, appid, user_id, coalesce(redirect_uri, '') AS redirect_uri, scope, issued_at_ms,
+        code_expires_at_ms AS expires_at_ms, created_at_ms AS used_at_ms, grant_id
+      FROM grants
+      WHERE code_expires_at_ms > (SELECT max(code_expires_at_ms) FROM grants) - 86400000`,
+    key: ['code_hash'],
+  },
+  codes_elsewhere: null,
   grants: {
     select: `
       SELECT grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms,
         expires_at_ms, revoked_at_ms
-      FROM grants`,
+      FROM grants WHERE created_at_ms IS NOT NULL`,
     key: ['grant_id'],
   },
   access_tokens: { select: TOKENS_ONE_BY_ONE, key: ['access_token_hash'] },

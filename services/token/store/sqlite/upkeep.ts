@@ -9,21 +9,19 @@ const LOOKS = 8
 
 type Bounds = Parameters<TokenStore['removeEnded']>[0]
 
+type EndedRecord = [place: bigint, codeExpiresAtMs: bigint | null, isGrant: bigint, isRevoked: bigint, tokens: Buffer]
+
 /** Removal of what ended long ago: a few rows at a time, found by when they ended. */
 export function upkeepWrites(db: Connection, kept: KeptRows) {
-  const removeCodes = db.prepare<[number, number]>(
-    // Index codes_by_expiry. A used code counts until its expiry: until then its replay ends the grant.
-    'DELETE FROM codes WHERE code_hash IN (SELECT code_hash FROM codes WHERE expires_at_ms < ? LIMIT ?)',
-  )
   const removeSessions = db.prepare<[number, number]>(
     // Index sessions_by_expiry.
     'DELETE FROM sessions WHERE session_hash IN (SELECT session_hash FROM sessions WHERE expires_at_ms < ? LIMIT ?)',
   )
   const findEndedGrants = db
-    .prepare<[{ endedBeforeMs: number; packed: Buffer }], [place: bigint, revokedAtMs: bigint | null, tokens: Buffer]>(
-      // Index grants_by_end. An access token may outlive the refresh token it came from, and its grant stays as long. The
-      // newest nearly always ends last; findGrants looks at all.
-      `SELECT place, revoked_at_ms, access_tokens FROM grants
+    .prepare<[{ endedBeforeMs: number; packed: Buffer }], EndedRecord>(
+      // Index grants_by_end. Unused codes too. An access token may outlive the refresh token it came from, and its grant
+      // stays as long. The newest nearly always ends last; findEnded looks at all.
+      `SELECT place, code_expires_at_ms, created_at_ms IS NOT NULL, revoked_at_ms IS NOT NULL, access_tokens FROM grants
        WHERE coalesce(revoked_at_ms, expires_at_ms) < :endedBeforeMs
          AND (revoked_at_ms IS NOT NULL OR ${NEWEST_EXPIRY} < :packed)`,
     )
@@ -46,32 +44,35 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
        OR block > (SELECT (max(number) + 1) / ${BLOCK} - 1 FROM audit_events)`,
   )
 
-  function findGrants({ endedBeforeMs, limit }: Bounds): { place: bigint; tokens: number }[] {
-    const found = []
-    for (const [place, revokedAtMs, packed] of findEndedGrants.iterate({
+  /** Where they are, and what they are: unused codes and grants, and what the latter have. */
+  function findEnded({ endedBeforeMs, limit }: Bounds) {
+    const places: bigint[] = []
+    const counts = { codes: 0, accessTokens: 0, grants: 0 }
+    for (const [place, codeExpiresAtMs, isGrant, isRevoked, packed] of findEndedGrants.iterate({
       endedBeforeMs,
       packed: packTime(endedBeforeMs),
     })) {
       const ends = expiriesOf(packed)
-      if (revokedAtMs === null && ends.some((end) => end >= endedBeforeMs)) continue
-      found.push({ place, tokens: ends.length })
-      if (found.length >= limit) break
+      if (!isRevoked && ends.some((end) => end >= endedBeforeMs)) continue
+      places.push(place)
+      counts.accessTokens += ends.length
+      counts.grants += Number(isGrant)
+      if (codeExpiresAtMs !== null && codeExpiresAtMs < endedBeforeMs) counts.codes += 1
+      if (places.length >= limit) break
     }
-    return found
+    return { places, counts }
   }
 
   return {
     removeEnded({ bounds }: { bounds: Bounds }): Omit<Removed, 'requestCounts'> {
       const { endedBeforeMs, auditBeforeMs, limit } = bounds
       kept.forgetAll()
-      const grants = findGrants(bounds)
-      for (const { place } of grants) removeGrant.run(place)
+      const { places, counts } = findEnded(bounds)
+      for (const place of places) removeGrant.run(place)
       const auditEvents = removeAuditEvents.run({ auditBeforeMs, limit, looks: LOOKS * limit }).changes
       if (auditEvents > 0) removeAuditBlocks.run()
       return {
-        codes: removeCodes.run(endedBeforeMs, limit).changes,
-        accessTokens: grants.reduce((sum, { tokens }) => sum + tokens, 0),
-        grants: grants.length,
+        ...counts,
         sessions: removeSessions.run(endedBeforeMs, limit).changes,
         auditEvents,
       }

@@ -2,7 +2,7 @@ import type { Connection } from '../../../sqlite/open.js'
 import { appWrites, liveAppFinder } from './apps.js'
 import { eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeRemovers } from './codes.js'
-import { grantCreator, grantEnder, grantWrites } from './grants.js'
+import { grantCompleter, grantEnder, grantWrites } from './grants.js'
 import type { KeptRows } from './kept-rows.js'
 import { appChecker, secretInserter, secretWrites } from './secrets.js'
 import { sessionWrites } from './sessions.js'
@@ -19,7 +19,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const checkApp = appChecker(db)
   const unusedCodes = unusedCodeRemovers(db)
   const endGrant = grantEnder(db, record)
-  const createGrant = grantCreator(db, endGrant)
+  const completeGrant = grantCompleter(db, endGrant)
   const isLiveApp = liveAppFinder(db)
   const isLiveUser = liveUserFinder(db)
   return {
@@ -27,7 +27,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
     ...secretWrites(db, record, insertSecret),
     ...userWrites(db, record, unusedCodes.ofUser),
     ...sessionWrites(db, record),
-    ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, createGrant, endGrant }),
+    ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, completeGrant, endGrant }),
     ...tokenWrites(db, record, checkApp),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser, kept),
     ...upkeepWrites(db, kept),
