@@ -53,7 +53,7 @@ const POSTGRES_ONLY = [
   'codes.user_id',
 ]
 /** Tables of SQLite that are empty in a file of today. */
-const EMPTY = ['access_tokens_of_0_1_0', 'audit_blocks']
+const EMPTY = ['access_tokens_of_0_1_0', 'audit_blocks', 'codes_elsewhere']
 
 /** Of the tables that are copied. */
 async function rowsIn(url: string, file: string): Promise<number> {

@@ -1,4 +1,4 @@
-// Where SQLite keeps grants: at the place of their tokens, which others may have too.
+// Where SQLite keeps grants: at the place of their codes and tokens, which others may have too.
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { migrate } from '../../services/sqlite/migrate.js'
@@ -10,7 +10,10 @@ import { closing } from '../postgres/closing.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import {
   ACCESS_TTL,
+  byOperator,
   byUser,
+  CODE_TTL,
+  DAY,
   findGrant,
   grant,
   hashOf,
@@ -72,7 +75,65 @@ describe('grants at places', () => {
     }
   })
 
-  test('of one place are 16 at most: one more is told to come again, and its code stays good', async () => {
+  test('are where their codes were, beside codes that are not used', async () => {
+    const store = await seeded()
+    const codes = Array.from({ length: 9 }, (_, n) => hashAtPlace(PLACE, `code ${n}`))
+    for (const codeHash of codes) expect(await issue(store, '', { codeHash })).toBe('issued')
+    const used = codes.filter((_, n) => n % 2 === 0)
+    const grants = []
+    for (const codeHash of used) grants.push(await redeem(store, '', { codeHash }))
+    expect(grants.map(({ result }) => result.kind)).toEqual(used.map(() => 'redeemed'))
+    for (const { accessTokenHash, refreshTokenHash, grantId } of grants) {
+      expect((await store.findAccessToken(accessTokenHash))?.grantId).toBe(grantId)
+      expect((await mint(store, refreshTokenHash)).result).toBe('minted')
+    }
+    expect((await store.listGrants({}, { limit: 20, after: undefined })).rows).toHaveLength(used.length)
+    for (const codeHash of codes) {
+      const isUsed = used.includes(codeHash)
+      expect(await issue(store, '', { codeHash })).toBe(isUsed ? 'exists_ended' : 'exists_live')
+      const { result } = await redeem(store, '', { codeHash }, NOW + CODE_TTL - 1)
+      expect(result).toEqual(
+        isUsed ? { kind: 'refused', replay: 'revoked_grant' } : expect.objectContaining({ kind: 'redeemed' }),
+      )
+    }
+  })
+
+  test('of one place are 16 at most, codes among them: one more is told to come again', async () => {
+    const store = await seeded()
+    const codes = Array.from({ length: 17 }, (_, n) => hashAtPlace(PLACE + BigInt(n % 3), `code ${n}`))
+    for (const codeHash of codes.slice(0, 16)) expect(await issue(store, '', { codeHash, maxLive: 20 })).toBe('issued')
+    await expect(issue(store, '', { codeHash: codes[16] as Buffer, maxLive: 20 })).rejects.toMatchObject({
+      outcomeUnknown: false,
+    })
+    for (const codeHash of codes.slice(0, 16)) {
+      expect((await redeem(store, '', { codeHash })).result.kind).toBe('redeemed')
+    }
+    await store.removeEnded({ endedBeforeMs: NOW + 60 * DAY, auditBeforeMs: 0, limit: 100 })
+    expect(await issue(store, '', { codeHash: codes[16] as Buffer })).toBe('issued')
+  })
+
+  test('that begin elsewhere than where their code was are found by either', async () => {
+    const store = await seeded()
+    const codeHash = hashAtPlace(PLACE, 'code')
+    await issue(store, '', { codeHash })
+    const { refreshTokenHash, accessTokenHash } = await redeem(store, '', {
+      codeHash,
+      refreshTokenHash: hashOf('elsewhere'),
+    })
+    expect((await mint(store, refreshTokenHash)).result).toBe('minted')
+    expect((await redeem(store, '', { codeHash }, NOW + CODE_TTL - 1)).result).toEqual({
+      kind: 'refused',
+      replay: 'revoked_grant',
+    })
+    expect(await isGood(store, accessTokenHash)).toBe(false)
+    await store.removeEnded({ endedBeforeMs: NOW + 60 * DAY, auditBeforeMs: 0, limit: 100 })
+    expect((await redeem(store, '', { codeHash }, NOW + CODE_TTL - 1)).result).toEqual({
+      kind: 'refused',
+      replay: 'none',
+    })
+  })
+
+  test('elsewhere than where their codes were are 16 at one place at most, and the code stays good', async () => {
     const store = await seeded()
     const at = (name: string) => ({
       refreshTokenHash: hashAtPlace(PLACE, `refresh ${name}`),
@@ -82,6 +143,17 @@ describe('grants at places', () => {
     await issue(store, 'code')
     await expect(redeem(store, 'code', at('17th'))).rejects.toMatchObject({ outcomeUnknown: false })
     expect((await redeem(store, 'code')).result.kind).toBe('redeemed')
+  })
+
+  test('of an app that is disabled, codes of the longest life among them, are not begun', async () => {
+    const store = await seeded()
+    const expiresAtMs = NOW + 3_600_000
+    expect(await issue(store, 'code', { expiresAtMs })).toBe('issued')
+    expect(await issue(store, 'of another app', { appid: 'app2', expiresAtMs })).toBe('issued')
+    await expect(issue(store, 'longer', { expiresAtMs: expiresAtMs + 1 })).rejects.toThrow('for an hour at most')
+    for (const isDisabled of [true, false]) await store.setAppDisabled('app1', isDisabled, NOW, byOperator)
+    expect((await redeem(store, 'code')).result.kind).toBe('refused')
+    expect((await redeem(store, 'of another app', { appid: 'app2' })).result.kind).toBe('redeemed')
   })
 
   test('take no token that would not be found there', async () => {
@@ -95,13 +167,16 @@ describe('grants at places', () => {
 })
 
 describe('the schema before', () => {
-  /** A file of version 2 with an app, a user and what `fill` puts there. */
-  function fileOfVersion2(fill: (db: Connection) => void): string {
+  const fileOfVersion2 = (fill: (db: Connection) => void) => fileOf(2, fill)
+
+  /** A file of that version with an app, its secret, a user and what `fill` puts there. */
+  function fileOf(version: number, fill: (db: Connection) => void): string {
     const file = join(temporaryDirectory(), 'token.db')
     const db = openDatabase(file)
-    migrate(db, { ...tokenSchema, migrations: tokenSchema.migrations.slice(0, 2) })
+    migrate(db, { ...tokenSchema, migrations: tokenSchema.migrations.slice(0, version) })
     db.exec(`
       INSERT INTO apps VALUES ('app1', 'App', '[]', 0, 0, 1);
+      INSERT INTO app_secrets VALUES ('secret_app1_default', 'app1', 'default', zeroblob(32), 1, NULL, NULL, NULL);
       INSERT INTO users VALUES ('user_ann', 'ann', 'Ann', '', '', 0, 1)`)
     fill(db)
     db.close()
@@ -176,5 +251,75 @@ describe('the schema before', () => {
     await store.removeEnded({ endedBeforeMs: NOW + 2 * REFRESH_TTL, auditBeforeMs: 0, limit: 100 })
     for (const hash of [access, other]) expect(await store.findAccessToken(hash)).toBeUndefined()
     expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toEqual([])
+  })
+
+  describe('version 3, had codes in a table of their own:', () => {
+    const AT_ONE_PLACE = 40
+    const unused = Array.from({ length: AT_ONE_PLACE }, (_, n) => hashAtPlace(PLACE, `unused ${n}`))
+    const used = Array.from({ length: AT_ONE_PLACE }, (_, n) => hashAtPlace(PLACE, `used ${n}`))
+
+    function opened(): TokenStore {
+      const file = fileOf(3, (db) => {
+        const insertCode = db.prepare('INSERT INTO codes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)')
+        const insertGrant = db.prepare('INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)')
+        const about = ['app1', 'user_ann', 'https://a.example/', 'snsapi_user']
+        for (const [n, hash] of unused.entries())
+          insertCode.run(hash, ...about, NOW - n, NOW - n + CODE_TTL, null, null)
+        for (const [n, hash] of used.entries()) {
+          insertCode.run(hash, ...about, NOW, NOW + CODE_TTL, NOW + 1, `grant of ${n}`)
+          if (n === 0) continue // the grant of one is gone
+          const token = Buffer.concat([hashAtPlace(BigInt(n) << 9n, `access ${n}`), Buffer.from('019bffffffff', 'hex')])
+          const refresh = hashAtPlace(BigInt(n) << 9n, `refresh ${n}`)
+          const times = [NOW + 1, NOW + 1, NOW + REFRESH_TTL]
+          insertGrant.run(
+            BigInt(n) << 9n,
+            `grant of ${n}`,
+            'app1',
+            'user_ann',
+            'o',
+            'snsapi_user',
+            refresh,
+            ...times,
+            token,
+          )
+        }
+      })
+      return closing(openSqliteTokenStore({ file }))
+    }
+
+    test('those that are not used can be, by grants wherever their tokens are, and end them when used again', async () => {
+      const store = opened()
+      const last = NOW - AT_ONE_PLACE + CODE_TTL
+      for (const [n, codeHash] of unused.entries()) {
+        const own = n < 16 ? {} : { refreshTokenHash: hashOf(`fresh ${n}`) } // at their own place is room for 16
+        const { result, refreshTokenHash, accessTokenHash } = await redeem(store, '', { codeHash, ...own })
+        expect(result.kind).toBe('redeemed')
+        expect((await mint(store, refreshTokenHash)).result).toBe('minted')
+        expect(await isGood(store, accessTokenHash)).toBe(true)
+        expect((await redeem(store, '', { codeHash }, last)).result).toMatchObject({ replay: 'revoked_grant' })
+        expect(await isGood(store, accessTokenHash)).toBe(false)
+      }
+    })
+
+    test('those that are used end their grants when they are used again', async () => {
+      const store = opened()
+      for (const [n, codeHash] of used.entries()) {
+        const token = hashAtPlace(BigInt(n) << 9n, `access ${n}`)
+        expect(await isGood(store, token)).toBe(n !== 0)
+        const { result } = await redeem(store, '', { codeHash }, NOW + CODE_TTL - 1)
+        expect(result).toEqual({ kind: 'refused', replay: n === 0 ? 'none' : 'revoked_grant' })
+        expect(await isGood(store, token)).toBe(false)
+      }
+    })
+
+    test('they are no grants, end when they are taken back, and go when they have ended', async () => {
+      const store = opened()
+      expect((await store.listGrants({}, { limit: 100, after: undefined })).rows).toHaveLength(used.length - 1)
+      const bounds = { endedBeforeMs: NOW + CODE_TTL - 20, auditBeforeMs: 0, limit: 100 }
+      expect(await store.removeEnded(bounds)).toMatchObject({ codes: AT_ONE_PLACE - 21, grants: 0 })
+      await store.revokeGrant('grant of 1', {}, NOW, byUser)
+      for (const codeHash of unused)
+        expect((await redeem(store, '', { codeHash })).result).toMatchObject({ replay: 'none' })
+    })
   })
 })

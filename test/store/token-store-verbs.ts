@@ -110,9 +110,10 @@ let attempts = 0
 export function redemption(name: string, rest: Partial<Redemption> = {}, now = NOW): Redemption {
   const attempt = ++attempts
   const appid = rest.appid ?? 'app1'
-  const refreshTokenHash = rest.refreshTokenHash ?? hashOf(`refresh ${attempt}`)
+  const codeHash = rest.codeHash ?? hashOf(name)
+  const refreshTokenHash = rest.refreshTokenHash ?? hashAt(codeHash, `refresh ${attempt}`)
   return {
-    codeHash: hashOf(name),
+    codeHash,
     appid,
     secretId: `secret_${appid}_default`,
     redirectUri: undefined,

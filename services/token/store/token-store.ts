@@ -153,6 +153,7 @@ export interface NewCode {
   readonly userId: string
   readonly redirectUri: string
   readonly scope: string
+  /** At most an hour from now. */
   readonly expiresAtMs: number
   /** Live codes one user may have for one app; the oldest beyond it are removed. */
   readonly maxLive: number
