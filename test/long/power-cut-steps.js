@@ -2,7 +2,8 @@
 import { createHash } from 'node:crypto'
 
 const NOW = Date.UTC(2040, 0, 1)
-const DAY = 86_400_000
+const HOUR = 3_600_000
+const DAY = 24 * HOUR
 const APPID = 'app_power'
 const USER = 'user_power'
 const CAUSE = { actor: 'app', requestId: '00000000-0000-4000-8000-000000000000' }
@@ -49,12 +50,12 @@ export class Steps {
 
   _issued(i) {
     const code = {
-      codeHash: hash(`code ${i}`),
+      codeHash: hashAt(i, 'code'),
       appid: APPID,
       userId: USER,
       redirectUri: 'https://app.example/callback',
       scope: 'snsapi_user',
-      expiresAtMs: NOW + DAY,
+      expiresAtMs: NOW + HOUR,
       maxLive: 1000,
     }
     return this.#store.issueCode(code, NOW + i, CAUSE)
@@ -62,7 +63,7 @@ export class Steps {
 
   _redeemed(i) {
     const redemption = {
-      codeHash: hash(`code ${i}`),
+      codeHash: hashAt(i, 'code'),
       appid: APPID,
       secretId: 'secret_power',
       redirectUri: undefined,

@@ -7,7 +7,7 @@ import type { RecordEvent } from './audit.js'
 import type { CodeRow } from './codes.js'
 import type { KeptRows } from './kept-rows.js'
 import { packToken } from './packed-tokens.js'
-import { isInSlotOf, placeOf, requirePlace, slotsOf } from './places.js'
+import { isInSlotOf, placeOf, requireOnePlace, slotsOf } from './places.js'
 
 /** SQL: no longer only a code. */
 const IS_GRANT = 'created_at_ms IS NOT NULL'
@@ -89,10 +89,9 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
     for (const surplus of findSurplus.all({ appid, userId, now, keep: redemption.maxGrants - 1 })) {
       endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
     }
-    const ownPlace = placeOf(refreshTokenHash)
-    requirePlace(redemption.accessTokenHash, ownPlace)
+    requireOnePlace(redemption.accessTokenHash, refreshTokenHash)
     const accessTokens = packToken(redemption.accessTokenHash, redemption.accessTokenExpiresAtMs)
-    const place = moveTo(ownPlace, code, codeHash)
+    const place = moveTo(placeOf(refreshTokenHash), code, codeHash)
     complete.run({ place, grantId, openid, refreshTokenHash, refreshTokenExpiresAtMs, now, accessTokens })
     return openid
   }

@@ -33,13 +33,17 @@ export function packToken(hash: Hash, expiresAtMs: number): Buffer {
  * one too many.
  */
 export function addToken(packed: Buffer, minting: Minting, now: number): Buffer {
-  const tokens = [packToken(minting.accessTokenHash, minting.accessTokenExpiresAtMs)]
-  for (const token of tokensIn(packed)) {
-    if (tokens.length >= minting.maxLive) break
-    const expiresAtMs = Math.min(expiryOf(token), now + minting.overlapMs)
-    if (expiresAtMs > now) tokens.push(packToken(hashIn(token), expiresAtMs))
+  const tokens = Buffer.allocUnsafe(Math.min(packed.length + TOKEN_BYTES, minting.maxLive * TOKEN_BYTES))
+  packToken(minting.accessTokenHash, minting.accessTokenExpiresAtMs).copy(tokens)
+  let end = TOKEN_BYTES
+  for (let at = 0; at < packed.length && end < tokens.length; at += TOKEN_BYTES) {
+    const expiresAtMs = Math.min(packed.readUIntBE(at + HASH_BYTES, TIME_BYTES), now + minting.overlapMs)
+    if (expiresAtMs <= now) continue
+    packed.copy(tokens, end, at, at + HASH_BYTES)
+    tokens.writeUIntBE(expiresAtMs, end + HASH_BYTES, TIME_BYTES)
+    end += TOKEN_BYTES
   }
-  return Buffer.concat(tokens)
+  return tokens.subarray(0, end)
 }
 
 /** When the token with this hash ends; undefined when it is not among them. */

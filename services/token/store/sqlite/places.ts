@@ -17,8 +17,12 @@ export function placeOf(hash: Hash): bigint {
 }
 
 /** A token elsewhere than its grant would never be found. @throws TypeError */
-export function requirePlace(accessTokenHash: Hash, place: bigint): void {
-  if (placeOf(accessTokenHash) !== place) throw new TypeError('an access token is not at the place of its grant')
+export function requireOnePlace(accessTokenHash: Hash, refreshTokenHash: Hash): void {
+  for (let at = 0; at < PLACE_BYTES; at++) {
+    if (accessTokenHash[at] !== refreshTokenHash[at]) {
+      throw new TypeError('an access token is not at the place of its grant')
+    }
+  }
 }
 
 /** The places where a grant of this place may be: its own first. */

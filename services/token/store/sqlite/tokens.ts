@@ -10,7 +10,7 @@ import {
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 import { addToken, findExpiry } from './packed-tokens.js'
-import { inSlotsOf, placeOf, requirePlace } from './places.js'
+import { inSlotsOf, placeOf, requireOnePlace } from './places.js'
 import type { CheckApp } from './secrets.js'
 
 /** Columns of the lookup below, in order. */
@@ -103,11 +103,10 @@ export function tokenWrites(db: Connection, record: RecordEvent, checkApp: Check
       const { refreshTokenHash, accessTokenHash, appid } = minting
       const app = checkApp(appid, minting.secretId, now)
       if (app !== 'good') return app
-      const ownPlace = placeOf(refreshTokenHash)
-      const grant = findGrant.get({ place: ownPlace, refreshTokenHash, appid, now })
+      const grant = findGrant.get({ place: placeOf(refreshTokenHash), refreshTokenHash, appid, now })
       if (!grant) return 'refused'
 
-      requirePlace(accessTokenHash, ownPlace)
+      requireOnePlace(accessTokenHash, refreshTokenHash)
       const [place, grantId, userId, lastUsedAtMs, tokens] = grant
       const isUseDue = now - Number(lastUsedAtMs) >= LAST_USE_RESOLUTION_MS
       update.run(addToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, place)
