@@ -2,6 +2,7 @@
 import { closeSync, existsSync, fsyncSync, linkSync, mkdtempSync, openSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
+import type { Connection } from '../../services/sqlite/open.js'
 import { snapshotDatabase } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
 import { errorCode } from '../error-code.js'
@@ -10,8 +11,12 @@ import { printFields, printJson } from '../output.js'
 import { writeTar } from '../tar.js'
 import { examples, jsonOption } from './options.js'
 
-/** Takes out of token.db what only matters for minutes or to one browser: a restore must not bring it back. */
-const LEFT_OUT = ['DELETE FROM grants WHERE created_at_ms IS NULL', 'DELETE FROM sessions'] // the first: unused codes
+/** Takes out of a token.db what only matters for minutes or to one browser: a restore must not bring it back. */
+function removePassing(db: Connection): void {
+  const hasCodes = db.prepare(`SELECT 1 FROM sqlite_schema WHERE name = 'codes'`).get() !== undefined
+  db.exec(hasCodes ? 'DELETE FROM codes' : 'DELETE FROM grants WHERE created_at_ms IS NULL') // the former up to version 3
+  db.exec('DELETE FROM sessions')
+}
 
 const NOTES = `
 FILE is a tar archive of token.db and survey.db, each a consistent copy of its database. It holds no usable
@@ -75,7 +80,7 @@ function writeArchive(files: Files, scratch: string, archive: string): void {
   const token = { name: 'token.db', file: path.join(scratch, 'token.db') }
   const hasSurveys = existsSync(files.survey) // not before the first survey is imported
   if (hasSurveys) snapshotDatabase(files.survey, survey.file)
-  snapshotDatabase(files.token, token.file, LEFT_OUT)
+  snapshotDatabase(files.token, token.file, removePassing)
   const descriptor = openSync(archive, 'wx', 0o600)
   try {
     writeTar(descriptor, hasSurveys ? [token, survey] : [token], Date.now())

@@ -24,15 +24,15 @@ export function inspectDatabase(file: string): DatabaseFacts | undefined {
 }
 
 /**
- * Writes a consistent copy while others go on writing, without the rows of `emptied` tables. It is compact: no freed page
+ * Writes a consistent copy while others go on writing, without what `remove` takes out of it. It is compact: no freed page
  * keeps what was deleted.
  */
-export function snapshotDatabase(file: string, copy: string, statements: readonly string[] = []): void {
+export function snapshotDatabase(file: string, copy: string, remove?: (copy: Connection) => void): void {
   reading(file, (database) => database.prepare('VACUUM INTO ?').run(copy))
-  if (statements.length === 0) return
+  if (!remove) return
   const database = new Database(copy)
   try {
-    for (const statement of statements) database.exec(statement)
+    remove(database)
     database.exec('VACUUM')
   } finally {
     database.close()

@@ -20,12 +20,13 @@ const CHECKSUM_LENGTH = 6
 /**
  * 8 bytes that say where in its table a row lies: rows that are made or changed together lie together. A table ordered by
  * hashes alone scatters them, and then every row of a group commit dirties a page of its own in every index.
- * A code, the grant it becomes and all tokens of that have the same: 6 bytes of time, and 2 that tell codes of the same
- * moment apart. It is no secret and nothing is decided by it.
+ * A code, the grant it becomes and all tokens of that have the same: 6 bytes of time, and 2 that tell those of one moment
+ * apart, of which 65,536 have room. It is no secret and nothing is decided by it.
  */
 export type Place = Uint8Array
 const PLACE_BYTES = 8
 const TIME_BYTES = 6 // ms since 1970
+const DAY_MS = 86_400_000
 const KEY_BYTES = 32
 const PLACE_LENGTH = base64urlLength(PLACE_BYTES) // the last two bits are another byte's
 
@@ -64,20 +65,41 @@ export function placeOf(key: Uint8Array): Place {
 
 /**
  * The code of a confirmed form: the same for the same session, form and attempt, so that a double click yields one code.
- * As unguessable as the session token, which only the user's browser holds. Codes of request ids that begin alike lie
- * together, and so do the grants they become: those of our pages begin with the time, in 8 characters.
+ * As unguessable as the session token, which only the user's browser holds. Ids of our forms begin with the time, in 8
+ * characters, and that is the place of their codes; any others' codes are anywhere.
  */
 export function deriveCode(
   sessionToken: string,
   form: readonly [requestId: string, ...string[]],
   attempt: number,
+  nowMs: number,
 ): Credential {
   const message = JSON.stringify(['survey-auth code', ...form, attempt])
   const digest = createHmac('sha512', sessionToken).update(message).digest()
-  const place = Buffer.alloc(PLACE_BYTES)
-  place.write(form[0], 0, TIME_BYTES, 'base64url')
-  place.set(digest.subarray(RANDOM_BYTES, RANDOM_BYTES + PLACE_BYTES - TIME_BYTES), TIME_BYTES)
+  const place = Buffer.from(digest.subarray(RANDOM_BYTES, RANDOM_BYTES + PLACE_BYTES))
+  const time = Buffer.alloc(TIME_BYTES)
+  time.write(form[0], 'base64url')
+  if (isAbout(time, nowMs)) place.set(time)
   return fromBytes('code', digest.subarray(0, RANDOM_BYTES), place)
+}
+
+/** The place of a grant and its tokens: that of its code, unless that says no time, as those of earlier versions. */
+export function placeOfGrant(codeKey: Uint8Array, nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
+  const place = placeOf(codeKey)
+  return isAbout(place, nowMs) ? place : newPlace(nowMs, randomBytes)
+}
+
+function newPlace(nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
+  const place = Buffer.alloc(PLACE_BYTES)
+  place.writeUIntBE(Math.max(0, Math.floor(nowMs)), 0, TIME_BYTES)
+  place.set(randomBytes(PLACE_BYTES - TIME_BYTES), TIME_BYTES)
+  return place
+}
+
+/** Whether a place begins with a time within a day of now. */
+function isAbout(place: Uint8Array, nowMs: number): boolean {
+  const atMs = Buffer.from(place.buffer, place.byteOffset, TIME_BYTES).readUIntBE(0, TIME_BYTES)
+  return Math.abs(atMs - nowMs) < DAY_MS
 }
 
 /** An identifier that is no secret: `<prefix>_` + 22 characters (16 bytes, base64url), random but for the place. */

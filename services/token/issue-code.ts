@@ -23,7 +23,7 @@ export function issueCode(deps: TokenDeps) {
     const { appid, redirectUri, scope } = request
     const now = deps.now()
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const code = deriveCode(request.sessionToken, [request.requestId, appid, redirectUri, scope], attempt)
+      const code = deriveCode(request.sessionToken, [request.requestId, appid, redirectUri, scope], attempt, now)
       const outcome = await deps.store.issueCode(
         {
           codeHash: code.hash,

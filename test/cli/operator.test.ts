@@ -4,7 +4,10 @@ import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'nod
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test, vi } from 'vitest'
+import { Database } from '../../services/sqlite/driver.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { createProcess, type ServiceProcess } from '../harness/process.js'
+import { fixtures } from '../store/schema-fixtures.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -204,6 +207,30 @@ describe('files', () => {
     expect(statSync(dataDir).mode & 0o777).toBe(0o700)
     for (const name of ['token.db', 'survey.db']) expect(statSync(path.join(dataDir, name)).mode & 0o777).toBe(0o600)
   })
+
+  test.each(fixtures())(
+    'a backup of the databases of $name, not migrated yet, has no unused code and no session',
+    async ({ texts }) => {
+      const service = await createProcess()
+      for (const name of ['token.db', 'survey.db'] as const) {
+        const db = new Database(path.join(service.dataDir, name))
+        db.exec(texts[`${name}.sql`])
+        db.close()
+      }
+      const file = path.join(service.dataDir, 'backup.tar')
+      expect((await service.cli(['backup', file])).exitCode).toBe(0)
+      const folder = path.join(service.dataDir, 'restored')
+      mkdirSync(folder)
+      execFileSync('tar', ['-xf', file, '-C', folder])
+      const store = openSqliteTokenStore({ file: path.join(folder, 'token.db') }) // migrates
+      expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toHaveLength(2)
+      await store.close()
+      const db = new Database(path.join(folder, 'token.db'), { readonly: true })
+      expect(db.prepare('SELECT count(*) FROM grants WHERE created_at_ms IS NULL').pluck().get()).toBe(0)
+      expect(db.prepare('SELECT count(*) FROM sessions').pluck().get()).toBe(0)
+      db.close()
+    },
+  )
 
   test('a backup is one private file, never overwrites, and unpacks into a working data directory', async () => {
     const service = await createProcess()

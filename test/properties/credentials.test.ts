@@ -3,7 +3,14 @@ import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { deriveCode, hashCredential, newCredential, newId, placeOf } from '../../services/token/credentials.js'
+import {
+  deriveCode,
+  hashCredential,
+  newCredential,
+  newId,
+  placeOf,
+  placeOfGrant,
+} from '../../services/token/credentials.js'
 
 const bytesOf = (size: number) => fc.uint8Array({ minLength: size, maxLength: size })
 const sha256 = (text: string) => createHash('sha256').update(text).digest()
@@ -89,12 +96,14 @@ describe('a place', () => {
 
   const formAt = (ms: number) => `${placeAt(ms).subarray(0, 6).toString('base64url')}and more`
 
+  const NOW = 1_700_000_000_000
+  const DAY = 86_400_000
+
   it('orders the keys of codes by when their forms were shown, and those of tokens as well', () => {
     fc.assert(
-      fc.property(fc.nat(2 ** 45), fc.nat(2 ** 20), (earlier, later) => {
-        fc.pre(later > 0)
-        const codes = [earlier, earlier + later].map((ms) => deriveCode('session', [formAt(ms), 'app'], 0))
-        const tokens = codes.map(({ hash }) => newCredential('accessToken', random, placeOf(hash)))
+      fc.property(fc.integer({ min: 1 - DAY, max: DAY - 2 }), (at) => {
+        const codes = [NOW + at, NOW + at + 1].map((ms) => deriveCode('session', [formAt(ms), 'app'], 0, NOW))
+        const tokens = codes.map(({ hash }) => newCredential('accessToken', random, placeOfGrant(hash, NOW, random)))
         for (const [one, other] of [codes, tokens]) {
           expect(Buffer.compare(one?.hash ?? Buffer.alloc(0), other?.hash ?? Buffer.alloc(0))).toBe(-1)
         }
@@ -102,25 +111,32 @@ describe('a place', () => {
     )
   })
 
-  it('is in the id of its grant', () => {
-    const { hash } = deriveCode('session', [formAt(1_700_000_000_000), 'app'], 0)
-    const id = newId('grant', random, placeOf(hash))
-    expect(Buffer.from(id.slice('grant_'.length), 'base64url').subarray(0, 8)).toEqual(placeOf(hash))
+  it('is the same for a code, its grant and its tokens', () => {
+    const { hash } = deriveCode('session', [formAt(NOW), 'app'], 0, NOW)
+    const place = placeOfGrant(hash, NOW + 600_000, random)
+    expect(place).toEqual(placeOf(hash))
+    const id = newId('grant', random, place)
+    expect(Buffer.from(id.slice('grant_'.length), 'base64url').subarray(0, 8)).toEqual(place)
   })
 
-  it('of a code begins with that of its form, and tells it from others', () => {
-    const codes = ['1', '2', '3', '4'].map((more) => deriveCode('session', [`AAAAAAAA${more}`, 'app'], 0))
-    for (const { hash } of codes) expect(placeOf(hash).subarray(0, 6)).toEqual(Buffer.alloc(6))
+  it('of a code begins with the time of its form, and tells it from others of the moment', () => {
+    const codes = ['1', '2', '3', '4'].map((more) => deriveCode('session', [formAt(NOW) + more, 'app'], 0, NOW))
+    for (const { hash } of codes) expect(placeOf(hash).subarray(0, 6)).toEqual(placeAt(NOW).subarray(0, 6))
     expect(new Set(codes.map(({ hash }) => placeOf(hash).join())).size).toBe(4)
     expect(new Set(codes.map(({ text }) => text)).size).toBe(4)
-    expect(deriveCode('session', ['AAAAAAAA1', 'app'], 0)).toEqual(codes[0])
+    expect(deriveCode('session', [`${formAt(NOW)}1`, 'app'], 0, NOW + DAY - 1)).toEqual(codes[0])
   })
 
-  it.each(['', 'short', 'not base64url: ä', '0f8fad5b-d9cb-469f-a165-70867728950e'])(
-    'is there for the form %j',
-    (form) => {
-      const { text, hash } = deriveCode('session', [form, 'app'], 0)
-      expect(hashCredential('code', text)).toEqual(hash)
-    },
-  )
+  it('is anywhere for forms that say no time, or one of another day, and that of their grants is the time', () => {
+    const ids = ['', 'short', 'not base64url: ä', '0f8fad5b-d9cb-469f-a165-70867728950e', formAt(0), formAt(NOW - DAY)]
+    const places = ids.flatMap((id) =>
+      Array.from({ length: 50 }, (_, n) => {
+        const { text, hash } = deriveCode('session', [id, String(n)], 0, NOW)
+        expect(hashCredential('code', text)).toEqual(hash)
+        expect(placeOfGrant(hash, NOW, random)).toEqual(Buffer.from([...placeAt(NOW).subarray(0, 6), 9, 9]))
+        return placeOf(hash).subarray(0, 4).join()
+      }),
+    )
+    expect(new Set(places).size).toBe(places.length)
+  })
 })

@@ -156,6 +156,30 @@ describe('grants at places', () => {
     expect((await redeem(store, 'of another app', { appid: 'app2' })).result.kind).toBe('redeemed')
   })
 
+  test.each([-2 * 3_600_000, CODE_TTL + 60_000])(
+    'are not begun by codes taken back by a clock that is off by %i ms',
+    async (off) => {
+      const store = await seeded()
+      const taking = {
+        app: async () => {
+          for (const isDisabled of [true, false]) await store.setAppDisabled('app1', isDisabled, NOW + off, byOperator)
+        },
+        user: async () => {
+          for (const isDisabled of [true, false]) await store.setUserDisabled('ann', isDisabled, NOW + off, byOperator)
+        },
+        grant: async () => {
+          const { grantId } = await grant(store)
+          await store.revokeGrant(grantId, {}, NOW + off, byUser)
+        },
+      }
+      for (const [what, take] of Object.entries(taking)) {
+        await issue(store, what)
+        await take()
+        expect((await redeem(store, what)).result, what).toEqual({ kind: 'refused', replay: 'none' })
+      }
+    },
+  )
+
   test('take no token that would not be found there', async () => {
     const store = await seeded()
     await issue(store, 'code')

@@ -304,7 +304,9 @@ export interface TokenStore {
   mintAccessToken(minting: Minting, now: number, cause: Cause): Promise<MintingResult>
   /** By hash; undefined when unknown. Expiry is the caller's to judge. */
   findAccessToken(accessTokenHash: Hash): Promise<AccessTokenRow | undefined>
-  /** Newest first. `liveAtMs`: only grants neither revoked nor expired then. */
+  /**
+   * Newest first, on SQLite by when their codes were issued. `liveAtMs`: only grants neither revoked nor expired then.
+   */
   listGrants(
     filter: { readonly userId?: string; readonly appid?: string; readonly liveAtMs?: number },
     page: PageOf,
@@ -341,7 +343,8 @@ export interface TokenStore {
   /**
    * Removes at most `limit` rows per table of what can never matter again: codes and sessions that ended before
    * `endedBeforeMs`, grants that ended before it together with their tokens, windows of rates that ended before it,
-   * audit events before `auditBeforeMs`. Tokens of live grants that ended before it go now or with a later refresh.
+   * audit events before `auditBeforeMs`. Tokens of live grants that ended before it go now or with a later refresh, and
+   * used codes now or with their grants.
    * Never touches a live grant or what belongs to it.
    */
   removeEnded(bounds: { endedBeforeMs: number; auditBeforeMs: number; limit: number }): Promise<Removed>

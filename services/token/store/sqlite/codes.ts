@@ -9,38 +9,35 @@ import { inSlotsOf, placeOf, slotsOf } from './places.js'
 import type { CheckApp } from './secrets.js'
 import type { IsLiveUser } from './users.js'
 
-/** No code lives longer, so that those under way are found by when they end. */
+/** No code lives longer, so that those under way are found among what was issued since. */
 const MAX_CODE_TTL_MS = 3_600_000
 
-/** SQL: a code that is not used, of which the grant is not one yet. */
-const IS_UNUSED = 'created_at_ms IS NULL'
+/** SQL: a code that is not used, of which the grant is not one yet; the first condition is for the index. */
+const IS_UNUSED = `issued_at_ms > :now - ${MAX_CODE_TTL_MS} AND created_at_ms IS NULL`
 
 /** Removes unused codes: what revoking and disabling do to codes under way. */
 export function unusedCodeRemovers(db: Connection) {
   const ofApp = db.prepare<[{ appid: string; now: number }]>(
-    // Index grants_by_end: all codes under way, and grants that end in the next hour. An index of an app's codes would
-    // cost every exchange, and apps are hardly ever disabled.
-    `DELETE FROM grants
-     WHERE coalesce(revoked_at_ms, expires_at_ms) BETWEEN :now AND :now + ${MAX_CODE_TTL_MS}
-       AND ${IS_UNUSED} AND +appid = :appid`,
+    // Index grants_by_app.
+    `DELETE FROM grants WHERE appid = :appid AND ${IS_UNUSED}`,
   )
-  const ofUser = db.prepare<[string]>(
+  const ofUser = db.prepare<[{ userId: string; now: number }]>(
     // Index grants_by_user.
-    `DELETE FROM grants WHERE user_id = ? AND ${IS_UNUSED}`,
+    `DELETE FROM grants WHERE user_id = :userId AND ${IS_UNUSED}`,
   )
-  const ofAppAndUser = db.prepare<[string, string]>(
+  const ofAppAndUser = db.prepare<[{ appid: string; userId: string; now: number }]>(
     // Index grants_by_user.
-    `DELETE FROM grants WHERE user_id = ? AND +appid = ? AND ${IS_UNUSED}`,
+    `DELETE FROM grants WHERE user_id = :userId AND +appid = :appid AND ${IS_UNUSED}`,
   )
   return {
     ofApp(appid: string, now: number): void {
       ofApp.run({ appid, now })
     },
-    ofUser(userId: string): void {
-      ofUser.run(userId)
+    ofUser(userId: string, now: number): void {
+      ofUser.run({ userId, now })
     },
-    ofAppAndUser(appid: string, userId: string): void {
-      ofAppAndUser.run(userId, appid)
+    ofAppAndUser(appid: string, userId: string, now: number): void {
+      ofAppAndUser.run({ appid, userId, now })
     },
   }
 }

@@ -98,7 +98,7 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
 }
 
 /** GrantRow with null for undefined. */
-type GrantRecord = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
+type GrantRecord = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null; readonly issuedAtMs: number }
 type GrantFilter = Parameters<TokenStore['listGrants']>[0]
 
 /** One condition per part of a filter; lists are built from these constants and nothing else. */
@@ -107,7 +107,7 @@ const conditions = {
   appid: 'g.appid = :appid',
   appidOfUser: '+g.appid = :appid', // the + leaves the user's index, which is shorter, to the planner
   liveAtMs: 'g.revoked_at_ms IS NULL AND g.expires_at_ms > :liveAtMs',
-  after: '(g.created_at_ms, g.grant_id) < (:atMs, :id)',
+  after: '(g.issued_at_ms, g.grant_id) < (:atMs, :id)',
 } as const
 
 function conditionsOf(filter: GrantFilter, page: PageOf): string {
@@ -126,13 +126,13 @@ export function grantReads(db: Connection) {
     const known = statements.get(where)
     if (known) return known
     const statement = db.prepare<[object], GrantRecord>(
-      // Backwards along grants_by_app or grants_by_creation, or all of grants_by_user for one; primary keys of apps and
+      // Backwards along grants_by_user, grants_by_app or grants_by_issue; those of one ms sorted; primary keys of apps and
       // users.
       `SELECT g.grant_id AS grantId, g.appid, a.name AS appName, g.user_id AS userId, u.username, g.openid, g.scope,
          g.created_at_ms AS createdAtMs, g.last_used_at_ms AS lastUsedAtMs, g.expires_at_ms AS expiresAtMs,
-         g.revoked_at_ms AS revokedAtMs
+         g.revoked_at_ms AS revokedAtMs, g.issued_at_ms AS issuedAtMs
        FROM grants g CROSS JOIN apps a ON a.appid = g.appid CROSS JOIN users u ON u.user_id = g.user_id
-       WHERE ${where} ORDER BY g.created_at_ms DESC, g.grant_id DESC LIMIT :limit`,
+       WHERE ${where} ORDER BY g.issued_at_ms DESC, g.grant_id DESC LIMIT :limit`,
     )
     statements.set(where, statement)
     return statement
@@ -141,10 +141,14 @@ export function grantReads(db: Connection) {
   return {
     listGrants(filter: GrantFilter, page: PageOf): Page<GrantRow> {
       const position = page.after === undefined ? {} : parseTimePosition(page.after)
-      const rows = listStatement(conditionsOf(filter, page))
-        .all({ ...filter, ...position, limit: page.limit + 1 })
-        .map((row) => ({ ...row, revokedAtMs: row.revokedAtMs ?? undefined }))
-      return cutPage(rows, page.limit, (row) => formatTimePosition({ atMs: row.createdAtMs, id: row.grantId }))
+      const found = listStatement(conditionsOf(filter, page)).all({ ...filter, ...position, limit: page.limit + 1 })
+      const { rows, next } = cutPage(found, page.limit, ({ issuedAtMs, grantId }) =>
+        formatTimePosition({ atMs: issuedAtMs, id: grantId }),
+      )
+      return {
+        rows: rows.map(({ issuedAtMs, ...row }) => ({ ...row, revokedAtMs: row.revokedAtMs ?? undefined })),
+        next,
+      }
     },
   }
 }
@@ -152,7 +156,7 @@ export function grantReads(db: Connection) {
 export function grantWrites(
   db: Connection,
   endGrant: EndGrant,
-  removeUnusedCodes: (appid: string, userId: string) => void,
+  removeUnusedCodes: (appid: string, userId: string, now: number) => void,
   kept: KeptRows,
 ) {
   const find = db.prepare<[string], { appid: string; userId: string; revokedAtMs: number | null }>(
@@ -181,7 +185,7 @@ export function grantWrites(
       if (!grant || (filter.userId !== undefined && filter.userId !== grant.userId)) return 'not_found'
       if (grant.revokedAtMs !== null) return 'already_revoked'
       endGrant(grantId, now, cause, '')
-      removeUnusedCodes(grant.appid, grant.userId)
+      removeUnusedCodes(grant.appid, grant.userId, now)
       return 'revoked'
     },
 

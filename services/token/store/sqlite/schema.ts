@@ -219,14 +219,14 @@ export const tokenSchema: Schema = {
       name: 'codes in the rows of the grants they become',
       sql: `
         -- A grant is there, without tokens, from the moment its code is issued. The exchange, which apps wait for and
-        -- which comes in crowds, then changes one row where it inserted one into each of six trees and took one out of a
-        -- seventh; of the indexes it changes, each has at its end what is new, so that exchanges share pages.
+        -- which comes in crowds, then changes one row and two indexes where it inserted into six trees and took out of a
+        -- seventh; and what is new lies together in each of the two, so that exchanges share pages.
         CREATE TABLE begun_grants (
           place              INTEGER PRIMARY KEY, -- of its code and its tokens, or the next free one: see places.ts
           appid              TEXT    NOT NULL REFERENCES apps,
           user_id            TEXT    NOT NULL REFERENCES users,
           scope              TEXT    NOT NULL,
-          issued_at_ms       INTEGER NOT NULL, -- its code
+          issued_at_ms       INTEGER NOT NULL, -- its code; lists are in this order
           code_hash          BLOB    CHECK (length(code_hash) = 32), -- stays, so that a replay is known as one
           code_expires_at_ms INTEGER,
           redirect_uri       TEXT, -- until the exchange
@@ -258,10 +258,11 @@ export const tokenSchema: Schema = {
         DROP TABLE grants;
         ALTER TABLE begun_grants RENAME TO grants;
 
+        -- Of these an exchange changes the first and the last.
         CREATE UNIQUE INDEX grants_by_id ON grants (grant_id) WHERE grant_id IS NOT NULL;
-        CREATE INDEX grants_by_creation ON grants (created_at_ms, grant_id) WHERE created_at_ms IS NOT NULL;
-        CREATE INDEX grants_by_app ON grants (appid, created_at_ms, grant_id) WHERE created_at_ms IS NOT NULL;
-        CREATE INDEX grants_by_user ON grants (user_id);
+        CREATE INDEX grants_by_issue ON grants (issued_at_ms);
+        CREATE INDEX grants_by_app ON grants (appid, issued_at_ms);
+        CREATE INDEX grants_by_user ON grants (user_id, issued_at_ms);
         CREATE INDEX grants_by_end ON grants (coalesce(revoked_at_ms, expires_at_ms));
 
         -- Where a code's grant is when it is not at the place of the code: codes of before, and their grants.

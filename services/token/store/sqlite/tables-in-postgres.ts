@@ -6,12 +6,10 @@ import { TOKENS_ONE_BY_ONE } from './packed-tokens.js'
  */
 export const tokenTablesInPostgres = {
   codes: {
-    // Those of a day: what is older matters to nobody.
     select: `
       SELECT code_hash, appid, user_id, coalesce(redirect_uri, '') AS redirect_uri, scope, issued_at_ms,
         code_expires_at_ms AS expires_at_ms, created_at_ms AS used_at_ms, grant_id
-      FROM grants
-      WHERE code_expires_at_ms > (SELECT max(code_expires_at_ms) FROM grants) - 86400000`,
+      FROM grants WHERE code_hash IS NOT NULL`,
     key: ['code_hash'],
   },
   codes_elsewhere: null,

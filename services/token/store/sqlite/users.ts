@@ -47,7 +47,11 @@ export function liveUserFinder(db: Connection): IsLiveUser {
   return (userId) => find.get(userId) !== undefined
 }
 
-export function userWrites(db: Connection, record: RecordEvent, removeUnusedCodesOfUser: (userId: string) => void) {
+export function userWrites(
+  db: Connection,
+  record: RecordEvent,
+  removeUnusedCodesOfUser: (userId: string, now: number) => void,
+) {
   const findUser = userFinder(db)
   const insert = db.prepare<[UserRecord]>(
     `INSERT INTO users (user_id, username, nickname, avatar, password_hash, is_disabled, created_at_ms)
@@ -82,7 +86,7 @@ export function userWrites(db: Connection, record: RecordEvent, removeUnusedCode
       setDisabled.run(Number(isDisabled), userId)
       if (isDisabled) {
         removeSessions.run(userId)
-        removeUnusedCodesOfUser(userId)
+        removeUnusedCodesOfUser(userId, now)
       }
       record({ kind: isDisabled ? 'user.disabled' : 'user.enabled', now, cause, userId })
       return { ...before, isDisabled }
