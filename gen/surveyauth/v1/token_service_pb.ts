@@ -111,8 +111,9 @@ export type IssueCodeRequest = Message<"surveyauth.v1.IssueCodeRequest"> & {
   sessionToken: string;
 
   /**
-   * Identifies the rendered form that was confirmed; chosen by the caller, unguessable. Its first 8 characters say where
-   * the code's row lies and show in the code: best they are the time.
+   * Identifies the rendered form that was confirmed; chosen by the caller, unguessable. If its first 8 characters
+   * are the time (ms since 1970 in 6 bytes, base64url), codes of about the same time lie together, and exchanging them
+   * costs less; they show in the code then.
    *
    * @generated from field: string request_id = 2;
    */
