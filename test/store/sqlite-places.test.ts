@@ -112,6 +112,32 @@ describe('grants at places', () => {
     expect(await issue(store, '', { codeHash: codes[16] as Buffer })).toBe('issued')
   })
 
+  test('are listed by when they began for a user, else by when their codes were issued, each once', async () => {
+    const store = await seeded()
+    const names = ['a', 'b', 'c', 'd', 'e']
+    for (const [n, name] of names.entries()) await issue(store, name, {}, NOW + n)
+    const ids: string[] = []
+    for (const [n, name] of names.toReversed().entries()) {
+      ids.push((await redeem(store, name, {}, NOW + 10 + n)).grantId)
+      await issue(store, `unused ${name}`, {}, NOW + n)
+    }
+    for (const [filter, expected] of [
+      [{ userId: 'user_ann' }, ids.toReversed()],
+      [{ userId: 'user_ann', appid: 'app1', liveAtMs: NOW }, ids.toReversed()],
+      [{ appid: 'app1' }, ids],
+      [{ liveAtMs: NOW }, ids],
+    ] as const) {
+      const listed: string[] = []
+      let after: string | undefined
+      do {
+        const page = await store.listGrants(filter, { limit: 2, after })
+        listed.push(...page.rows.map(({ grantId }) => grantId))
+        after = page.next
+      } while (after !== undefined)
+      expect(listed).toEqual(expected)
+    }
+  })
+
   test('that begin elsewhere than where their code was are found by either', async () => {
     const store = await seeded()
     const codeHash = hashAtPlace(PLACE, 'code')

@@ -73,7 +73,7 @@ const allowedScans = [
   'SCAN surveys', // the highest id: the last row of the table
 ]
 
-/** Of which few are left when they are sorted: unused codes, or live grants of more than the cap. */
+/** An index in their order would change a page of its own for each exchange. */
 function isSortOfOneUser(step: string, sql: string): boolean {
   return step.endsWith('FOR ORDER BY') && / grants\b/.test(sql) && /\buser_id = \+?:userId/.test(sql)
 }

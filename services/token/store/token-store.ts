@@ -305,7 +305,8 @@ export interface TokenStore {
   /** By hash; undefined when unknown. Expiry is the caller's to judge. */
   findAccessToken(accessTokenHash: Hash): Promise<AccessTokenRow | undefined>
   /**
-   * Newest first, on SQLite by when their codes were issued. `liveAtMs`: only grants neither revoked nor expired then.
+   * Newest first; on SQLite, if not of one user, by when their codes were issued. `liveAtMs`: only grants neither revoked
+   * nor expired then.
    */
   listGrants(
     filter: { readonly userId?: string; readonly appid?: string; readonly liveAtMs?: number },

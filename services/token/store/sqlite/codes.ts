@@ -167,7 +167,8 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       if (!isLiveApp(appid) || !isLiveUser(userId)) return 'refused'
       const existing = findCode(code.codeHash)
-      if (existing) return !existing.usedAtMs && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
+      if (existing)
+        return existing.usedAtMs === undefined && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
       removeSurplus.run({ appid, userId, now, keep: maxLive - 1 })
       insertCode(code, now)
       record({ kind: 'code.issued', now, cause, appid, userId })

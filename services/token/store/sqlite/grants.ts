@@ -97,42 +97,45 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
   }
 }
 
-/** GrantRow with null for undefined. */
-type GrantRecord = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null; readonly issuedAtMs: number }
+/** GrantRow with null for undefined, and what it is sorted by. */
+type GrantRecord = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null; readonly atMs: number }
 type GrantFilter = Parameters<TokenStore['listGrants']>[0]
 
 /** One condition per part of a filter; lists are built from these constants and nothing else. */
 const conditions = {
+  isGrant: `g.${IS_GRANT}`,
   userId: 'g.user_id = :userId',
   appid: 'g.appid = :appid',
   appidOfUser: '+g.appid = :appid', // the + leaves the user's index, which is shorter, to the planner
   liveAtMs: 'g.revoked_at_ms IS NULL AND g.expires_at_ms > :liveAtMs',
-  after: '(g.issued_at_ms, g.grant_id) < (:atMs, :id)',
+  after: '(g.created_at_ms, g.grant_id) < (:atMs, :id)',
+  afterByIssue: '(g.issued_at_ms, g.grant_id) < (:atMs, :id)',
 } as const
 
 function conditionsOf(filter: GrantFilter, page: PageOf): string {
-  const where: string[] = [`g.${IS_GRANT}`]
-  if (filter.userId !== undefined) where.push(conditions.userId)
-  if (filter.appid !== undefined) where.push(filter.userId === undefined ? conditions.appid : conditions.appidOfUser)
-  if (filter.liveAtMs !== undefined) where.push(conditions.liveAtMs)
-  if (page.after !== undefined) where.push(conditions.after)
+  const { userId, appid, liveAtMs } = filter
+  const where: string[] = [conditions.isGrant]
+  if (userId !== undefined) where.push(conditions.userId)
+  if (appid !== undefined) where.push(userId === undefined ? conditions.appid : conditions.appidOfUser)
+  if (liveAtMs !== undefined) where.push(conditions.liveAtMs)
+  if (page.after !== undefined) where.push(userId === undefined ? conditions.afterByIssue : conditions.after)
   return where.join(' AND ')
 }
 
 export function grantReads(db: Connection) {
   const statements = new Map<string, Statement<[object], GrantRecord>>()
 
-  function listStatement(where: string): Statement<[object], GrantRecord> {
+  /** Those of a user, who has few, are sorted; an index in the order in which grants began would cost every exchange. */
+  function listStatement(where: string, by: 'created_at_ms' | 'issued_at_ms'): Statement<[object], GrantRecord> {
     const known = statements.get(where)
     if (known) return known
     const statement = db.prepare<[object], GrantRecord>(
-      // Backwards along grants_by_user, grants_by_app or grants_by_issue; those of one ms sorted; primary keys of apps and
-      // users.
+      // Index grants_by_user, or backwards along grants_by_app or grants_by_issue; primary keys of apps and users.
       `SELECT g.grant_id AS grantId, g.appid, a.name AS appName, g.user_id AS userId, u.username, g.openid, g.scope,
          g.created_at_ms AS createdAtMs, g.last_used_at_ms AS lastUsedAtMs, g.expires_at_ms AS expiresAtMs,
-         g.revoked_at_ms AS revokedAtMs, g.issued_at_ms AS issuedAtMs
+         g.revoked_at_ms AS revokedAtMs, g.${by} AS atMs
        FROM grants g CROSS JOIN apps a ON a.appid = g.appid CROSS JOIN users u ON u.user_id = g.user_id
-       WHERE ${where} ORDER BY g.issued_at_ms DESC, g.grant_id DESC LIMIT :limit`,
+       WHERE ${where} ORDER BY g.${by} DESC, g.grant_id DESC LIMIT :limit`,
     )
     statements.set(where, statement)
     return statement
@@ -141,14 +144,13 @@ export function grantReads(db: Connection) {
   return {
     listGrants(filter: GrantFilter, page: PageOf): Page<GrantRow> {
       const position = page.after === undefined ? {} : parseTimePosition(page.after)
-      const found = listStatement(conditionsOf(filter, page)).all({ ...filter, ...position, limit: page.limit + 1 })
-      const { rows, next } = cutPage(found, page.limit, ({ issuedAtMs, grantId }) =>
-        formatTimePosition({ atMs: issuedAtMs, id: grantId }),
+      const by = filter.userId === undefined ? 'issued_at_ms' : 'created_at_ms'
+      const statement = listStatement(conditionsOf(filter, page), by)
+      const found = statement.all({ ...filter, ...position, limit: page.limit + 1 })
+      const { rows, next } = cutPage(found, page.limit, (row) =>
+        formatTimePosition({ atMs: row.atMs, id: row.grantId }),
       )
-      return {
-        rows: rows.map(({ issuedAtMs, ...row }) => ({ ...row, revokedAtMs: row.revokedAtMs ?? undefined })),
-        next,
-      }
+      return { rows: rows.map(({ atMs, ...row }) => ({ ...row, revokedAtMs: row.revokedAtMs ?? undefined })), next }
     },
   }
 }
