@@ -2,7 +2,7 @@
 import { closeSync, existsSync, fsyncSync, linkSync, mkdtempSync, openSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
-import type { Connection } from '../../services/sqlite/open.js'
+import { removePassing } from '../../services/token/store/sqlite/passing.js'
 import { snapshotDatabase } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
 import { errorCode } from '../error-code.js'
@@ -10,13 +10,6 @@ import { CommandError, EXIT } from '../exit.js'
 import { printFields, printJson } from '../output.js'
 import { writeTar } from '../tar.js'
 import { examples, jsonOption } from './options.js'
-
-/** Takes out of a token.db what only matters for minutes or to one browser: a restore must not bring it back. */
-function removePassing(db: Connection): void {
-  const hasCodes = db.prepare(`SELECT 1 FROM sqlite_schema WHERE name = 'codes'`).get() !== undefined
-  db.exec(hasCodes ? 'DELETE FROM codes' : 'DELETE FROM grants WHERE created_at_ms IS NULL') // the former up to version 3
-  db.exec('DELETE FROM sessions')
-}
 
 const NOTES = `
 FILE is a tar archive of token.db and survey.db, each a consistent copy of its database. It holds no usable

@@ -39,6 +39,14 @@ export interface Credential {
   readonly hash: Uint8Array
 }
 
+/** The place of what begins now. */
+export function newPlace(nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
+  const place = Buffer.alloc(PLACE_BYTES)
+  place.writeUIntBE(Math.max(0, Math.floor(nowMs)), 0, TIME_BYTES)
+  place.set(randomBytes(PLACE_BYTES - TIME_BYTES), TIME_BYTES)
+  return place
+}
+
 export function newCredential(
   kind: CredentialKind,
   randomBytes: (size: number) => Uint8Array,
@@ -87,13 +95,6 @@ export function deriveCode(
 export function placeOfGrant(codeKey: Uint8Array, nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
   const place = placeOf(codeKey)
   return isAbout(place, nowMs) ? place : newPlace(nowMs, randomBytes)
-}
-
-function newPlace(nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
-  const place = Buffer.alloc(PLACE_BYTES)
-  place.writeUIntBE(Math.max(0, Math.floor(nowMs)), 0, TIME_BYTES)
-  place.set(randomBytes(PLACE_BYTES - TIME_BYTES), TIME_BYTES)
-  return place
 }
 
 /** Whether a place begins with a time within a day of now. */

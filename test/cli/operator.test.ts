@@ -7,7 +7,7 @@ import { describe, expect, test, vi } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { createProcess, type ServiceProcess } from '../harness/process.js'
-import { fixtures } from '../store/schema-fixtures.js'
+import { fixtures, loadFiles } from '../store/schema-fixtures.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -212,11 +212,7 @@ describe('files', () => {
     'a backup of the databases of $name, not migrated yet, has no unused code and no session',
     async ({ texts }) => {
       const service = await createProcess()
-      for (const name of ['token.db', 'survey.db'] as const) {
-        const db = new Database(path.join(service.dataDir, name))
-        db.exec(texts[`${name}.sql`])
-        db.close()
-      }
+      loadFiles(service.dataDir, texts)
       const file = path.join(service.dataDir, 'backup.tar')
       expect((await service.cli(['backup', file])).exitCode).toBe(0)
       const folder = path.join(service.dataDir, 'restored')

@@ -45,13 +45,10 @@ const SQLITE_ONLY = [
   'grants.redirect_uri',
 ]
 /** And where they are there. */
-const POSTGRES_ONLY = [
-  ...['access_token_hash', 'expires_at_ms', 'grant_id', 'serial'].map((name) => `access_tokens.${name}`),
-  ...['appid', 'code_hash', 'expires_at_ms', 'grant_id', 'issued_at_ms', 'redirect_uri', 'scope', 'used_at_ms'].map(
-    (name) => `codes.${name}`,
-  ),
-  'codes.user_id',
-]
+const POSTGRES_ONLY = Object.entries({
+  access_tokens: 'access_token_hash expires_at_ms grant_id serial',
+  codes: 'appid code_hash expires_at_ms grant_id issued_at_ms redirect_uri scope used_at_ms user_id',
+}).flatMap(([table, columns]) => columns.split(' ').map((column) => `${table}.${column}`))
 /** Tables of SQLite that are empty in a file of today. */
 const EMPTY = ['access_tokens_of_0_1_0', 'audit_blocks', 'codes_elsewhere']
 

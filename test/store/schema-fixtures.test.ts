@@ -20,6 +20,7 @@ import {
   type Fixture,
   fill,
   fixtures,
+  loadFiles,
   postgresText,
   sqliteText,
   type Texts,
@@ -48,11 +49,7 @@ async function newPlace(): Promise<Place> {
 
 /** Makes the databases of the fixture in a place. */
 async function load({ dataDir, url }: Place, texts: Texts): Promise<void> {
-  for (const name of ['token.db', 'survey.db'] as const) {
-    const db = new Database(join(dataDir, name))
-    db.exec(texts[`${name}.sql`])
-    db.close()
-  }
+  loadFiles(dataDir, texts)
   await query(url, texts['postgres.sql'])
 }
 

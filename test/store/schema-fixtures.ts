@@ -54,6 +54,15 @@ export function fixtures(): Fixture[] {
   })
 }
 
+/** Makes the SQLite files of a fixture. */
+export function loadFiles(dataDir: string, texts: Texts): void {
+  for (const name of ['token.db', 'survey.db'] as const) {
+    const db = new Database(join(dataDir, name))
+    db.exec(texts[`${name}.sql`])
+    db.close()
+  }
+}
+
 export function writeFixture({ name, texts, holdings }: Fixture): void {
   const folder = join(FIXTURES, name)
   mkdirSync(folder)

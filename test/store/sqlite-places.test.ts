@@ -10,6 +10,7 @@ import { closing } from '../postgres/closing.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import {
   ACCESS_TTL,
+  allPages,
   byOperator,
   byUser,
   CODE_TTL,
@@ -127,14 +128,8 @@ describe('grants at places', () => {
       [{ appid: 'app1' }, ids],
       [{ liveAtMs: NOW }, ids],
     ] as const) {
-      const listed: string[] = []
-      let after: string | undefined
-      do {
-        const page = await store.listGrants(filter, { limit: 2, after })
-        listed.push(...page.rows.map(({ grantId }) => grantId))
-        after = page.next
-      } while (after !== undefined)
-      expect(listed).toEqual(expected)
+      const listed = await allPages((page) => store.listGrants(filter, page), 2)
+      expect(listed.map(({ grantId }) => grantId)).toEqual(expected)
     }
   })
 
@@ -217,8 +212,6 @@ describe('grants at places', () => {
 })
 
 describe('the schema before', () => {
-  const fileOfVersion2 = (fill: (db: Connection) => void) => fileOf(2, fill)
-
   /** A file of that version with an app, its secret, a user and what `fill` puts there. */
   function fileOf(version: number, fill: (db: Connection) => void): string {
     const file = join(temporaryDirectory(), 'token.db')
@@ -257,7 +250,7 @@ describe('the schema before', () => {
       const names = ['one', 'two', 'three']
       const tokensOf = (name: string) =>
         ['first', 'second', 'third'].map((at) => hashAtPlace(place, `${at} of ${name}`))
-      const file = fileOfVersion2((db) => {
+      const file = fileOf(2, (db) => {
         for (const name of names) insertGrant(db, name, hashAtPlace(place, name), tokensOf(name))
       })
       const store = closing(openSqliteTokenStore({ file }))
@@ -284,7 +277,7 @@ describe('the schema before', () => {
 
   test('gives access tokens without a place, which 0.1.0 made, to their grants too', async () => {
     const [refresh, access, other] = ['refresh', 'access', 'other'].map(hashOf) as [Buffer, Buffer, Buffer]
-    const file = fileOfVersion2((db) => {
+    const file = fileOf(2, (db) => {
       insertGrant(db, 'early', refresh, [access, other])
       insertGrant(db, 'without a token', hashOf('alone') as Buffer, [])
       insertGrant(db, 'without one for good', hashOf('never used') as Buffer, [])

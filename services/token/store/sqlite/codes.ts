@@ -1,15 +1,17 @@
 // Codes are the beginnings of grants: issuing one writes the row that exchanging it completes (grants.ts).
 import type { Connection } from '../../../sqlite/open.js'
-import { StoreUnavailable } from '../../../store/store-unavailable.js'
 import type { Cause, Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import type { IsLiveApp } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
-import { inSlotsOf, placeOf, slotsOf } from './places.js'
+import { inSlotsOf, placeOf, takeSlot } from './places.js'
 import type { CheckApp } from './secrets.js'
 import type { IsLiveUser } from './users.js'
 
-/** No code lives longer, so that those under way are found among what was issued since. */
+/**
+ * No code lives longer, so that those under way are found among what was issued since: what revokes them looks at no more
+ * of a user's grants or an app's. A clock that is so far ahead then, and right again before a code ends, leaves it good.
+ */
 const MAX_CODE_TTL_MS = 3_600_000
 
 /** SQL: a code that is not used, of which the grant is not one yet; the first condition is for the index. */
@@ -150,11 +152,6 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
      ON CONFLICT (place) DO NOTHING`,
   )
 
-  function insertCode(code: Omit<NewCode, 'maxLive'>, now: number): void {
-    for (const place of slotsOf(placeOf(code.codeHash))) if (insert.run({ ...code, place, now }).changes === 1) return
-    throw new StoreUnavailable(new Error('too many codes for this moment'))
-  }
-
   return {
     issueCode(args: {
       code: NewCode
@@ -170,7 +167,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
       if (existing)
         return existing.usedAtMs === undefined && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
       removeSurplus.run({ appid, userId, now, keep: maxLive - 1 })
-      insertCode(code, now)
+      takeSlot(placeOf(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
       record({ kind: 'code.issued', now, cause, appid, userId })
       return 'issued'
     },

@@ -1,13 +1,12 @@
 import type { Statement } from 'better-sqlite3'
 import type { Connection } from '../../../sqlite/open.js'
-import { StoreUnavailable } from '../../../store/store-unavailable.js'
 import { cutPage, formatTimePosition, parseTimePosition } from '../page.js'
 import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { CodeRow } from './codes.js'
 import type { KeptRows } from './kept-rows.js'
 import { packToken } from './packed-tokens.js'
-import { isInSlotOf, placeOf, requireOnePlace, slotsOf } from './places.js'
+import { isInSlotOf, placeOf, requireOnePlace, takeSlot } from './places.js'
 
 /** SQL: no longer only a code. */
 const IS_GRANT = 'created_at_ms IS NOT NULL'
@@ -73,12 +72,9 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
   /** Moves the row of a code to where the grant's tokens will look for it, if it is not there. Returns its place. */
   function moveTo(place: bigint, code: CodeRow, codeHash: Hash): bigint {
     if (isInSlotOf(code.place, place)) return code.place
-    for (const slot of slotsOf(place)) {
-      if (move.run({ from: code.place, to: slot }).changes === 0) continue
-      recordElsewhere.run(codeHash, slot)
-      return slot
-    }
-    throw new StoreUnavailable(new Error('too many grants began in this moment'))
+    const slot = takeSlot(place, (to) => move.run({ from: code.place, to }).changes === 1)
+    recordElsewhere.run(codeHash, slot)
+    return slot
   }
 
   return (redemption, code, now, cause) => {

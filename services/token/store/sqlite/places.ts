@@ -3,6 +3,7 @@
 //
 // A place says nothing about who else has it: 16 bits of it are random, in each millisecond. So every 16 places that
 // follow each other are shared by the grants that belong to any of them, and a grant is told by its token's hash.
+import { StoreUnavailable } from '../../../store/store-unavailable.js'
 import type { Hash } from '../token-store.js'
 
 const PLACE_BYTES = 8
@@ -25,9 +26,16 @@ export function requireOnePlace(accessTokenHash: Hash, refreshTokenHash: Hash): 
   }
 }
 
-/** The places where a grant of this place may be: its own first. */
-export function* slotsOf(place: bigint): Generator<bigint> {
-  for (let n = 0n; n < SLOTS; n++) yield (place & ~SLOT_BITS) | ((place + n) & SLOT_BITS)
+/**
+ * Has the first free one of the places where a grant of this place may be, its own first, taken by `take`, which says
+ * whether it was free. @throws StoreUnavailable when all are taken
+ */
+export function takeSlot(place: bigint, take: (slot: bigint) => boolean): bigint {
+  for (let n = 0n; n < SLOTS; n++) {
+    const slot = (place & ~SLOT_BITS) | ((place + n) & SLOT_BITS)
+    if (take(slot)) return slot
+  }
+  throw new StoreUnavailable(new Error('too many grants began in this moment'))
 }
 
 /** Whether a grant of this place may be there. */
