@@ -136,7 +136,10 @@ function settle(file) {
 /** Tokens `from` to `from + count` of an order that jumps about. */
 async function lookUp(store, grants, from, count) {
   for (let n = 0; n < count; n += AT_ONCE) {
-    const tokenOf = (index) => keyOf('access token', ((from + n + index) * STEP) % grants, grants)
+    const tokenOf = (index) => {
+      const hash = keyOf('access token', ((from + n + index) * STEP) % grants, grants)
+      return { digest: hash.toString('latin1'), hash }
+    }
     const found = await Promise.all(
       Array.from({ length: AT_ONCE }, (_, index) => store.findAccessToken(tokenOf(index))),
     )

@@ -2,21 +2,22 @@
 // that class repairs silently (a lone `%`, bytes that are not UTF-8) is refused here, and nothing is decoded twice.
 import { invalidArgument } from './errors.js'
 
-const AMPERSAND = 0x26
-const EQUALS = 0x3d
-const PERCENT = 0x25
-const PLUS = 0x2b
-const FIRST_PRINTABLE = 0x21
-const LAST_PRINTABLE = 0x7e
+/** Beyond what a URI may hold (RFC 3986): what remains after a client encoded what it had to. */
+const UNENCODED = /[^!-~]/
+/** C0, DEL and C1, NUL among them. */
+const CONTROL = /\p{Cc}/u
 
 /** Decoded pairs in the order of the text. A parameter nobody asks for does no harm, whatever its name or value. */
 export class Params {
   readonly #names: readonly string[]
   readonly #values: readonly string[]
+  /** Whether a value may have characters that a URI has not. */
+  readonly #isDecoded: boolean
 
-  constructor(names: readonly string[], values: readonly string[]) {
+  constructor(names: readonly string[], values: readonly string[], isDecoded: boolean) {
     this.#names = names
     this.#values = values
+    this.#isDecoded = isDecoded
   }
 
   /** The value, 1 to `maxLength` characters. @throws Problem when missing, empty, given twice or malformed. */
@@ -33,7 +34,7 @@ export class Params {
     if (this.#names.indexOf(name, at + 1) !== -1) throw invalidArgument(`${name} is given more than once`)
     const value = this.#values[at] ?? ''
     if (value.length > maxLength) throw invalidArgument(`${name} is longer than ${maxLength} characters`)
-    if (hasControlCharacter(value)) throw invalidArgument(`${name} has control characters`)
+    if (this.#isDecoded && CONTROL.test(value)) throw invalidArgument(`${name} has control characters`)
     return value
   }
 
@@ -46,33 +47,30 @@ export class Params {
 
 /** Splits at `&` and the first `=`, turns `+` into a space, decodes `%XX` once. @throws Problem when malformed. */
 export function parseQuery(raw: string): Params {
+  if (UNENCODED.test(raw)) throw invalidArgument('a character of the parameters is not percent-encoded')
+  const isEncoded = raw.includes('%') || raw.includes('+')
   const names: string[] = []
   const values: string[] = []
-  let start = 0
   let equals = -1
-  let isEncoded = false
-  for (let at = 0; at <= raw.length; at++) {
-    const char = at === raw.length ? AMPERSAND : raw.charCodeAt(at)
-    if (char === AMPERSAND) {
-      if (at > start) {
-        const nameEnd = equals === -1 ? at : equals
-        const name = raw.slice(start, nameEnd)
-        const value = raw.slice(Math.min(nameEnd + 1, at), at)
-        names.push(isEncoded ? decode(name) : name)
-        values.push(isEncoded ? decode(value) : value)
-      }
-      start = at + 1
-      equals = -1
-      isEncoded = false
-    } else if (char === EQUALS) {
-      if (equals === -1) equals = at
-    } else if (char === PERCENT || char === PLUS) {
-      isEncoded = true
-    } else if (char < FIRST_PRINTABLE || char > LAST_PRINTABLE) {
-      throw invalidArgument('a character of the parameters is not percent-encoded')
+  for (let start = 0; start < raw.length; ) {
+    const end = placeIn(raw, '&', start)
+    if (equals < start) equals = placeIn(raw, '=', start)
+    if (end > start) {
+      const nameEnd = Math.min(equals, end)
+      const name = raw.slice(start, nameEnd)
+      const value = raw.slice(nameEnd + 1, end)
+      names.push(isEncoded ? decode(name) : name)
+      values.push(isEncoded ? decode(value) : value)
     }
+    start = end + 1
   }
-  return new Params(names, values)
+  return new Params(names, values, isEncoded)
+}
+
+/** Of the first such character from `start` on; the end of the text if there is none. */
+function placeIn(raw: string, char: string, start: number): number {
+  const at = raw.indexOf(char, start)
+  return at === -1 ? raw.length : at
 }
 
 function decode(text: string): string {
@@ -81,15 +79,6 @@ function decode(text: string): string {
   } catch {
     throw invalidArgument('the parameters are not percent-encoded UTF-8')
   }
-}
-
-/** C0, DEL or C1, NUL among them. */
-function hasControlCharacter(text: string): boolean {
-  for (let at = 0; at < text.length; at++) {
-    const char = text.charCodeAt(at)
-    if (char < 0x20 || (char >= 0x7f && char <= 0x9f)) return true
-  }
-  return false
 }
 
 /** A decimal integer above 0 without sign or leading zero, possibly too large to be exact; undefined for other text. */

@@ -48,13 +48,12 @@ function observed<S extends object>(name: 'token' | 'survey', store: S, observer
   if (!observer) return store
   const methods = Object.entries(store) as [string, (...args: unknown[]) => Promise<unknown>][]
   const timed = methods.map(([operation, method]) => {
-    const run = async (...args: unknown[]) => {
+    const run = (...args: unknown[]) => {
       const startedAt = performance.now()
-      try {
-        return await method(...args)
-      } finally {
-        observer.onOperation(name, operation, performance.now() - startedAt)
-      }
+      const ended = () => observer.onOperation(name, operation, performance.now() - startedAt)
+      const work = method(...args)
+      work.then(ended, ended)
+      return work
     }
     return [operation, run] as const
   })

@@ -1,4 +1,5 @@
-import { success } from '../envelope.js'
+import type { GetAuthorizedUserResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { jsonBytes, successBytes } from '../envelope.js'
 import type { Route } from '../http.js'
 import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from './parameters.js'
 
@@ -15,6 +16,21 @@ export const userRoute: Route = {
     const openid = query.required('openid', MAX_ID_LENGTH)
 
     const user = await token.getAuthorizedUser({ appid, accessToken, openid }, request.rpc)
-    return success({ openid: user.openid, nickname: user.nickname, avatar: user.avatar }, request.requestId)
+    return successBytes(profileBytes(user), request.requestId)
   },
+}
+
+/** A few MiB. With this many, all are forgotten and made again. */
+const MAX_PROFILES = 10_000
+
+const profiles = new Map<string, { readonly nickname: string; readonly avatar: string; readonly bytes: string }>()
+
+/** The profile by jsonBytes; who is asked for again and has not changed is not written anew. */
+function profileBytes({ openid, nickname, avatar }: GetAuthorizedUserResponse): string {
+  const known = profiles.get(openid)
+  if (known?.nickname === nickname && known.avatar === avatar) return known.bytes
+  const bytes = jsonBytes({ openid, nickname, avatar })
+  if (profiles.size >= MAX_PROFILES) profiles.clear()
+  profiles.set(openid, { nickname, avatar, bytes })
+  return bytes
 }

@@ -11,6 +11,7 @@ import {
 import { Code, ConnectError } from '@connectrpc/connect'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Caller } from './callers.js'
+import { Deadlines } from './deadlines.js'
 import { ServiceError, toConnectError } from './service-error.js'
 import { type Validate, validatorOf } from './validation.js'
 
@@ -83,6 +84,7 @@ type AnyHandler = (request: never, call: Call) => Promise<object>
 export class Dispatcher {
   readonly #methods = new Map<DescMethod, Served>()
   readonly #services: DescService[] = []
+  readonly #deadlines = new Deadlines()
   readonly #options: DispatcherOptions
 
   constructor(options: DispatcherOptions) {
@@ -120,8 +122,8 @@ export class Dispatcher {
     let reason: ErrorReason | undefined
     try {
       const work = this.#begin(served, method, request, span ? { ...call, traceparent: span.traceparent } : call)
-      const deadlineMs = Math.min(timeoutMs ?? this.#options.maxDeadlineMs, this.#options.maxDeadlineMs)
-      const response = await underDeadline(work, deadlineMs, call.signal)
+      const deadlineMs = startedAt + Math.min(timeoutMs ?? this.#options.maxDeadlineMs, this.#options.maxDeadlineMs)
+      const response = await this.#underDeadline(work, deadlineMs, call.signal)
       return create(method.output, response as never) as MessageShape<M['output']>
     } catch (error) {
       if (error instanceof ServiceError) reason = error.reason
@@ -152,6 +154,31 @@ export class Dispatcher {
     return served.handler(request as never, call)
   }
 
+  /** Settles as `work` does, or fails when the deadline passes or the caller goes away first; the work itself goes on. */
+  #underDeadline<T>(work: Promise<T>, deadlineMs: number, signal: AbortSignal | undefined): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const deadline = this.#deadlines.add(deadlineMs, () => {
+        reject(new ConnectError('deadline exceeded', Code.DeadlineExceeded))
+      })
+      const onAbort = () => reject(new ConnectError('the caller went away', Code.Canceled))
+      signal?.addEventListener('abort', onAbort, { once: true })
+      const settle = () => {
+        this.#deadlines.delete(deadline)
+        signal?.removeEventListener('abort', onAbort)
+      }
+      work.then(
+        (value) => {
+          settle()
+          resolve(value)
+        },
+        (error) => {
+          settle()
+          reject(error)
+        },
+      )
+    })
+  }
+
   #translate(error: unknown, method: DescMethod, call: Call): ConnectError {
     if (error instanceof ServiceError) return toConnectError(error)
     if (error instanceof ConnectError) return error // our own deadline, or the answer of a service we called
@@ -163,27 +190,4 @@ export class Dispatcher {
 /** `package.Service/Method`. */
 export function nameOf(method: DescMethod): string {
   return `${method.parent.typeName}/${method.name}`
-}
-
-/** Settles as `work` does, or fails when the deadline passes or the caller goes away first; the work itself goes on. */
-function underDeadline<T>(work: Promise<T>, deadlineMs: number, signal: AbortSignal | undefined): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new ConnectError('deadline exceeded', Code.DeadlineExceeded)), deadlineMs)
-    const onAbort = () => reject(new ConnectError('the caller went away', Code.Canceled))
-    signal?.addEventListener('abort', onAbort, { once: true })
-    const settle = () => {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', onAbort)
-    }
-    work.then(
-      (value) => {
-        settle()
-        resolve(value)
-      },
-      (error) => {
-        settle()
-        reject(error)
-      },
-    )
-  })
 }

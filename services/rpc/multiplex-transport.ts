@@ -20,6 +20,7 @@ import type { Address } from './address.js'
 import { groupBy, holding, inBatches } from './batches.js'
 import { CallTable, MAX_CALLS } from './call-table.js'
 import type { Invoke, Outgoing } from './client.js'
+import { type Deadline, Deadlines } from './deadlines.js'
 import { pathOf } from './grpc-door.js'
 import { Decoder } from './large-messages.js'
 import type { TlsMaterial } from './listener.js'
@@ -74,11 +75,9 @@ interface Call {
 interface Pending {
   readonly call: Call
   readonly method: DescMethod
-  /** By performance.now(). */
-  readonly deadlineMs: number
+  readonly deadline: Deadline
   readonly resolve: (message: Message) => void
   readonly reject: (error: unknown) => void
-  readonly timer: NodeJS.Timeout
   stream: Stream
   timesSent: number
 }
@@ -103,6 +102,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
   let stream: Stream | undefined
   const streams = new Set<Stream>()
   const decoder = new Decoder()
+  const deadlines = new Deadlines()
   /** On all streams. */
   let pendingCount = 0
   let isClosed = false
@@ -179,7 +179,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     }
   }
 
-  /** The timer goes on: what is forgotten is settled next, or put on another stream. */
+  /** The deadline stays: what is forgotten is settled next, or put on another stream. */
   function forget(pending: Pending): void {
     if (pending.stream.pending.delete(pending.call.id)) pendingCount -= 1
   }
@@ -188,7 +188,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     const pending = from.pending.get(result.id)
     if (!pending) return // it was given up before
     forget(pending)
-    clearTimeout(pending.timer)
+    deadlines.delete(pending.deadline)
     if (result.outcome.case !== 'response') {
       pending.reject(toConnectError(result))
       return
@@ -202,7 +202,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
 
   function fail(pending: Pending, error: unknown): void {
     forget(pending)
-    clearTimeout(pending.timer)
+    deadlines.delete(pending.deadline)
     pending.reject(error)
   }
 
@@ -219,7 +219,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     const sentMs = performance.now()
     for (const pending of waiting) {
       pending.timesSent += 1
-      pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadlineMs - sentMs))
+      pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadline.atMs - sentMs))
     }
     for (const [{ input }, ofMethod] of groupBy(waiting, ({ method }) => method)) {
       const schema = holding(MultiplexRequestSchema, MultiplexedCallSchema.field.request, input)
@@ -261,12 +261,11 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
       if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
       const present = presentStream()
       const call = { id: 0, method: pathOf(method), request, timeoutMs, requestId, traceparent }
-      const timer = setTimeout(() => {
+      const deadline = deadlines.add(performance.now() + timeoutMs, () => {
         fail(pending, new ConnectError(`no answer from ${peer} in time`, Code.DeadlineExceeded))
         endWhenDrained(pending.stream)
-      }, timeoutMs)
-      const deadlineMs = performance.now() + timeoutMs
-      const pending: Pending = { call, method, deadlineMs, resolve, reject, timer, stream: present, timesSent: 0 }
+      })
+      const pending: Pending = { call, method, deadline, resolve, reject, stream: present, timesSent: 0 }
       enqueue(pending)
     })
   }

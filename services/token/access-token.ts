@@ -1,7 +1,7 @@
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { requireApp } from './app-authentication.js'
-import { hashCredential } from './credentials.js'
+import { PresentedCredential } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 import type { AccessTokenRow } from './store/token-store.js'
 
@@ -19,8 +19,7 @@ export async function requireAccessToken(
   deps: TokenDeps,
   presented: { readonly appid: string; readonly accessToken: string; readonly openid: string },
 ): Promise<AccessTokenRow> {
-  const accessTokenHash = hashCredential('accessToken', presented.accessToken)
-  const token = accessTokenHash && (await deps.store.findAccessToken(accessTokenHash))
+  const token = await deps.store.findAccessToken(new PresentedCredential('accessToken', presented.accessToken))
   const now = deps.now()
   if (!token || token.appid !== presented.appid || token.isRevoked || now >= token.expiresAtMs) {
     await requireApp(deps, presented.appid) // an unknown or disabled app is told so first

@@ -66,6 +66,25 @@ export function hashCredential(kind: CredentialKind, text: string): Uint8Array |
   return keyOf(text, bodyLength === lengthOf.placed ? start : undefined)
 }
 
+/** A credential as somebody presents it. Of most, which a store found before, no more is needed than the digest. */
+export class PresentedCredential {
+  /** SHA-256 of the text, a character for each byte. */
+  readonly digest: string
+  readonly #kind: CredentialKind
+  readonly #text: string
+
+  constructor(kind: CredentialKind, text: string) {
+    this.digest = hash('sha256', text, 'binary')
+    this.#kind = kind
+    this.#text = text
+  }
+
+  /** As hashCredential. */
+  get hash(): Uint8Array | undefined {
+    return hashCredential(this.#kind, this.#text)
+  }
+}
+
 /** Where the row of this key lies. Of a credential without a place, which versions up to 0.1.0 made, its own hash says it. */
 export function placeOf(key: Uint8Array): Place {
   return key.subarray(0, PLACE_BYTES)

@@ -64,6 +64,22 @@ describe('an endpoint translates its parameters into one RPC and the answer into
   })
 })
 
+test('a profile is answered as the service has it now, also when it was another one before', async () => {
+  const profiles = [
+    { openid: 'oid', nickname: '小明', avatar: 'https://a.example/1' },
+    { openid: 'oid', nickname: '小明', avatar: 'https://a.example/1' },
+    { openid: 'oid', nickname: '小明', avatar: 'https://a.example/2' },
+    { openid: 'oid', nickname: 'Ming "M" \u2028', avatar: 'https://a.example/2' },
+    { openid: 'other', nickname: 'Ming "M" \u2028', avatar: 'https://a.example/2' },
+  ]
+  let asked = 0
+  await using gateway = await startGateway({ services: { GetAuthorizedUser: () => profiles[asked++] ?? {} } })
+  for (const profile of profiles) {
+    const body = (await (await fetch(`${gateway.url}/api/${user}`)).json()) as Body
+    expect(body.data).toEqual(profile)
+  }
+})
+
 describe('is refused as invalid_argument before any RPC', () => {
   const without = (path: string, name: string) => path.replace(new RegExp(`([?&])${name}=[^&]*`), '$1')
   const missing = [exchange, refresh, user, list, detail].flatMap((path) => {

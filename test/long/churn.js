@@ -92,7 +92,8 @@ async function churn({ refreshes, atOnce }) {
       cause,
     )
     if (result !== 'minted') problems.push(`the refresh of a live grant was ${result}`)
-    else if (!(await store.findAccessToken(accessTokenHash))) problems.push('a new token was not found')
+    else if (!(await store.findAccessToken({ digest: accessTokenHash.toString('hex'), hash: accessTokenHash })))
+      problems.push('a new token was not found')
   }
 
   try {

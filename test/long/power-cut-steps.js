@@ -107,7 +107,8 @@ export class Steps {
     if (line === 'ready') return (await this.#store.findUser('ana')) !== undefined
     const [i, step] = line.split(' ')
     if (step === 'issued') return true // its redemption tells; unused ones are counted below
-    const token = await this.#store.findAccessToken(hashAt(i, step === 'minted' ? 'minted' : 'access'))
+    const accessToken = hashAt(i, step === 'minted' ? 'minted' : 'access')
+    const token = await this.#store.findAccessToken({ digest: accessToken.toString('hex'), hash: accessToken })
     return token !== undefined && (step !== 'revoked' || token.isRevoked)
   }
 }

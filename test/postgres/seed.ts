@@ -1,6 +1,7 @@
 // An app and a user in a token store, and the steps of the flow with values made up for them.
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { MintingResult, RedemptionResult, TokenStore } from '../../services/token/store/token-store.js'
+import { presented } from '../store/presented.js'
 
 export const START = Date.UTC(2030, 0, 1)
 const MINUTE = 60_000
@@ -108,6 +109,6 @@ export async function refresh(
 }
 
 export async function isGood(store: TokenStore, accessTokenHash: Uint8Array): Promise<boolean> {
-  const token = await store.findAccessToken(accessTokenHash)
+  const token = await store.findAccessToken(presented(accessTokenHash))
   return token !== undefined && !token.isRevoked && START < token.expiresAtMs
 }

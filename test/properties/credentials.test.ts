@@ -8,6 +8,7 @@ import {
   hashCredential,
   newCredential,
   newId,
+  PresentedCredential,
   placeOf,
   placeOfGrant,
 } from '../../services/token/credentials.js'
@@ -22,6 +23,9 @@ describe('a credential', () => {
         const { text, hash } = newCredential('accessToken', () => random, place)
         expect(text).toMatch(place ? /^sat_[\w-]{60}$/ : /^sat_[\w-]{49}$/)
         expect(hashCredential('accessToken', text)).toEqual(hash)
+        const presented = new PresentedCredential('accessToken', text)
+        expect([presented.digest, presented.hash]).toEqual([sha256(text).toString('latin1'), hash])
+        expect(new PresentedCredential('refreshToken', text).hash).toBeUndefined()
         expect(Buffer.from(hash)).toHaveLength(32)
         if (place) {
           expect(Buffer.from(hash)).toEqual(Buffer.concat([place, sha256(text).subarray(0, 24)]))

@@ -86,8 +86,8 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
   {
     how: 'does not see that app or user was disabled when it finds a token',
     breaks: (store) => ({
-      async findAccessToken(hash) {
-        const token = await store.findAccessToken(hash)
+      async findAccessToken(presented) {
+        const token = await store.findAccessToken(presented)
         return token && { ...token, isRevoked: false }
       },
     }),

@@ -13,6 +13,7 @@ import { startCuttingProxy } from '../postgres/cutting-proxy.js'
 import { patient } from '../postgres/patient.js'
 import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
+import { presented } from './presented.js'
 
 async function open(options: Partial<Record<keyof typeof patient, number>> = {}) {
   const url = await createDatabase()
@@ -242,8 +243,9 @@ test('who waited in vain for a lookup is answered when he asks again', async () 
   const lock = { name: 'lock', text: 'LOCK TABLE access_tokens IN ACCESS EXCLUSIVE MODE' }
   await locker.transaction(async (transaction) => {
     await transaction.ask(lock, [])
-    for (let count = 0; count < 256; count++) void store.findAccessToken(randomBytes(32)).catch(() => undefined)
-    await expect(store.findAccessToken(accessTokenHash)).rejects.toBeInstanceOf(StoreUnavailable)
+    for (let count = 0; count < 256; count++)
+      void store.findAccessToken(presented(randomBytes(32))).catch(() => undefined)
+    await expect(store.findAccessToken(presented(accessTokenHash))).rejects.toBeInstanceOf(StoreUnavailable)
   })
   expect(await isGood(store, accessTokenHash)).toBe(true)
 })

@@ -6,6 +6,7 @@ import { query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
 import { authorize, refresh, seed as seedOne } from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
+import { presented } from './presented.js'
 import { describeSurveyStore } from './survey-store-conformance.js'
 import { describeTokenStore } from './token-store-conformance.js'
 import { grant, hashOf, isGood, mint, NOW, REFRESH_TTL, seed } from './token-store-verbs.js'
@@ -71,6 +72,6 @@ describe('PostgreSQL stores', () => {
     const url = await createDatabase()
     const store = closing(await openPostgresTokenStore({ url, ...patient }))
     await query(url, 'ALTER TABLE access_tokens RENAME TO gone')
-    await expect(store.findAccessToken(hashOf('any'))).rejects.toThrow('does not exist')
+    await expect(store.findAccessToken(presented(hashOf('any')))).rejects.toThrow('does not exist')
   })
 })

@@ -7,6 +7,7 @@ import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { closing } from '../postgres/closing.js'
+import { presented } from './presented.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import {
   ACCESS_TTL,
@@ -71,7 +72,7 @@ describe('grants at places', () => {
       const isLive = n !== 4
       expect(await isGood(store, accessTokenHash), `the first token of ${n}`).toBe(isLive)
       expect(await isGood(store, minted[n]?.accessTokenHash ?? accessTokenHash), `the second of ${n}`).toBe(isLive)
-      expect((await store.findAccessToken(accessTokenHash))?.grantId).toBe(grantId)
+      expect((await store.findAccessToken(presented(accessTokenHash)))?.grantId).toBe(grantId)
       expect((await mint(store, refreshTokenHash)).result).toBe(isLive ? 'minted' : 'refused')
     }
   })
@@ -85,7 +86,7 @@ describe('grants at places', () => {
     for (const codeHash of used) grants.push(await redeem(store, '', { codeHash }))
     expect(grants.map(({ result }) => result.kind)).toEqual(used.map(() => 'redeemed'))
     for (const { accessTokenHash, refreshTokenHash, grantId } of grants) {
-      expect((await store.findAccessToken(accessTokenHash))?.grantId).toBe(grantId)
+      expect((await store.findAccessToken(presented(accessTokenHash)))?.grantId).toBe(grantId)
       expect((await mint(store, refreshTokenHash)).result).toBe('minted')
     }
     expect((await store.listGrants({}, { limit: 20, after: undefined })).rows).toHaveLength(used.length)
@@ -256,7 +257,7 @@ describe('the schema before', () => {
       const store = closing(openSqliteTokenStore({ file }))
       for (const name of names) {
         for (const [serial, hash] of tokensOf(name).entries()) {
-          expect(await store.findAccessToken(hash)).toMatchObject({
+          expect(await store.findAccessToken(presented(hash))).toMatchObject({
             grantId: name,
             expiresAtMs: NOW + ACCESS_TTL - serial,
           })
@@ -264,7 +265,9 @@ describe('the schema before', () => {
         // The newest two of the three stay, beside the one that is new.
         const { result, accessTokenHash } = await mint(store, hashAtPlace(place, name), { maxLive: 3 })
         expect(result).toBe('minted')
-        const found = await Promise.all([...tokensOf(name), accessTokenHash].map((hash) => store.findAccessToken(hash)))
+        const found = await Promise.all(
+          [...tokensOf(name), accessTokenHash].map((hash) => store.findAccessToken(presented(hash))),
+        )
         expect(found.map((token) => token?.expiresAtMs)).toEqual([
           undefined,
           NOW + OVERLAP,
@@ -292,7 +295,7 @@ describe('the schema before', () => {
     expect((await mint(store, hashOf('alone'))).result).toBe('minted')
     expect(await findGrant(store, 'without a token')).toMatchObject({ createdAtMs: NOW })
     await store.removeEnded({ endedBeforeMs: NOW + 2 * REFRESH_TTL, auditBeforeMs: 0, limit: 100 })
-    for (const hash of [access, other]) expect(await store.findAccessToken(hash)).toBeUndefined()
+    for (const hash of [access, other]) expect(await store.findAccessToken(presented(hash))).toBeUndefined()
     expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toEqual([])
   })
 

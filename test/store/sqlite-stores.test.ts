@@ -14,6 +14,7 @@ import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { createSqliteTokenStore, openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
+import { presented } from './presented.js'
 import { describeSurveyStore } from './survey-store-conformance.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import { describeTokenStore } from './token-store-conformance.js'
@@ -125,7 +126,7 @@ describe('SQLite stores', () => {
     const store = openSqliteTokenStore(options)
     const saboteur: Connection = openDatabase(options.file)
     saboteur.exec('ALTER TABLE grants RENAME TO gone')
-    await expect(store.findAccessToken(hashOf('any'))).rejects.toThrow('no such table')
+    await expect(store.findAccessToken(presented(hashOf('any')))).rejects.toThrow('no such table')
     saboteur.close()
     await store.close()
   })

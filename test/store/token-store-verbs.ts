@@ -16,6 +16,7 @@ import type {
   TokenStore,
   UserRow,
 } from '../../services/token/store/token-store.js'
+import { presented } from './presented.js'
 
 /** When tests happen: 2026-01-01T00:00:00Z. */
 export const NOW = 1_767_225_600_000
@@ -175,7 +176,7 @@ export async function mint(
 
 /** Whether data requests with this token are good at `now`, as a service judges it. */
 export async function isGood(store: TokenStore, accessTokenHash: Hash, now = NOW): Promise<boolean> {
-  const token = await store.findAccessToken(accessTokenHash)
+  const token = await store.findAccessToken(presented(accessTokenHash))
   return token !== undefined && !token.isRevoked && now < token.expiresAtMs
 }
 

@@ -16,6 +16,14 @@
 /** What a credential is known by: 32 bytes, of which 24 or all are its SHA-256 (services/token/credentials.ts). */
 export type Hash = Uint8Array
 
+/** An access token to be found. */
+export interface PresentedToken {
+  /** Of its text, and of no other's: by this a store finds what it found before. */
+  readonly digest: string
+  /** By this a database has it; undefined for what cannot be one. Made when it is asked for. */
+  readonly hash: Hash | undefined
+}
+
 /** A last use is worth a write when the one before it is older than this: last uses are right to the minute. */
 export const LAST_USE_RESOLUTION_MS = 60_000
 
@@ -302,8 +310,8 @@ export interface TokenStore {
    * a use of the grant, recorded when the last one is older than LAST_USE_RESOLUTION_MS.
    */
   mintAccessToken(minting: Minting, now: number, cause: Cause): Promise<MintingResult>
-  /** By hash; undefined when unknown. Expiry is the caller's to judge. */
-  findAccessToken(accessTokenHash: Hash): Promise<AccessTokenRow | undefined>
+  /** undefined when unknown. Expiry is the caller's to judge. */
+  findAccessToken(token: PresentedToken): Promise<AccessTokenRow | undefined>
   /**
    * Newest first; on SQLite, if not of one user, by when their codes were issued. `liveAtMs`: only grants neither revoked
    * nor expired then.

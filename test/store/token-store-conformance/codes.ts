@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
 import type { TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
+import { presented } from '../presented.js'
 import {
   auditKinds,
   auditTrail,
@@ -32,7 +33,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       const redeemed = await redeem(store, 'code', { newOpenid: 'o1' }, NOW + 7)
       expect(redeemed.result).toEqual({ kind: 'redeemed', openid: 'o1' })
       const { grantId } = redeemed
-      expect(await store.findAccessToken(redeemed.accessTokenHash)).toEqual({
+      expect(await store.findAccessToken(presented(redeemed.accessTokenHash))).toEqual({
         grantId,
         appid: 'app1',
         userId: 'user_ann',
@@ -76,7 +77,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       expect(won).toHaveLength(1)
       const lost = tries.filter(({ result }) => result.kind !== 'redeemed')
       for (const { result } of lost) expect(result).toEqual({ kind: 'refused', replay: 'forgiven' })
-      const found = await Promise.all(tries.map((each) => store.findAccessToken(each.accessTokenHash)))
+      const found = await Promise.all(tries.map((each) => store.findAccessToken(presented(each.accessTokenHash))))
       expect(found.filter((token) => token !== undefined)).toMatchObject([{ grantId: won[0]?.grantId }])
       expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toHaveLength(1)
       const minted = await Promise.all(lost.slice(0, 20).map((each) => mint(store, each.refreshTokenHash)))

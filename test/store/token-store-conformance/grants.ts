@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
 import type { TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
+import { presented } from '../presented.js'
 import {
   allPages,
   auditKinds,
@@ -146,7 +147,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       await record(NOW + 5)
       await record(NOW + 3)
       expect(await findGrant(store, grantId)).toMatchObject({ lastUsedAtMs: NOW + 5 })
-      expect(await store.findAccessToken(accessTokenHash)).toMatchObject({ grantLastUsedAtMs: NOW + 5 })
+      expect(await store.findAccessToken(presented(accessTokenHash))).toMatchObject({ grantLastUsedAtMs: NOW + 5 })
       expect(await store.listAppSecrets('app1')).toMatchObject([{ lastUsedAtMs: NOW + 5 }])
       await store.recordUses({ grants: new Map(), secrets: new Map() })
     },

@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
 import type { TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
+import { presented } from '../presented.js'
 import {
   byOperator,
   byUser,
@@ -75,9 +76,9 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)
-      await store.findAccessToken(accessTokenHash)
+      await store.findAccessToken(presented(accessTokenHash))
       await mint(store, refreshTokenHash, { overlapMs: 1_000 })
-      expect((await store.findAccessToken(accessTokenHash))?.expiresAtMs).toBe(NOW + 1_000)
+      expect((await store.findAccessToken(presented(accessTokenHash)))?.expiresAtMs).toBe(NOW + 1_000)
     },
   },
   {
@@ -85,9 +86,9 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       const { grantId, accessTokenHash } = await grant(store)
-      await store.findAccessToken(accessTokenHash)
+      await store.findAccessToken(presented(accessTokenHash))
       await store.recordUses({ grants: new Map([[grantId, NOW + 5]]), secrets: new Map() })
-      expect((await store.findAccessToken(accessTokenHash))?.grantLastUsedAtMs).toBe(NOW + 5)
+      expect((await store.findAccessToken(presented(accessTokenHash)))?.grantLastUsedAtMs).toBe(NOW + 5)
       expect((await findGrant(store, grantId))?.lastUsedAtMs).toBe(NOW + 5)
     },
   },
@@ -96,10 +97,10 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       const { accessTokenHash } = await grant(store)
-      await store.findAccessToken(accessTokenHash)
+      await store.findAccessToken(presented(accessTokenHash))
       const longAfter = NOW + 1_000 * CODE_TTL * 1_000
       await store.removeEnded({ endedBeforeMs: longAfter, auditBeforeMs: 0, limit: 100 })
-      expect(await store.findAccessToken(accessTokenHash)).toBeUndefined()
+      expect(await store.findAccessToken(presented(accessTokenHash))).toBeUndefined()
     },
   },
 ]

@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
 import { LAST_USE_RESOLUTION_MS, type TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
+import { presented } from '../presented.js'
 import {
   ACCESS_TTL,
   byUser,
@@ -22,7 +23,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
       await seed(store)
       const { refreshTokenHash } = await grant(store)
       for (const hash of [hashOf('nothing'), new Uint8Array(32), new Uint8Array(0), refreshTokenHash]) {
-        expect(await store.findAccessToken(hash)).toBeUndefined()
+        expect(await store.findAccessToken(presented(hash))).toBeUndefined()
         expect(await store.findSession(hash)).toBeUndefined()
       }
     },
@@ -50,7 +51,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
       expect((await mint(store, accessTokenHash)).result).toBe('refused')
       const other = await mint(store, refreshTokenHash, { appid: 'app2' })
       expect(other.result).toBe('refused')
-      expect(await store.findAccessToken(other.accessTokenHash)).toBeUndefined()
+      expect(await store.findAccessToken(presented(other.accessTokenHash))).toBeUndefined()
       expect((await mint(store, refreshTokenHash, { appid: 'nobody' })).result).toBe('app_ended')
       expect(await isGood(store, accessTokenHash, NOW + OVERLAP)).toBe(true)
     },
@@ -76,7 +77,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
       const expected = ['refused', 'refused', 'secret_ended', 'minted', 'minted']
       expect(minted.map(({ result }) => result)).toEqual(grants.map((_, at) => expected[at % 5]))
       const lookups = [...minted, ...grants, ...minted].map(({ accessTokenHash }) =>
-        store.findAccessToken(accessTokenHash),
+        store.findAccessToken(presented(accessTokenHash)),
       )
       const found = (await Promise.all(lookups)).map((token) => token?.grantId)
       const ofMinted = grants.map(({ grantId }, at) => (at % 5 < 3 ? undefined : grantId))
@@ -94,7 +95,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
       expect(await isGood(store, second, NOW + 1000 + ACCESS_TTL - 1)).toBe(true)
 
       await mint(store, refreshTokenHash, {}, NOW + 2000)
-      expect(await store.findAccessToken(first)).toMatchObject({ expiresAtMs: NOW + 1000 + OVERLAP })
+      expect(await store.findAccessToken(presented(first))).toMatchObject({ expiresAtMs: NOW + 1000 + OVERLAP })
       const { accessTokenHash: short } = await mint(
         store,
         refreshTokenHash,
@@ -102,7 +103,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
         NOW + 3000,
       )
       await mint(store, refreshTokenHash, {}, NOW + 3500)
-      expect(await store.findAccessToken(short)).toMatchObject({ expiresAtMs: NOW + 4000 })
+      expect(await store.findAccessToken(presented(short))).toMatchObject({ expiresAtMs: NOW + 4000 })
     },
   },
   {

@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
 import type { TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
+import { presented } from '../presented.js'
 import {
   ACCESS_TTL,
   auditTrail,
@@ -74,7 +75,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
       expect(await isGood(store, accessTokenHash, lastGood)).toBe(true)
       await store.removeEnded({ endedBeforeMs: lastGood + 2, auditBeforeMs: 0, limit: 100 })
       expect(await findGrant(store, grantId)).toBeUndefined()
-      expect(await store.findAccessToken(accessTokenHash)).toBeUndefined()
+      expect(await store.findAccessToken(presented(accessTokenHash))).toBeUndefined()
     },
   },
   {
@@ -87,7 +88,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
       const remove = (endedBeforeMs: number) => store.removeEnded({ endedBeforeMs, auditBeforeMs: 0, limit: 100 })
       expect(await remove(NOW + 5)).toEqual(nothing)
       expect(await remove(NOW + 6)).toEqual({ ...nothing, grants: 1, accessTokens: 2 })
-      expect(await store.findAccessToken(accessTokenHash)).toBeUndefined()
+      expect(await store.findAccessToken(presented(accessTokenHash))).toBeUndefined()
       expect((await mint(store, refreshTokenHash)).result).toBe('refused')
     },
   },

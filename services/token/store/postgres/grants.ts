@@ -234,7 +234,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
   return {
     mintAccessToken: (minting, now, cause) => mintings.submit(keyOf(minting.refreshTokenHash), { minting, now, cause }),
 
-    findAccessToken: (accessTokenHash) => accessTokens.findOne(accessTokenHash),
+    findAccessToken: async ({ hash }) => hash && accessTokens.findOne(hash),
 
     async listGrants(filter, { limit, after }) {
       const { appid, userId, liveAtMs } = filter

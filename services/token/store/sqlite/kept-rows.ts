@@ -3,11 +3,10 @@
 //
 // Why they are never stale: this connection is the one that writes. A write of ours takes out what it alters in the middle
 // of its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread.
-import { keyOf } from '../../../rpc/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import { Kept } from '../../../sqlite/kept.js'
 import type { Connection } from '../../../sqlite/open.js'
-import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash } from '../token-store.js'
+import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash, PresentedToken } from '../token-store.js'
 
 /** A few tens of MiB. With this many, all are forgotten and looked up again. */
 const MAX_TOKENS = 50_000
@@ -44,8 +43,9 @@ export class KeptRows {
   readonly #foreignWrites: ForeignWrites
   readonly #apps: Kept<AppRow>
   readonly #secrets: Kept<readonly AppSecretRow[]>
+  /** By digest. */
   readonly #tokens = new Map<string, AccessTokenRow>()
-  readonly #hashesByGrant = new Map<string, string[]>()
+  readonly #digestsByGrant = new Map<string, string[]>()
 
   constructor(db: Connection) {
     this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
@@ -73,15 +73,16 @@ export class KeptRows {
   }
 
   async findToken(
-    accessTokenHash: Hash,
+    token: PresentedToken,
     look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
   ): Promise<AccessTokenRow | undefined> {
     await this.#foreignWrites.look()
-    const key = keyOf(accessTokenHash)
-    const known = this.#tokens.get(key)
+    const { digest } = token
+    const known = this.#tokens.get(digest)
     if (known) return known
-    const found = look(accessTokenHash)
-    if (found) this.#keepToken(key, found)
+    const { hash } = token
+    const found = hash && look(hash)
+    if (found) this.#keepToken(digest, found)
     return found
   }
 
@@ -95,13 +96,13 @@ export class KeptRows {
   }
 
   forgetGrant(grantId: string): void {
-    for (const key of this.#hashesByGrant.get(grantId) ?? []) this.#tokens.delete(key)
-    this.#hashesByGrant.delete(grantId)
+    for (const digest of this.#digestsByGrant.get(grantId) ?? []) this.#tokens.delete(digest)
+    this.#digestsByGrant.delete(grantId)
   }
 
   forgetTokens(): void {
     this.#tokens.clear()
-    this.#hashesByGrant.clear()
+    this.#digestsByGrant.clear()
   }
 
   forgetApps(): void {
@@ -114,11 +115,11 @@ export class KeptRows {
     this.forgetApps()
   }
 
-  #keepToken(key: string, token: AccessTokenRow): void {
+  #keepToken(digest: string, token: AccessTokenRow): void {
     if (this.#tokens.size >= MAX_TOKENS) this.forgetTokens()
-    this.#tokens.set(key, token)
-    const ofGrant = this.#hashesByGrant.get(token.grantId)
-    if (ofGrant) ofGrant.push(key)
-    else this.#hashesByGrant.set(token.grantId, [key])
+    this.#tokens.set(digest, token)
+    const ofGrant = this.#digestsByGrant.get(token.grantId)
+    if (ofGrant) ofGrant.push(digest)
+    else this.#digestsByGrant.set(token.grantId, [digest])
   }
 }

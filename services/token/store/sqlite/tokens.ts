@@ -6,6 +6,7 @@ import {
   LAST_USE_RESOLUTION_MS,
   type Minting,
   type MintingResult,
+  type PresentedToken,
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
@@ -75,7 +76,7 @@ export function tokenReads(db: Connection, kept: KeptRows) {
     return grantPlace === undefined ? undefined : lookAt(grantPlace, accessTokenHash)
   }
 
-  return { findAccessToken: (accessTokenHash: Hash) => kept.findToken(accessTokenHash, look) }
+  return { findAccessToken: (token: PresentedToken) => kept.findToken(token, look) }
 }
 
 /** Columns of what a refresh must know, in order. */

@@ -1,0 +1,79 @@
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { type Deadline, Deadlines } from '../../services/rpc/deadlines.js'
+import { mostKeptMB } from '../harness/kept.js'
+
+const LATE_MS = 10
+
+/** Deadlines whose time goes on when it is told to. */
+function withClock() {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  return { deadlines: new Deadlines(), goOn: (ms: number) => vi.advanceTimersByTime(ms) }
+}
+
+test('a deadline is told of once, not before its time and soon after, whatever its place among others', () => {
+  const { deadlines, goOn } = withClock()
+  const startedAt = performance.now()
+  const passed: (readonly [number, number])[] = []
+  for (const ms of [60, 20, 5_000, 40, 0, 20]) {
+    deadlines.add(startedAt + ms, () => passed.push([ms, performance.now() - startedAt]))
+  }
+  for (let ms = 0; ms < 200; ms++) goOn(1)
+  expect(passed.map(([ms]) => ms)).toEqual([0, 20, 20, 40, 60])
+  for (const [ms, atMs] of passed) {
+    expect(atMs).toBeGreaterThanOrEqual(ms)
+    expect(atMs).toBeLessThanOrEqual(ms + LATE_MS)
+  }
+})
+
+test('what was taken out is not told of, and may be taken out again; what stands beside it is', () => {
+  const { deadlines, goOn } = withClock()
+  const passed: number[] = []
+  const all = [0, 1, 2, 3, 4].map((n) => deadlines.add(performance.now() + 20, () => passed.push(n)))
+  for (const n of [2, 0, 4, 2]) deadlines.delete(all[n] as Deadline)
+  goOn(60)
+  for (const deadline of all) deadlines.delete(deadline)
+  expect(passed).toEqual([1, 3])
+})
+
+test('one that passes may take out another of the same moment, and add one', () => {
+  const { deadlines, goOn } = withClock()
+  const passed: string[] = []
+  const atMs = performance.now() + 10
+  deadlines.add(atMs, () => {
+    passed.push('first')
+    deadlines.delete(second)
+    deadlines.add(atMs, () => passed.push('third'))
+  })
+  const second = deadlines.add(atMs, () => passed.push('second'))
+  goOn(60)
+  expect(passed).toEqual(['first', 'third'])
+})
+
+test('nothing is looked for while there is no deadline', () => {
+  const { deadlines, goOn } = withClock()
+  const inTime = deadlines.add(performance.now() + 1_000, () => undefined)
+  expect(vi.getTimerCount()).toBe(1)
+  deadlines.delete(inTime)
+  goOn(LATE_MS)
+  expect(vi.getTimerCount()).toBe(0)
+  deadlines.add(performance.now() + 1_000, () => undefined)
+  expect(vi.getTimerCount()).toBe(1)
+  goOn(1_000 + LATE_MS)
+  expect(vi.getTimerCount()).toBe(0)
+})
+
+test('what has gone is let go of by the quick collector', () => {
+  const kept = mostKeptMB(`
+    const { Deadlines } = await import(dist + 'services/rpc/deadlines.js')
+    const deadlines = new Deadlines()
+    const underWay = []
+    function work() {
+      for (let n = 0; n < 10_000; n++) {
+        const request = new Array(50).fill(n)
+        underWay.push(deadlines.add(1e12, () => request))
+        if (underWay.length > 64) deadlines.delete(underWay.shift())
+      }
+    }`)
+  expect(kept).toBeLessThan(5)
+})
