@@ -59,12 +59,14 @@ function createBufferedLog(level: string, pid: number | undefined): Log {
     contentMode: 'buffer',
     maxWrite: writeBytes,
   })
+  /** Elsewhere nobody counts bytes, and characters are counted already. */
+  const sizeOf = isSharedPipe ? (line: string) => Buffer.byteLength(line) : (line: string) => line.length
   let waiting = ''
-  let waitingBytes = 0
+  let waitingSize = 0
   const flush = () => {
     if (waiting !== '') destination.write(Buffer.from(waiting) as never) // given texts, it scans all it holds every time
     waiting = ''
-    waitingBytes = 0
+    waitingSize = 0
   }
   setInterval(flush, WRITE_WITHIN_MS).unref()
   process.once('exit', () => {
@@ -72,10 +74,10 @@ function createBufferedLog(level: string, pid: number | undefined): Log {
     if (waiting !== '') pino.destination({ dest: process.stderr.fd, sync: true }).write(waiting) // nothing else ends in time
   })
   const write = (line: string) => {
-    const bytes = Buffer.byteLength(line)
-    if (waitingBytes + bytes > writeBytes) flush()
+    const size = sizeOf(line)
+    if (waitingSize + size > writeBytes) flush()
     waiting += line
-    waitingBytes += bytes
+    waitingSize += size
   }
   return overDestination(level, { write }, flush, pid)
 }

@@ -26,11 +26,7 @@ export class ForeignWrites {
       setImmediate(() => {
         this.#look = undefined
         try {
-          const version = this.#dataVersion()
-          if (version !== this.#seenVersion) {
-            this.#onWritten()
-            this.#seenVersion = version
-          }
+          this.lookNow()
           resolve()
         } catch (error) {
           reject(error)
@@ -38,5 +34,13 @@ export class ForeignWrites {
       })
     })
     return this.#look
+  }
+
+  /** For a transaction that has begun to write: nobody else does until it ends. @throws what the driver throws */
+  lookNow(): void {
+    const version = this.#dataVersion()
+    if (version === this.#seenVersion) return
+    this.#onWritten()
+    this.#seenVersion = version
   }
 }

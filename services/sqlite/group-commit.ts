@@ -15,6 +15,14 @@ export type Writes = Readonly<Record<string, (args: never) => unknown>>
 export type ArgsOf<W extends Writes, Name extends keyof W> = Parameters<W[Name]>[0]
 export type ResultOf<W extends Writes, Name extends keyof W> = ReturnType<W[Name]>
 
+/** What keeps in memory what transactions find in the database. */
+export interface TransactionWatcher {
+  /** One has begun: nobody else writes until it ends. */
+  begun(): void
+  /** All of it, or some, has not happened. */
+  undone(): void
+}
+
 /** What runs a store's writes. */
 export interface Writer<W extends Writes> {
   /**
@@ -36,6 +44,8 @@ export interface GroupCommitOptions {
   readonly lockWaitMs?: number
   /** Called after each commit: how many writes shared it, and how long it took from BEGIN until it was flushed, in ms. */
   readonly onCommit?: ((writes: number, durationMs: number) => void) | undefined
+  /** Told of every transaction. */
+  readonly watcher?: TransactionWatcher | undefined
   /** Pages of the write-ahead log that are copied into the database at a time. */
   readonly checkpointPages?: number | undefined
   /** How the log is flushed: fs.fdatasync, if not given. */
@@ -71,6 +81,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   readonly #worthAGroup: number
   readonly #lockWaitMs: number
   readonly #onCommit: GroupCommitOptions['onCommit']
+  readonly #watcher: TransactionWatcher | undefined
   readonly #checkpoints: Checkpoints
   readonly #log: LogFile
   readonly #begin: Statement
@@ -96,6 +107,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     this.#worthAGroup = options.worthAGroup ?? WORTH_A_GROUP
     this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
     this.#onCommit = options.onCommit
+    this.#watcher = options.watcher
     this.#checkpoints = new Checkpoints(db, options.checkpointPages)
     this.#log = new LogFile(db, options.flush)
     this.#begin = db.prepare('BEGIN IMMEDIATE')
@@ -177,8 +189,10 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     if (this.#isInDoubt) return false
     try {
       withoutWaiting(this.#db, () => this.#begin.run())
+      this.#watcher?.begun()
       return true
     } catch (error) {
+      this.#rollBack()
       if (isBusy(error)) return false
       throw error
     }
@@ -194,7 +208,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
       isCommitting = true
       this.#commit.run()
     } catch (error) {
-      if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
+      this.#rollBack()
       this.#refuse(group, error, isCommitting && isIoError(error))
       return
     }
@@ -252,7 +266,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     try {
       return group.map((write) => ({ result: this.#run(write) }))
     } catch {
-      if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
+      this.#rollBack()
       if (!this.#hasBegun()) throw new Error('another process took the lock')
       return undefined
     }
@@ -270,9 +284,16 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
         if (!this.#db.inTransaction) throw error
         this.#rollbackTo.run()
         this.#release.run()
+        this.#watcher?.undone()
         return { error: toStoreError(error) }
       }
     })
+  }
+
+  /** What has begun; SQLite may have done it itself. */
+  #rollBack(): void {
+    if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
+    this.#watcher?.undone()
   }
 
   #run({ name, args }: QueuedWrite): unknown {

@@ -47,7 +47,7 @@ afterEach(() => real.close())
 function openTokenStore(): TokenStore {
   migrate(real, tokenSchema)
   const kept = new KeptRows(connection.db)
-  const writer = new GroupCommit(connection.db, tokenStoreWrites(connection.db, kept))
+  const writer = new GroupCommit(connection.db, tokenStoreWrites(connection.db, kept), { watcher: kept })
   return createSqliteTokenStore(connection.db, writer, kept)
 }
 

@@ -38,7 +38,7 @@ describeTokenStore('SQLite with cloned arguments and results', async () => {
   const db = openDatabase(':memory:')
   migrate(db, tokenSchema)
   const kept = new KeptRows(db)
-  return createSqliteTokenStore(db, new GroupCommit(db, cloning(tokenStoreWrites(db, kept))), kept)
+  return createSqliteTokenStore(db, new GroupCommit(db, cloning(tokenStoreWrites(db, kept)), { watcher: kept }), kept)
 })
 describeSurveyStore('SQLite with cloned arguments and results', async () => {
   const db = openDatabase(':memory:')

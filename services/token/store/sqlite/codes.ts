@@ -54,7 +54,6 @@ type CodeRecord = [
   expiresAtMs: bigint,
   usedAtMs: bigint | null,
   grantId: string | null,
-  isUserDisabled: bigint,
   openid: string | null,
 ]
 
@@ -70,7 +69,6 @@ export interface CodeRow {
   readonly expiresAtMs: number
   readonly usedAtMs: number | undefined
   readonly grantId: string | null
-  readonly isUserDisabled: boolean
   /** The user's for this app; null when the app sees the user for the first time. */
   readonly openid: string | null
 }
@@ -79,13 +77,12 @@ type FindCode = (codeHash: Hash) => CodeRow | undefined
 
 function codeFinder(db: Connection): FindCode {
   const find = db
-    .prepare<[{ place: bigint; codeHash: Hash }], CodeRecord>(
-      // Primary keys of all three tables.
+    .prepare<[place: bigint, place: bigint, codeHash: Hash], CodeRecord>(
+      // Primary keys of both tables.
       `SELECT g.place, g.appid, g.user_id, g.scope, g.redirect_uri, g.code_expires_at_ms, g.created_at_ms, g.grant_id,
-         u.is_disabled, o.openid
-       FROM grants g JOIN users u ON u.user_id = g.user_id
-         LEFT JOIN openids o ON o.appid = g.appid AND o.user_id = g.user_id
-       WHERE g.${inSlotsOf(':place')} AND g.code_hash = +:codeHash`,
+         o.openid
+       FROM grants g LEFT JOIN openids o ON o.appid = g.appid AND o.user_id = g.user_id
+       WHERE g.${inSlotsOf('?')} AND g.code_hash = +?`,
     )
     .raw()
     .safeIntegers()
@@ -98,16 +95,17 @@ function codeFinder(db: Connection): FindCode {
     .safeIntegers()
 
   function look(codeHash: Hash): CodeRecord | undefined {
-    const found = find.get({ place: placeOf(codeHash), codeHash })
+    const at = placeOf(codeHash)
+    const found = find.get(at, at, codeHash)
     if (found) return found
     const place = findElsewhere.get(codeHash)
-    return place === undefined ? undefined : find.get({ place, codeHash })
+    return place === undefined ? undefined : find.get(place, place, codeHash)
   }
 
   return (codeHash) => {
     const record = look(codeHash)
     if (!record) return undefined
-    const [place, appid, userId, scope, redirectUri, expiresAtMs, usedAtMs, grantId, isUserDisabled, openid] = record
+    const [place, appid, userId, scope, redirectUri, expiresAtMs, usedAtMs, grantId, openid] = record
     return {
       place,
       appid,
@@ -117,7 +115,6 @@ function codeFinder(db: Connection): FindCode {
       expiresAtMs: Number(expiresAtMs),
       usedAtMs: usedAtMs === null ? undefined : Number(usedAtMs),
       grantId,
-      isUserDisabled: isUserDisabled === 1n,
       openid,
     }
   }
@@ -176,7 +173,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
 
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
-function redeemWrites(findCode: FindCode, { record, checkApp, completeGrant, endGrant }: CodeDeps) {
+function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, completeGrant, endGrant }: CodeDeps) {
   /** A replay is forgiven before the grace ends, ends the grant before the code expires, and does nothing later. */
   function refuseReplay(
     code: CodeRow,
@@ -212,7 +209,7 @@ function redeemWrites(findCode: FindCode, { record, checkApp, completeGrant, end
       if (usedAtMs !== undefined) return refuseReplay(code, { usedAtMs, graceMs: replayGraceMs, now }, cause)
       if (now >= code.expiresAtMs) return refused
       if (redirectUri !== undefined && redirectUri !== code.redirectUri) return refused
-      if (code.isUserDisabled) return refused
+      if (!isLiveUser(userId)) return refused
 
       const openid = completeGrant(redemption, code, now, cause)
       record({ kind: 'code.exchanged', now, cause, appid, userId, grantId })

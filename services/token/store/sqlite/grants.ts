@@ -29,16 +29,17 @@ export function grantEnder(db: Connection, record: RecordEvent): EndGrant {
   }
 }
 
-interface Completion {
-  /** Where the row is. */
-  readonly place: bigint
-  readonly grantId: string
-  readonly openid: string
-  readonly refreshTokenHash: Hash
-  readonly refreshTokenExpiresAtMs: number
-  readonly now: number
-  readonly accessTokens: Buffer
-}
+/** What the statement that completes a grant is given, in order. */
+type Completion = [
+  grantId: string,
+  openid: string,
+  refreshTokenHash: Hash,
+  createdAtMs: number,
+  lastUsedAtMs: number,
+  expiresAtMs: number,
+  accessTokens: Buffer,
+  place: bigint,
+]
 
 export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGrant {
   const insertOpenid = db.prepare<[string, string, string]>(
@@ -52,13 +53,12 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
        AND user_id = +:userId AND +appid = :appid AND ${IS_GRANT} AND revoked_at_ms IS NULL AND expires_at_ms > :now
      ORDER BY created_at_ms DESC, grant_id DESC LIMIT -1 OFFSET :keep`,
   )
-  const complete = db.prepare<[Completion]>(
+  const complete = db.prepare<Completion>(
     // Primary key.
     `UPDATE grants
-     SET redirect_uri = NULL, grant_id = :grantId, openid = :openid, refresh_token_hash = :refreshTokenHash,
-       created_at_ms = :now, last_used_at_ms = :now, expires_at_ms = :refreshTokenExpiresAtMs,
-       access_tokens = :accessTokens
-     WHERE place = :place`,
+     SET redirect_uri = NULL, grant_id = ?, openid = ?, refresh_token_hash = ?, created_at_ms = ?, last_used_at_ms = ?,
+       expires_at_ms = ?, access_tokens = ?
+     WHERE place = ?`,
   )
   const move = db.prepare<[{ from: bigint; to: bigint }]>(
     // Primary key.
@@ -88,7 +88,7 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
     requireOnePlace(redemption.accessTokenHash, refreshTokenHash)
     const accessTokens = packToken(redemption.accessTokenHash, redemption.accessTokenExpiresAtMs)
     const place = moveTo(placeOf(refreshTokenHash), code, codeHash)
-    complete.run({ place, grantId, openid, refreshTokenHash, refreshTokenExpiresAtMs, now, accessTokens })
+    complete.run(grantId, openid, refreshTokenHash, now, now, refreshTokenExpiresAtMs, accessTokens, place)
     return openid
   }
 }

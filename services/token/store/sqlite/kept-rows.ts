@@ -2,8 +2,12 @@
 // the database only whether anybody else wrote to it (ForeignWrites).
 //
 // Why they are never stale: this connection is the one that writes. A write of ours takes out what it alters in the middle
-// of its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread.
+// of its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread. What writes
+// themselves ask of apps and users is kept too, apart: some of it was found in the middle of a transaction, and is forgotten
+// when that is undone.
+import { BoundedMap } from '../../../rpc/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
+import type { TransactionWatcher } from '../../../sqlite/group-commit.js'
 import { Kept } from '../../../sqlite/kept.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash, PresentedToken } from '../token-store.js'
@@ -15,8 +19,20 @@ const MAX_APP_BYTES = 16 * 1024 * 1024
 const APP_BYTES = 600 // without its redirect URIs
 const SECRET_BYTES = 400
 
+/** Of memory, for what writes ask of users: some 100,000. */
+const MAX_USER_BYTES = 16 * 1024 * 1024
+const USER_BYTES = 160
+
+/** What a write must know of an app. */
+export interface AppState {
+  readonly isDisabled: boolean
+  readonly requiresSecretOnRefresh: boolean
+  /** When each ends that is not revoked, by its id; Infinity for one that does not. */
+  readonly secretEnds: ReadonlyMap<string, number>
+}
+
 /** What an event may alter of what is kept. */
-type Altered = 'apps' | 'tokens' | 'tokens of its grant'
+type Altered = 'apps' | 'users' | 'tokens' | 'tokens of its grant'
 
 /** A kind that is missing here does not compile. */
 const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
@@ -27,8 +43,8 @@ const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
   'secret.added': ['apps'],
   'secret.revoked': ['apps'],
   'user.created': [],
-  'user.disabled': ['tokens'],
-  'user.enabled': ['tokens'],
+  'user.disabled': ['users', 'tokens'],
+  'user.enabled': ['users', 'tokens'],
   'user.password_set': [],
   'session.started': [],
   'session.ended': [],
@@ -39,13 +55,18 @@ const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
   'grant.revoked': ['tokens of its grant'],
 }
 
-export class KeptRows {
+export class KeptRows implements TransactionWatcher {
   readonly #foreignWrites: ForeignWrites
   readonly #apps: Kept<AppRow>
   readonly #secrets: Kept<readonly AppSecretRow[]>
   /** By digest. */
   readonly #tokens = new Map<string, AccessTokenRow>()
   readonly #digestsByGrant = new Map<string, string[]>()
+  readonly #appStates = new BoundedMap<AppState>(MAX_APP_BYTES)
+  /** Whether each is not disabled. */
+  readonly #users = new BoundedMap<boolean>(MAX_USER_BYTES)
+  /** Nothing is kept for writes of which nobody tells. */
+  #isToldOfWrites = false
 
   constructor(db: Connection) {
     this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
@@ -86,10 +107,31 @@ export class KeptRows {
     return found
   }
 
+  /** For a write: the app as its transaction has it. As is the other. */
+  appState(appid: string, look: (appid: string) => AppState | undefined): AppState | undefined {
+    return this.#forWrite(this.#appStates, appid, look, ({ secretEnds }) => APP_BYTES + SECRET_BYTES * secretEnds.size)
+  }
+
+  /** Whether the user is not disabled; undefined if there is none. */
+  isLiveUser(userId: string, look: (userId: string) => boolean | undefined): boolean | undefined {
+    return this.#forWrite(this.#users, userId, look, () => USER_BYTES)
+  }
+
+  begun(): void {
+    this.#isToldOfWrites = true
+    this.#foreignWrites.lookNow()
+  }
+
+  undone(): void {
+    this.#appStates.forgetAll()
+    this.#users.forgetAll()
+  }
+
   /** For every event, inside its transaction. */
   changed(kind: AuditKind, grantId: string): void {
     for (const altered of alters[kind]) {
       if (altered === 'apps') this.forgetApps()
+      else if (altered === 'users') this.#users.forgetAll()
       else if (altered === 'tokens') this.forgetTokens()
       else this.forgetGrant(grantId)
     }
@@ -108,11 +150,26 @@ export class KeptRows {
   forgetApps(): void {
     this.#apps.forgetAll()
     this.#secrets.forgetAll()
+    this.#appStates.forgetAll()
   }
 
   forgetAll(): void {
     this.forgetTokens()
     this.forgetApps()
+    this.#users.forgetAll()
+  }
+
+  #forWrite<Value>(
+    kept: BoundedMap<Value>,
+    key: string,
+    look: (key: string) => Value | undefined,
+    size: (found: Value) => number,
+  ): Value | undefined {
+    const known = kept.get(key)
+    if (known !== undefined) return known
+    const found = look(key)
+    if (found !== undefined && this.#isToldOfWrites) kept.keep(key, found, size(found))
+    return found
   }
 
   #keepToken(digest: string, token: AccessTokenRow): void {

@@ -43,6 +43,6 @@ export function isInSlotOf(slot: bigint, place: bigint): boolean {
   return (slot & ~SLOT_BITS) === (place & ~SLOT_BITS)
 }
 
-/** SQL: whether a row is in a slot of the place that the parameter names. A range of the primary key. */
+/** SQL: whether a row is in a slot of the place that the parameter names, or that is bound twice. A range of the primary key. */
 export const inSlotsOf = (parameter: string) =>
   `place BETWEEN ${parameter} & ~${SLOT_BITS} AND ${parameter} | ${SLOT_BITS}`

@@ -1,7 +1,7 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { AppSecretRow, Cause } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import type { KeptRows } from './kept-rows.js'
+import type { AppState, KeptRows } from './kept-rows.js'
 
 /** AppSecretRow with null for undefined. */
 interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'> {
@@ -83,22 +83,34 @@ export type CheckApp = (
 ) => 'good' | 'app_ended' | 'secret_ended'
 
 /** An app and what it authenticated with, checked inside the transaction that relies on them. */
-export function appChecker(db: Connection): CheckApp {
-  const find = db
-    .prepare<[number, string | null, string], [isDisabled: number, requiresSecretOnRefresh: number, isLive: number]>(
-      // Primary keys.
-      `SELECT a.is_disabled, a.requires_secret_on_refresh,
-         s.secret_id IS NOT NULL AND s.revoked_at_ms IS NULL AND (s.expires_at_ms IS NULL OR s.expires_at_ms > ?)
-       FROM apps a LEFT JOIN app_secrets s ON s.secret_id = +? AND s.appid = a.appid
-       WHERE a.appid = +?`,
-    )
-    .raw()
+export function appChecker(db: Connection, kept: KeptRows): CheckApp {
+  const findApp = db.prepare<[string], { isDisabled: number; requiresSecretOnRefresh: number }>(
+    // Primary key.
+    `SELECT is_disabled AS isDisabled, requires_secret_on_refresh AS requiresSecretOnRefresh
+     FROM apps WHERE appid = ?`,
+  )
+  const listSecrets = db.prepare<[string], { secretId: string; expiresAtMs: number | null }>(
+    // Index app_secrets_by_app.
+    `SELECT secret_id AS secretId, expires_at_ms AS expiresAtMs
+     FROM app_secrets WHERE appid = ? AND revoked_at_ms IS NULL`,
+  )
+
+  function look(appid: string): AppState | undefined {
+    const app = findApp.get(appid)
+    if (!app) return undefined
+    const secrets = listSecrets.all(appid)
+    return {
+      isDisabled: app.isDisabled === 1,
+      requiresSecretOnRefresh: app.requiresSecretOnRefresh === 1,
+      secretEnds: new Map(secrets.map(({ secretId, expiresAtMs }) => [secretId, expiresAtMs ?? Infinity])),
+    }
+  }
+
   return (appid, secretId, now) => {
-    const app = find.get(now, secretId ?? null, appid)
-    if (!app) return 'app_ended'
-    const [isDisabled, requiresSecretOnRefresh, isLive] = app
-    if (isDisabled === 1) return 'app_ended'
-    return isLive === 0 && (secretId !== undefined || requiresSecretOnRefresh === 1) ? 'secret_ended' : 'good'
+    const app = kept.appState(appid, look)
+    if (!app || app.isDisabled) return 'app_ended'
+    if (secretId === undefined) return app.requiresSecretOnRefresh ? 'secret_ended' : 'good'
+    return now < (app.secretEnds.get(secretId) ?? 0) ? 'good' : 'secret_ended'
   }
 }
 

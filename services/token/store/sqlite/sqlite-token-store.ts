@@ -19,7 +19,7 @@ export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCo
   try {
     migrate(db, tokenSchema)
     const kept = new KeptRows(db)
-    const writer = new GroupCommit(db, tokenStoreWrites(db, kept), { onCommit: options.onCommit })
+    const writer = new GroupCommit(db, tokenStoreWrites(db, kept), { onCommit: options.onCommit, watcher: kept })
     return createSqliteTokenStore(db, writer, kept)
   } catch (error) {
     db.close()

@@ -13,6 +13,7 @@ import type { KeptRows } from './kept-rows.js'
 import { addToken, findExpiry } from './packed-tokens.js'
 import { inSlotsOf, placeOf, requireOnePlace } from './places.js'
 import type { CheckApp } from './secrets.js'
+import type { IsLiveUser } from './users.js'
 
 /** Columns of the lookup below, in order. */
 type GrantRecord = [
@@ -82,14 +83,18 @@ export function tokenReads(db: Connection, kept: KeptRows) {
 /** Columns of what a refresh must know, in order. */
 type MintingRecord = [place: bigint, grantId: string, userId: string, lastUsedAtMs: bigint, tokens: Buffer]
 
-export function tokenWrites(db: Connection, record: RecordEvent, checkApp: CheckApp) {
+interface TokenDeps {
+  readonly record: RecordEvent
+  readonly checkApp: CheckApp
+  readonly isLiveUser: IsLiveUser
+}
+
+export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: TokenDeps) {
   const findGrant = db
-    .prepare<[{ place: bigint; refreshTokenHash: Hash; appid: string; now: number }], MintingRecord>(
-      // Primary keys. The + before a column keeps the planner from the index of the app's grants, which is long.
-      `SELECT g.place, g.grant_id, g.user_id, g.last_used_at_ms, g.access_tokens
-       FROM grants g JOIN users u ON u.user_id = g.user_id
-       WHERE g.${inSlotsOf(':place')} AND g.refresh_token_hash = +:refreshTokenHash AND +g.appid = :appid
-         AND g.revoked_at_ms IS NULL AND g.expires_at_ms > :now AND u.is_disabled = 0`,
+    .prepare<[place: bigint, place: bigint, refreshTokenHash: Hash, appid: string, now: number], MintingRecord>(
+      // Primary key. The + before a column keeps the planner from the index of the app's grants, which is long.
+      `SELECT place, grant_id, user_id, last_used_at_ms, access_tokens FROM grants
+       WHERE ${inSlotsOf('?')} AND refresh_token_hash = +? AND +appid = ? AND revoked_at_ms IS NULL AND expires_at_ms > ?`,
     )
     .raw()
     .safeIntegers()
@@ -104,11 +109,13 @@ export function tokenWrites(db: Connection, record: RecordEvent, checkApp: Check
       const { refreshTokenHash, accessTokenHash, appid } = minting
       const app = checkApp(appid, minting.secretId, now)
       if (app !== 'good') return app
-      const grant = findGrant.get({ place: placeOf(refreshTokenHash), refreshTokenHash, appid, now })
+      const at = placeOf(refreshTokenHash)
+      const grant = findGrant.get(at, at, refreshTokenHash, appid, now)
       if (!grant) return 'refused'
+      const [place, grantId, userId, lastUsedAtMs, tokens] = grant
+      if (!isLiveUser(userId)) return 'refused'
 
       requireOnePlace(accessTokenHash, refreshTokenHash)
-      const [place, grantId, userId, lastUsedAtMs, tokens] = grant
       const isUseDue = now - Number(lastUsedAtMs) >= LAST_USE_RESOLUTION_MS
       update.run(addToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, place)
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })

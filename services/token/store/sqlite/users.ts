@@ -2,6 +2,7 @@ import type { Connection } from '../../../sqlite/open.js'
 import { cutPage } from '../page.js'
 import type { Cause, Page, PageOf, UserRow } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import type { KeptRows } from './kept-rows.js'
 
 /** UserRow with 0 and 1 for false and true. */
 interface UserRecord extends Omit<UserRow, 'isDisabled'> {
@@ -39,12 +40,18 @@ export function userReads(db: Connection) {
 export type IsLiveUser = (userId: string) => boolean
 
 /** Whether a user exists and is not disabled, asked inside the transaction that relies on it. */
-export function liveUserFinder(db: Connection): IsLiveUser {
-  const find = db.prepare<[string], unknown>(
-    // Primary key.
-    'SELECT 1 FROM users WHERE user_id = ? AND is_disabled = 0',
-  )
-  return (userId) => find.get(userId) !== undefined
+export function liveUserFinder(db: Connection, kept: KeptRows): IsLiveUser {
+  const find = db
+    .prepare<[string], number>(
+      // Primary key.
+      'SELECT is_disabled FROM users WHERE user_id = ?',
+    )
+    .pluck()
+  function look(userId: string): boolean | undefined {
+    const isDisabled = find.get(userId)
+    return isDisabled === undefined ? undefined : isDisabled === 0
+  }
+  return (userId) => kept.isLiveUser(userId, look) ?? false
 }
 
 export function userWrites(

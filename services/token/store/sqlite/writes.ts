@@ -16,19 +16,19 @@ export type TokenStoreWrites = ReturnType<typeof tokenStoreWrites>
 export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const record = eventRecorder(db, kept)
   const insertSecret = secretInserter(db)
-  const checkApp = appChecker(db)
+  const checkApp = appChecker(db, kept)
   const unusedCodes = unusedCodeRemovers(db)
   const endGrant = grantEnder(db, record)
   const completeGrant = grantCompleter(db, endGrant)
   const isLiveApp = liveAppFinder(db)
-  const isLiveUser = liveUserFinder(db)
+  const isLiveUser = liveUserFinder(db, kept)
   return {
     ...appWrites(db, record, insertSecret, unusedCodes.ofApp),
     ...secretWrites(db, record, insertSecret),
     ...userWrites(db, record, unusedCodes.ofUser),
     ...sessionWrites(db, record),
     ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, completeGrant, endGrant }),
-    ...tokenWrites(db, record, checkApp),
+    ...tokenWrites(db, { record, checkApp, isLiveUser }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser, kept),
     ...upkeepWrites(db, kept),
   }

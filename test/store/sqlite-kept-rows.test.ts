@@ -1,0 +1,136 @@
+// What writes ask of apps, secrets and users is kept in memory, and must be what the database says in each transaction.
+import { join } from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { GroupCommit } from '../../services/sqlite/group-commit.js'
+import { migrate } from '../../services/sqlite/migrate.js'
+import { openDatabase } from '../../services/sqlite/open.js'
+import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
+import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import { liveUserFinder } from '../../services/token/store/sqlite/users.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { temporaryDirectory } from './temporary-directory.js'
+import { byOperator, grant, issue, mint, NOW, redeem, secretRow, seed } from './token-store-verbs.js'
+
+const file = () => join(temporaryDirectory(), 'store.db')
+
+async function twoProcesses() {
+  const path = file()
+  const [server, commandLine] = [openSqliteTokenStore({ file: path }), openSqliteTokenStore({ file: path })]
+  onTestFinished(async () => {
+    await Promise.all([server.close(), commandLine.close()])
+  })
+  await seed(server)
+  return { server, commandLine }
+}
+
+const switches: [string, (store: TokenStore, isDisabled: boolean) => Promise<unknown>][] = [
+  ['a user', (store, isDisabled) => store.setUserDisabled('ann', isDisabled, NOW, byOperator)],
+  ['an app', (store, isDisabled) => store.setAppDisabled('app1', isDisabled, NOW, byOperator)],
+]
+
+test.each(switches)('%s that another process disables or enables is so for the next write', async (_, set) => {
+  const { server, commandLine } = await twoProcesses()
+  const { refreshTokenHash } = await grant(server)
+  for (let round = 0; round < 3; round++) {
+    expect((await mint(server, refreshTokenHash)).result).toBe('minted')
+    await issue(server, `code ${round}`)
+    await set(commandLine, true)
+    expect((await mint(server, refreshTokenHash)).result).not.toBe('minted')
+    expect((await redeem(server, `code ${round}`)).result.kind).not.toBe('redeemed')
+    expect(await issue(server, `late ${round}`)).toBe('refused')
+    await set(commandLine, false)
+  }
+})
+
+test('a secret that another process adds is good for the next write, and one that it revokes is not', async () => {
+  const { server, commandLine } = await twoProcesses()
+  const { refreshTokenHash } = await grant(server)
+  const refreshWith = async (secretId: string) => (await mint(server, refreshTokenHash, { secretId })).result
+  const exchangeWith = async (secretId: string, code: string) => {
+    await issue(server, code)
+    return (await redeem(server, code, { secretId })).result.kind
+  }
+  const { secretId } = secretRow('app1', 'second')
+  expect(await refreshWith(secretId)).toBe('secret_ended')
+  await commandLine.addAppSecret(secretRow('app1', 'second'), NOW, byOperator)
+  expect(await refreshWith(secretId)).toBe('minted')
+  expect(await exchangeWith(secretId, 'before')).toBe('redeemed')
+  await commandLine.revokeAppSecret('app1', secretId, NOW, byOperator)
+  expect(await refreshWith(secretId)).toBe('secret_ended')
+  expect(await exchangeWith(secretId, 'after')).toBe('secret_ended')
+})
+
+test('a secret ends when its time has come, though nothing is written then', async () => {
+  const { server } = await twoProcesses()
+  const { refreshTokenHash } = await grant(server)
+  const secret = secretRow('app1', 'short', { expiresAtMs: NOW + 10 })
+  const { secretId } = secret
+  await server.addAppSecret(secret, NOW, byOperator)
+  expect((await mint(server, refreshTokenHash, { secretId }, NOW + 9)).result).toBe('minted')
+  expect((await mint(server, refreshTokenHash, { secretId }, NOW + 10)).result).toBe('secret_ended')
+})
+
+test('that an app must send its secret is so for the next write, whoever decides it', async () => {
+  const { server, commandLine } = await twoProcesses()
+  const { refreshTokenHash } = await grant(server)
+  const change = (requiresSecretOnRefresh: boolean) => ({
+    redirectUris: ['https://app1.example/'],
+    requiresSecretOnRefresh,
+  })
+  for (const store of [server, commandLine]) {
+    expect((await mint(server, refreshTokenHash)).result).toBe('minted')
+    await store.updateApp('app1', change(true), NOW, byOperator)
+    expect((await mint(server, refreshTokenHash)).result).toBe('secret_ended')
+    await store.updateApp('app1', change(false), NOW, byOperator)
+  }
+})
+
+test('within one commit, a refresh after the disabling is refused and one before it is not', async () => {
+  const { server } = await twoProcesses()
+  const { refreshTokenHash } = await grant(server)
+  for (const [, set] of switches) {
+    const results = await Promise.all([
+      mint(server, refreshTokenHash),
+      set(server, true),
+      mint(server, refreshTokenHash),
+      set(server, false),
+      mint(server, refreshTokenHash),
+    ])
+    const [before, , disabled, , after] = results as { result: string }[]
+    expect([before?.result, disabled?.result !== 'minted', after?.result]).toEqual(['minted', true, 'minted'])
+  }
+})
+
+test.each(['alone', 'in a commit with others'])(
+  'what was seen in a write that is undone, %s, is forgotten',
+  async (how) => {
+    const db = openDatabase(file())
+    migrate(db, tokenSchema)
+    const store = openSqliteTokenStore({ file: db.name })
+    await seed(store)
+    await store.setUserDisabled('ann', true, NOW, byOperator)
+    await store.close()
+    const kept = new KeptRows(db)
+    const isLive = liveUserFinder(db, kept)
+    const writes = {
+      look: () => isLive('user_ann'),
+      enableLookAndFail: () => {
+        db.exec(`UPDATE users SET is_disabled = 0 WHERE user_id = 'user_ann'`)
+        kept.changed('user.enabled', '')
+        if (isLive('user_ann')) throw new Error('seen')
+      },
+    }
+    const writer = new GroupCommit(db, writes, { watcher: kept })
+    onTestFinished(async () => {
+      await writer.close()
+      db.close()
+    })
+    const others = how === 'alone' ? [] : [writer.submit('look', undefined as never)]
+    const failing = writer.submit('enableLookAndFail', undefined as never)
+    const behind = how === 'alone' ? [] : [writer.submit('look', undefined as never)]
+    await expect(failing).rejects.toThrow('seen')
+    expect(await Promise.all([...others, ...behind])).not.toContain(true)
+    expect(await writer.submit('look', undefined as never)).toBe(false)
+  },
+)
