@@ -20,17 +20,22 @@ export const userRoute: Route = {
   },
 }
 
-/** A few MiB. With this many, all are forgotten and made again. */
-const MAX_PROFILES = 10_000
+/** Characters of all. With this many, they are forgotten and made again. */
+const MAX_CHARACTERS = 4 * 1024 * 1024
 
 const profiles = new Map<string, { readonly nickname: string; readonly avatar: string; readonly bytes: string }>()
+let characters = 0
 
 /** The profile by jsonBytes; who is asked for again and has not changed is not written anew. */
 function profileBytes({ openid, nickname, avatar }: GetAuthorizedUserResponse): string {
   const known = profiles.get(openid)
   if (known?.nickname === nickname && known.avatar === avatar) return known.bytes
   const bytes = jsonBytes({ openid, nickname, avatar })
-  if (profiles.size >= MAX_PROFILES) profiles.clear()
+  characters += 2 * bytes.length // what it was made of too
+  if (characters > MAX_CHARACTERS) {
+    profiles.clear()
+    characters = 2 * bytes.length
+  }
   profiles.set(openid, { nickname, avatar, bytes })
   return bytes
 }

@@ -282,9 +282,9 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
         return { result }
       } catch (error) {
         if (!this.#db.inTransaction) throw error
+        this.#watcher?.undone()
         this.#rollbackTo.run()
         this.#release.run()
-        this.#watcher?.undone()
         return { error: toStoreError(error) }
       }
     })
@@ -292,8 +292,8 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
 
   /** What has begun; SQLite may have done it itself. */
   #rollBack(): void {
-    if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
     this.#watcher?.undone()
+    if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
   }
 
   #run({ name, args }: QueuedWrite): unknown {

@@ -2,12 +2,12 @@
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { fromBinary, toBinary } from '@bufbuild/protobuf'
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
 import * as grpc from '@grpc/grpc-js'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { AccountService, ListConnectedAppsRequestSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
@@ -209,6 +209,18 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
     const answers = await Promise.all(names.map((sessionToken) => account.getSession({ sessionToken })))
     expect(answers.map(({ username }) => username)).toEqual(names)
   })
+})
+
+test.each([
+  ['as its deadline passes, has passed it', 5, Code.DeadlineExceeded],
+  ['long before, has a caller who went away', 400, Code.Canceled],
+])('a call that its door ends %s', async (_, timeoutMs, code) => {
+  const aborter = new AbortController()
+  const call: Call = { caller: 'gateway', requestId: 'request', traceparent: '', signal: aborter.signal }
+  const request = create(ListConnectedAppsRequestSchema, { sessionToken: 'x' })
+  const failure = failureOf(dispatcher.call(AccountService.method.listConnectedApps, request, call, timeoutMs))
+  aborter.abort()
+  expect((await failure).code).toBe(code)
 })
 
 test('the Unix socket is for its owner only', () => {
