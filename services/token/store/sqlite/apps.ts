@@ -3,6 +3,7 @@ import { cutPage } from '../page.js'
 import type { AppRow, AppSecretRow, Cause, Page, PageOf } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
+import type { FindAppState } from './secrets.js'
 
 interface AppRecord {
   readonly appid: string
@@ -46,12 +47,8 @@ export function appReads(db: Connection, kept: KeptRows) {
 export type IsLiveApp = (appid: string) => boolean
 
 /** Whether an app exists and is not disabled, asked inside the transaction that relies on it. */
-export function liveAppFinder(db: Connection): IsLiveApp {
-  const find = db.prepare<[string], unknown>(
-    // Primary key.
-    'SELECT 1 FROM apps WHERE appid = ? AND is_disabled = 0',
-  )
-  return (appid) => find.get(appid) !== undefined
+export function liveAppFinder(findState: FindAppState): IsLiveApp {
+  return (appid) => findState(appid)?.isDisabled === false
 }
 
 export function appWrites(

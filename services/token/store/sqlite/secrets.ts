@@ -75,15 +75,10 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
   }
 }
 
-/** `secretId`: what the app authenticated with; undefined when it sent no secret, which is good if it may. */
-export type CheckApp = (
-  appid: string,
-  secretId: string | undefined,
-  now: number,
-) => 'good' | 'app_ended' | 'secret_ended'
+/** An app as the transaction has it that asks. */
+export type FindAppState = (appid: string) => AppState | undefined
 
-/** An app and what it authenticated with, checked inside the transaction that relies on them. */
-export function appChecker(db: Connection, kept: KeptRows): CheckApp {
+export function appStateFinder(db: Connection, kept: KeptRows): FindAppState {
   const findApp = db.prepare<[string], { isDisabled: number; requiresSecretOnRefresh: number }>(
     // Primary key.
     `SELECT is_disabled AS isDisabled, requires_secret_on_refresh AS requiresSecretOnRefresh
@@ -106,8 +101,20 @@ export function appChecker(db: Connection, kept: KeptRows): CheckApp {
     }
   }
 
+  return (appid) => kept.appState(appid, look)
+}
+
+/** `secretId`: what the app authenticated with; undefined when it sent no secret, which is good if it may. */
+export type CheckApp = (
+  appid: string,
+  secretId: string | undefined,
+  now: number,
+) => 'good' | 'app_ended' | 'secret_ended'
+
+/** An app and what it authenticated with, checked inside the transaction that relies on them. */
+export function appChecker(findState: FindAppState): CheckApp {
   return (appid, secretId, now) => {
-    const app = kept.appState(appid, look)
+    const app = findState(appid)
     if (!app || app.isDisabled) return 'app_ended'
     if (secretId === undefined) return app.requiresSecretOnRefresh ? 'secret_ended' : 'good'
     return now < (app.secretEnds.get(secretId) ?? 0) ? 'good' : 'secret_ended'

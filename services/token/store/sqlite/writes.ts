@@ -4,7 +4,7 @@ import { eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeRemovers } from './codes.js'
 import { grantCompleter, grantEnder, grantWrites } from './grants.js'
 import type { KeptRows } from './kept-rows.js'
-import { appChecker, secretInserter, secretWrites } from './secrets.js'
+import { appChecker, appStateFinder, secretInserter, secretWrites } from './secrets.js'
 import { sessionWrites } from './sessions.js'
 import { tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
@@ -16,11 +16,12 @@ export type TokenStoreWrites = ReturnType<typeof tokenStoreWrites>
 export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const record = eventRecorder(db, kept)
   const insertSecret = secretInserter(db)
-  const checkApp = appChecker(db, kept)
+  const findAppState = appStateFinder(db, kept)
+  const checkApp = appChecker(findAppState)
   const unusedCodes = unusedCodeRemovers(db)
   const endGrant = grantEnder(db, record)
   const completeGrant = grantCompleter(db, endGrant)
-  const isLiveApp = liveAppFinder(db)
+  const isLiveApp = liveAppFinder(findAppState)
   const isLiveUser = liveUserFinder(db, kept)
   return {
     ...appWrites(db, record, insertSecret, unusedCodes.ofApp),
