@@ -2,10 +2,11 @@
 // for than can be done. All in one process on SQLite, on a core of its own.
 //   --seconds N     of each measurement (3)
 //   --overload N    seconds of overload (60)
-//   --only WHAT     connections, surveys or overload
+//   --only WHAT     connections, surveys, overload or sign-ins
 import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { contestants, lines, memoryMiB } from './contestants.js'
+import { PASSWORD } from './person.js'
 import { ask, cleanUpAtExit, startGenerator } from './processes.js'
 import { tenths } from './stats.js'
 
@@ -16,6 +17,7 @@ const WARMUP_MS = 2_000
 const WARMUP_ANSWERS = 2_500
 const JOB_SLACK_MS = 60_000
 const OVERLOAD = { line: 'refresh', factor: 5, connections: 4_000 }
+const SIGN_INS = { people: 1_000, line: 'refresh', rate: 200, connections: 16, durationMs: 10_000, runs: 4 }
 /** Of what is given when nothing else is asked for: the latency without load. */
 const UNLOADED_SHARE = 0.1
 const HEALTH_EVERY_MS = 50
@@ -32,7 +34,7 @@ const { values } = parseArgs({
 })
 const durationMs = Number(values.seconds) * 1_000
 const overloadMs = Number(values.overload) * 1_000
-const parts = { connections: byConnections, surveys: bySurveys, overload: overloaded }
+const parts = { connections: byConnections, surveys: bySurveys, overload: overloaded, 'sign-ins': besideSignIns }
 const chosen = values.only === undefined ? Object.keys(parts) : [values.only]
 if (!chosen.every((part) => Object.hasOwn(parts, part))) {
   throw new Error(`--only is one of ${Object.keys(parts).join(', ')}`)
@@ -112,6 +114,42 @@ async function overloaded() {
     },
   })
   if (result.failures > 0) throw new Error(`failures under overload: ${JSON.stringify(result.examples)}`)
+}
+
+/** What a crowd that signs in costs who asks for tokens meanwhile. */
+async function besideSignIns() {
+  const { people, line, rate, connections, durationMs: signInMs, runs } = SIGN_INS
+  const service = await contestants['all-in-one'].start(AMOUNTS)
+  const crowd = await startGenerator()
+  const usernames = Array.from({ length: people }, (_, index) => `user${index}`)
+  const timing = { connections, rate, durationMs: signInMs }
+  await closed(service, line, 64) // warm
+  const rows = {}
+  for (let count = 1; count <= runs; count++) {
+    const alone = await run(service, line, 'open', timing)
+    const [beside, { result: crowded }] = await Promise.all([
+      run(service, line, 'open', timing),
+      ask(
+        crowd.child,
+        { loop: 'sign-ins', job: { port: service.port, usernames, password: PASSWORD, durationMs: signInMs } },
+        signInMs + JOB_SLACK_MS,
+      ),
+    ])
+    for (const { failures, examples } of [alone, beside, crowded]) {
+      if (failures > 0) throw new Error(`failures beside sign-ins: ${JSON.stringify(examples)}`)
+    }
+    rows[`${rate} of ${line} a second, ${people} sign in; ${count}`] = {
+      'p50 alone, ms': tenths(alone.latency.p50),
+      'p50 beside, ms': tenths(beside.latency.p50),
+      'p99 alone, ms': tenths(alone.latency.p99),
+      'p99 beside, ms': tenths(beside.latency.p99),
+      'longest beside, ms': tenths(beside.latency.max),
+      'signed in': crowded.signedIn,
+      'told to come again': crowded.refused,
+    }
+  }
+  await service.close()
+  console.table(rows)
 }
 
 /** Asks for /healthz and for the memory, again and again, until `end`. */

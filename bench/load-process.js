@@ -1,7 +1,8 @@
 // The load generator as a process of its own: one job a message.
 import { closedLoop, openLoop, overload } from './load.js'
+import { signIns } from './sign-ins.js'
 
-const loops = { closed: closedLoop, open: openLoop, overload }
+const loops = { closed: closedLoop, open: openLoop, overload, 'sign-ins': signIns }
 
 process.on('disconnect', () => process.exit())
 process.on('message', async ({ loop, job }) => {

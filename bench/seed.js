@@ -12,8 +12,9 @@ const DAY_MS = 24 * HOUR_MS
 const CODE_TTL_MS = HOUR_MS // the product's is 5 min; a prepared code must outlive its run
 /** Writes that share commits well and fit the writer's queue, or the few connections to PostgreSQL. */
 const AT_ONCE = { sqlite: 2_000, postgres: 200 }
+/** Of PASSWORD, at the cost that the service hashes with. */
 const PASSWORD_HASH =
-  '$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'
+  '$argon2id$v=19$m=19456,t=2,p=1$TXHA/l6K6dEyyZn2jnkf7A$yhvmXL9ueZTtwQXnLSi1nGQGwiFWbPEuvliTeh47ujI'
 
 const GRANTS_PER_USER = 10 // MAX_GRANTS_PER_USER_AND_APP is 20
 const READERS = 1_000 // at most; users whose access tokens are used and never refreshed

@@ -2,12 +2,18 @@ import { hash, verify } from '@node-rs/argon2'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
 
+/** Whether hash and password belong together; with `undefined` it takes the same time and is false. */
+export type Compare = (passwordHash: string | undefined, password: string) => Promise<boolean>
+
 /** Passwords at rest and their comparison, off the event loop. */
 export interface PasswordHasher {
-  /** A salted hash in PHC string format. */
+  /** A salted hash in PHC string format. @throws ServiceError RATE_LIMITED when too many wait */
   hash(password: string): Promise<string>
-  /** Whether they belong together; with `undefined` it takes the same time and is false. */
-  verify(passwordHash: string | undefined, password: string): Promise<boolean>
+  /**
+   * Runs `work`, which may compare a password.
+   * @throws ServiceError RATE_LIMITED when too many wait, before anything of `work`; else what `work` throws
+   */
+  inQueue<T>(work: (compare: Compare) => Promise<T>): Promise<T>
 }
 
 /** What one argon2id takes: KiB of memory and passes over them. */
@@ -32,17 +38,25 @@ export async function createPasswordHasher(options: {
   const argon2id = { ...(options.cost ?? OWASP_COST), parallelism: 1 }
   const absent = await hash('no user has this password', argon2id)
   const waiting: (() => void)[] = []
+  let inside = 0
   let running = 0
 
-  async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (running >= options.concurrency) {
-      if (waiting.length >= options.queueLimit) {
-        throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many sign-ins at once', { retryAfterSeconds: 2 })
-      }
-      await new Promise<void>((resolve) => waiting.push(resolve))
-    } else {
-      running += 1
+  /** In a place of the queue, which is given up when `work` has ended. */
+  async function inPlace<T>(work: () => Promise<T>): Promise<T> {
+    if (inside >= options.concurrency + options.queueLimit) {
+      throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many sign-ins at once', { retryAfterSeconds: 2 })
     }
+    inside += 1
+    try {
+      return await work()
+    } finally {
+      inside -= 1
+    }
+  }
+
+  async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+    if (running >= options.concurrency) await new Promise<void>((resolve) => waiting.push(resolve))
+    else running += 1
     try {
       return await work()
     } finally {
@@ -53,12 +67,14 @@ export async function createPasswordHasher(options: {
     }
   }
 
+  const compare: Compare = (passwordHash, password) =>
+    inTurn(async () => {
+      const isMatch = await verify(passwordHash ?? absent, password)
+      return isMatch && passwordHash !== undefined
+    })
+
   return {
-    hash: (password) => inTurn(() => hash(password, argon2id)),
-    verify: (passwordHash, password) =>
-      inTurn(async () => {
-        const isMatch = await verify(passwordHash ?? absent, password)
-        return isMatch && passwordHash !== undefined
-      }),
+    hash: (password) => inPlace(() => inTurn(() => hash(password, argon2id))),
+    inQueue: (work) => inPlace(() => work(compare)),
   }
 }

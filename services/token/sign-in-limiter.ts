@@ -4,17 +4,16 @@ import type { TokenStore } from './store/token-store.js'
 
 /**
  * Slows down guessing. Attempts count per (account, source) and per source before the password is looked at, so that
- * many at once gain nothing; a success is taken back. Nobody else's failures can keep a user out: an account is slowed
- * only for the source that fails. The counts are shared by all processes on the store.
+ * many at once gain nothing; what was no wrong password is taken back. Nobody else's failures can keep a user out: an
+ * account is slowed only for the source that fails. The counts are shared by all processes on the store.
  */
 export interface SignInLimiter {
-  /** Counts an attempt. @throws ServiceError RATE_LIMITED when this source must wait. */
-  admit(username: string, source: string): Promise<Attempt>
-}
-
-export interface Attempt {
-  /** It was the right password: the account's failures are forgotten, and the source has one attempt back. */
-  succeeded(): Promise<void>
+  /**
+   * Runs `attempt`, counted. It answers undefined when the name or the password is wrong. An answer makes the account's
+   * failures forgotten and gives the source one attempt back; a failure of another kind gives both one back.
+   * @throws ServiceError RATE_LIMITED when this source must wait, else what `attempt` throws
+   */
+  counted<T>(username: string, source: string, attempt: () => Promise<T | undefined>): Promise<T | undefined>
 }
 
 export interface SignInLimits {
@@ -33,7 +32,7 @@ export function createSignInLimiter(
   const windowMs = limits.windowSeconds * 1000
 
   return {
-    async admit(username, source) {
+    async counted(username, source, attempt) {
       const startedAtMs = now()
       const windowEndMs = (Math.floor(startedAtMs / windowMs) + 1) * windowMs
       const ofPair = { key: `sign-in ${JSON.stringify([username, source])}`, windowEndMs }
@@ -46,19 +45,25 @@ export function createSignInLimiter(
         const retryAfterSeconds = Math.max(1, Math.ceil((windowEndMs - startedAtMs) / 1000))
         throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many failed sign-ins', { retryAfterSeconds })
       }
-      return {
-        async succeeded() {
-          await store.countRequests([
-            { ...ofPair, requests: -pair },
-            { ...ofSource, requests: -1 },
-          ])
-        },
+      const takeBack = (requests: number) =>
+        store.countRequests([
+          { ...ofPair, requests: -requests },
+          { ...ofSource, requests: -1 },
+        ])
+      let answer: Awaited<ReturnType<typeof attempt>>
+      try {
+        answer = await attempt()
+      } catch (error) {
+        await takeBack(1).catch(() => undefined) // the store may be what failed
+        throw error
       }
+      if (answer !== undefined) await takeBack(pair)
+      return answer
     },
   }
 }
 
 /** Admits everything: RATE_LIMIT=off. */
 export const noSignInLimiter: SignInLimiter = {
-  admit: async () => ({ succeeded: () => Promise.resolve() }),
+  counted: (_username, _source, attempt) => attempt(),
 }

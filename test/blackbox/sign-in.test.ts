@@ -252,6 +252,18 @@ describe('guessing passwords', () => {
     expect(await attempt(own, person.username, person.password, '192.0.2.2')).toBe(303)
   })
 
+  test('is nothing that somebody did who was told that too many sign in', async () => {
+    const own = await startService({
+      isPasswordCostReal: true,
+      env: { ...LIMITED, SIGN_IN_FAILURES_PER_SOURCE: '3', PASSWORD_HASH_QUEUE_LIMIT: '1' },
+    })
+    const person = await own.createUser()
+    const signIn = () => attempt(own, person.username, person.password, '192.0.2.1')
+    const statuses = await Promise.all(Array.from({ length: 12 }, signIn))
+    expect(statuses).toContain(429)
+    expect(await signIn()).toBe(303)
+  })
+
   test('many at once does not slow the token endpoint down', async () => {
     const own = await startService({ isPasswordCostReal: true })
     const { app } = await own.grantAccess()

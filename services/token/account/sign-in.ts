@@ -6,35 +6,40 @@ import type { Call } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
 import { hashCredential, newCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
+import type { UserRow } from '../store/token-store.js'
 
 /** One answer in one time for unknown user, disabled user and wrong password. */
 export function signIn(deps: TokenDeps) {
   return async (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> => {
     const { username, password, source } = request
-    const attempt = await deps.signInLimiter.admit(username, source)
-    const user = await deps.store.findUser(username)
-    const isRight = await deps.passwords.verify(user?.passwordHash, password)
-
-    const session = newCredential('session', deps.randomBytes)
-    const now = deps.now()
-    const expiresAtMs = now + deps.rules.sessionTtlSeconds * 1000
-    const isStarted =
-      user !== undefined &&
-      isRight &&
-      (await deps.store.startSession(
-        {
-          sessionHash: session.hash,
-          userId: user.userId,
-          passwordHash: user.passwordHash,
-          expiresAtMs,
-          previousSessionHash: hashCredential('session', request.previousSessionToken),
-          maxLive: deps.rules.maxSessionsPerUser,
-        },
-        now,
-        { actor: 'user', requestId: call.requestId },
-      )) === 'started'
-    if (!isStarted) throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'username or password is wrong')
-    await attempt.succeeded()
-    return { sessionToken: session.text, expireTime: timestampFromMs(expiresAtMs) }
+    const answer = await deps.passwords.inQueue((compare) =>
+      deps.signInLimiter.counted(username, source, async () => {
+        const user = await deps.store.findUser(username)
+        const isRight = await compare(user?.passwordHash, password)
+        return user && isRight ? startSession(deps, user, request.previousSessionToken, call) : undefined
+      }),
+    )
+    if (!answer) throw new ServiceError(ErrorReason.INVALID_CREDENTIALS, 'username or password is wrong')
+    return answer
   }
+}
+
+/** undefined when the user was disabled or has another password since. */
+async function startSession(
+  deps: TokenDeps,
+  { userId, passwordHash }: UserRow,
+  previousSessionToken: string,
+  { requestId }: Call,
+): Promise<MessageInitShape<typeof SignInResponseSchema> | undefined> {
+  const session = newCredential('session', deps.randomBytes)
+  const now = deps.now()
+  const expiresAtMs = now + deps.rules.sessionTtlSeconds * 1000
+  const previousSessionHash = hashCredential('session', previousSessionToken)
+  const { maxSessionsPerUser: maxLive } = deps.rules
+  const result = await deps.store.startSession(
+    { sessionHash: session.hash, userId, passwordHash, expiresAtMs, previousSessionHash, maxLive },
+    now,
+    { actor: 'user', requestId },
+  )
+  return result === 'started' ? { sessionToken: session.text, expireTime: timestampFromMs(expiresAtMs) } : undefined
 }
