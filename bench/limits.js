@@ -17,7 +17,7 @@ const WARMUP_MS = 2_000
 const WARMUP_ANSWERS = 2_500
 const JOB_SLACK_MS = 60_000
 const OVERLOAD = { line: 'refresh', factor: 5, connections: 4_000 }
-const SIGN_INS = { people: 1_000, line: 'refresh', rate: 200, connections: 16, durationMs: 10_000, runs: 4 }
+const SIGN_INS = { people: 1_000, line: 'refresh', rate: 200, connections: 16, durationMs: 10_000, runs: 3 }
 /** Of what is given when nothing else is asked for: the latency without load. */
 const UNLOADED_SHARE = 0.1
 const HEALTH_EVERY_MS = 50

@@ -44,7 +44,7 @@ export function readConfig(env: Environment): Config {
   const entries = Object.entries(settings).map(([name, row]) => [name, reader.parse(row)] as const)
   // Each value was parsed by the schema of its own row; a row without a value has left a problem behind.
   const config = Object.fromEntries(entries) as Config
-  if (reader.problems.length === 0) reader.problems.push(...contradictions(config, env))
+  if (reader.problems.length === 0) reader.problems.push(...contradictions(config))
   if (reader.problems.length > 0) throw new ConfigError(reader.problems)
   return config
 }
@@ -110,11 +110,8 @@ class Reader {
   }
 }
 
-/** Threads for hashing, files and names that Node has unless UV_THREADPOOL_SIZE says otherwise. */
-const UV_THREADS = 4
-
 /** What is right by itself and wrong together. */
-function contradictions(config: Config, env: Environment): ConfigProblem[] {
+function contradictions(config: Config): ConfigProblem[] {
   const problems: ConfigProblem[] = []
   const require = (isRight: boolean, variable: string, message: string) => {
     if (!isRight) problems.push({ variable, message })
@@ -131,11 +128,6 @@ function contradictions(config: Config, env: Environment): ConfigProblem[] {
     surveyDatabase.kind !== 'sqlite' ||
     tokenDatabase.file !==
       surveyDatabase.file, 'SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL')
-  const threads = Math.max(1, Number(env.UV_THREADPOOL_SIZE ?? UV_THREADS))
-  const forPasswords = Math.max(1, threads - 2)
-  require(![tokenDatabase.kind, surveyDatabase.kind].includes('sqlite') ||
-    config.passwordHashConcurrency <=
-      forPasswords, 'PASSWORD_HASH_CONCURRENCY', `must leave two of the ${threads} threads of UV_THREADPOOL_SIZE to SQLite's disk`)
   return problems
 }
 

@@ -377,7 +377,7 @@ const signIn = {
     'PASSWORD_HASH_CONCURRENCY',
     '2',
     whole(1, 64),
-    'passwords checked at once, 19 MiB of memory and one thread each; on SQLite at most UV_THREADPOOL_SIZE (4) less two, which flush the files',
+    'passwords checked at once, in so many threads of lower priority; 19 MiB of memory each',
   ),
   passwordHashQueueLimit: setting(
     'PASSWORD_HASH_QUEUE_LIMIT',

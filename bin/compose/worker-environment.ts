@@ -12,7 +12,6 @@ export function workerEnvironment(
   const url = services && formatAddress(services)
   return {
     ...Object.fromEntries(Object.keys(env).flatMap((name) => (OF_DATABASES.test(name) ? [[name, undefined]] : []))),
-    PASSWORD_HASH_CONCURRENCY: '1', // no password is hashed there, so no number of threads is too small for it
     ADMIN_PORT: '0',
     ...(url === undefined ? {} : { TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }),
   }

@@ -1,6 +1,6 @@
-import { hash, verify } from '@node-rs/argon2'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
+import { inThread } from './hashing-threads.js'
 
 /** Whether hash and password belong together; with `undefined` it takes the same time and is false. */
 export type Compare = (passwordHash: string | undefined, password: string) => Promise<boolean>
@@ -26,8 +26,8 @@ export interface PasswordCost {
 const OWASP_COST: PasswordCost = { memoryCost: 19_456, timeCost: 2 }
 
 /**
- * argon2id on libuv's threads, `concurrency` at a time so that file and DNS work keep a thread, and at most `queueLimit`
- * waiting: beyond it a sign-in is refused with RATE_LIMITED rather than kept waiting.
+ * argon2id in threads of its own, `concurrency` at a time, and at most `queueLimit` waiting: beyond it a sign-in is refused
+ * with RATE_LIMITED rather than kept waiting.
  */
 export async function createPasswordHasher(options: {
   concurrency: number
@@ -36,7 +36,7 @@ export async function createPasswordHasher(options: {
   cost?: PasswordCost | undefined
 }): Promise<PasswordHasher> {
   const argon2id = { ...(options.cost ?? OWASP_COST), parallelism: 1 }
-  const absent = await hash('no user has this password', argon2id)
+  const absent = await inThread('hashSync', 'no user has this password', argon2id)
   const waiting: (() => void)[] = []
   let inside = 0
   let running = 0
@@ -69,12 +69,12 @@ export async function createPasswordHasher(options: {
 
   const compare: Compare = (passwordHash, password) =>
     inTurn(async () => {
-      const isMatch = await verify(passwordHash ?? absent, password)
+      const isMatch = await inThread('verifySync', passwordHash ?? absent, password)
       return isMatch && passwordHash !== undefined
     })
 
   return {
-    hash: (password) => inPlace(() => inTurn(() => hash(password, argon2id))),
+    hash: (password) => inPlace(() => inTurn(() => inThread('hashSync', password, argon2id))),
     inQueue: (work) => inPlace(() => work(compare)),
   }
 }

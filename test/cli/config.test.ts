@@ -87,11 +87,6 @@ describe('wrong values', () => {
     expect(problemsOf({ SESSION_IDLE_SECONDS: '100', SESSION_TTL_SECONDS: '99' })).toEqual(['SESSION_IDLE_SECONDS'])
     expect(problemsOf({ PORT: '9100' })).toEqual(['ADMIN_PORT'])
     expect(problemsOf({ PORT: '0', ADMIN_PORT: '0' })).toEqual([])
-    expect(problemsOf({ PASSWORD_HASH_CONCURRENCY: '3' })).toEqual(['PASSWORD_HASH_CONCURRENCY'])
-    expect(problemsOf({ PASSWORD_HASH_CONCURRENCY: '3', UV_THREADPOOL_SIZE: '5' })).toEqual([])
-    expect(problemsOf({ PASSWORD_HASH_CONCURRENCY: '1', UV_THREADPOOL_SIZE: '0' })).toEqual([])
-    const postgres = { TOKEN_DATABASE_URL: 'postgres://db/a', SURVEY_DATABASE_URL: 'postgres://db/a' }
-    expect(problemsOf({ ...postgres, PASSWORD_HASH_CONCURRENCY: '4' })).toEqual([])
   })
 })
 

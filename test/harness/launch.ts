@@ -68,10 +68,7 @@ function launchTwoOfEach(launch: Launch): Promise<Backend> {
     const database = await createMigratedDatabase()
     const socket = (name: string) => `unix:${path.join(launch.dataDir, `${name}.sock`)}`
     const databases = { TOKEN_DATABASE_URL: database.url, SURVEY_DATABASE_URL: database.url }
-    const token = (n: number) => {
-      const passwords = { PASSWORD_HASH_CONCURRENCY: '1' } // both share the threads and cores of this process
-      return startProcess('token', { ...databases, ...passwords, RPC_LISTEN: socket(`token${n}`) })
-    }
+    const token = (n: number) => startProcess('token', { ...databases, RPC_LISTEN: socket(`token${n}`) })
     const survey = (n: number) => {
       const addresses = { RPC_LISTEN: socket(`survey${n}`), TOKEN_SERVICE_URL: socket(`token${3 - n}`) }
       return startProcess('survey', { ...databases, ...addresses })

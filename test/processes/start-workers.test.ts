@@ -43,13 +43,11 @@ test('a worker that does not answer is killed and replaced', async () => {
   expect(lines.at(-1)).toMatch(/^the port has changed: http:\S+ is now http:\S+, because PORT is 0$/)
 })
 
-test('what concerns databases and passwords is not judged in a worker', () => {
+test('what concerns databases is not judged in a worker', () => {
   const parent = {
     TOKEN_DATABASE_URL: 'postgres://user:secret@db/one',
     SURVEY_DATABASE_URL_FILE: '/gone',
     PGPASSWORD: 'secret',
-    UV_THREADPOOL_SIZE: '1',
-    PASSWORD_HASH_CONCURRENCY: '8',
     PORT: '8443',
   }
   const env = { ...parent, ...workerEnvironment(parent, undefined) }

@@ -1,0 +1,78 @@
+// Threads for hashing passwords. A hash takes tens of ms of a core, so a crowd that signs in could have all of them: these
+// threads have a lower priority than the others, and libuv's stay free for the disk.
+import { createRequire } from 'node:module'
+import { Worker } from 'node:worker_threads'
+
+type Argon2 = typeof import('@node-rs/argon2')
+type Work = 'hashSync' | 'verifySync'
+
+interface Job {
+  readonly name: Work
+  readonly args: readonly unknown[]
+  readonly resolve: (result: never) => void
+  readonly reject: (error: unknown) => void
+}
+
+/** Beside a thread that is always busy, one of these gets a tenth of the core. */
+const NICENESS = 10
+
+/** As source text, since it must run from TypeScript and from what was compiled. */
+const threadSource = `
+const { parentPort, workerData } = require('node:worker_threads')
+const { setPriority } = require('node:os')
+const argon2 = require(workerData.driver)
+if (process.platform === 'linux') setPriority(0, ${NICENESS}) // of this thread alone; elsewhere it is the process's
+parentPort.on('message', ({ name, args }) => {
+  try {
+    parentPort.postMessage({ result: argon2[name](...args) })
+  } catch (error) {
+    parentPort.postMessage({ error })
+  }
+})`
+
+const driver = createRequire(import.meta.url).resolve('@node-rs/argon2')
+/** Of this process, idle. */
+const free: Thread[] = []
+
+class Thread {
+  readonly #worker = new Worker(threadSource, { eval: true, execArgv: [], env: {}, workerData: { driver } })
+  #job: Job | undefined
+
+  constructor() {
+    this.#worker.on('message', (outcome: { readonly result: never } | { readonly error: unknown }) => {
+      const job = this.#job
+      this.#job = undefined
+      this.#worker.unref()
+      free.push(this)
+      if ('error' in outcome) job?.reject(outcome.error)
+      else job?.resolve(outcome.result)
+    })
+    this.#worker.on('error', (error) => this.#lost(error))
+    this.#worker.on('exit', () => this.#lost(new Error('a thread that hashes passwords has ended')))
+  }
+
+  /** One at a time; keeps the process alive until it is done. */
+  run(job: Job): void {
+    this.#job = job
+    this.#worker.ref()
+    this.#worker.postMessage({ name: job.name, args: job.args })
+  }
+
+  #lost(error: unknown): void {
+    const index = free.indexOf(this)
+    if (index >= 0) free.splice(index, 1)
+    this.#job?.reject(error)
+    this.#job = undefined
+  }
+}
+
+/** What the function of @node-rs/argon2 answers, from a thread: one that is free, or a new one. */
+export function inThread<Name extends Work>(
+  name: Name,
+  ...args: Parameters<Argon2[Name]>
+): Promise<ReturnType<Argon2[Name]>> {
+  return new Promise((resolve, reject) => {
+    const thread = free.pop() ?? new Thread()
+    thread.run({ name, args, resolve, reject })
+  })
+}

@@ -1,0 +1,39 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { getPriority } from 'node:os'
+import { expect, test } from 'vitest'
+import { inThread } from '../../services/token/hashing-threads.js'
+
+const CHEAP = { memoryCost: 8, timeCost: 1, parallelism: 1 }
+const hash = (password: string) => inThread('hashSync', password, CHEAP)
+
+test('a hash belongs to its password and to no other', async () => {
+  const [ann, ben] = await Promise.all([hash('of ann'), hash('of ben')])
+  expect(await Promise.all([inThread('verifySync', ann, 'of ann'), inThread('verifySync', ben, 'of ann')])).toEqual([
+    true,
+    false,
+  ])
+})
+
+test('a thread that failed goes on', async () => {
+  for (let i = 0; i < 3; i += 1) await expect(inThread('verifySync', 'no hash', 'of ann')).rejects.toThrow()
+  expect(await hash('of ann')).toMatch(/^\$argon2id\$/)
+})
+
+test.runIf(process.platform === 'linux')('they stand back for the others of this process', async () => {
+  await hash('of ann')
+  expect(nicenessOf(String(process.pid))).toBe(getPriority())
+  expect(readdirSync('/proc/self/task').map(nicenessOf)).toContain(10)
+})
+
+test.runIf(process.platform === 'linux')('one that is free is used again', async () => {
+  await hash('of ann')
+  const before = readdirSync('/proc/self/task').length
+  for (let i = 0; i < 20; i += 1) await hash('of ann')
+  expect(readdirSync('/proc/self/task').length).toBe(before)
+})
+
+/** Field 19 of proc_pid_stat(5). */
+function nicenessOf(thread: string): number {
+  const stat = readFileSync(`/proc/self/task/${thread}/stat`, 'utf8')
+  return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[16])
+}
