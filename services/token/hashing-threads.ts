@@ -21,7 +21,9 @@ const threadSource = `
 const { parentPort, workerData } = require('node:worker_threads')
 const { setPriority } = require('node:os')
 const argon2 = require(workerData.driver)
-if (process.platform === 'linux') setPriority(0, ${NICENESS}) // of this thread alone; elsewhere it is the process's
+try {
+  if (process.platform === 'linux') setPriority(0, ${NICENESS}) // of this thread alone; elsewhere it is the process's
+} catch {} // where no priority may be changed, as in a narrow sandbox
 parentPort.on('message', ({ name, args }) => {
   try {
     parentPort.postMessage({ result: argon2[name](...args) })

@@ -41,10 +41,6 @@ export function createSignInLimiter(
         { ...ofPair, requests: 1 },
         { ...ofSource, requests: 1 },
       ])
-      if (pair > limits.perAccountAndSource || all > limits.perSource) {
-        const retryAfterSeconds = Math.max(1, Math.ceil((windowEndMs - startedAtMs) / 1000))
-        throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many failed sign-ins', { retryAfterSeconds })
-      }
       const takeBack = (requests: number) =>
         store.countRequests([
           { ...ofPair, requests: -requests },
@@ -52,6 +48,10 @@ export function createSignInLimiter(
         ])
       let answer: Awaited<ReturnType<typeof attempt>>
       try {
+        if (pair > limits.perAccountAndSource || all > limits.perSource) {
+          const retryAfterSeconds = Math.max(1, Math.ceil((windowEndMs - startedAtMs) / 1000))
+          throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many failed sign-ins', { retryAfterSeconds })
+        }
         answer = await attempt()
       } catch (error) {
         await takeBack(1).catch(() => undefined) // the store may be what failed

@@ -20,7 +20,7 @@ function limiter(options: { failsAt?: (call: number) => boolean } = {}) {
   return {
     attempt: (answer: () => string | undefined, username = 'ann') =>
       counted(username, '192.0.2.1', async () => answer()),
-    total: () => [...counts.values()].reduce((sum, count) => sum + count, 0),
+    ofSource: () => counts.get('sign-in 192.0.2.1'),
   }
 }
 
@@ -34,14 +34,23 @@ test('lets so many wrong passwords through and no more, of an account and of a s
   const { attempt } = limiter()
   for (let i = 0; i < 2; i += 1) expect(await attempt(wrong)).toBeUndefined()
   await expect(attempt(right)).rejects.toThrow('too many failed sign-ins')
-  await expect(attempt(wrong, 'ben')).rejects.toThrow('too many failed sign-ins')
+  expect(await attempt(wrong, 'ben')).toBeUndefined()
+  await expect(attempt(right, 'ben')).rejects.toThrow('too many failed sign-ins')
+  await expect(attempt(right, 'cleo')).rejects.toThrow('too many failed sign-ins')
+})
+
+test('refuses more at once than may fail, and counts nothing of them', async () => {
+  const { attempt, ofSource } = limiter()
+  const outcomes = await Promise.allSettled(Array.from({ length: 9 }, () => attempt(right)))
+  expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(2)
+  expect(ofSource()).toBe(0)
 })
 
 test('counts nothing that was no wrong password', async () => {
-  const { attempt, total } = limiter()
+  const { attempt, ofSource } = limiter()
   for (let i = 0; i < 9; i += 1) await expect(attempt(broken)).rejects.toThrow('the database is away')
   expect(await attempt(right)).toBe('session')
-  expect(total()).toBe(0)
+  expect(ofSource()).toBe(0)
 })
 
 test('says what failed when the attempt cannot be taken back either', async () => {
