@@ -28,7 +28,7 @@ export const surveyAuthVariables = {
   RATE_API_PER_SOURCE: '10000000',
   RATE_API_PER_APP: '10000000',
   RATE_PAGES_PER_SOURCE: '10000000',
-  SIGN_IN_FAILURES_PER_SOURCE: '10000',
+  SIGN_IN_FAILURES_PER_SOURCE: '1000000',
 }
 
 export const contestants = {

@@ -310,7 +310,7 @@ export class Person {
 class Violation extends Error {}
 
 /** The first form of a page that goes to this address, with its hidden fields. */
-function formTo(html, action) {
+export function formTo(html, action) {
   const start = html.indexOf(`<form method="post" action="${action}">`)
   if (start < 0) return undefined
   const form = html.slice(start, html.indexOf('</form>', start))
