@@ -12,6 +12,8 @@ export interface Metrics {
   call(record: CallRecord): void
   removed(removed: Removed): void
   storeOperation(store: string, operation: string, durationMs: number): void
+  /** Answers about access tokens of which one call found that they hold: each is a token verified. */
+  revalidated(answers: number): void
   /** A commit of SQLite and the writes that shared it. */
   commit(store: string, writes: number, durationMs: number): void
   /** A failure nobody expected: an alert is due. */
@@ -24,13 +26,15 @@ export interface Metrics {
 /** What a process has counted and how it fares, in a form that travels as JSON. */
 export type Snapshot = Awaited<ReturnType<Registry['getMetricsAsJSON']>>
 
+const TOKEN_VERIFIED = 'token_verified'
+
 /** RPCs that give out or judge credentials, and what each success is called. */
 const steps: Readonly<Record<string, string>> = {
   IssueCode: 'code_issued',
   ExchangeCode: 'code_exchanged',
   RefreshAccessToken: 'token_refreshed',
-  VerifyAccessToken: 'token_verified',
-  GetAuthorizedUser: 'token_verified',
+  VerifyAccessToken: TOKEN_VERIFIED,
+  GetAuthorizedUser: TOKEN_VERIFIED,
   SignIn: 'signed_in',
 }
 
@@ -188,6 +192,7 @@ export function createMetrics(): Metrics {
       if (code === undefined) credentials([step])
       else refused([method, reasonName(reason) ?? codeName(code)])
     },
+    revalidated: (answers) => credentials([TOKEN_VERIFIED], answers),
     storeOperation(store, operation, durationMs) {
       storeSeconds([store, operation], durationMs / 1000)
     },

@@ -20,6 +20,7 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'TokenService.RefreshAccessToken': ['gateway'],
   'TokenService.VerifyAccessToken': ['survey', 'verifier'],
   'TokenService.GetAuthorizedUser': ['gateway', 'verifier'],
+  'TokenService.RevalidateAnswers': ['gateway', 'survey', 'verifier'],
   'AccountService.SignIn': ['gateway'],
   'AccountService.SignOut': ['gateway'],
   'AccountService.GetSession': ['gateway'],

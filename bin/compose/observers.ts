@@ -1,6 +1,7 @@
 // Where everything in a process tells what happened: the log, the metrics and the traces.
 import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
+import type { TokenDeps } from '../../services/token/deps.js'
 import type { JanitorOptions } from '../../services/token/janitor.js'
 import type { Log } from '../log.js'
 import type { Metrics } from '../metrics.js'
@@ -12,6 +13,7 @@ export interface Observers {
   readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'startSpan'>
   /** undefined when nobody asks. */
   readonly store: StoreObserver | undefined
+  readonly token: Pick<TokenDeps, 'onRevalidated'>
   readonly janitor: Pick<JanitorOptions, 'onRemoved' | 'onError'>
 }
 
@@ -42,6 +44,7 @@ export function createObservers(log: Log, metrics?: Metrics): Observers {
       },
     },
     store: metrics && { onOperation: metrics.storeOperation, onCommit: metrics.commit },
+    token: { onRevalidated: metrics?.revalidated },
     janitor: {
       onRemoved(removed) {
         log.removed(removed)

@@ -2,6 +2,7 @@
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import type { Invoke } from '../../services/rpc/client.js'
 import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { keepingAnswers } from '../../services/token/kept-answers.js'
 import type { Config } from '../config.js'
 import type { Part } from './part.js'
 import { readTls } from './tls.js'
@@ -31,7 +32,7 @@ export function connectTo(service: keyof typeof MAX_REQUEST_BYTES, address: Addr
   })
   return {
     url: formatAddress(address),
-    invoke: transport.invoke,
+    invoke: service === 'token' ? keepingAnswers(transport.invoke) : transport.invoke,
     async notReady() {
       return (await transport.isServing()) ? [] : [`${service} service at ${formatAddress(address)}: unavailable`]
     },

@@ -34,6 +34,7 @@ export async function openTokenPart(
   const uses = createUseRecorder(store)
   const handlers = createTokenHandlers({
     ...clock,
+    ...observers.token,
     store,
     rules: config,
     uses,

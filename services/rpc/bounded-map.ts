@@ -27,6 +27,12 @@ export class BoundedMap<Value> {
     this.#bytes += bytes
   }
 
+  /** Without effect when it is not kept. */
+  delete(key: string): void {
+    this.#bytes -= this.#values.get(key)?.bytes ?? 0
+    this.#values.delete(key)
+  }
+
   forgetAll(): void {
     if (this.#values.size > 0) this.#values = new Map()
     this.#bytes = 0

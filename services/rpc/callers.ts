@@ -23,6 +23,7 @@ const token: Row<typeof TokenService> = {
   refreshAccessToken: ['gateway'],
   verifyAccessToken: ['survey', 'verifier'],
   getAuthorizedUser: ['gateway', 'verifier'],
+  revalidateAnswers: ['gateway', 'survey', 'verifier'],
 }
 
 const account: Row<typeof AccountService> = {

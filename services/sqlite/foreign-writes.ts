@@ -36,7 +36,10 @@ export class ForeignWrites {
     return this.#look
   }
 
-  /** For a transaction that has begun to write: nobody else does until it ends. @throws what the driver throws */
+  /**
+   * Takes the look at once. What is kept is good until the turn ends; for a transaction that has begun to write, until that
+   * ends, since nobody else writes meanwhile. @throws what the driver throws
+   */
   lookNow(): void {
     const version = this.#dataVersion()
     if (version === this.#seenVersion) return

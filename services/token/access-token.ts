@@ -4,6 +4,7 @@ import { requireApp } from './app-authentication.js'
 import { PresentedCredential } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 import type { AccessTokenRow } from './store/token-store.js'
+import { validatorOf } from './validators.js'
 
 const invalidToken = () =>
   new ServiceError(
@@ -11,23 +12,45 @@ const invalidToken = () =>
     'the access_token is unknown, expired, replaced, revoked or not for this app',
   )
 
+const NO_VALIDATOR = new Uint8Array()
+
+interface Presented {
+  readonly appid: string
+  readonly accessToken: string
+  readonly openid: string
+  readonly wantsValidator: boolean
+}
+
+/** A good access token, and the validator of what is answered about it; empty if it is not wanted. */
+export interface GoodAccessToken {
+  readonly token: AccessTokenRow
+  readonly validator: Uint8Array
+}
+
 /**
  * The good access token this is; counts as a use of its grant. An openid that is not empty must be its user's.
  * @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR
  */
-export async function requireAccessToken(
-  deps: TokenDeps,
-  presented: { readonly appid: string; readonly accessToken: string; readonly openid: string },
-): Promise<AccessTokenRow> {
-  const token = await deps.store.findAccessToken(new PresentedCredential('accessToken', presented.accessToken))
+export async function requireAccessToken(deps: TokenDeps, presented: Presented): Promise<GoodAccessToken> {
+  const credential = new PresentedCredential('accessToken', presented.accessToken)
+  const token = await deps.store.findAccessToken(credential)
   const now = deps.now()
-  if (!token || token.appid !== presented.appid || token.isRevoked || now >= token.expiresAtMs) {
+  if (!token || token.appid !== presented.appid || !isGood(token, now)) {
     await requireApp(deps, presented.appid) // an unknown or disabled app is told so first
     throw invalidToken()
   }
   if (presented.openid !== '' && presented.openid !== token.openid) {
     throw new ServiceError(ErrorReason.CLAIM_ERROR, 'the openid is not that of the access_token')
   }
-  deps.uses.grantUsed(token.grantId, now, token.grantLastUsedAtMs)
-  return token
+  used(deps, token, now)
+  return { token, validator: presented.wantsValidator ? validatorOf(credential, token) : NO_VALIDATOR }
+}
+
+export function isGood({ isRevoked, expiresAtMs }: AccessTokenRow, now: number): boolean {
+  return !isRevoked && now < expiresAtMs
+}
+
+/** Records the use of the token's grant. */
+export function used({ uses }: TokenDeps, { grantId, grantLastUsedAtMs }: AccessTokenRow, now: number): void {
+  uses.grantUsed(grantId, now, grantLastUsedAtMs)
 }

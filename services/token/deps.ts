@@ -28,4 +28,6 @@ export interface TokenDeps {
   readonly passwords: PasswordHasher
   readonly signInLimiter: SignInLimiter
   readonly uses: UseRecorder
+  /** Hears how many answers about access tokens were found to hold, of those one call asked about. */
+  readonly onRevalidated?: ((answers: number) => void) | undefined
 }

@@ -11,7 +11,8 @@ export function getAuthorizedUser(deps: TokenDeps) {
   return async (
     request: GetAuthorizedUserRequest,
   ): Promise<MessageInitShape<typeof GetAuthorizedUserResponseSchema>> => {
-    const { openid, nickname, avatar } = await requireAccessToken(deps, request)
-    return { openid, nickname, avatar }
+    const { token, validator } = await requireAccessToken(deps, request)
+    const { openid, nickname, avatar } = token
+    return { openid, nickname, avatar, validator }
   }
 }

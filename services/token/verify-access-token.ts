@@ -11,7 +11,8 @@ export function verifyAccessToken(deps: TokenDeps) {
   return async (
     request: VerifyAccessTokenRequest,
   ): Promise<MessageInitShape<typeof VerifyAccessTokenResponseSchema>> => {
-    const { userId, openid, scope, expiresAtMs, grantId } = await requireAccessToken(deps, request)
-    return { userId, openid, scope, expireTime: timestampFromMs(expiresAtMs), grantId }
+    const { token, validator } = await requireAccessToken(deps, request)
+    const { userId, openid, scope, expiresAtMs, grantId } = token
+    return { userId, openid, scope, expireTime: timestampFromMs(expiresAtMs), grantId, validator }
   }
 }

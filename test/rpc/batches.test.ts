@@ -1,5 +1,5 @@
 import path from 'node:path'
-import { create, type DescMessage, toBinary } from '@bufbuild/protobuf'
+import { create, type DescMessage, ScalarType, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
@@ -27,6 +27,13 @@ const methods = [TokenService, AccountService, AdminService, LimitService, Surve
     service.methods as readonly { readonly name: string; readonly input: DescMessage; readonly output: DescMessage }[],
 )
 
+const LISTS: Partial<Record<ScalarType, readonly unknown[]>> = {
+  [ScalarType.STRING]: ['一', 'two'],
+  [ScalarType.BYTES]: [Uint8Array.of(1, 200), Uint8Array.of()],
+  [ScalarType.UINT32]: [0, 300],
+  [ScalarType.INT32]: [-1, 300],
+}
+
 /** A message of this type whose texts, bytes and lists are not empty. */
 function sample(desc: DescMessage, depth = 3) {
   const message = create(desc) as unknown as Record<string, unknown>
@@ -36,6 +43,8 @@ function sample(desc: DescMessage, depth = 3) {
     if (field.fieldKind === 'list' && field.listKind === 'message' && depth > 0) {
       message[field.localName] = [sample(field.message, depth - 1), sample(field.message, 0)]
     }
+    if (field.fieldKind === 'list' && field.listKind === 'scalar') message[field.localName] = LISTS[field.scalar]
+    if (message[field.localName] instanceof Uint8Array) message[field.localName] = Uint8Array.of(1, 200, 3)
     if (typeof message[field.localName] === 'string') message[field.localName] = `${field.name} 用户 ${'x'.repeat(150)}`
   }
   return message as never
@@ -113,6 +122,7 @@ test('among calls of one moment, one that is too large or cannot be encoded fail
       refreshAccessToken: notNeeded,
       verifyAccessToken: notNeeded,
       getAuthorizedUser: async ({ openid }) => ({ openid, nickname: '昵称'.repeat(2_000) }),
+      revalidateAnswers: notNeeded,
     },
   )
   const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 10, maxDeadlineMs: 5_000 }

@@ -9,6 +9,7 @@ import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { liveUserFinder } from '../../services/token/store/sqlite/users.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
+import { presented } from './presented.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import { byOperator, grant, issue, mint, NOW, redeem, secretRow, seed } from './token-store-verbs.js'
 
@@ -134,3 +135,37 @@ test.each(['alone', 'in a commit with others'])(
     expect(await writer.submit('look', undefined as never)).toBe(false)
   },
 )
+
+test('a token whose row cannot be read is left out of many, and the others are found', async () => {
+  const path = file()
+  const store = openSqliteTokenStore({ file: path })
+  onTestFinished(() => store.close())
+  await seed(store)
+  const [good, damaged] = [await grant(store), await grant(store)]
+  const db = openDatabase(path)
+  db.exec('PRAGMA ignore_check_constraints = ON')
+  const cut = 'UPDATE grants SET access_tokens = substr(access_tokens, 1, 35) WHERE grant_id = ?'
+  expect(db.prepare(cut).run(damaged.grantId).changes).toBe(1)
+  db.close()
+  const tokens = [damaged, good].map(({ accessTokenHash }) => presented(accessTokenHash))
+  await expect(store.findAccessToken(presented(damaged.accessTokenHash))).rejects.toThrow()
+  for (let i = 0; i < 2; i += 1) {
+    const found = await store.findAccessTokens(tokens)
+    expect(found.map((token) => token?.grantId)).toEqual([undefined, good.grantId])
+  }
+  expect(await store.findAccessTokens(tokens.slice(0, 1))).toEqual([undefined])
+})
+
+test('one row that is asked for under ever more digests makes no others be forgotten', async () => {
+  const path = file()
+  const store = openSqliteTokenStore({ file: path })
+  onTestFinished(() => store.close())
+  await seed(store)
+  const [ann, bob] = [await grant(store), await grant(store, { username: 'bob' })]
+  const known = await store.findAccessToken(presented(bob.accessTokenHash))
+  for (let round = 0; round < 110; round += 1) {
+    const asked = Array.from({ length: 500 }, (_, at) => ({ digest: `${round} ${at}`, hash: ann.accessTokenHash }))
+    expect((await store.findAccessTokens(asked)).every((token) => token?.grantId === ann.grantId)).toBe(true)
+  }
+  expect(await store.findAccessToken(presented(bob.accessTokenHash)), 'the same object').toBe(known)
+})

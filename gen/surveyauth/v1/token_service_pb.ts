@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/token_service.proto.
  */
 export const file_surveyauth_v1_token_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL3Rva2VuX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEirgEKIENoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXF1ZXN0EhcKBWFwcGlkGAEgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYAiABKAlCCLpIBXIDGIAQEh8KDXJlc3BvbnNlX3R5cGUYAyABKAlCCLpIBXIDGIABEhcKBXNjb3BlGAQgASgJQgi6SAVyAxiAARIXCgVzdGF0ZRgFIAEoCUIIukgFcgMYgEAiWAohQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlc3BvbnNlEhAKCGFwcF9uYW1lGAEgASgJEiEKGXJlZnJlc2hfdG9rZW5fdHRsX3NlY29uZHMYAiABKAUipwEKEElzc3VlQ29kZVJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIeCgpyZXF1ZXN0X2lkGAIgASgJQgq6SAdyBRAQGIABEhcKBWFwcGlkGAMgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYBCABKAlCCLpIBXIDGIAQEhcKBXNjb3BlGAUgASgJQgi6SAVyAxiAASIhChFJc3N1ZUNvZGVSZXNwb25zZRIMCgRjb2RlGAEgASgJIoYBChNFeGNoYW5nZUNvZGVSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEhoKBnNlY3JldBgCIAEoCUIKukgHcgUQARiABBIYCgRjb2RlGAMgASgJQgq6SAdyBRABGIAEEh4KDHJlZGlyZWN0X3VyaRgEIAEoCUIIukgFcgMYgBAiZwoURXhjaGFuZ2VDb2RlUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhUKDXJlZnJlc2hfdG9rZW4YAiABKAkSEgoKZXhwaXJlc19pbhgDIAEoBRIOCgZvcGVuaWQYBCABKAkicwoZUmVmcmVzaEFjY2Vzc1Rva2VuUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIhCg1yZWZyZXNoX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhgKBnNlY3JldBgDIAEoCUIIukgFcgMYgAQiRgoaUmVmcmVzaEFjY2Vzc1Rva2VuUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhIKCmV4cGlyZXNfaW4YAiABKAUicQoYVmVyaWZ5QWNjZXNzVG9rZW5SZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEiAKDGFjY2Vzc190b2tlbhgCIAEoCUIKukgHcgUQARiABBIYCgZvcGVuaWQYAyABKAlCCLpIBXIDGIABIo4BChlWZXJpZnlBY2Nlc3NUb2tlblJlc3BvbnNlEg8KB3VzZXJfaWQYASABKAkSDgoGb3BlbmlkGAIgASgJEg0KBXNjb3BlGAMgASgJEi8KC2V4cGlyZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghncmFudF9pZBgFIAEoCSJzChhHZXRBdXRob3JpemVkVXNlclJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhoKBm9wZW5pZBgDIAEoCUIKukgHcgUQARiAASJNChlHZXRBdXRob3JpemVkVXNlclJlc3BvbnNlEg4KBm9wZW5pZBgBIAEoCRIQCghuaWNrbmFtZRgCIAEoCRIOCgZhdmF0YXIYAyABKAkyhwUKDFRva2VuU2VydmljZRKDAQoZQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdBIvLnN1cnZleWF1dGgudjEuQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlcXVlc3QaMC5zdXJ2ZXlhdXRoLnYxLkNoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXNwb25zZSIDkAICElMKCUlzc3VlQ29kZRIfLnN1cnZleWF1dGgudjEuSXNzdWVDb2RlUmVxdWVzdBogLnN1cnZleWF1dGgudjEuSXNzdWVDb2RlUmVzcG9uc2UiA5ACAhJXCgxFeGNoYW5nZUNvZGUSIi5zdXJ2ZXlhdXRoLnYxLkV4Y2hhbmdlQ29kZVJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkV4Y2hhbmdlQ29kZVJlc3BvbnNlEmkKElJlZnJlc2hBY2Nlc3NUb2tlbhIoLnN1cnZleWF1dGgudjEuUmVmcmVzaEFjY2Vzc1Rva2VuUmVxdWVzdBopLnN1cnZleWF1dGgudjEuUmVmcmVzaEFjY2Vzc1Rva2VuUmVzcG9uc2USawoRVmVyaWZ5QWNjZXNzVG9rZW4SJy5zdXJ2ZXlhdXRoLnYxLlZlcmlmeUFjY2Vzc1Rva2VuUmVxdWVzdBooLnN1cnZleWF1dGgudjEuVmVyaWZ5QWNjZXNzVG9rZW5SZXNwb25zZSIDkAICEmsKEUdldEF1dGhvcml6ZWRVc2VyEicuc3VydmV5YXV0aC52MS5HZXRBdXRob3JpemVkVXNlclJlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLkdldEF1dGhvcml6ZWRVc2VyUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL3Rva2VuX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEirgEKIENoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXF1ZXN0EhcKBWFwcGlkGAEgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYAiABKAlCCLpIBXIDGIAQEh8KDXJlc3BvbnNlX3R5cGUYAyABKAlCCLpIBXIDGIABEhcKBXNjb3BlGAQgASgJQgi6SAVyAxiAARIXCgVzdGF0ZRgFIAEoCUIIukgFcgMYgEAiWAohQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlc3BvbnNlEhAKCGFwcF9uYW1lGAEgASgJEiEKGXJlZnJlc2hfdG9rZW5fdHRsX3NlY29uZHMYAiABKAUipwEKEElzc3VlQ29kZVJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIeCgpyZXF1ZXN0X2lkGAIgASgJQgq6SAdyBRAQGIABEhcKBWFwcGlkGAMgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYBCABKAlCCLpIBXIDGIAQEhcKBXNjb3BlGAUgASgJQgi6SAVyAxiAASIhChFJc3N1ZUNvZGVSZXNwb25zZRIMCgRjb2RlGAEgASgJIoYBChNFeGNoYW5nZUNvZGVSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEhoKBnNlY3JldBgCIAEoCUIKukgHcgUQARiABBIYCgRjb2RlGAMgASgJQgq6SAdyBRABGIAEEh4KDHJlZGlyZWN0X3VyaRgEIAEoCUIIukgFcgMYgBAiZwoURXhjaGFuZ2VDb2RlUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhUKDXJlZnJlc2hfdG9rZW4YAiABKAkSEgoKZXhwaXJlc19pbhgDIAEoBRIOCgZvcGVuaWQYBCABKAkicwoZUmVmcmVzaEFjY2Vzc1Rva2VuUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIhCg1yZWZyZXNoX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhgKBnNlY3JldBgDIAEoCUIIukgFcgMYgAQiRgoaUmVmcmVzaEFjY2Vzc1Rva2VuUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhIKCmV4cGlyZXNfaW4YAiABKAUiigEKGFZlcmlmeUFjY2Vzc1Rva2VuUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIgCgxhY2Nlc3NfdG9rZW4YAiABKAlCCrpIB3IFEAEYgAQSGAoGb3BlbmlkGAMgASgJQgi6SAVyAxiAARIXCg93YW50c192YWxpZGF0b3IYBCABKAgioQEKGVZlcmlmeUFjY2Vzc1Rva2VuUmVzcG9uc2USDwoHdXNlcl9pZBgBIAEoCRIOCgZvcGVuaWQYAiABKAkSDQoFc2NvcGUYAyABKAkSLwoLZXhwaXJlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGdyYW50X2lkGAUgASgJEhEKCXZhbGlkYXRvchgGIAEoDCKMAQoYR2V0QXV0aG9yaXplZFVzZXJSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEiAKDGFjY2Vzc190b2tlbhgCIAEoCUIKukgHcgUQARiABBIaCgZvcGVuaWQYAyABKAlCCrpIB3IFEAEYgAESFwoPd2FudHNfdmFsaWRhdG9yGAQgASgIImAKGUdldEF1dGhvcml6ZWRVc2VyUmVzcG9uc2USDgoGb3BlbmlkGAEgASgJEhAKCG5pY2tuYW1lGAIgASgJEg4KBmF2YXRhchgDIAEoCRIRCgl2YWxpZGF0b3IYBCABKAwiOQoYUmV2YWxpZGF0ZUFuc3dlcnNSZXF1ZXN0Eh0KCnZhbGlkYXRvcnMYASADKAxCCbpIBpIBAxD0AyIsChlSZXZhbGlkYXRlQW5zd2Vyc1Jlc3BvbnNlEg8KB2NoYW5nZWQYASADKA0y9AUKDFRva2VuU2VydmljZRKDAQoZQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdBIvLnN1cnZleWF1dGgudjEuQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlcXVlc3QaMC5zdXJ2ZXlhdXRoLnYxLkNoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXNwb25zZSIDkAICElMKCUlzc3VlQ29kZRIfLnN1cnZleWF1dGgudjEuSXNzdWVDb2RlUmVxdWVzdBogLnN1cnZleWF1dGgudjEuSXNzdWVDb2RlUmVzcG9uc2UiA5ACAhJXCgxFeGNoYW5nZUNvZGUSIi5zdXJ2ZXlhdXRoLnYxLkV4Y2hhbmdlQ29kZVJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkV4Y2hhbmdlQ29kZVJlc3BvbnNlEmkKElJlZnJlc2hBY2Nlc3NUb2tlbhIoLnN1cnZleWF1dGgudjEuUmVmcmVzaEFjY2Vzc1Rva2VuUmVxdWVzdBopLnN1cnZleWF1dGgudjEuUmVmcmVzaEFjY2Vzc1Rva2VuUmVzcG9uc2USawoRVmVyaWZ5QWNjZXNzVG9rZW4SJy5zdXJ2ZXlhdXRoLnYxLlZlcmlmeUFjY2Vzc1Rva2VuUmVxdWVzdBooLnN1cnZleWF1dGgudjEuVmVyaWZ5QWNjZXNzVG9rZW5SZXNwb25zZSIDkAICEmsKEUdldEF1dGhvcml6ZWRVc2VyEicuc3VydmV5YXV0aC52MS5HZXRBdXRob3JpemVkVXNlclJlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLkdldEF1dGhvcml6ZWRVc2VyUmVzcG9uc2UiA5ACAhJrChFSZXZhbGlkYXRlQW5zd2VycxInLnN1cnZleWF1dGgudjEuUmV2YWxpZGF0ZUFuc3dlcnNSZXF1ZXN0Giguc3VydmV5YXV0aC52MS5SZXZhbGlkYXRlQW5zd2Vyc1Jlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * The parameters of spec 4.1, decoded.
@@ -342,6 +342,13 @@ export type VerifyAccessTokenRequest = Message<"surveyauth.v1.VerifyAccessTokenR
    * @generated from field: string openid = 3;
    */
   openid: string;
+
+  /**
+   * Whether the caller keeps the answer and will ask for it again by RevalidateAnswers.
+   *
+   * @generated from field: bool wants_validator = 4;
+   */
+  wantsValidator: boolean;
 };
 
 /**
@@ -391,6 +398,13 @@ export type VerifyAccessTokenResponse = Message<"surveyauth.v1.VerifyAccessToken
    * @generated from field: string grant_id = 5;
    */
   grantId: string;
+
+  /**
+   * Stands for this answer in RevalidateAnswers; empty unless the caller wants it. Says nothing to the caller.
+   *
+   * @generated from field: bytes validator = 6;
+   */
+  validator: Uint8Array;
 };
 
 /**
@@ -426,6 +440,13 @@ export type GetAuthorizedUserRequest = Message<"surveyauth.v1.GetAuthorizedUserR
    * @generated from field: string openid = 3;
    */
   openid: string;
+
+  /**
+   * Whether the caller keeps the answer and will ask for it again by RevalidateAnswers.
+   *
+   * @generated from field: bool wants_validator = 4;
+   */
+  wantsValidator: boolean;
 };
 
 /**
@@ -461,6 +482,13 @@ export type GetAuthorizedUserResponse = Message<"surveyauth.v1.GetAuthorizedUser
    * @generated from field: string avatar = 3;
    */
   avatar: string;
+
+  /**
+   * Stands for this answer in RevalidateAnswers; empty unless the caller wants it. Says nothing to the caller.
+   *
+   * @generated from field: bytes validator = 4;
+   */
+  validator: Uint8Array;
 };
 
 /**
@@ -469,6 +497,48 @@ export type GetAuthorizedUserResponse = Message<"surveyauth.v1.GetAuthorizedUser
  */
 export const GetAuthorizedUserResponseSchema: GenMessage<GetAuthorizedUserResponse> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_token_service, 11);
+
+/**
+ * Answers that a caller has kept, by their validators.
+ *
+ * @generated from message surveyauth.v1.RevalidateAnswersRequest
+ */
+export type RevalidateAnswersRequest = Message<"surveyauth.v1.RevalidateAnswersRequest"> & {
+  /**
+   * As they were given; the same one may come several times.
+   *
+   * @generated from field: repeated bytes validators = 1;
+   */
+  validators: Uint8Array[];
+};
+
+/**
+ * Describes the message surveyauth.v1.RevalidateAnswersRequest.
+ * Use `create(RevalidateAnswersRequestSchema)` to create a new message.
+ */
+export const RevalidateAnswersRequestSchema: GenMessage<RevalidateAnswersRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_token_service, 12);
+
+/**
+ * Which of them to ask for again.
+ *
+ * @generated from message surveyauth.v1.RevalidateAnswersResponse
+ */
+export type RevalidateAnswersResponse = Message<"surveyauth.v1.RevalidateAnswersResponse"> & {
+  /**
+   * Positions in the request, from 0, ascending: what they stand for has changed, has ended, or is not known.
+   *
+   * @generated from field: repeated uint32 changed = 1;
+   */
+  changed: number[];
+};
+
+/**
+ * Describes the message surveyauth.v1.RevalidateAnswersResponse.
+ * Use `create(RevalidateAnswersResponseSchema)` to create a new message.
+ */
+export const RevalidateAnswersResponseSchema: GenMessage<RevalidateAnswersResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_token_service, 13);
 
 /**
  * Owns codes, grants and tokens. Everything it answers with `ok` is committed and flushed.
@@ -555,6 +625,21 @@ export const TokenService: GenService<{
     methodKind: "unary";
     input: typeof GetAuthorizedUserRequestSchema;
     output: typeof GetAuthorizedUserResponseSchema;
+  },
+  /**
+   * Says which of the answers to VerifyAccessToken and GetAuthorizedUser that a caller has kept no longer hold, so that
+   * it asks once for all requests of a moment and again only for those. An answer that is not said to have changed is what
+   * the call would be answered now, and counts as a use of its grant. Revocation, expiry and disabling hold from the very
+   * next call, as long as a caller that keeps answers uses none without asking here first. Safe to retry.
+   *
+   * Callers: gateway, survey, verifier.
+   *
+   * @generated from rpc surveyauth.v1.TokenService.RevalidateAnswers
+   */
+  revalidateAnswers: {
+    methodKind: "unary";
+    input: typeof RevalidateAnswersRequestSchema;
+    output: typeof RevalidateAnswersResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_surveyauth_v1_token_service, 0);

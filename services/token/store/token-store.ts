@@ -312,6 +312,8 @@ export interface TokenStore {
   mintAccessToken(minting: Minting, now: number, cause: Cause): Promise<MintingResult>
   /** undefined when unknown. Expiry is the caller's to judge. */
   findAccessToken(token: PresentedToken): Promise<AccessTokenRow | undefined>
+  /** Each as findAccessToken finds it; undefined also where that would reject. Rejects itself only when none could be asked for. */
+  findAccessTokens(tokens: readonly PresentedToken[]): Promise<readonly (AccessTokenRow | undefined)[]>
   /**
    * Newest first; on SQLite, if not of one user, by when their codes were issued. `liveAtMs`: only grants neither revoked
    * nor expired then.

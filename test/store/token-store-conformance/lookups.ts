@@ -9,6 +9,7 @@ import {
   findGrant,
   GRACE,
   grant,
+  hashOf,
   isGood,
   mint,
   NOW,
@@ -71,6 +72,24 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
       for (let i = 0; i < 3; i++) expect(await isGood(store, granted.accessTokenHash, at)).toBe(isGoodAfter)
     },
   })),
+  {
+    title: 'tokens that are looked up together are found as each alone is',
+    async run(store) {
+      await seed(store)
+      const granted = [await grant(store), await grant(store, { username: 'bob' })]
+      const [ann, bob] = granted.map(({ accessTokenHash }) => presented(accessTokenHash))
+      if (!ann || !bob) return expect.unreachable()
+      await store.findAccessToken(bob)
+      const asked = [bob, presented(hashOf('unknown')), { digest: 'no credential', hash: undefined }, ann, bob]
+      const found = await store.findAccessTokens(asked)
+      expect(found.map((token) => token?.userId)).toEqual(['user_bob', undefined, undefined, 'user_ann', 'user_bob'])
+      expect(found).toEqual(await Promise.all(asked.map((token) => store.findAccessToken(token))))
+      expect(await store.findAccessTokens([])).toEqual([])
+
+      await store.revokeGrant(granted[1]?.grantId ?? '', {}, NOW, byUser)
+      expect((await store.findAccessTokens([ann, bob])).map((token) => token?.isRevoked)).toEqual([false, true])
+    },
+  },
   {
     title: 'a token that was looked up knows of a refresh’s overlap',
     async run(store) {

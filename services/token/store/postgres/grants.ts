@@ -2,6 +2,7 @@ import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
 import { keyOf } from '../../../rpc/bounded-map.js'
+import { StoreUnavailable } from '../../../store/store-unavailable.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import {
   type AccessTokenRow,
@@ -10,6 +11,7 @@ import {
   LAST_USE_RESOLUTION_MS,
   type Minting,
   type MintingResult,
+  type PresentedToken,
   type TokenStore,
 } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
@@ -17,7 +19,7 @@ import { credentialsOfAsked, type Ended, lockedUserOf, waitingOrNot } from './cr
 
 type GrantMethods = Pick<
   TokenStore,
-  'mintAccessToken' | 'findAccessToken' | 'listGrants' | 'revokeGrant' | 'recordUses'
+  'mintAccessToken' | 'findAccessToken' | 'findAccessTokens' | 'listGrants' | 'revokeGrant' | 'recordUses'
 >
 
 /**
@@ -177,6 +179,7 @@ type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: numb
 
 export function createGrantMethods(database: Database, audit: Audit): GrantMethods {
   const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, ['bytea'])
+  const findToken = async ({ hash }: PresentedToken) => hash && accessTokens.findOne(hash)
 
   const mintings = new GroupedWrites<NewToken, MintingResult>(database, async (transaction, all, mayWait) => {
     const found = await transaction.ask<LockedGrant>(
@@ -234,7 +237,18 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
   return {
     mintAccessToken: (minting, now, cause) => mintings.submit(keyOf(minting.refreshTokenHash), { minting, now, cause }),
 
-    findAccessToken: async ({ hash }) => hash && accessTokens.findOne(hash),
+    findAccessToken: findToken,
+    async findAccessTokens(tokens) {
+      const failures: unknown[] = []
+      const leftOut = (error: unknown) => {
+        failures.push(error)
+        return undefined
+      }
+      const found = await Promise.all(tokens.map((token) => findToken(token).catch(leftOut)))
+      const isOut = failures.length === tokens.length && failures[0] instanceof StoreUnavailable
+      if (isOut) throw failures[0]
+      return found
+    },
 
     async listGrants(filter, { limit, after }) {
       const { appid, userId, liveAtMs } = filter

@@ -14,6 +14,11 @@ import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash, PresentedTo
 
 /** A few tens of MiB. With this many, all are forgotten and looked up again. */
 const MAX_TOKENS = 50_000
+/**
+ * Of one grant, which may have as many live tokens or more and is then looked up more often. A key holds 24 bytes of a digest, so
+ * whoever revalidates could have one row kept under any number of them.
+ */
+const MAX_OF_GRANT = 100
 /** Of memory, for apps and their secrets. */
 const MAX_APP_BYTES = 16 * 1024 * 1024
 const APP_BYTES = 600 // without its redirect URIs
@@ -98,13 +103,22 @@ export class KeptRows implements TransactionWatcher {
     look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
   ): Promise<AccessTokenRow | undefined> {
     await this.#foreignWrites.look()
-    const { digest } = token
-    const known = this.#tokens.get(digest)
-    if (known) return known
-    const { hash } = token
-    const found = hash && look(hash)
-    if (found) this.#keepToken(digest, found)
-    return found
+    return this.#token(token, look)
+  }
+
+  /** For many the look is taken at once: what they are of has come together. */
+  async findTokens(
+    tokens: readonly PresentedToken[],
+    look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
+  ): Promise<readonly (AccessTokenRow | undefined)[]> {
+    this.#foreignWrites.lookNow()
+    return tokens.map((token) => {
+      try {
+        return this.#token(token, look)
+      } catch {
+        return undefined
+      }
+    })
   }
 
   /** For a write: the app as its transaction has it. As is the other. */
@@ -172,11 +186,26 @@ export class KeptRows implements TransactionWatcher {
     return found
   }
 
+  #token(
+    token: PresentedToken,
+    look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
+  ): AccessTokenRow | undefined {
+    const { digest } = token
+    const known = this.#tokens.get(digest)
+    if (known) return known
+    const { hash } = token
+    const found = hash && look(hash)
+    if (found) this.#keepToken(digest, found)
+    return found
+  }
+
   #keepToken(digest: string, token: AccessTokenRow): void {
+    const { grantId } = token
     if (this.#tokens.size >= MAX_TOKENS) this.forgetTokens()
+    if (this.#digestsByGrant.get(grantId)?.length === MAX_OF_GRANT) this.forgetGrant(grantId)
     this.#tokens.set(digest, token)
-    const ofGrant = this.#digestsByGrant.get(token.grantId)
+    const ofGrant = this.#digestsByGrant.get(grantId)
     if (ofGrant) ofGrant.push(digest)
-    else this.#digestsByGrant.set(token.grantId, [digest])
+    else this.#digestsByGrant.set(grantId, [digest])
   }
 }

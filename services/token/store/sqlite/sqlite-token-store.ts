@@ -58,6 +58,7 @@ export function createSqliteTokenStore(db: Connection, writer: Writer<TokenStore
     redeemCode: (redemption, now, cause) => writer.submit('redeemCode', { redemption, now, cause }),
     mintAccessToken: (minting, now, cause) => writer.submit('mintAccessToken', { minting, now, cause }),
     findAccessToken: reading(db, reads.findAccessToken),
+    findAccessTokens: reading(db, reads.findAccessTokens),
     listGrants: reading(db, reads.listGrants),
     revokeGrant: (grantId, filter, now, cause) => writer.submit('revokeGrant', { grantId, filter, now, cause }),
     recordUses: (uses) => writer.submit('recordUses', { uses }),

@@ -77,7 +77,10 @@ export function tokenReads(db: Connection, kept: KeptRows) {
     return grantPlace === undefined ? undefined : lookAt(grantPlace, accessTokenHash)
   }
 
-  return { findAccessToken: (token: PresentedToken) => kept.findToken(token, look) }
+  return {
+    findAccessToken: (token: PresentedToken) => kept.findToken(token, look),
+    findAccessTokens: (tokens: readonly PresentedToken[]) => kept.findTokens(tokens, look),
+  }
 }
 
 /** Columns of what a refresh must know, in order. */

@@ -1,0 +1,294 @@
+// Answers about access tokens that a process keeps of a TokenService in another, beside what the service itself says.
+import { randomBytes } from 'node:crypto'
+import path from 'node:path'
+import { create, type DescMethod } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { mayCall } from '../../services/rpc/callers.js'
+import { clientOf, type Invoke, type Outgoing } from '../../services/rpc/client.js'
+import { createDirectDoor } from '../../services/rpc/direct-door.js'
+import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { newCredential, newPlace, placeOf } from '../../services/token/credentials.js'
+import { keepingAnswers } from '../../services/token/kept-answers.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { createTokenHandlers } from '../../services/token/token-service.js'
+import { createUseRecorder } from '../../services/token/use-recorder.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
+import { ACCESS_TTL, byOperator, byUser, findGrant, grant, mint, NOW, seed } from '../store/token-store-verbs.js'
+
+const { getAuthorizedUser, revalidateAnswers } = TokenService.method
+
+/** A TokenService on SQLite, asked directly and by who keeps its answers; `calls` are those that the latter led to. */
+async function startService() {
+  const file = path.join(temporaryDirectory(), 'token.db')
+  const store = openSqliteTokenStore({ file })
+  await seed(store)
+  const uses = createUseRecorder(store)
+  const time = { now: NOW }
+  const onRevalidated = vi.fn()
+  const unused = {} as never
+  const deps = { store, uses, onRevalidated, randomBytes, rules: unused, passwords: unused, signInLimiter: unused }
+  const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected() {}, maxDeadlineMs: 5_000 })
+  dispatcher.register(TokenService, createTokenHandlers({ ...deps, now: () => time.now }).token)
+  onTestFinished(() => store.close())
+
+  const direct = createDirectDoor(dispatcher, 'local')
+  const calls: { readonly name: string; readonly validators: readonly Uint8Array[] }[] = []
+  const counting = ((method: DescMethod, request: never, call: never) => {
+    calls.push({ name: method.name, validators: [], ...(request as object) })
+    return direct(method, request, call)
+  }) as Invoke
+  return {
+    file,
+    store,
+    uses,
+    time,
+    onRevalidated,
+    calls,
+    names: () => calls.splice(0).map(({ name }) => name),
+    direct: clientOf(TokenService, direct),
+    keeping: clientOf(TokenService, keepingAnswers(counting)),
+  }
+}
+
+type Service = Awaited<ReturnType<typeof startService>>
+
+/** A grant as the flow makes one, and its access token as its holder presents it. */
+async function granted(store: TokenStore, username = 'ann') {
+  const refreshTokenHash = newCredential('refreshToken', randomBytes, newPlace(NOW, randomBytes)).hash
+  const access = newCredential('accessToken', randomBytes, placeOf(refreshTokenHash))
+  const about = await grant(store, { username }, { refreshTokenHash, accessTokenHash: access.hash })
+  const token = { appid: 'app1', accessToken: access.text }
+  return { ...about, token, presented: { ...token, openid: about.openid } }
+}
+
+type Granted = Awaited<ReturnType<typeof granted>>
+
+/** What each call is answered, or why not. */
+async function answersOf(client: Service['direct'], { presented, token }: Granted): Promise<unknown[]> {
+  const calls = [
+    client.getAuthorizedUser(presented),
+    client.verifyAccessToken(presented),
+    client.verifyAccessToken({ ...token, openid: '' }),
+    client.getAuthorizedUser({ ...presented, openid: 'another' }),
+    client.getAuthorizedUser({ ...presented, appid: 'app2' }),
+  ]
+  const settled = await Promise.allSettled(calls)
+  return settled.map((one) => (one.status === 'fulfilled' ? one.value : ConnectError.from(one.reason).message))
+}
+
+test('answers are asked for once; then one call asks about all that are used in a turn, and each counts', async () => {
+  const service = await startService()
+  const { keeping, names, calls, onRevalidated } = service
+  const [first, second] = [await granted(service.store), await granted(service.store, 'bob')]
+  const expected = await Promise.all(
+    [first, second].map(({ presented }) => service.direct.getAuthorizedUser(presented)),
+  )
+  const ask = () => Promise.all([first, second].map(({ presented }) => keeping.getAuthorizedUser(presented)))
+
+  expect(await ask()).toEqual(expected)
+  expect(names()).toEqual(['GetAuthorizedUser', 'GetAuthorizedUser'])
+  for (let turn = 1; turn <= 3; turn += 1) {
+    expect(await ask()).toEqual(expected)
+    expect(calls.map(({ validators }) => validators.length)).toEqual([2])
+    expect(names()).toEqual(['RevalidateAnswers'])
+    expect(onRevalidated.mock.calls).toHaveLength(turn)
+  }
+  expect(onRevalidated.mock.calls).toEqual([[2], [2], [2]])
+})
+
+test('an answer is for the app, the token, the openid and the method it was given for', async () => {
+  const service = await startService()
+  const ann = await granted(service.store)
+  for (let i = 0; i < 3; i += 1) {
+    const said = await answersOf(service.direct, ann)
+    expect(await answersOf(service.keeping, ann)).toEqual(said)
+    expect(said.slice(3)).toEqual([expect.stringContaining('openid'), expect.stringContaining('access_token')])
+  }
+})
+
+const endings: readonly {
+  readonly title: string
+  readonly end: (service: Service, of: Granted) => Promise<unknown>
+}[] = [
+  { title: 'its grant is revoked', end: ({ store }, { grantId }) => store.revokeGrant(grantId, {}, NOW, byUser) },
+  { title: 'its app is disabled', end: ({ store }) => store.setAppDisabled('app1', true, NOW, byOperator) },
+  { title: 'its user is disabled', end: ({ store }) => store.setUserDisabled('ann', true, NOW, byOperator) },
+  {
+    title: 'a refresh replaces it',
+    end: ({ store }, { refreshTokenHash }) => mint(store, refreshTokenHash, { overlapMs: 0 }),
+  },
+  {
+    title: 'it expires',
+    async end({ time }) {
+      time.now = NOW + ACCESS_TTL
+    },
+  },
+  {
+    title: 'another process revokes its grant',
+    async end({ file }, { grantId }) {
+      const other = openSqliteTokenStore({ file })
+      await other.revokeGrant(grantId, {}, NOW, byOperator)
+      await other.close()
+    },
+  },
+]
+
+test.each(endings)('an answer that was kept is not given any more from when $title', async ({ end }) => {
+  const service = await startService()
+  const [ann, bob] = [await granted(service.store), await granted(service.store, 'bob')]
+  const good = await answersOf(service.keeping, ann)
+  expect(await answersOf(service.keeping, ann)).toEqual(good)
+  await answersOf(service.keeping, bob)
+
+  await end(service, ann)
+  for (let i = 0; i < 2; i += 1) {
+    const said = await Promise.all([ann, bob].map((one) => answersOf(service.direct, one)))
+    expect(said[0]).not.toEqual(good)
+    expect(await Promise.all([ann, bob].map((one) => answersOf(service.keeping, one)))).toEqual(said)
+  }
+})
+
+test('an answer that says something else now is asked for again', async () => {
+  const { store, keeping, names } = await startService()
+  const { presented, refreshTokenHash } = await granted(store)
+  await keeping.verifyAccessToken(presented)
+  await mint(store, refreshTokenHash, { overlapMs: 60_000 })
+  names()
+  expect((await keeping.verifyAccessToken(presented)).expireTime?.seconds).toBe(BigInt((NOW + 60_000) / 1000))
+  expect(names()).toEqual(['RevalidateAnswers', 'VerifyAccessToken'])
+})
+
+test('of more than one call may ask about, those that changed are asked for again, and no others', async () => {
+  const service = await startService()
+  const all = await Promise.all(Array.from({ length: 12 }, () => granted(service.store)))
+  const ask = () =>
+    Promise.allSettled(
+      Array.from({ length: 1_200 }, (_, index) =>
+        service.keeping.getAuthorizedUser((all[index % all.length] as Granted).presented),
+      ),
+    )
+  await ask()
+  await service.store.revokeGrant((all[5] as Granted).grantId, {}, NOW, byUser)
+  service.calls.splice(0)
+
+  const settled = await ask()
+  expect(settled.flatMap(({ status }, index) => (status === 'rejected' ? [index % all.length] : []))).toEqual(
+    Array.from({ length: 100 }, () => 5),
+  )
+  const asked = service.calls.filter(({ name }) => name === 'RevalidateAnswers')
+  expect(asked.map(({ validators }) => validators.length)).toEqual([500, 500, 200])
+  expect(service.calls.filter(({ name }) => name === 'GetAuthorizedUser')).toHaveLength(100)
+})
+
+test('each counts as a use of its grant', async () => {
+  const { store, time, uses, keeping } = await startService()
+  const { presented, grantId } = await granted(store)
+  await keeping.getAuthorizedUser(presented)
+  time.now = NOW + 120_000
+  await keeping.getAuthorizedUser(presented)
+  await uses.flush()
+  expect((await findGrant(store, grantId))?.lastUsedAtMs).toBe(NOW + 120_000)
+})
+
+test('a request that is traced shows each of its calls', async () => {
+  const { store, keeping, names } = await startService()
+  const { presented } = await granted(store)
+  const headers = { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' }
+  for (let i = 0; i < 2; i += 1) await keeping.getAuthorizedUser(presented, { headers })
+  expect(names()).toEqual(['GetAuthorizedUser', 'GetAuthorizedUser'])
+})
+
+/** Who keeps the answers of a service that answers `revalidate`, or fails as that does. */
+function beside(revalidate: () => { changed?: number[] } | Promise<{ changed?: number[] }>) {
+  const asked: { readonly name: string; readonly call: Outgoing }[] = []
+  const user = create(getAuthorizedUser.output, { openid: 'o', nickname: 'A'.repeat(600), validator: randomBytes(56) })
+  const token = clientOf(
+    TokenService,
+    keepingAnswers((async (method: DescMethod, _request: unknown, call: Outgoing) => {
+      asked.push({ name: method.name, call })
+      return method === revalidateAnswers ? create(method.output, await revalidate()) : user // the same, as of a decoder
+    }) as Invoke),
+  )
+  const askUser = (options = {}) => token.getAuthorizedUser({ appid: 'a', accessToken: 't', openid: 'o' }, options)
+  const ask = async (options = {}) => (await askUser(options)).openid
+  return { ask, askUser, asked, names: () => asked.splice(0).map(({ name }) => name) }
+}
+
+test.each([Code.Unimplemented, Code.Internal, Code.ResourceExhausted])(
+  'a service that cannot revalidate is asked as before: code %s',
+  async (code) => {
+    const { ask, names } = beside(() => Promise.reject(new ConnectError('no', code)))
+    await ask()
+    expect(await ask()).toBe('o')
+    expect(names()).toEqual(['GetAuthorizedUser', 'RevalidateAnswers', 'GetAuthorizedUser'])
+  },
+)
+
+test('a service that is away is not asked a second time, and what was kept is still there when it is back', async () => {
+  let isAway = true
+  const { ask, names } = beside(() => (isAway ? Promise.reject(new ConnectError('gone', Code.Unavailable)) : {}))
+  await ask()
+  expect((await Promise.allSettled([ask(), ask()])).map(({ status }) => status)).toEqual(['rejected', 'rejected'])
+  isAway = false
+  expect(await ask()).toBe('o')
+  expect(names()).toEqual(['GetAuthorizedUser', 'RevalidateAnswers', 'RevalidateAnswers'])
+})
+
+test('both calls together have the time of one, and the id of a request', async () => {
+  const slow = { changed: [0] }
+  const { ask, asked } = beside(() => new Promise((resolve) => setTimeout(resolve, 60, slow)))
+  const options = { timeoutMs: 1_000, headers: { 'x-request-id': 'of the request' } }
+  await ask(options)
+  await ask(options)
+  const [first, revalidation, second] = asked.map(({ call }) => call)
+  expect([first?.timeoutMs, revalidation?.timeoutMs]).toEqual([1_000, 1_000])
+  expect(second?.timeoutMs).toBeLessThanOrEqual(945)
+  expect(revalidation?.requestId).toBe('of the request')
+})
+
+test('an answer that comes again as it was before another is kept again', async () => {
+  let hasChanged = false
+  const { askUser, names } = beside(() => ({ changed: hasChanged ? [0] : [] }))
+  await askUser()
+  hasChanged = true
+  await askUser()
+  hasChanged = false
+  names()
+  for (let i = 0; i < 2; i += 1) expect((await askUser()).nickname).toHaveLength(600)
+  expect(names()).toEqual(['RevalidateAnswers', 'RevalidateAnswers'])
+})
+
+test('bytes that are no validator, or of something else, stand for nothing, and do no harm', async () => {
+  const { store, direct } = await startService()
+  const [ann, bob] = [await granted(store), await granted(store, 'bob')]
+  const validatorOf = async ({ presented }: Granted) =>
+    Buffer.from((await direct.getAuthorizedUser({ ...presented, wantsValidator: true })).validator)
+  const [ofAnn, ofBob] = [await validatorOf(ann), await validatorOf(bob)]
+  expect(ofAnn).toHaveLength(56)
+  const other = Buffer.from(ofAnn)
+  other[0] = (other[0] ?? 0) ^ 1
+  const strangers = [
+    Buffer.alloc(0),
+    ofAnn.subarray(0, 16),
+    ofAnn.subarray(0, 48), // the token's, without its place
+    Buffer.concat([ofAnn, ofAnn]),
+    other,
+    Buffer.concat([ofBob.subarray(0, 16), ofAnn.subarray(16)]), // of bob's answer and ann's token
+    Buffer.concat([ofAnn.subarray(0, 48), ofBob.subarray(48)]), // of ann's token at the place of bob's
+  ]
+  const changed = async (validators: Buffer[]) => (await direct.revalidateAnswers({ validators })).changed
+  for (const stranger of strangers) {
+    await store.setAppDisabled('app2', true, NOW, byOperator) // whereupon it knows no token by heart
+    await store.setAppDisabled('app2', false, NOW, byOperator)
+    expect(await changed([stranger])).toEqual([0])
+    expect((await direct.getAuthorizedUser(ann.presented)).nickname).toBe('Nick ann')
+    expect((await direct.getAuthorizedUser(bob.presented)).nickname).toBe('Nick bob')
+    expect(await changed([ofAnn, other, ofBob])).toEqual([1])
+  }
+  await expect(direct.revalidateAnswers({ validators: Array.from({ length: 501 }, () => ofAnn) })).rejects.toThrow(
+    'at most 500 items',
+  )
+})
