@@ -37,8 +37,11 @@ export class GroupedWrites<Args, Result> {
     this.#steps = steps
   }
 
-  /** Writes of one key, which change the same rows, are never in one group. Rejects with StoreUnavailable, or as `steps` does. */
-  submit(key: string, args: Args): Promise<Result> {
+  /**
+   * Writes of one key, which change the same rows, are never in one group; `undefined` where `steps` finds that out. Rejects
+   * with StoreUnavailable, or as `steps` does.
+   */
+  submit(key: string | undefined, args: Args): Promise<Result> {
     return new Promise((resolve, reject) => {
       this.#together.add({ key, dueAt: this.#database.dueAt(), args, resolve, reject })
     })

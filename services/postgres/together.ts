@@ -9,7 +9,8 @@ const MAX_UNDER_WAY = 2
 const MAX_WAITING = 5_000
 
 export interface Waiting {
-  readonly key: string
+  /** Nobody else's if undefined. */
+  readonly key: string | undefined
   /** By performance.now(): until when it may wait to be begun. */
   readonly dueAt: number
   reject(error: unknown): void
@@ -60,13 +61,15 @@ export class Together<Item extends Waiting> {
 
   #take(): Item[] {
     this.#refuseOverdue()
-    const taken = new Map<string, Item>()
+    const taken: Item[] = []
+    const keys = new Set<string>()
     this.#waiting = this.#waiting.filter((item) => {
-      if (taken.size >= this.#maxItems || taken.has(item.key)) return true
-      taken.set(item.key, item)
+      if (taken.length >= this.#maxItems || (item.key !== undefined && keys.has(item.key))) return true
+      if (item.key !== undefined) keys.add(item.key)
+      taken.push(item)
       return false
     })
-    return [...taken.values()]
+    return taken
   }
 
   /** One timer, for who waits longest. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { toMs } from '../harness/clock.js'
 import { expectError } from '../harness/envelope.js'
-import { tokensOf, type Verbs } from '../harness/verbs.js'
+import { tokensOf, type Verbs, whenAnswered } from '../harness/verbs.js'
 import { startService } from '../harness.js'
 
 async function withCode(service: Verbs) {
@@ -21,7 +21,8 @@ describe('a code', () => {
   test('exchanged 200 times in parallel yields one OK and 199 invalid_code, and one grant', async () => {
     const service = await startService()
     const { app, code } = await withCode(service)
-    const answers = await Promise.all(Array.from({ length: 200 }, () => service.exchange(app, code)))
+    const exchange = () => whenAnswered(() => service.exchange(app, code))
+    const answers = await Promise.all(Array.from({ length: 200 }, exchange))
     const winners = answers.filter(({ code: status }) => status === 'OK')
     expect(winners).toHaveLength(1)
     expect(answers.filter(({ type }) => type === 'invalid_code')).toHaveLength(199)

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
-import { type Access, tokensOf, type Verbs, withToken } from '../harness/verbs.js'
+import { type Access, tokensOf, type Verbs, whenAnswered, withToken } from '../harness/verbs.js'
 import { startService } from '../harness.js'
 
 const boundaries = [
@@ -181,9 +181,8 @@ describe('a refresh', () => {
   test('is always safe: 100 in parallel all succeed, and the newest ten tokens work', async () => {
     const service = await startService()
     const access = await service.grantAccess()
-    const answers = await Promise.all(
-      Array.from({ length: 100 }, () => service.refresh(access.app, access.tokens.refresh_token)),
-    )
+    const refresh = () => whenAnswered(() => service.refresh(access.app, access.tokens.refresh_token))
+    const answers = await Promise.all(Array.from({ length: 100 }, refresh))
     expect(answers.map(({ code }) => code)).toEqual(Array.from({ length: 100 }, () => 'OK'))
     const good = await Promise.all(
       answers.map(async (answer) => (await service.user(withToken(access, answer))).code === 'OK'),

@@ -14,6 +14,16 @@ import type { Sabotage } from './sabotage.js'
 import type { SurveyJson } from './sample-surveys.js'
 import { type Decision, type Page, Visitor } from './visitor.js'
 
+/** Asks again when told to come again, as a busy machine may have to. */
+export async function whenAnswered<Answer extends { readonly type: string }>(
+  ask: () => Promise<Answer>,
+): Promise<Answer> {
+  for (;;) {
+    const answer = await ask()
+    if (answer.type !== 'remote_server_error') return answer
+  }
+}
+
 /** What every way of running the service offers to the verbs. */
 export interface Backend {
   /** Public address, without a trailing slash. */

@@ -66,6 +66,7 @@ export async function redeem(
   { appid, secretId }: Seed,
   codeHash: Uint8Array,
   maxGrants = 10_000,
+  replayGraceMs = MINUTE,
 ): Promise<Tokens & { readonly result: RedemptionResult }> {
   const tokens = {
     grantId: `grant_${randomUUID()}`,
@@ -78,7 +79,7 @@ export async function redeem(
     appid,
     secretId,
     redirectUri: undefined,
-    replayGraceMs: MINUTE,
+    replayGraceMs,
     accessTokenExpiresAtMs: START + 60 * MINUTE,
     refreshTokenExpiresAtMs: START + 600 * MINUTE,
     newOpenid: `o_${randomUUID()}`,

@@ -8,7 +8,7 @@ import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { send } from '../harness/http.js'
 import { BUILD, freePort, spawnServe } from '../harness/spawn.js'
-import { CALLBACK, withQuery } from '../harness/verbs.js'
+import { CALLBACK, whenAnswered, withQuery } from '../harness/verbs.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 
 const PARALLEL = Number(process.env.RACES_PARALLEL ?? '100')
@@ -169,14 +169,6 @@ function tally(answers: readonly Answer[]): Record<string, number> {
   const counts: Record<string, number> = {}
   for (const { type } of answers) counts[type] = (counts[type] ?? 0) + 1
   return counts
-}
-
-/** Asks again when told to come again, as a busy machine may have to. */
-async function whenAnswered(ask: () => Promise<Answer>): Promise<Answer> {
-  for (;;) {
-    const answer = await ask()
-    if (answer.type !== 'remote_server_error') return answer
-  }
 }
 
 const times = <T>(count: number, work: (n: number) => T): T[] => Array.from({ length: count }, (_, n) => work(n))

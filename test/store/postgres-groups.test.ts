@@ -121,6 +121,32 @@ test('exchanges of one user and app that come together have one openid, and the 
   expect(good.filter(Boolean)).toHaveLength(2)
 })
 
+test('exchanges of one code that come together share a transaction: one succeeds, the others are noted', async () => {
+  const { store, url } = await open()
+  const seeded = await seed(store)
+  const codeHash = await issue(store, seeded)
+  const exchanges = await Promise.all(Array.from({ length: 32 }, () => redeem(store, seeded, codeHash)))
+  const forgiven = exchanges.filter(({ result }) => result.kind === 'refused' && result.replay === 'forgiven')
+  expect(forgiven).toHaveLength(31)
+  expect(exchanges.filter(({ result }) => result.kind === 'redeemed')).toHaveLength(1)
+  const [events] = await query(
+    url,
+    `SELECT count(*)::int, count(DISTINCT xmin::text)::int AS transactions FROM audit_events WHERE kind LIKE 'code.%ed'
+     AND kind <> 'code.issued'`,
+  )
+  expect(events).toEqual({ count: 32, transactions: 1 })
+})
+
+test('exchanges of one code that come together with no grace end what the first was granted', async () => {
+  const { store } = await open()
+  const seeded = await seed(store)
+  const codeHash = await issue(store, seeded)
+  const [first, second] = await Promise.all([0, 1].map(() => redeem(store, seeded, codeHash, 10_000, 0)))
+  expect(first?.result.kind).toBe('redeemed')
+  expect(second?.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
+  expect(await isGood(store, first?.accessTokenHash ?? codeHash)).toBe(false)
+})
+
 test('an exchange that is refused leaves no openid behind, whoever it came with', async () => {
   const { store, url } = await open()
   const one = await seed(store)
@@ -292,7 +318,7 @@ test('a survey of the same version that was stored at another time is read anew'
 })
 
 test('two groups are under way at a time, of different keys each; who waits too long or is too many is refused', async () => {
-  const groups: string[][] = []
+  const groups: (string | undefined)[][] = []
   const ends: (() => void)[] = []
   const refused: unknown[] = []
   const item = (key: string) => {

@@ -175,14 +175,17 @@ describe('the flush of what was committed', () => {
   let waiting: Done[]
   let flushed: GroupCommit<ReturnType<typeof entryWrites>>
 
-  beforeEach(() => {
-    waiting = []
-    flushed = new GroupCommit(db, entryWrites(db), {
+  const flushing = (lockWaitMs: number) =>
+    new GroupCommit(db, entryWrites(db), {
       maxUnanswered: 50,
       worthAGroup: 1,
-      lockWaitMs: 200,
+      lockWaitMs,
       flush: (_, done) => waiting.push(done),
     })
+
+  beforeEach(() => {
+    waiting = []
+    flushed = flushing(200)
   })
 
   const end = (error: Error | null = null) => waiting.shift()?.(error)
@@ -255,6 +258,7 @@ describe('the flush of what was committed', () => {
   }
 
   test('when it fails once, the log is written and flushed again, then begun anew, and all are told that it is done', async () => {
+    flushed = flushing(60_000)
     const doubtful = await committed(1)
     const since = await committed(2)
     const before = writtenAt()
@@ -309,6 +313,7 @@ describe('the flush of what was committed', () => {
   })
 
   test('a long read delays the end of a repair, which goes on when it is over', async () => {
+    flushed = flushing(60_000)
     const doubtful = await committed(1)
     const other = new Database(file)
     other.exec('BEGIN')

@@ -1,6 +1,5 @@
 import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
 import { columnsOf, type Database, type Statement, type Transaction } from '../../../postgres/transaction.js'
-import { keyOf } from '../../../rpc/bounded-map.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import { credentialsOfAsked, type Ended, lockedUserOf, shareApp, waitingOrNot } from './credentials.js'
@@ -91,12 +90,19 @@ const lockUnusedCodes = waitingOrNot(
       LEFT JOIN known ON known.appid = first.appid AND known.user_id = first.user_id
     ORDER BY c.place`,
 )
-/** What is used stays as it is until the janitor removes it: nobody needs to lock it. */
-const findUsedCode: Statement = {
-  name: 'find_used_code',
+/** For many at once. What is used stays as it is until the janitor removes it: nobody needs to lock it. */
+const findUsedCodes: Statement = {
+  name: 'find_used_codes',
   text: `
-    SELECT user_id AS "userId", expires_at_ms AS "expiresAtMs", used_at_ms AS "usedAtMs", grant_id AS "grantId"
-    FROM codes WHERE code_hash = $1 AND appid || '' = $2 AND used_at_ms IS NOT NULL`,
+    SELECT used.*
+    FROM unnest($1::bytea[], $2::text[]) WITH ORDINALITY AS asked (code_hash, appid, place)
+      LEFT JOIN LATERAL (
+        SELECT k.user_id AS "userId", k.expires_at_ms AS "expiresAtMs", k.used_at_ms AS "usedAtMs", k.grant_id AS "grantId"
+        FROM codes k
+        WHERE k.code_hash = asked.code_hash AND k.appid || '' = asked.appid AND k.used_at_ms IS NOT NULL
+        OFFSET 0
+      ) used ON true
+    ORDER BY asked.place`,
 }
 /**
  * The whole success of many, each of another user or app. By the index grants_by_user, and the || '' and + 0 keep the planner
@@ -170,6 +176,9 @@ interface UsedCode {
   readonly grantId: string
 }
 
+/** A row for who has no used code too. */
+type FoundCode = UsedCode | { readonly userId: null }
+
 export function createCodeMethods(database: Database, audit: Audit): CodeMethods {
   const redemptions = new GroupedWrites(database, redemptionSteps(audit))
 
@@ -192,7 +201,7 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
       })
     },
 
-    redeemCode: (redemption, now, cause) => redemptions.submit(keyOf(redemption.codeHash), { redemption, now, cause }),
+    redeemCode: (redemption, now, cause) => redemptions.submit(undefined, { redemption, now, cause }),
   }
 }
 
@@ -234,36 +243,36 @@ function redemptionSteps(audit: Audit): Steps<NewGrant, RedemptionResult> {
       ])
       transaction.write(redeem, [...columns, TOO_MANY])
     }
+    const mayBeUsed = found.some(({ ended, openid }) => ended === null && openid === null)
+    const used = mayBeUsed
+      ? await transaction.ask<FoundCode>(
+          findUsedCodes,
+          columnsOf(all, [({ redemption }) => redemption.codeHash, ({ redemption }) => redemption.appid]),
+        )
+      : []
     const results = all.map((each, index) => {
-      const code = found[index] ?? NO_CODE
-      if (code.openid !== null) return { kind: 'redeemed', openid: code.openid } as const
-      return mayWait ? refusal(transaction, audit, each, code) : undefined
+      const { ended, openid } = found[index] ?? NO_CODE
+      if (openid !== null) return { kind: 'redeemed', openid } as const
+      if (ended) return mayWait ? { kind: ended } : undefined
+      const code = used[index]
+      if (code && code.userId !== null) return replay(transaction, audit, each, code, mayWait)
+      return mayWait ? refused : undefined
     })
     return Promise.all(results)
   }
 }
 
-async function refusal(
-  transaction: Transaction,
-  audit: Audit,
-  { redemption, now, cause }: NewGrant,
-  { ended, userId }: LockedCode,
-): Promise<RedemptionResult> {
-  if (ended) return { kind: ended }
-  if (userId !== null) return refused
-  const used = await transaction.askOne<UsedCode>(findUsedCode, [redemption.codeHash, redemption.appid])
-  return used ? replay(transaction, audit, redemption, used, now, cause) : refused
-}
-
-/** decisions 10: audited; from the end of the grace to the code's expiry it ends the grant that the code produced. */
+/**
+ * decisions 10: audited; from the end of the grace to the code's expiry it ends the grant that the code produced, for which
+ * it waits if it may.
+ */
 async function replay(
   transaction: Transaction,
   audit: Audit,
-  redemption: Redemption,
+  { redemption, now, cause }: NewGrant,
   code: UsedCode,
-  now: number,
-  cause: Cause,
-): Promise<RedemptionResult> {
+  mayWait: boolean,
+): Promise<RedemptionResult | undefined> {
   const { appid, replayGraceMs } = redemption
   const { userId, grantId } = code
   const note = (text: string) =>
@@ -276,6 +285,7 @@ async function replay(
     note('after its expiry: without effect')
     return refused
   }
+  if (!mayWait) return undefined
   note('ends the grant')
   const grant = await transaction.askOne<{ revokedAtMs: number | null }>(lockGrant, [grantId])
   if (grant?.revokedAtMs === null) {
