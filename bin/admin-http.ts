@@ -1,46 +1,95 @@
-// The operators' HTTP server: /healthz, /readyz, /metrics. It has no part in the protocol and is not for the public.
-import { createServer, type Server } from 'node:http'
+// The operators' HTTP server: /healthz, /readyz, /metrics. It has no part in the protocol and is not for the public. It runs
+// in a thread of its own (admin-thread.js), which asks here for what only this thread knows.
+import { Worker } from 'node:worker_threads'
+import { packageFile } from './package-root.js'
 
 export interface AdminHttpOptions {
+  readonly host: string
+  /** 0 takes a free one. */
+  readonly port: number
+  /** Whether the start is over and the shutdown has not begun: only then must the event loop turn. */
+  readonly isRunning: () => boolean
   /** Why this process should get no requests now; empty when it is ready. */
   readonly notReady: () => Promise<readonly string[]>
   readonly metrics: { readonly contentType: string; text(): Promise<string> }
+  /** Called when the thread has ended by itself: nobody answers the operators from then on. */
+  readonly onLost: (error: unknown) => void
+  /** How long the event loop may be busy before /healthz says so, in ms. */
+  readonly hungAfterMs?: number
 }
 
-interface Page {
+export interface AdminHttp {
+  readonly port: number
+  close(): Promise<void>
+}
+
+/** What the thread is told. */
+export interface Answer {
+  readonly isRunning: boolean
   readonly status: number
   readonly type: string
   readonly body: string
 }
 
+type FromThread =
+  | { readonly type: 'listening'; readonly port: number }
+  | { readonly type: 'failed'; readonly code: string; readonly message: string }
+  | { readonly type: 'question'; readonly id: number; readonly path: string }
+
+/** No turn takes as long, except on a machine that does nothing else either. */
+const HUNG_AFTER_MS = 10_000
 const PLAIN = 'text/plain; charset=utf-8'
 
-/** Not yet listening. */
-export function createAdminHttp(options: AdminHttpOptions): Server {
-  const pages: Readonly<Record<string, () => Promise<Page>>> = {
-    // The event loop turns: nothing else is asked, so that an outage of the database restarts nobody.
-    '/healthz': async () => ({ status: 200, type: PLAIN, body: 'ok\n' }),
-    '/readyz': async () => {
+/** Listening. @throws Error with the `code` of the system when it cannot */
+export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
+  const { host, port, hungAfterMs = HUNG_AFTER_MS } = options
+  const thread = new Worker(packageFile('bin/admin-thread.js'), {
+    execArgv: [],
+    env: {},
+    workerData: { host, port, hungAfterMs },
+  })
+  let isClosed = false
+  async function close(): Promise<void> {
+    isClosed = true
+    await thread.terminate()
+  }
+
+  async function answerTo(path: string): Promise<Answer> {
+    const page = await pageOf(options, path).catch(() => ({ status: 500, type: PLAIN, body: 'failed\n' }))
+    return { ...page, isRunning: options.isRunning() }
+  }
+
+  return new Promise((resolve, reject) => {
+    const onLost = (error: unknown) => {
+      reject(error)
+      if (!isClosed) options.onLost(error)
+      isClosed = true
+    }
+    thread.on('error', onLost)
+    thread.on('exit', () => onLost(new Error('the thread of the admin port has ended')))
+    thread.on('message', async (message: FromThread) => {
+      if (message.type === 'question') {
+        thread.postMessage({ id: message.id, answer: await answerTo(message.path) })
+      } else if (message.type === 'listening') {
+        resolve({ port: message.port, close })
+      } else {
+        reject(Object.assign(new Error(message.message), { code: message.code }))
+        await close()
+      }
+    })
+  })
+}
+
+async function pageOf(options: AdminHttpOptions, path: string): Promise<Omit<Answer, 'isRunning'>> {
+  switch (path) {
+    case '/readyz': {
       const reasons = await options.notReady()
       if (reasons.length === 0) return { status: 200, type: PLAIN, body: 'ready\n' }
       return { status: 503, type: PLAIN, body: `${reasons.join('\n')}\n` }
-    },
-    '/metrics': async () => ({ status: 200, type: options.metrics.contentType, body: await options.metrics.text() }),
+    }
+    case '/metrics':
+      return { status: 200, type: options.metrics.contentType, body: await options.metrics.text() }
+    default:
+      return { status: 200, type: PLAIN, body: 'ok\n' }
   }
-
-  async function pageOf(method: string | undefined, path: string): Promise<Page> {
-    const page = Object.hasOwn(pages, path) ? pages[path] : undefined
-    if (!page) return { status: 404, type: PLAIN, body: 'here are /healthz, /readyz and /metrics\n' }
-    if (method !== 'GET' && method !== 'HEAD') return { status: 405, type: PLAIN, body: 'use GET\n' }
-    return page().catch(() => ({ status: 500, type: PLAIN, body: 'failed\n' }))
-  }
-
-  const server = createServer(async (request, response) => {
-    const { status, type, body } = await pageOf(request.method, (request.url ?? '').split('?', 1)[0] ?? '')
-    response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' })
-    response.end(request.method === 'HEAD' ? undefined : body)
-  })
-  server.headersTimeout = 5_000
-  server.requestTimeout = 10_000
-  return server
 }

@@ -6,13 +6,16 @@ import { CommandError, EXIT } from '../exit.js'
 /** Connections the kernel may hold for us, if its own limit allows: Node's 511 makes clients of a sudden crowd wait a second. */
 const BACKLOG = 4_096
 
+export interface Place {
+  readonly host: string
+  readonly port: number
+}
+
 /**
  * A port this process holds, so that its number is known before the server is made that needs to know it. Whoever
  * connects before a server is put on it waits for that.
  */
-export interface HeldPort {
-  readonly host: string
-  readonly port: number
+export interface HeldPort extends Place {
   readonly socket: Server
   /** Connections accepted so far, unread. */
   readonly waiting: Socket[]
@@ -29,7 +32,7 @@ export function holdPort(host: string, port: number, variable: string): Promise<
       connection.on('error', () => connection.destroy())
       waiting.push(connection)
     })
-    socket.once('error', (error: NodeJS.ErrnoException) => reject(cannotListen(host, port, variable, error)))
+    socket.once('error', (error: NodeJS.ErrnoException) => reject(cannotListen({ host, port }, variable, error)))
     socket.listen({ port, host, backlog: BACKLOG }, () => {
       const address = socket.address()
       if (address === null || typeof address === 'string') throw new Error('a TCP server has an address')
@@ -64,19 +67,12 @@ export function serveOn(held: HeldPort, server: HttpServer): Promise<void> {
   })
 }
 
-export function urlOf(held: HeldPort): string {
-  return `http://${held.host.includes(':') ? `[${held.host}]` : held.host}:${held.port}`
+export function urlOf({ host, port }: Place): string {
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
-/** Closes a server and whatever is connected to it. */
-export function closeServer(server: HttpServer): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve())
-    server.closeAllConnections()
-  })
-}
-
-function cannotListen(host: string, port: number, variable: string, error: NodeJS.ErrnoException): Error {
+/** What to tell of a port that cannot be had; `variable` names the setting to change. */
+export function cannotListen({ host, port }: Place, variable: string, error: NodeJS.ErrnoException): Error {
   if (error.code === 'EADDRINUSE') {
     return new CommandError(
       `port ${port} on ${host} is in use`,

@@ -10,14 +10,14 @@ import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import { clientOf, type Invoke } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
-import { createAdminHttp } from '../admin-http.js'
+import { startAdminHttp } from '../admin-http.js'
 import type { Config } from '../config.js'
 import { createLog } from '../log.js'
 import { createMetrics } from '../metrics.js'
 import { pooledRandomBytes } from '../random.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf } from './addresses.js'
 import { type GatewayPart, startGatewayPart, warnOfPlaintext } from './gateway-part.js'
-import { closeServer, holdPort, letGo, serveOn, tryPort, urlOf } from './listen.js'
+import { cannotListen, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers } from './observers.js'
 import type { Part } from './part.js'
@@ -72,22 +72,26 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     return part
   }
 
+  async function openAdmin(): Promise<string> {
+    const place = { host: config.adminHost, port: config.adminPort }
+    const admin = await startAdminHttp({
+      ...place,
+      isRunning: () => stage === 'running',
+      notReady,
+      metrics: {
+        contentType: metrics.contentType,
+        text: async () => workers?.metrics(await metrics.snapshot()) ?? metrics.text(),
+      },
+      onLost: (error) => log.failure('nobody answers on the admin port any more', error),
+    }).catch((error) => Promise.reject(cannotListen(place, 'ADMIN_PORT', error)))
+    undo.push(() => admin.close()) // the last to go, so that /readyz tells of the shutdown
+    return urlOf({ ...place, port: admin.port })
+  }
+
   try {
     // Ports first, so that one in use is known before a database is touched. Gateways last, so that nobody is answered
     // before there are services.
-    const adminPort =
-      config.adminPort === 0 ? undefined : await holdPort(config.adminHost, config.adminPort, 'ADMIN_PORT')
-    if (adminPort) {
-      const admin = createAdminHttp({
-        notReady,
-        metrics: {
-          contentType: metrics.contentType,
-          text: async () => workers?.metrics(await metrics.snapshot()) ?? metrics.text(),
-        },
-      })
-      undo.push(() => closeServer(admin)) // the last to go, so that /readyz tells of the shutdown
-      await serveOn(adminPort, admin)
-    }
+    const adminUrl = config.adminPort === 0 ? undefined : await openAdmin()
     const hasOwnGateway = has('gateway') && overrides.workers === undefined
     const publicPort = hasOwnGateway ? await holdPort(config.host, config.port, 'PORT') : undefined
     if (publicPort) undo.push(() => letGo(publicPort))
@@ -179,7 +183,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
     return {
       url: gateway?.url ?? '',
       rpcAddresses: rpc?.addresses ?? [],
-      adminUrl: adminPort && urlOf(adminPort),
+      adminUrl,
       log,
       client,
       notReady,

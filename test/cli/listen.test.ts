@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import { connect } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
-import { closeServer, holdPort, letGo, serveOn } from '../../bin/compose/listen.js'
+import { holdPort, letGo, serveOn } from '../../bin/compose/listen.js'
 
 /** All a server says to a request that is sent at once, until it closes the connection. */
 function ask(port: number): Promise<string> {
@@ -22,7 +22,10 @@ test('who connects before the server is put on the port is answered by it', asyn
   const early = [ask(held.port), ask(held.port)]
   await new Promise((resolve) => setTimeout(resolve, 100)) // they are accepted and have sent everything
   const server = createServer((_request, response) => response.end('here I am'))
-  onTestFinished(() => closeServer(server))
+  onTestFinished(() => {
+    server.close()
+    server.closeAllConnections()
+  })
   await serveOn(held, server)
   for (const answer of [...early, ask(held.port)]) expect(await answer).toContain('here I am')
 })

@@ -1,0 +1,75 @@
+// The operators' HTTP server, in a thread of its own: whoever asks whether the process is alive is answered while the main
+// thread has much to do, and is told when it no longer turns. JavaScript, since it must run beside sources and dist/ alike.
+import { createServer } from 'node:http'
+import { parentPort, workerData } from 'node:worker_threads'
+
+const LOOK_EVERY_MS = 1_000
+const PLAIN = 'text/plain; charset=utf-8'
+
+/** @type {{ host: string, port: number, hungAfterMs: number }} */
+const { host, port, hungAfterMs } = workerData
+
+/** Questions to the main thread that it has not answered. */
+const asked = new Map()
+let questions = 0
+
+/** @returns {Promise<import('./admin-http.ts').Answer>} */
+function ask(path) {
+  questions += 1
+  const id = questions
+  return new Promise((resolve) => {
+    asked.set(id, resolve)
+    parentPort.postMessage({ type: 'question', id, path })
+  })
+}
+
+parentPort.on('message', ({ id, answer }) => {
+  asked.get(id)?.(answer)
+  asked.delete(id)
+})
+
+/** Of the main thread: it starts and stops at its own pace, a long migration for example. */
+let isRunning = false
+/** When it was asked for what it has not answered yet. */
+let lookedAt
+
+async function look() {
+  lookedAt = performance.now()
+  const answer = await ask('/healthz')
+  isRunning = answer.isRunning
+  lookedAt = undefined
+  setTimeout(look, LOOK_EVERY_MS)
+}
+
+/** Nothing but the event loop is asked for, so that an outage of the database restarts nobody. */
+function health() {
+  const busyMs = lookedAt === undefined ? 0 : performance.now() - lookedAt
+  if (!isRunning || busyMs < hungAfterMs) return { status: 200, type: PLAIN, body: 'ok\n' }
+  return { status: 503, type: PLAIN, body: `the event loop has not turned for ${Math.floor(busyMs / 1000)} s\n` }
+}
+
+const pages = {
+  '/healthz': health,
+  '/readyz': () => ask('/readyz'),
+  '/metrics': () => ask('/metrics'),
+}
+
+async function pageOf(method, path) {
+  const page = Object.hasOwn(pages, path) ? pages[path] : undefined
+  if (!page) return { status: 404, type: PLAIN, body: 'here are /healthz, /readyz and /metrics\n' }
+  if (method !== 'GET' && method !== 'HEAD') return { status: 405, type: PLAIN, body: 'use GET\n' }
+  return page()
+}
+
+const server = createServer(async (request, response) => {
+  const { status, type, body } = await pageOf(request.method, request.url.split('?', 1)[0])
+  response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' })
+  response.end(request.method === 'HEAD' ? undefined : body)
+})
+server.headersTimeout = 5_000
+server.requestTimeout = 10_000
+server.once('error', ({ code, message }) => parentPort.postMessage({ type: 'failed', code, message }))
+server.listen(port, host, () => {
+  parentPort.postMessage({ type: 'listening', port: server.address().port })
+  look()
+})

@@ -1,0 +1,111 @@
+// The admin port while the main thread, which here is the test's own, is busy.
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import { expect, onTestFinished, test } from 'vitest'
+import { type AdminHttpOptions, startAdminHttp } from '../../bin/admin-http.js'
+
+async function open(options: Partial<AdminHttpOptions> = {}) {
+  const lost: unknown[] = []
+  const admin = await startAdminHttp({
+    host: '127.0.0.1',
+    port: 0,
+    isRunning: () => true,
+    notReady: async () => [],
+    metrics: { contentType: 'text/plain; version=0.0.4', text: async () => 'counted 1\n' },
+    onLost: (error) => lost.push(error),
+    ...options,
+  })
+  onTestFinished(() => admin.close())
+  const url = `http://127.0.0.1:${admin.port}`
+  const get = async (path: string, init?: RequestInit) => {
+    const answer = await fetch(url + path, init)
+    return { status: answer.status, type: answer.headers.get('content-type'), text: await answer.text() }
+  }
+  return { admin, url, get, lost }
+}
+
+/** Asks again and again from a thread of its own; returns the statuses it got since it was last asked. */
+async function startProber(url: string) {
+  const worker = new Worker(
+    `const { parentPort, workerData } = require('node:worker_threads')
+     let statuses = []
+     parentPort.on('message', () => { parentPort.postMessage(statuses); statuses = [] })
+     const ask = async () => { statuses.push((await fetch(workerData)).status); setTimeout(ask, 5) }
+     ask()`,
+    { eval: true, workerData: `${url}/healthz` },
+  )
+  onTestFinished(() => worker.terminate().then(() => undefined))
+  return async () => {
+    worker.postMessage('statuses')
+    const [statuses] = await once(worker, 'message')
+    return statuses as number[]
+  }
+}
+
+/** Nothing else happens in this thread meanwhile. */
+function block(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
+}
+
+const all = (statuses: readonly number[]) => [...new Set(statuses)]
+
+test('answers what is asked of it, and nothing else', async () => {
+  const { get } = await open({ notReady: async () => ['survey database: unavailable', 'second'] })
+  const plain = 'text/plain; charset=utf-8'
+  expect(await get('/healthz?verbose')).toEqual({ status: 200, type: plain, text: 'ok\n' })
+  expect(await get('/readyz')).toEqual({ status: 503, type: plain, text: 'survey database: unavailable\nsecond\n' })
+  expect(await get('/metrics')).toEqual({ status: 200, type: 'text/plain; version=0.0.4', text: 'counted 1\n' })
+  expect(await get('/metrics', { method: 'HEAD' })).toMatchObject({ status: 200, text: '' })
+  expect((await get('/readyz', { method: 'POST' })).status).toBe(405)
+  for (const path of ['/', '/healthz/', '/constructor', '/__proto__']) expect((await get(path)).status).toBe(404)
+})
+
+test('what fails while it is asked for is a 500 without a word of why', async () => {
+  const { get } = await open({ notReady: () => Promise.reject(new Error('secret')) })
+  expect(await get('/readyz')).toMatchObject({ status: 500, text: 'failed\n' })
+  expect((await get('/healthz')).status).toBe(200)
+})
+
+test('says that it is alive while the main thread is busy', async () => {
+  const { url } = await open()
+  const statuses = await startProber(url)
+  await expect.poll(async () => all(await statuses())).toEqual([200])
+  block(1_000)
+  const meanwhile = await statuses()
+  expect(all(meanwhile)).toEqual([200])
+  expect(meanwhile.length, 'answers while it was').toBeGreaterThan(3)
+})
+
+test('says that the main thread no longer turns, until it does', async () => {
+  const { url, get } = await open({ hungAfterMs: 300 })
+  const statuses = await startProber(url)
+  await expect.poll(async () => all(await statuses())).toEqual([200])
+  block(3_000) // it looks once a second
+  expect(all(await statuses())).toEqual([200, 503])
+  await expect.poll(async () => (await get('/healthz')).status).toBe(200)
+})
+
+test.each(['starts', 'stops'])('a main thread that %s may take its time', async (what) => {
+  let isRunning = what === 'stops'
+  const { url } = await open({ hungAfterMs: 300, isRunning: () => isRunning })
+  const statuses = await startProber(url)
+  if (what === 'stops') {
+    isRunning = false
+    await new Promise((resolve) => setTimeout(resolve, 1_500)) // until it has looked
+  }
+  await statuses()
+  block(2_500)
+  expect(all(await statuses())).toEqual([200])
+})
+
+test('a port in use is told by its code', async () => {
+  const { admin } = await open()
+  await expect(open({ port: admin.port })).rejects.toMatchObject({ code: 'EADDRINUSE' })
+})
+
+test('ends when it is closed, and tells nobody that it was lost', async () => {
+  const { admin, get, lost } = await open()
+  await admin.close()
+  await expect(get('/healthz')).rejects.toThrow()
+  expect(lost).toEqual([])
+})
