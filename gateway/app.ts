@@ -19,7 +19,7 @@ import { errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
 import { appOnRoute, NO_ROUTE, RouteRates } from './rates/route-rates.js'
 import { type Sharing, startSharing } from './rates/sharing.js'
-import { HttpRequest } from './request.js'
+import { HttpRequest, type RequestLimits } from './request.js'
 import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
 import { sourceOf } from './source.js'
@@ -101,6 +101,7 @@ class Gateway {
   readonly #admission: Admission
   readonly #refusals = new Turns(REFUSALS_PER_TURN)
   readonly #sharing: Sharing | undefined
+  readonly #requestLimits: RequestLimits
   readonly #trustedProxies: ReadonlySet<string>
   readonly #writer: AnswerWriter
   readonly #connections: Connections
@@ -113,6 +114,7 @@ class Gateway {
     if (options.limits.rateLimit && options.sharedLimits) {
       this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
     }
+    this.#requestLimits = { rpcTimeoutMs: options.rpcTimeoutMs, maxFormBytes: options.limits.maxFormBytes }
     this.#trustedProxies = new Set(options.trustedProxies)
     this.#writer = new AnswerWriter(options.publicUrl, options.limits.keepAliveTimeoutMs)
     const serve = (incoming: IncomingMessage, response: WholeResponse) => {
@@ -132,11 +134,9 @@ class Gateway {
   async #serve(incoming: IncomingMessage, response: WholeResponse): Promise<void> {
     const startedAt = performance.now()
     this.#connections.began(incoming, response)
-    const { limits, now, rpcTimeoutMs } = this.#options
-    const request = new HttpRequest(incoming, randomUUID(), sourceOf(incoming, this.#trustedProxies), {
-      rpcTimeoutMs,
-      maxFormBytes: limits.maxFormBytes,
-    })
+    const { limits, now } = this.#options
+    const source = sourceOf(incoming, this.#trustedProxies)
+    const request = new HttpRequest(incoming, randomUUID(), source, this.#requestLimits)
     const resource = this.#router.find(request.path)
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request.path)

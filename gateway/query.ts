@@ -9,14 +9,13 @@ const CONTROL = /\p{Cc}/u
 
 /** Decoded pairs in the order of the text. A parameter nobody asks for does no harm, whatever its name or value. */
 export class Params {
-  readonly #names: readonly string[]
-  readonly #values: readonly string[]
+  /** Names and values in turn. */
+  readonly #pairs: readonly string[]
   /** Whether a value may have characters that a URI has not. */
   readonly #isDecoded: boolean
 
-  constructor(names: readonly string[], values: readonly string[], isDecoded: boolean) {
-    this.#names = names
-    this.#values = values
+  constructor(pairs: readonly string[], isDecoded: boolean) {
+    this.#pairs = pairs
     this.#isDecoded = isDecoded
   }
 
@@ -29,10 +28,10 @@ export class Params {
 
   /** The value, or '' when absent or empty. @throws Problem when given twice, too long or with control characters. */
   optional(name: string, maxLength: number): string {
-    const at = this.#names.indexOf(name)
+    const at = this.#placeOf(name, 0)
     if (at === -1) return ''
-    if (this.#names.indexOf(name, at + 1) !== -1) throw invalidArgument(`${name} is given more than once`)
-    const value = this.#values[at] ?? ''
+    if (this.#placeOf(name, at + 2) !== -1) throw invalidArgument(`${name} is given more than once`)
+    const value = this.#pairs[at + 1] ?? ''
     if (value.length > maxLength) throw invalidArgument(`${name} is longer than ${maxLength} characters`)
     if (this.#isDecoded && CONTROL.test(value)) throw invalidArgument(`${name} has control characters`)
     return value
@@ -40,8 +39,14 @@ export class Params {
 
   /** The first value as sent, unchecked: to see what was sent, never to use it. */
   first(name: string): string | undefined {
-    const at = this.#names.indexOf(name)
-    return at === -1 ? undefined : this.#values[at]
+    const at = this.#placeOf(name, 0)
+    return at === -1 ? undefined : this.#pairs[at + 1]
+  }
+
+  /** Of the first such name from `start` on; -1 if there is none. */
+  #placeOf(name: string, start: number): number {
+    for (let at = start; at < this.#pairs.length; at += 2) if (this.#pairs[at] === name) return at
+    return -1
   }
 }
 
@@ -49,8 +54,7 @@ export class Params {
 export function parseQuery(raw: string): Params {
   if (UNENCODED.test(raw)) throw invalidArgument('a character of the parameters is not percent-encoded')
   const isEncoded = raw.includes('%') || raw.includes('+')
-  const names: string[] = []
-  const values: string[] = []
+  const pairs: string[] = []
   let equals = -1
   for (let start = 0; start < raw.length; ) {
     const end = placeIn(raw, '&', start)
@@ -59,12 +63,11 @@ export function parseQuery(raw: string): Params {
       const nameEnd = Math.min(equals, end)
       const name = raw.slice(start, nameEnd)
       const value = raw.slice(nameEnd + 1, end)
-      names.push(isEncoded ? decode(name) : name)
-      values.push(isEncoded ? decode(value) : value)
+      pairs.push(isEncoded ? decode(name) : name, isEncoded ? decode(value) : value)
     }
     start = end + 1
   }
-  return new Params(names, values, isEncoded)
+  return new Params(pairs, isEncoded)
 }
 
 /** Of the first such character from `start` on; the end of the text if there is none. */

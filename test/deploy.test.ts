@@ -1,6 +1,6 @@
 // The files of deploy/ name things of the program: variables, routes, commands. Here they are held to what there is.
-import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -11,6 +11,7 @@ import { createProgram } from '../bin/main.js'
 import { type Setting, settings } from '../bin/settings.js'
 import type { Route } from '../gateway/http.js'
 import { routes } from '../gateway/routes.js'
+import { BUILD, freePort } from './harness/spawn.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const FOLDER = path.join(ROOT, 'deploy')
@@ -27,7 +28,7 @@ const variables = new Set(
   ),
 )
 /** Variables of others, and words that only look like one. */
-const OTHERS = /^(NODE_ENV|POSTGRES_\w+|AF_(UNIX|INET6?)|LEAST_REQUEST|PASS_THROUGH|(START|TIME)_TIME)$/
+const OTHERS = /^(NODE_ENV|NODE_OPTIONS|POSTGRES_\w+|AF_(UNIX|INET6?)|LEAST_REQUEST|PASS_THROUGH|(START|TIME)_TIME)$/
 
 /** Variables that a file sets for the program, commented-out examples included. */
 function variablesSetIn(file: string): string[] {
@@ -246,6 +247,27 @@ describe('syntax', () => {
     const built = ['node_modules', 'dist']
     const copied = [...textOf('docker/Dockerfile').matchAll(/\/build\/([\w.-]+)/g)].map(([, name = '']) => name)
     expect([...kept, ...built]).toEqual(expect.arrayContaining(copied))
+  })
+
+  test('what the image holds is all that the service needs', async () => {
+    execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+    const image = mkdtempSync(path.join(tmpdir(), 'survey-auth-image-'))
+    onTestFinished(() => rmSync(image, { recursive: true }))
+    const copies = textOf('docker/Dockerfile').matchAll(/^COPY --from=build (.+) (\S+)$/gm)
+    for (const [, from = '', to = ''] of copies) {
+      for (const source of from.split(' ')) {
+        const name = source.replace('/build/', '')
+        const target = path.join(image, to.endsWith('/') ? path.join(to, path.basename(name)) : to)
+        if (name === 'node_modules') symlinkSync(path.join(ROOT, name), target)
+        else cpSync(path.join(ROOT, name), target, { recursive: true })
+      }
+    }
+    const adminPort = await freePort()
+    const env = { PATH: process.env.PATH, DATA_DIR: path.join(image, 'data'), PORT: '0', ADMIN_PORT: String(adminPort) }
+    const child = spawn(process.execPath, [path.join(image, 'bin/survey-auth.js'), 'serve'], { env, stdio: 'ignore' })
+    onTestFinished(() => void child.kill('SIGKILL'))
+    const ready = () => fetch(`http://127.0.0.1:${adminPort}/readyz`).then(({ status }) => status, String)
+    await expect.poll(ready, { timeout: 30_000 }).toBe(200)
   })
 
   test('units never deny V8 what it needs, never start again on wrong configuration', () => {

@@ -30,11 +30,11 @@ export class Deadlines {
     return added
   }
 
-  /** Without effect when it has passed or was taken out before. */
-  delete(deadline: Deadline): void {
+  /** Takes it out; false, and without effect, when it has passed or was taken out before. */
+  delete(deadline: Deadline): boolean {
     const over = deadline as Waiting
     const { previous, next } = over
-    if (over.isOver) return
+    if (over.isOver) return false
     if (previous) previous.next = next
     if (next) next.previous = previous
     else this.#last = previous
@@ -42,6 +42,7 @@ export class Deadlines {
     // One that has become old must not keep those alive for the collector which it was beside.
     over.previous = undefined
     over.next = undefined
+    return true
   }
 
   #look(): void {
