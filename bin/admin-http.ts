@@ -48,9 +48,9 @@ export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
     env: {},
     workerData: { host, port, hungAfterMs },
   })
-  let isClosed = false
+  let isListening = false
   async function close(): Promise<void> {
-    isClosed = true
+    isListening = false
     await thread.terminate()
   }
 
@@ -62,8 +62,8 @@ export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
   return new Promise((resolve, reject) => {
     const onLost = (error: unknown) => {
       reject(error)
-      if (!isClosed) options.onLost(error)
-      isClosed = true
+      if (isListening) options.onLost(error)
+      isListening = false
     }
     thread.on('error', onLost)
     thread.on('exit', () => onLost(new Error('the thread of the admin port has ended')))
@@ -71,6 +71,7 @@ export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
       if (message.type === 'question') {
         thread.postMessage({ id: message.id, answer: await answerTo(message.path) })
       } else if (message.type === 'listening') {
+        isListening = true
         resolve({ port: message.port, close })
       } else {
         reject(Object.assign(new Error(message.message), { code: message.code }))

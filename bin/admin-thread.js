@@ -68,8 +68,10 @@ const server = createServer(async (request, response) => {
 })
 server.headersTimeout = 5_000
 server.requestTimeout = 10_000
-server.once('error', ({ code, message }) => parentPort.postMessage({ type: 'failed', code, message }))
+const onFailed = ({ code, message }) => parentPort.postMessage({ type: 'failed', code, message })
+server.once('error', onFailed)
 server.listen(port, host, () => {
+  server.off('error', onFailed) // a later one ends this thread, of which the main thread hears
   parentPort.postMessage({ type: 'listening', port: server.address().port })
   look()
 })

@@ -119,35 +119,46 @@ export class Dispatcher {
     call: Call,
     timeoutMs = this.#options.maxDeadlineMs,
   ): Promise<MessageShape<M['output']>> {
-    const startedAt = performance.now()
-    const served = this.#methods.get(method)
-    const span = this.#options.startSpan?.(method.parent.typeName, method.name, call.traceparent)
-    const tell = (failure: ConnectError | undefined, reason: ErrorReason | undefined) => {
-      const record = {
-        rpc: served?.name ?? nameOf(method),
-        method: method.name,
-        caller: call.caller,
-        requestId: call.requestId,
-        code: failure?.code,
-        reason,
-        durationMs: performance.now() - startedAt,
-      }
-      this.#options.onCall(record)
-      span?.end(record)
-    }
     return new Promise((resolve, reject) => {
+      const startedAt = performance.now()
+      const served = this.#methods.get(method)
+      const span = this.#options.startSpan?.(method.parent.typeName, method.name, call.traceparent)
+      const tell = (failure: ConnectError | undefined, reason: ErrorReason | undefined) => {
+        const record = {
+          rpc: served?.name ?? nameOf(method),
+          method: method.name,
+          caller: call.caller,
+          requestId: call.requestId,
+          code: failure?.code,
+          reason,
+          durationMs: performance.now() - startedAt,
+        }
+        this.#options.onCall(record)
+        span?.end(record)
+      }
+      // Both settle the promise, also when an observer throws: nobody else would.
       const fail = (error: unknown) => {
-        const failure = this.#translate(error, method, call)
-        tell(failure, error instanceof ServiceError ? error.reason : undefined)
-        reject(failure)
+        try {
+          const failure = this.#translate(error, method, call)
+          tell(failure, error instanceof ServiceError ? error.reason : undefined)
+          reject(failure)
+        } catch (defect) {
+          reject(defect)
+        }
       }
       const succeed = (response: object) => {
+        let message: MessageShape<M['output']>
         try {
-          const message = create(method.output, response as never) as MessageShape<M['output']>
-          tell(undefined, undefined)
-          resolve(message)
+          message = create(method.output, response as never) as MessageShape<M['output']>
         } catch (error) {
           fail(error)
+          return
+        }
+        try {
+          tell(undefined, undefined)
+          resolve(message)
+        } catch (defect) {
+          reject(defect)
         }
       }
       try {
@@ -178,24 +189,10 @@ export class Dispatcher {
     succeed: (response: object) => void,
     fail: (error: unknown) => void,
   ): void {
-    const deadline = this.#deadlines.add(deadlineMs, () => {
-      signal?.removeEventListener('abort', onAbort)
-      fail(new ConnectError('deadline exceeded', Code.DeadlineExceeded))
-    })
     const isFirst = () => {
       signal?.removeEventListener('abort', onAbort)
       return this.#deadlines.delete(deadline)
     }
-    function onAbort() {
-      if (!isFirst()) return
-      const hasPassed = performance.now() > deadlineMs - DOOR_MS
-      fail(
-        hasPassed
-          ? new ConnectError('deadline exceeded', Code.DeadlineExceeded)
-          : new ConnectError('the caller went away', Code.Canceled),
-      )
-    }
-    signal?.addEventListener('abort', onAbort, { once: true })
     work.then(
       (response) => {
         if (isFirst()) succeed(response)
@@ -204,6 +201,17 @@ export class Dispatcher {
         if (isFirst()) fail(error)
       },
     )
+    const pass = () => fail(new ConnectError('deadline exceeded', Code.DeadlineExceeded))
+    const deadline = this.#deadlines.add(deadlineMs, () => {
+      signal?.removeEventListener('abort', onAbort)
+      pass()
+    })
+    function onAbort() {
+      if (!isFirst()) return
+      if (performance.now() > deadlineMs - DOOR_MS) pass()
+      else fail(new ConnectError('the caller went away', Code.Canceled))
+    }
+    signal?.addEventListener('abort', onAbort, { once: true })
   }
 
   #translate(error: unknown, method: DescMethod, call: Call): ConnectError {

@@ -310,7 +310,9 @@ function maySend({ method, timesSent }: Pending): boolean {
 function toConnectError(result: MultiplexedResult): ConnectError {
   const failure = result.outcome.case === 'failure' ? result.outcome.value : undefined
   const details = failure?.detail ? [{ desc: ErrorDetailSchema, value: failure.detail }] : []
-  return new ConnectError(failure?.message ?? 'no outcome', failure?.code ?? Code.Internal, undefined, details)
+  const code: Code = failure?.code ?? Code.Internal
+  const known = Code[code] === undefined ? Code.Unknown : code // as gRPC has it
+  return new ConnectError(failure?.message ?? 'no outcome', known, undefined, details)
 }
 
 function target(address: Address): string {

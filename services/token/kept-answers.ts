@@ -43,7 +43,8 @@ export function keepingAnswers(invoke: Invoke): Invoke {
     let left = call
     if (known) {
       const startedAt = performance.now()
-      if (await revalidation.holds(known.validator, call)) return known.message
+      const { at, changed } = revalidation.add(known.validator, call)
+      if (!(await changed).has(at)) return known.message
       kept.delete(key)
       left = { ...call, timeoutMs: call.timeoutMs && Math.max(1, call.timeoutMs - (performance.now() - startedAt)) }
     }
@@ -86,13 +87,13 @@ class Revalidation {
     this.#invoke = invoke
   }
 
-  /** As of a moment after this was called. @throws ConnectError when nobody can be asked */
-  async holds(validator: Uint8Array, call: Outgoing): Promise<boolean> {
+  /** It holds unless its place is among those that `changed`, as of a moment after this was called; that may be rejected. */
+  add(validator: Uint8Array, call: Outgoing): { readonly at: number; readonly changed: Promise<ReadonlySet<number>> } {
     this.#next ??= this.#begin(call)
     const { validators, changed } = this.#next
     const at = validators.push(validator) - 1
     if (validators.length === MAX_TOGETHER) this.#next = undefined
-    return !(await changed).has(at)
+    return { at, changed }
   }
 
   /** With the id and the time of the first of them. */

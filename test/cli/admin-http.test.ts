@@ -100,7 +100,10 @@ test.each(['starts', 'stops'])('a main thread that %s may take its time', async 
 
 test('a port in use is told by its code', async () => {
   const { admin } = await open()
-  await expect(open({ port: admin.port })).rejects.toMatchObject({ code: 'EADDRINUSE' })
+  const lost: unknown[] = []
+  const again = open({ port: admin.port, onLost: (error) => lost.push(error) })
+  await expect(again).rejects.toMatchObject({ code: 'EADDRINUSE' })
+  expect(lost).toEqual([])
 })
 
 test('ends when it is closed, and tells nobody that it was lost', async () => {

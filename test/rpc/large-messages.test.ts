@@ -28,6 +28,26 @@ test('the same bytes are the same message, any other byte makes another', () => 
   expect(decoder.decode(GetSurveyResponseSchema, bytesOf('one', '長'.repeat(1_000))).survey?.prefix[0]).toBe('長')
 })
 
+test('a message that differs in the middle alone takes the place of the one before; another that ends otherwise does not', () => {
+  const decoder = new Decoder()
+  const pad = '长'.repeat(500)
+  const first = decoder.decode(GetSurveyResponseSchema, bytesOf('one', `${pad}a${pad}`))
+  const other = decoder.decode(GetSurveyResponseSchema, bytesOf('one', `${pad}b${pad}`))
+  expect([first.survey?.prefix[500], other.survey?.prefix[500]]).toEqual(['a', 'b'])
+  expect(decoder.decode(GetSurveyResponseSchema, bytesOf('one', `${pad}b${pad}`))).toBe(other)
+  const elsewhere = toBinary(GetSurveyResponseSchema, { ...response('one', `${pad}b${pad}`), creatorUserId: 6n })
+  expect(decoder.decode(GetSurveyResponseSchema, elsewhere).creatorUserId).toBe(6n)
+  expect(decoder.decode(GetSurveyResponseSchema, bytesOf('one', `${pad}b${pad}`))).toBe(other)
+})
+
+test('what is kept does not change with the bytes it came in', () => {
+  const decoder = new Decoder()
+  const bytes = bytesOf('one')
+  decoder.decode(GetSurveyResponseSchema, bytes)
+  bytes[900] = 0x41
+  expect(decoder.decode(GetSurveyResponseSchema, bytesOf('one'))).toEqual(response('one'))
+})
+
 test('bytes of one type are not taken for another', () => {
   const decoder = new Decoder()
   const bytes = toBinary(

@@ -1,0 +1,89 @@
+// A call ends once, for its caller and for the observers, whatever its handler and the observers do.
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { expect, test } from 'vitest'
+import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import { type CallRecord, Dispatcher, type DispatcherOptions } from '../../services/rpc/dispatcher.js'
+
+const { countRequests } = LimitService.method
+const REQUEST = { counts: [{ key: 'key', windowEndTime: timestampFromMs(1), requests: 1 }] }
+type Response = MessageInitShape<typeof countRequests.output>
+
+function open(handler: (signal: AbortSignal | undefined) => unknown, options: Partial<DispatcherOptions> = {}) {
+  const records: CallRecord[] = []
+  const unexpected: unknown[] = []
+  const dispatcher = new Dispatcher({
+    mayCall: () => true,
+    onCall: (record) => records.push(record),
+    onUnexpected: (error) => unexpected.push(error),
+    maxDeadlineMs: 10_000,
+    ...options,
+  }).register(LimitService, { countRequests: (_, { signal }) => handler(signal) as Promise<Response> })
+  const call = (signal?: AbortSignal, timeoutMs?: number) =>
+    dispatcher
+      .call(
+        countRequests,
+        create(countRequests.input, REQUEST),
+        { caller: 'gateway', requestId: 'r', traceparent: '', signal },
+        timeoutMs,
+      )
+      .then(
+        () => 'answered',
+        (error: unknown) => (error instanceof ConnectError ? Code[error.code] : String(error)),
+      )
+  return { call, records, unexpected, codes: () => records.map(({ code }) => code && Code[code]) }
+}
+
+const never = () => new Promise(() => undefined)
+const defect = () => {
+  throw new Error('observer')
+}
+
+const unreadable = {
+  get totals() {
+    throw new Error('unreadable')
+  },
+}
+
+test.each([
+  { of: 'its answer', handler: async () => ({}), outcome: 'answered', unexpected: 0 },
+  { of: 'a rejection', handler: () => Promise.reject(new Error('x')), outcome: 'Internal', unexpected: 1 },
+  { of: 'what it throws', handler: defect, outcome: 'Internal', unexpected: 1 },
+  { of: 'no promise', handler: () => ({}), outcome: 'Internal', unexpected: 1 },
+  { of: 'an answer of which nothing can be made', handler: async () => unreadable, outcome: 'Internal', unexpected: 1 },
+  { of: 'its deadline', handler: never, outcome: 'DeadlineExceeded', unexpected: 0 },
+])('ends once with $of', async ({ handler, outcome, unexpected: expected }) => {
+  const { call, codes, unexpected } = open(handler)
+  expect(await call(undefined, 40)).toBe(outcome)
+  await new Promise((resolve) => setTimeout(resolve, 80)) // until the deadline has passed in any case
+  expect(codes()).toEqual([outcome === 'answered' ? undefined : outcome])
+  expect(unexpected).toHaveLength(expected)
+})
+
+test('ends once when the caller goes away, and listens to him no more', async () => {
+  const aborter = new AbortController()
+  let answer: (response: unknown) => void = () => undefined
+  const { call, codes } = open(() => new Promise((resolve) => (answer = resolve)))
+  const called = call(aborter.signal)
+  aborter.abort()
+  expect(await called).toBe('Canceled')
+  answer({})
+  await new Promise((resolve) => setTimeout(resolve, 5))
+  expect(codes()).toEqual(['Canceled'])
+})
+
+test.each([
+  { what: 'onCall', options: { onCall: defect }, handler: async () => ({}) },
+  { what: 'onCall, of a failure', options: { onCall: defect }, handler: () => Promise.reject(new Error('x')) },
+  { what: 'onCall, at the deadline', options: { onCall: defect }, handler: never },
+  { what: 'onUnexpected', options: { onUnexpected: defect }, handler: () => Promise.reject(new Error('x')) },
+  { what: 'startSpan', options: { startSpan: defect }, handler: async () => ({}) },
+  {
+    what: 'the end of a span',
+    options: { startSpan: () => ({ traceparent: '', end: defect }) },
+    handler: async () => ({}),
+  },
+])('fails with what $what throws', async ({ options, handler }) => {
+  expect(await open(handler, options).call(undefined, 20)).toBe('Error: observer')
+})
