@@ -1,7 +1,6 @@
 // The files of deploy/ name things of the program: variables, routes, commands. Here they are held to what there is.
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
@@ -12,6 +11,7 @@ import { type Setting, settings } from '../bin/settings.js'
 import type { Route } from '../gateway/http.js'
 import { routes } from '../gateway/routes.js'
 import { BUILD, freePort } from './harness/spawn.js'
+import { temporaryDirectory } from './store/temporary-directory.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const FOLDER = path.join(ROOT, 'deploy')
@@ -251,8 +251,7 @@ describe('syntax', () => {
 
   test('what the image holds is all that the service needs', async () => {
     execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
-    const image = mkdtempSync(path.join(tmpdir(), 'survey-auth-image-'))
-    onTestFinished(() => rmSync(image, { recursive: true }))
+    const image = temporaryDirectory()
     const copies = textOf('docker/Dockerfile').matchAll(/^COPY --from=build (.+) (\S+)$/gm)
     for (const [, from = '', to = ''] of copies) {
       for (const source of from.split(' ')) {
@@ -280,8 +279,7 @@ describe('syntax', () => {
   const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0
   if (hasSystemd) {
     test('systemd accepts the units', () => {
-      const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-units-'))
-      onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+      const folder = temporaryDirectory()
       const names = files.filter((file) => /\.(service|target)$/.test(file)).map((file) => path.basename(file))
       for (const name of names) {
         const text = textOf(`systemd/${name}`)

@@ -62,10 +62,10 @@ export class Together<Item extends Waiting> {
   #take(): Item[] {
     this.#refuseOverdue()
     const taken: Item[] = []
-    const keys = new Set<string>()
+    const keys = new Set<string | undefined>()
     this.#waiting = this.#waiting.filter((item) => {
       if (taken.length >= this.#maxItems || (item.key !== undefined && keys.has(item.key))) return true
-      if (item.key !== undefined) keys.add(item.key)
+      keys.add(item.key)
       taken.push(item)
       return false
     })

@@ -202,10 +202,7 @@ export class Dispatcher {
       },
     )
     const pass = () => fail(new ConnectError('deadline exceeded', Code.DeadlineExceeded))
-    const deadline = this.#deadlines.add(deadlineMs, () => {
-      signal?.removeEventListener('abort', onAbort)
-      pass()
-    })
+    const deadline = this.#deadlines.add(deadlineMs, pass)
     function onAbort() {
       if (!isFirst()) return
       if (performance.now() > deadlineMs - DOOR_MS) pass()
