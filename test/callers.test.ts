@@ -28,6 +28,7 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'AccountService.DisconnectApp': ['gateway'],
   'SurveyService.GetSurvey': ['gateway', 'verifier'],
   'SurveyService.ListSurveys': ['gateway', 'verifier'],
+  'SurveyService.RevalidateSurveys': ['gateway', 'verifier'],
   'LimitService.CountRequests': ['gateway'],
   'SurveyService.ImportSurveys': ['survey_writer', 'operator'],
   'SurveyService.ExportSurveys': ['survey_writer', 'operator'],

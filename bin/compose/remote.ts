@@ -1,8 +1,10 @@
 // Services in other processes.
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import type { Invoke } from '../../services/rpc/client.js'
+import { keepingAnswers } from '../../services/rpc/kept-answers.js'
 import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
-import { keepingAnswers } from '../../services/token/kept-answers.js'
 import type { Config } from '../config.js'
 import type { Part } from './part.js'
 import { readTls } from './tls.js'
@@ -12,6 +14,9 @@ const KIB = 1024
 export const MAX_REQUEST_BYTES = { token: 64 * KIB, survey: 4096 * KIB } as const
 /** Largest answer: a page of surveys in full. */
 const MAX_RESPONSE_BYTES = 64 * KIB * KIB
+
+/** What says whether answers that are kept still hold. */
+const REVALIDATE = { token: TokenService.method.revalidateAnswers, survey: SurveyService.method.revalidateSurveys }
 
 export interface Remote extends Part {
   /** Where it is, for messages. */
@@ -32,7 +37,7 @@ export function connectTo(service: keyof typeof MAX_REQUEST_BYTES, address: Addr
   })
   return {
     url: formatAddress(address),
-    invoke: service === 'token' ? keepingAnswers(transport.invoke) : transport.invoke,
+    invoke: keepingAnswers(transport.invoke, REVALIDATE[service]),
     async notReady() {
       return (await transport.isServing()) ? [] : [`${service} service at ${formatAddress(address)}: unavailable`]
     },

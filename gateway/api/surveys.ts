@@ -1,4 +1,4 @@
-import type { ListSurveysResponse } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import type { ListSurveysResponse, SurveySummary } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { jsonBytes, successBytes } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
@@ -30,15 +30,15 @@ export const surveysRoute: Route = {
   },
 }
 
-const lists = new WeakMap<ListSurveysResponse, string>()
+const lists = new WeakMap<readonly SurveySummary[], string>()
 
-/** The list by jsonBytes; that of a message which comes again is known. */
+/** The list by jsonBytes; that of rows which come again is known. */
 function listBytes(found: ListSurveysResponse): string {
-  const known = lists.get(found)
+  const known = lists.get(found.list)
   if (known !== undefined) return known
   const list = found.list.map(({ id, hash, title, state }) => ({ id: Number(id), hash, title, state }))
   const bytes = jsonBytes({ total: found.total, list })
-  lists.set(found, bytes)
+  lists.set(found.list, bytes)
   return bytes
 }
 

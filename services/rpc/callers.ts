@@ -59,6 +59,7 @@ const limit: Row<typeof LimitService> = {
 const survey: Row<typeof SurveyService> = {
   getSurvey: ['gateway', 'verifier'],
   listSurveys: ['gateway', 'verifier'],
+  revalidateSurveys: ['gateway', 'verifier'],
   importSurveys: ['survey_writer', 'operator'],
   exportSurveys: ['survey_writer', 'operator'],
 }

@@ -1,5 +1,7 @@
 // Large messages that go over a connection again and again, encoded and decoded once. Nobody may change a message.
-import { type DescMessage, fromBinary, type Message, type MessageShape, toBinary } from '@bufbuild/protobuf'
+// A validator is for one receiver: behind what all share, which is the same bytes and the same objects for each.
+import { create, type DescMessage, fromBinary, type Message, type MessageShape, toBinary } from '@bufbuild/protobuf'
+import { BinaryReader } from '@bufbuild/protobuf/wire'
 import { BoundedMap, keyOf } from './bounded-map.js'
 
 /** Below it, encoding anew costs less than looking for what was encoded. */
@@ -9,10 +11,32 @@ const MAX_BYTES = 6 * 1024 * 1024
 
 const encoded = new WeakMap<Message, Uint8Array>()
 
+type Validated = Message & { readonly validator: Uint8Array }
+
+/** Of messages for one receiver, the one without its validator, which all receivers share. */
+const shared = new WeakMap<Message, Message>()
+
+/** `message` with the validator that is made of `wanted`, which is empty if none is. It is encoded as what it shares. */
+export function withValidator<M extends Validated>(
+  message: M,
+  wanted: Uint8Array,
+  validatorOf: (wanted: Uint8Array) => Uint8Array,
+): M {
+  if (wanted.length === 0) return message
+  const own = { ...message, validator: validatorOf(wanted) }
+  shared.set(own, message)
+  return own
+}
+
 /** As toBinary does; a large message that comes again is encoded already. */
 export function encode<D extends DescMessage>(desc: D, message: MessageShape<D>): Uint8Array {
   const known = encoded.get(message)
   if (known) return known
+  const base = shared.get(message)
+  if (base) {
+    const { validator } = message as Message as Validated
+    return Buffer.concat([encode(desc, base as MessageShape<D>), toBinary(desc, create(desc, { validator } as never))])
+  }
   const bytes = toBinary(desc, message)
   if (bytes.length >= LARGE_BYTES) encoded.set(message, bytes)
   return bytes
@@ -36,6 +60,14 @@ export class Decoder {
   /** @throws Error when the bytes are no such message */
   decode<D extends DescMessage>(desc: D, bytes: Uint8Array): MessageShape<D> {
     if (bytes.length < LARGE_BYTES) return fromBinary(desc, bytes)
+    const end = startOfValidator(desc, bytes)
+    const message = this.#decodeLarge(desc, bytes.subarray(0, end))
+    if (end === bytes.length) return message
+    const { validator } = fromBinary(desc, bytes.subarray(end)) as Message as Validated
+    return { ...message, validator }
+  }
+
+  #decodeLarge<D extends DescMessage>(desc: D, bytes: Uint8Array): MessageShape<D> {
     const key = `${desc.typeName}${bytes.length}${keyOf(bytes.subarray(0, END_BYTES))}${keyOf(bytes.subarray(-END_BYTES))}`
     const known = this.#known.get(key)
     if (known && Buffer.compare(known.bytes, bytes) === 0) return known.message as MessageShape<D>
@@ -43,4 +75,17 @@ export class Decoder {
     this.#known.keep(key, { bytes: new Uint8Array(bytes), message }, bytes.length)
     return message
   }
+}
+
+/** Where the validator begins that is the last of what is encoded; the end if there is none, or others follow. */
+function startOfValidator(desc: DescMessage, bytes: Uint8Array): number {
+  const number = desc.field.validator?.number
+  const reader = new BinaryReader(bytes)
+  while (number !== undefined && reader.pos < reader.len) {
+    const start = reader.pos
+    const [field, wireType] = reader.tag()
+    reader.skip(wireType)
+    if (field === number && reader.pos === reader.len) return start
+  }
+  return bytes.length
 }

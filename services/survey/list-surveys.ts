@@ -7,28 +7,30 @@ import {
   SurveySummarySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
+import { withValidator } from '../rpc/large-messages.js'
 import type { SurveyDeps } from './deps.js'
-import type { SurveySummaryRow } from './store/survey-store.js'
+import type { SurveyList, SurveySummaryRow } from './store/survey-store.js'
+import { validatorOfList } from './validators.js'
 import { verify } from './verify.js'
 
 /** decisions 24: more is clamped, not refused. */
-const MAX_PER_PAGE = 100
+export const MAX_PER_PAGE = 100
 
 /** The surveys of the token's user (spec 4.5), ascending by id. */
 export function listSurveys(deps: SurveyDeps) {
   return async (request: ListSurveysRequest, call: Call): Promise<ListSurveysResponse> => {
-    const { userId } = await verify(deps, request, call)
+    const { userId, validator } = await verify(deps, request, call)
     const limit = Math.min(request.perPage, MAX_PER_PAGE)
-    return responseOf(await deps.store.listSurveys(userId, { offset: (request.page - 1) * limit, limit }))
+    const window = { offset: (request.page - 1) * limit, limit }
+    const found = await deps.store.listSurveys(userId, window)
+    return withValidator(responseOf(found), validator, (token) => validatorOfList(token, userId, window, found))
   }
 }
 
-type Found = Awaited<ReturnType<SurveyDeps['store']['listSurveys']>>
-
-const responses = new WeakMap<Found, ListSurveysResponse>()
+const responses = new WeakMap<SurveyList, ListSurveysResponse>()
 
 /** The same message when the store returns the same page again, so that it is encoded once. */
-function responseOf(found: Found): ListSurveysResponse {
+function responseOf(found: SurveyList): ListSurveysResponse {
   const known = responses.get(found)
   if (known) return known
   const response = create(ListSurveysResponseSchema, { total: found.total, list: found.rows.map(toSummary) })

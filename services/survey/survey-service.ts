@@ -7,11 +7,13 @@ import { exportSurveys } from './export-surveys.js'
 import { getSurvey } from './get-survey.js'
 import { importSurveys } from './import-surveys.js'
 import { listSurveys } from './list-surveys.js'
+import { revalidateSurveys } from './revalidate-surveys.js'
 
 export function createSurveyHandlers(deps: SurveyDeps): Handlers<typeof SurveyService> {
   return {
     getSurvey: getSurvey(deps),
     listSurveys: listSurveys(deps),
+    revalidateSurveys: revalidateSurveys(deps),
     importSurveys: importSurveys(deps),
     exportSurveys: exportSurveys(deps),
   }

@@ -1,4 +1,4 @@
-import { Code, ConnectError } from '@connectrpc/connect'
+import { type CallOptions, Code, ConnectError } from '@connectrpc/connect'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
@@ -10,6 +10,7 @@ interface Presented {
   readonly appid: string
   readonly accessToken: string
   readonly openid: string
+  readonly wantsValidator: boolean
 }
 
 /** What TokenService says of the credentials is passed on as it is; that we cannot ask it is UNAVAILABLE. */
@@ -29,15 +30,32 @@ const unreachable: ReadonlySet<Code> = new Set([
 
 /** Whose token it is, as TokenService says. @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, UNAVAILABLE */
 export async function verify(deps: SurveyDeps, presented: Presented, call: Call): Promise<VerifyAccessTokenResponse> {
-  const { appid, accessToken, openid } = presented
+  const { appid, accessToken, openid, wantsValidator } = presented
   try {
-    return await deps.token.verifyAccessToken(
-      { appid, accessToken, openid },
-      { headers: headersBecauseOf(call), ...(call.signal && { signal: call.signal }) },
-    )
+    return await deps.token.verifyAccessToken({ appid, accessToken, openid, wantsValidator }, because(call))
   } catch (error) {
     throw translate(error)
   }
+}
+
+/**
+ * Of answers about access tokens, by their validators, the positions of those that no longer hold, as TokenService says.
+ * @throws ServiceError UNAVAILABLE
+ */
+export async function endedOf(
+  deps: SurveyDeps,
+  validators: readonly Uint8Array[],
+  call: Call,
+): Promise<ReadonlySet<number>> {
+  try {
+    return new Set((await deps.token.revalidateAnswers({ validators: [...validators] }, because(call))).changed)
+  } catch (error) {
+    throw translate(error)
+  }
+}
+
+function because(call: Call): CallOptions {
+  return { headers: headersBecauseOf(call), ...(call.signal && { signal: call.signal }) }
 }
 
 function translate(error: unknown): unknown {

@@ -9,8 +9,9 @@ import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf, type Invoke, type Outgoing } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { keepingAnswers } from '../../services/rpc/kept-answers.js'
 import { newCredential, newPlace, placeOf } from '../../services/token/credentials.js'
-import { keepingAnswers } from '../../services/token/kept-answers.js'
+
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { createTokenHandlers } from '../../services/token/token-service.js'
@@ -49,7 +50,7 @@ async function startService() {
     calls,
     names: () => calls.splice(0).map(({ name }) => name),
     direct: clientOf(TokenService, direct),
-    keeping: clientOf(TokenService, keepingAnswers(counting)),
+    keeping: clientOf(TokenService, keepingAnswers(counting, revalidateAnswers)),
   }
 }
 
@@ -207,10 +208,13 @@ function beside(revalidate: () => { changed?: number[] } | Promise<{ changed?: n
   const user = create(getAuthorizedUser.output, { openid: 'o', nickname: 'A'.repeat(600), validator: randomBytes(56) })
   const token = clientOf(
     TokenService,
-    keepingAnswers((async (method: DescMethod, _request: unknown, call: Outgoing) => {
-      asked.push({ name: method.name, call })
-      return method === revalidateAnswers ? create(method.output, await revalidate()) : user // the same, as of a decoder
-    }) as Invoke),
+    keepingAnswers(
+      (async (method: DescMethod, _request: unknown, call: Outgoing) => {
+        asked.push({ name: method.name, call })
+        return method === revalidateAnswers ? create(method.output, await revalidate()) : user // the same, as of a decoder
+      }) as Invoke,
+      revalidateAnswers,
+    ),
   )
   const askUser = (options = {}) => token.getAuthorizedUser({ appid: 'a', accessToken: 't', openid: 'o' }, options)
   const ask = async (options = {}) => (await askUser(options)).openid

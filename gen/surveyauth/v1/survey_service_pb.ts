@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/survey_service.proto.
  */
 export const file_surveyauth_v1_survey_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIr8DCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSDQoFc2NlbmUYAyABKAUSFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESKgoSc3RhcnRfdGltZV9zZWNvbmRzGAggASgDQg66SAsiCRj/gtH/rwcoABIoChBlbmRfdGltZV9zZWNvbmRzGAkgASgDQg66SAsiCRj/gtH/rwcoABIrChNjcmVhdGVfdGltZV9zZWNvbmRzGAogASgDQg66SAsiCRj/gtH/rwcoABIrChN1cGRhdGVfdGltZV9zZWNvbmRzGAsgASgDQg66SAsiCRj/gtH/rwcoABItCgVwYWdlcxgMIAMoCzITLnN1cnZleWF1dGgudjEuUGFnZUIJukgGkgEDEPQDImsKBFBhZ2USFAoCaWQYASABKAlCCLpIBXIDGIABEhYKBWluZGV4GAIgASgJQge6SARyAhgQEjUKCXF1ZXN0aW9ucxgDIAMoCzIXLnN1cnZleWF1dGgudjEuUXVlc3Rpb25CCbpIBpIBAxDoByLFBAoIUXVlc3Rpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEg0KBWluZGV4GAIgASgFEtUBCgR0eXBlGAMgASgJQsYBukjCAXK/ATK8AV4ocmFkaW98Y2hlY2tib3h8c2VsZWN0fHRleHR8dGV4dGFyZWF8YmxhbmtzfHN0YXJ8bnBzfHNvcnR8bWF0cml4X3JhZGlvfG1hdHJpeF9jaGVja2JveHxtYXRyaXhfc3RhcnxtYXRyaXhfYmxhbmt8Y2hhaW5lZF9zZWxlY3RzfHVwbG9hZHxkZXNjcmlwdGlvbnxkYXRldGltZXxzaWduYXR1cmV8YWRkcmVzc3xwaG9uZXxzaGVldCkkEhkKCHN1Yl90eXBlGAQgASgJQge6SARyAhhAEhgKBXRpdGxlGAUgASgJQgm6SAZyBBignAESHgoLZGVzY3JpcHRpb24YBiABKAlCCbpIBnIEGKCcARIQCghyZXF1aXJlZBgHIAEoCBIWCgRnb3RvGAggASgJQgi6SAVyAxiAARIxCgdvcHRpb25zGAkgAygLMhUuc3VydmV5YXV0aC52MS5PcHRpb25CCbpIBpIBAxDQDxI2CgpzdWJfdGl0bGVzGAogAygLMhcuc3VydmV5YXV0aC52MS5TdWJUaXRsZUIJukgGkgEDEOgHEhUKCHN0YXJfbnVtGAsgASgFSACIAQESGwoOc3Rhcl9iZWdpbl9udW0YDCABKAVIAYgBAUILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtImIKBk9wdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBEhEKCWV4Y2x1c2l2ZRgDIAEoCBIWCgRnb3RvGAQgASgJQgi6SAVyAxiAASI5CghTdWJUaXRsZRIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUijgEKEEdldFN1cnZleVJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEiMKCXN1cnZleV9pZBgDIAEoA0IQukgNIgsY/////////w8oARIYCgZvcGVuaWQYBCABKAlCCLpIBXIDGIABIlMKEUdldFN1cnZleVJlc3BvbnNlEiUKBnN1cnZleRgBIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5EhcKD2NyZWF0b3JfdXNlcl9pZBgCIAEoAyKfAQoSTGlzdFN1cnZleXNSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEiAKDGFjY2Vzc190b2tlbhgCIAEoCUIKukgHcgUQARiABBIaCgZvcGVuaWQYAyABKAlCCrpIB3IFEAEYgAESFQoEcGFnZRgEIAEoBUIHukgEGgIoARIZCghwZXJfcGFnZRgFIAEoBUIHukgEGgIoASJQChNMaXN0U3VydmV5c1Jlc3BvbnNlEg0KBXRvdGFsGAEgASgFEioKBGxpc3QYAiADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkibgoUSW1wb3J0U3VydmV5c1JlcXVlc3QSIQoNb3duZXJfdXNlcl9pZBgBIAEoCUIKukgHcgUQARiAARIzCgdzdXJ2ZXlzGAIgAygLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXlCC7pICJIBBQgBEOgHIkYKFUltcG9ydFN1cnZleXNSZXNwb25zZRItCgdzdXJ2ZXlzGAEgAygLMhwuc3VydmV5YXV0aC52MS5TdXJ2ZXlTdW1tYXJ5InEKFEV4cG9ydFN1cnZleXNSZXF1ZXN0Eh8KDW93bmVyX3VzZXJfaWQYASABKAlCCLpIBXIDGIABEhoKCXBhZ2Vfc2l6ZRgCIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiABCJdChVFeHBvcnRTdXJ2ZXlzUmVzcG9uc2USKwoHc3VydmV5cxgBIAMoCzIaLnN1cnZleWF1dGgudjEuT3duZWRTdXJ2ZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIksKC093bmVkU3VydmV5EhUKDW93bmVyX3VzZXJfaWQYASABKAkSJQoGc3VydmV5GAIgASgLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXkqYQoLU3VydmV5U3RhdGUSHAoYU1VSVkVZX1NUQVRFX1VOU1BFQ0lGSUVEEAASGwoXU1VSVkVZX1NUQVRFX0NPTExFQ1RJTkcQAhIXChNTVVJWRVlfU1RBVEVfUEFVU0VEEAMy/AIKDVN1cnZleVNlcnZpY2USUwoJR2V0U3VydmV5Eh8uc3VydmV5YXV0aC52MS5HZXRTdXJ2ZXlSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5HZXRTdXJ2ZXlSZXNwb25zZSIDkAICElkKC0xpc3RTdXJ2ZXlzEiEuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5c1JlcXVlc3QaIi5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJaCg1JbXBvcnRTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuSW1wb3J0U3VydmV5c1Jlc3BvbnNlEl8KDUV4cG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_buf_validate_validate]);
+  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIr8DCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSDQoFc2NlbmUYAyABKAUSFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESKgoSc3RhcnRfdGltZV9zZWNvbmRzGAggASgDQg66SAsiCRj/gtH/rwcoABIoChBlbmRfdGltZV9zZWNvbmRzGAkgASgDQg66SAsiCRj/gtH/rwcoABIrChNjcmVhdGVfdGltZV9zZWNvbmRzGAogASgDQg66SAsiCRj/gtH/rwcoABIrChN1cGRhdGVfdGltZV9zZWNvbmRzGAsgASgDQg66SAsiCRj/gtH/rwcoABItCgVwYWdlcxgMIAMoCzITLnN1cnZleWF1dGgudjEuUGFnZUIJukgGkgEDEPQDImsKBFBhZ2USFAoCaWQYASABKAlCCLpIBXIDGIABEhYKBWluZGV4GAIgASgJQge6SARyAhgQEjUKCXF1ZXN0aW9ucxgDIAMoCzIXLnN1cnZleWF1dGgudjEuUXVlc3Rpb25CCbpIBpIBAxDoByLFBAoIUXVlc3Rpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEg0KBWluZGV4GAIgASgFEtUBCgR0eXBlGAMgASgJQsYBukjCAXK/ATK8AV4ocmFkaW98Y2hlY2tib3h8c2VsZWN0fHRleHR8dGV4dGFyZWF8YmxhbmtzfHN0YXJ8bnBzfHNvcnR8bWF0cml4X3JhZGlvfG1hdHJpeF9jaGVja2JveHxtYXRyaXhfc3RhcnxtYXRyaXhfYmxhbmt8Y2hhaW5lZF9zZWxlY3RzfHVwbG9hZHxkZXNjcmlwdGlvbnxkYXRldGltZXxzaWduYXR1cmV8YWRkcmVzc3xwaG9uZXxzaGVldCkkEhkKCHN1Yl90eXBlGAQgASgJQge6SARyAhhAEhgKBXRpdGxlGAUgASgJQgm6SAZyBBignAESHgoLZGVzY3JpcHRpb24YBiABKAlCCbpIBnIEGKCcARIQCghyZXF1aXJlZBgHIAEoCBIWCgRnb3RvGAggASgJQgi6SAVyAxiAARIxCgdvcHRpb25zGAkgAygLMhUuc3VydmV5YXV0aC52MS5PcHRpb25CCbpIBpIBAxDQDxI2CgpzdWJfdGl0bGVzGAogAygLMhcuc3VydmV5YXV0aC52MS5TdWJUaXRsZUIJukgGkgEDEOgHEhUKCHN0YXJfbnVtGAsgASgFSACIAQESGwoOc3Rhcl9iZWdpbl9udW0YDCABKAVIAYgBAUILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtImIKBk9wdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBEhEKCWV4Y2x1c2l2ZRgDIAEoCBIWCgRnb3RvGAQgASgJQgi6SAVyAxiAASI5CghTdWJUaXRsZRIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUipwEKEEdldFN1cnZleVJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEiMKCXN1cnZleV9pZBgDIAEoA0IQukgNIgsY/////////w8oARIYCgZvcGVuaWQYBCABKAlCCLpIBXIDGIABEhcKD3dhbnRzX3ZhbGlkYXRvchgFIAEoCCJmChFHZXRTdXJ2ZXlSZXNwb25zZRIlCgZzdXJ2ZXkYASABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleRIXCg9jcmVhdG9yX3VzZXJfaWQYAiABKAMSEQoJdmFsaWRhdG9yGAMgASgMIrgBChJMaXN0U3VydmV5c1JlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhoKBm9wZW5pZBgDIAEoCUIKukgHcgUQARiAARIVCgRwYWdlGAQgASgFQge6SAQaAigBEhkKCHBlcl9wYWdlGAUgASgFQge6SAQaAigBEhcKD3dhbnRzX3ZhbGlkYXRvchgGIAEoCCJjChNMaXN0U3VydmV5c1Jlc3BvbnNlEg0KBXRvdGFsGAEgASgFEioKBGxpc3QYAiADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkSEQoJdmFsaWRhdG9yGAMgASgMIjkKGFJldmFsaWRhdGVTdXJ2ZXlzUmVxdWVzdBIdCgp2YWxpZGF0b3JzGAEgAygMQgm6SAaSAQMQ9AMiLAoZUmV2YWxpZGF0ZVN1cnZleXNSZXNwb25zZRIPCgdjaGFuZ2VkGAEgAygNIm4KFEltcG9ydFN1cnZleXNSZXF1ZXN0EiEKDW93bmVyX3VzZXJfaWQYASABKAlCCrpIB3IFEAEYgAESMwoHc3VydmV5cxgCIAMoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5Qgu6SAiSAQUIARDoByJGChVJbXBvcnRTdXJ2ZXlzUmVzcG9uc2USLQoHc3VydmV5cxgBIAMoCzIcLnN1cnZleWF1dGgudjEuU3VydmV5U3VtbWFyeSJxChRFeHBvcnRTdXJ2ZXlzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIaCglwYWdlX3NpemUYAiABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAQiXQoVRXhwb3J0U3VydmV5c1Jlc3BvbnNlEisKB3N1cnZleXMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLk93bmVkU3VydmV5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJLCgtPd25lZFN1cnZleRIVCg1vd25lcl91c2VyX2lkGAEgASgJEiUKBnN1cnZleRgCIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5KmEKC1N1cnZleVN0YXRlEhwKGFNVUlZFWV9TVEFURV9VTlNQRUNJRklFRBAAEhsKF1NVUlZFWV9TVEFURV9DT0xMRUNUSU5HEAISFwoTU1VSVkVZX1NUQVRFX1BBVVNFRBADMukDCg1TdXJ2ZXlTZXJ2aWNlElMKCUdldFN1cnZleRIfLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVxdWVzdBogLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVzcG9uc2UiA5ACAhJZCgtMaXN0U3VydmV5cxIhLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXF1ZXN0GiIuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5c1Jlc3BvbnNlIgOQAgISawoRUmV2YWxpZGF0ZVN1cnZleXMSJy5zdXJ2ZXlhdXRoLnYxLlJldmFsaWRhdGVTdXJ2ZXlzUmVxdWVzdBooLnN1cnZleWF1dGgudjEuUmV2YWxpZGF0ZVN1cnZleXNSZXNwb25zZSIDkAICEloKDUltcG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkltcG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVzcG9uc2USXwoNRXhwb3J0U3VydmV5cxIjLnN1cnZleWF1dGgudjEuRXhwb3J0U3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXNwb25zZSIDkAICYgZwcm90bzM", [file_buf_validate_validate]);
 
 /**
  * A survey as its owner designed it.
@@ -391,6 +391,13 @@ export type GetSurveyRequest = Message<"surveyauth.v1.GetSurveyRequest"> & {
    * @generated from field: string openid = 4;
    */
   openid: string;
+
+  /**
+   * Whether the caller keeps the answer and will ask for it again by RevalidateSurveys.
+   *
+   * @generated from field: bool wants_validator = 5;
+   */
+  wantsValidator: boolean;
 };
 
 /**
@@ -419,6 +426,13 @@ export type GetSurveyResponse = Message<"surveyauth.v1.GetSurveyResponse"> & {
    * @generated from field: int64 creator_user_id = 2;
    */
   creatorUserId: bigint;
+
+  /**
+   * Stands for this answer in RevalidateSurveys; empty unless the caller wants it. Says nothing to the caller.
+   *
+   * @generated from field: bytes validator = 3;
+   */
+  validator: Uint8Array;
 };
 
 /**
@@ -468,6 +482,13 @@ export type ListSurveysRequest = Message<"surveyauth.v1.ListSurveysRequest"> & {
    * @generated from field: int32 per_page = 5;
    */
   perPage: number;
+
+  /**
+   * Whether the caller keeps the answer and will ask for it again by RevalidateSurveys.
+   *
+   * @generated from field: bool wants_validator = 6;
+   */
+  wantsValidator: boolean;
 };
 
 /**
@@ -496,6 +517,13 @@ export type ListSurveysResponse = Message<"surveyauth.v1.ListSurveysResponse"> &
    * @generated from field: repeated surveyauth.v1.SurveySummary list = 2;
    */
   list: SurveySummary[];
+
+  /**
+   * Stands for this answer in RevalidateSurveys; empty unless the caller wants it. Says nothing to the caller.
+   *
+   * @generated from field: bytes validator = 3;
+   */
+  validator: Uint8Array;
 };
 
 /**
@@ -504,6 +532,48 @@ export type ListSurveysResponse = Message<"surveyauth.v1.ListSurveysResponse"> &
  */
 export const ListSurveysResponseSchema: GenMessage<ListSurveysResponse> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_survey_service, 9);
+
+/**
+ * Answers that a caller has kept, by their validators.
+ *
+ * @generated from message surveyauth.v1.RevalidateSurveysRequest
+ */
+export type RevalidateSurveysRequest = Message<"surveyauth.v1.RevalidateSurveysRequest"> & {
+  /**
+   * As they were given; the same one may come several times.
+   *
+   * @generated from field: repeated bytes validators = 1;
+   */
+  validators: Uint8Array[];
+};
+
+/**
+ * Describes the message surveyauth.v1.RevalidateSurveysRequest.
+ * Use `create(RevalidateSurveysRequestSchema)` to create a new message.
+ */
+export const RevalidateSurveysRequestSchema: GenMessage<RevalidateSurveysRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 10);
+
+/**
+ * Which of them to ask for again.
+ *
+ * @generated from message surveyauth.v1.RevalidateSurveysResponse
+ */
+export type RevalidateSurveysResponse = Message<"surveyauth.v1.RevalidateSurveysResponse"> & {
+  /**
+   * Positions in the request, from 0, ascending: what they stand for has changed, has ended, or is not known.
+   *
+   * @generated from field: repeated uint32 changed = 1;
+   */
+  changed: number[];
+};
+
+/**
+ * Describes the message surveyauth.v1.RevalidateSurveysResponse.
+ * Use `create(RevalidateSurveysResponseSchema)` to create a new message.
+ */
+export const RevalidateSurveysResponseSchema: GenMessage<RevalidateSurveysResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 11);
 
 /**
  * Surveys to store.
@@ -531,7 +601,7 @@ export type ImportSurveysRequest = Message<"surveyauth.v1.ImportSurveysRequest">
  * Use `create(ImportSurveysRequestSchema)` to create a new message.
  */
 export const ImportSurveysRequestSchema: GenMessage<ImportSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 10);
+  messageDesc(file_surveyauth_v1_survey_service, 12);
 
 /**
  * What was stored.
@@ -552,7 +622,7 @@ export type ImportSurveysResponse = Message<"surveyauth.v1.ImportSurveysResponse
  * Use `create(ImportSurveysResponseSchema)` to create a new message.
  */
 export const ImportSurveysResponseSchema: GenMessage<ImportSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 11);
+  messageDesc(file_surveyauth_v1_survey_service, 13);
 
 /**
  * Whose surveys.
@@ -587,7 +657,7 @@ export type ExportSurveysRequest = Message<"surveyauth.v1.ExportSurveysRequest">
  * Use `create(ExportSurveysRequestSchema)` to create a new message.
  */
 export const ExportSurveysRequestSchema: GenMessage<ExportSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 12);
+  messageDesc(file_surveyauth_v1_survey_service, 14);
 
 /**
  * Surveys in full.
@@ -615,7 +685,7 @@ export type ExportSurveysResponse = Message<"surveyauth.v1.ExportSurveysResponse
  * Use `create(ExportSurveysResponseSchema)` to create a new message.
  */
 export const ExportSurveysResponseSchema: GenMessage<ExportSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 13);
+  messageDesc(file_surveyauth_v1_survey_service, 15);
 
 /**
  * A survey and whose it is.
@@ -643,7 +713,7 @@ export type OwnedSurvey = Message<"surveyauth.v1.OwnedSurvey"> & {
  * Use `create(OwnedSurveySchema)` to create a new message.
  */
 export const OwnedSurveySchema: GenMessage<OwnedSurvey> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 14);
+  messageDesc(file_surveyauth_v1_survey_service, 16);
 
 /**
  * Where a survey stands.
@@ -709,6 +779,21 @@ export const SurveyService: GenService<{
     methodKind: "unary";
     input: typeof ListSurveysRequestSchema;
     output: typeof ListSurveysResponseSchema;
+  },
+  /**
+   * Says which of the answers to GetSurvey and ListSurveys that a caller has kept no longer hold, so that it asks once for
+   * all requests of a moment and again only for those. The tokens are asked about by TokenService.RevalidateAnswers: an
+   * answer that is not said to have changed is what the call would be answered now, and counts as a use of its grant.
+   * Safe to retry.
+   *
+   * Callers: gateway, verifier.
+   *
+   * @generated from rpc surveyauth.v1.SurveyService.RevalidateSurveys
+   */
+  revalidateSurveys: {
+    methodKind: "unary";
+    input: typeof RevalidateSurveysRequestSchema;
+    output: typeof RevalidateSurveysResponseSchema;
   },
   /**
    * Stores surveys for a user, all of them or none. A survey with id 0 is new and gets an id; one with an id replaces

@@ -1,4 +1,5 @@
 // What surveys and lists that are kept take of memory: row, message, and the JSON of the gateway.
+import type { SurveyList, SurveyRow } from './survey-store.js'
 
 /** For all that one store keeps. */
 export const MAX_KEPT_BYTES = 128 * 1024 * 1024
@@ -10,10 +11,10 @@ const DOCUMENT_FACTOR = 20
 const ROW_BYTES = 600
 const TITLE_FACTOR = 5
 
-export function sizeOfSurvey({ document }: { readonly document: Uint8Array }): number {
+export function sizeOfSurvey({ document }: SurveyRow): number {
   return ENTRY_BYTES + document.length * DOCUMENT_FACTOR
 }
 
-export function sizeOfList({ rows }: { readonly rows: readonly { readonly title: string }[] }): number {
+export function sizeOfList({ rows }: SurveyList): number {
   return rows.reduce((sum, { title }) => sum + ROW_BYTES + title.length * TITLE_FACTOR, ENTRY_BYTES)
 }

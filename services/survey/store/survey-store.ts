@@ -38,13 +38,21 @@ export function surveyHash(surveyId: number): string {
   return createHash('sha256').update(`survey ${surveyId}`).digest('hex').slice(0, 4)
 }
 
+/** Which part of a list: `limit` surveys after the first `offset`. */
+export interface Window {
+  readonly offset: number
+  readonly limit: number
+}
+
+/** Part of a list, ascending by id; `total` counts all of the owner's, from the same moment as the rows. */
+export interface SurveyList {
+  readonly total: number
+  readonly rows: readonly SurveySummaryRow[]
+}
+
 export interface SurveyStore {
   findSurvey(surveyId: number): Promise<SurveyRow | undefined>
-  /** Ascending by id; `total` counts all of the owner's, from the same moment as the rows. */
-  listSurveys(
-    ownerUserId: string,
-    window: { readonly offset: number; readonly limit: number },
-  ): Promise<{ readonly total: number; readonly rows: readonly SurveySummaryRow[] }>
+  listSurveys(ownerUserId: string, window: Window): Promise<SurveyList>
   /**
    * Stores all drafts or none. New ids ascend in the order of the drafts, above every id stored so far.
    * `id_taken`: an id belongs to another owner; it is named, and nothing was stored.

@@ -1,12 +1,7 @@
 import type { Connection } from '../../../sqlite/open.js'
 import { sizeOfList, sizeOfSurvey } from '../kept-sizes.js'
-import type { SurveyRow, SurveySummaryRow } from '../survey-store.js'
+import type { SurveyList, SurveyRow, SurveySummaryRow, Window } from '../survey-store.js'
 import type { KeptSurveys } from './kept-surveys.js'
-
-interface Window {
-  readonly offset: number
-  readonly limit: number
-}
 
 const SUMMARY = 'survey_id AS surveyId, hash, title, state'
 const WHOLE = 'survey_id AS surveyId, owner_user_id AS ownerUserId, version, hash, document'
@@ -43,7 +38,7 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
   return {
     findSurvey: (surveyId: number) => kept.find(`survey ${surveyId}`, () => find.get(surveyId), sizeOfSurvey),
 
-    async listSurveys(ownerUserId: string, window: Window) {
+    async listSurveys(ownerUserId: string, window: Window): Promise<SurveyList> {
       const key = `list ${window.offset} ${window.limit} ${ownerUserId}`
       const page = await kept.find(key, () => readList(ownerUserId, window), sizeOfList)
       return page ?? { total: 0, rows: [] }

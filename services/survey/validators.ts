@@ -1,0 +1,79 @@
+// Validators of answers about surveys: as services/token/validators.ts has them of answers about tokens.
+// Layout: 16 bytes of what was found, the length of the token's validator in a byte, that, and what was asked for, in words.
+import { hash } from 'node:crypto'
+import { keyOf } from '../rpc/bounded-map.js'
+import { MAX_PER_PAGE } from './list-surveys.js'
+import type { SurveyList, SurveyRow, SurveyStore } from './store/survey-store.js'
+
+const FINGERPRINT_BYTES = 16
+const TOKEN_START = FINGERPRINT_BYTES + 1
+
+type Found = SurveyRow | SurveyList
+
+export interface Validator {
+  /** Of what was found; see fingerprintOf. */
+  readonly fingerprint: string
+  /** Of the answer about the access token. */
+  readonly token: Uint8Array
+  /** Asks the store again. */
+  readonly find: (store: SurveyStore) => Promise<Found | undefined>
+}
+
+/** Of the answer that `row` is, for a token whose answer has the validator `token`. */
+export function validatorOfSurvey(token: Uint8Array, row: SurveyRow): Uint8Array {
+  return validatorOf(token, row, `survey ${row.surveyId}`)
+}
+
+/** Of the answer that `found` is, for a token whose answer has the validator `token`. */
+export function validatorOfList(
+  token: Uint8Array,
+  ownerUserId: string,
+  { offset, limit }: { readonly offset: number; readonly limit: number },
+  found: SurveyList,
+): Uint8Array {
+  return validatorOf(token, found, `list ${offset} ${limit} ${ownerUserId}`)
+}
+
+function validatorOf(token: Uint8Array, found: Found, asked: string): Uint8Array {
+  if (token.length > 255) throw new Error(`the token service gave a validator of ${token.length} bytes`)
+  return Buffer.concat([
+    Buffer.from(fingerprintOf(found), 'latin1'),
+    Buffer.of(token.length),
+    token,
+    Buffer.from(asked),
+  ])
+}
+
+/** Of bytes that are no validator, one that stands for nothing. */
+export function readValidator(bytes: Uint8Array): Validator {
+  const tokenEnd = TOKEN_START + (bytes[FINGERPRINT_BYTES] ?? 0)
+  return {
+    fingerprint: keyOf(bytes.subarray(0, FINGERPRINT_BYTES)),
+    token: bytes.subarray(TOKEN_START, tokenEnd),
+    find: findOf(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8', tokenEnd)),
+  }
+}
+
+function findOf(asked: string): Validator['find'] {
+  const [kind, ...words] = asked.split(' ')
+  const [first = Number.NaN, limit = Number.NaN] = words.map(Number)
+  if (kind === 'survey' && Number.isSafeInteger(first)) return (store) => store.findSurvey(first)
+  const ownerUserId = words.slice(2).join(' ')
+  if (kind === 'list' && Number.isSafeInteger(first) && limit > 0 && limit <= MAX_PER_PAGE) {
+    return (store) => store.listSurveys(ownerUserId, { offset: first, limit })
+  }
+  return async () => undefined
+}
+
+const fingerprints = new WeakMap<Found, string>()
+
+/** 16 bytes, a character each, that differ when anything does which an answer says or depends on. */
+export function fingerprintOf(found: Found): string {
+  const known = fingerprints.get(found)
+  if (known !== undefined) return known
+  const { document, ...rest } = { document: new Uint8Array(), ...found }
+  const bytes = Buffer.concat([Buffer.from(JSON.stringify(rest)), document])
+  const fingerprint = hash('sha256', bytes, 'binary').slice(0, FINGERPRINT_BYTES)
+  fingerprints.set(found, fingerprint)
+  return fingerprint
+}
