@@ -14,7 +14,7 @@ import { validatorOfList } from './validators.js'
 import { verify } from './verify.js'
 
 /** decisions 24: more is clamped, not refused. */
-export const MAX_PER_PAGE = 100
+const MAX_PER_PAGE = 100
 
 /** The surveys of the token's user (spec 4.5), ascending by id. */
 export function listSurveys(deps: SurveyDeps) {

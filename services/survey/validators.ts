@@ -2,11 +2,12 @@
 // Layout: 16 bytes of what was found, the length of the token's validator in a byte, that, and what was asked for, in words.
 import { hash } from 'node:crypto'
 import { keyOf } from '../rpc/bounded-map.js'
-import { MAX_PER_PAGE } from './list-surveys.js'
 import type { SurveyList, SurveyRow, SurveyStore } from './store/survey-store.js'
 
 const FINGERPRINT_BYTES = 16
 const TOKEN_START = FINGERPRINT_BYTES + 1
+const SURVEY = 'survey '
+const LIST = /^list (\d{1,13}) (\d{1,2}|100) (.+)$/s
 
 type Found = SurveyRow | SurveyList
 
@@ -21,7 +22,7 @@ export interface Validator {
 
 /** Of the answer that `row` is, for a token whose answer has the validator `token`. */
 export function validatorOfSurvey(token: Uint8Array, row: SurveyRow): Uint8Array {
-  return validatorOf(token, row, `survey ${row.surveyId}`)
+  return validatorOf(token, row, `${SURVEY}${row.surveyId}`)
 }
 
 /** Of the answer that `found` is, for a token whose answer has the validator `token`. */
@@ -46,21 +47,24 @@ function validatorOf(token: Uint8Array, found: Found, asked: string): Uint8Array
 
 /** Of bytes that are no validator, one that stands for nothing. */
 export function readValidator(bytes: Uint8Array): Validator {
+  const text = keyOf(bytes)
   const tokenEnd = TOKEN_START + (bytes[FINGERPRINT_BYTES] ?? 0)
   return {
-    fingerprint: keyOf(bytes.subarray(0, FINGERPRINT_BYTES)),
+    fingerprint: text.slice(0, FINGERPRINT_BYTES),
     token: bytes.subarray(TOKEN_START, tokenEnd),
-    find: findOf(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8', tokenEnd)),
+    find: findOf(text, tokenEnd),
   }
 }
 
-function findOf(asked: string): Validator['find'] {
-  const [kind, ...words] = asked.split(' ')
-  const [first = Number.NaN, limit = Number.NaN] = words.map(Number)
-  if (kind === 'survey' && Number.isSafeInteger(first)) return (store) => store.findSurvey(first)
-  const ownerUserId = words.slice(2).join(' ')
-  if (kind === 'list' && Number.isSafeInteger(first) && limit > 0 && limit <= MAX_PER_PAGE) {
-    return (store) => store.listSurveys(ownerUserId, { offset: first, limit })
+function findOf(text: string, start: number): Validator['find'] {
+  if (text.startsWith(SURVEY, start)) {
+    const surveyId = Number(text.slice(start + SURVEY.length))
+    if (Number.isSafeInteger(surveyId)) return (store) => store.findSurvey(surveyId)
+  }
+  const [, offset, limit, owner] = LIST.exec(text.slice(start)) ?? []
+  if (offset && limit && owner) {
+    const ownerUserId = Buffer.from(owner, 'latin1').toString()
+    return (store) => store.listSurveys(ownerUserId, { offset: Number(offset), limit: Number(limit) })
   }
   return async () => undefined
 }

@@ -1,71 +1,16 @@
 // Answers about access tokens that a process keeps of a TokenService in another, beside what the service itself says.
 import { randomBytes } from 'node:crypto'
-import path from 'node:path'
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { expect, onTestFinished, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf, type Invoke, type Outgoing } from '../../services/rpc/client.js'
-import { createDirectDoor } from '../../services/rpc/direct-door.js'
-import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { keepingAnswers } from '../../services/rpc/kept-answers.js'
-import { newCredential, newPlace, placeOf } from '../../services/token/credentials.js'
-
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
-import type { TokenStore } from '../../services/token/store/token-store.js'
-import { createTokenHandlers } from '../../services/token/token-service.js'
-import { createUseRecorder } from '../../services/token/use-recorder.js'
-import { temporaryDirectory } from '../store/temporary-directory.js'
-import { ACCESS_TTL, byOperator, byUser, findGrant, grant, mint, NOW, seed } from '../store/token-store-verbs.js'
+import { ACCESS_TTL, byOperator, byUser, findGrant, mint, NOW } from '../store/token-store-verbs.js'
+import { type Granted, granted, type Service, startService } from './kept-service.js'
 
 const { getAuthorizedUser, revalidateAnswers } = TokenService.method
-
-/** A TokenService on SQLite, asked directly and by who keeps its answers; `calls` are those that the latter led to. */
-async function startService() {
-  const file = path.join(temporaryDirectory(), 'token.db')
-  const store = openSqliteTokenStore({ file })
-  await seed(store)
-  const uses = createUseRecorder(store)
-  const time = { now: NOW }
-  const onRevalidated = vi.fn()
-  const unused = {} as never
-  const deps = { store, uses, onRevalidated, randomBytes, rules: unused, passwords: unused, signInLimiter: unused }
-  const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected() {}, maxDeadlineMs: 5_000 })
-  dispatcher.register(TokenService, createTokenHandlers({ ...deps, now: () => time.now }).token)
-  onTestFinished(() => store.close())
-
-  const direct = createDirectDoor(dispatcher, 'local')
-  const calls: { readonly name: string; readonly validators: readonly Uint8Array[] }[] = []
-  const counting = ((method: DescMethod, request: never, call: never) => {
-    calls.push({ name: method.name, validators: [], ...(request as object) })
-    return direct(method, request, call)
-  }) as Invoke
-  return {
-    file,
-    store,
-    uses,
-    time,
-    onRevalidated,
-    calls,
-    names: () => calls.splice(0).map(({ name }) => name),
-    direct: clientOf(TokenService, direct),
-    keeping: clientOf(TokenService, keepingAnswers(counting, revalidateAnswers)),
-  }
-}
-
-type Service = Awaited<ReturnType<typeof startService>>
-
-/** A grant as the flow makes one, and its access token as its holder presents it. */
-async function granted(store: TokenStore, username = 'ann') {
-  const refreshTokenHash = newCredential('refreshToken', randomBytes, newPlace(NOW, randomBytes)).hash
-  const access = newCredential('accessToken', randomBytes, placeOf(refreshTokenHash))
-  const about = await grant(store, { username }, { refreshTokenHash, accessTokenHash: access.hash })
-  const token = { appid: 'app1', accessToken: access.text }
-  return { ...about, token, presented: { ...token, openid: about.openid } }
-}
-
-type Granted = Awaited<ReturnType<typeof granted>>
 
 /** What each call is answered, or why not. */
 async function answersOf(client: Service['direct'], { presented, token }: Granted): Promise<unknown[]> {

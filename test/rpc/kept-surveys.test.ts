@@ -1,0 +1,218 @@
+// Answers about surveys that a process keeps of a SurveyService in another, beside what the service itself says.
+import { create, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { ConnectError } from '@connectrpc/connect'
+import { expect, test } from 'vitest'
+import {
+  GetSurveyResponseSchema,
+  ListSurveysResponseSchema,
+  type Survey,
+  SurveySchema,
+} from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { Decoder, encode } from '../../services/rpc/large-messages.js'
+import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
+import { byOperator, byUser, findGrant, NOW } from '../store/token-store-verbs.js'
+import { type Granted, granted, type Service, startService } from './kept-service.js'
+
+const ANN = 'user_ann'
+const titled = (title: string, id = 0n) => create(SurveySchema, { id, title, prefix: '长'.repeat(300) })
+
+/** Ann's surveys 1 to 3 and bob's survey 4. */
+async function withSurveys() {
+  const service = await startService()
+  await service.survey.importSurveys({
+    ownerUserId: ANN,
+    surveys: ['one', 'two', 'three'].map((title) => titled(title)),
+  })
+  await service.survey.importSurveys({ ownerUserId: 'user_bob', surveys: [titled('of bob')] })
+  return service
+}
+
+/** What each call is answered, or why not. */
+async function answersOf(client: Service['survey'], { presented, token }: Granted): Promise<unknown[]> {
+  const calls: Promise<Message>[] = [
+    client.getSurvey({ ...presented, surveyId: 1n }),
+    client.getSurvey({ ...token, surveyId: 2n }),
+    client.listSurveys({ ...presented, page: 1, perPage: 2 }),
+    client.listSurveys({ ...presented, page: 2, perPage: 2 }),
+    client.listSurveys({ ...presented, page: 9, perPage: 100 }),
+    client.getSurvey({ ...presented, surveyId: 4n }),
+    client.getSurvey({ ...presented, surveyId: 5n }),
+    client.getSurvey({ ...presented, appid: 'app2', surveyId: 1n }),
+    client.listSurveys({ ...presented, openid: 'another', page: 1, perPage: 2 }),
+  ]
+  const settled = await Promise.allSettled(calls)
+  return settled.map((one) => (one.status === 'fulfilled' ? one.value : ConnectError.from(one.reason).message))
+}
+
+test('answers are those of the service; who has them asks once for all that are used in a turn', async () => {
+  const service = await withSurveys()
+  const [ann, bob] = [await granted(service.store), await granted(service.store, 'bob')]
+  const said = [await answersOf(service.survey, ann), await answersOf(service.survey, bob)]
+  for (let i = 0; i < 3; i += 1) {
+    expect([await answersOf(service.keepingSurveys, ann), await answersOf(service.keepingSurveys, bob)]).toEqual(said)
+  }
+
+  const ask = () =>
+    Promise.all([1n, 2n].map((surveyId) => service.keepingSurveys.getSurvey({ ...ann.presented, surveyId })))
+  await ask()
+  service.names()
+  service.onRevalidated.mockClear()
+  const [one, two] = await ask()
+  expect(service.calls.map(({ validators }) => validators.length)).toEqual([2])
+  expect(service.names()).toEqual(['RevalidateSurveys'])
+  expect(service.onRevalidated.mock.calls).toEqual([[2]])
+  expect([one?.survey?.title, two?.survey?.title]).toEqual(['one', 'two'])
+  const again = await ask()
+  expect(again.map(({ survey }) => survey)).toEqual([one?.survey, two?.survey])
+  again.forEach(({ survey }, at) => {
+    expect(survey).toBe([one, two][at]?.survey) // so that its JSON is made once
+  })
+})
+
+/** What `end` changes shows at once, and nothing else changes. */
+const endings: readonly {
+  readonly title: string
+  readonly end: (service: Service, of: Granted) => Promise<unknown>
+}[] = [
+  { title: 'its grant is revoked', end: ({ store }, { grantId }) => store.revokeGrant(grantId, {}, NOW, byUser) },
+  { title: 'its app is disabled', end: ({ store }) => store.setAppDisabled('app1', true, NOW, byOperator) },
+  { title: 'its user is disabled', end: ({ store }) => store.setUserDisabled('ann', true, NOW, byOperator) },
+  {
+    title: 'the survey is stored again',
+    end: ({ survey }) => survey.importSurveys({ ownerUserId: ANN, surveys: [titled('one, again', 1n)] }),
+  },
+  {
+    title: 'another survey is stored',
+    end: ({ survey }) => survey.importSurveys({ ownerUserId: ANN, surveys: [titled('four')] }),
+  },
+  {
+    title: 'another process stores the survey again',
+    async end({ surveyFile }) {
+      const other = openSqliteSurveyStore({ file: surveyFile })
+      const document = toBinary(SurveySchema, titled('of another'))
+      await other.putSurveys(ANN, [{ surveyId: 2, hash: 'abcd', title: 'of another', state: 2, document }], NOW)
+      await other.close()
+    },
+  },
+]
+
+test.each(endings)('an answer that was kept is not given any more from when $title', async ({ end }) => {
+  const service = await withSurveys()
+  const [ann, bob] = [await granted(service.store), await granted(service.store, 'bob')]
+  const good = await answersOf(service.keepingSurveys, ann)
+  expect(await answersOf(service.keepingSurveys, ann)).toEqual(good)
+  await answersOf(service.keepingSurveys, bob)
+
+  await end(service, ann)
+  for (let i = 0; i < 2; i += 1) {
+    const said = await Promise.all([ann, bob].map((one) => answersOf(service.survey, one)))
+    expect(said[0]).not.toEqual(good)
+    expect(await Promise.all([ann, bob].map((one) => answersOf(service.keepingSurveys, one)))).toEqual(said)
+  }
+})
+
+test('of many asked about at once, those that changed are asked for again, and no others', async () => {
+  const service = await withSurveys()
+  const [ann, bob] = [await granted(service.store), await granted(service.store, 'bob')]
+  const ask = () =>
+    Promise.all(
+      Array.from({ length: 1_200 }, (_, index) =>
+        index % 4 === 3
+          ? service.keepingSurveys.getSurvey({ ...bob.presented, surveyId: 4n })
+          : service.keepingSurveys.getSurvey({ ...ann.presented, surveyId: BigInt((index % 4) + 1) }),
+      ),
+    )
+  await ask()
+  await service.survey.importSurveys({ ownerUserId: ANN, surveys: [titled('two, again', 2n)] })
+  service.calls.splice(0)
+  const titles = (await ask()).map(({ survey }) => survey?.title)
+  expect(titles).toEqual(titles.map((_, index) => ['one', 'two, again', 'three', 'of bob'][index % 4]))
+  const asked = service.calls.filter(({ name }) => name === 'RevalidateSurveys')
+  expect(asked.map(({ validators }) => validators.length)).toEqual([500, 500, 200])
+  expect(service.calls.filter(({ name }) => name === 'GetSurvey')).toHaveLength(300)
+})
+
+test('each counts as a use of its grant', async () => {
+  const { store, time, uses, keepingSurveys } = await withSurveys()
+  const { presented, grantId } = await granted(store)
+  await keepingSurveys.getSurvey({ ...presented, surveyId: 1n })
+  time.now = NOW + 120_000
+  await keepingSurveys.getSurvey({ ...presented, surveyId: 1n })
+  await uses.flush()
+  expect((await findGrant(store, grantId))?.lastUsedAtMs).toBe(NOW + 120_000)
+})
+
+test('bytes that are no validator, or of something else, stand for nothing', async () => {
+  const { store, survey } = await withSurveys()
+  const [ann, bob] = [await granted(store), await granted(store, 'bob')]
+  const wanted = { ...ann.presented, wantsValidator: true }
+  const one = Buffer.from((await survey.getSurvey({ ...wanted, surveyId: 1n })).validator)
+  const list = Buffer.from((await survey.listSurveys({ ...wanted, page: 1, perPage: 2 })).validator)
+  const ofBob = await survey.getSurvey({ ...bob.presented, wantsValidator: true, surveyId: 4n })
+  const tokenEnd = 17 + (one[16] ?? 0)
+  const asking = (text: string) => Buffer.concat([one.subarray(0, tokenEnd), Buffer.from(text)])
+  const flipped = (at: number) => Buffer.from(one.map((byte, index) => (index === at ? byte ^ 1 : byte)))
+  const strangers = [
+    Buffer.alloc(0),
+    Buffer.alloc(17, 255),
+    one.subarray(0, 16),
+    one.subarray(0, tokenEnd),
+    ...[0, 15, 16, 17, tokenEnd, one.length - 1].map(flipped),
+    ...['survey 2', 'survey 9', 'survey x', 'survey 1e999', `survey ${2n ** 64n}`, 'survey -1', 'survey'].map(asking),
+    ...['list', 'list 0 2', `list 0 0 ${ANN}`, `list 0 101 ${ANN}`, `list -1 2 ${ANN}`, 'list 0 2 a\0b'].map(asking),
+    Buffer.concat([list.subarray(0, 16), one.subarray(16)]),
+    Buffer.concat([one.subarray(0, 16), list.subarray(16)]),
+    Buffer.alloc(5_000, one),
+  ]
+  const changed = async (validators: Uint8Array[]) => (await survey.revalidateSurveys({ validators })).changed
+  for (const stranger of strangers) {
+    expect(await changed([one, stranger, list, ofBob.validator])).toEqual([1])
+  }
+  expect(await changed([asking('survey 1')])).toEqual([])
+  await expect(survey.revalidateSurveys({ validators: Array.from({ length: 501 }, () => one) })).rejects.toThrow(
+    'at most 500 items',
+  )
+})
+
+/** Of a message that is encoded and decoded again, by a peer that keeps what it decoded. */
+const sent = { survey: titled('one', 7n), creatorUserId: 5n }
+const validator = (byte: number) => new Uint8Array(60).fill(byte)
+
+test('a message with a validator is encoded as what all share and the validator, and shares its parts when decoded', async () => {
+  const service = await withSurveys()
+  const [first, second] = [await granted(service.store), await granted(service.store)]
+  const ask = ({ presented }: Granted) => service.survey.getSurvey({ ...presented, surveyId: 1n, wantsValidator: true })
+  const answers = [await ask(first), await ask(second)]
+  const bytes = answers.map((answer) => encode(GetSurveyResponseSchema, answer))
+  bytes.forEach((encoded, at) => {
+    expect(Buffer.from(encoded)).toEqual(Buffer.from(toBinary(GetSurveyResponseSchema, { ...answers[at] } as never)))
+  })
+  const decoder = new Decoder()
+  const decoded = bytes.map((encoded) => decoder.decode(GetSurveyResponseSchema, encoded))
+  expect(decoded).toEqual(answers)
+  expect(decoded[0]?.validator).not.toEqual(decoded[1]?.validator)
+  expect(decoded[0]?.survey).toBe(decoded[1]?.survey)
+
+  const list = await service.survey.listSurveys({ ...first.presented, page: 1, perPage: 2, wantsValidator: true })
+  expect(fromBinary(ListSurveysResponseSchema, encode(ListSurveysResponseSchema, list))).toEqual(list)
+})
+
+test('a validator that others wrote in the middle, or twice, or cut off, is read as protobuf has it', () => {
+  const decoder = new Decoder()
+  const part = (fields: { survey?: Survey; creatorUserId?: bigint; validator?: Uint8Array }) =>
+    toBinary(GetSurveyResponseSchema, create(GetSurveyResponseSchema, fields))
+  const orders = [
+    [{ validator: validator(1) }, sent],
+    [{ survey: sent.survey, validator: validator(1) }, { creatorUserId: 5n }],
+    [sent, { validator: validator(2) }, { validator: validator(1) }],
+    [{ validator: validator(2) }, sent, { validator: validator(1) }],
+  ]
+  const expected = create(GetSurveyResponseSchema, { ...sent, validator: validator(1) })
+  for (const parts of orders) {
+    const bytes = new Uint8Array(Buffer.concat(parts.map(part)))
+    expect(decoder.decode(GetSurveyResponseSchema, bytes)).toEqual(expected)
+    expect(decoder.decode(GetSurveyResponseSchema, bytes)).toEqual(expected)
+  }
+  const whole = Buffer.concat([part(sent), part({ validator: validator(1) })])
+  expect(() => decoder.decode(GetSurveyResponseSchema, whole.subarray(0, -1))).toThrow()
+})
