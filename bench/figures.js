@@ -12,6 +12,9 @@ const targets = [
   { name: 'separate', of: 'all-in-one', atLeast: { exchange: 0.7, user: 0.7, detail: 0.5 } },
 ]
 
+/** What a process that is asked may add to the median at half of the capacity, in ms, and how many are, one after the other. */
+const hop = { name: 'separate', of: 'all-in-one', share: 0.5, mostMs: 1, hops: { exchange: 1, user: 1, detail: 2 } }
+
 /** Busier than this, the generator may be what was measured. */
 const BUSY = 0.95
 
@@ -44,12 +47,20 @@ export function figuresOf({ cells, memory }) {
       return [{ line, name, of, target, ratio, byCpu, isMet: ratio >= target }]
     }),
   )
+  const halfLoadMs = (line, name) => find(line, name)?.open.find(({ share }) => share === hop.share)?.p50
+  const hops = Object.entries(hop.hops).flatMap(([line, count]) => {
+    const [ms, baseMs] = [halfLoadMs(line, hop.name), halfLoadMs(line, hop.of)]
+    if (ms === undefined || baseMs === undefined) return []
+    const addedMs = (ms - baseMs) / count
+    return [{ line, count, addedMs, mostMs: hop.mostMs, isMet: addedMs < hop.mostMs }]
+  })
   return {
     lines: Object.keys(lines).filter((line) => cells.some((one) => one.line === line)),
     names: Object.keys(contestants).filter((name) => cells.some((one) => one.name === name)),
     rows,
     row: (line, name) => rows.find((one) => one.line === line && one.name === name),
     judged,
+    hops,
     waited,
     isDisturbed: waited > DISTURBED,
     memory,

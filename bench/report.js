@@ -58,6 +58,9 @@ function sections(results, figures) {
     ...(results.cells.some((one) => one.open.length > 0)
       ? [{ title: 'Latency, ms', table: latencyTable(figures), text: latencyText(figures) }]
       : []),
+    ...(figures.hops.length > 0
+      ? [{ title: 'What each further process adds to the p50 at 50 %, ms', table: hopTable(figures) }]
+      : []),
     { title: 'Memory at the end, MiB', table: memoryTable(figures) },
   ]
 }
@@ -129,9 +132,27 @@ function targetTable({ judged, isDisturbed }) {
       `≥ ${target}`,
       ratio(measured),
       ratio(byCpu),
-      isDisturbed ? 'undecided' : isMet ? 'met' : 'missed',
+      verdict(isMet, isDisturbed),
     ]),
   }
+}
+
+function hopTable({ hops, isDisturbed }) {
+  return {
+    head: ['', 'processes', 'target', 'measured', ''],
+    rows: hops.map(({ line, count, addedMs, mostMs, isMet }) => [
+      lines[line].title,
+      String(count),
+      `< ${mostMs}`,
+      ms(addedMs),
+      verdict(isMet, isDisturbed),
+    ]),
+  }
+}
+
+function verdict(isMet, isDisturbed) {
+  if (isDisturbed) return 'undecided'
+  return isMet ? 'met' : 'missed'
 }
 
 function latencyTable({ rows }) {

@@ -71,8 +71,9 @@ export class Decoder {
     const key = `${desc.typeName}${bytes.length}${keyOf(bytes.subarray(0, END_BYTES))}${keyOf(bytes.subarray(-END_BYTES))}`
     const known = this.#known.get(key)
     if (known && Buffer.compare(known.bytes, bytes) === 0) return known.message as MessageShape<D>
-    const message = fromBinary(desc, bytes)
-    this.#known.keep(key, { bytes: new Uint8Array(bytes), message }, bytes.length)
+    const own = new Uint8Array(bytes) // what a message keeps of unknown fields is a part of what it came in
+    const message = fromBinary(desc, own)
+    this.#known.keep(key, { bytes: own, message }, own.length)
     return message
   }
 }

@@ -4,23 +4,31 @@ import type {
   RevalidateSurveysResponseSchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
+import { foundOfEach } from '../store/found-of-each.js'
 import type { SurveyDeps } from './deps.js'
-import { fingerprintOf, readValidator } from './validators.js'
+import { fingerprintOf, NO_VALIDATOR, readValidator } from './validators.js'
 import { endedOf } from './verify.js'
+
+/** What takes longer to look up, such as a list of a hundred thousand surveys, is left to the request that wants it. */
+const PATIENCE_MS = 250
 
 /** Which answers about surveys no longer hold; of the others each counts as a use of its grant. */
 export function revalidateSurveys(deps: SurveyDeps) {
   return async (
-    request: RevalidateSurveysRequest,
+    { validators }: RevalidateSurveysRequest,
     call: Call,
   ): Promise<MessageInitShape<typeof RevalidateSurveysResponseSchema>> => {
-    const answered = request.validators.map(readValidator)
+    const answered = validators.map(readValidator)
     const tokens = answered.map(({ token }) => token)
-    const asked = answered.map(({ find }) => find(deps.store))
-    const [ended, ...found] = await Promise.all([endedOf(deps, tokens, call), ...asked])
-    const changed = answered.flatMap(({ fingerprint }, at) => {
+    const ended = await endedOf(deps, tokens, call)
+    const asked = answered.map((validator, at) => (ended.has(at) ? NO_VALIDATOR : validator))
+    const found = await foundOfEach(
+      asked.map(({ find }) => find(deps.store)),
+      PATIENCE_MS,
+    )
+    const changed = asked.flatMap(({ fingerprint }, at) => {
       const now = found[at]
-      return ended.has(at) || !now || fingerprintOf(now) !== fingerprint ? [at] : []
+      return now && fingerprintOf(now) === fingerprint ? [] : [at]
     })
     return { changed }
   }

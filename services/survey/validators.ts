@@ -6,6 +6,10 @@ import type { SurveyList, SurveyRow, SurveyStore } from './store/survey-store.js
 
 const FINGERPRINT_BYTES = 16
 const TOKEN_START = FINGERPRINT_BYTES + 1
+/** Of a token's validator: 500 go into what TokenService takes. */
+const MAX_TOKEN_BYTES = 100
+/** What is longer is no validator. */
+const MAX_BYTES = 512
 const SURVEY = 'survey '
 const LIST = /^list (\d{1,13}) (\d{1,2}|100) (.+)$/s
 
@@ -19,6 +23,10 @@ export interface Validator {
   /** Asks the store again. */
   readonly find: (store: SurveyStore) => Promise<Found | undefined>
 }
+
+const NONE = new Uint8Array()
+/** Stands for nothing. */
+export const NO_VALIDATOR: Validator = { fingerprint: '', token: NONE, find: async () => undefined }
 
 /** Of the answer that `row` is, for a token whose answer has the validator `token`. */
 export function validatorOfSurvey(token: Uint8Array, row: SurveyRow): Uint8Array {
@@ -36,7 +44,7 @@ export function validatorOfList(
 }
 
 function validatorOf(token: Uint8Array, found: Found, asked: string): Uint8Array {
-  if (token.length > 255) throw new Error(`the token service gave a validator of ${token.length} bytes`)
+  if (token.length > MAX_TOKEN_BYTES) return NONE // of a later version: the answer is not kept
   return Buffer.concat([
     Buffer.from(fingerprintOf(found), 'latin1'),
     Buffer.of(token.length),
@@ -45,10 +53,12 @@ function validatorOf(token: Uint8Array, found: Found, asked: string): Uint8Array
   ])
 }
 
-/** Of bytes that are no validator, one that stands for nothing. */
+/** NO_VALIDATOR of bytes that are none. */
 export function readValidator(bytes: Uint8Array): Validator {
+  const tokenBytes = bytes[FINGERPRINT_BYTES] ?? 0
+  if (tokenBytes > MAX_TOKEN_BYTES || bytes.length > MAX_BYTES) return NO_VALIDATOR
   const text = keyOf(bytes)
-  const tokenEnd = TOKEN_START + (bytes[FINGERPRINT_BYTES] ?? 0)
+  const tokenEnd = TOKEN_START + tokenBytes
   return {
     fingerprint: text.slice(0, FINGERPRINT_BYTES),
     token: bytes.subarray(TOKEN_START, tokenEnd),
@@ -66,7 +76,7 @@ function findOf(text: string, start: number): Validator['find'] {
     const ownerUserId = Buffer.from(owner, 'latin1').toString()
     return (store) => store.listSurveys(ownerUserId, { offset: Number(offset), limit: Number(limit) })
   }
-  return async () => undefined
+  return NO_VALIDATOR.find
 }
 
 const fingerprints = new WeakMap<Found, string>()

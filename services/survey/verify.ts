@@ -42,13 +42,9 @@ export async function verify(deps: SurveyDeps, presented: Presented, call: Call)
  * Of answers about access tokens, by their validators, the positions of those that no longer hold, as TokenService says.
  * @throws ServiceError UNAVAILABLE
  */
-export async function endedOf(
-  deps: SurveyDeps,
-  validators: readonly Uint8Array[],
-  call: Call,
-): Promise<ReadonlySet<number>> {
+export async function endedOf(deps: SurveyDeps, validators: Uint8Array[], call: Call): Promise<ReadonlySet<number>> {
   try {
-    return new Set((await deps.token.revalidateAnswers({ validators: [...validators] }, because(call))).changed)
+    return new Set((await deps.token.revalidateAnswers({ validators }, because(call))).changed)
   } catch (error) {
     throw translate(error)
   }

@@ -20,7 +20,7 @@ import { createUseRecorder } from '../../services/token/use-recorder.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 import { grant, NOW, seed } from '../store/token-store-verbs.js'
 
-/** `calls` are those that who keeps the answers makes. */
+/** `calls` are those that who keeps the answers makes; what is `behind` the surveys can be replaced, to fail. */
 export async function startService() {
   const folder = temporaryDirectory()
   const [file, surveyFile] = [path.join(folder, 'token.db'), path.join(folder, 'survey.db')]
@@ -38,7 +38,17 @@ export async function startService() {
   const direct = createDirectDoor(dispatcher, 'local')
   const surveyStore = openSqliteSurveyStore({ file: surveyFile })
   const token = clientOf(TokenService, direct)
-  dispatcher.register(SurveyService, createSurveyHandlers({ store: surveyStore, token, now: () => time.now }))
+  const behind = { token, surveys: surveyStore }
+  const handlers = createSurveyHandlers({
+    get store() {
+      return behind.surveys
+    },
+    get token() {
+      return behind.token
+    },
+    now: () => time.now,
+  })
+  dispatcher.register(SurveyService, handlers)
   onTestFinished(() => surveyStore.close())
 
   const calls: { readonly name: string; readonly validators: readonly Uint8Array[] }[] = []
@@ -56,6 +66,7 @@ export async function startService() {
     names: () => calls.splice(0).map(({ name }) => name),
     direct: token,
     keeping: clientOf(TokenService, keepingAnswers(counting, TokenService.method.revalidateAnswers)),
+    behind,
     surveyFile,
     survey: clientOf(SurveyService, direct),
     keepingSurveys: clientOf(SurveyService, keepingAnswers(counting, SurveyService.method.revalidateSurveys)),

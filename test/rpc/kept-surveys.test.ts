@@ -1,6 +1,6 @@
 // Answers about surveys that a process keeps of a SurveyService in another, beside what the service itself says.
 import { create, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
-import { ConnectError } from '@connectrpc/connect'
+import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, test } from 'vitest'
 import {
   GetSurveyResponseSchema,
@@ -9,8 +9,10 @@ import {
   SurveySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { Decoder, encode } from '../../services/rpc/large-messages.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
-import { byOperator, byUser, findGrant, NOW } from '../store/token-store-verbs.js'
+import { fingerprintOf } from '../../services/survey/validators.js'
+import { ACCESS_TTL, byOperator, byUser, findGrant, NOW } from '../store/token-store-verbs.js'
 import { type Granted, granted, type Service, startService } from './kept-service.js'
 
 const ANN = 'user_ann'
@@ -111,6 +113,100 @@ test.each(endings)('an answer that was kept is not given any more from when $tit
   }
 })
 
+test('an answer that was kept is not given any more when its token has expired', async () => {
+  const service = await withSurveys()
+  const ann = await granted(service.store)
+  await answersOf(service.keepingSurveys, ann)
+  service.time.now = NOW + ACCESS_TTL
+  const said = await answersOf(service.survey, ann)
+  expect(said[0]).toContain('access_token')
+  expect(await answersOf(service.keepingSurveys, ann)).toEqual(said)
+})
+
+test('a survey that cannot be looked up fails alone', async () => {
+  const { behind, store, keepingSurveys, names } = await withSurveys()
+  const { presented } = await granted(store)
+  const surveys = behind.surveys
+  const ask = () =>
+    Promise.allSettled([1n, 2n, 3n].map((surveyId) => keepingSurveys.getSurvey({ ...presented, surveyId })))
+  const statuses = async () => (await ask()).map(({ status }) => status)
+  await ask()
+  for (const error of [new StoreUnavailable(new Error('too slow')), new Error('a defect')]) {
+    behind.surveys = {
+      ...surveys,
+      findSurvey: (id) => (id === 2 ? Promise.reject(error) : surveys.findSurvey(id)),
+    }
+    names()
+    expect(await statuses()).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+    expect(names()).toEqual(['RevalidateSurveys', 'GetSurvey'])
+    behind.surveys = surveys
+    expect(await statuses()).toEqual(['fulfilled', 'fulfilled', 'fulfilled'])
+  }
+
+  behind.surveys = { ...surveys, findSurvey: () => Promise.reject(new StoreUnavailable(new Error('away'))) }
+  names()
+  expect(await statuses()).toEqual(['rejected', 'rejected', 'rejected'])
+  expect(names()).toEqual(['RevalidateSurveys']) // a database that is away is not asked once more for each
+  behind.surveys = surveys
+  expect(await statuses()).toEqual(['fulfilled', 'fulfilled', 'fulfilled'])
+})
+
+test('nobody waits long for what another asks for in the same moment', async () => {
+  const { behind, store, keepingSurveys } = await withSurveys()
+  const { presented } = await granted(store)
+  const surveys = behind.surveys
+  const ask = () => [1n, 2n].map((surveyId) => keepingSurveys.getSurvey({ ...presented, surveyId }))
+  await Promise.all(ask())
+  let go: () => void = () => undefined
+  const gate = new Promise<void>((resolve) => {
+    go = resolve
+  })
+  behind.surveys = {
+    ...surveys,
+    findSurvey: (id) => (id === 2 ? gate.then(() => surveys.findSurvey(id)) : surveys.findSurvey(id)),
+  }
+  const [one, two] = ask()
+  expect((await one)?.survey?.title).toBe('one')
+  go()
+  expect((await two)?.survey?.title).toBe('two')
+})
+
+test('a token service that cannot be asked makes it unavailable, and what was kept is still there when it is back', async () => {
+  const { behind, store, keepingSurveys, names } = await withSurveys()
+  const { presented } = await granted(store)
+  const ask = () => keepingSurveys.getSurvey({ ...presented, surveyId: 1n })
+  await ask()
+  const token = behind.token
+  behind.token = { ...token, revalidateAnswers: () => Promise.reject(new ConnectError('gone', Code.Unavailable)) }
+  await expect(ask()).rejects.toThrow('the token service is unavailable')
+  behind.token = token
+  names()
+  expect((await ask()).survey?.title).toBe('one')
+  expect(names()).toEqual(['RevalidateSurveys'])
+})
+
+test('a fingerprint differs when anything does that was read, whatever its version says', () => {
+  const row = { surveyId: 1, ownerUserId: ANN, version: 1, hash: 'abcd', document: new Uint8Array([1, 2]) }
+  const summary = { surveyId: 1, hash: 'abcd', title: 'one', state: 2 }
+  const found = [
+    row,
+    { ...row, surveyId: 2 },
+    { ...row, ownerUserId: 'user_bob' },
+    { ...row, version: 2 },
+    { ...row, hash: 'abce' },
+    { ...row, document: new Uint8Array([1, 3]) },
+    { total: 1, rows: [summary] },
+    { total: 2, rows: [summary] },
+    { total: 1, rows: [] },
+    ...[{ surveyId: 2 }, { hash: 'abce' }, { title: 'two' }, { state: 3 }].map((other) => ({
+      total: 1,
+      rows: [{ ...summary, ...other }],
+    })),
+  ]
+  expect(new Set(found.map(fingerprintOf)).size).toBe(found.length)
+  expect(found.map((one) => fingerprintOf({ ...one }))).toEqual(found.map(fingerprintOf))
+})
+
 test('of many asked about at once, those that changed are asked for again, and no others', async () => {
   const service = await withSurveys()
   const [ann, bob] = [await granted(service.store), await granted(service.store, 'bob')]
@@ -163,6 +259,8 @@ test('bytes that are no validator, or of something else, stand for nothing', asy
     Buffer.concat([list.subarray(0, 16), one.subarray(16)]),
     Buffer.concat([one.subarray(0, 16), list.subarray(16)]),
     Buffer.alloc(5_000, one),
+    Buffer.concat([one.subarray(0, 16), Buffer.of(101), Buffer.alloc(101), Buffer.from('survey 1')]),
+    asking(`list 0 2 ${'x'.repeat(500)}`),
   ]
   const changed = async (validators: Uint8Array[]) => (await survey.revalidateSurveys({ validators })).changed
   for (const stranger of strangers) {
@@ -183,13 +281,17 @@ test('a message with a validator is encoded as what all share and the validator,
   const [first, second] = [await granted(service.store), await granted(service.store)]
   const ask = ({ presented }: Granted) => service.survey.getSurvey({ ...presented, surveyId: 1n, wantsValidator: true })
   const answers = [await ask(first), await ask(second)]
-  const bytes = answers.map((answer) => encode(GetSurveyResponseSchema, answer))
-  bytes.forEach((encoded, at) => {
-    expect(Buffer.from(encoded)).toEqual(Buffer.from(toBinary(GetSurveyResponseSchema, { ...answers[at] } as never)))
+  const whole = answers.map((answer) => Buffer.from(toBinary(GetSurveyResponseSchema, { ...answer })))
+  const [one, two] = answers.map((answer) => {
+    const encoded = Buffer.from(encode(GetSurveyResponseSchema, answer))
+    if (answer.survey) answer.survey.title = 'not encoded a second time'
+    return encoded
   })
+  expect([one, two]).toEqual(whole)
+  if (answers[0]?.survey) answers[0].survey.title = 'one'
   const decoder = new Decoder()
-  const decoded = bytes.map((encoded) => decoder.decode(GetSurveyResponseSchema, encoded))
-  expect(decoded).toEqual(answers)
+  const decoded = whole.map((encoded) => decoder.decode(GetSurveyResponseSchema, new Uint8Array(encoded)))
+  expect(decoded).toEqual(answers.map((answer) => ({ ...answer, validator: new Uint8Array(answer.validator) })))
   expect(decoded[0]?.validator).not.toEqual(decoded[1]?.validator)
   expect(decoded[0]?.survey).toBe(decoded[1]?.survey)
 

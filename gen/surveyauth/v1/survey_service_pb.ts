@@ -428,7 +428,7 @@ export type GetSurveyResponse = Message<"surveyauth.v1.GetSurveyResponse"> & {
   creatorUserId: bigint;
 
   /**
-   * Stands for this answer in RevalidateSurveys; empty unless the caller wants it. Says nothing to the caller.
+   * Stands for this answer in RevalidateSurveys; empty unless the caller wants it. Opaque to the caller.
    *
    * @generated from field: bytes validator = 3;
    */
@@ -519,7 +519,7 @@ export type ListSurveysResponse = Message<"surveyauth.v1.ListSurveysResponse"> &
   list: SurveySummary[];
 
   /**
-   * Stands for this answer in RevalidateSurveys; empty unless the caller wants it. Says nothing to the caller.
+   * Stands for this answer in RevalidateSurveys; empty unless the caller wants it. Opaque to the caller.
    *
    * @generated from field: bytes validator = 3;
    */

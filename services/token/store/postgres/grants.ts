@@ -2,7 +2,7 @@ import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
 import { keyOf } from '../../../rpc/bounded-map.js'
-import { StoreUnavailable } from '../../../store/store-unavailable.js'
+import { foundOfEach } from '../../../store/found-of-each.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import {
   type AccessTokenRow,
@@ -238,17 +238,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
     mintAccessToken: (minting, now, cause) => mintings.submit(keyOf(minting.refreshTokenHash), { minting, now, cause }),
 
     findAccessToken: findToken,
-    async findAccessTokens(tokens) {
-      const failures: unknown[] = []
-      const leftOut = (error: unknown) => {
-        failures.push(error)
-        return undefined
-      }
-      const found = await Promise.all(tokens.map((token) => findToken(token).catch(leftOut)))
-      const isOut = failures.length === tokens.length && failures[0] instanceof StoreUnavailable
-      if (isOut) throw failures[0]
-      return found
-    },
+    findAccessTokens: (tokens) => foundOfEach(tokens.map(findToken)),
 
     async listGrants(filter, { limit, after }) {
       const { appid, userId, liveAtMs } = filter
