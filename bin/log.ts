@@ -43,6 +43,7 @@ export function createLog(
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
 const WRITE_BYTES = 65_536
+const MOST_BYTES_PER_UNIT = 3 // of UTF-16, as UTF-8
 const WHOLE_WRITE_BYTES = 4_096 // PIPE_BUF: a pipe takes so much from one process before it takes anything from another
 
 /**
@@ -59,25 +60,27 @@ function createBufferedLog(level: string, pid: number | undefined): Log {
     contentMode: 'buffer',
     maxWrite: writeBytes,
   })
-  /** Elsewhere nobody counts bytes, and characters are counted already. */
-  const sizeOf = isSharedPipe ? (line: string) => Buffer.byteLength(line) : (line: string) => line.length
-  let waiting = ''
-  let waitingSize = 0
+  let waiting = Buffer.allocUnsafe(writeBytes)
+  let end = 0
   const flush = () => {
-    if (waiting !== '') destination.write(Buffer.from(waiting) as never) // given texts, it scans all it holds every time
-    waiting = ''
-    waitingSize = 0
+    if (end === 0) return
+    destination.write(waiting.subarray(0, end) as never) // given texts, it scans all it holds every time
+    waiting = Buffer.allocUnsafe(writeBytes)
+    end = 0
   }
   setInterval(flush, WRITE_WITHIN_MS).unref()
   process.once('exit', () => {
     destination.flushSync()
-    if (waiting !== '') pino.destination({ dest: process.stderr.fd, sync: true }).write(waiting) // nothing else ends in time
+    if (end === 0) return
+    const last = waiting.toString('utf8', 0, end)
+    pino.destination({ dest: process.stderr.fd, sync: true }).write(last) // nothing else ends in time
   })
+  /** As bytes at once: texts that wait are what the collector copies, and out of the cache when they are put together. */
   const write = (line: string) => {
-    const size = sizeOf(line)
-    if (waitingSize + size > writeBytes) flush()
-    waiting += line
-    waitingSize += size
+    const mostBytes = line.length * MOST_BYTES_PER_UNIT
+    if (mostBytes > writeBytes - end) flush()
+    if (mostBytes <= writeBytes) end += waiting.write(line, end)
+    else destination.write(Buffer.from(line) as never)
   }
   return overDestination(level, { write }, flush, pid)
 }
