@@ -61,11 +61,15 @@ export function keepingAnswers(invoke: Invoke, revalidate: DescMethod): Invoke {
 
   const keeping = (method: DescMethod, request: Message, call: Outgoing): Promise<Message> => {
     const names = fields.get(method)
-    // A request that is traced shows each of its calls.
-    if (names === undefined || call.traceparent !== '') return invoke(method, request, call)
+    if (names === undefined || isTraced(call)) return invoke(method, request, call)
     return ask(method, keyOf(method, names, request), request as Request, call)
   }
   return keeping as Invoke
+}
+
+/** A request whose spans are recorded shows each of its calls: of W3C trace context, the last bit says so. */
+function isTraced({ traceparent }: Outgoing): boolean {
+  return (Number.parseInt(traceparent.slice(53, 55), 16) & 1) === 1
 }
 
 /** No field of a call that was answered holds U+0000. */
@@ -133,10 +137,10 @@ class Revalidation {
     return { at, changed }
   }
 
-  /** With the id and the time of the first of them. */
-  #begin({ requestId, timeoutMs }: Outgoing) {
+  /** With the id, the time and the trace of the first of them. */
+  #begin({ requestId, traceparent, timeoutMs }: Outgoing) {
     const validators: Uint8Array[] = []
-    const call: Outgoing = { requestId, traceparent: '', timeoutMs, signal: undefined }
+    const call: Outgoing = { requestId, traceparent, timeoutMs, signal: undefined }
     const changed = new Promise<ReadonlySet<number>>((resolve) => {
       setImmediate(() => {
         if (this.#next?.validators === validators) this.#next = undefined

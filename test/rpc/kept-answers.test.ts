@@ -139,13 +139,30 @@ test('each counts as a use of its grant', async () => {
   expect((await findGrant(store, grantId))?.lastUsedAtMs).toBe(NOW + 120_000)
 })
 
-test('a request that is traced shows each of its calls', async () => {
-  const { store, keeping, names } = await startService()
-  const { presented } = await granted(store)
-  const headers = { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' }
-  for (let i = 0; i < 2; i += 1) await keeping.getAuthorizedUser(presented, { headers })
-  expect(names()).toEqual(['GetAuthorizedUser', 'GetAuthorizedUser'])
-})
+test.each(['01', '03', 'ff'])(
+  'a request whose trace is recorded, as flags %s say, shows each of its calls',
+  async (flags) => {
+    const { store, keeping, names } = await startService()
+    const { presented } = await granted(store)
+    const headers = { traceparent: `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-${flags}` }
+    for (let i = 0; i < 2; i += 1) await keeping.getAuthorizedUser(presented, { headers })
+    expect(names()).toEqual(['GetAuthorizedUser', 'GetAuthorizedUser'])
+  },
+)
+
+test.each(['00', '02', 'fe'])(
+  'one whose trace is not, as flags %s say, is one of the moment, and does not begin a trace',
+  async (flags) => {
+    const { store, keeping, names, calls } = await startService()
+    const { presented } = await granted(store)
+    const traceparent = `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-${flags}`
+    const ask = () => keeping.getAuthorizedUser(presented, { headers: { traceparent } })
+    await ask()
+    await ask()
+    expect(calls.map((call) => call.traceparent)).toEqual([traceparent, traceparent])
+    expect(names()).toEqual(['GetAuthorizedUser', 'RevalidateAnswers'])
+  },
+)
 
 /** Who keeps the answers of a service that answers `revalidate`, or fails as that does. */
 function beside(revalidate: () => { changed?: number[] } | Promise<{ changed?: number[] }>) {

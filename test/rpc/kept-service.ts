@@ -6,7 +6,7 @@ import { onTestFinished, vi } from 'vitest'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { mayCall } from '../../services/rpc/callers.js'
-import { clientOf, type Invoke } from '../../services/rpc/client.js'
+import { clientOf, type Invoke, type Outgoing } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { keepingAnswers } from '../../services/rpc/kept-answers.js'
@@ -51,9 +51,10 @@ export async function startService() {
   dispatcher.register(SurveyService, handlers)
   onTestFinished(() => surveyStore.close())
 
-  const calls: { readonly name: string; readonly validators: readonly Uint8Array[] }[] = []
-  const counting = ((method: DescMethod, request: never, call: never) => {
-    calls.push({ name: method.name, validators: [], ...(request as object) })
+  const calls: { readonly name: string; readonly traceparent: string; readonly validators: readonly Uint8Array[] }[] =
+    []
+  const counting = ((method: DescMethod, request: never, call: Outgoing) => {
+    calls.push({ name: method.name, traceparent: call.traceparent, validators: [], ...(request as object) })
     return direct(method, request, call)
   }) as Invoke
   return {
