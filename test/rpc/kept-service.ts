@@ -1,8 +1,9 @@
 // A TokenService and a SurveyService on SQLite, asked directly and by a process that keeps their answers.
 import { randomBytes } from 'node:crypto'
 import path from 'node:path'
-import type { DescMethod } from '@bufbuild/protobuf'
-import { onTestFinished, vi } from 'vitest'
+import type { DescMethod, Message } from '@bufbuild/protobuf'
+import { ConnectError } from '@connectrpc/connect'
+import { expect, onTestFinished, vi } from 'vitest'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { mayCall } from '../../services/rpc/callers.js'
@@ -18,7 +19,7 @@ import type { TokenStore } from '../../services/token/store/token-store.js'
 import { createTokenHandlers } from '../../services/token/token-service.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
-import { grant, NOW, seed } from '../store/token-store-verbs.js'
+import { ACCESS_TTL, byOperator, byUser, grant, mint, NOW, seed } from '../store/token-store-verbs.js'
 
 /** `calls` are those that who keeps the answers makes; what is `behind` the surveys can be replaced, to fail. */
 export async function startService() {
@@ -86,3 +87,59 @@ export async function granted(store: TokenStore, username = 'ann') {
 }
 
 export type Granted = Awaited<ReturnType<typeof granted>>
+
+/** What each call is answered, or why not. */
+export async function outcomesOf(calls: readonly Promise<Message>[]): Promise<unknown[]> {
+  const settled = await Promise.allSettled(calls)
+  return settled.map((one) => (one.status === 'fulfilled' ? one.value : ConnectError.from(one.reason).message))
+}
+
+export interface Ending {
+  readonly title: string
+  readonly end: (service: Service, of: Granted) => Promise<unknown>
+}
+
+/** What ends an access token. */
+export const endings: readonly Ending[] = [
+  { title: 'its grant is revoked', end: ({ store }, { grantId }) => store.revokeGrant(grantId, {}, NOW, byUser) },
+  { title: 'its app is disabled', end: ({ store }) => store.setAppDisabled('app1', true, NOW, byOperator) },
+  { title: 'its user is disabled', end: ({ store }) => store.setUserDisabled('ann', true, NOW, byOperator) },
+  {
+    title: 'a refresh replaces it',
+    end: ({ store }, { refreshTokenHash }) => mint(store, refreshTokenHash, { overlapMs: 0 }),
+  },
+  {
+    title: 'it expires',
+    async end({ time }) {
+      time.now = NOW + ACCESS_TTL
+    },
+  },
+  {
+    title: 'another process revokes its grant',
+    async end({ file }, { grantId }) {
+      const other = openSqliteTokenStore({ file })
+      await other.revokeGrant(grantId, {}, NOW, byOperator)
+      await other.close()
+    },
+  },
+]
+
+/** From when `end` has changed what ann is answered, who keeps answers gives those of the service, and bob's stay as they are. */
+export async function expectChanged<Client>(
+  service: Service,
+  { end }: Ending,
+  [direct, keeping]: readonly [Client, Client],
+  answersOf: (client: Client, of: Granted) => Promise<unknown[]>,
+): Promise<void> {
+  const [ann, bob] = [await granted(service.store), await granted(service.store, 'bob')]
+  const good = await answersOf(keeping, ann)
+  expect(await answersOf(keeping, ann)).toEqual(good)
+  await answersOf(keeping, bob)
+
+  await end(service, ann)
+  for (let i = 0; i < 2; i += 1) {
+    const said = await Promise.all([ann, bob].map((one) => answersOf(direct, one)))
+    expect(said[0]).not.toEqual(good)
+    expect(await Promise.all([ann, bob].map((one) => answersOf(keeping, one)))).toEqual(said)
+  }
+}
