@@ -33,7 +33,7 @@ async function exposed(): Promise<Map<string, Set<string>>> {
     metrics.call({ ...call, code: undefined, reason: undefined })
     metrics.call({ ...call, code: Code.Unauthenticated, reason: ErrorReason.INVALID_CREDENTIALS })
   }
-  metrics.removed({ codes: 1, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0, requestCounts: 0 })
+  metrics.removed({ codes: 1, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 })
   metrics.storeOperation('token', 'findApp', 1)
   metrics.commit('token', 1, 1)
   const ofWorkers = createWorkerMetrics(

@@ -2,6 +2,7 @@ import type { CheckAuthorizationRequestResponse } from '../../gen/surveyauth/v1/
 import { toProblem } from '../errors.js'
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { Params } from '../query.js'
+import { networkOf } from '../source.js'
 import {
   type AuthorizationRequest,
   authorizeHref,
@@ -80,7 +81,7 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
   if (username === undefined || password === undefined) return signInPage(visit, goal, failed)
   try {
     const previousSessionToken = sessionToken ?? ''
-    const typed = { username, password, source: request.source, previousSessionToken }
+    const typed = { username, password, source: networkOf(request.source), previousSessionToken }
     const session = await deps.account.signIn(typed, request.rpc)
     const cookie = setSecretCookie(deps.publicUrl, 'session', session.sessionToken)
     return redirectTo(goalHref(goal?.asked), { outcome: 'signed_in', setCookies: [cookie] })

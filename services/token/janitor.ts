@@ -8,7 +8,7 @@ export interface JanitorOptions {
   readonly now: () => number
   /** Pause between rounds, in ms. */
   readonly everyMs: number
-  /** How long ended codes, sessions and grants with their tokens are kept, in ms; a used code must outlive its form (1 h). */
+  /** How long ended codes, sessions and grants with their tokens are kept, in ms; a used code must outlive its form (30 min). */
   readonly keepEndedMs: number
   /** How long audit events are kept, in ms. */
   readonly keepAuditMs: number
@@ -27,6 +27,8 @@ export interface Janitor {
 
 /** Rows per table and transaction: small enough that no other write waits noticeably. */
 const BATCH = 500
+/** Requests are counted by the clocks of several processes. */
+const CLOCKS_DIFFER_MS = 60_000
 
 export function startJanitor(options: JanitorOptions): Janitor {
   let round: Promise<unknown> = Promise.resolve()
@@ -34,7 +36,7 @@ export function startJanitor(options: JanitorOptions): Janitor {
 
   async function run(): Promise<Removed> {
     await options.uses.flush()
-    const total = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0, requestCounts: 0 }
+    const total = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
     let isMore = true
     while (isMore && !isStopped) {
       const now = options.now()
@@ -46,6 +48,7 @@ export function startJanitor(options: JanitorOptions): Janitor {
       for (const table of Object.keys(total) as (keyof Removed)[]) total[table] += removed[table]
       isMore = Object.values(removed).reduce((sum, count) => sum + count) >= BATCH // codes and grants may be of one table
     }
+    await options.store.removeRequestCounts(options.now() - CLOCKS_DIFFER_MS)
     if (Object.values(total).some((count) => count > 0)) options.onRemoved(total)
     return total
   }

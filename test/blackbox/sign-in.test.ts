@@ -244,6 +244,27 @@ describe('guessing passwords', () => {
     }
   })
 
+  test('from the many addresses of one IPv6 site is as from one address', async () => {
+    const own = await startService({ env: LIMITED })
+    const { username } = await own.createUser()
+    const statuses: number[] = []
+    for (let i = 1; i <= 4; i += 1) statuses.push(await attempt(own, username, 'wrong password', `2001:db8:1:2::${i}`))
+    expect(statuses).toEqual([401, 401, 401, 429])
+    expect(await attempt(own, username, 'wrong password', '2001:db8:1:3::1')).toBe(401)
+  })
+
+  test('counts on when a clock was ahead for a moment', async () => {
+    const own = await startService({ env: LIMITED })
+    const { username } = await own.createUser()
+    const guess = () => attempt(own, username, 'wrong password', '192.0.2.1')
+    own.clock.advance({ seconds: 86_400 })
+    expect(await guess()).toBe(401)
+    own.clock.advance({ seconds: -86_400 })
+    const statuses: number[] = []
+    for (let i = 0; i < 4; i += 1) statuses.push(await guess())
+    expect(statuses).toEqual([401, 401, 401, 429])
+  })
+
   test('does not lock the owner of the account out: other sources still sign in', async () => {
     const own = await startService({ env: LIMITED })
     const person = await own.createUser()

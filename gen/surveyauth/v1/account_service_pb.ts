@@ -38,7 +38,7 @@ export type SignInRequest = Message<"surveyauth.v1.SignInRequest"> & {
   password: string;
 
   /**
-   * Where the attempt comes from (an IP address), for the back-off; empty if unknown.
+   * Where the attempt comes from, for the back-off: an IPv4 address, or the /64 of an IPv6 one; empty if unknown.
    *
    * @generated from field: string source = 3;
    */

@@ -52,7 +52,7 @@ export type RequestCount = Message<"surveyauth.v1.RequestCount"> & {
   key: string;
 
   /**
-   * End of the window. A key has one window at a time: a later one takes its place.
+   * End of the window; a key has a count in each.
    *
    * @generated from field: google.protobuf.Timestamp window_end_time = 2;
    */
@@ -80,7 +80,7 @@ export const RequestCountSchema: GenMessage<RequestCount> = /*@__PURE__*/
  */
 export type CountRequestsResponse = Message<"surveyauth.v1.CountRequestsResponse"> & {
   /**
-   * In the order of the request; those of an earlier window than the key's are 0.
+   * In the order of the request.
    *
    * @generated from field: repeated int32 totals = 1;
    */
@@ -96,7 +96,7 @@ export const CountRequestsResponseSchema: GenMessage<CountRequestsResponse> = /*
 
 /**
  * Served by the token process, on its database: PostgreSQL when several serve, else memory. Counts are kept for the
- * length of their window and are not durable.
+ * length of their window, and a minute for clocks that differ; they are not durable.
  *
  * @generated from service surveyauth.v1.LimitService
  */

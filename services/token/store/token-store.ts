@@ -225,9 +225,7 @@ export interface RequestCount {
 }
 
 /** What a janitor's batch removed. Access tokens that a refresh makes end are not counted everywhere. */
-export type Removed = Readonly<
-  Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents' | 'requestCounts', number>
->
+export type Removed = Readonly<Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents', number>>
 
 export interface TokenStore {
   // -- Apps ----------------------------------------------------------------------------------------------------------
@@ -341,11 +339,13 @@ export interface TokenStore {
   // -- Rates ---------------------------------------------------------------------------------------------------------
 
   /**
-   * Adds to the counts of requests, each key at most once per call, and returns what each key then has. A key has one
-   * window: a later one takes its place, and of an earlier one nothing is counted and 0 returned. Counts are shared by
-   * all processes on the database. They are never below 0, need not be durable, and may be forgotten for want of memory.
+   * Adds to the counts of requests, each key at most once per call, and returns what each key then has in its window.
+   * Counts are shared by all processes on the database. They are never below 0, need not be durable, and may be forgotten
+   * for want of memory.
    */
   countRequests(counts: readonly RequestCount[]): Promise<readonly number[]>
+  /** Removes the counts of windows that ended before. */
+  removeRequestCounts(endedBeforeMs: number): Promise<void>
 
   // -- Audit and upkeep ----------------------------------------------------------------------------------------------
 
@@ -353,9 +353,8 @@ export interface TokenStore {
   listAuditEvents(filter: { readonly appid?: string; readonly userId?: string }, page: PageOf): Promise<Page<AuditRow>>
   /**
    * Removes at most `limit` rows per table of what can never matter again: codes and sessions that ended before
-   * `endedBeforeMs`, grants that ended before it together with their tokens, windows of rates that ended before it,
-   * audit events before `auditBeforeMs`. Tokens of live grants that ended before it go now or with a later refresh, and
-   * used codes now or with their grants.
+   * `endedBeforeMs`, grants that ended before it together with their tokens, audit events before `auditBeforeMs`.
+   * Tokens of live grants that ended before it go now or with a later refresh, and used codes now or with their grants.
    * Never touches a live grant or what belongs to it.
    */
   removeEnded(bounds: { endedBeforeMs: number; auditBeforeMs: number; limit: number }): Promise<Removed>

@@ -22,7 +22,7 @@ import {
   startSession,
 } from '../token-store-verbs.js'
 
-const nothing = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0, requestCounts: 0 }
+const nothing = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
 
 export const upkeepChecks: readonly Check<TokenStore>[] = [
   {

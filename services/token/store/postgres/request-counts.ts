@@ -1,41 +1,42 @@
 import type { Database, Statement } from '../../../postgres/transaction.js'
-import type { TokenStore } from '../token-store.js'
+import type { RequestCount, TokenStore } from '../token-store.js'
 
 /** $1 are keys in ascending order, so that concurrent calls lock rows in one order; $2 ends of windows, $3 requests. */
 const addRequests: Statement = {
   name: 'add_requests',
   text: `
     INSERT INTO request_counts AS r (key, window_end_ms, requests)
-    SELECT key, window_end_ms, greatest(0, requests)
+    SELECT key, window_end_ms, requests
     FROM unnest($1::text[], $2::bigint[], $3::integer[]) AS added (key, window_end_ms, requests)
-    ON CONFLICT (key) DO UPDATE SET
-      requests = CASE
-        WHEN r.window_end_ms > excluded.window_end_ms THEN r.requests
-        WHEN r.window_end_ms < excluded.window_end_ms THEN excluded.requests
-        ELSE r.requests + excluded.requests END,
-      window_end_ms = greatest(r.window_end_ms, excluded.window_end_ms)
-    RETURNING key, window_end_ms AS "windowEndMs", requests`,
+    ON CONFLICT (key) DO UPDATE SET requests = r.requests + excluded.requests
+    RETURNING key, requests`,
 }
-/** Takes back $3 of $1 in the window that ends at $2. */
+/** Takes back $2 of $1. */
 const takeBack: Statement = {
   name: 'take_back_requests',
+  text: 'UPDATE request_counts SET requests = greatest(0, requests - $2) WHERE key = $1 RETURNING key, requests',
+}
+/** By reading the whole table, which has a row for each client and app of the last minutes. */
+const removeEnded: Statement = {
+  name: 'remove_request_counts',
   text: `
-    UPDATE request_counts SET requests = greatest(0, requests - $3)
-    WHERE key = $1 AND window_end_ms = $2
-    RETURNING key, window_end_ms AS "windowEndMs", requests`,
+    DELETE FROM request_counts WHERE key IN (
+      SELECT key FROM request_counts WHERE window_end_ms < $1 FOR UPDATE SKIP LOCKED
+    )`,
 }
 
-interface Row {
+interface Row extends Record<string, unknown> {
   key: string
-  windowEndMs: number
   requests: number
 }
 
-export function createRequestCountMethods(database: Database): Pick<TokenStore, 'countRequests'> {
+export function createRequestCountMethods(
+  database: Database,
+): Pick<TokenStore, 'countRequests' | 'removeRequestCounts'> {
   return {
     countRequests(counts) {
-      const sorted = [...counts].sort((a, b) => (a.key < b.key ? -1 : 1))
-      const added = sorted.filter(({ requests }) => requests >= 0)
+      const rows = counts.map((count) => ({ ...count, key: rowKey(count) })).sort((a, b) => (a.key < b.key ? -1 : 1))
+      const added = rows.filter(({ requests }) => requests >= 0)
       return database.transaction(async (transaction) => {
         const answers: Promise<Row[]>[] = []
         if (added.length > 0) {
@@ -44,17 +45,23 @@ export function createRequestCountMethods(database: Database): Pick<TokenStore, 
             added.map(({ windowEndMs }) => windowEndMs),
             added.map(({ requests }) => requests),
           ]
-          answers.push(transaction.write<Row & Record<string, unknown>>(addRequests, columns))
+          answers.push(transaction.write<Row>(addRequests, columns))
         }
-        for (const { key, windowEndMs, requests } of sorted.filter((count) => count.requests < 0)) {
-          answers.push(transaction.write<Row & Record<string, unknown>>(takeBack, [key, windowEndMs, -requests]))
+        for (const { key, requests } of rows.filter((row) => row.requests < 0)) {
+          answers.push(transaction.write<Row>(takeBack, [key, -requests]))
         }
-        const byKey = new Map((await Promise.all(answers)).flat().map((row) => [row.key, row]))
-        return counts.map(({ key, windowEndMs }) => {
-          const row = byKey.get(key)
-          return row?.windowEndMs === windowEndMs ? row.requests : 0
-        })
+        const totals = new Map((await Promise.all(answers)).flat().map(({ key, requests }) => [key, requests]))
+        return counts.map((count) => totals.get(rowKey(count)) ?? 0)
       })
     },
+
+    async removeRequestCounts(endedBeforeMs) {
+      await database.transaction((transaction) => transaction.write(removeEnded, [endedBeforeMs]))
+    },
   }
+}
+
+/** A row for each window: a process whose clock is ahead counts beside the others, not in their place. */
+function rowKey({ key, windowEndMs }: RequestCount): string {
+  return `${windowEndMs} ${key}`
 }

@@ -71,17 +71,6 @@ const removeAuditEvents: Statement = {
     )
     SELECT count(*) AS count FROM removed`,
 }
-/** By reading the whole table, which has a row for each client and app of late. */
-const removeRequestCounts: Statement = {
-  name: 'remove_request_counts',
-  text: `
-    WITH ended AS (
-      SELECT key FROM request_counts WHERE window_end_ms < $1 LIMIT $2 FOR UPDATE SKIP LOCKED
-    ), removed AS (
-      DELETE FROM request_counts r USING ended e WHERE r.key = e.key RETURNING 1
-    )
-    SELECT count(*) AS count FROM removed`,
-}
 const ping: Statement = { name: 'ping', text: 'SELECT 1' }
 
 export function createUpkeepMethods(database: Database): Pick<TokenStore, 'removeEnded' | 'ping' | 'close'> {
@@ -98,7 +87,6 @@ export function createUpkeepMethods(database: Database): Pick<TokenStore, 'remov
           grants: await remove(removeGrants, endedBeforeMs),
           sessions: await remove(removeSessions, endedBeforeMs),
           auditEvents: await remove(removeAuditEvents, firstIdAt(auditBeforeMs)),
-          requestCounts: await remove(removeRequestCounts, endedBeforeMs),
         }
       })
     },

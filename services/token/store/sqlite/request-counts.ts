@@ -1,6 +1,6 @@
 import type { RequestCount } from '../token-store.js'
 
-/** With this many, all are forgotten: what is lost is laxer limits for one window. */
+/** With this many, those whose windows end first are forgotten: what is lost is laxer limits until then. */
 const MAX_KEYS = 200_000
 
 /**
@@ -8,30 +8,28 @@ const MAX_KEYS = 200_000
  * worth a write to disk.
  */
 export class RequestCounts {
-  readonly #byKey = new Map<string, { windowEndMs: number; requests: number }>()
+  /** Of each window, by its end. */
+  readonly #windows = new Map<number, Map<string, number>>()
+  #size = 0
 
   add({ key, windowEndMs, requests }: RequestCount): number {
-    const known = this.#byKey.get(key)
-    if (known && known.windowEndMs > windowEndMs) return 0
-    if (known?.windowEndMs === windowEndMs) {
-      known.requests = Math.max(0, known.requests + requests)
-      return known.requests
+    const known = this.#windows.get(windowEndMs)?.get(key)
+    const total = Math.max(0, (known ?? 0) + requests)
+    if (known === undefined) {
+      if (this.#size >= MAX_KEYS) this.#forget(Math.min(...this.#windows.keys()))
+      this.#size += 1
     }
-    if (this.#byKey.size >= MAX_KEYS) this.#byKey.clear()
-    const added = { windowEndMs, requests: Math.max(0, requests) }
-    this.#byKey.set(key, added)
-    return added.requests
+    const counts = this.#windows.get(windowEndMs) ?? new Map<string, number>()
+    this.#windows.set(windowEndMs, counts.set(key, total))
+    return total
   }
 
-  /** Forgets at most `limit` windows that ended before; returns how many. */
-  removeEnded(endedBeforeMs: number, limit: number): number {
-    let removed = 0
-    for (const [key, { windowEndMs }] of this.#byKey) {
-      if (removed >= limit) break
-      if (windowEndMs >= endedBeforeMs) continue
-      this.#byKey.delete(key)
-      removed += 1
-    }
-    return removed
+  removeEnded(endedBeforeMs: number): void {
+    for (const windowEndMs of this.#windows.keys()) if (windowEndMs < endedBeforeMs) this.#forget(windowEndMs)
+  }
+
+  #forget(windowEndMs: number): void {
+    this.#size -= this.#windows.get(windowEndMs)?.size ?? 0
+    this.#windows.delete(windowEndMs)
   }
 }

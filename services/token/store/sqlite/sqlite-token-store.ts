@@ -65,10 +65,8 @@ export function createSqliteTokenStore(db: Connection, writer: Writer<TokenStore
 
     listAuditEvents: reading(db, reads.listAuditEvents),
     countRequests: async (counts) => counts.map((count) => requestCounts.add(count)),
-    removeEnded: async (bounds) => ({
-      ...(await writer.submit('removeEnded', { bounds })),
-      requestCounts: requestCounts.removeEnded(bounds.endedBeforeMs, bounds.limit),
-    }),
+    removeRequestCounts: async (endedBeforeMs) => requestCounts.removeEnded(endedBeforeMs),
+    removeEnded: (bounds) => writer.submit('removeEnded', { bounds }),
     ping: reading(db, () => readAnything(db)),
     async close() {
       await writer.close()

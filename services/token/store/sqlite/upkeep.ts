@@ -64,7 +64,7 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
   }
 
   return {
-    removeEnded({ bounds }: { bounds: Bounds }): Omit<Removed, 'requestCounts'> {
+    removeEnded({ bounds }: { bounds: Bounds }): Removed {
       const { endedBeforeMs, auditBeforeMs, limit } = bounds
       kept.forgetAll()
       const { places, counts } = findEnded(bounds)

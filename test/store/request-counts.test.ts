@@ -1,0 +1,13 @@
+import { expect, test } from 'vitest'
+import { RequestCounts } from '../../services/token/store/sqlite/request-counts.js'
+
+test('when there are too many, the counts whose windows end first are forgotten', () => {
+  const counts = new RequestCounts()
+  const guesses = { key: 'sign-in', windowEndMs: 900_000, requests: 9 }
+  counts.add(guesses)
+  for (let client = 0; client < 450_000; client++)
+    counts.add({ key: `client ${client}`, windowEndMs: 10_000, requests: 1 })
+  expect(counts.add({ ...guesses, requests: 0 })).toBe(9)
+  expect(counts.add({ key: 'client 0', windowEndMs: 10_000, requests: 0 })).toBe(0)
+  expect(counts.add({ key: 'client 449999', windowEndMs: 10_000, requests: 0 })).toBe(1)
+})
