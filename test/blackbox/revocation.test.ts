@@ -46,6 +46,36 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
     expect(await answers(service, access)).toEqual(REVOKED)
   })
 
+  test('when the user ends the app, also of its other grants and of codes under way, and of no other app', async () => {
+    const { service, access } = await granted()
+    const { app, user } = access
+    const second = await service.grantAccess({ app, user })
+    const other = await service.grantAccess({ user })
+    const visitor = await service.signedIn(user)
+    const code = await service.issueCode(app, user)
+    const page = await visitor.open('/connect/apps')
+    const cards = page.html.forms.filter(({ fields }) => 'grant_id' in fields)
+    expect(cards).toHaveLength(2)
+    const grantIds = await service.grantIds({ username: user.username, appid: app.appid })
+    const card = cards.find(({ fields }) => grantIds.includes(fields.grant_id ?? ''))
+    if (card !== undefined) await visitor.submitAndFollow(page, card)
+    expect(await answers(service, access)).toEqual(REVOKED)
+    expect(await answers(service, second)).toEqual(REVOKED)
+    expect((await service.exchange(app, code)).type).toBe('invalid_code')
+    expect((await service.user(other)).type).toBe('')
+  })
+
+  test('when the user ends an app whose refresh token has expired and whose last access token has not', async () => {
+    const { service, access } = await granted()
+    service.clock.advance({ days: 30, seconds: -1 })
+    const { data } = await service.refresh(access.app, access.tokens.refresh_token)
+    const late = { ...access, tokens: { ...access.tokens, access_token: String(data.access_token) } }
+    service.clock.advance({ seconds: 2 })
+    expect(await answers(service, late)).toEqual(['', '', '', 'invalid_refresh_token'])
+    await disconnectAll(await service.signedIn(access.user))
+    expect(await answers(service, late)).toEqual(REVOKED)
+  })
+
   test('when the operator revokes it', async () => {
     const { service, access } = await granted()
     const [grantId = ''] = await service.grantIds({ username: access.user.username })
@@ -77,7 +107,7 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
 })
 
 describe('the connected-apps page', () => {
-  test("shows each grant of the user with app, first use, last use and expiry, and nobody else's", async () => {
+  test("shows each app of the user with first use, last use and expiry, and nobody else's", async () => {
     const { service, access } = await granted()
     const stranger = await service.grantAccess({ app: await service.createApp({ name: 'Stranger' }) })
     const chart = await service.createApp({ name: 'Chart <Maker>' })

@@ -148,7 +148,7 @@ describe('a copy', () => {
     await seed(before)
     const given = await grant(before)
     const ended = await grant(before, { username: 'bob' })
-    await before.revokeGrant(ended.grantId, {}, NOW, byOperator)
+    await before.revokeGrant(ended.grantId, NOW, byOperator)
     await before.close()
     const url = await createDatabase()
     await copyTokens(file, url)

@@ -63,7 +63,7 @@ async function fillGrants(store: TokenStore): Promise<void> {
   const live = await grant(store)
   await mint(store, live.refreshTokenHash)
   const revoked = await grant(store, { appid: 'app2' })
-  await store.revokeGrant(revoked.grantId, {}, NOW + 1, byUser)
+  await store.revokeGrant(revoked.grantId, NOW + 1, byUser)
   await issue(store, 'unused')
   await issue(store, 'used')
   await redeem(store, 'used')

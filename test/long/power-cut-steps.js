@@ -93,7 +93,7 @@ export class Steps {
   }
 
   _revoked(i) {
-    return this.#store.revokeGrant(`grant_${i}`, {}, NOW + i, CAUSE)
+    return this.#store.revokeGrant(`grant_${i}`, NOW + i, CAUSE)
   }
 
   /** What of these acknowledgements the store does not have. */

@@ -209,11 +209,17 @@ export class Model {
 
   // -- What ends things ----------------------------------------------------------------------------------------------
 
-  /** By the operator or the user; one that is revoked already stays as it is (16). */
+  /** By the operator; one that is revoked already stays as it is (16). */
   revoke(grant: ModelGrant): void {
     if (grant.isRevoked) return
     grant.isRevoked = true
     this.#killCodes((code) => code.app === grant.app && code.user === grant.user)
+  }
+
+  /** By the user, for the whole app (16). */
+  disconnect({ app, user }: ModelGrant): void {
+    for (const grant of this.grants) if (grant.app === app && grant.user === user) grant.isRevoked = true
+    this.#killCodes((code) => code.app === app && code.user === user)
   }
 
   setAppDisabled(app: ModelApp, isDisabled: boolean): void {
@@ -230,6 +236,12 @@ export class Model {
   }
 
   // -- Questions -----------------------------------------------------------------------------------------------------
+
+  /** Whether any token of it is good, while app and user are. */
+  hasGoodToken(grant: ModelGrant): boolean {
+    const hasAccessToken = grant.tokens.some(({ expiresAtMs }) => this.nowMs < expiresAtMs)
+    return this.isLive(grant) || (!grant.isRevoked && hasAccessToken)
+  }
 
   /** Neither revoked nor past the life of its refresh token. */
   isLive(grant: ModelGrant): boolean {

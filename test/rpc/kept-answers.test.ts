@@ -86,7 +86,7 @@ test('of more than one call may ask about, those that changed are asked for agai
       ),
     )
   await ask()
-  await service.store.revokeGrant((all[5] as Granted).grantId, {}, NOW, byUser)
+  await service.store.revokeGrant((all[5] as Granted).grantId, NOW, byUser)
   service.calls.splice(0)
 
   const settled = await ask()

@@ -101,7 +101,7 @@ export interface Ending {
 
 /** What ends an access token. */
 export const endings: readonly Ending[] = [
-  { title: 'its grant is revoked', end: ({ store }, { grantId }) => store.revokeGrant(grantId, {}, NOW, byUser) },
+  { title: 'its grant is revoked', end: ({ store }, { grantId }) => store.revokeGrant(grantId, NOW, byUser) },
   { title: 'its app is disabled', end: ({ store }) => store.setAppDisabled('app1', true, NOW, byOperator) },
   { title: 'its user is disabled', end: ({ store }) => store.setUserDisabled('ann', true, NOW, byOperator) },
   {
@@ -118,7 +118,7 @@ export const endings: readonly Ending[] = [
     title: 'another process revokes its grant',
     async end({ file }, { grantId }) {
       const other = openSqliteTokenStore({ file })
-      await other.revokeGrant(grantId, {}, NOW, byOperator)
+      await other.revokeGrant(grantId, NOW, byOperator)
       await other.close()
     },
   },

@@ -171,11 +171,22 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     ],
   },
   {
-    how: "revokes another user's grant",
+    how: "disconnects by another user's grant",
     breaks: (store) => ({
-      revokeGrant: (grantId, _filter, now, cause) => store.revokeGrant(grantId, {}, now, cause),
+      disconnectApp: (grantId, _userId, now, cause) => store.revokeGrant(grantId, now, cause),
     }),
-    caughtBy: ["a user revokes their own grants only; another's is not found"],
+    caughtBy: ["a user disconnects an app by their own grants only; another's is not found"],
+  },
+  {
+    how: 'disconnects one grant of an app and leaves the others',
+    breaks: (store) => ({
+      async disconnectApp(grantId, userId, now, cause) {
+        const { rows } = await store.listGrants({ userId }, { limit: 100, after: undefined })
+        const isOwn = rows.some((grant) => grant.grantId === grantId)
+        return isOwn ? store.revokeGrant(grantId, now, cause) : 'not_found'
+      },
+    }),
+    caughtBy: ['an app that is disconnected has no grant of the user left, and no unused code; others keep theirs'],
   },
   {
     how: 'starts a session under a password that is no longer right',

@@ -82,7 +82,7 @@ test.each(Object.entries(stores))('janitors on one %s share the work, and nobody
       const { grantId, accessTokenHash, refreshTokenHash } = await grant(store, { username: 'bob' }, {}, LATER)
       const { result } = await mint(store, refreshTokenHash, {}, LATER)
       made.push({ grantId, accessTokenHash, result })
-      await store.revokeGrant(grantId, {}, LATER, byUser)
+      await store.revokeGrant(grantId, LATER, byUser)
     }
     return made
   })()

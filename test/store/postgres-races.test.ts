@@ -69,7 +69,7 @@ test('when a revocation has returned, no token minted beside it is good', async 
   for (let round = 0; round < 20; round++) {
     const { grantId, refreshTokenHash } = await authorize(one, seeded)
     const minting = times(5, () => refresh(one, seeded, refreshTokenHash))
-    expect(await two.revokeGrant(grantId, {}, START, cause)).toBe('revoked')
+    expect(await two.revokeGrant(grantId, START, cause)).toBe('revoked')
     const minted = await minting
     const good = await Promise.all(minted.map(({ accessTokenHash }) => isGood(two, accessTokenHash)))
     expect(good).not.toContain(true)
@@ -148,7 +148,7 @@ test('a revocation, an issue and an exchange of one user and app do not wait in 
   const lock = { name: 'lock', text: 'SELECT 1 FROM grants WHERE grant_id = $1 FOR UPDATE' }
   const { revoked, exchanged } = await locker.transaction(async (transaction) => {
     await transaction.ask(lock, [grantId])
-    const revoked = store.revokeGrant(grantId, {}, START, cause)
+    const revoked = store.revokeGrant(grantId, START, cause)
     await sleep(100) // it waits for the grant
     const exchanged = issue(store, seeded).then((codeHash) => redeem(store, seeded, codeHash, 1))
     await sleep(100)

@@ -160,7 +160,7 @@ describe('a token store whose database fails', () => {
     expect(failure).toBeInstanceOf(StoreUnavailable)
     expect(failure).toMatchObject({ outcomeUnknown: false })
     expect(await isGood(store, given.accessTokenHash)).toBe(true)
-    expect(await store.revokeGrant('no such grant', {}, NOW, byOperator)).toBe('not_found') // what needs no space works
+    expect(await store.revokeGrant('no such grant', NOW, byOperator)).toBe('not_found') // what needs no space works
     real.pragma(`max_page_count = ${maxPages}`)
     expect(await issue(store, `code ${issued.length}`, { maxLive: 10_000 })).toBe('issued')
     for (const name of issued) expect(await issue(store, name, { maxLive: 10_000 })).toBe('exists_live')

@@ -67,7 +67,7 @@ describe('grants at places', () => {
     const minted = await Promise.all(grants.map(({ refreshTokenHash }) => mint(store, refreshTokenHash)))
     expect(minted.map(({ result }) => result)).toEqual(grants.map(() => 'minted'))
     const ended = grants[4]
-    await store.revokeGrant(ended?.grantId ?? '', {}, NOW, byUser)
+    await store.revokeGrant(ended?.grantId ?? '', NOW, byUser)
     for (const [n, { grantId, accessTokenHash, refreshTokenHash }] of grants.entries()) {
       const isLive = n !== 4
       expect(await isGood(store, accessTokenHash), `the first token of ${n}`).toBe(isLive)
@@ -191,7 +191,7 @@ describe('grants at places', () => {
         },
         grant: async () => {
           const { grantId } = await grant(store)
-          await store.revokeGrant(grantId, {}, NOW + off, byUser)
+          await store.revokeGrant(grantId, NOW + off, byUser)
         },
       }
       for (const [what, take] of Object.entries(taking)) {
@@ -363,7 +363,7 @@ describe('the schema before', () => {
       expect((await store.listGrants({}, { limit: 100, after: undefined })).rows).toHaveLength(used.length - 1)
       const bounds = { endedBeforeMs: NOW + CODE_TTL - 20, auditBeforeMs: 0, limit: 100 }
       expect(await store.removeEnded(bounds)).toMatchObject({ codes: AT_ONE_PLACE - 21, grants: 0 })
-      await store.revokeGrant('grant of 1', {}, NOW, byUser)
+      await store.revokeGrant('grant of 1', NOW, byUser)
       for (const codeHash of unused)
         expect((await redeem(store, '', { codeHash })).result).toMatchObject({ replay: 'none' })
     })

@@ -80,7 +80,7 @@ describe('several processes on one SQLite file', () => {
     const commandLine = await startProcess(file)
     const { grantId, accessTokenHash, refreshTokenHash } = await grant(store)
     expect(await isGood(store, accessTokenHash)).toBe(true) // it may remember this
-    expect(await commandLine.call('revokeGrant', grantId, {}, NOW, byUser)).toBe('revoked')
+    expect(await commandLine.call('revokeGrant', grantId, NOW, byUser)).toBe('revoked')
     expect(await isGood(store, accessTokenHash)).toBe(false)
     expect((await mint(store, refreshTokenHash)).result).toBe('refused')
     await store.close()

@@ -96,7 +96,7 @@ describe('SQLite stores', () => {
     await seed(server)
     const { grantId, accessTokenHash } = await grant(server)
     expect(await isGood(server, accessTokenHash)).toBe(true)
-    await commandLine.revokeGrant(grantId, {}, NOW, { actor: 'operator', requestId: '' })
+    await commandLine.revokeGrant(grantId, NOW, { actor: 'operator', requestId: '' })
     expect(await isGood(server, accessTokenHash)).toBe(false)
     await Promise.all([server.close(), commandLine.close()])
   })

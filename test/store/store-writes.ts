@@ -58,7 +58,8 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
         byUser,
       ),
   },
-  { name: 'revokeGrant', run: (store, given) => store.revokeGrant(given.grantId, {}, NOW, byOperator) },
+  { name: 'revokeGrant', run: (store, given) => store.revokeGrant(given.grantId, NOW, byOperator) },
+  { name: 'disconnectApp', run: (store, given) => store.disconnectApp(given.grantId, 'user_ann', NOW, byUser) },
   {
     name: 'recordUses',
     run: (store, given) =>
@@ -85,7 +86,7 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
 ]
 
 /** Those after which the access token of the given grant is not good any more, soon or at once. */
-export const ENDS_THE_TOKEN = /ends the grant|mint|revokeGrant|Disabled|removeEnded/
+export const ENDS_THE_TOKEN = /ends the grant|mint|revokeGrant|disconnectApp|Disabled|removeEnded/
 
 export const draft = (surveyId: number, title: string) => ({
   surveyId,

@@ -201,13 +201,13 @@ export const ListConnectedAppsRequestSchema: GenMessage<ListConnectedAppsRequest
   messageDesc(file_surveyauth_v1_account_service, 6);
 
 /**
- * The live grants of a user.
+ * The apps a user has let in.
  *
  * @generated from message surveyauth.v1.ListConnectedAppsResponse
  */
 export type ListConnectedAppsResponse = Message<"surveyauth.v1.ListConnectedAppsResponse"> & {
   /**
-   * Newest first; at most 200.
+   * The one with the newest grant first.
    *
    * @generated from field: repeated surveyauth.v1.ConnectedApp apps = 1;
    */
@@ -222,13 +222,13 @@ export const ListConnectedAppsResponseSchema: GenMessage<ListConnectedAppsRespon
   messageDesc(file_surveyauth_v1_account_service, 7);
 
 /**
- * One live grant as its user sees it.
+ * All live grants of a user to one app, as the user sees them.
  *
  * @generated from message surveyauth.v1.ConnectedApp
  */
 export type ConnectedApp = Message<"surveyauth.v1.ConnectedApp"> & {
   /**
-   * Identifies the grant; not a secret.
+   * Identifies the newest of the grants; not a secret.
    *
    * @generated from field: string grant_id = 1;
    */
@@ -256,21 +256,21 @@ export type ConnectedApp = Message<"surveyauth.v1.ConnectedApp"> & {
   scope: string;
 
   /**
-   * When the app exchanged the code.
+   * When the app exchanged the code of the oldest.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 5;
    */
   createTime?: Timestamp | undefined;
 
   /**
-   * When the app last used a token of the grant, to the minute; the create_time if never since.
+   * When the app last used a token of any, to the minute; when the newest began if never since.
    *
    * @generated from field: google.protobuf.Timestamp last_use_time = 6;
    */
   lastUseTime?: Timestamp | undefined;
 
   /**
-   * The app must ask again from this moment on: the end of the refresh token.
+   * The app must ask again from this moment on: the end of the last refresh token, or of an access token that outlives it.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 7;
    */
@@ -285,7 +285,7 @@ export const ConnectedAppSchema: GenMessage<ConnectedApp> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_account_service, 8);
 
 /**
- * A grant to revoke.
+ * An app to disconnect.
  *
  * @generated from message surveyauth.v1.DisconnectAppRequest
  */
@@ -298,7 +298,7 @@ export type DisconnectAppRequest = Message<"surveyauth.v1.DisconnectAppRequest">
   sessionToken: string;
 
   /**
-   * Identifies the grant.
+   * Identifies one of the user's grants to the app, such as the newest.
    *
    * @generated from field: string grant_id = 2;
    */
@@ -372,7 +372,7 @@ export const AccountService: GenService<{
     output: typeof GetSessionResponseSchema;
   },
   /**
-   * The live grants of the signed-in user, newest first. Safe to retry.
+   * The apps that have a live grant of the signed-in user, the one with the newest first. Safe to retry.
    *
    * Callers: gateway. Fails with INVALID_SESSION.
    *
@@ -384,8 +384,8 @@ export const AccountService: GenService<{
     output: typeof ListConnectedAppsResponseSchema;
   },
   /**
-   * Revokes one of the signed-in user's grants; every token of it is refused from the next call on. Revoking a grant
-   * that is revoked already is `ok`. Safe to retry.
+   * Revokes all grants of the signed-in user to an app; every token of them is refused from the next call on, and so are
+   * codes that were issued before. Disconnecting an app that is disconnected already is `ok`. Safe to retry.
    *
    * Callers: gateway. Fails with INVALID_SESSION, NOT_FOUND (no such grant of this user).
    *

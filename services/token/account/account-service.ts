@@ -1,16 +1,18 @@
 // AccountService: what a person does in a browser. Sessions live here; who may give an app access is decided by them.
+import type { MessageInitShape } from '@bufbuild/protobuf'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
-import type { AccountService } from '../../../gen/surveyauth/v1/account_service_pb.js'
+import type { AccountService, ConnectedAppSchema } from '../../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
+import { groupBy } from '../../rpc/batches.js'
 import type { Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
 import { hashCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import { requireSession } from '../session.js'
+import type { GrantRow } from '../store/token-store.js'
 import { signIn } from './sign-in.js'
 
-/** Longest list of connected apps; the cap of grants per app keeps real lists far below. */
-const MAX_CONNECTED_APPS = 200
+const GRANTS_PER_READ = 200
 
 export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountService> {
   return {
@@ -30,27 +32,44 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
 
     async listConnectedApps(request) {
       const { userId } = await requireSession(deps, request.sessionToken)
-      const page = { limit: MAX_CONNECTED_APPS, after: undefined }
-      const { rows } = await deps.store.listGrants({ userId, liveAtMs: deps.now() }, page)
-      return {
-        apps: rows.map((grant) => ({
-          grantId: grant.grantId,
-          appid: grant.appid,
-          appName: grant.appName,
-          scope: grant.scope,
-          createTime: timestampFromMs(grant.createdAtMs),
-          lastUseTime: timestampFromMs(grant.lastUsedAtMs),
-          expireTime: timestampFromMs(grant.expiresAtMs),
-        })),
-      }
+      const grants = await liveGrants(deps, userId)
+      return { apps: [...groupBy(grants, ({ appid }) => appid).values()].map(toConnectedApp) }
     },
 
     async disconnectApp(request, call) {
       const { userId } = await requireSession(deps, request.sessionToken)
       const cause = { actor: 'user', requestId: call.requestId } as const
-      const outcome = await deps.store.revokeGrant(request.grantId, { userId }, deps.now(), cause)
+      const outcome = await deps.store.disconnectApp(request.grantId, userId, deps.now(), cause)
       if (outcome === 'not_found') throw new ServiceError(ErrorReason.NOT_FOUND, 'there is no such grant')
       return {}
     },
+  }
+}
+
+/** Newest first. */
+async function liveGrants({ store, now }: TokenDeps, userId: string): Promise<GrantRow[]> {
+  const filter = { userId, liveAtMs: now() }
+  const grants: GrantRow[] = []
+  let after: string | undefined
+  do {
+    const page = await store.listGrants(filter, { limit: GRANTS_PER_READ, after })
+    grants.push(...page.rows)
+    after = page.next
+  } while (after !== undefined)
+  return grants
+}
+
+/** Of all grants of a user to one app, newest first. */
+function toConnectedApp(grants: readonly GrantRow[]): MessageInitShape<typeof ConnectedAppSchema> {
+  const { grantId, appid, appName, scope } = grants[0] as GrantRow // there is one
+  const ends = grants.flatMap(({ expiresAtMs, accessExpiresAtMs }) => [expiresAtMs, accessExpiresAtMs])
+  return {
+    grantId,
+    appid,
+    appName,
+    scope,
+    createTime: timestampFromMs(Math.min(...grants.map(({ createdAtMs }) => createdAtMs))),
+    lastUseTime: timestampFromMs(Math.max(...grants.map(({ lastUsedAtMs }) => lastUsedAtMs))),
+    expireTime: timestampFromMs(Math.max(...ends)),
   }
 }

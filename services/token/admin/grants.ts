@@ -29,7 +29,7 @@ export function createGrantMethods(deps: TokenDeps): GrantMethods {
     },
 
     async revokeGrant({ grantId }, call) {
-      const outcome = await store.revokeGrant(grantId, {}, deps.now(), byOperator(call))
+      const outcome = await store.revokeGrant(grantId, deps.now(), byOperator(call))
       if (outcome === 'not_found') throw notFound('grant')
       return {}
     },

@@ -88,6 +88,8 @@ export interface GrantRow {
   readonly lastUsedAtMs: number
   /** End of the refresh token. */
   readonly expiresAtMs: number
+  /** End of the newest access token, which may be later; 0 without one. */
+  readonly accessExpiresAtMs: number
   readonly revokedAtMs: number | undefined
 }
 
@@ -227,6 +229,9 @@ export interface RequestCount {
 /** What a janitor's batch removed. Access tokens that a refresh makes end are not counted everywhere. */
 export type Removed = Readonly<Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents', number>>
 
+/** `already_revoked`: there was nothing left to revoke. */
+export type Revocation = 'revoked' | 'already_revoked' | 'not_found'
+
 export interface TokenStore {
   // -- Apps ----------------------------------------------------------------------------------------------------------
 
@@ -313,8 +318,8 @@ export interface TokenStore {
   /** Each as findAccessToken finds it; undefined also where that would reject. Rejects itself only when none could be asked for. */
   findAccessTokens(tokens: readonly PresentedToken[]): Promise<readonly (AccessTokenRow | undefined)[]>
   /**
-   * Newest first; on SQLite, if not of one user, by when their codes were issued. `liveAtMs`: only grants neither revoked
-   * nor expired then.
+   * Newest first; on SQLite, if not of one user, by when their codes were issued. `liveAtMs`: only grants of
+   * which a token is good then, unless its user or app is disabled.
    */
   listGrants(
     filter: { readonly userId?: string; readonly appid?: string; readonly liveAtMs?: number },
@@ -322,14 +327,11 @@ export interface TokenStore {
   ): Promise<Page<GrantRow>>
   /**
    * Revokes a grant and removes the unused codes of its app and user. From the moment this fulfils no token of the
-   * grant is good, whatever races with it. With `userId`, only that user's grant is found.
+   * grant is good, whatever races with it.
    */
-  revokeGrant(
-    grantId: string,
-    filter: { readonly userId?: string },
-    now: number,
-    cause: Cause,
-  ): Promise<'revoked' | 'already_revoked' | 'not_found'>
+  revokeGrant(grantId: string, now: number, cause: Cause): Promise<Revocation>
+  /** As revokeGrant, for one of this user's grants and all others of the user to its app. */
+  disconnectApp(grantId: string, userId: string, now: number, cause: Cause): Promise<Revocation>
   /** Records last uses, each kept if it is later than what is stored. May commit in several batches. */
   recordUses(uses: {
     readonly grants: ReadonlyMap<string, number>

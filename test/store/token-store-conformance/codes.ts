@@ -56,6 +56,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
         createdAtMs: NOW + 7,
         lastUsedAtMs: NOW + 7,
         expiresAtMs: redeemed.refreshTokenExpiresAtMs,
+        accessExpiresAtMs: redeemed.accessTokenExpiresAtMs,
         revokedAtMs: undefined,
       })
       expect((await mint(store, redeemed.refreshTokenHash, {}, NOW + 8)).result).toBe('minted')
@@ -257,7 +258,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       const bob = await grant(store, { username: 'bob' })
       expect(second.openid).toBe(first.openid)
       expect(new Set([first.openid, app2.openid, bob.openid]).size).toBe(3)
-      await store.revokeGrant(first.grantId, {}, NOW, byUser)
+      await store.revokeGrant(first.grantId, NOW, byUser)
       expect((await grant(store)).openid).toBe(first.openid)
     },
   },

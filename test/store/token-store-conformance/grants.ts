@@ -3,6 +3,7 @@ import type { TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
 import { presented } from '../presented.js'
 import {
+  ACCESS_TTL,
   allPages,
   auditKinds,
   auditTrail,
@@ -28,11 +29,11 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       await seed(store)
       const { grantId, accessTokenHash, refreshTokenHash } = await grant(store)
       const { accessTokenHash: minted } = await mint(store, refreshTokenHash)
-      expect(await store.revokeGrant(grantId, {}, NOW + 1, byOperator)).toBe('revoked')
+      expect(await store.revokeGrant(grantId, NOW + 1, byOperator)).toBe('revoked')
       expect(await isGood(store, accessTokenHash)).toBe(false)
       expect(await isGood(store, minted)).toBe(false)
       expect((await mint(store, refreshTokenHash)).result).toBe('refused')
-      expect(await store.revokeGrant(grantId, {}, NOW + 2, byOperator)).toBe('already_revoked')
+      expect(await store.revokeGrant(grantId, NOW + 2, byOperator)).toBe('already_revoked')
       expect(await findGrant(store, grantId)).toMatchObject({ revokedAtMs: NOW + 1 })
       expect((await auditKinds(store)).filter((kind) => kind === 'grant.revoked')).toHaveLength(1)
     },
@@ -46,7 +47,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       await issue(store, 'unused')
       await issue(store, 'of bob', { userId: 'user_bob' })
       await issue(store, 'of app2', { appid: 'app2' })
-      await store.revokeGrant(grantId, {}, NOW, byUser)
+      await store.revokeGrant(grantId, NOW, byUser)
       expect((await redeem(store, 'unused')).result).toEqual({ kind: 'refused', replay: 'none' })
       expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
       expect((await redeem(store, 'of app2', { appid: 'app2' })).result.kind).toBe('redeemed')
@@ -61,7 +62,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         const { grantId } = await grant(store)
         await issue(store, `code ${round}`)
         const [revoked, redeemed] = await Promise.all([
-          store.revokeGrant(grantId, {}, NOW, byUser),
+          store.revokeGrant(grantId, NOW, byUser),
           redeem(store, `code ${round}`),
         ])
         expect(revoked).toBe('revoked')
@@ -71,15 +72,56 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: "a user revokes their own grants only; another's is not found",
+    title: "a user disconnects an app by their own grants only; another's is not found",
     async run(store) {
       await seed(store)
       const { grantId, accessTokenHash } = await grant(store)
-      expect(await store.revokeGrant(grantId, { userId: 'user_bob' }, NOW, byUser)).toBe('not_found')
-      expect(await store.revokeGrant('nothing', {}, NOW, byUser)).toBe('not_found')
+      expect(await store.disconnectApp(grantId, 'user_bob', NOW, byUser)).toBe('not_found')
+      expect(await store.disconnectApp('nothing', 'user_ann', NOW, byUser)).toBe('not_found')
+      expect(await store.revokeGrant('nothing', NOW, byUser)).toBe('not_found')
       expect(await isGood(store, accessTokenHash)).toBe(true)
-      expect(await store.revokeGrant(grantId, { userId: 'user_ann' }, NOW, byUser)).toBe('revoked')
-      expect(await store.revokeGrant(grantId, { userId: 'user_bob' }, NOW, byUser)).toBe('not_found')
+      expect(await store.disconnectApp(grantId, 'user_ann', NOW, byUser)).toBe('revoked')
+      expect(await store.disconnectApp(grantId, 'user_bob', NOW, byUser)).toBe('not_found')
+    },
+  },
+  {
+    title: 'an app that is disconnected has no grant of the user left, and no unused code; others keep theirs',
+    async run(store) {
+      await seed(store)
+      const revoked = await grant(store)
+      await store.revokeGrant(revoked.grantId, NOW, byOperator)
+      const ended = [await grant(store), await grant(store), await grant(store)] as const
+      const left = [await grant(store, { username: 'bob' }), await grant(store, { appid: 'app2' })]
+      await issue(store, 'unused')
+      await issue(store, 'of bob', { userId: 'user_bob' })
+      expect(await store.disconnectApp(revoked.grantId, 'user_ann', NOW + 1, byUser)).toBe('revoked')
+      for (const { grantId, accessTokenHash, refreshTokenHash } of ended) {
+        expect(await isGood(store, accessTokenHash)).toBe(false)
+        expect((await mint(store, refreshTokenHash)).result).toBe('refused')
+        expect(await findGrant(store, grantId)).toMatchObject({ revokedAtMs: NOW + 1 })
+      }
+      for (const { accessTokenHash } of left) expect(await isGood(store, accessTokenHash)).toBe(true)
+      expect((await redeem(store, 'unused')).result).toEqual({ kind: 'refused', replay: 'none' })
+      expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
+      expect(await findGrant(store, revoked.grantId)).toMatchObject({ revokedAtMs: NOW })
+      expect((await auditKinds(store)).filter((kind) => kind === 'grant.revoked')).toHaveLength(4)
+      expect(await store.disconnectApp(ended[0].grantId, 'user_ann', NOW + 2, byUser)).toBe('already_revoked')
+    },
+  },
+  {
+    title: 'an exchange that races a disconnection leaves nothing good behind',
+    async run(store) {
+      await seed(store)
+      for (let round = 0; round < 5; round++) {
+        const { grantId } = await grant(store)
+        for (let i = 0; i < 4; i++) await issue(store, `code ${round} ${i}`)
+        const [disconnected, ...redeemed] = await Promise.all([
+          store.disconnectApp(grantId, 'user_ann', NOW, byUser),
+          ...[0, 1, 2, 3].map((i) => redeem(store, `code ${round} ${i}`)),
+        ])
+        expect(disconnected).toBe('revoked')
+        for (const { accessTokenHash } of redeemed) expect(await isGood(store, accessTokenHash)).toBe(false)
+      }
     },
   },
   {
@@ -107,7 +149,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       const annOn2 = await grant(store, { appid: 'app2', username: 'ann' }, {}, NOW + 1)
       const bobOn1 = await grant(store, { appid: 'app1', username: 'bob' }, {}, NOW + 2)
       const revoked = await grant(store, { appid: 'app1', username: 'ann' }, {}, NOW + 3)
-      await store.revokeGrant(revoked.grantId, {}, NOW + 4, byUser)
+      await store.revokeGrant(revoked.grantId, NOW + 4, byUser)
       const short = { refreshTokenExpiresAtMs: NOW + MINUTE }
       const expiring = await grant(store, { appid: 'app1', username: 'ann' }, short, NOW + 5)
       const list = async (filter: Parameters<TokenStore['listGrants']>[0]) => {
@@ -121,10 +163,10 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       expect(await list({ userId })).toEqual(ids(expiring, revoked, annOn2, annOn1))
       expect(await list({ appid })).toEqual(ids(expiring, revoked, bobOn1, annOn1))
       expect(await list({ userId, appid })).toEqual(ids(expiring, revoked, annOn1))
-      const liveAtMs = NOW + MINUTE - 1
-      expect(await list({ userId, liveAtMs })).toEqual(ids(expiring, annOn2, annOn1))
-      expect(await list({ userId, appid, liveAtMs: NOW + MINUTE })).toEqual(ids(annOn1))
-      expect(await list({ liveAtMs: NOW + MINUTE + REFRESH_TTL })).toEqual([])
+      const end = NOW + 5 + ACCESS_TTL
+      expect(await list({ userId, liveAtMs: end - 1 })).toEqual(ids(expiring, annOn2, annOn1))
+      expect(await list({ userId, appid, liveAtMs: end })).toEqual(ids(annOn1))
+      expect(await list({ liveAtMs: end + REFRESH_TTL })).toEqual([])
       expect(await list({ userId: 'nobody' })).toEqual([])
     },
   },
@@ -183,7 +225,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       const before = await auditKinds(store)
       await redeem(store, 'unknown')
       await mint(store, new Uint8Array(32))
-      await store.revokeGrant('nothing', {}, NOW, byApp)
+      await store.revokeGrant('nothing', NOW, byApp)
       await store.setUserPassword('nobody', 'x', NOW, byOperator)
       await store.removeEnded({ endedBeforeMs: NOW, auditBeforeMs: 0, limit: 10 })
       expect(await auditKinds(store)).toEqual(before)

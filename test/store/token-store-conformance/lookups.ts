@@ -26,7 +26,7 @@ const changes: readonly {
   readonly at?: number
   readonly isGoodAfter?: boolean
 }[] = [
-  { title: 'its grant is revoked', change: (store, { grantId }) => store.revokeGrant(grantId, {}, NOW, byUser) },
+  { title: 'its grant is revoked', change: (store, { grantId }) => store.revokeGrant(grantId, NOW, byUser) },
   {
     title: 'a refresh without overlap replaces it',
     change: (store, { refreshTokenHash }) => mint(store, refreshTokenHash, { overlapMs: 0 }),
@@ -55,7 +55,7 @@ const changes: readonly {
     title: 'another grant is revoked',
     async change(store) {
       const other = await grant(store, { username: 'bob' })
-      await store.revokeGrant(other.grantId, {}, NOW, byUser)
+      await store.revokeGrant(other.grantId, NOW, byUser)
     },
     isGoodAfter: true,
   },
@@ -86,7 +86,7 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
       expect(found).toEqual(await Promise.all(asked.map((token) => store.findAccessToken(token))))
       expect(await store.findAccessTokens([])).toEqual([])
 
-      await store.revokeGrant(granted[1]?.grantId ?? '', {}, NOW, byUser)
+      await store.revokeGrant(granted[1]?.grantId ?? '', NOW, byUser)
       expect((await store.findAccessTokens([ann, bob])).map((token) => token?.isRevoked)).toEqual([false, true])
     },
   },

@@ -184,7 +184,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
       for (let round = 0; round < 10; round++) {
         const { grantId, accessTokenHash, refreshTokenHash } = await grant(store)
         const before = Array.from({ length: 5 }, () => mint(store, refreshTokenHash))
-        const revoked = store.revokeGrant(grantId, {}, NOW, byUser)
+        const revoked = store.revokeGrant(grantId, NOW, byUser)
         const after = Array.from({ length: 5 }, () => mint(store, refreshTokenHash))
         expect(await revoked).toBe('revoked')
         expect(await isGood(store, accessTokenHash)).toBe(false)

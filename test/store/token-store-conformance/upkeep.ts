@@ -84,7 +84,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
       await seed(store)
       const { grantId, accessTokenHash, refreshTokenHash } = await grant(store)
       await mint(store, refreshTokenHash)
-      await store.revokeGrant(grantId, {}, NOW + 5, byUser)
+      await store.revokeGrant(grantId, NOW + 5, byUser)
       const remove = (endedBeforeMs: number) => store.removeEnded({ endedBeforeMs, auditBeforeMs: 0, limit: 100 })
       expect(await remove(NOW + 5)).toEqual(nothing)
       expect(await remove(NOW + 6)).toEqual({ ...nothing, grants: 1, accessTokens: 2 })
@@ -99,7 +99,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
       for (let i = 0; i < 7; i++) {
         const { grantId, refreshTokenHash } = await grant(store)
         await mint(store, refreshTokenHash)
-        await store.revokeGrant(grantId, {}, NOW, byUser)
+        await store.revokeGrant(grantId, NOW, byUser)
         await issue(store, `code ${i}`, { userId: 'user_bob' })
         await startSession(store, `session ${i}`)
       }
@@ -132,7 +132,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       const { openid, grantId } = await grant(store)
-      await store.revokeGrant(grantId, {}, NOW, byUser)
+      await store.revokeGrant(grantId, NOW, byUser)
       await store.removeEnded({ endedBeforeMs: NOW + 1, auditBeforeMs: 0, limit: 100 })
       expect((await grant(store)).openid).toBe(openid)
     },

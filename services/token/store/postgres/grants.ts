@@ -19,7 +19,13 @@ import { credentialsOfAsked, type Ended, lockedUserOf, waitingOrNot } from './cr
 
 type GrantMethods = Pick<
   TokenStore,
-  'mintAccessToken' | 'findAccessToken' | 'findAccessTokens' | 'listGrants' | 'revokeGrant' | 'recordUses'
+  | 'mintAccessToken'
+  | 'findAccessToken'
+  | 'findAccessTokens'
+  | 'listGrants'
+  | 'revokeGrant'
+  | 'disconnectApp'
+  | 'recordUses'
 >
 
 /**
@@ -126,6 +132,13 @@ const lockUnusedCodes: Statement = {
 const deleteUnusedCodes: Statement = {
   name: 'delete_unused_codes',
   text: 'DELETE FROM codes WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL',
+}
+/** By the index grants_by_user. After the codes are locked, so that grants are found which they have just become. */
+const lockGrantsOfUser: Statement = {
+  name: 'lock_grants_of_user',
+  text: `
+    SELECT grant_id AS "grantId" FROM grants WHERE user_id = $1 AND appid = $2 AND revoked_at_ms IS NULL
+    ORDER BY grant_id FOR NO KEY UPDATE`,
 }
 const lockGrants: Statement = {
   name: 'lock_grants',
@@ -252,10 +265,10 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
       )
     },
 
-    revokeGrant(grantId, filter, now, cause) {
+    revokeGrant(grantId, now, cause) {
       return database.transaction(async (transaction) => {
         const found = await transaction.askOne<{ appid: string; userId: string }>(findGrant, [grantId])
-        if (!found || (filter.userId !== undefined && filter.userId !== found.userId)) return 'not_found'
+        if (!found) return 'not_found'
         const { appid, userId } = found
         // In the order of redemptions: user, codes, grant. Waits for mintings in progress: they hold the grant.
         const [, , grant] = await Promise.all([
@@ -272,6 +285,25 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
       })
     },
 
+    disconnectApp(grantId, userId, now, cause) {
+      return database.transaction(async (transaction) => {
+        const found = await transaction.askOne<{ appid: string; userId: string }>(findGrant, [grantId])
+        if (found?.userId !== userId) return 'not_found'
+        const { appid } = found
+        const [, , left] = await Promise.all([
+          transaction.ask(shareUser, [userId]),
+          transaction.ask(lockUnusedCodes, [userId, appid]),
+          transaction.ask<{ grantId: string }>(lockGrantsOfUser, [userId, appid]),
+        ])
+        transaction.write(deleteUnusedCodes, [userId, appid])
+        for (const each of left) {
+          transaction.write(revokeGrant, [each.grantId, now])
+          audit.write(transaction, now, cause, { kind: 'grant.revoked', appid, userId, grantId: each.grantId })
+        }
+        return left.length > 0 ? 'revoked' : 'already_revoked'
+      })
+    },
+
     /** In several transactions: last uses only grow, so what a failure leaves out is written by the next call. */
     async recordUses({ grants, secrets }) {
       await recordAll(secrets, lockSecrets, recordSecretUses)
@@ -280,12 +312,16 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
   }
 }
 
+/** By the index access_tokens_by_grant. */
+const NEWEST_EXPIRY = `
+  coalesce((SELECT t.expires_at_ms FROM access_tokens t WHERE t.grant_id = g.grant_id ORDER BY t.serial DESC LIMIT 1), 0)`
+
 /** By the index grants_by_user or grants_by_app when filtered, else grants_by_creation. */
 function listGrants(byApp: boolean, byUser: boolean, onlyLive: boolean): Statement {
   const filters = [
     byApp && 'g.appid =',
     byUser && 'g.user_id =',
-    onlyLive && 'g.revoked_at_ms IS NULL AND g.expires_at_ms >',
+    onlyLive && `g.revoked_at_ms IS NULL AND greatest(g.expires_at_ms, ${NEWEST_EXPIRY}) >`,
   ]
   const conditions = filters.filter((filter) => filter !== false).map((filter, index) => `AND ${filter} $${index + 4}`)
   return {
@@ -293,7 +329,7 @@ function listGrants(byApp: boolean, byUser: boolean, onlyLive: boolean): Stateme
     text: `
       SELECT g.grant_id AS "grantId", g.appid, a.name AS "appName", g.user_id AS "userId", u.username, g.openid,
         g.scope, g.created_at_ms AS "createdAtMs", g.last_used_at_ms AS "lastUsedAtMs",
-        g.expires_at_ms AS "expiresAtMs", g.revoked_at_ms AS "revokedAtMs"
+        g.expires_at_ms AS "expiresAtMs", ${NEWEST_EXPIRY} AS "accessExpiresAtMs", g.revoked_at_ms AS "revokedAtMs"
       FROM grants g JOIN apps a ON a.appid = g.appid JOIN users u ON u.user_id = g.user_id
       WHERE (g.created_at_ms, g.grant_id) < ($1, $2) ${conditions.join(' ')}
       ORDER BY g.created_at_ms DESC, g.grant_id DESC LIMIT $3`,

@@ -1,11 +1,11 @@
 import type { Statement } from 'better-sqlite3'
 import type { Connection } from '../../../sqlite/open.js'
 import { cutPage, formatTimePosition, parseTimePosition } from '../page.js'
-import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, TokenStore } from '../token-store.js'
+import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, Revocation, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { CodeRow } from './codes.js'
 import type { KeptRows } from './kept-rows.js'
-import { packToken } from './packed-tokens.js'
+import { NEWEST_EXPIRY, packTime, packToken, unpackTime } from './packed-tokens.js'
 import { isInSlotOf, placeOf, requireOnePlace, takeSlot } from './places.js'
 
 /** SQL: no longer only a code. */
@@ -93,8 +93,12 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
   }
 }
 
-/** GrantRow with null for undefined, and what it is sorted by. */
-type GrantRecord = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null; readonly atMs: number }
+/** GrantRow as the database has it, and what it is sorted by. */
+type GrantRecord = Omit<GrantRow, 'revokedAtMs' | 'accessExpiresAtMs'> & {
+  readonly revokedAtMs: number | null
+  readonly accessExpiry: Buffer
+  readonly atMs: number
+}
 type GrantFilter = Parameters<TokenStore['listGrants']>[0]
 
 /** One condition per part of a filter; lists are built from these constants and nothing else. */
@@ -103,7 +107,7 @@ const conditions = {
   userId: 'g.user_id = :userId',
   appid: 'g.appid = :appid',
   appidOfUser: '+g.appid = :appid', // the + leaves the user's index, which is shorter, to the planner
-  liveAtMs: 'g.revoked_at_ms IS NULL AND g.expires_at_ms > :liveAtMs',
+  liveAtMs: `g.revoked_at_ms IS NULL AND (g.expires_at_ms > :liveAtMs OR ${NEWEST_EXPIRY} > :packedLiveAt)`,
   after: '(g.created_at_ms, g.grant_id) < (:atMs, :id)',
   afterByIssue: '(g.issued_at_ms, g.grant_id) < (:atMs, :id)',
 } as const
@@ -129,7 +133,7 @@ export function grantReads(db: Connection) {
       // Index grants_by_user, or backwards along grants_by_app or grants_by_issue; primary keys of apps and users.
       `SELECT g.grant_id AS grantId, g.appid, a.name AS appName, g.user_id AS userId, u.username, g.openid, g.scope,
          g.created_at_ms AS createdAtMs, g.last_used_at_ms AS lastUsedAtMs, g.expires_at_ms AS expiresAtMs,
-         g.revoked_at_ms AS revokedAtMs, g.${by} AS atMs
+         ${NEWEST_EXPIRY} AS accessExpiry, g.revoked_at_ms AS revokedAtMs, g.${by} AS atMs
        FROM grants g CROSS JOIN apps a ON a.appid = g.appid CROSS JOIN users u ON u.user_id = g.user_id
        WHERE ${where} ORDER BY g.${by} DESC, g.grant_id DESC LIMIT :limit`,
     )
@@ -142,13 +146,18 @@ export function grantReads(db: Connection) {
       const position = page.after === undefined ? {} : parseTimePosition(page.after)
       const by = filter.userId === undefined ? 'issued_at_ms' : 'created_at_ms'
       const statement = listStatement(conditionsOf(filter, page), by)
-      const found = statement.all({ ...filter, ...position, limit: page.limit + 1 })
+      const live = filter.liveAtMs === undefined ? {} : { packedLiveAt: packTime(filter.liveAtMs) }
+      const found = statement.all({ ...filter, ...live, ...position, limit: page.limit + 1 })
       const { rows, next } = cutPage(found, page.limit, (row) =>
         formatTimePosition({ atMs: row.atMs, id: row.grantId }),
       )
-      return { rows: rows.map(({ atMs, ...row }) => ({ ...row, revokedAtMs: row.revokedAtMs ?? undefined })), next }
+      return { rows: rows.map(toGrantRow), next }
     },
   }
+}
+
+function toGrantRow({ atMs, accessExpiry, revokedAtMs, ...row }: GrantRecord): GrantRow {
+  return { ...row, accessExpiresAtMs: unpackTime(accessExpiry), revokedAtMs: revokedAtMs ?? undefined }
 }
 
 export function grantWrites(
@@ -161,6 +170,11 @@ export function grantWrites(
     // Index grants_by_id.
     'SELECT appid, user_id AS userId, revoked_at_ms AS revokedAtMs FROM grants WHERE grant_id = ?',
   )
+  const findOthers = db.prepare<[string, string], { grantId: string }>(
+    // Index grants_by_user.
+    `SELECT grant_id AS grantId FROM grants
+     WHERE user_id = ? AND +appid = ? AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
+  )
   const grantUsed = db.prepare<[{ id: string; atMs: number }]>(
     // Index grants_by_id.
     'UPDATE grants SET last_used_at_ms = :atMs WHERE grant_id = :id AND last_used_at_ms < :atMs',
@@ -172,19 +186,23 @@ export function grantWrites(
   )
 
   return {
-    revokeGrant(args: {
-      grantId: string
-      filter: { readonly userId?: string }
-      now: number
-      cause: Cause
-    }): 'revoked' | 'already_revoked' | 'not_found' {
-      const { grantId, filter, now, cause } = args
+    revokeGrant({ grantId, now, cause }: { grantId: string; now: number; cause: Cause }): Revocation {
       const grant = find.get(grantId)
-      if (!grant || (filter.userId !== undefined && filter.userId !== grant.userId)) return 'not_found'
+      if (!grant) return 'not_found'
       if (grant.revokedAtMs !== null) return 'already_revoked'
       endGrant(grantId, now, cause, '')
       removeUnusedCodes(grant.appid, grant.userId, now)
       return 'revoked'
+    },
+
+    disconnectApp(args: { grantId: string; userId: string; now: number; cause: Cause }): Revocation {
+      const { grantId, userId, now, cause } = args
+      const grant = find.get(grantId)
+      if (grant?.userId !== userId) return 'not_found'
+      const left = findOthers.all(userId, grant.appid)
+      for (const each of left) endGrant(each.grantId, now, cause, '')
+      removeUnusedCodes(grant.appid, userId, now)
+      return left.length > 0 ? 'revoked' : 'already_revoked'
     },
 
     recordUses({ uses }: { uses: Parameters<TokenStore['recordUses']>[0] }): void {

@@ -63,6 +63,11 @@ export function packTime(atMs: number): Buffer {
   return packed
 }
 
+/** 0 for no time. */
+export function unpackTime(packed: Buffer): number {
+  return packed.length === 0 ? 0 : packed.readUIntBE(0, TIME_BYTES)
+}
+
 function* tokensIn(packed: Buffer): Generator<Buffer> {
   for (let at = 0; at < packed.length; at += TOKEN_BYTES) yield packed.subarray(at, at + TOKEN_BYTES)
 }

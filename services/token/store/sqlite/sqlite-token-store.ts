@@ -60,7 +60,8 @@ export function createSqliteTokenStore(db: Connection, writer: Writer<TokenStore
     findAccessToken: reading(db, reads.findAccessToken),
     findAccessTokens: reading(db, reads.findAccessTokens),
     listGrants: reading(db, reads.listGrants),
-    revokeGrant: (grantId, filter, now, cause) => writer.submit('revokeGrant', { grantId, filter, now, cause }),
+    revokeGrant: (grantId, now, cause) => writer.submit('revokeGrant', { grantId, now, cause }),
+    disconnectApp: (grantId, userId, now, cause) => writer.submit('disconnectApp', { grantId, userId, now, cause }),
     recordUses: (uses) => writer.submit('recordUses', { uses }),
 
     listAuditEvents: reading(db, reads.listAuditEvents),
