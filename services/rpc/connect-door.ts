@@ -29,6 +29,13 @@ export interface ConnectDoor {
   drain(graceMs: number): Promise<void>
 }
 
+const HTTP1_LIMITS = {
+  keepAliveTimeout: 65_000,
+  headersTimeout: 10_000,
+  requestTimeout: 15_000,
+  connectionsCheckingInterval: 1_000,
+}
+
 const callerKey = createContextKey<Caller | undefined>(undefined, { description: 'caller' })
 
 export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
@@ -53,7 +60,8 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
     grpcWeb: false,
   })
 
-  const http1 = createHttpServer({ keepAliveTimeout: 65_000, headersTimeout: 10_000, requestTimeout: 15_000 }, handler)
+  const http1 = createHttpServer(HTTP1_LIMITS, handler)
+  http1.emit('listening') // which it never does by itself: without, node:http watches no connection, so nothing above applies
   const http2 = createHttp2Server({ settings: { maxConcurrentStreams: limits.maxStreams } }, handler)
   const sessions = new Set<ServerHttp2Session>()
   http2.on('session', (session) => {
@@ -72,13 +80,14 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
     async drain(graceMs) {
       http1.closeIdleConnections()
       for (const session of sessions) session.close()
-      const endsAt = Date.now() + graceMs
-      while (Date.now() < endsAt && connections.size + sessions.size > 0) {
+      const endsAt = performance.now() + graceMs
+      while (performance.now() < endsAt && connections.size + sessions.size > 0) {
         await new Promise((resolve) => setTimeout(resolve, 20))
         http1.closeIdleConnections()
       }
       for (const session of sessions) session.destroy()
       for (const connection of connections) connection.destroy()
+      http1.close()
     },
   }
 }

@@ -62,6 +62,28 @@ test('is over when the calls are answered that were under way, not before', asyn
   expect(await answer).toMatchObject({ username: 'somebody' })
 })
 
+test('does not wait for callers that keep a connection open for their next request', async () => {
+  const { server, at } = await started()
+  const url = `http://127.0.0.1:${(at as Extract<Address, { kind: 'plaintext' }>).port}`
+  const headers = { 'content-type': 'application/json' }
+  const answer = await fetch(`${url}/surveyauth.v1.AccountService/SignOut`, {
+    method: 'POST',
+    headers,
+    body: '{"sessionToken":"x"}',
+  })
+  expect(await answer.text()).toBe('{}')
+  expect(await drained(server, 5_000)).toBeLessThan(1_000)
+})
+
+test('cuts off a caller that does not send its request', async () => {
+  const { at } = await started()
+  const { host, port } = at as Extract<Address, { kind: 'plaintext' }>
+  const caller = net.connect({ host, port }).resume()
+  onTestFinished(() => void caller.destroy())
+  caller.write('POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ')
+  await once(caller, 'close')
+}, 30_000)
+
 test('does not wait longer than its grace for a peer that keeps its side open', async () => {
   const { server, at } = await started()
   const { host, port } = at as Extract<Address, { kind: 'plaintext' }>
