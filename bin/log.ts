@@ -43,6 +43,8 @@ export function createLog(
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
 const WRITE_BYTES = 65_536
+/** What may wait for somebody to read stderr; more is lost. */
+const MOST_UNREAD_BYTES = 16 * 1024 * 1024
 const MOST_BYTES_PER_UNIT = 3 // of UTF-16, as UTF-8
 const WHOLE_WRITE_BYTES = 4_096 // PIPE_BUF: a pipe takes so much from one process before it takes anything from another
 
@@ -59,14 +61,20 @@ function createBufferedLog(level: string, pid: number | undefined): Log {
     sync: false,
     contentMode: 'buffer',
     maxWrite: writeBytes,
+    maxLength: MOST_UNREAD_BYTES,
   })
   let waiting = Buffer.allocUnsafe(writeBytes)
   let end = 0
   const flush = () => {
     if (end === 0) return
-    destination.write(waiting.subarray(0, end) as never) // given texts, it scans all it holds every time
-    waiting = Buffer.allocUnsafe(writeBytes)
+    const lines = waiting.subarray(0, end)
     end = 0
+    // As bytes: given texts, it scans all it holds every time. What is small may wait long, and should not hold the whole.
+    if (lines.length < writeBytes / 2) destination.write(Buffer.from(lines) as never)
+    else {
+      destination.write(lines as never)
+      waiting = Buffer.allocUnsafe(writeBytes)
+    }
   }
   setInterval(flush, WRITE_WITHIN_MS).unref()
   process.once('exit', () => {
@@ -82,7 +90,18 @@ function createBufferedLog(level: string, pid: number | undefined): Log {
     if (mostBytes <= writeBytes) end += waiting.write(line, end)
     else destination.write(Buffer.from(line) as never)
   }
-  return overDestination(level, { write }, flush, pid)
+  const log = overDestination(level, { write }, flush, pid)
+  let lostBytes = 0
+  destination.on('drop', ({ length }: Buffer) => {
+    lostBytes += length
+  })
+  destination.on('drain', () => {
+    if (lostBytes === 0) return
+    const text = `${lostBytes} bytes of the log were lost: nobody read stderr`
+    lostBytes = 0
+    log.warning(text)
+  })
+  return log
 }
 
 const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const

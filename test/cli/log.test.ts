@@ -1,6 +1,7 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { BUILD } from '../harness/spawn.js'
 
 const LOG = new URL('../../dist/bin/log.js', import.meta.url).href
@@ -66,3 +67,29 @@ test('a line larger than all that is written at once arrives whole and in its pl
   const requests = Array.from({ length: 300 }, (_, sent) => 'é'.repeat(100) + sent)
   expect(told).toEqual([...requests, 'é'.repeat(100_000), 'last'])
 })
+
+test('what nobody reads is kept up to a bound, and it is told how much was lost', async () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const script = `
+    const { createLog } = await import('${LOG}')
+    const log = createLog({ logLevel: 'info', logFormat: 'json' }, process.stderr)
+    const request = { route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' }
+    for (let sent = 0; sent < 40_000; sent += 1) log.request({ ...request, appid: 'x'.repeat(1_000) })
+    process.stdout.write(String(process.memoryUsage().arrayBuffers))
+    setTimeout(() => undefined, 60_000)
+  `
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
+    cwd: fileURLToPath(new URL('../..', import.meta.url)),
+  })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const [told] = await once(child.stdout, 'data')
+  expect(Number(told)).toBeLessThan(30 * 1024 * 1024)
+  let [read, last] = [0, '']
+  for await (const chunk of child.stderr) {
+    read += chunk.length
+    last = (last + chunk).slice(-500)
+    if (last.includes('nobody read stderr')) break
+  }
+  expect(last).toMatch(/"msg":"2\d{7} bytes of the log were lost: nobody read stderr"/)
+  expect(read).toBeGreaterThan(15 * 1024 * 1024)
+}, 30_000)
