@@ -171,6 +171,12 @@ export class Dispatcher {
     })
   }
 
+  /** Reports what should not have happened; the failure to answer with. */
+  unexpected(error: unknown, method: string, { requestId }: Pick<Call, 'requestId'>): ConnectError {
+    this.#options.onUnexpected(error, { method, requestId })
+    return new ConnectError(INTERNAL, Code.Internal)
+  }
+
   #begin(served: Served | undefined, method: DescMethod, request: Message, call: Call): Promise<object> {
     if (!served) throw new ConnectError(`${method.name} is not served here`, Code.Unimplemented)
     if (!this.#options.mayCall(call.caller, method)) {
@@ -214,8 +220,7 @@ export class Dispatcher {
   #translate(error: unknown, method: DescMethod, call: Call): ConnectError {
     if (error instanceof ServiceError) return toConnectError(error)
     if (error instanceof ConnectError) return error // our own deadline, or the answer of a service we called
-    this.#options.onUnexpected(error, { method: method.name, requestId: call.requestId })
-    return new ConnectError(INTERNAL, Code.Internal)
+    return this.unexpected(error, method.name, call)
   }
 }
 

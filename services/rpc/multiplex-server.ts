@@ -18,6 +18,7 @@ import { requestIdFrom } from './request-id.js'
 /** A MultiplexedResult whose response may be a message not encoded yet, of type `output`. */
 interface Result {
   readonly id: number
+  readonly call: MultiplexedCall
   readonly output?: DescMessage
   readonly outcome: {
     readonly case: 'response' | 'failure'
@@ -34,7 +35,7 @@ export interface MultiplexServerOptions {
   readonly caller: Caller
 }
 
-/** Calls one stream may have under way; the caller's flow is paused above it. */
+/** Calls one stream may have under way; the caller's flow is paused above it, and while answers wait for the caller to read. */
 const MAX_UNDER_WAY = 10_000
 /** A response message carries results up to this many bytes, or one that is larger. */
 const BATCH_BYTES = 256 * 1024
@@ -67,12 +68,21 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
       const batches = inBatches(ofOutput, {
         encode: (part) => toBinary(schema, create(schema, { results: part } as never)),
         maxBytes: BATCH_BYTES,
-        onUnencodable: ({ id }, error) => add(failureOf(id, error)),
+        onUnencodable: ({ call }, error) => add(failureOf(call, unencodable(options, call, error))),
       })
       for (const batch of batches) stream.write(batch)
     }
-    if (stream.isPaused() && underWay < MAX_UNDER_WAY) stream.resume()
+    resumeWhenRoom()
     endWhenDone()
+  }
+
+  /** Whether this caller has to finish, or to read, before it may ask for more. */
+  function isFull(): boolean {
+    return underWay >= MAX_UNDER_WAY || stream.writableNeedDrain
+  }
+
+  function resumeWhenRoom(): void {
+    if (stream.isPaused() && !isFull()) stream.resume()
   }
 
   function endWhenDone(): void {
@@ -91,10 +101,11 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
 
   stream.on('data', (request: MultiplexRequest) => {
     underWay += request.calls.length
-    if (underWay >= MAX_UNDER_WAY) stream.pause()
+    if (isFull()) stream.pause()
     const lateMs = lateness(request)
     for (const call of request.calls) void run(call, lateMs)
   })
+  stream.on('drain', resumeWhenRoom)
   stream.on('end', () => {
     hasEnded = true
     endWhenDone()
@@ -131,24 +142,28 @@ async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, 
       },
       timeoutMs,
     )
-    return { id: call.id, ...responseOf(method.output, response) }
+    return { id: call.id, call, ...responseOf(method.output, response) }
   } catch (error) {
-    return failureOf(call.id, error)
+    return failureOf(call, error instanceof ConnectError ? error : unencodable(options, call, error))
   }
 }
 
+/** What a handler answered is no message of its type. */
+function unencodable({ dispatcher }: MultiplexServerOptions, call: MultiplexedCall, error: unknown): ConnectError {
+  return dispatcher.unexpected(error, call.method.slice(call.method.lastIndexOf('/') + 1), call)
+}
+
 /** What has parts may be large and come again, so it is encoded by itself, once. */
-function responseOf(output: DescMessage, message: Message): Omit<Result, 'id'> {
+function responseOf(output: DescMessage, message: Message): Pick<Result, 'output' | 'outcome'> {
   const hasParts = output.fields.some(({ fieldKind }) => fieldKind === 'message' || fieldKind === 'list')
   if (hasParts) return { outcome: { case: 'response', value: encode(output, message) } }
   return { output, outcome: { case: 'response', value: message } }
 }
 
-function failureOf(id: number, error: unknown): Result {
-  const failure = ConnectError.from(error, Code.Internal)
+function failureOf(call: MultiplexedCall, failure: ConnectError): Result {
   const detail = failure.findDetails(ErrorDetailSchema)[0]
   const value = { code: failure.code as number, message: failure.rawMessage, ...(detail && { detail }) }
-  return { id, outcome: { case: 'failure', value } }
+  return { id: call.id, call, outcome: { case: 'failure', value } }
 }
 
 function decode(method: DescMethod, bytes: Uint8Array) {

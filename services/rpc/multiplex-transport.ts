@@ -195,8 +195,9 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
     }
     try {
       pending.resolve(decoder.decode(pending.method.output, result.outcome.value))
-    } catch {
-      pending.reject(new ConnectError(`${peer} answered with no ${pending.method.output.typeName}`, Code.Internal))
+    } catch (error) {
+      const text = `${peer} answered with no ${pending.method.output.typeName}`
+      pending.reject(new ConnectError(text, Code.Internal, undefined, undefined, error))
     }
   }
 

@@ -113,7 +113,8 @@ test('groups keep the order of their items', () => {
 test('among calls of one moment, one that is too large or cannot be encoded fails alone, as does one whose answer cannot be', async () => {
   const address: Address = { kind: 'unix', path: path.join(temporaryDirectory(), 's') }
   const notNeeded = () => Promise.reject(new Error('not needed'))
-  const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected() {}, maxDeadlineMs: 5_000 }).register(
+  const onUnexpected = vi.fn()
+  const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected, maxDeadlineMs: 5_000 }).register(
     TokenService,
     {
       checkAuthorizationRequest: notNeeded,
@@ -153,8 +154,11 @@ test('among calls of one moment, one that is too large or cannot be encoded fail
   const failed = answers.flatMap((answer, index) => (answer.status === 'rejected' ? [[index, answer.reason]] : []))
   expect(failed).toEqual([
     [0, expect.objectContaining({ code: Code.ResourceExhausted })],
-    [51, expect.objectContaining({ code: Code.Internal })],
+    [51, expect.objectContaining({ code: Code.Internal, rawMessage: 'internal error' })],
     [201, expect.objectContaining({ message: expect.stringContaining('ExchangeCodeRequest.code') })],
+  ])
+  expect(onUnexpected.mock.calls).toEqual([
+    [expect.any(Error), { method: 'ExchangeCode', requestId: expect.any(String) }],
   ])
   const openids = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value.openid] : []))
   expect(openids).toEqual([...exchanges.filter((code) => code !== 'too much'), ...exchanges])

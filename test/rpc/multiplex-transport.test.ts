@@ -17,7 +17,7 @@ const { verifyAccessToken, exchangeCode } = TokenService.method
 const verification = { appid: 'app_x', accessToken: 'sat_x' }
 const exchange = { appid: 'app_x', secret: 'sas_x', code: 'sac_x' }
 
-type Reaction = 'answer' | 'break'
+type Reaction = 'answer' | 'break' | 'babble'
 
 /** A peer that reacts to the n-th stream, and to all after the last, as `reactions` says; `seen` are the calls it got. */
 async function startPeer(reactions: readonly Reaction[]) {
@@ -35,7 +35,7 @@ async function startPeer(reactions: readonly Reaction[]) {
       const { calls } = fromBinary(MultiplexRequestSchema, bytes)
       seen.push(...calls)
       if (reaction === 'break') stream.emit('error', { code: grpc.status.UNAVAILABLE, details: 'broken' })
-      else stream.write(answersTo(calls))
+      else stream.write(answersTo(calls, reaction === 'babble' ? Buffer.from([0xff]) : undefined))
     })
   }
   const server = new grpc.Server()
@@ -62,10 +62,11 @@ async function startPeer(reactions: readonly Reaction[]) {
   return { seen, transport, token: clientOf(TokenService, transport.invoke), ended: () => ended }
 }
 
-function answersTo(calls: readonly MultiplexedCall[]): Buffer {
+function answersTo(calls: readonly MultiplexedCall[], answer?: Buffer): Buffer {
   const results = calls.map(({ id, method }) => {
     const { output }: DescMethod = method.endsWith('ExchangeCode') ? exchangeCode : verifyAccessToken
-    return { id, outcome: { case: 'response' as const, value: toBinary(output, create(output, { openid: 'o_x' })) } }
+    const value = answer ?? toBinary(output, create(output, { openid: 'o_x' }))
+    return { id, outcome: { case: 'response' as const, value } }
   })
   return Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { results })))
 }
@@ -78,6 +79,12 @@ test('a call that changes nothing goes over the next stream', async () => {
   const [first, second] = seen.map(({ timeoutMs }) => timeoutMs)
   expect(first).toBeLessThanOrEqual(10_000)
   expect(second, 'what is left of its time').toBeLessThan(first ?? 0)
+})
+
+test('an answer that is none fails with its cause, which nobody else has logged', async () => {
+  const { token } = await startPeer(['babble'])
+  const failure = { code: Code.Internal, cause: expect.any(Error) }
+  await expect(token.verifyAccessToken(verification)).rejects.toMatchObject(failure)
 })
 
 test('it is sent twice at most: it may be what breaks the peer', async () => {
