@@ -1,7 +1,7 @@
 // Every variable of the program, once: the table drives parsing, defaults, help and `survey-auth config`.
-import { isIP } from 'node:net'
 import path from 'node:path'
 import { z } from 'zod'
+import { canonicalAddress } from '../gateway/source.js'
 import { parseAddress as parsePostgresAddress } from '../services/postgres/address.js'
 import { type Address, parseAddress } from '../services/rpc/address.js'
 import { parseCallers } from '../services/rpc/identity.js'
@@ -49,8 +49,8 @@ const publicUrl = z.string().transform((text, context) => {
 })
 
 const addressList = z.string().transform((text, context) => {
-  const addresses = text === '' ? [] : text.split(',').map((part) => part.trim())
-  if (addresses.every((address) => isIP(address) !== 0)) return addresses
+  const addresses = text === '' ? [] : text.split(',').map((part) => canonicalAddress(part.trim()))
+  if (addresses.every((address) => address !== undefined)) return addresses
   context.issues.push({ code: 'custom', input: text, message: 'must be IP addresses separated by commas' })
   return z.NEVER
 })

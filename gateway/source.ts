@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { isIP } from 'node:net'
+import { isIP, isIPv4, SocketAddress } from 'node:net'
 
 const MAPPED_IPV4 = '::ffff:'
 
@@ -8,21 +8,30 @@ const MAPPED_IPV4 = '::ffff:'
  * the first address that is not a trusted proxy's is the client's. What stands before it is the client's own claim.
  */
 export function sourceOf(request: IncomingMessage, trustedProxies: ReadonlySet<string>): string {
-  const peer = plainAddress(request.socket.remoteAddress ?? '')
+  const peer = unmapped(request.socket.remoteAddress ?? '')
   if (trustedProxies.size === 0 || !trustedProxies.has(peer)) return peer
   const forwarded = request.headers['x-forwarded-for']
   if (typeof forwarded !== 'string') return peer
   let source = peer
   for (const hop of forwarded.split(',').reverse()) {
-    const address = plainAddress(hop.trim())
-    if (isIP(address) === 0) return source
+    const address = canonicalAddress(hop.trim())
+    if (address === undefined) return source
     source = address
     if (!trustedProxies.has(address)) return source
   }
   return source
 }
 
-function plainAddress(address: string): string {
+/** An IP address as Node writes that of a connection, a mapped IPv4 address as IPv4; undefined for any other text. */
+export function canonicalAddress(text: string): string | undefined {
+  if (isIP(text) === 0) return undefined
+  if (isIPv4(text)) return text
+  const [address = '', zone] = text.split('%')
+  const canonical = unmapped(new SocketAddress({ address, family: 'ipv6' }).address)
+  return zone === undefined ? canonical : `${canonical}%${zone}`
+}
+
+function unmapped(address: string): string {
   return address.startsWith(MAPPED_IPV4) ? address.slice(MAPPED_IPV4.length) : address
 }
 

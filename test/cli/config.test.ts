@@ -55,6 +55,12 @@ describe('defaults', () => {
   test('a variable that is set to nothing is not set', () => {
     expect(readConfig({ PORT: '', LOG_LEVEL: '' })).toMatchObject({ port: 8080, logLevel: 'info' })
   })
+
+  test('an address of a proxy is read as a connection from there shows it', () => {
+    const TRUSTED_PROXIES = '10.0.0.1, ::ffff:10.0.0.2,2001:DB8::1,2001:0db8:0:0:0:0:0:2,FE80::1%eth0'
+    const trustedProxies = ['10.0.0.1', '10.0.0.2', '2001:db8::1', '2001:db8::2', 'fe80::1%eth0']
+    expect(readConfig({ TRUSTED_PROXIES })).toMatchObject({ trustedProxies })
+  })
 })
 
 describe('wrong values', () => {

@@ -403,6 +403,16 @@ describe('rates', () => {
       expect((await fetch(url + USER, from('10.0.0.2'))).status).toBe(200)
     })
   })
+
+  test('an address in X-Forwarded-For is the same however it is written', async () => {
+    const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
+    await withGateway({ limits: limits(rate), trustedProxies: ['127.0.0.1', '2001:db8::1'] }, async ({ url }) => {
+      for (const proxy of ['2001:db8::1', '2001:DB8::1', '2001:0db8:0:0:0:0:0:1']) {
+        await fetch(url + USER, from(`::FFFF:0a00:1, ${proxy}`))
+      }
+      expect((await fetch(url + USER, from('10.0.0.1'))).status).toBe(429)
+    })
+  })
 })
 
 test('a draining gateway answers what is in flight, closes that connection and takes no new one', async () => {
