@@ -68,7 +68,7 @@ export function createProgram(): Command {
 function useServer(url: string | undefined): void {
   if (url === undefined) return
   process.env.TOKEN_SERVICE_URL = url
-  process.env.SURVEY_SERVICE_URL ??= url
+  process.env.SURVEY_SERVICE_URL ||= url // set to nothing is not set
 }
 
 function version(): string {

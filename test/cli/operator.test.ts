@@ -1,12 +1,12 @@
 // Apps, secrets, users, surveys, grants and audit by command line.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test, vi } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
-import { createProcess, type ServiceProcess } from '../harness/process.js'
+import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
 import { fixtures, loadFiles } from '../store/schema-fixtures.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
@@ -180,6 +180,20 @@ describe('surveys', () => {
     expect(exitCode).toBe(1)
     expect(stderr).toContain('survey 2: pages[0].questions[0].type')
     expect(await service.json(['survey', 'list'])).toEqual([])
+  })
+})
+
+describe('--url', () => {
+  test('is the survey service too where SURVEY_SERVICE_URL is set to nothing', async () => {
+    const service = await startProcess()
+    await createUser(service, 'owner')
+    const args = ['--url', `unix:${path.join(service.dataDir, 'rpc.sock')}`, 'survey', 'list']
+    const elsewhere = path.join(service.dataDir, 'elsewhere')
+    const env = { DATA_DIR: elsewhere, SURVEY_SERVICE_URL: '' }
+    const { exitCode, stderr } = await service.cli(args, { env })
+    expect(exitCode).toBe(0)
+    expect(stderr).toContain('using the survey service at')
+    expect(existsSync(elsewhere)).toBe(false)
   })
 })
 
