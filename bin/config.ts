@@ -131,7 +131,7 @@ function contradictions(config: Config): ConfigProblem[] {
   return problems
 }
 
-/** A database address without the password in its authority. */
-function maskPassword(text: string): string {
-  return text.replace(/^([a-z]+:\/\/[^:/@]*:)[^@]*@/, '$1***@')
+/** A database address without the passwords in its login and its query. */
+export function maskPassword(text: string): string {
+  return text.replace(/^([a-z]+:\/\/[^:/@]*:)[^@/?]+@/, '$1***@').replace(/([?&](?:ssl)?password=)[^&]+/g, '$1***')
 }

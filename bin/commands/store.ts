@@ -7,7 +7,7 @@ import type { Job, TableReport } from '../../services/copy/copy-stores.js'
 import { applicationIdOf } from '../../services/copy/source.js'
 import { parseAddress } from '../../services/postgres/address.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
-import { type Config, readConfig } from '../config.js'
+import { type Config, maskPassword, readConfig } from '../config.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printRows } from '../output.js'
@@ -121,7 +121,7 @@ function targetOf({ to, toFile }: CopyOptions): string | undefined {
   } catch (error) {
     throw new CommandError(error instanceof Error ? error.message : 'the address is invalid', EXIT.usage)
   }
-  if (to !== undefined && /^[^@/]*:\/\/[^@/:]*:[^@/]+@/.test(to)) {
+  if (to !== undefined && maskPassword(to) !== to) {
     message('other users of this machine can see the password in --to; --to-file keeps it from them')
   }
   return url

@@ -122,6 +122,19 @@ describe('values from files', () => {
 })
 
 describe('survey-auth config', () => {
+  test.each([
+    ['postgres://sa:hunter2@db/sa', 'postgres://sa:***@db/sa'],
+    ['postgres://db/sa?user=sa&password=hunter2', 'postgres://db/sa?user=sa&password=***'],
+    [
+      'postgres://db:5432/sa?sslpassword=hunter2@2&sslmode=require',
+      'postgres://db:5432/sa?sslpassword=***&sslmode=require',
+    ],
+    ['postgres://sa@db/sa?sslmode=require', 'postgres://sa@db/sa?sslmode=require'],
+  ])('shows %s as %s', (url, shown) => {
+    const rows = describeConfig({ TOKEN_DATABASE_URL: url })
+    expect(rows.find(({ variable }) => variable === 'TOKEN_DATABASE_URL')?.value).toBe(shown)
+  })
+
   test('shows every variable with its value', async () => {
     const service = await createProcess()
     const rows = await service.json<{ variable: string; value: string; source: string }[]>(['config'])

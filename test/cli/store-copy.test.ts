@@ -151,9 +151,12 @@ describe('store copy', () => {
     expect((await service.cli(['store', 'copy'])).exitCode).toBe(0)
   })
 
-  test('says that others can see a password in --to, and never repeats it', async () => {
+  test.each([
+    ['its login', (url: string) => url.replace('postgres@', 'postgres:canary-password@')],
+    ['its query', (url: string) => `${url}?password=canary-password`],
+  ])('says that others can see a password in %s of --to, and never repeats it', async (_, withPassword) => {
     const service = await filledProcess()
-    const to = (await createDatabase()).replace('postgres@', 'postgres:canary-password@')
+    const to = withPassword(await createDatabase())
     const { exitCode, stdout, stderr } = await service.cli(['store', 'copy', '--to', to])
     expect(exitCode).toBe(0)
     expect(stderr).toContain('--to-file keeps it from them')
