@@ -112,6 +112,9 @@ function given<R extends object, K extends keyof R>(rules: R | undefined, name: 
   return rules !== undefined && Object.hasOwn(rules, name) ? rules[name] : undefined
 }
 
+/** What a pattern asks, where the pattern would not tell a person. */
+const demands: Readonly<Record<string, string>> = { '^\\P{Cc}*$': 'must not contain control characters' }
+
 function stringCheck(rules: StringRules | undefined): Check {
   const min = Number(given(rules, 'minLen') ?? 0)
   const max = Number(given(rules, 'maxLen') ?? Number.POSITIVE_INFINITY)
@@ -126,7 +129,7 @@ function stringCheck(rules: StringRules | undefined): Check {
     if (value.length > max && (value.length > max * 2 || characters(value) > max))
       return `${path}: at most ${max} characters`
     if (value.length * 3 > maxBytes && Buffer.byteLength(value) > maxBytes) return `${path}: at most ${maxBytes} bytes`
-    if (pattern && !pattern.test(value)) return `${path}: must match ${pattern.source}`
+    if (pattern && !pattern.test(value)) return `${path}: ${demands[pattern.source] ?? `must match ${pattern.source}`}`
     if (value.includes('\0')) return `${path}: must not contain a NUL character`
     return undefined
   }

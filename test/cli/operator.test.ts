@@ -110,6 +110,14 @@ describe('users', () => {
     })
   })
 
+  test('a password that no form could carry is refused, and says why', async () => {
+    const service = await createProcess()
+    const args = ['user', 'create', '--username', 'demo', '--password-stdin']
+    const { exitCode, stderr } = await service.cli(args, { input: 'pass\tword\n' })
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain('password: must not contain control characters')
+  })
+
   test('a name is taken once', async () => {
     const service = await createProcess()
     await createUser(service, 'demo')

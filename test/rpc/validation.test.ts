@@ -2,8 +2,12 @@ import { create, type DescField, type DescMessage, type Message, ScalarType } fr
 import { createValidator } from '@bufbuild/protovalidate'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
-import { AdminService, CreateUserRequestSchema } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { AccountService, SignInRequestSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
+import {
+  AdminService,
+  CreateUserRequestSchema,
+  SetUserPasswordRequestSchema,
+} from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { ImportSurveysRequestSchema, SurveySchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
@@ -16,7 +20,19 @@ const requests = [TokenService, AccountService, AdminService, LimitService, Surv
 
 /** Texts around every bound of the rules, in characters, UTF-16 units and bytes, and some that match the patterns. */
 const texts = fc.oneof(
-  fc.constantFrom('', 'a', 'ann', 'code', 'https://example.com/a.png', 'http://x', '00ff', 'radio', '小明', '👩‍👩‍👧'),
+  fc.constantFrom(
+    '',
+    'a',
+    'ann',
+    'code',
+    'https://example.com/a.png',
+    'http://x',
+    '00ff',
+    'radio',
+    'pass\tword',
+    '小明',
+    '👩‍👩‍👧',
+  ),
   fc
     .tuple(
       fc.constantFrom('a', 'é', '好', '🦊'),
@@ -118,6 +134,24 @@ describe('the compiled rules', () => {
     expect(validate(create(CreateUserRequestSchema, { username: 'a b', password: 'long enough' }))).toMatch(
       /^username: must match/,
     )
+  })
+
+  test.each([CreateUserRequestSchema, SetUserPasswordRequestSchema])(
+    'refuse a password that a form could not carry: $name',
+    (schema) => {
+      const requestWith = (password: string) => create<DescMessage>(schema, { username: 'ann', password } as never)
+      for (const control of ['\t', '\n', '\u001f', '\u007f', '\u0085']) {
+        expect(validatorOf(schema)(requestWith(`pass${control}word`))).toBe(
+          'password: must not contain control characters',
+        )
+      }
+      expect(validatorOf(schema)(requestWith('密码 pass\u00a0word\u2028'))).toBeUndefined()
+    },
+  )
+
+  test('let anything be tried as a password', () => {
+    const request = create(SignInRequestSchema, { username: 'ann', password: 'pass\tword' })
+    expect(validatorOf(SignInRequestSchema)(request)).toBeUndefined()
   })
 
   test('name the place inside lists of messages', () => {
