@@ -6,7 +6,7 @@ import type { SessionRow } from './store/token-store.js'
 
 export const invalidSession = () => new ServiceError(ErrorReason.INVALID_SESSION, 'nobody is signed in')
 
-/** Activity is written when the last record of it is older than this. */
+/** Activity is written when the last record of it is older than this, or than a quarter of the idle time. */
 const TOUCH_AFTER_MS = 60_000
 
 /** The live session of this token; counts as its activity. @throws ServiceError INVALID_SESSION */
@@ -15,8 +15,9 @@ export async function requireSession(deps: TokenDeps, sessionToken: string): Pro
   const session = sessionHash && (await deps.store.findSession(sessionHash))
   if (!session) throw invalidSession()
   const now = deps.now()
-  const idleUntilMs = session.lastSeenAtMs + deps.rules.sessionIdleSeconds * 1000
-  if (now >= session.expiresAtMs || now >= idleUntilMs) throw invalidSession()
-  if (now - session.lastSeenAtMs >= TOUCH_AFTER_MS) await deps.store.touchSession(sessionHash, now)
+  const idleMs = deps.rules.sessionIdleSeconds * 1000
+  const unseenMs = now - session.lastSeenAtMs
+  if (now >= session.expiresAtMs || unseenMs >= idleMs) throw invalidSession()
+  if (unseenMs >= Math.min(TOUCH_AFTER_MS, idleMs / 4)) await deps.store.touchSession(sessionHash, now)
   return session
 }

@@ -168,6 +168,15 @@ describe('a session', () => {
     expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(!signedIn)
   })
 
+  test('of somebody active stays, however short the idle time', async () => {
+    const own = await startService({ env: { SESSION_IDLE_SECONDS: '20' } })
+    const visitor = await own.signedIn(await own.createUser())
+    for (let i = 0; i < 10; i += 1) {
+      own.clock.advance({ seconds: 14 })
+      expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(false)
+    }
+  })
+
   test('that is never idle ends after 12 hours', async () => {
     const own = await startService()
     const visitor = await own.signedIn(await own.createUser())
