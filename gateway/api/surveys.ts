@@ -9,8 +9,6 @@ const DEFAULT_PER_PAGE = 20
 const MAX_PER_PAGE = 100
 const MAX_PAGE = 1_000_000_000 // past the end of any list, and small enough for exact offsets
 
-const MAX_NUMBER_LENGTH = 32
-
 /** The user's surveys, ascending by id (spec 4.5, decisions 24 and 25). */
 export const surveysRoute: Route = {
   name: 'surveys',
@@ -44,7 +42,7 @@ function listBytes(found: ListSurveysResponse): string {
 
 /** A number from 1; `fallback` when absent or empty, `max` when larger. @throws Problem for anything else. */
 function readCount(query: Params, name: string, fallback: number, max: number): number {
-  const text = query.optional(name, MAX_NUMBER_LENGTH)
+  const text = query.optional(name, Number.POSITIVE_INFINITY) // the URL's length bounds it
   if (text === '') return fallback
   const count = parsePositiveInteger(text)
   if (count === undefined) throw invalidArgument(`${name} must be an integer from 1`)
