@@ -39,7 +39,11 @@ export function createProgram(): Command {
     .version(version(), '--version', 'print the version')
     .helpOption('--help', 'show help')
     .option('--url <address>', 'server to work on, for example https://token.example:7443; else one found in DATA_DIR')
-    .hook('preAction', (_program, command) => useServer(command.optsWithGlobals<{ url?: string }>().url))
+    .hook('preAction', (program, command) => {
+      refuseEmptyValues(program)
+      refuseEmptyValues(command)
+      useServer(program.opts<{ url?: string }>().url)
+    })
     .helpCommand(false)
     .exitOverride()
     .configureHelp({ showGlobalOptions: false })
@@ -62,6 +66,18 @@ export function createProgram(): Command {
   addConfigCommand(program)
   addDescriptorCommand(program)
   return program
+}
+
+/** An empty value is most often a shell variable that is not set; as a filter it would let everything through. */
+function refuseEmptyValues(command: Command): void {
+  for (const option of command.options) {
+    const name = option.attributeName()
+    if (command.getOptionValueSource(name) === 'cli' && [command.getOptionValue(name)].flat().includes('')) {
+      command.error(`error: option '${option.flags}' must not be empty`)
+    }
+  }
+  const empty = command.registeredArguments[command.args.indexOf('')]
+  if (empty) command.error(`error: argument '${empty.name()}' must not be empty`)
 }
 
 /** `--url` is the token service; it is the survey service as well unless that is configured. */

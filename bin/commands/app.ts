@@ -1,6 +1,6 @@
 // survey-auth app: third-party applications and their secrets.
 import { timestampFromDate } from '@bufbuild/protobuf/wkt'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { allPages, asOperator } from '../compose/operator.js'
 import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
@@ -88,7 +88,11 @@ function addSecretCommands(secret: Command): void {
     .description('generate one more secret, shown this once')
     .requiredOption('--name <name>', 'name by which you will recognize it')
     .option('--expires <time>', 'refuse it from then on, for example 2027-01-31T00:00:00Z', time)
-    .option('--expires-in-days <days>', 'refuse it after so many days', wholeNumber(1, 36_500))
+    .addOption(
+      new Option('--expires-in-days <days>', 'refuse it after so many days')
+        .argParser(wholeNumber(1, 36_500))
+        .conflicts('expires'),
+    )
     .addOption(jsonOption())
     .addHelpText('after', examples('app secret add app_k3J… --name 2027 --expires-in-days 365'))
     .action(addSecret)
