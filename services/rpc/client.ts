@@ -24,7 +24,7 @@ export type Invoke = <M extends DescMethod>(
 
 /**
  * A client whose calls `invoke` makes. Of Connect's call options it knows `timeoutMs`, `signal` and `headers`; of those the
- * request's id and the trace context.
+ * request's id and the trace context. A connection to another process looks at `signal` only before it sends.
  */
 export function clientOf<S extends DescService>(service: S, invoke: Invoke): Client<S> {
   const methods = service.methods.map((method) => [

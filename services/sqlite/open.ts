@@ -17,9 +17,8 @@ export const IN_MEMORY = ':memory:'
 export const BUSY_TIMEOUT_MS = 2000 // blocks the thread; well under the 4 s a caller grants the database
 const WAL_RETRY_MS = 10
 /**
- * Pages a connection keeps, used as needed. More than one group of writes touches, which is what the default of 2 MiB is
- * less than; and no more, because most commits look at every page that is kept (SQLite's cache is asked to forget those
- * behind the end of the file, where balancing a tree has put one for a moment). What is not kept, the kernel has.
+ * 8 MiB of page cache. The default of 2 MiB is less than one group of writes touches; more makes each commit slower, because
+ * SQLite walks all cached pages when the file has shrunk in the transaction.
  */
 const CACHE_KIB = 8_192
 

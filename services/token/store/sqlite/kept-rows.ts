@@ -15,8 +15,8 @@ import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash, PresentedTo
 /** A few tens of MiB. With this many, all are forgotten and looked up again. */
 const MAX_TOKENS = 50_000
 /**
- * Of one grant, which may have as many live tokens or more and is then looked up more often. A key holds 24 bytes of a digest, so
- * whoever revalidates could have one row kept under any number of them.
+ * Rows kept per grant. The key is the whole digest, but the database matches 24 bytes of it, so a forged validator could keep
+ * one row under many keys.
  */
 const MAX_OF_GRANT = 100
 /** Of memory, for apps and their secrets. */
