@@ -8,12 +8,12 @@ import { authorize } from '../demo/authorize.js'
 import { guide } from '../demo/guide.js'
 import { seed } from '../demo/seed.js'
 import { CommandError, EXIT } from '../exit.js'
+import { isLoopback } from '../loopback.js'
 import { message } from '../output.js'
 import { packageFile } from '../package-root.js'
 import { untilToldToStop } from '../signals.js'
 import { examples } from './options.js'
 
-const LOOPBACK = new Set(['127.0.0.1', 'localhost', '::1'])
 const DEFAULT_PORT = '8080'
 const DEFAULT_ADMIN_PORT = '9100'
 const DEFAULT_APP_PORT = 8090
@@ -69,7 +69,7 @@ function refuseInProduction(env: Environment): void {
       'survey-auth serve does',
     )
   }
-  if (env.HOST && !LOOPBACK.has(env.HOST)) {
+  if (env.HOST && !isLoopback(env.HOST)) {
     throw new CommandError(
       'HOST must be loopback in the demo: it has a known password',
       EXIT.configuration,

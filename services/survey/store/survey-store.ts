@@ -2,6 +2,8 @@
 // one transaction, committed and flushed when it fulfils; `now` comes from the caller; StoreUnavailable when the
 // database cannot be asked.
 import { createHash } from 'node:crypto'
+import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../../rpc/service-error.js'
 
 export interface SurveyRow {
   readonly surveyId: number
@@ -36,6 +38,12 @@ export interface SurveyDraft {
 /** Four hex digits that follow from the id: what a link to the survey carries beside it. */
 export function surveyHash(surveyId: number): string {
   return createHash('sha256').update(`survey ${surveyId}`).digest('hex').slice(0, 4)
+}
+
+/** @throws ServiceError INVALID_ARGUMENT when a survey was stored under the highest id there can be. */
+export function nextId(highestId: number): number {
+  if (highestId < Number.MAX_SAFE_INTEGER) return highestId + 1
+  throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'no survey id is left above the highest one, so give the id')
 }
 
 /** Which part of a list: `limit` surveys after the first `offset`. */

@@ -1,12 +1,10 @@
 // The survey store on PostgreSQL: the same rules and round trips as the token store.
-import { ErrorReason } from '../../../../gen/surveyauth/v1/error_pb.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import type { PoolOptions } from '../../../postgres/pool.js'
 import { openDatabase, type Statement } from '../../../postgres/transaction.js'
 import { BoundedMap } from '../../../rpc/bounded-map.js'
-import { ServiceError } from '../../../rpc/service-error.js'
 import { MAX_KEPT_BYTES, sizeOfSurvey } from '../kept-sizes.js'
-import { type SurveyRow, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
+import { nextId, type SurveyRow, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
 import { surveySchema } from './schema.js'
 
 const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, document'
@@ -154,10 +152,4 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
 
     close: () => database.close(),
   }
-}
-
-/** @throws ServiceError INVALID_ARGUMENT when a survey was stored under the highest id there can be. */
-function nextId(highestId: number): number {
-  if (highestId < Number.MAX_SAFE_INTEGER) return highestId + 1
-  throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'no survey id is left above the highest one, so give the id')
 }

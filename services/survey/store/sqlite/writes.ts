@@ -1,7 +1,5 @@
-import { ErrorReason } from '../../../../gen/surveyauth/v1/error_pb.js'
-import { ServiceError } from '../../../rpc/service-error.js'
 import type { Connection } from '../../../sqlite/open.js'
-import { type SurveyDraft, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
+import { nextId, type SurveyDraft, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
 import type { KeptSurveys } from './kept-surveys.js'
 
 type PutResult = Awaited<ReturnType<SurveyStore['putSurveys']>>
@@ -45,10 +43,4 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
       return { kind: 'stored', rows }
     },
   }
-}
-
-/** @throws ServiceError INVALID_ARGUMENT when a survey was stored under the highest id there can be. */
-function nextId(highestId: number): number {
-  if (highestId < Number.MAX_SAFE_INTEGER) return highestId + 1
-  throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'no survey id is left above the highest one, so give the id')
 }
