@@ -311,7 +311,7 @@ export type AuditEvent = Message<"surveyauth.v1.AuditEvent"> & {
   kind: string;
 
   /**
-   * Who did it: `app`, `user`, `operator` or `service`.
+   * Who did it: `app`, `user` or `operator`.
    *
    * @generated from field: string actor = 4;
    */

@@ -29,7 +29,7 @@ export const LAST_USE_RESOLUTION_MS = 60_000
 
 /** Who causes a change and in which request: copied into the audit event. */
 export interface Cause {
-  readonly actor: 'app' | 'user' | 'operator' | 'service'
+  readonly actor: 'app' | 'user' | 'operator'
   /** UUID of the request. */
   readonly requestId: string
 }
