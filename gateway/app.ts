@@ -151,7 +151,7 @@ class Gateway {
     let isAdmitted = false
     try {
       checkRequest(incoming, headers, limits)
-      this.#rates.admitSource(request.source, name, kind, now())
+      this.#rates.admitSource(request.source, kind, now())
       if (route?.method !== 'POST' && headers.hasBody) await readBody(incoming, limits.maxFormBytes)
       if (!route) throw noRoute(resource)
       request.pathParameter = pathParameterOf(request.path, route)

@@ -31,8 +31,6 @@ export interface GatewayLimits {
   /** `false` turns all rates off, for load tests. */
   readonly rateLimit: boolean
   readonly rates: { readonly api: Rates; readonly page: Rates }
-  /** Routes that no rate applies to, by name. */
-  readonly unlimitedRoutes: readonly string[]
   /** How many sources, and how many pairs of app and route, are counted at once. */
   readonly maxRateKeys: number
 }
@@ -51,6 +49,5 @@ export const defaultLimits: GatewayLimits = {
     api: { perSource: { requests: 1_200, seconds: 10 }, perApp: { requests: 6_000, seconds: 10 } },
     page: { perSource: { requests: 300, seconds: 60 }, perApp: { requests: 6_000, seconds: 60 } },
   },
-  unlimitedRoutes: [],
   maxRateKeys: 100_000,
 }

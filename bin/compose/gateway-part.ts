@@ -61,7 +61,6 @@ function limitsOf(config: Config): GatewayOptions['limits'] {
         perApp: { requests: config.rateApiPerApp, seconds: config.ratePagesWindowSeconds },
       },
     },
-    unlimitedRoutes: [],
     maxRateKeys: config.rateMaxKeys,
   }
 }

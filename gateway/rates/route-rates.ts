@@ -16,17 +16,15 @@ export const NO_ROUTE = 'none'
  */
 export class RouteRates {
   readonly #isOn: boolean
-  readonly #unlimited: ReadonlySet<string>
   /** By what is counted, for example `api source`. */
   readonly counters: ReadonlyMap<string, WindowCounter>
   readonly #bySource: Record<Route['kind'], WindowCounter>
   readonly #byApp: Record<Route['kind'], WindowCounter>
 
   /** `isShared`: other gateways are told of what is counted here. */
-  constructor({ rateLimit, rates, unlimitedRoutes, maxRateKeys }: GatewayLimits, isShared = false) {
+  constructor({ rateLimit, rates, maxRateKeys }: GatewayLimits, isShared = false) {
     const counter = (kind: Route['kind'], of: keyof Rates) => new WindowCounter(rates[kind][of], maxRateKeys, isShared)
     this.#isOn = rateLimit
-    this.#unlimited = new Set(unlimitedRoutes)
     this.#bySource = { api: counter('api', 'perSource'), page: counter('page', 'perSource') }
     this.#byApp = { api: counter('api', 'perApp'), page: counter('page', 'perApp') }
     this.counters = new Map([
@@ -38,26 +36,22 @@ export class RouteRates {
   }
 
   /** Counts a request of a client. @throws Problem request_rate_limited */
-  admitSource(source: string, route: string, kind: Route['kind'], now: number): void {
-    if (!this.#applies(route)) return
+  admitSource(source: string, kind: Route['kind'], now: number): void {
+    if (!this.#isOn) return
     const counter = this.#bySource[kind]
     const network = networkOf(source)
     if (!counter.take(network, now)) throw rateLimited(counter.allowance(network, now))
   }
 
   /** `app`: as `appOnRoute` names it. @throws Problem request_rate_limited */
-  admitApp(app: string, { name, kind }: Route, now: number): void {
-    if (!this.#applies(name)) return
+  admitApp(app: string, { kind }: Route, now: number): void {
+    if (!this.#isOn) return
     const counter = this.#byApp[kind]
     if (!counter.has(app, now)) throw rateLimited(counter.allowance(app, now))
   }
 
   /** Counts a request that succeeded. */
-  countApp(app: string, { name, kind }: Route, now: number): void {
-    if (this.#applies(name)) this.#byApp[kind].take(app, now)
-  }
-
-  #applies(route: string): boolean {
-    return this.#isOn && !this.#unlimited.has(route)
+  countApp(app: string, { kind }: Route, now: number): void {
+    if (this.#isOn) this.#byApp[kind].take(app, now)
   }
 }
