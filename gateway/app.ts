@@ -37,7 +37,7 @@ export interface RequestRecord {
   readonly requestId: string
   /** `ok`, an `error.type`, or a page's name. */
   readonly outcome: string
-  /** As the client claims it, if well-formed. */
+  /** As the client claims it, if it looks like one: what is sent in its place by mistake may be a secret. */
   readonly appid?: string | undefined
 }
 
@@ -68,6 +68,9 @@ export interface GatewayOptions extends GatewayDeps {
  * node:http stops reading from a connection by the answers it has not taken yet.
  */
 const REFUSALS_PER_TURN = 64
+
+/** As TokenService makes them. */
+const APPID = /^app_[\w-]{22}$/
 
 const gateways = new WeakMap<Server, Gateway>()
 
@@ -257,7 +260,7 @@ function recordOf(
     durationMs: performance.now() - startedAt,
     requestId: request.requestId,
     outcome: answer.outcome ?? 'ok',
-    appid,
+    appid: appid !== undefined && APPID.test(appid) ? appid : undefined,
   }
 }
 

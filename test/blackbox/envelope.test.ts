@@ -243,6 +243,15 @@ describe('the envelope', () => {
     expect(service.backend.log()).toContain(requestId)
   })
 
+  test('a log line has the appid, and nothing that was sent in its place', async () => {
+    const { appid, secret } = access.app
+    for (const sent of [appid, secret, 'pass phrase', `${appid}x`]) await service.user(access, { appid: sent })
+    const logged = [...service.backend.log().matchAll(/"appid":"([^"]*)"/g)].map(([, each]) => each)
+    expect(logged).toContain(appid)
+    expect(new Set(logged)).not.toContain(secret)
+    expect(logged.filter((each) => !/^app_[\w-]{22}$/.test(each ?? ''))).toEqual([])
+  })
+
   test('an app sees code PermissionDenied with type invalid_token for every access token that is no good', async () => {
     const bad = [
       'x',

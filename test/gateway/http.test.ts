@@ -76,7 +76,7 @@ describe('an answer', () => {
           durationMs: expect.any(Number),
           requestId: id,
           outcome: 'ok',
-          appid: 'app',
+          appid: undefined, // 'app' is none
         },
       ])
     }))

@@ -66,8 +66,8 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
   return {
     removeEnded({ bounds }: { bounds: Bounds }): Removed {
       const { endedBeforeMs, auditBeforeMs, limit } = bounds
-      kept.forgetAll()
       const { places, counts } = findEnded(bounds)
+      if (places.length > 0) kept.forgetTokens()
       for (const place of places) removeGrant.run(place)
       const auditEvents = removeAuditEvents.run({ auditBeforeMs, limit, looks: LOOKS * limit }).changes
       if (auditEvents > 0) removeAuditBlocks.run()
