@@ -1,4 +1,4 @@
-// Reading standard input.
+// Reading standard input, and bytes as text.
 import { CommandError, EXIT } from './exit.js'
 
 const MAX_PASSWORD_BYTES = 1024 // the contract's bound, CreateUserRequest.password
@@ -13,10 +13,15 @@ export async function readStdin(maxBytes: number): Promise<string> {
     if (length > maxBytes) throw new CommandError(`standard input is longer than ${maxBytes} bytes`, EXIT.failure)
     chunks.push(bytes)
   }
+  return textOf(Buffer.concat(chunks), 'standard input')
+}
+
+/** @throws CommandError when the bytes, which come from `source`, are no UTF-8. */
+export function textOf(bytes: Uint8Array, source: string): string {
   try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Buffer.concat(chunks))
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
-    throw new CommandError('standard input is not UTF-8')
+    throw new CommandError(`${source} is not UTF-8`)
   }
 }
 

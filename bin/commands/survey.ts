@@ -7,7 +7,7 @@ import { allPages, asSurveyOperator, type SurveyOperator } from '../compose/oper
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson, printRows } from '../output.js'
-import { readStdin } from '../stdin.js'
+import { readStdin, textOf } from '../stdin.js'
 import { examples, jsonOption } from './options.js'
 
 interface Json {
@@ -59,7 +59,8 @@ export function addSurveyCommands(program: Command): void {
 }
 
 async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
-  const surveys = surveysOf(file, file === '-' ? await readStdin(MAX_FILE_BYTES) : contentOf(file))
+  const surveys =
+    file === '-' ? surveysOf('standard input', await readStdin(MAX_FILE_BYTES)) : surveysOf(file, contentOf(file))
   const stored = await asSurveyOperator(async ({ admin, survey }) => {
     const { user } = await admin.getUser({ username: owner })
     const summaries = []
@@ -112,19 +113,23 @@ const columns = {
 }
 
 function contentOf(file: string): string {
+  let bytes: Buffer
   try {
-    return readFileSync(file, 'utf8')
+    bytes = readFileSync(file)
   } catch (error) {
     const reason = errorCode(error, 'unreadable')
     throw new CommandError(`cannot read ${file} (${reason})`)
   }
+  return textOf(bytes, file)
 }
+
+const BYTE_ORDER_MARK = /^\ufeff/
 
 /** @throws CommandError naming the place in the file that is wrong. */
 function surveysOf(file: string, text: string): Survey[] {
   let json: unknown
   try {
-    json = JSON.parse(text)
+    json = JSON.parse(text.replace(BYTE_ORDER_MARK, ''))
   } catch {
     throw new CommandError(`${file} is not JSON`)
   }

@@ -180,6 +180,30 @@ describe('surveys', () => {
     expect(await service.json(['survey', 'list'])).toEqual([expect.objectContaining({ survey_id, owner: 'owner' })])
   })
 
+  test('what is not UTF-8 is refused, from a file and from standard input', async () => {
+    const service = await createProcess()
+    await createUser(service, 'owner')
+    const file = path.join(service.dataDir, 'latin1.json')
+    const input = Buffer.from('{"title":"caf\u00e9"}', 'latin1')
+    writeFileSync(file, input)
+    const fromFile = await service.cli(['survey', 'import', file, '--owner', 'owner'])
+    expect(fromFile).toMatchObject({ exitCode: 1, stderr: `survey-auth: ${file} is not UTF-8\n` })
+    const fromInput = await service.cli(['survey', 'import', '-', '--owner', 'owner'], { input })
+    expect(fromInput).toMatchObject({ exitCode: 1, stderr: 'survey-auth: standard input is not UTF-8\n' })
+    expect(await service.json(['survey', 'list'])).toEqual([])
+  })
+
+  test('a byte order mark is no part of a survey, in a file or on standard input', async () => {
+    const service = await createProcess()
+    await createUser(service, 'owner')
+    const file = path.join(service.dataDir, 'marked.json')
+    const input = `\ufeff${JSON.stringify(survey('marked'))}`
+    writeFileSync(file, input)
+    await service.json(['survey', 'import', file, '--owner', 'owner'])
+    await service.json(['survey', 'import', '-', '--owner', 'owner'], { input })
+    expect(await service.json(['survey', 'list'])).toMatchObject([{ title: 'marked' }, { title: 'marked' }])
+  })
+
   test('a file with a mistake stores nothing and names the place', async () => {
     const service = await createProcess()
     await createUser(service, 'owner')

@@ -79,7 +79,10 @@ export class ServiceProcess {
   }
 
   /** Runs `survey-auth ARGS` on the same data directory. */
-  cli(args: readonly string[], options: { input?: string; env?: Environment } = {}): Promise<CommandResult> {
+  cli(
+    args: readonly string[],
+    options: { input?: string | Uint8Array; env?: Environment } = {},
+  ): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
       const env = { ...this.#env, ...options.env }
       const child = spawn(process.execPath, [PROGRAM, ...args], { env, cwd: this.dataDir })
