@@ -117,22 +117,24 @@ function optionToJson({ id, text, exclusive, goto }: Option): object {
 
 const MILLISECONDS = '.000Z' // the end of an ISO 8601 time that is not shown
 
+const MAX_UNIX_SECONDS = 253_402_300_799 // the end of year 9999
+
 const SHANGHAI_OFFSET_SECONDS = 8 * 60 * 60 // no summer time since 1991
 
-/** `YYYY-MM-DD HH:MM:SS` in Asia/Shanghai; '' for 0, which means unset. */
+/** `YYYY-MM-DD HH:MM:SS` in Asia/Shanghai, the end of year 9999 for what is later; '' for 0, which means unset. */
 function shanghaiTime(unixSeconds: number): string {
   if (unixSeconds === 0) return ''
-  return new Date((unixSeconds + SHANGHAI_OFFSET_SECONDS) * 1000)
+  return new Date(Math.min(unixSeconds + SHANGHAI_OFFSET_SECONDS, MAX_UNIX_SECONDS) * 1000)
     .toISOString()
     .slice(0, -MILLISECONDS.length)
     .replace('T', ' ')
 }
 
-const MAX_UNIX_SECONDS = 253_402_300_799 // the end of year 9999
-
-const id = z.string().max(128)
-const goto = z.string().max(128).default('')
-const text = z.string().max(20_000)
+/** What is no Unicode would become U+FFFD on its way; the other doors refuse it when they decode. */
+const string = z.string().refine((text) => text.isWellFormed(), 'holds one half of a surrogate pair')
+const id = string.max(128)
+const goto = string.max(128).default('')
+const text = string.max(20_000)
 const unixSeconds = z.int().min(0).max(MAX_UNIX_SECONDS).default(0)
 const int32 = z.int32()
 
@@ -144,7 +146,7 @@ const questionJson = z.object({
   id: id.optional(),
   index: int32.optional(),
   type: z.enum(QUESTION_TYPES),
-  sub_type: z.string().max(64).default(''),
+  sub_type: string.max(64).default(''),
   title: text.default(''),
   description: text.default(''),
   required: z.boolean().default(false),
@@ -157,7 +159,7 @@ const questionJson = z.object({
 
 const pageJson = z.object({
   id: id.optional(),
-  index: z.string().max(16).optional(),
+  index: string.max(16).optional(),
   questions: z.array(questionJson).max(1000).default([]),
 })
 
@@ -168,7 +170,7 @@ const surveyJson = z.object({
     .regex(/^$|^[0-9a-f]{4}$/, 'must be four hex digits')
     .default(''),
   scene: int32.default(1),
-  title: z.string().max(1000),
+  title: string.max(1000),
   prefix: text.default(''),
   suffix: text.default(''),
   state: z

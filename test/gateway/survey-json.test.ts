@@ -42,6 +42,26 @@ test('an empty survey needs a title alone, and keys nobody knows are ignored', (
 })
 
 test.each([
+  [0, ''],
+  [1, '1970-01-01 08:00:01'],
+  [253_402_271_998, '9999-12-31 23:59:58'],
+  [253_402_271_999, '9999-12-31 23:59:59'],
+  [253_402_300_799, '9999-12-31 23:59:59'], // the last second there is in UTC
+])('endTime %i is shown as %j', (endTime, shown) => {
+  expect(surveyToJson(surveyFromJson({ title: 't', endTime }), 0)).toMatchObject({ endTime, end_at: shown })
+})
+
+test.each([
+  [{ title: 'a\ud800b' }, 'title: holds one half of a surrogate pair'],
+  [
+    { title: 't', pages: [{ questions: [{ type: 'text', goto: '\udc00' }] }] },
+    'pages[0].questions[0].goto: holds one half of a surrogate pair',
+  ],
+])('%j is no Unicode and is refused with its place', (json, message) => {
+  expect(() => surveyFromJson(json)).toThrow(message)
+})
+
+test.each([
   [null, /^survey: /],
   [{}, /^title: /],
   [{ title: 't', state: 1 }, /^state: must be 0 \(draft\), 2 \(collecting\) or 3 \(paused\)$/],
