@@ -1,8 +1,17 @@
 // survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
 import { readFileSync } from 'node:fs'
+import { toBinary } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
 import { surveyFromJson, surveyToJson } from '../../gateway/api/survey-json.js'
-import { type OwnedSurvey, type Survey, SurveyState } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import {
+  type OwnedSurvey,
+  type Survey,
+  SurveySchema,
+  SurveyState,
+  type SurveySummary,
+} from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { validatorOf } from '../../services/rpc/validation.js'
+import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { allPages, asSurveyOperator, type SurveyOperator } from '../compose/operator.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
@@ -22,7 +31,7 @@ interface FilterOptions extends Json {
 
 const MAX_FILE_BYTES = 64 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
-const BATCH = 1000
+const MAX_BATCH = 1000
 const SEE_SURVEYS = 'see them with: survey-auth survey list'
 /** Exports belong to no app, so nobody has a number in them (decisions 26, `creator_user_id`). */
 const NO_CREATOR = 0
@@ -63,11 +72,15 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
     file === '-' ? surveysOf('standard input', await readStdin(MAX_FILE_BYTES)) : surveysOf(file, contentOf(file))
   const stored = await asSurveyOperator(async ({ admin, survey }) => {
     const { user } = await admin.getUser({ username: owner })
-    const summaries = []
-    for (let start = 0; start < surveys.length; start += BATCH) {
-      const batch = surveys.slice(start, start + BATCH)
-      const answer = await survey.importSurveys({ ownerUserId: user?.userId ?? '', surveys: batch })
-      summaries.push(...answer.surveys)
+    const summaries: SurveySummary[] = []
+    try {
+      for (const batch of batchesOf(surveys)) {
+        const answer = await survey.importSurveys({ ownerUserId: user?.userId ?? '', surveys: batch })
+        summaries.push(...answer.surveys)
+      }
+    } catch (error) {
+      if (summaries.length > 0) message(`the first ${summaries.length} of ${surveys.length} are stored; ${SEE_SURVEYS}`)
+      throw error
     }
     return summaries
   })
@@ -125,24 +138,48 @@ function contentOf(file: string): string {
 
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/** @throws CommandError naming the place in the file that is wrong. */
-function surveysOf(file: string, text: string): Survey[] {
+/** All that the service would refuse is refused here, before any is stored. @throws CommandError naming the place. */
+function surveysOf(source: string, text: string): Survey[] {
   let json: unknown
   try {
     json = JSON.parse(text.replace(BYTE_ORDER_MARK, ''))
   } catch {
-    throw new CommandError(`${file} is not JSON`)
+    throw new CommandError(`${source} is not JSON`)
   }
   const list = Array.isArray(json) ? json : [json]
-  if (list.length === 0) throw new CommandError(`${file} holds no survey`)
-  return list.map((entry, index) => {
+  if (list.length === 0) throw new CommandError(`${source} holds no survey`)
+  const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
+  const validate = validatorOf(SurveySchema)
+  const surveys = list.map((entry, at) => {
     try {
-      return surveyFromJson(entry)
+      const survey = surveyFromJson(entry)
+      const violation = validate(survey)
+      if (violation !== undefined) throw new Error(violation)
+      return survey
     } catch (error) {
-      const where = list.length === 1 ? file : `${file}, survey ${index + 1}`
-      throw new CommandError(`${where}: ${error instanceof Error ? error.message : 'is no survey'}`)
+      throw new CommandError(`${where(at)}: ${error instanceof Error ? error.message : 'is no survey'}`)
     }
   })
+  const refused = findRefused(surveys.map((survey) => toDraft(survey, Date.now())))
+  if (refused) throw new CommandError(`${where(refused.at)}: ${refused.because}`)
+  return surveys
+}
+
+/** In their order, as many at a time as one call takes. */
+function* batchesOf(surveys: readonly Survey[]): Generator<Survey[]> {
+  let batch: Survey[] = []
+  let batchBytes = 0
+  for (const survey of surveys) {
+    const bytes = toBinary(SurveySchema, survey).length
+    if (batch.length === MAX_BATCH || (batch.length > 0 && batchBytes + bytes > MAX_DOCUMENT_BYTES)) {
+      yield batch
+      batch = []
+      batchBytes = 0
+    }
+    batch.push(survey)
+    batchBytes += bytes
+  }
+  yield batch
 }
 
 async function ownedSurveys({ admin, survey }: SurveyOperator, owner: string | undefined): Promise<OwnedSurvey[]> {

@@ -11,15 +11,16 @@ import type { SurveyDeps } from './deps.js'
 import { toSummary } from './list-surveys.js'
 import type { SurveyDraft } from './store/survey-store.js'
 
+/** Of one survey as it is stored: a request of 4 MiB takes one, or up to 1,000 of together as many bytes, and what is around them. */
+export const MAX_DOCUMENT_BYTES = 4_000_000
+
 /** Stores surveys of one user, all or none. */
 export function importSurveys(deps: SurveyDeps) {
   return async (request: ImportSurveysRequest): Promise<MessageInitShape<typeof ImportSurveysResponseSchema>> => {
     const now = deps.now()
-    const ids = request.surveys.map((survey) => survey.id).filter((id) => id !== 0n)
-    if (new Set(ids).size < ids.length) {
-      throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'two of the surveys have the same id')
-    }
     const drafts = request.surveys.map((survey) => toDraft(survey, now))
+    const refused = findRefused(drafts)
+    if (refused) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, `surveys[${refused.at}]: ${refused.because}`)
     const result = await deps.store.putSurveys(request.ownerUserId, drafts, now)
     if (result.kind === 'id_taken') {
       throw new ServiceError(ErrorReason.ALREADY_EXISTS, `survey ${result.surveyId} belongs to another user`)
@@ -28,7 +29,21 @@ export function importSurveys(deps: SurveyDeps) {
   }
 }
 
-function toDraft(survey: Survey, now: number): SurveyDraft {
+/** The first of these drafts that cannot be stored together, whoever stores them; undefined if there is none. */
+export function findRefused(
+  drafts: readonly SurveyDraft[],
+): { readonly at: number; readonly because: string } | undefined {
+  const seen = new Set<number>()
+  for (const [at, { surveyId, document }] of drafts.entries()) {
+    if (document.length > MAX_DOCUMENT_BYTES) return { at, because: `at most ${MAX_DOCUMENT_BYTES} bytes encoded` }
+    if (seen.has(surveyId)) return { at, because: `one before it has the id ${surveyId}` }
+    if (surveyId !== 0) seen.add(surveyId)
+  }
+  return undefined
+}
+
+/** The survey as it is stored. */
+export function toDraft(survey: Survey, now: number): SurveyDraft {
   const nowSeconds = BigInt(Math.floor(now / 1000))
   const document: Survey = {
     ...survey,

@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
-import { everyQuestionType, QUESTION_TYPES, type SurveyJson, smallSurvey } from '../harness/sample-surveys.js'
+import {
+  everyQuestionType,
+  MAX_SURVEY_BYTES,
+  QUESTION_TYPES,
+  type SurveyJson,
+  smallSurvey,
+  surveyOf,
+} from '../harness/sample-surveys.js'
 import type { Access, Verbs } from '../harness/verbs.js'
 import { openService, startService } from '../harness.js'
 
@@ -200,5 +207,17 @@ describe('an import', () => {
     expect((await own.survey(rest, id)).data.title).toBe('second')
     const { surveys } = await own.backend.survey.exportSurveys({ ownerUserId: stranger.userId })
     expect(surveys).toEqual([])
+  })
+
+  const bad = [
+    { what: 'a survey that is too large', last: surveyOf(MAX_SURVEY_BYTES + 1), why: 'at most 4000000 bytes encoded' },
+    { what: 'an id that comes twice', last: { ...smallSurvey(), id: 7 }, why: 'one before it has the id 7' },
+  ]
+  test.each(bad)('with $what is refused with its place, storing nothing', async ({ last, why }) => {
+    const own = await startService()
+    const user = await own.createUser()
+    const surveys = [{ ...smallSurvey(), id: 7 }, last]
+    await expect(own.importSurveys(user, surveys)).rejects.toThrow(`surveys[1]: ${why}`)
+    expect((await own.backend.survey.exportSurveys({ ownerUserId: user.userId })).surveys).toEqual([])
   })
 })

@@ -1,4 +1,6 @@
 // Surveys in the JSON shape of the detail endpoint, as `survey import` takes them.
+import { surveyFromJson } from '../../gateway/api/survey-json.js'
+import { toDraft } from '../../services/survey/import-surveys.js'
 
 export const QUESTION_TYPES = [
   'radio',
@@ -92,3 +94,24 @@ export function smallSurvey(title = 'Team lunch', state = 2) {
 }
 
 export type SurveyJson = ReturnType<typeof smallSurvey>
+
+/** The contract's bound, ImportSurveysRequest.surveys. */
+export const MAX_SURVEY_BYTES = 4_000_000
+const LONG = { text: 10_000, question: 10_050 } as const
+/** Key and length of a text of 128 to 16,383 bytes. */
+const TEXT_START = 3
+
+/** A survey that is stored as so many bytes, from 2,000 to a little more than there may be. */
+export function surveyOf(bytes: number): SurveyJson {
+  const sizeOf = (json: SurveyJson) => toDraft(surveyFromJson(json), 0).document.length
+  const small = smallSurvey()
+  const pages = small.pages.map((page) => ({
+    ...page,
+    questions: Array.from({ length: Math.floor((bytes - 1000) / LONG.question) }, () => ({
+      ...page.questions[0],
+      title: 'x'.repeat(LONG.text),
+    })),
+  }))
+  const survey = { ...small, suffix: '', pages } as SurveyJson
+  return { ...survey, suffix: 'x'.repeat(bytes - sizeOf(survey) - TEXT_START) }
+}

@@ -589,7 +589,7 @@ export type ImportSurveysRequest = Message<"surveyauth.v1.ImportSurveysRequest">
   ownerUserId: string;
 
   /**
-   * The surveys.
+   * The surveys. Each has at most 4,000,000 bytes as it is stored, which leaves room in a request of 4 MiB.
    *
    * @generated from field: repeated surveyauth.v1.Survey surveys = 2;
    */

@@ -1,0 +1,73 @@
+// Surveys by command line that are many or large, with a running server and without.
+import { writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { describe, expect, test, vi } from 'vitest'
+import { type CommandResult, createProcess, type ServiceProcess } from '../harness/process.js'
+import { MAX_SURVEY_BYTES, smallSurvey, surveyOf } from '../harness/sample-surveys.js'
+
+vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
+
+const places = [
+  { place: 'with a running server', isRunning: true },
+  { place: 'without a server', isRunning: false },
+]
+
+async function serviceWithUsers({ isRunning }: { isRunning: boolean }): Promise<ServiceProcess> {
+  const service = await createProcess()
+  for (const username of ['ann', 'bob']) {
+    await service.json(['user', 'create', '--username', username, '--password-stdin'], { input: 'correct horse\n' })
+  }
+  if (isRunning) await service.start()
+  return service
+}
+
+function importAs(owner: string, service: ServiceProcess, surveys: unknown): Promise<CommandResult> {
+  const file = path.join(service.dataDir, 'surveys.json')
+  writeFileSync(file, JSON.stringify(surveys))
+  return service.cli(['survey', 'import', file, '--owner', owner])
+}
+
+async function ids(service: ServiceProcess, ...filter: readonly string[]): Promise<number[]> {
+  const rows = await service.json<{ survey_id: number }[]>(['survey', 'list', ...filter])
+  return rows.map((row) => row.survey_id)
+}
+
+const many = (count: number) => Array.from({ length: count }, (_, at) => ({ ...smallSurvey(), id: at + 1 }))
+
+describe.each(places)('$place', (where) => {
+  test('an import may be larger than one call', async () => {
+    const service = await serviceWithUsers(where)
+    const surveys = Array.from({ length: 9 }, () => surveyOf(950_000))
+    expect(await importAs('ann', service, surveys)).toMatchObject({ exitCode: 0 })
+    expect(await ids(service)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9])
+  })
+
+  test('the largest survey there can be comes back from an export', async () => {
+    const service = await serviceWithUsers(where)
+    expect(await importAs('ann', service, surveyOf(MAX_SURVEY_BYTES))).toMatchObject({ exitCode: 0 })
+    const { stdout: input } = await service.cli(['survey', 'export'])
+    expect(await service.cli(['survey', 'import', '-', '--owner', 'ann'], { input })).toMatchObject({ exitCode: 0 })
+    expect((await service.cli(['survey', 'export'])).stdout).toBe(input)
+  })
+
+  const mistakes = [
+    { what: 'a survey that is too large', last: surveyOf(MAX_SURVEY_BYTES + 1), why: 'at most 4000000 bytes encoded' },
+    { what: 'what the contract forbids', last: smallSurvey('a\0b'), why: 'title: must not contain a NUL character' },
+    { what: 'an id that comes twice', last: { ...smallSurvey(), id: 7 }, why: 'one before it has the id 7' },
+  ]
+  test.each(mistakes)('nothing of a file is stored that ends with $what', async ({ last, why }) => {
+    const service = await serviceWithUsers(where)
+    const { exitCode, stderr } = await importAs('ann', service, [...many(1000), last])
+    expect(stderr).toMatch(new RegExp(`surveys\\.json, survey 1001: ${why}\n$`))
+    expect({ exitCode, ids: await ids(service) }).toEqual({ exitCode: 1, ids: [] })
+  })
+
+  test('what is found out too late leaves a part stored, and that is said', async () => {
+    const service = await serviceWithUsers(where)
+    await importAs('bob', service, { ...smallSurvey(), id: 1001 })
+    const { exitCode, stderr } = await importAs('ann', service, many(1001))
+    expect(stderr).toContain('the first 1000 of 1001 are stored; see them with: survey-auth survey list\n')
+    expect(stderr).toContain('survey-auth: survey 1001 belongs to another user\n')
+    expect({ exitCode, ids: (await ids(service, '--owner', 'ann')).length }).toEqual({ exitCode: 1, ids: 1000 })
+  })
+})
