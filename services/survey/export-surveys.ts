@@ -6,6 +6,8 @@ import type { SurveyDeps } from './deps.js'
 import { toSurvey } from './get-survey.js'
 
 const MAX_PAGE_SIZE = 100
+/** Of documents: with the last of them far less than the 64 MiB that our own processes take as an answer. */
+const MAX_PAGE_BYTES = 8 * 1024 * 1024
 
 /** Surveys in full, ascending by id. The page token is the last id of the page before. */
 export function exportSurveys(deps: SurveyDeps) {
@@ -13,8 +15,10 @@ export function exportSurveys(deps: SurveyDeps) {
     const limit = Math.min(request.pageSize || MAX_PAGE_SIZE, MAX_PAGE_SIZE)
     const afterId = request.pageToken === '' ? 0 : Number(request.pageToken)
     if (!Number.isSafeInteger(afterId)) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'page_token is not ours')
-    const rows = await deps.store.exportSurveys(request.ownerUserId || undefined, { afterId, limit })
-    const last = rows.length === limit ? rows.at(-1) : undefined
+    const page = { afterId, limit, maxBytes: MAX_PAGE_BYTES }
+    const rows = await deps.store.exportSurveys(request.ownerUserId || undefined, page)
+    const bytes = rows.reduce((sum, { document }) => sum + document.length, 0)
+    const last = rows.length === limit || bytes >= MAX_PAGE_BYTES ? rows.at(-1) : undefined
     return {
       surveys: rows.map((row) => ({ ownerUserId: row.ownerUserId, survey: toSurvey(row) })),
       nextPageToken: last ? String(last.surveyId) : '',

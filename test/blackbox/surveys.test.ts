@@ -194,6 +194,24 @@ describe('the detail', () => {
   })
 })
 
+describe('an export', () => {
+  test('has fewer surveys in a page when they are large, and all of them in all pages', async () => {
+    const own = await startService()
+    const user = await own.createUser()
+    const large = Array.from({ length: 4 }, () => surveyOf(950_000))
+    const ids: number[] = []
+    for (let round = 0; round < 3; round += 1) ids.push(...(await own.importSurveys(user, large)))
+    const pages: number[][] = []
+    let pageToken = ''
+    do {
+      const page = await own.backend.survey.exportSurveys({ pageToken })
+      pages.push(page.surveys.map(({ survey }) => Number(survey?.id)))
+      pageToken = page.nextPageToken
+    } while (pageToken !== '')
+    expect(pages).toEqual([ids.slice(0, 9), ids.slice(9)])
+  })
+})
+
 describe('an import', () => {
   test('replaces a survey of the same owner and refuses the id of another, storing nothing', async () => {
     const own = await startService()

@@ -74,7 +74,7 @@ async function everythingOf(store: TokenStore) {
 }
 
 async function everySurveyOf(store: SurveyStore) {
-  const surveys = await store.exportSurveys(undefined, { afterId: 0, limit: 100 })
+  const surveys = await store.exportSurveys(undefined, { afterId: 0, limit: 100, maxBytes: Number.MAX_SAFE_INTEGER })
   return {
     surveys: surveys.map(({ document, ...rest }) => ({ ...rest, document: Buffer.from(document).toString('hex') })),
     lists: await Promise.all(

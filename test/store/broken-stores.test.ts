@@ -285,6 +285,13 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
     breaks: (store) => ({ exportSurveys: (owner, page) => store.exportSurveys(owner, { ...page, afterId: 0 }) }),
     caughtBy: ['exports hold documents, ascend by id, and go on above the last id'],
   },
+  {
+    how: 'exports without regard to bytes',
+    breaks: (store) => ({
+      exportSurveys: (owner, page) => store.exportSurveys(owner, { ...page, maxBytes: Number.MAX_SAFE_INTEGER }),
+    }),
+    caughtBy: ['an export ends with the document that reaches its bytes, and has one in any case'],
+  },
 ]
 
 /** The checks that must catch it fail, and pass on the store as it was. */

@@ -151,14 +151,30 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
       await put(store, 'ann', draft(30), draft(10))
       await put(store, 'bob', draft(20))
       const ids = async (owner: string | undefined, afterId: number, limit: number) =>
-        (await store.exportSurveys(owner, { afterId, limit })).map((row) => row.surveyId)
+        (await store.exportSurveys(owner, { afterId, limit, maxBytes: 1000 })).map((row) => row.surveyId)
       expect(await ids(undefined, 0, 2)).toEqual([10, 20])
       expect(await ids(undefined, 20, 2)).toEqual([30])
       expect(await ids('ann', 0, 10)).toEqual([10, 30])
       expect(await ids('ann', 30, 10)).toEqual([])
-      const [row] = await store.exportSurveys('bob', { afterId: 0, limit: 1 })
+      const [row] = await store.exportSurveys('bob', { afterId: 0, limit: 1, maxBytes: 1000 })
       expect(row).toMatchObject({ ownerUserId: 'bob', version: 1 })
       expect(Buffer.from(row?.document ?? []).toString()).toBe('document of survey 20')
+    },
+  },
+  {
+    title: 'an export ends with the document that reaches its bytes, and has one in any case',
+    async run(store) {
+      const document = Buffer.alloc(10)
+      await put(store, 'ann', { ...draft(1), document }, { ...draft(3), document }, { ...draft(4), document })
+      await put(store, 'bob', { ...draft(2), document: Buffer.alloc(30) })
+      const ids = async (owner: string | undefined, maxBytes: number, afterId = 0) =>
+        (await store.exportSurveys(owner, { afterId, limit: 10, maxBytes })).map((row) => row.surveyId)
+      expect(await ids(undefined, 39)).toEqual([1, 2])
+      expect(await ids(undefined, 40)).toEqual([1, 2])
+      expect(await ids(undefined, 41)).toEqual([1, 2, 3])
+      expect(await ids(undefined, 1, 1)).toEqual([2])
+      expect(await ids('ann', 20)).toEqual([1, 3])
+      expect(await ids('ann', 21)).toEqual([1, 3, 4])
     },
   },
   {

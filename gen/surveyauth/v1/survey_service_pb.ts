@@ -638,7 +638,7 @@ export type ExportSurveysRequest = Message<"surveyauth.v1.ExportSurveysRequest">
   ownerUserId: string;
 
   /**
-   * At most this many; 0 means 100, more than 100 is 100.
+   * At most this many, fewer when they are large; 0 means 100, more than 100 is 100.
    *
    * @generated from field: int32 page_size = 2;
    */

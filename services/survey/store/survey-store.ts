@@ -58,6 +58,13 @@ export interface SurveyList {
   readonly rows: readonly SurveySummaryRow[]
 }
 
+/** Which part of an export: at most `limit` surveys above `afterId`, the last of them the one that reaches `maxBytes` of documents. */
+export interface ExportPage {
+  readonly afterId: number
+  readonly limit: number
+  readonly maxBytes: number
+}
+
 export interface SurveyStore {
   findSurvey(surveyId: number): Promise<SurveyRow | undefined>
   listSurveys(ownerUserId: string, window: Window): Promise<SurveyList>
@@ -73,11 +80,8 @@ export interface SurveyStore {
     | { readonly kind: 'stored'; readonly rows: readonly SurveySummaryRow[] }
     | { readonly kind: 'id_taken'; readonly surveyId: number }
   >
-  /** Ascending by id, those above `afterId`; all owners when `ownerUserId` is undefined. */
-  exportSurveys(
-    ownerUserId: string | undefined,
-    page: { readonly afterId: number; readonly limit: number },
-  ): Promise<readonly SurveyRow[]>
+  /** Ascending by id; all owners when `ownerUserId` is undefined. */
+  exportSurveys(ownerUserId: string | undefined, page: ExportPage): Promise<readonly SurveyRow[]>
   /** Whether the database answers; rejects with StoreUnavailable if not. */
   ping(): Promise<void>
   close(): Promise<void>

@@ -32,15 +32,9 @@ const listSurveys: Statement = {
       ) p ON true
     ORDER BY p.survey_id`,
 }
-const exportAll: Statement = {
-  name: 'export_all',
-  text: `SELECT ${WHOLE} FROM surveys WHERE survey_id > $1 ORDER BY survey_id LIMIT $2`,
-}
+const exportAll: Statement = { name: 'export_all', text: exportOf('survey_id > $1') }
 /** By the index surveys_by_owner. */
-const exportOwned: Statement = {
-  name: 'export_owned',
-  text: `SELECT ${WHOLE} FROM surveys WHERE survey_id > $1 AND owner_user_id = $3 ORDER BY survey_id LIMIT $2`,
-}
+const exportOwned: Statement = { name: 'export_owned', text: exportOf('survey_id > $1 AND owner_user_id = $4') }
 const lockIds: Statement = {
   name: 'lock_ids',
   text: 'SELECT highest_id AS "highestId" FROM survey_ids WHERE only_row FOR UPDATE',
@@ -68,6 +62,17 @@ const ping: Statement = { name: 'ping', text: 'SELECT 1' }
 const MAX_DOCUMENTS = 16
 /** Lists in one statement, which counts all surveys of each owner. */
 const MAX_LISTS = 8
+
+/** The first $2, as long as the documents before one have less than $3 bytes. Those of the others are not read for it. */
+function exportOf(condition: string): string {
+  const columns = 'survey_id, owner_user_id, version, hash, document'
+  return `
+    SELECT ${WHOLE} FROM (
+      SELECT ${columns}, sum(octet_length(document)) OVER (ORDER BY survey_id) - octet_length(document) AS bytes_before
+      FROM (SELECT ${columns} FROM surveys WHERE ${condition} ORDER BY survey_id LIMIT $2) found
+    ) counted
+    WHERE bytes_before < $3 ORDER BY survey_id`
+}
 
 interface ListedColumns extends Omit<SurveySummaryRow, 'surveyId'> {
   readonly total: number
@@ -140,10 +145,10 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
       })
     },
 
-    exportSurveys(ownerUserId, { afterId, limit }) {
+    exportSurveys(ownerUserId, { afterId, limit, maxBytes }) {
       return ownerUserId === undefined
-        ? database.read<SurveyRow>(exportAll, [afterId, limit])
-        : database.read<SurveyRow>(exportOwned, [afterId, limit, ownerUserId])
+        ? database.read<SurveyRow>(exportAll, [afterId, limit, maxBytes])
+        : database.read<SurveyRow>(exportOwned, [afterId, limit, maxBytes, ownerUserId])
     },
 
     async ping() {

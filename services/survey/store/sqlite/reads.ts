@@ -1,6 +1,6 @@
 import type { Connection } from '../../../sqlite/open.js'
 import { sizeOfList, sizeOfSurvey } from '../kept-sizes.js'
-import type { SurveyList, SurveyRow, SurveySummaryRow, Window } from '../survey-store.js'
+import type { ExportPage, SurveyList, SurveyRow, SurveySummaryRow, Window } from '../survey-store.js'
 import type { KeptSurveys } from './kept-surveys.js'
 
 const SUMMARY = 'survey_id AS surveyId, hash, title, state'
@@ -44,13 +44,17 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
       return page ?? { total: 0, rows: [] }
     },
 
-    exportSurveys(
-      ownerUserId: string | undefined,
-      page: { readonly afterId: number; readonly limit: number },
-    ): readonly SurveyRow[] {
-      return ownerUserId === undefined
-        ? exportAll.all(page.afterId, page.limit)
-        : exportOwned.all(ownerUserId, page.afterId, page.limit)
+    exportSurveys(ownerUserId: string | undefined, { afterId, limit, maxBytes }: ExportPage): readonly SurveyRow[] {
+      const found =
+        ownerUserId === undefined ? exportAll.iterate(afterId, limit) : exportOwned.iterate(ownerUserId, afterId, limit)
+      const rows: SurveyRow[] = []
+      let bytes = 0
+      for (const row of found) {
+        rows.push(row)
+        bytes += row.document.length
+        if (bytes >= maxBytes) break
+      }
+      return rows
     },
   }
 }
