@@ -70,12 +70,12 @@ export function addSurveyCommands(program: Command): void {
 async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
   const surveys =
     file === '-' ? surveysOf('standard input', await readStdin(MAX_FILE_BYTES)) : surveysOf(file, contentOf(file))
-  const stored = await asSurveyOperator(async ({ admin, survey }) => {
-    const { user } = await admin.getUser({ username: owner })
+  const stored = await asSurveyOperator(async (operator) => {
+    const ownerUserId = await userIdOf(operator, owner)
     const summaries: SurveySummary[] = []
     try {
       for (const batch of batchesOf(surveys)) {
-        const answer = await survey.importSurveys({ ownerUserId: user?.userId ?? '', surveys: batch })
+        const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
         summaries.push(...answer.surveys)
       }
     } catch (error) {
@@ -104,9 +104,10 @@ async function listSurveys({ owner, json }: FilterOptions): Promise<void> {
 }
 
 async function exportSurveys(surveyId: string | undefined, { owner }: FilterOptions): Promise<void> {
-  const surveys = await asSurveyOperator((operator) => ownedSurveys(operator, owner))
-  const asked = surveys.filter(({ survey }) => surveyId === undefined || String(survey?.id) === surveyId)
-  const documents = asked.flatMap(({ survey }) => (survey ? [surveyToJson(survey, NO_CREATOR)] : []))
+  const surveys = await asSurveyOperator((operator) =>
+    surveyId === undefined ? ownedSurveys(operator, owner) : ownedSurvey(operator, owner, surveyId),
+  )
+  const documents = surveys.flatMap(({ survey }) => (survey ? [surveyToJson(survey, NO_CREATOR)] : []))
   if (surveyId === undefined) return printJson(documents)
   if (documents.length === 0) throw new CommandError(`there is no survey ${surveyId}`, EXIT.failure, SEE_SURVEYS)
   printJson(documents[0])
@@ -182,12 +183,32 @@ function* batchesOf(surveys: readonly Survey[]): Generator<Survey[]> {
   yield batch
 }
 
-async function ownedSurveys({ admin, survey }: SurveyOperator, owner: string | undefined): Promise<OwnedSurvey[]> {
-  const user = owner === undefined ? undefined : (await admin.getUser({ username: owner })).user
+async function ownedSurveys(operator: SurveyOperator, owner: string | undefined): Promise<OwnedSurvey[]> {
+  const ownerUserId = await userIdOf(operator, owner)
   return allPages(async (pageToken) => {
-    const page = await survey.exportSurveys({ ownerUserId: user?.userId ?? '', pageToken })
+    const page = await operator.survey.exportSurveys({ ownerUserId, pageToken })
     return { rows: page.surveys, nextPageToken: page.nextPageToken }
   })
+}
+
+/** The one survey or none: a page of one, behind the id before it. */
+async function ownedSurvey(
+  operator: SurveyOperator,
+  owner: string | undefined,
+  surveyId: string,
+): Promise<OwnedSurvey[]> {
+  const ownerUserId = await userIdOf(operator, owner)
+  const before = Number(surveyId) - 1
+  if (!Number.isSafeInteger(before)) return []
+  const page = await operator.survey.exportSurveys({ ownerUserId, pageToken: String(before), pageSize: 1 })
+  return page.surveys.filter(({ survey }) => String(survey?.id) === surveyId)
+}
+
+/** Empty for all owners. */
+async function userIdOf({ admin }: SurveyOperator, owner: string | undefined): Promise<string> {
+  if (owner === undefined) return ''
+  const { user } = await admin.getUser({ username: owner })
+  return user?.userId ?? ''
 }
 
 async function usernames({ admin }: SurveyOperator): Promise<Map<string, string>> {

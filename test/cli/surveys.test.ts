@@ -34,6 +34,26 @@ async function ids(service: ServiceProcess, ...filter: readonly string[]): Promi
 
 const many = (count: number) => Array.from({ length: count }, (_, at) => ({ ...smallSurvey(), id: at + 1 }))
 
+test('one survey is exported by one page of one', async () => {
+  const service = await createProcess({ LOG_LEVEL: 'debug' })
+  await service.json(['user', 'create', '--username', 'ann', '--password-stdin'], { input: 'correct horse\n' })
+  await importAs('ann', service, many(120))
+  const { stdout, stderr } = await service.cli(['survey', 'export', '120'])
+  expect(JSON.parse(stdout)).toMatchObject({ id: 120 })
+  expect(stderr.split('ExportSurveys')).toHaveLength(2)
+})
+
+test('an export by what is no id of a survey of that user says so', async () => {
+  const service = await serviceWithUsers({ isRunning: false })
+  await importAs('ann', service, [{ ...smallSurvey(), id: 7 }])
+  await importAs('bob', service, [{ ...smallSurvey(), id: 121 }])
+  expect(await service.json(['survey', 'export', '--owner', 'ann', '7'])).toMatchObject({ id: 7 })
+  for (const id of ['0', '-1', '8', '121', '7.0', 'x', '9007199254740993', '9'.repeat(400)]) {
+    const { exitCode, stderr } = await service.cli(['survey', 'export', '--owner', 'ann', '--', id])
+    expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining(`there is no survey ${id}\n`) })
+  }
+})
+
 describe.each(places)('$place', (where) => {
   test('an import may be larger than one call', async () => {
     const service = await serviceWithUsers(where)
