@@ -79,7 +79,8 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
         summaries.push(...answer.surveys)
       }
     } catch (error) {
-      if (summaries.length > 0) message(`the first ${summaries.length} of ${surveys.length} are stored; ${SEE_SURVEYS}`)
+      const part = `the first ${summaries.length} of ${surveys.length} are stored, those with an id before others`
+      if (summaries.length > 0) message(`${part}; ${SEE_SURVEYS}`)
       throw error
     }
     return summaries
@@ -139,7 +140,10 @@ function contentOf(file: string): string {
 
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/** All that the service would refuse is refused here, before any is stored. @throws CommandError naming the place. */
+/**
+ * Those that have an id come first, else they are in the order of the file. All that the service would refuse is refused
+ * here, before any is stored. @throws CommandError naming the place.
+ */
 function surveysOf(source: string, text: string): Survey[] {
   let json: unknown
   try {
@@ -163,7 +167,8 @@ function surveysOf(source: string, text: string): Survey[] {
   })
   const refused = findRefused(surveys.map((survey) => toDraft(survey, Date.now())))
   if (refused) throw new CommandError(`${where(refused.at)}: ${refused.because}`)
-  return surveys
+  // A new survey would else be given an id that another one in a later call has.
+  return surveys.toSorted((a, b) => Number(a.id === 0n) - Number(b.id === 0n))
 }
 
 /** In their order, as many at a time as one call takes. */

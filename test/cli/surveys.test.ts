@@ -82,11 +82,18 @@ describe.each(places)('$place', (where) => {
     expect({ exitCode, ids: await ids(service) }).toEqual({ exitCode: 1, ids: [] })
   })
 
+  test('no new survey gets the id of one that comes after it', async () => {
+    const service = await serviceWithUsers(where)
+    const surveys = [...Array.from({ length: 1000 }, () => smallSurvey()), { ...smallSurvey(), id: 500 }]
+    expect(await importAs('ann', service, surveys)).toMatchObject({ exitCode: 0 })
+    expect(await ids(service)).toEqual(Array.from({ length: 1001 }, (_, at) => 500 + at))
+  })
+
   test('what is found out too late leaves a part stored, and that is said', async () => {
     const service = await serviceWithUsers(where)
     await importAs('bob', service, { ...smallSurvey(), id: 1001 })
     const { exitCode, stderr } = await importAs('ann', service, many(1001))
-    expect(stderr).toContain('the first 1000 of 1001 are stored; see them with: survey-auth survey list\n')
+    expect(stderr).toContain('the first 1000 of 1001 are stored, ')
     expect(stderr).toContain('survey-auth: survey 1001 belongs to another user\n')
     expect({ exitCode, ids: (await ids(service, '--owner', 'ann')).length }).toEqual({ exitCode: 1, ids: 1000 })
   })
