@@ -72,18 +72,18 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
     file === '-' ? surveysOf('standard input', await readStdin(MAX_FILE_BYTES)) : surveysOf(file, contentOf(file))
   const stored = await asSurveyOperator(async (operator) => {
     const ownerUserId = await userIdOf(operator, owner)
-    const summaries: SurveySummary[] = []
+    const summaries = new Map<Survey, SurveySummary>()
     try {
       for (const batch of batchesOf(surveys)) {
         const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
-        summaries.push(...answer.surveys)
+        for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
       }
     } catch (error) {
-      const part = `the first ${summaries.length} of ${surveys.length} are stored, those with an id before others`
-      if (summaries.length > 0) message(`${part}; ${SEE_SURVEYS}`)
+      const part = `the first ${summaries.size} of ${surveys.length} are stored, those with an id before others`
+      if (summaries.size > 0) message(`${part}; ${SEE_SURVEYS}`)
       throw error
     }
-    return summaries
+    return surveys.flatMap((survey) => summaries.get(survey) ?? [])
   })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
   printRows(rows, columns, { json, whenEmpty: '' })
@@ -140,10 +140,7 @@ function contentOf(file: string): string {
 
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/**
- * Those that have an id come first, else they are in the order of the file. All that the service would refuse is refused
- * here, before any is stored. @throws CommandError naming the place.
- */
+/** All that the service would refuse is refused here, before any is stored. @throws CommandError naming the place. */
 function surveysOf(source: string, text: string): Survey[] {
   let json: unknown
   try {
@@ -167,15 +164,17 @@ function surveysOf(source: string, text: string): Survey[] {
   })
   const refused = findRefused(surveys.map((survey) => toDraft(survey, Date.now())))
   if (refused) throw new CommandError(`${where(refused.at)}: ${refused.because}`)
-  // A new survey would else be given an id that another one in a later call has.
-  return surveys.toSorted((a, b) => Number(a.id === 0n) - Number(b.id === 0n))
+  return surveys
 }
 
-/** In their order, as many at a time as one call takes. */
+/**
+ * As many at a time as one call takes. Those that have an id come first, else they are in their order: a new one would be
+ * given an id that another one in a later call has.
+ */
 function* batchesOf(surveys: readonly Survey[]): Generator<Survey[]> {
   let batch: Survey[] = []
   let batchBytes = 0
-  for (const survey of surveys) {
+  for (const survey of surveys.toSorted((a, b) => Number(a.id === 0n) - Number(b.id === 0n))) {
     const bytes = toBinary(SurveySchema, survey).length
     if (batch.length === MAX_BATCH || (batch.length > 0 && batchBytes + bytes > MAX_DOCUMENT_BYTES)) {
       yield batch
