@@ -1,19 +1,8 @@
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { GroupCommit, type Writes } from '../../services/sqlite/group-commit.js'
-import { migrate } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
-import { KeptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
-import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
-import {
-  createSqliteSurveyStore,
-  openSqliteSurveyStore,
-} from '../../services/survey/store/sqlite/sqlite-survey-store.js'
-import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
-import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
-import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
-import { createSqliteTokenStore, openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
-import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
+import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { presented } from './presented.js'
 import { describeSurveyStore } from './survey-store-conformance.js'
 import { temporaryDirectory } from './temporary-directory.js'
@@ -24,28 +13,6 @@ const file = () => join(temporaryDirectory(), 'store.db')
 
 describeTokenStore('SQLite', async () => openSqliteTokenStore({ file: file() }))
 describeSurveyStore('SQLite', async () => openSqliteSurveyStore({ file: file() }))
-
-/** Writes whose arguments and results cross as they would to another thread. */
-function cloning<W extends Writes>(writes: W): W {
-  const entries = Object.entries(writes).map(([name, write]) => [
-    name,
-    (args: unknown) => structuredClone(write(structuredClone(args) as never)),
-  ])
-  return Object.fromEntries(entries) as W
-}
-
-describeTokenStore('SQLite with cloned arguments and results', async () => {
-  const db = openDatabase(':memory:')
-  migrate(db, tokenSchema)
-  const kept = new KeptRows(db)
-  return createSqliteTokenStore(db, new GroupCommit(db, cloning(tokenStoreWrites(db, kept)), { watcher: kept }), kept)
-})
-describeSurveyStore('SQLite with cloned arguments and results', async () => {
-  const db = openDatabase(':memory:')
-  migrate(db, surveySchema)
-  const kept = new KeptSurveys(db)
-  return createSqliteSurveyStore(db, new GroupCommit(db, cloning(surveyStoreWrites(db, kept))), kept)
-})
 
 describe('SQLite stores', () => {
   test('what was acknowledged is there after the store is opened again', async () => {
