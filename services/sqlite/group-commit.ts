@@ -6,33 +6,12 @@ import { Checkpoints } from './checkpoints.js'
 import { type Flush, LogFile } from './log-file.js'
 import { BUSY_TIMEOUT_MS, type Connection, isBusy, isIoError, toStoreError, withoutWaiting } from './open.js'
 
-/**
- * The writes of a store by name: synchronous functions over one connection. Arguments and results can be cloned
- * structurally and nothing else is shared with the caller, so a table can serve a connection in another thread as well.
- */
-export type Writes = Readonly<Record<string, (args: never) => unknown>>
-
-export type ArgsOf<W extends Writes, Name extends keyof W> = Parameters<W[Name]>[0]
-export type ResultOf<W extends Writes, Name extends keyof W> = ReturnType<W[Name]>
-
 /** What keeps in memory what transactions find in the database. */
 export interface TransactionWatcher {
   /** One has begun: nobody else writes until it ends. */
   begun(): void
   /** All of it, or some, has not happened. */
   undone(): void
-}
-
-/** What runs a store's writes. */
-export interface Writer<W extends Writes> {
-  /**
-   * Runs one write in a transaction; fulfils when it is committed and flushed.
-   * Rejects with StoreUnavailable when the database cannot be asked or too many writes wait, else with what the write
-   * threw, which has then left no trace.
-   */
-  submit<Name extends keyof W & string>(name: Name, args: ArgsOf<W, Name>): Promise<ResultOf<W, Name>>
-  /** Finishes what was submitted and takes nothing more; the connection stays open. */
-  close(): Promise<void>
 }
 
 export interface GroupCommitOptions {
@@ -53,8 +32,7 @@ export interface GroupCommitOptions {
 }
 
 interface QueuedWrite {
-  readonly name: string
-  readonly args: unknown
+  readonly write: () => unknown
   readonly resolve: (result: never) => void
   readonly reject: (error: unknown) => void
 }
@@ -73,10 +51,8 @@ const MAX_GROUP = 256 // about 30 ms: how long reads can be kept waiting
 const LOCK_RETRY_MS = 5
 const WORTH_A_GROUP = 64 // a commit costs as much as ten writes
 
-/** The writer that shares the thread with its callers. */
-export class GroupCommit<W extends Writes> implements Writer<W> {
+export class GroupCommit {
   readonly #db: Connection
-  readonly #writes: W
   readonly #maxUnanswered: number
   readonly #worthAGroup: number
   readonly #lockWaitMs: number
@@ -100,9 +76,8 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
   #closed: Promise<void> | undefined
   #onDrained: (() => void) | undefined
 
-  constructor(db: Connection, writes: W, options: GroupCommitOptions = {}) {
+  constructor(db: Connection, options: GroupCommitOptions = {}) {
     this.#db = db
-    this.#writes = writes
     this.#maxUnanswered = options.maxUnanswered ?? MAX_UNANSWERED
     this.#worthAGroup = options.worthAGroup ?? WORTH_A_GROUP
     this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
@@ -117,18 +92,24 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     this.#commit = db.prepare('COMMIT')
   }
 
-  submit<Name extends keyof W & string>(name: Name, args: ArgsOf<W, Name>): Promise<ResultOf<W, Name>> {
+  /**
+   * Runs one write, which is synchronous and over this connection, in a transaction; a second time if one of its group
+   * fails. Fulfils when it is committed and flushed. Rejects with StoreUnavailable when the database cannot be asked or too
+   * many writes wait, else with what the write threw, which has then left no trace.
+   */
+  submit<Result>(write: () => Result): Promise<Result> {
     if (this.#closed) return Promise.reject(new StoreUnavailable(new Error('the store is closed')))
     if (this.#unanswered >= this.#maxUnanswered) {
       return Promise.reject(new StoreUnavailable(new Error('too many writes are waiting')))
     }
     this.#unanswered += 1
     return new Promise((resolve, reject) => {
-      this.#queue.push({ name, args, resolve, reject })
+      this.#queue.push({ write, resolve, reject })
       this.#scheduleGroup()
     })
   }
 
+  /** Finishes what was submitted and takes nothing more; the connection stays open. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -264,7 +245,7 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
    */
   #runTogether(group: readonly QueuedWrite[]): readonly Outcome[] | undefined {
     try {
-      return group.map((write) => ({ result: this.#run(write) }))
+      return group.map(({ write }) => ({ result: write() }))
     } catch {
       this.#rollBack()
       if (!this.#hasBegun()) throw new Error('another process took the lock')
@@ -274,10 +255,10 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
 
   /** Each write between savepoints, so that each fails alone. @throws what ended the whole transaction, as a full disk may. */
   #runApart(group: readonly QueuedWrite[]): readonly Outcome[] {
-    return group.map((write) => {
+    return group.map(({ write }) => {
       this.#savepoint.run()
       try {
-        const result = this.#run(write)
+        const result = write()
         this.#release.run()
         return { result }
       } catch (error) {
@@ -296,10 +277,6 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
   }
 
-  #run({ name, args }: QueuedWrite): unknown {
-    return this.#writes[name]?.(args as never)
-  }
-
   #refuse(group: readonly QueuedWrite[], cause: unknown, isOutcomeUnknown = false): void {
     this.#answered(group.length)
     for (const write of group) write.reject(new StoreUnavailable(cause, isOutcomeUnknown))
@@ -309,4 +286,12 @@ export class GroupCommit<W extends Writes> implements Writer<W> {
     this.#unanswered -= writes
     if (this.#unanswered === 0) this.#onDrained?.()
   }
+}
+
+/** Makes a write of a store: answers in a promise, as `submit` does. */
+export function writing<Args extends unknown[], Result>(
+  writer: GroupCommit,
+  write: (...args: Args) => Result,
+): (...args: Args) => Promise<Result> {
+  return (...args) => writer.submit(() => write(...args))
 }

@@ -13,7 +13,6 @@ const sqlite = (name) => import(new URL(`token/store/sqlite/${name}.js`, root).h
 const { createSqliteTokenStore } = await sqlite('sqlite-token-store')
 const { tokenSchema } = await sqlite('schema')
 const { KeptRows } = await sqlite('kept-rows')
-const { tokenStoreWrites } = await sqlite('writes')
 
 /** Few, so that a round sees many checkpoints, each in its thread beside the commits. */
 const CHECKPOINT_PAGES = 40
@@ -39,8 +38,7 @@ const [file = '', count = '', way = 'product'] = process.argv.slice(2)
 const db = openDatabase(file)
 migrate(db, tokenSchema)
 const kept = new KeptRows(db)
-const writer = new GroupCommit(db, tokenStoreWrites(db, kept), ways[way])
-const steps = new Steps(createSqliteTokenStore(db, writer, kept))
+const steps = new Steps(createSqliteTokenStore(db, new GroupCommit(db, ways[way]), kept))
 
 await steps.prepare()
 writeSync(1, 'ready\n')

@@ -15,20 +15,20 @@ function open() {
   const db = openDatabase(file)
   db.exec('CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL)')
   const insert = db.prepare('INSERT INTO notes (text) VALUES (?)')
-  const writes = { add: (text: string) => insert.run(text).changes }
-  const writer = new GroupCommit(db, writes, { checkpointPages: PAGES })
+  const writer = new GroupCommit(db, { checkpointPages: PAGES })
+  const addPage = () => writer.submit(() => insert.run('x'.repeat(PAGE_BYTES)))
   onTestFinished(() => {
     if (db.open) db.close()
   })
-  return { file, db, writer }
+  return { file, db, writer, addPage }
 }
 
 type Opened = ReturnType<typeof open>
 
 /** Commits of some two pages each. */
-async function commit({ writer }: Opened, times: number): Promise<void> {
+async function commit({ addPage }: Opened, times: number): Promise<void> {
   for (let i = 0; i < times; i++) {
-    await writer.submit('add', 'x'.repeat(PAGE_BYTES))
+    await addPage()
     await new Promise((resolve) => setTimeout(resolve, 1))
   }
 }
@@ -51,7 +51,7 @@ describe('checkpoints', () => {
     const opened = open()
     const seen: number[] = []
     for (let i = 0; i < 8_000; i += 40) {
-      await Promise.all(Array.from({ length: 40 }, () => opened.writer.submit('add', 'x'.repeat(PAGE_BYTES))))
+      await Promise.all(Array.from({ length: 40 }, opened.addPage))
       seen.push(logOf(opened.db))
     }
     const whenItRuns = seen.slice(seen.length / 2) // 8,000 pages and more

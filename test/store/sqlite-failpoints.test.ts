@@ -7,12 +7,10 @@ import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { KeptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { createSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
-import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { createSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
-import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { dump, type FailingConnection, type Failpoint, type FailureCode, failing } from './failpoints.js'
 import {
@@ -47,15 +45,12 @@ afterEach(() => real.close())
 function openTokenStore(): TokenStore {
   migrate(real, tokenSchema)
   const kept = new KeptRows(connection.db)
-  const writer = new GroupCommit(connection.db, tokenStoreWrites(connection.db, kept), { watcher: kept })
-  return createSqliteTokenStore(connection.db, writer, kept)
+  return createSqliteTokenStore(connection.db, new GroupCommit(connection.db, { watcher: kept }), kept)
 }
 
 function openSurveyStore(): SurveyStore {
   migrate(real, surveySchema)
-  const kept = new KeptSurveys(connection.db)
-  const writer = new GroupCommit(connection.db, surveyStoreWrites(connection.db, kept))
-  return createSqliteSurveyStore(connection.db, writer, kept)
+  return createSqliteSurveyStore(connection.db, new GroupCommit(connection.db), new KeptSurveys(connection.db))
 }
 
 async function openTokenStoreWithRows(): Promise<{ store: TokenStore; given: GivenGrant }> {

@@ -1,6 +1,7 @@
 import { fdatasync, fstatSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Statement } from 'better-sqlite3'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
@@ -9,32 +10,11 @@ import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
-function entryWrites(db: Connection) {
-  const insert = db.prepare<[number]>('INSERT INTO entries (id) VALUES (?)')
-  const insertLine = db.prepare<[number]>('INSERT INTO lines (entry_id) VALUES (?)')
-  return {
-    add(id: number): number {
-      insert.run(id)
-      return id
-    },
-    addThenThrow(id: number): never {
-      insert.run(id)
-      throw new Error('changed my mind')
-    },
-    /** Lets the transaction come to its end and fail there. */
-    breakTheCommit(entryId: number): void {
-      insertLine.run(entryId)
-    },
-    addBytes(size: number): void {
-      db.prepare('INSERT INTO blobs (bytes) VALUES (zeroblob(?))').run(size)
-    },
-  }
-}
-
 let file: string
 let db: Connection
 let executed: string[]
-let commits: GroupCommit<ReturnType<typeof entryWrites>>
+let insert: Statement<[number]>
+let commits: GroupCommit
 
 beforeEach(() => {
   file = join(temporaryDirectory(), 'entries.db')
@@ -44,10 +24,16 @@ beforeEach(() => {
   db.exec(`CREATE TABLE entries (id INTEGER PRIMARY KEY);
     CREATE TABLE lines (entry_id INTEGER NOT NULL REFERENCES entries DEFERRABLE INITIALLY DEFERRED);
     CREATE TABLE blobs (bytes BLOB NOT NULL)`)
-  commits = new GroupCommit(db, entryWrites(db), { maxUnanswered: 50, lockWaitMs: 200 })
+  insert = db.prepare('INSERT INTO entries (id) VALUES (?)')
+  commits = new GroupCommit(db, { maxUnanswered: 50, lockWaitMs: 200 })
 })
 afterEach(() => db.close())
 
+const add = (id: number, to = commits) =>
+  to.submit(() => {
+    insert.run(id)
+    return id
+  })
 const count = (sql: string) => executed.filter((each) => each === sql).length
 const stored = (connection = db) => connection.prepare<[], number>('SELECT id FROM entries ORDER BY id').pluck().all()
 
@@ -59,19 +45,22 @@ async function outcomes(promises: readonly Promise<unknown>[]): Promise<unknown[
 
 describe('group commit', () => {
   test('writes of one turn share one transaction, later ones have their own', async () => {
-    await Promise.all([1, 2, 3].map((id) => commits.submit('add', id)))
+    await Promise.all([1, 2, 3].map((id) => add(id)))
     expect(count('COMMIT')).toBe(1)
-    await commits.submit('add', 4)
+    await add(4)
     expect(count('COMMIT')).toBe(2)
     expect(stored()).toEqual([1, 2, 3, 4])
   })
 
   test('each write succeeds or fails alone', async () => {
     const [one, two, three, again] = await outcomes([
-      commits.submit('add', 1),
-      commits.submit('addThenThrow', 2),
-      commits.submit('add', 3),
-      commits.submit('add', 1),
+      add(1),
+      commits.submit(() => {
+        insert.run(2)
+        throw new Error('changed my mind')
+      }),
+      add(3),
+      add(1),
     ])
     expect([one, three]).toEqual([1, 3])
     expect(two).toEqual(new Error('changed my mind'))
@@ -82,7 +71,7 @@ describe('group commit', () => {
 
   test('a result is delivered after its commit', async () => {
     const reader = new Database(file, { readonly: true })
-    const seen = await Promise.all([1, 2].map((id) => commits.submit('add', id).then(() => stored(reader))))
+    const seen = await Promise.all([1, 2].map((id) => add(id).then(() => stored(reader))))
     expect(seen).toEqual([
       [1, 2],
       [1, 2],
@@ -91,18 +80,19 @@ describe('group commit', () => {
   })
 
   test('when the commit fails nothing of the group happened and all are told so', async () => {
-    const results = await outcomes([commits.submit('add', 1), commits.submit('breakTheCommit', 99)])
+    const breakTheCommit = () => db.exec('INSERT INTO lines (entry_id) VALUES (99)') // a reference that is checked there
+    const results = await outcomes([add(1), commits.submit(breakTheCommit)])
     for (const result of results) expect(result).toBeInstanceOf(StoreUnavailable)
     expect(db.inTransaction).toBe(false)
     expect(stored()).toEqual([])
-    expect(await commits.submit('add', 2)).toBe(2)
+    expect(await add(2)).toBe(2)
   })
 
   test('a short lock of another process delays writes and blocks neither reads nor timers', async () => {
     const other = new Database(file)
     other.exec('BEGIN IMMEDIATE')
-    const patient = new GroupCommit(db, entryWrites(db), { lockWaitMs: 20_000 })
-    const written = patient.submit('add', 1)
+    const patient = new GroupCommit(db, { lockWaitMs: 20_000 })
+    const written = add(1, patient)
     let isWritten = false
     written.then(
       () => {
@@ -125,44 +115,45 @@ describe('group commit', () => {
   test('a lock that is kept makes writes unavailable, and they succeed once it is gone', async () => {
     const other = new Database(file)
     other.exec('BEGIN IMMEDIATE')
-    const results = await outcomes([commits.submit('add', 1), commits.submit('add', 2)])
+    const results = await outcomes([add(1), add(2)])
     for (const result of results) expect(result).toMatchObject({ outcomeUnknown: false })
     for (const result of results) expect(result).toBeInstanceOf(StoreUnavailable)
     other.exec('ROLLBACK')
     other.close()
-    expect(await commits.submit('add', 3)).toBe(3)
+    expect(await add(3)).toBe(3)
     expect(stored()).toEqual([3])
   })
 
   test('a full disk makes writes unavailable while reads go on, and passes without a restart', async () => {
-    await commits.submit('add', 1)
+    await add(1)
     const pages = Number(db.pragma('page_count', { simple: true }))
     db.pragma(`max_page_count = ${pages + 1}`)
-    const [full] = await outcomes([commits.submit('addBytes', 1_000_000)])
+    const addMegabyte = () => commits.submit(() => db.exec('INSERT INTO blobs (bytes) VALUES (zeroblob(1000000))'))
+    const [full] = await outcomes([addMegabyte()])
     expect(full).toBeInstanceOf(StoreUnavailable)
     expect(stored()).toEqual([1])
     db.pragma('max_page_count = 1000000')
-    await commits.submit('addBytes', 1_000_000)
+    await addMegabyte()
   })
 
   test('writes beyond the bound of the queue are refused at once', async () => {
-    const results = await outcomes(Array.from({ length: 60 }, (_, id) => commits.submit('add', id)))
+    const results = await outcomes(Array.from({ length: 60 }, (_, id) => add(id)))
     expect(results.filter((result) => result instanceof StoreUnavailable)).toHaveLength(10)
     expect(stored()).toHaveLength(50)
   })
 
   test('a long queue is written in several transactions, in order', async () => {
-    const many = new GroupCommit(db, entryWrites(db))
+    const many = new GroupCommit(db)
     const done: unknown[] = []
-    await Promise.all(Array.from({ length: 600 }, (_, id) => many.submit('add', id).then((each) => done.push(each))))
+    await Promise.all(Array.from({ length: 600 }, (_, id) => add(id, many).then((each) => done.push(each))))
     expect(count('COMMIT')).toBe(3)
     expect(done).toEqual(Array.from({ length: 600 }, (_, id) => id))
   })
 
   test('closing finishes what was submitted and refuses what comes after', async () => {
-    const written = commits.submit('add', 1)
+    const written = add(1)
     const closed = commits.close()
-    await expect(commits.submit('add', 2)).rejects.toBeInstanceOf(StoreUnavailable)
+    await expect(add(2)).rejects.toBeInstanceOf(StoreUnavailable)
     await Promise.all([closed, commits.close()])
     expect(await written).toBe(1)
     expect(stored()).toEqual([1])
@@ -173,10 +164,10 @@ describe('the flush of what was committed', () => {
   type Done = Parameters<Flush>[1]
   /** Of the flushes that were asked for and did not end yet. */
   let waiting: Done[]
-  let flushed: GroupCommit<ReturnType<typeof entryWrites>>
+  let flushed: GroupCommit
 
   const flushing = (lockWaitMs: number) =>
-    new GroupCommit(db, entryWrites(db), {
+    new GroupCommit(db, {
       maxUnanswered: 50,
       worthAGroup: 1,
       lockWaitMs,
@@ -191,7 +182,7 @@ describe('the flush of what was committed', () => {
   const end = (error: Error | null = null) => waiting.shift()?.(error)
   /** Submits a write and lets its group commit. */
   async function committed(id: number): Promise<{ readonly outcome: Promise<unknown>; isAnswered: boolean }> {
-    const write = { outcome: outcomes([flushed.submit('add', id)]).then(([outcome]) => outcome), isAnswered: false }
+    const write = { outcome: outcomes([add(id, flushed)]).then(([outcome]) => outcome), isAnswered: false }
     void write.outcome.then(() => {
       write.isAnswered = true
     })
@@ -218,24 +209,24 @@ describe('the flush of what was committed', () => {
 
   test('is waited for by a few writes, which then share a group, and not by as many as are worth one', async () => {
     const sizes: number[] = []
-    const writer = new GroupCommit(db, entryWrites(db), {
+    const writer = new GroupCommit(db, {
       worthAGroup: 4,
       onCommit: (writes) => sizes.push(writes),
       flush: (_, done) => waiting.push(done),
     })
-    const add = (ids: readonly number[]) => ids.map((id) => writer.submit('add', id))
-    const all = add([1])
+    const addAll = (ids: readonly number[]) => ids.map((id) => add(id, writer))
+    const all = addAll([1])
     await asked(1)
-    all.push(...add([2, 3]))
+    all.push(...addAll([2, 3]))
     await sleep(20)
     expect(stored(), 'the disk still flushes the first').toEqual([1])
-    all.push(...add([4]))
+    all.push(...addAll([4]))
     await sleep(20)
     expect(stored()).toEqual([1])
-    all.push(...add([5]))
+    all.push(...addAll([5]))
     await sleep(20)
     expect(stored()).toEqual([1, 2, 3, 4, 5])
-    all.push(...add([6]))
+    all.push(...addAll([6]))
     end()
     await asked(1)
     end()
@@ -264,7 +255,7 @@ describe('the flush of what was committed', () => {
     const before = writtenAt()
     await sleep(20)
     end(new Error('EIO'))
-    const later = flushed.submit('add', 3)
+    const later = add(3, flushed)
     await asked(1)
     expect(writtenAt(), 'its bytes were dirty once more').toBeGreaterThan(before)
     await sleep(20)
@@ -284,13 +275,13 @@ describe('the flush of what was committed', () => {
     const doubtful = await committed(1)
     const stop = ending(new Error('EIO'))
     expect(await doubtful.outcome).toMatchObject({ outcomeUnknown: true })
-    const [refused] = await outcomes([flushed.submit('add', 2)])
+    const [refused] = await outcomes([add(2, flushed)])
     expect(refused).toBeInstanceOf(StoreUnavailable)
     expect(refused).toMatchObject({ outcomeUnknown: false })
     expect(stored()).toEqual([1])
     stop()
     ending(null)
-    while ((await outcomes([flushed.submit('add', 3)]))[0] !== 3) await sleep(1)
+    while ((await outcomes([add(3, flushed)]))[0] !== 3) await sleep(1)
     expect(stored()).toEqual([1, 3])
   })
 
@@ -306,7 +297,7 @@ describe('the flush of what was committed', () => {
     expect(() => insert.run(), 'between two tries').toThrow('locked')
     ending(null)
     expect(await doubtful.outcome).toMatchObject({ outcomeUnknown: true })
-    while ((await outcomes([flushed.submit('add', 2)]))[0] !== 2) await sleep(1)
+    while ((await outcomes([add(2, flushed)]))[0] !== 2) await sleep(1)
     insert.run()
     other.close()
     expect(stored()).toEqual([1, 2, 9])
@@ -347,13 +338,13 @@ describe('the flush of what was committed', () => {
 
   test('writes that wait for it count among those that may be unanswered', async () => {
     const held = await committed(0)
-    const results = outcomes(Array.from({ length: 50 }, (_, index) => flushed.submit('add', index + 1)))
+    const results = outcomes(Array.from({ length: 50 }, (_, index) => add(index + 1, flushed)))
     while (!stored().includes(49)) await sleep(1)
     end()
     await held.outcome
     end()
     expect((await results).filter((result) => result instanceof StoreUnavailable)).toHaveLength(1)
-    expect(await Promise.race([flushed.submit('add', 51), sleep(50, 'it waits')])).toBe('it waits')
+    expect(await Promise.race([add(51, flushed), sleep(50, 'it waits')])).toBe('it waits')
   })
 
   test('is waited for by closing', async () => {
@@ -374,13 +365,13 @@ describe('the flush of what was committed', () => {
     symlinkSync(file, linked)
     const descriptors: number[] = []
     const connection = openDatabase(linked)
-    const writer = new GroupCommit(connection, entryWrites(connection), {
+    const writer = new GroupCommit(connection, {
       flush(descriptor, done) {
         descriptors.push(descriptor)
         fdatasync(descriptor, done)
       },
     })
-    await writer.submit('add', 1)
+    await writer.submit(() => connection.exec('INSERT INTO entries (id) VALUES (1)'))
     expect(descriptors).toHaveLength(1)
     expect(fstatSync(descriptors[0] ?? -1).ino).toBe(statSync(`${file}-wal`).ino)
     await writer.close()

@@ -114,25 +114,22 @@ test.each(['alone', 'in a commit with others'])(
     await store.close()
     const kept = new KeptRows(db)
     const isLive = liveUserFinder(db, kept)
-    const writes = {
-      look: () => isLive('user_ann'),
-      enableLookAndFail: () => {
-        db.exec(`UPDATE users SET is_disabled = 0 WHERE user_id = 'user_ann'`)
-        kept.changed('user.enabled', '')
-        if (isLive('user_ann')) throw new Error('seen')
-      },
-    }
-    const writer = new GroupCommit(db, writes, { watcher: kept })
+    const writer = new GroupCommit(db, { watcher: kept })
+    const look = () => writer.submit(() => isLive('user_ann'))
     onTestFinished(async () => {
       await writer.close()
       db.close()
     })
-    const others = how === 'alone' ? [] : [writer.submit('look', undefined as never)]
-    const failing = writer.submit('enableLookAndFail', undefined as never)
-    const behind = how === 'alone' ? [] : [writer.submit('look', undefined as never)]
+    const others = how === 'alone' ? [] : [look()]
+    const failing = writer.submit(() => {
+      db.exec(`UPDATE users SET is_disabled = 0 WHERE user_id = 'user_ann'`)
+      kept.changed('user.enabled', '')
+      if (isLive('user_ann')) throw new Error('seen')
+    })
+    const behind = how === 'alone' ? [] : [look()]
     await expect(failing).rejects.toThrow('seen')
     expect(await Promise.all([...others, ...behind])).not.toContain(true)
-    expect(await writer.submit('look', undefined as never)).toBe(false)
+    expect(await look()).toBe(false)
   },
 )
 

@@ -4,8 +4,6 @@ import type { KeptSurveys } from './kept-surveys.js'
 
 type PutResult = Awaited<ReturnType<SurveyStore['putSurveys']>>
 
-export type SurveyStoreWrites = ReturnType<typeof surveyStoreWrites>
-
 /** Every write of the survey store over one connection, its statements prepared: each runs inside a transaction. */
 export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
   const findOwner = db.prepare<[number], { ownerUserId: string }>(
@@ -25,8 +23,7 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
   )
 
   return {
-    putSurveys(args: { ownerUserId: string; drafts: readonly SurveyDraft[]; now: number }): PutResult {
-      const { ownerUserId, drafts, now } = args
+    putSurveys(ownerUserId: string, drafts: readonly SurveyDraft[], now: number): PutResult {
       kept.forgetAll()
       for (const { surveyId } of drafts) {
         const owner = surveyId === 0 ? undefined : findOwner.get(surveyId)

@@ -70,14 +70,13 @@ export function appWrites(
   )
 
   return {
-    createApp({ app, secret, cause }: { app: AppRow; secret: AppSecretRow; cause: Cause }): void {
+    createApp(app: AppRow, secret: AppSecretRow, cause: Cause): void {
       insert.run(toRecord(app))
       insertSecret(secret)
       record({ kind: 'app.created', now: app.createdAtMs, cause, appid: app.appid, note: app.name })
     },
 
-    updateApp(args: { appid: string; change: AppChange; now: number; cause: Cause }): AppRow | undefined {
-      const { appid, change, now, cause } = args
+    updateApp(appid: string, change: AppChange, now: number, cause: Cause): AppRow | undefined {
       const before = findApp(appid)
       if (!before) return undefined
       const after = { ...before, ...change }
@@ -88,8 +87,7 @@ export function appWrites(
       return after
     },
 
-    setAppDisabled(args: { appid: string; isDisabled: boolean; now: number; cause: Cause }): AppRow | undefined {
-      const { appid, isDisabled, now, cause } = args
+    setAppDisabled(appid: string, isDisabled: boolean, now: number, cause: Cause): AppRow | undefined {
       const before = findApp(appid)
       if (!before || before.isDisabled === isDisabled) return before
       const after = { ...before, isDisabled }

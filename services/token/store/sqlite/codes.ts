@@ -150,13 +150,11 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
   )
 
   return {
-    issueCode(args: {
-      code: NewCode
-      now: number
-      cause: Cause
-    }): 'issued' | 'exists_live' | 'exists_ended' | 'refused' {
-      const { now, cause } = args
-      const { maxLive, ...code } = args.code
+    issueCode(
+      { maxLive, ...code }: NewCode,
+      now: number,
+      cause: Cause,
+    ): 'issued' | 'exists_live' | 'exists_ended' | 'refused' {
       const { appid, userId, expiresAtMs } = code
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       if (!isLiveApp(appid) || !isLiveUser(userId)) return 'refused'
@@ -198,8 +196,7 @@ function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, comple
   }
 
   return {
-    redeemCode(args: { redemption: Redemption; now: number; cause: Cause }): RedemptionResult {
-      const { redemption, now, cause } = args
+    redeemCode(redemption: Redemption, now: number, cause: Cause): RedemptionResult {
       const { codeHash, appid, redirectUri, grantId, replayGraceMs } = redemption
       const app = checkApp(appid, redemption.secretId, now)
       if (app !== 'good') return { kind: app }

@@ -186,7 +186,7 @@ export function grantWrites(
   )
 
   return {
-    revokeGrant({ grantId, now, cause }: { grantId: string; now: number; cause: Cause }): Revocation {
+    revokeGrant(grantId: string, now: number, cause: Cause): Revocation {
       const grant = find.get(grantId)
       if (!grant) return 'not_found'
       if (grant.revokedAtMs !== null) return 'already_revoked'
@@ -195,8 +195,7 @@ export function grantWrites(
       return 'revoked'
     },
 
-    disconnectApp(args: { grantId: string; userId: string; now: number; cause: Cause }): Revocation {
-      const { grantId, userId, now, cause } = args
+    disconnectApp(grantId: string, userId: string, now: number, cause: Cause): Revocation {
       const grant = find.get(grantId)
       if (grant?.userId !== userId) return 'not_found'
       const left = findOthers.all(userId, grant.appid)
@@ -205,7 +204,7 @@ export function grantWrites(
       return left.length > 0 ? 'revoked' : 'already_revoked'
     },
 
-    recordUses({ uses }: { uses: Parameters<TokenStore['recordUses']>[0] }): void {
+    recordUses(uses: Parameters<TokenStore['recordUses']>[0]): void {
       for (const [id, atMs] of uses.grants) {
         kept.forgetGrant(id)
         grantUsed.run({ id, atMs })

@@ -53,8 +53,7 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
   )
 
   return {
-    addAppSecret(args: { secret: AppSecretRow; now: number; cause: Cause }): 'added' | 'no_app' | 'name_taken' {
-      const { secret, now, cause } = args
+    addAppSecret(secret: AppSecretRow, now: number, cause: Cause): 'added' | 'no_app' | 'name_taken' {
       const { appid, name } = secret
       if (!findApp.get(appid)) return 'no_app'
       if (findLiveName.get({ appid, name, now })) return 'name_taken'
@@ -63,8 +62,7 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
       return 'added'
     },
 
-    revokeAppSecret(args: { appid: string; secretId: string; now: number; cause: Cause }): 'revoked' | 'not_found' {
-      const { appid, secretId, now, cause } = args
+    revokeAppSecret(appid: string, secretId: string, now: number, cause: Cause): 'revoked' | 'not_found' {
       const secret = find.get(secretId)
       if (secret?.appid !== appid) return 'not_found'
       if (secret.revokedAtMs !== null) return 'revoked'

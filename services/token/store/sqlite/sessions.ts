@@ -46,8 +46,7 @@ export function sessionWrites(db: Connection, record: RecordEvent) {
   }
 
   return {
-    startSession(args: { session: NewSession; now: number; cause: Cause }): 'started' | 'refused' {
-      const { session, now, cause } = args
+    startSession(session: NewSession, now: number, cause: Cause): 'started' | 'refused' {
       const { sessionHash, userId, expiresAtMs } = session
       if (!findLiveUser.get(userId, session.passwordHash)) return 'refused'
       if (session.previousSessionHash) end(session.previousSessionHash, now, cause, 'signed in anew')
@@ -59,11 +58,11 @@ export function sessionWrites(db: Connection, record: RecordEvent) {
       return 'started'
     },
 
-    touchSession(args: { sessionHash: Hash; now: number }): void {
-      touch.run(args)
+    touchSession(sessionHash: Hash, now: number): void {
+      touch.run({ sessionHash, now })
     },
 
-    endSession({ sessionHash, now, cause }: { sessionHash: Hash; now: number; cause: Cause }): void {
+    endSession(sessionHash: Hash, now: number, cause: Cause): void {
       end(sessionHash, now, cause, 'signed out')
     },
   }

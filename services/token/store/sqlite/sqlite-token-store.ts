@@ -1,6 +1,6 @@
-// TokenStore on SQLite. Reads are point lookups on the caller's thread; writes go by name through a Writer, which shares
-// transactions among them. One file per noun holds both; nothing outside this folder knows a table.
-import { GroupCommit, type GroupCommitOptions, type Writer } from '../../../sqlite/group-commit.js'
+// TokenStore on SQLite. Reads are point lookups, done at once; writes go through a GroupCommit, which shares transactions
+// among them. One file per noun holds both; nothing outside this folder knows a table.
+import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, openDatabase, readAnything, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
@@ -8,7 +8,7 @@ import { KeptRows } from './kept-rows.js'
 import { tokenStoreReads } from './reads.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
-import { type TokenStoreWrites, tokenStoreWrites } from './writes.js'
+import { tokenStoreWrites } from './writes.js'
 
 /**
  * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
@@ -19,7 +19,7 @@ export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCo
   try {
     migrate(db, tokenSchema)
     const kept = new KeptRows(db)
-    const writer = new GroupCommit(db, tokenStoreWrites(db, kept), { onCommit: options.onCommit, watcher: kept })
+    const writer = new GroupCommit(db, { onCommit: options.onCommit, watcher: kept })
     return createSqliteTokenStore(db, writer, kept)
   } catch (error) {
     db.close()
@@ -28,46 +28,44 @@ export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCo
 }
 
 /** The store over an open, migrated connection for its reads and a writer for its writes; closing it closes both. */
-export function createSqliteTokenStore(db: Connection, writer: Writer<TokenStoreWrites>, kept: KeptRows): TokenStore {
+export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept: KeptRows): TokenStore {
   const reads = tokenStoreReads(db, kept)
+  const writes = tokenStoreWrites(db, kept)
   const requestCounts = new RequestCounts()
   return {
-    createApp: (app, secret, cause) => writer.submit('createApp', { app, secret, cause }),
+    createApp: writing(writer, writes.createApp),
     findApp: reading(db, reads.findApp),
     listApps: reading(db, reads.listApps),
-    updateApp: (appid, change, now, cause) => writer.submit('updateApp', { appid, change, now, cause }),
-    setAppDisabled: (appid, isDisabled, now, cause) =>
-      writer.submit('setAppDisabled', { appid, isDisabled, now, cause }),
-    addAppSecret: (secret, now, cause) => writer.submit('addAppSecret', { secret, now, cause }),
-    revokeAppSecret: (appid, secretId, now, cause) => writer.submit('revokeAppSecret', { appid, secretId, now, cause }),
+    updateApp: writing(writer, writes.updateApp),
+    setAppDisabled: writing(writer, writes.setAppDisabled),
+    addAppSecret: writing(writer, writes.addAppSecret),
+    revokeAppSecret: writing(writer, writes.revokeAppSecret),
     listAppSecrets: reading(db, reads.listAppSecrets),
 
-    createUser: (user, cause) => writer.submit('createUser', { user, cause }),
+    createUser: writing(writer, writes.createUser),
     findUser: reading(db, reads.findUser),
     listUsers: reading(db, reads.listUsers),
-    setUserDisabled: (username, isDisabled, now, cause) =>
-      writer.submit('setUserDisabled', { username, isDisabled, now, cause }),
-    setUserPassword: (username, passwordHash, now, cause) =>
-      writer.submit('setUserPassword', { username, passwordHash, now, cause }),
-    startSession: (session, now, cause) => writer.submit('startSession', { session, now, cause }),
+    setUserDisabled: writing(writer, writes.setUserDisabled),
+    setUserPassword: writing(writer, writes.setUserPassword),
+    startSession: writing(writer, writes.startSession),
     findSession: reading(db, reads.findSession),
-    touchSession: (sessionHash, now) => writer.submit('touchSession', { sessionHash, now }),
-    endSession: (sessionHash, now, cause) => writer.submit('endSession', { sessionHash, now, cause }),
+    touchSession: writing(writer, writes.touchSession),
+    endSession: writing(writer, writes.endSession),
 
-    issueCode: (code, now, cause) => writer.submit('issueCode', { code, now, cause }),
-    redeemCode: (redemption, now, cause) => writer.submit('redeemCode', { redemption, now, cause }),
-    mintAccessToken: (minting, now, cause) => writer.submit('mintAccessToken', { minting, now, cause }),
+    issueCode: writing(writer, writes.issueCode),
+    redeemCode: writing(writer, writes.redeemCode),
+    mintAccessToken: writing(writer, writes.mintAccessToken),
     findAccessToken: reading(db, reads.findAccessToken),
     findAccessTokens: reading(db, reads.findAccessTokens),
     listGrants: reading(db, reads.listGrants),
-    revokeGrant: (grantId, now, cause) => writer.submit('revokeGrant', { grantId, now, cause }),
-    disconnectApp: (grantId, userId, now, cause) => writer.submit('disconnectApp', { grantId, userId, now, cause }),
-    recordUses: (uses) => writer.submit('recordUses', { uses }),
+    revokeGrant: writing(writer, writes.revokeGrant),
+    disconnectApp: writing(writer, writes.disconnectApp),
+    recordUses: writing(writer, writes.recordUses),
 
     listAuditEvents: reading(db, reads.listAuditEvents),
     countRequests: async (counts) => counts.map((count) => requestCounts.add(count)),
     removeRequestCounts: async (endedBeforeMs) => requestCounts.removeEnded(endedBeforeMs),
-    removeEnded: (bounds) => writer.submit('removeEnded', { bounds }),
+    removeEnded: writing(writer, writes.removeEnded),
     ping: reading(db, () => readAnything(db)),
     async close() {
       await writer.close()

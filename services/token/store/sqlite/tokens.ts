@@ -107,8 +107,7 @@ export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: To
   )
 
   return {
-    mintAccessToken(args: { minting: Minting; now: number; cause: Cause }): MintingResult {
-      const { minting, now, cause } = args
+    mintAccessToken(minting: Minting, now: number, cause: Cause): MintingResult {
       const { refreshTokenHash, accessTokenHash, appid } = minting
       const app = checkApp(appid, minting.secretId, now)
       if (app !== 'good') return app

@@ -64,7 +64,7 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
   }
 
   return {
-    removeEnded({ bounds }: { bounds: Bounds }): Removed {
+    removeEnded(bounds: Bounds): Removed {
       const { endedBeforeMs, auditBeforeMs, limit } = bounds
       const { places, counts } = findEnded(bounds)
       if (places.length > 0) kept.forgetTokens()

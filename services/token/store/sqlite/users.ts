@@ -78,15 +78,14 @@ export function userWrites(
   )
 
   return {
-    createUser({ user, cause }: { user: UserRow; cause: Cause }): 'created' | 'username_taken' {
+    createUser(user: UserRow, cause: Cause): 'created' | 'username_taken' {
       if (findUser(user.username)) return 'username_taken'
       insert.run({ ...user, isDisabled: Number(user.isDisabled) })
       record({ kind: 'user.created', now: user.createdAtMs, cause, userId: user.userId, note: user.username })
       return 'created'
     },
 
-    setUserDisabled(args: { username: string; isDisabled: boolean; now: number; cause: Cause }): UserRow | undefined {
-      const { username, isDisabled, now, cause } = args
+    setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): UserRow | undefined {
       const before = findUser(username)
       if (!before || before.isDisabled === isDisabled) return before
       const { userId } = before
@@ -99,8 +98,7 @@ export function userWrites(
       return { ...before, isDisabled }
     },
 
-    setUserPassword(args: { username: string; passwordHash: string; now: number; cause: Cause }): boolean {
-      const { username, passwordHash, now, cause } = args
+    setUserPassword(username: string, passwordHash: string, now: number, cause: Cause): boolean {
       const user = findUser(username)
       if (!user) return false
       setPassword.run(passwordHash, user.userId)

@@ -10,8 +10,6 @@ import { tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
 import { liveUserFinder, userWrites } from './users.js'
 
-export type TokenStoreWrites = ReturnType<typeof tokenStoreWrites>
-
 /** Every write of the token store over one connection, its statements prepared: each runs inside a transaction. */
 export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const record = eventRecorder(db, kept)
