@@ -4,7 +4,7 @@ import type { Cause, Hash, NewCode, Redemption, RedemptionResult } from '../toke
 import type { IsLiveApp } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
-import { inSlotsOf, placeOf, takeSlot } from './places.js'
+import { inSlotsOf, placeNumber, takeSlot } from './places.js'
 import type { CheckApp } from './secrets.js'
 import type { IsLiveUser } from './users.js'
 
@@ -95,7 +95,7 @@ function codeFinder(db: Connection): FindCode {
     .safeIntegers()
 
   function look(codeHash: Hash): CodeRecord | undefined {
-    const at = placeOf(codeHash)
+    const at = placeNumber(codeHash)
     const found = find.get(at, at, codeHash)
     if (found) return found
     const place = findElsewhere.get(codeHash)
@@ -162,7 +162,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
       if (existing)
         return existing.usedAtMs === undefined && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
       removeSurplus.run({ appid, userId, now, keep: maxLive - 1 })
-      takeSlot(placeOf(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
+      takeSlot(placeNumber(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
       record({ kind: 'code.issued', now, cause, appid, userId })
       return 'issued'
     },

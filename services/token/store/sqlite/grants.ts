@@ -6,7 +6,7 @@ import type { RecordEvent } from './audit.js'
 import type { CodeRow } from './codes.js'
 import type { KeptRows } from './kept-rows.js'
 import { NEWEST_EXPIRY, packTime, packToken, unpackTime } from './packed-tokens.js'
-import { isInSlotOf, placeOf, requireOnePlace, takeSlot } from './places.js'
+import { isInSlotOf, placeNumber, requireOnePlace, takeSlot } from './places.js'
 
 /** SQL: no longer only a code. */
 const IS_GRANT = 'created_at_ms IS NOT NULL'
@@ -87,7 +87,7 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
     }
     requireOnePlace(redemption.accessTokenHash, refreshTokenHash)
     const accessTokens = packToken(redemption.accessTokenHash, redemption.accessTokenExpiresAtMs)
-    const place = moveTo(placeOf(refreshTokenHash), code, codeHash)
+    const place = moveTo(placeNumber(refreshTokenHash), code, codeHash)
     complete.run(grantId, openid, refreshTokenHash, now, now, refreshTokenExpiresAtMs, accessTokens, place)
     return openid
   }

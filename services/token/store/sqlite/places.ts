@@ -12,7 +12,7 @@ const SLOT_BITS = 0xfn
 const WITHOUT_SIGN = 0x7fff_ffff_ffff_ffffn
 
 /** The place of a hash: its first 8 bytes without the first bit. Never negative; 0 for what is shorter. */
-export function placeOf(hash: Hash): bigint {
+export function placeNumber(hash: Hash): bigint {
   if (hash.length < PLACE_BYTES) return 0n
   return Buffer.from(hash.buffer, hash.byteOffset, hash.length).readBigUInt64BE() & WITHOUT_SIGN
 }

@@ -1,7 +1,7 @@
 import type { Schema } from '../../../sqlite/migrate.js'
 
-/** The place of a hash as places.ts reads it: its first 8 bytes without the first bit. */
-const placeOf = (hash: string) =>
+/** SQL: the place of a hash as places.ts reads it: its first 8 bytes without the first bit. */
+const placeSql = (hash: string) =>
   `('0x' || substr('0123456701234567', instr('0123456789ABCDEF', substr(hex(${hash}), 1, 1)), 1)
     || substr(hex(${hash}), 2, 15)) ->> '$'`
 
@@ -155,7 +155,7 @@ export const tokenSchema: Schema = {
           access_tokens      BLOB    NOT NULL CHECK (length(access_tokens) % 38 = 0) -- see packed-tokens.ts
         ) STRICT;
 
-        WITH placed AS (SELECT *, ${placeOf('refresh_token_hash')} AS place FROM grants)
+        WITH placed AS (SELECT *, ${placeSql('refresh_token_hash')} AS place FROM grants)
         INSERT INTO placed_grants
         SELECT (place & ~15) + row_number() OVER (PARTITION BY place & ~15 ORDER BY place) - 1, grant_id, appid, user_id,
           openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms, revoked_at_ms,
@@ -171,7 +171,7 @@ export const tokenSchema: Schema = {
         ) STRICT;
         CREATE UNIQUE INDEX grants_by_id ON placed_grants (grant_id);
         INSERT OR IGNORE INTO access_tokens_of_0_1_0
-        SELECT ${placeOf('access_token_hash')} AS own_place, place
+        SELECT ${placeSql('access_token_hash')} AS own_place, place
         FROM access_tokens JOIN placed_grants USING (grant_id)
         WHERE substr(access_token_hash, 1, 8) <> substr(refresh_token_hash, 1, 8);
 

@@ -11,7 +11,7 @@ import {
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 import { addToken, findExpiry } from './packed-tokens.js'
-import { inSlotsOf, placeOf, requireOnePlace } from './places.js'
+import { inSlotsOf, placeNumber, requireOnePlace } from './places.js'
 import type { CheckApp } from './secrets.js'
 import type { IsLiveUser } from './users.js'
 
@@ -70,7 +70,7 @@ export function tokenReads(db: Connection, kept: KeptRows) {
   }
 
   function look(accessTokenHash: Hash): AccessTokenRow | undefined {
-    const place = placeOf(accessTokenHash)
+    const place = placeNumber(accessTokenHash)
     const found = lookAt(place, accessTokenHash)
     if (found) return found
     const grantPlace = findPlace.get(place)
@@ -86,13 +86,13 @@ export function tokenReads(db: Connection, kept: KeptRows) {
 /** Columns of what a refresh must know, in order. */
 type MintingRecord = [place: bigint, grantId: string, userId: string, lastUsedAtMs: bigint, tokens: Buffer]
 
-interface TokenDeps {
+interface MintingDeps {
   readonly record: RecordEvent
   readonly checkApp: CheckApp
   readonly isLiveUser: IsLiveUser
 }
 
-export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: TokenDeps) {
+export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: MintingDeps) {
   const findGrant = db
     .prepare<[place: bigint, place: bigint, refreshTokenHash: Hash, appid: string, now: number], MintingRecord>(
       // Primary key. The + before a column keeps the planner from the index of the app's grants, which is long.
@@ -111,7 +111,7 @@ export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: To
       const { refreshTokenHash, accessTokenHash, appid } = minting
       const app = checkApp(appid, minting.secretId, now)
       if (app !== 'good') return app
-      const at = placeOf(refreshTokenHash)
+      const at = placeNumber(refreshTokenHash)
       const grant = findGrant.get(at, at, refreshTokenHash, appid, now)
       if (!grant) return 'refused'
       const [place, grantId, userId, lastUsedAtMs, tokens] = grant
