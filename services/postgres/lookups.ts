@@ -1,5 +1,5 @@
 // Rows that are looked up by their keys, those of many lookups by one statement.
-import { keyOf } from '../rpc/bounded-map.js'
+import { byteKey } from '../rpc/bounded-map.js'
 import { mayBeOfOne } from './errors.js'
 import { isOverdue, Together, type Waiting } from './together.js'
 import { columnsOf, type Database, hasNul, type Statement, type Value } from './transaction.js'
@@ -39,7 +39,7 @@ export class Lookups<Row extends object> {
    */
   async find(...values: Value[]): Promise<readonly Row[]> {
     if (hasNul(values)) return []
-    const key = values.map((value) => (value instanceof Uint8Array ? keyOf(value) : String(value))).join('\0')
+    const key = values.map((value) => (value instanceof Uint8Array ? byteKey(value) : String(value))).join('\0')
     return this.#asked.get(key) ?? this.#add(key, values)
   }
 

@@ -1,5 +1,5 @@
 /** Bytes as a key of a map: one character each. */
-export function keyOf(bytes: Uint8Array): string {
+export function byteKey(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1')
 }
 

@@ -62,7 +62,7 @@ export function keepingAnswers(invoke: Invoke, revalidate: DescMethod): Invoke {
   const keeping = (method: DescMethod, request: Message, call: Outgoing): Promise<Message> => {
     const names = fields.get(method)
     if (names === undefined || isTraced(call)) return invoke(method, request, call)
-    return ask(method, keyOf(method, names, request), request as Request, call)
+    return ask(method, answerKey(method, names, request), request as Request, call)
   }
   return keeping as Invoke
 }
@@ -73,7 +73,7 @@ function isTraced({ traceparent }: Outgoing): boolean {
 }
 
 /** No field of a call that was answered holds U+0000. */
-function keyOf({ name }: DescMethod, names: readonly string[], request: Message): string {
+function answerKey({ name }: DescMethod, names: readonly string[], request: Message): string {
   let key = name
   for (const field of names) key += `\0${(request as unknown as Record<string, unknown>)[field]}`
   return hash('sha256', key, 'binary')

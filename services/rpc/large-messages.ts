@@ -2,7 +2,7 @@
 // A validator is for one receiver: behind what all share, which is the same bytes and the same objects for each.
 import { create, type DescMessage, fromBinary, type Message, type MessageShape, toBinary } from '@bufbuild/protobuf'
 import { BinaryReader } from '@bufbuild/protobuf/wire'
-import { BoundedMap, keyOf } from './bounded-map.js'
+import { BoundedMap, byteKey } from './bounded-map.js'
 
 /** Below it, encoding anew costs less than looking for what was encoded. */
 const LARGE_BYTES = 512
@@ -68,7 +68,7 @@ export class Decoder {
   }
 
   #decodeLarge<D extends DescMessage>(desc: D, bytes: Uint8Array): MessageShape<D> {
-    const key = `${desc.typeName}${bytes.length}${keyOf(bytes.subarray(0, END_BYTES))}${keyOf(bytes.subarray(-END_BYTES))}`
+    const key = `${desc.typeName}${bytes.length}${byteKey(bytes.subarray(0, END_BYTES))}${byteKey(bytes.subarray(-END_BYTES))}`
     const known = this.#known.get(key)
     if (known && Buffer.compare(known.bytes, bytes) === 0) return known.message as MessageShape<D>
     const own = new Uint8Array(bytes) // what a message keeps of unknown fields is a part of what it came in

@@ -1,7 +1,7 @@
 // Validators of answers about surveys: as services/token/validators.ts has them of answers about tokens.
 // Layout: 16 bytes of what was found, the length of the token's validator in a byte, that, and what was asked for, in words.
 import { hash } from 'node:crypto'
-import { keyOf } from '../rpc/bounded-map.js'
+import { byteKey } from '../rpc/bounded-map.js'
 import type { SurveyList, SurveyRow, SurveyStore } from './store/survey-store.js'
 
 const FINGERPRINT_BYTES = 16
@@ -57,7 +57,7 @@ function validatorOf(token: Uint8Array, found: Found, asked: string): Uint8Array
 export function readValidator(bytes: Uint8Array): Validator {
   const tokenBytes = bytes[FINGERPRINT_BYTES] ?? 0
   if (tokenBytes > MAX_TOKEN_BYTES || bytes.length > MAX_BYTES) return NO_VALIDATOR
-  const text = keyOf(bytes)
+  const text = byteKey(bytes)
   const tokenEnd = TOKEN_START + tokenBytes
   return {
     fingerprint: text.slice(0, FINGERPRINT_BYTES),

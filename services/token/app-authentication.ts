@@ -1,7 +1,7 @@
 // The two questions every app call starts with: is there such an app, and is this its secret.
 import { timingSafeEqual } from 'node:crypto'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { BoundedMap, keyOf } from '../rpc/bounded-map.js'
+import { BoundedMap, byteKey } from '../rpc/bounded-map.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { hashCredential } from './credentials.js'
 import type { TokenDeps } from './deps.js'
@@ -58,7 +58,7 @@ export function secretRecaller(deps: TokenDeps): RecallSecret {
   return async (appid, secret) => {
     const hash = hashCredential('secret', secret)
     if (!hash) return findSecret(deps, appid, secret)
-    const key = keyOf(hash) + appid
+    const key = byteKey(hash) + appid
     const known = recalled.get(key)
     if (known) return known
     const found = await findSecret(deps, appid, secret)

@@ -35,7 +35,7 @@ const lengthOf = { plain: base64urlLength(RANDOM_BYTES), placed: base64urlLength
 /** A credential this service has made: the text for its holder, the key for the store. */
 export interface Credential {
   readonly text: string
-  /** See keyOf. */
+  /** See storeKey. */
   readonly hash: Uint8Array
 }
 
@@ -63,7 +63,7 @@ export function hashCredential(kind: CredentialKind, text: string): Uint8Array |
   if (!text.startsWith(`${prefixes[kind]}_`)) return undefined
   const bodyEnd = text.length - CHECKSUM_LENGTH
   if (checksum(text.slice(0, bodyEnd)) !== text.slice(bodyEnd)) return undefined
-  return keyOf(text, bodyLength === lengthOf.placed ? start : undefined)
+  return storeKey(text, bodyLength === lengthOf.placed ? start : undefined)
 }
 
 /** A credential as somebody presents it. Of most, which a store found before, no more is needed than the digest. */
@@ -158,11 +158,11 @@ function fromBytes(kind: CredentialKind, random: Uint8Array, place?: Place): Cre
   const bytes = place ? Buffer.concat([place, random]) : Buffer.from(random)
   const body = `${prefixes[kind]}_${bytes.toString('base64url')}`
   const text = body + checksum(body)
-  return { text, hash: keyOf(text, place && bodyStart(kind)) }
+  return { text, hash: storeKey(text, place && bodyStart(kind)) }
 }
 
 /** What the store knows a credential by, 32 bytes; its place, if it has one, begins at `placeAt` of the text. */
-function keyOf(text: string, placeAt: number | undefined): Uint8Array {
+function storeKey(text: string, placeAt: number | undefined): Uint8Array {
   return keyFrom(hash('sha256', text, 'binary'), placeAt === undefined ? '' : placeIn(text, placeAt))
 }
 

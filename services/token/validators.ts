@@ -3,7 +3,7 @@
 // remembered of who keeps what.
 // Layout: 16 bytes of what was answered, the digest of the token, and its place if it has one.
 import { hash } from 'node:crypto'
-import { keyOf } from '../rpc/bounded-map.js'
+import { byteKey } from '../rpc/bounded-map.js'
 import { DigestedCredential, type PresentedCredential } from './credentials.js'
 import type { AccessTokenRow } from './store/token-store.js'
 
@@ -23,7 +23,7 @@ export function validatorOf(token: PresentedCredential, row: AccessTokenRow): Ui
 
 /** Of bytes that are no validator, one that stands for nothing. */
 export function readValidator(bytes: Uint8Array): Validator {
-  const text = keyOf(bytes)
+  const text = byteKey(bytes)
   const token = new DigestedCredential(text.slice(FINGERPRINT_BYTES, DIGEST_END), text.slice(DIGEST_END))
   return { fingerprint: text.slice(0, FINGERPRINT_BYTES), token }
 }

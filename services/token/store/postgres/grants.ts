@@ -1,7 +1,7 @@
 import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
-import { keyOf } from '../../../rpc/bounded-map.js'
+import { byteKey } from '../../../rpc/bounded-map.js'
 import { foundOfEach } from '../../../store/found-of-each.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import {
@@ -248,7 +248,8 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
   }
 
   return {
-    mintAccessToken: (minting, now, cause) => mintings.submit(keyOf(minting.refreshTokenHash), { minting, now, cause }),
+    mintAccessToken: (minting, now, cause) =>
+      mintings.submit(byteKey(minting.refreshTokenHash), { minting, now, cause }),
 
     findAccessToken: findToken,
     findAccessTokens: (tokens) => foundOfEach(tokens.map(findToken)),
