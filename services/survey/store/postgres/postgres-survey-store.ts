@@ -1,8 +1,9 @@
 // The survey store on PostgreSQL: the same rules and round trips as the token store.
+
+import { BoundedMap } from '../../../bounded-map.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import type { PoolOptions } from '../../../postgres/pool.js'
 import { openDatabase, type Statement } from '../../../postgres/transaction.js'
-import { BoundedMap } from '../../../rpc/bounded-map.js'
 import { MAX_KEPT_BYTES, sizeOfSurvey } from '../kept-sizes.js'
 import { nextId, type SurveyRow, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
 import { surveySchema } from './schema.js'

@@ -1,7 +1,7 @@
+import { byteKey } from '../../../bounded-map.js'
 import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
-import { byteKey } from '../../../rpc/bounded-map.js'
 import { foundOfEach } from '../../../store/found-of-each.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import {
