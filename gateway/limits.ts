@@ -1,5 +1,3 @@
-const KIB = 1024
-
 /** At most `requests` in a window of `seconds`. */
 export interface Rate {
   readonly requests: number
@@ -33,21 +31,4 @@ export interface GatewayLimits {
   readonly rates: { readonly api: Rates; readonly page: Rates }
   /** How many sources, and how many pairs of app and route, are counted at once. */
   readonly maxRateKeys: number
-}
-
-export const defaultLimits: GatewayLimits = {
-  headersTimeoutMs: 10_000,
-  requestTimeoutMs: 15_000,
-  keepAliveTimeoutMs: 65_000, // above the 60 s of common proxies, so that they and not we close first
-  maxUrlBytes: 8 * KIB,
-  maxHeaderBytes: 16 * KIB,
-  maxFormBytes: 16 * KIB,
-  maxConnections: 10_000,
-  maxInFlight: 1_000,
-  rateLimit: true,
-  rates: {
-    api: { perSource: { requests: 1_200, seconds: 10 }, perApp: { requests: 6_000, seconds: 10 } },
-    page: { perSource: { requests: 300, seconds: 60 }, perApp: { requests: 6_000, seconds: 60 } },
-  },
-  maxRateKeys: 100_000,
 }

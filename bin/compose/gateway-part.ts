@@ -40,7 +40,7 @@ export function warnOfPlaintext({ publicUrl }: Pick<Config, 'publicUrl'>, log: L
   log.warning('PUBLIC_URL is http: passwords travel in the clear, and browsers will not send what sign-in needs')
 }
 
-function limitsOf(config: Config): GatewayOptions['limits'] {
+export function limitsOf(config: Config): GatewayOptions['limits'] {
   return {
     headersTimeoutMs: config.httpHeadersTimeoutSeconds * 1000,
     requestTimeoutMs: config.httpRequestTimeoutSeconds * 1000,

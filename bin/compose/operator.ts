@@ -3,7 +3,6 @@
 // too, since every call is a transaction and servers ask the database anew on every request.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import net from 'node:net'
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
@@ -14,6 +13,7 @@ import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf, type Invoke } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { stateOfSocket } from '../../services/rpc/listener.js'
 import { readConfig } from '../config.js'
 import { createLog } from '../log.js'
 import { message } from '../output.js'
@@ -100,20 +100,9 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
 /** The first of these sockets behind which a process listens. */
 async function firstAnswering(sockets: readonly Address[]): Promise<Address | undefined> {
   for (const socket of sockets) {
-    if (socket.kind === 'unix' && (await isAnswering(socket.path))) return socket
+    if (socket.kind === 'unix' && (await stateOfSocket(socket.path)) === 'in use') return socket
   }
   return undefined
-}
-
-function isAnswering(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const probe = net.connect(path)
-    probe.once('connect', () => {
-      probe.destroy()
-      resolve(true)
-    })
-    probe.once('error', () => resolve(false))
-  })
 }
 
 /** All pages of a list, one after the other. */

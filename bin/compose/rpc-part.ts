@@ -13,8 +13,6 @@ export interface RpcPart {
   drain(graceMs: number): Promise<void>
 }
 
-const TLS_LOOK_EVERY_MS = 30_000
-
 export async function startRpcPart(
   config: Config,
   dispatcher: Dispatcher,
@@ -40,7 +38,7 @@ export async function startRpcPart(
   }).catch((error: unknown) => {
     throw cannotListen(error)
   })
-  const watch = usesTls ? watchTls(config, TLS_LOOK_EVERY_MS, server.reloadTls, onError) : undefined
+  const watch = usesTls ? watchTls(config, server.reloadTls, onError) : undefined
   return {
     addresses: server.addresses,
     setServing: server.setServing,

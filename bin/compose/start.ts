@@ -153,7 +153,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       const reconnect = () => {
         for (const made of remotes) made.reconnect()
       }
-      const watch = watchTls(config, 30_000, reconnect, onUnreadableTls)
+      const watch = watchTls(config, reconnect, onUnreadableTls)
       undo.push(async () => watch.stop())
     }
 

@@ -14,10 +14,11 @@ export function readTls(config: Config): TlsMaterial {
   }
 }
 
-/** Calls `onChange` when the files hold something new, at most every `everyMs`, and at SIGHUP. */
+const LOOK_EVERY_MS = 30_000
+
+/** Calls `onChange` when the files hold something new, within 30 s or at SIGHUP. */
 export function watchTls(
   config: Config,
-  everyMs: number,
   onChange: (material: TlsMaterial) => void,
   onError: (error: unknown) => void,
 ): { stop(): void } {
@@ -33,7 +34,7 @@ export function watchTls(
       onError(error) // half-written files: the next look finds them whole
     }
   }
-  const timer = setInterval(look, everyMs)
+  const timer = setInterval(look, LOOK_EVERY_MS)
   timer.unref()
   process.on('SIGHUP', look)
   return {

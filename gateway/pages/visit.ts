@@ -34,13 +34,12 @@ export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
   const sentKey = readSecretCookie(deps.publicUrl, cookies, 'form_key')
   const hadFormKey = isFormKey(sentKey)
   const formKey = hadFormKey ? sentKey : newFormKey(deps.randomBytes)
-  const sessionToken = readSecretCookie(deps.publicUrl, cookies, 'session')
   return {
     request,
     deps,
     language,
     t: texts[language],
-    sessionToken: sessionToken && sessionToken.length <= 512 ? sessionToken : undefined,
+    sessionToken: readSecretCookie(deps.publicUrl, cookies, 'session'),
     formKey,
     hadFormKey,
     setCookies: [

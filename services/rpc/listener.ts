@@ -122,15 +122,20 @@ function createPlainServer(options: ListenerOptions): net.Server {
 
 /** A socket file that nobody answers on is left from a crash; one that answers is somebody's, and an error. */
 async function removeStaleSocket(path: string): Promise<void> {
-  const state = await new Promise<'free' | 'stale' | 'taken'>((resolve) => {
+  const state = await stateOfSocket(path)
+  if (state === 'in use')
+    throw Object.assign(new Error(`${path} is in use by a running process`), { code: 'EADDRINUSE' })
+  if (state === 'stale') unlinkSync(path)
+}
+
+/** Asked by connecting to the file. `none`: there is no file, or nobody may connect to it. */
+export function stateOfSocket(path: string): Promise<'in use' | 'stale' | 'none'> {
+  return new Promise((resolve) => {
     const probe = net.connect(path)
     probe.once('connect', () => {
       probe.destroy()
-      resolve('taken')
+      resolve('in use')
     })
-    probe.once('error', (error: NodeJS.ErrnoException) => resolve(error.code === 'ECONNREFUSED' ? 'stale' : 'free'))
+    probe.once('error', (error: NodeJS.ErrnoException) => resolve(error.code === 'ECONNREFUSED' ? 'stale' : 'none'))
   })
-  if (state === 'taken')
-    throw Object.assign(new Error(`${path} is in use by a running process`), { code: 'EADDRINUSE' })
-  if (state === 'stale') unlinkSync(path)
 }

@@ -4,10 +4,16 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
 import { drainGateway } from '../../gateway/app.js'
-import { defaultLimits } from '../../gateway/limits.js'
 import { routes } from '../../gateway/routes.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { type GatewaySettings, type RunningGateway, refusal, sendRaw, startGateway } from './start-gateway.js'
+import {
+  defaultLimits,
+  type GatewaySettings,
+  type RunningGateway,
+  refusal,
+  sendRaw,
+  startGateway,
+} from './start-gateway.js'
 
 const USER = '/api/oauth2/user?appid=app&access_token=tok&openid=oid'
 const services = { GetAuthorizedUser: () => ({ openid: 'oid', nickname: '小明', avatar: '' }) }

@@ -5,8 +5,10 @@ import type { AddressInfo } from 'node:net'
 import { connect } from 'node:net'
 import { create, type DescMessage, type DescMethodUnary, type MessageInitShape } from '@bufbuild/protobuf'
 import { Code, ConnectError, createClient, type Transport, type UnaryResponse } from '@connectrpc/connect'
+import { limitsOf } from '../../bin/compose/gateway-part.js'
+import { readConfig } from '../../bin/config.js'
 import { createGateway, type GatewayOptions, type RequestRecord } from '../../gateway/app.js'
-import { defaultLimits, type GatewayLimits } from '../../gateway/limits.js'
+import type { GatewayLimits } from '../../gateway/limits.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorDetailSchema, type ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -35,6 +37,8 @@ export interface GatewaySettings extends Partial<Omit<GatewayOptions, 'limits'>>
   readonly services?: FakeServices
   readonly limits?: Partial<GatewayLimits>
 }
+
+export const defaultLimits = limitsOf(readConfig({}))
 
 export async function startGateway(settings: GatewaySettings = {}): Promise<RunningGateway> {
   const { services = {}, limits, ...options } = settings

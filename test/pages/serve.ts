@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createGateway } from '../../gateway/app.js'
-import { defaultLimits } from '../../gateway/limits.js'
+import { defaultLimits } from '../gateway/start-gateway.js'
 import { freePort } from '../harness/spawn.js'
 import { FakeServices } from './fake-services.js'
 
