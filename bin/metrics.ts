@@ -18,6 +18,8 @@ export interface Metrics {
   commit(store: string, writes: number, durationMs: number): void
   /** A failure nobody expected: an alert is due. */
   unexpected(): void
+  /** A connection to the public port that was one too many. */
+  dropped(): void
   text(): Promise<string>
   /** All of it, to be sent to the process that sums up. */
   snapshot(): Promise<Snapshot>
@@ -172,6 +174,11 @@ export function createMetrics(): Metrics {
     labelNames: ['table'],
     registry,
   })
+  const dropped = new Counter({
+    name: 'survey_auth_http_connections_dropped_total',
+    help: 'connections closed at once because there were HTTP_MAX_CONNECTIONS',
+    registers,
+  })
   const unexpected = new Counter({
     name: 'survey_auth_unexpected_errors_total',
     help: 'failures that nobody expected; each is in the log',
@@ -204,6 +211,7 @@ export function createMetrics(): Metrics {
       for (const [table, count] of Object.entries(removed)) removedRows([table], count)
     },
     unexpected: () => unexpected.inc(),
+    dropped: () => dropped.inc(),
     text: () => registry.metrics(),
     async snapshot() {
       const metrics = await registry.getMetricsAsJSON()

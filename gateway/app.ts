@@ -59,6 +59,8 @@ export interface GatewayOptions extends GatewayDeps {
     | undefined
   /** Called once per unexpected failure, with what was thrown. */
   readonly onUnexpected: (error: unknown, requestId: string) => void
+  /** Called for each connection that was closed at once because there were `maxConnections`. */
+  readonly onDropped?: (() => void) | undefined
 }
 
 /**
@@ -88,6 +90,7 @@ export function createGateway(options: GatewayOptions): Server {
     requireHostHeader: false, // refused in the envelope instead
   })
   server.maxConnections = limits.maxConnections
+  if (options.onDropped) server.on('drop', options.onDropped)
   gateways.set(server, new Gateway(server, options))
   return server
 }

@@ -1,4 +1,5 @@
 // The public HTTP gateway in this process. It holds nothing: its clients reach the services, wherever they run.
+import { readFileSync } from 'node:fs'
 import { createGateway, drainGateway, type GatewayOptions } from '../../gateway/app.js'
 import type { Config } from '../config.js'
 import type { Log } from '../log.js'
@@ -6,6 +7,9 @@ import { isLoopback } from '../loopback.js'
 import { type HeldPort, serveOn, urlOf } from './listen.js'
 import type { Observers } from './observers.js'
 import type { Clock } from './part.js'
+
+/** Files that are not connections to the public port: databases, connections of other kinds, what Node itself needs. */
+const OTHER_FILES = 100
 
 export interface GatewayPart {
   readonly url: string
@@ -35,9 +39,28 @@ export async function startGatewayPart(
   return { url, drain: (timeoutMs) => drainGateway(gateway, timeoutMs) }
 }
 
-export function warnOfPlaintext({ publicUrl }: Pick<Config, 'publicUrl'>, log: Log): void {
-  if (publicUrl.protocol !== 'http:' || isLoopback(publicUrl.hostname)) return
-  log.warning('PUBLIC_URL is http: passwords travel in the clear, and browsers will not send what sign-in needs')
+/** Says what of its configuration a gateway can work with, but badly. */
+export function warnOfGateway({ publicUrl, httpMaxConnections }: Config, log: Log): void {
+  if (publicUrl.protocol === 'http:' && !isLoopback(publicUrl.hostname)) {
+    log.warning('PUBLIC_URL is http: passwords travel in the clear, and browsers will not send what sign-in needs')
+  }
+  const maxFiles = maxOpenFiles()
+  if (httpMaxConnections + OTHER_FILES > maxFiles) {
+    log.warning(
+      `this process may open ${maxFiles} files and HTTP_MAX_CONNECTIONS is ${httpMaxConnections}: of more connections than files ` +
+        'each is closed without an answer; let it open more (ulimit -n, LimitNOFILE=) or set HTTP_MAX_CONNECTIONS lower',
+    )
+  }
+}
+
+/** Infinity where nobody tells: Linux does. */
+function maxOpenFiles(): number {
+  try {
+    const [, soft] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
+    return soft === undefined ? Number.POSITIVE_INFINITY : Number(soft)
+  } catch {
+    return Number.POSITIVE_INFINITY
+  }
 }
 
 export function limitsOf(config: Config): GatewayOptions['limits'] {

@@ -10,7 +10,7 @@ import type { StoreObserver } from './stores.js'
 
 export interface Observers {
   readonly dispatcher: Pick<DispatcherOptions, 'onCall' | 'onUnexpected' | 'startSpan'>
-  readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'startSpan'>
+  readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'onDropped' | 'startSpan'>
   /** undefined when nobody asks. */
   readonly store: StoreObserver | undefined
   readonly token: Pick<TokenDeps, 'onRevalidated'>
@@ -42,6 +42,7 @@ export function createObservers(log: Log, metrics?: Metrics): Observers {
         log.failure('a request failed unexpectedly', error, requestId)
         metrics?.unexpected()
       },
+      onDropped: metrics?.dropped,
     },
     store: metrics && { onOperation: metrics.storeOperation, onCommit: metrics.commit },
     token: { onRevalidated: metrics?.revalidated },

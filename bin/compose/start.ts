@@ -16,7 +16,7 @@ import { createLog } from '../log.js'
 import { createMetrics } from '../metrics.js'
 import { pooledRandomBytes } from '../random.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf } from './addresses.js'
-import { type GatewayPart, startGatewayPart, warnOfPlaintext } from './gateway-part.js'
+import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
 import { cannotListen, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers } from './observers.js'
@@ -177,7 +177,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
         )
       : workers
     if (gateway) undo.push(() => gateway.drain(graceMs))
-    if (gateway && !overrides.isWorker) warnOfPlaintext(config, log)
+    if (gateway && !overrides.isWorker) warnOfGateway(config, log)
     stage = 'running'
 
     return {

@@ -1,8 +1,9 @@
+import { spawn } from 'node:child_process'
 import { connect } from 'node:net'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, startProcess } from '../harness/process.js'
-import { freePort } from '../harness/spawn.js'
+import { freePort, PROGRAM } from '../harness/spawn.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -62,6 +63,40 @@ test('health, readiness and metrics are on the admin port', async () => {
   expect(await get('/readyz')).toEqual({ status: 200, text: 'ready\n' })
   expect((await get('/metrics')).text).toMatch(/survey_auth_http_requests_total\{.*outcome="no_route".*\} \d/)
   expect((await get('/')).status).toBe(404)
+})
+
+test('connections over HTTP_MAX_CONNECTIONS are closed at once and counted, and the others are served', async () => {
+  const adminPort = await freePort()
+  const service = await startProcess({ ADMIN_PORT: String(adminPort), HTTP_MAX_CONNECTIONS: '20' })
+  const { hostname, port } = new URL(service.url)
+  const ask = (settle: (outcome: 'served' | 'closed') => void) => {
+    const socket = connect(Number(port), hostname)
+    onTestFinished(() => void socket.destroy())
+    socket.on('error', () => undefined)
+    socket.once('data', () => settle('served')).once('close', () => settle('closed'))
+    socket.write('GET /api/oauth2/user HTTP/1.1\r\nHost: x\r\n\r\n')
+  }
+  const asked = Array.from({ length: 30 }, () => new Promise(ask))
+  const outcomes = await Promise.all(asked)
+  const closed = outcomes.filter((outcome) => outcome === 'closed').length
+  expect(closed).toBeGreaterThanOrEqual(10)
+  expect(closed, 'those that are served').toBeLessThan(30)
+  const metrics = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text()
+  expect(metrics).toContain(`survey_auth_http_connections_dropped_total ${closed}\n`)
+})
+
+test('a process that may open fewer files than it takes connections says so', async () => {
+  const { dataDir } = await createProcess()
+  const env = { PATH: process.env.PATH, DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: '0' }
+  const limited = ['-c', 'ulimit -n 400 && exec "$0" "$@"', process.execPath, PROGRAM, 'serve']
+  const child = spawn('sh', limited, { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  let log = ''
+  for await (const chunk of child.stderr) {
+    log += chunk
+    if (log.includes('listening on')) child.kill('SIGTERM')
+  }
+  expect(log).toContain('may open 400 files and HTTP_MAX_CONNECTIONS is 10000')
 })
 
 test('commands work beside a running server, and hold from its next request on', async () => {
