@@ -10,7 +10,8 @@ import { createProgram } from '../bin/main.js'
 import { type Setting, settings } from '../bin/settings.js'
 import type { Route } from '../gateway/http.js'
 import { routes } from '../gateway/routes.js'
-import { BUILD, freePort } from './harness/spawn.js'
+import { freePort } from './harness/free-port.js'
+import { BUILD } from './harness/spawn.js'
 import { temporaryDirectory } from './store/temporary-directory.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))

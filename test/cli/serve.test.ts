@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process'
 import { connect } from 'node:net'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, startProcess } from '../harness/process.js'
-import { freePort, PROGRAM } from '../harness/spawn.js'
+import { PROGRAM } from '../harness/spawn.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 

@@ -8,8 +8,8 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
+import { freePort } from '../harness/free-port.js'
 import { type CommandResult, type Environment, startProcess } from '../harness/process.js'
-import { freePort } from '../harness/spawn.js'
 import { createAuthority } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 180_000 }) // spawns a service, the command line and every client

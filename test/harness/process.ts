@@ -4,7 +4,8 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { onTestFinished } from 'vitest'
-import { BUILD, freePort, PROGRAM } from './spawn.js'
+import { freePort } from './free-port.js'
+import { BUILD, PROGRAM } from './spawn.js'
 
 const START_TIMEOUT_MS = 60_000 // on a machine that is busy with other suites
 

@@ -1,6 +1,5 @@
 // Real processes and ports for them, for tests that start and end processes themselves.
 import { type ChildProcess, spawn } from 'node:child_process'
-import { createServer } from 'node:net'
 import { fileURLToPath } from 'node:url'
 
 export const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
@@ -22,16 +21,4 @@ export function spawnServe(
     child.once('exit', (code) => reject(new Error(`serve ${mode} ended with ${code}: ${said}`)))
   })
   return { child, listening }
-}
-
-/** A port nobody listens on now. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.on('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0))
-    })
-  })
 }

@@ -6,8 +6,8 @@ import { loadavg, tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Database } from '../../dist/services/sqlite/driver.js'
+import { freePort } from '../harness/free-port.js'
 import { CROWD_ENV, checkCrowd, countsOf, createCrowd, spread } from './crowd.js'
-import { freePort } from './free-port.js'
 import { say, sendTo, sleep } from './send.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))

@@ -11,7 +11,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
-import { freePort } from './free-port.js'
+import { freePort } from '../harness/free-port.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 const CLIENTS = 8

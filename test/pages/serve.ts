@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createGateway } from '../../gateway/app.js'
 import { defaultLimits } from '../gateway/start-gateway.js'
-import { freePort } from '../harness/spawn.js'
+import { freePort } from '../harness/free-port.js'
 import { FakeServices } from './fake-services.js'
 
 export interface Served {

@@ -7,7 +7,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import pg from 'pg'
-import { freePort } from '../long/free-port.js'
+import { freePort } from '../harness/free-port.js'
 
 const START_TIMEOUT_MS = 30_000
 const NOBODY = 65_534

@@ -4,7 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { BUILD, freePort, spawnServe } from '../harness/spawn.js'
+import { freePort } from '../harness/free-port.js'
+import { BUILD, spawnServe } from '../harness/spawn.js'
 
 /** The gateway answers within its RPC deadline of 4.5 s; the rest is for a loaded test machine. */
 const ANSWER_WITHIN_MS = 8_000

@@ -7,9 +7,10 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
+import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, type Environment, type ServiceProcess } from '../harness/process.js'
-import { BUILD, freePort, spawnServe } from '../harness/spawn.js'
+import { BUILD, spawnServe } from '../harness/spawn.js'
 import { withQuery } from '../harness/verbs.js'
 
 const WITHIN_MS = 15_000 // a process starts in half a second on a machine that does nothing else

@@ -1,0 +1,23 @@
+import { createServer } from 'node:net'
+
+// Below those that systems give to who connects or asks for any (Linux from 32768 on, others from 49152): a port that is
+// free now still is when the program that is to have it has started, seconds later on a busy machine. From 11000 on no
+// browser refuses any.
+const FIRST = 11_000
+const COUNT = 21_000
+
+/** A port of 127.0.0.1 nobody listens on now. */
+export async function freePort() {
+  while (true) {
+    const port = FIRST + Math.floor(Math.random() * COUNT)
+    if (await isFree(port)) return port
+  }
+}
+
+function isFree(port) {
+  return new Promise((resolve) => {
+    const server = createServer()
+    server.once('error', () => resolve(false))
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
+  })
+}
