@@ -70,6 +70,7 @@ class Reader {
 
   parse(row: Setting<unknown>): unknown {
     const { text, source } = this.written(row)
+    if (this.problems.some((problem) => problem.variable === `${row.variable}_FILE`)) return undefined // it tells all
     const result = row.schema.safeParse(text)
     if (result.success) return result.data
     if (source === 'default') return undefined // follows from a variable that is wrong and named itself

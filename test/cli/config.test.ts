@@ -106,7 +106,7 @@ describe('values from files', () => {
   })
 
   test('a file that cannot be read is refused by name', () => {
-    expect(problemsOf({ TOKEN_DATABASE_URL_FILE: '/nowhere' })).toContain('TOKEN_DATABASE_URL_FILE')
+    expect(problemsOf({ TOKEN_DATABASE_URL_FILE: '/nowhere' })).toEqual(['TOKEN_DATABASE_URL_FILE'])
   })
 
   test('a value and its file at once are refused', () => {
