@@ -24,6 +24,7 @@ import type { Part } from './part.js'
 import { connectTo, MAX_REQUEST_BYTES, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
+import { makePrivateDirectory } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
 import { watchTls } from './tls.js'
 import { openTokenPart, type TokenPart } from './token-part.js'
@@ -139,7 +140,9 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
       undo.push(() => door.drain(graceMs))
       return door
     }
-    const rpc = await openDoor(rpcAddressOf(mode, config, log), config)
+    const rpcAddress = rpcAddressOf(mode, config, log)
+    if (rpcAddress && config.rpcListen === 'socket') makePrivateDirectory(config.dataDir) // no store needs it on PostgreSQL
+    const rpc = await openDoor(rpcAddress, config)
     if (workersDoor) await openDoor(workersDoor.address, workersDoor.of(config))
     const followHealth = async () => {
       if (doors.length === 0) return

@@ -6,6 +6,8 @@ import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
+import { errorCode } from '../error-code.js'
+import { CommandError, EXIT } from '../exit.js'
 
 /** Hears how long the databases take. */
 export interface StoreObserver {
@@ -15,7 +17,7 @@ export interface StoreObserver {
   onCommit(store: 'token' | 'survey', writes: number, durationMs: number): void
 }
 
-/** Creates and migrates it as needed. */
+/** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is no database. */
 export async function openTokenStore(
   { tokenDatabase }: Pick<Config, 'tokenDatabase'>,
   observer?: StoreObserver,
@@ -24,12 +26,16 @@ export async function openTokenStore(
     const postgres = await import('../../services/token/store/postgres/postgres-token-store.js')
     return observed('token', await postgres.openPostgresTokenStore({ url: tokenDatabase.url }), observer)
   }
-  makePrivateDirectory(path.dirname(tokenDatabase.file))
+  const { file } = tokenDatabase
   const onCommit = observer?.onCommit.bind(observer, 'token')
-  return observed('token', openSqliteTokenStore({ file: tokenDatabase.file, onCommit }), observer)
+  return observed(
+    'token',
+    opened(file, () => openSqliteTokenStore({ file, onCommit })),
+    observer,
+  )
 }
 
-/** Creates and migrates it as needed. */
+/** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is no database. */
 export async function openSurveyStore(
   { surveyDatabase }: Pick<Config, 'surveyDatabase'>,
   observer?: StoreObserver,
@@ -38,9 +44,13 @@ export async function openSurveyStore(
     const postgres = await import('../../services/survey/store/postgres/postgres-survey-store.js')
     return observed('survey', await postgres.openPostgresSurveyStore({ url: surveyDatabase.url }), observer)
   }
-  makePrivateDirectory(path.dirname(surveyDatabase.file))
+  const { file } = surveyDatabase
   const onCommit = observer?.onCommit.bind(observer, 'survey')
-  return observed('survey', openSqliteSurveyStore({ file: surveyDatabase.file, onCommit }), observer)
+  return observed(
+    'survey',
+    opened(file, () => openSqliteSurveyStore({ file, onCommit })),
+    observer,
+  )
 }
 
 /** The store, each of whose methods is timed. */
@@ -60,7 +70,40 @@ function observed<S extends object>(name: 'token' | 'survey', store: S, observer
   return Object.fromEntries(timed) as S
 }
 
-/** For the owner alone if it is missing. One that exists keeps its mode: `doctor` judges it. */
+/** What `open` makes of a file; its folder is made if it is missing. */
+function opened<S>(file: string, open: () => S): S {
+  makePrivateDirectory(path.dirname(file))
+  try {
+    return open()
+  } catch (error) {
+    const code = errorCode(error, '')
+    if (/^SQLITE_(NOTADB|CORRUPT)/.test(code)) {
+      throw new CommandError(
+        `${file} is damaged or no database (${code})`,
+        EXIT.failure,
+        'survey-auth doctor says more',
+      )
+    }
+    throw isOfFiles(code) ? new CommandError(`cannot open ${file} (${code})`, EXIT.unavailable, WRITABLE) : error
+  }
+}
+
+/**
+ * For the owner alone if it is missing. One that exists keeps its mode: `doctor` judges it.
+ * @throws CommandError when it cannot be made.
+ */
 export function makePrivateDirectory(directory: string): void {
-  mkdirSync(directory, { recursive: true, mode: 0o700 })
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 })
+  } catch (error) {
+    const code = errorCode(error, 'unknown')
+    throw new CommandError(`cannot make the directory ${directory} (${code})`, EXIT.unavailable, WRITABLE)
+  }
+}
+
+const WRITABLE = 'set DATA_DIR to a directory that this user may write'
+
+/** EACCES, EROFS and the like: the system's word on a file, not a defect. */
+function isOfFiles(code: string): boolean {
+  return /^E[A-Z]+$/.test(code)
 }

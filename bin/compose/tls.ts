@@ -1,17 +1,49 @@
 // Certificates of the RPC doors: files named by the configuration, read again when they change.
+import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
-import type { Config } from '../config.js'
+import { type Config, ConfigError, type ConfigProblem } from '../config.js'
 import { errorCode } from '../error-code.js'
-import { CommandError, EXIT } from '../exit.js'
 
-/** @throws CommandError naming the variable whose file is missing or unreadable. */
+/** @throws ConfigError naming every variable whose file is missing, unreadable or not what it should be. */
 export function readTls(config: Config): TlsMaterial {
-  return {
-    cert: readPem(config.rpcTlsCert, 'RPC_TLS_CERT'),
-    key: readPem(config.rpcTlsKey, 'RPC_TLS_KEY'),
-    ca: readPem(config.rpcTlsCa, 'RPC_TLS_CA'),
+  const problems: ConfigProblem[] = []
+  const read = (file: string, variable: string): string => {
+    try {
+      if (file !== '') return readFileSync(file, 'utf8')
+      problems.push({ variable, message: 'must name a PEM file for a TLS address' })
+    } catch (error) {
+      problems.push({ variable, message: `names a file that cannot be read: ${file} (${errorCode(error, 'unknown')})` })
+    }
+    return ''
   }
+  const material = {
+    cert: read(config.rpcTlsCert, 'RPC_TLS_CERT'),
+    key: read(config.rpcTlsKey, 'RPC_TLS_KEY'),
+    ca: read(config.rpcTlsCa, 'RPC_TLS_CA'),
+  }
+  if (problems.length === 0) problems.push(...unusable(material))
+  if (problems.length > 0) throw new ConfigError(problems)
+  return material
+}
+
+function unusable({ cert, key, ca }: TlsMaterial): ConfigProblem[] {
+  const problems: ConfigProblem[] = []
+  const parsed = <T>(variable: string, parse: () => T): T | undefined => {
+    try {
+      return parse()
+    } catch (error) {
+      problems.push({ variable, message: `names no PEM file of that kind (${errorCode(error, 'unknown')})` })
+      return undefined
+    }
+  }
+  const certificate = parsed('RPC_TLS_CERT', () => new X509Certificate(cert))
+  const privateKey = parsed('RPC_TLS_KEY', () => createPrivateKey(key))
+  parsed('RPC_TLS_CA', () => new X509Certificate(ca))
+  if (certificate && privateKey && !certificate.checkPrivateKey(privateKey)) {
+    problems.push({ variable: 'RPC_TLS_KEY', message: 'is not the key of RPC_TLS_CERT' })
+  }
+  return problems
 }
 
 const LOOK_EVERY_MS = 30_000
@@ -42,15 +74,5 @@ export function watchTls(
       clearInterval(timer)
       process.off('SIGHUP', look)
     },
-  }
-}
-
-function readPem(file: string, variable: string): string {
-  if (file === '') throw new CommandError(`${variable} must name a PEM file for a TLS address`, EXIT.configuration)
-  try {
-    return readFileSync(file, 'utf8')
-  } catch (error) {
-    const reason = errorCode(error, 'unreadable')
-    throw new CommandError(`${variable}: ${file} cannot be read (${reason})`, EXIT.configuration)
   }
 }

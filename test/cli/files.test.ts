@@ -1,0 +1,78 @@
+// Files and directories that are not as they should be are said plainly, and are no defects.
+import { existsSync, statSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { describe, expect, test, vi } from 'vitest'
+import { createProcess } from '../harness/process.js'
+import { createAuthority } from '../rpc/certificates.js'
+
+vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
+
+describe('databases', () => {
+  test.each([['serve'], ['app list'], ['migrate']])(
+    'survey-auth %s tells of a DATA_DIR that cannot be',
+    async (words) => {
+      const service = await createProcess()
+      const file = path.join(service.dataDir, 'a-file')
+      writeFileSync(file, '')
+      const { exitCode, stderr } = await service.cli(words.split(' '), { env: { DATA_DIR: file } })
+      expect(stderr).toContain(`cannot make the directory ${file} (EEXIST)\nset DATA_DIR`)
+      expect({ exitCode, isDefect: stderr.includes('should not happen') }).toEqual({ exitCode: 69, isDefect: false })
+    },
+  )
+
+  test('a file that is no database is named', async () => {
+    const service = await createProcess()
+    const file = path.join(service.dataDir, 'token.db')
+    writeFileSync(file, 'these are the words of somebody else, and not a database')
+    const { exitCode, stderr } = await service.cli(['app', 'list'])
+    expect(stderr).toContain(`survey-auth: ${file} is damaged or no database (SQLITE_NOTADB)`)
+    expect(exitCode).toBe(1)
+  })
+
+  test('DATA_DIR is made for the socket when no database is in it', async () => {
+    const service = await createProcess()
+    const dataDir = path.join(service.dataDir, 'new')
+    const elsewhere = (name: string) => `sqlite:${path.join(service.dataDir, name)}`
+    const env = { DATA_DIR: dataDir, TOKEN_DATABASE_URL: elsewhere('t.db'), SURVEY_DATABASE_URL: elsewhere('s.db') }
+    const other = await createProcess(env)
+    await other.start()
+    expect(existsSync(path.join(dataDir, 'rpc.sock'))).toBe(true)
+    expect(statSync(dataDir).mode & 0o777).toBe(0o700)
+  })
+})
+
+describe('certificates', () => {
+  const authority = createAuthority()
+  const ours = authority.issue('DNS:token.test')
+  const other = authority.issue('DNS:other.test')
+
+  test.each([
+    ['that are not named', {}, /CERT must name a PEM file.*\n.*KEY must name.*\n.*CA must name/],
+    [
+      'that are not there',
+      { cert: undefined, key: undefined, ca: undefined },
+      /CERT names a file that cannot be read: .*cert \(ENOENT\)\n.*KEY names.*\n.*CA names/,
+    ],
+    [
+      'that are something else',
+      { cert: ours.key, key: ours.cert, ca: '' },
+      /CERT names no PEM.*\n.*KEY names no.*\n.*CA names no/,
+    ],
+    [
+      'of two kinds',
+      { cert: ours.cert, key: other.key, ca: authority.cert },
+      /RPC_TLS_KEY is not the key of RPC_TLS_CERT/,
+    ],
+  ] as const)('all variables with files %s are named, exit 78', async (_, files, said) => {
+    const service = await createProcess()
+    const env: Record<string, string> = { RPC_LISTEN: 'https://127.0.0.1:0' }
+    for (const [name, content] of Object.entries(files)) {
+      const file = path.join(service.dataDir, name)
+      if (content !== undefined) writeFileSync(file, content)
+      env[`RPC_TLS_${name.toUpperCase()}`] = file
+    }
+    const { exitCode, stderr } = await service.cli(['serve', 'token'], { env })
+    expect(stderr).toMatch(said)
+    expect({ exitCode, isDefect: stderr.includes('should not happen') }).toEqual({ exitCode: 78, isDefect: false })
+  })
+})
