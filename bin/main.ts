@@ -2,6 +2,7 @@
 // environment, and passes in the real clock and randomness. Nothing imports it.
 import { readFileSync } from 'node:fs'
 import { Command } from 'commander'
+import { parseAddress } from '../services/rpc/address.js'
 import { addAppCommands } from './commands/app.js'
 import { addAuditCommands } from './commands/audit.js'
 import { addBackupCommand } from './commands/backup.js'
@@ -42,12 +43,10 @@ export function createProgram(): Command {
     .hook('preAction', (program, command) => {
       refuseEmptyValues(program)
       refuseEmptyValues(command)
-      useServer(program.opts<{ url?: string }>().url)
+      useServer(program)
     })
-    .helpCommand(false)
     .exitOverride()
     .configureHelp({ showGlobalOptions: false })
-    .showHelpAfterError('(survey-auth --help shows what there is)')
     .addHelpText(
       'after',
       '\nData goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 69 unavailable, 78 configuration.\n',
@@ -65,7 +64,15 @@ export function createProgram(): Command {
   addDoctorCommand(program)
   addConfigCommand(program)
   addDescriptorCommand(program)
+  pointToHelp(program, program.name())
   return program
+}
+
+/** What follows an error names the help of the command that was meant. */
+function pointToHelp(command: Command, words: string): void {
+  command.showHelpAfterError(`(${words} --help shows what there is)`)
+  command.helpCommand(false) // `--help` is the one way
+  for (const child of command.commands) pointToHelp(child, `${words} ${child.name()}`)
 }
 
 /** An empty value is most often a shell variable that is not set; as a filter it would let everything through. */
@@ -81,8 +88,14 @@ function refuseEmptyValues(command: Command): void {
 }
 
 /** `--url` is the token service; it is the survey service as well unless that is configured. */
-function useServer(url: string | undefined): void {
+function useServer(program: Command): void {
+  const { url } = program.opts<{ url?: string }>()
   if (url === undefined) return
+  try {
+    parseAddress(url)
+  } catch (error) {
+    program.error(`error: option '--url <address>' ${error instanceof Error ? error.message : 'is invalid'}`)
+  }
   process.env.TOKEN_SERVICE_URL = url
   process.env.SURVEY_SERVICE_URL ||= url // set to nothing is not set
 }

@@ -6,8 +6,8 @@ import { isoTime, printRows, shortTime } from '../output.js'
 import { examples, jsonOption } from './options.js'
 
 interface ListOptions {
-  readonly username: string
-  readonly appid: string
+  readonly username?: string
+  readonly appid?: string
   readonly json?: true
 }
 
@@ -17,14 +17,14 @@ export function addAuditCommands(program: Command): void {
   audit
     .command('list')
     .description('audit events, newest first')
-    .option('--username <name>', 'only those that concern this user', '')
-    .option('--appid <appid>', 'only those that concern this app', '')
+    .option('--username <name>', 'only those that concern this user')
+    .option('--appid <appid>', 'only those that concern this app')
     .addOption(jsonOption())
     .addHelpText('after', examples('audit list', 'audit list --appid app_k3J… --json'))
     .action(listEvents)
 }
 
-async function listEvents({ username, appid, json }: ListOptions): Promise<void> {
+async function listEvents({ username = '', appid = '', json }: ListOptions): Promise<void> {
   const events = await asOperator(({ admin }) =>
     allPages(async (pageToken) => {
       const page = await admin.listAuditEvents({ username, appid, pageSize: 1000, pageToken })

@@ -6,7 +6,7 @@ import type { Command } from 'commander'
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson } from '../output.js'
-import { examples, jsonOption } from './options.js'
+import { examples } from './options.js'
 
 /** Generated code of surveyauth.v1, one module per proto. */
 const GENERATED = new URL('../../gen/surveyauth/v1/', import.meta.url)
@@ -23,7 +23,7 @@ export function addDescriptorCommand(program: Command): void {
     .command('descriptor')
     .description('write the contract of the RPCs as a descriptor set, for grpcurl -protoset and proxies that translate')
     .option('--out <file>', 'where to write it, replacing what is there; stdout unless given')
-    .addOption(jsonOption().default(undefined, 'only with --out: tells what was written'))
+    .option('--json', 'with --out: tell in JSON what was written')
     .addHelpText('after', NOTES + examples('descriptor --out surveyauth.binpb', 'descriptor > surveyauth.binpb'))
     .action(writeDescriptor)
 }

@@ -6,8 +6,8 @@ import { isoTime, message, printJson, printRows, shortTime } from '../output.js'
 import { examples, jsonOption } from './options.js'
 
 interface ListOptions {
-  readonly username: string
-  readonly appid: string
+  readonly username?: string
+  readonly appid?: string
   readonly json?: true
 }
 
@@ -17,8 +17,8 @@ export function addGrantCommands(program: Command): void {
   grant
     .command('list')
     .description('grants, newest first; ended ones until they are cleaned away')
-    .option('--username <name>', "only this user's", '')
-    .option('--appid <appid>', "only this app's", '')
+    .option('--username <name>', "only this user's")
+    .option('--appid <appid>', "only this app's")
     .addOption(jsonOption())
     .addHelpText('after', examples('grant list --username li.wei', 'grant list --appid app_k3J… --json'))
     .action(listGrants)
@@ -35,7 +35,7 @@ export function addGrantCommands(program: Command): void {
     })
 }
 
-async function listGrants({ username, appid, json }: ListOptions): Promise<void> {
+async function listGrants({ username = '', appid = '', json }: ListOptions): Promise<void> {
   const grants = await asOperator(({ admin }) =>
     allPages(async (pageToken) => {
       const page = await admin.listGrants({ username, appid, pageToken })

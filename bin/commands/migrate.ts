@@ -23,7 +23,7 @@ async function migrate({ json }: { json?: true }): Promise<void> {
   for (const openStore of [openTokenStore, openSurveyStore]) await (await openStore(config)).close() // opening migrates
   const rows = Object.entries(databases).map(([database, where], index) => {
     const file = where.kind === 'sqlite' ? where.file : 'PostgreSQL'
-    return { database, file, from_version: before[index] ?? 0, to_version: versionOf(where) }
+    return { database, file, from_version: before[index] ?? null, to_version: versionOf(where) }
   })
   printRows(
     rows,
@@ -37,7 +37,7 @@ async function migrate({ json }: { json?: true }): Promise<void> {
   )
 }
 
-/** 0 when there is no schema yet, or it is PostgreSQL's, whose version its own table tells. */
-function versionOf(where: Database): number {
-  return where.kind === 'sqlite' ? (inspectDatabase(where.file)?.schemaVersion ?? 0) : 0
+/** 0 when there is no schema yet; null for PostgreSQL, where a table of its own holds it. */
+function versionOf(where: Database): number | null {
+  return where.kind === 'sqlite' ? (inspectDatabase(where.file)?.schemaVersion ?? 0) : null
 }

@@ -11,8 +11,8 @@ interface Json {
 }
 interface CreateOptions extends Json {
   readonly username: string
-  readonly nickname: string
-  readonly avatar: string
+  readonly nickname?: string
+  readonly avatar?: string
 }
 
 export function addUserCommands(program: Command): void {
@@ -23,8 +23,8 @@ export function addUserCommands(program: Command): void {
     .description('create an account')
     .requiredOption('--username <name>', '1 to 64 of letters, digits and ._@+-')
     .requiredOption('--password-stdin', 'read the password, 8 characters or more, from standard input')
-    .option('--nickname <text>', 'shown to apps the user authorizes', '')
-    .option('--avatar <address>', 'address of a picture, shown to apps', '')
+    .option('--nickname <text>', 'shown to apps the user authorizes')
+    .option('--avatar <address>', 'address of a picture, shown to apps')
     .addOption(jsonOption())
     .addHelpText('after', examples('user create --username li.wei --nickname 李伟 --password-stdin < password.txt'))
     .action(createUser)
@@ -63,7 +63,7 @@ export function addUserCommands(program: Command): void {
 
 async function createUser(options: CreateOptions): Promise<void> {
   const password = await readPassword()
-  const { username, nickname, avatar } = options
+  const { username, nickname = '', avatar = '' } = options
   const { user } = await asOperator(({ admin }) => admin.createUser({ username, password, nickname, avatar }))
   printUser(user, options)
 }

@@ -188,3 +188,13 @@ describe('store copy', () => {
     expect(stderr).toContain('there is nothing to copy in')
   })
 })
+
+test('migrate shows no versions of PostgreSQL, where it does not look for them', async () => {
+  const url = await createDatabase()
+  const service = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
+  const versions = { file: 'PostgreSQL', from_version: null, to_version: null }
+  expect(await service.json(['migrate'])).toEqual([
+    { database: 'token', ...versions },
+    { database: 'survey', ...versions },
+  ])
+})

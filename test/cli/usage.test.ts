@@ -68,6 +68,14 @@ describe('help', () => {
     expect(command.description()).not.toBe('')
   })
 
+  test.each([...commands])('survey-auth %s --help shows no default that would be refused', (_, command) => {
+    expect(helpOf(command)).not.toContain('(default: "")')
+  })
+
+  test('survey-auth descriptor --help says what --json needs', () => {
+    expect(helpOf(commands.get('descriptor') as Command)).toContain('with --out: tell in JSON what was written')
+  })
+
   test('survey-auth config --help lists every variable with unit, default and meaning', async () => {
     const service = await createProcess()
     const { exitCode, stdout } = await service.cli(['config', '--help'])
@@ -107,6 +115,13 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ],
     ['an empty argument', ['survey', 'export', ''], /argument 'survey_id' must not be empty/],
     ['an empty server', ['--url', '', 'app', 'list'], /--url <address>' must not be empty/],
+    ['a server that is no address', ['--url', 'foo', 'app', 'list'], /--url <address>' must be unix:/],
+    [
+      'an error of a command, with its own help',
+      ['app', 'create'],
+      /\(survey-auth app create --help shows what there is\)/,
+    ],
+    ['help that is a word', ['app', 'help', 'create'], /unknown command 'help'/],
     ['no command', [], /Usage/],
     ['a password without --password-stdin', ['user', 'create', '--username', 'u'], /--password-stdin/],
     ['an empty password', ['user', 'create', '--username', 'u', '--password-stdin'], /no password/],
