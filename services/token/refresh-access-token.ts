@@ -22,6 +22,7 @@ const invalidRefreshToken = () =>
     ErrorReason.INVALID_REFRESH_TOKEN,
     'the refresh_token is unknown, expired, revoked or not for this app',
   )
+const secretNeeded = () => new ServiceError(ErrorReason.INVALID_SECRET, 'this app must send its secret with a refresh')
 
 /** A new access token for a grant (spec 4.3; decisions 11 to 13). */
 export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) {
@@ -33,7 +34,7 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
     const refreshTokenHash = hashCredential('refreshToken', request.refreshToken)
     if (!refreshTokenHash) {
       if (request.secret !== '') await requireSecret(deps, appid, request.secret)
-      else if ((await requireApp(deps, appid)).requiresSecretOnRefresh) throw invalidSecret()
+      else if ((await requireApp(deps, appid)).requiresSecretOnRefresh) throw secretNeeded()
       throw invalidRefreshToken()
     }
 
@@ -63,7 +64,7 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
       case 'app_ended':
         throw invalidAppid()
       case 'secret_ended':
-        throw invalidSecret()
+        throw secret ? invalidSecret() : secretNeeded()
     }
   }
 }

@@ -128,8 +128,11 @@ describe('a refresh token', () => {
     const service = await startService()
     const app = await service.createApp({ requiresSecretOnRefresh: true })
     const { tokens } = await service.grantAccess({ app })
-    const without = await service.refresh(app, tokens.refresh_token)
-    expect(without.code).not.toBe('OK')
+    for (const refreshToken of [tokens.refresh_token, 'none of ours']) {
+      const without = await service.refresh(app, refreshToken)
+      expectError(without, 'invalid_secret')
+      expect(without.message).toBe('this app must send its secret with a refresh')
+    }
     expectError(await service.refresh(app, tokens.refresh_token, { secret: 'wrong' }), 'invalid_secret')
     expect((await service.refresh(app, tokens.refresh_token, { secret: app.secret })).code).toBe('OK')
   })
