@@ -774,7 +774,7 @@ export type CreateUserRequest = Message<"surveyauth.v1.CreateUserRequest"> & {
   nickname: string;
 
   /**
-   * Address of the avatar, https or empty.
+   * Address of the avatar, https or http; may be empty.
    *
    * @generated from field: string avatar = 4;
    */
@@ -1259,7 +1259,7 @@ export const AdminService: GenService<{
     output: typeof RevokeAppSecretResponseSchema;
   },
   /**
-   * Creates a user of the built-in accounts. Fails with ALREADY_EXISTS.
+   * Creates a user of the built-in accounts. Fails with ALREADY_EXISTS, RATE_LIMITED (too many passwords wait to be hashed).
    *
    * @generated from rpc surveyauth.v1.AdminService.CreateUser
    */
@@ -1300,7 +1300,8 @@ export const AdminService: GenService<{
     output: typeof SetUserDisabledResponseSchema;
   },
   /**
-   * Replaces a user's password and ends all their sessions. Safe to retry. Fails with NOT_FOUND.
+   * Replaces a user's password and ends all their sessions. Safe to retry. Fails with NOT_FOUND, RATE_LIMITED (as
+   * CreateUser).
    *
    * @generated from rpc surveyauth.v1.AdminService.SetUserPassword
    */
@@ -1310,7 +1311,8 @@ export const AdminService: GenService<{
     output: typeof SetUserPasswordResponseSchema;
   },
   /**
-   * Grants, newest first, ended ones included until they are cleaned away. Safe to retry.
+   * Grants, newest first, ended ones included until they are cleaned away. Safe to retry. Fails with NOT_FOUND (no such
+   * user).
    *
    * @generated from rpc surveyauth.v1.AdminService.ListGrants
    */
@@ -1331,7 +1333,7 @@ export const AdminService: GenService<{
     output: typeof RevokeGrantResponseSchema;
   },
   /**
-   * Audit events, newest first. Safe to retry.
+   * Audit events, newest first. Safe to retry. Fails with NOT_FOUND (no such user).
    *
    * @generated from rpc surveyauth.v1.AdminService.ListAuditEvents
    */

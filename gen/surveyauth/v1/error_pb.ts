@@ -79,7 +79,7 @@ export enum ErrorReason {
   INVALID_APPID = 2,
 
   /**
-   * The secret is not a live secret of the app. Code `permission_denied`.
+   * The secret is not a live secret of the app, or is missing where the app must send one. Code `permission_denied`.
    *
    * @generated from enum value: ERROR_REASON_INVALID_SECRET = 3;
    */
