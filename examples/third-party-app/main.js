@@ -4,7 +4,10 @@ import { startThirdPartyApp } from './app.js'
 const { BASE_URL: baseUrl = 'http://127.0.0.1:8080', APPID: appid, SECRET: secret, PORT: port = '8090' } = process.env
 
 if (!appid || !secret) {
-  console.error('set APPID and SECRET; `survey-auth app create` prints both')
+  const redirectUri = `http://127.0.0.1:${port}/callback`
+  console.error(
+    `set APPID and SECRET, which this prints: survey-auth app create --name Harvest --redirect-uri ${redirectUri}`,
+  )
   process.exit(2)
 }
 const { url } = await startThirdPartyApp({ baseUrl, appid, secret, port: Number(port) })
