@@ -39,6 +39,8 @@ export function report(error: unknown): ExitCode {
   }
   if (error instanceof ConnectError) {
     message(`survey-auth: ${error.rawMessage}`)
+    if (error.code === Code.Unimplemented)
+      message('set TOKEN_SERVICE_URL and SURVEY_SERVICE_URL to the services they name')
     return error.code === Code.Unavailable || error.code === Code.DeadlineExceeded ? EXIT.unavailable : EXIT.failure
   }
   if (error instanceof StoreUnavailable) {

@@ -53,6 +53,7 @@ function cannotListen(error: unknown): unknown {
   if (!(error instanceof Error) || !('code' in error)) return error
   const code = String(error.code)
   if (!/^E[A-Z]+$/.test(code)) return error
-  const what = code === 'EADDRINUSE' ? 'it is in use' : code
-  return new CommandError(`cannot listen for RPCs: ${what} (${error.message})`, EXIT.unavailable, 'set RPC_LISTEN')
+  const [what, hint] =
+    code === 'EADDRINUSE' ? ['it is in use', 'stop what listens there, or set RPC_LISTEN'] : [code, 'set RPC_LISTEN']
+  return new CommandError(`cannot listen for RPCs: ${what} (${error.message})`, EXIT.unavailable, hint)
 }
