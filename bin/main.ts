@@ -38,7 +38,7 @@ export function createProgram(): Command {
   const program = new Command('survey-auth')
     .description('web authorization for survey data')
     .version(version(), '--version', 'print the version')
-    .helpOption('--help', 'show help')
+    .helpOption('-h, --help', 'show help')
     .option('--url <address>', 'server to work on, for example https://token.example:7443; else one found in DATA_DIR')
     .hook('preAction', (program, command) => {
       refuseEmptyValues(program)

@@ -86,6 +86,9 @@ describe('apps', () => {
     ],
     ['an app that is not there', ['app', 'show', 'app_none'], /no such app/],
     ['a user that is not there', ['user', 'disable', 'nobody'], /no such user/],
+    ['grants of a user that is not there', ['grant', 'list', '--username', 'nobody'], /no such user/],
+    ['grants of an app that is not there', ['grant', 'list', '--appid', 'app_typo'], /no such app/],
+    ['events of an app that is not there', ['audit', 'list', '--appid', 'app_typo'], /no such app/],
     ['a grant that is not there', ['grant', 'revoke', 'grant_none'], /no such grant/],
   ])('%s exits 1 with the reason', async (_, args, reason) => {
     const service = await createProcess()

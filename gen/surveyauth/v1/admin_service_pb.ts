@@ -1312,7 +1312,7 @@ export const AdminService: GenService<{
   },
   /**
    * Grants, newest first, ended ones included until they are cleaned away. Safe to retry. Fails with NOT_FOUND (no such
-   * user).
+   * app or user).
    *
    * @generated from rpc surveyauth.v1.AdminService.ListGrants
    */
@@ -1333,7 +1333,7 @@ export const AdminService: GenService<{
     output: typeof RevokeGrantResponseSchema;
   },
   /**
-   * Audit events, newest first. Safe to retry. Fails with NOT_FOUND (no such user).
+   * Audit events, newest first. Safe to retry. Fails with NOT_FOUND (no such app or user).
    *
    * @generated from rpc surveyauth.v1.AdminService.ListAuditEvents
    */

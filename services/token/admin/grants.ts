@@ -13,13 +13,12 @@ type GrantMethods = Pick<Handlers<typeof AdminService>, 'listGrants' | 'revokeGr
 export function createGrantMethods(deps: TokenDeps): GrantMethods {
   const { store } = deps
 
-  /** What a list is narrowed to; a name that no user has is NOT_FOUND rather than an empty list. */
-  async function filterOf(request: { readonly appid: string; readonly username: string }) {
-    const filter = request.appid === '' ? {} : { appid: request.appid }
-    if (request.username === '') return filter
-    const user = await store.findUser(request.username)
-    if (!user) throw notFound('user')
-    return { ...filter, userId: user.userId }
+  /** What a list is narrowed to; an app or user that does not exist is NOT_FOUND rather than an empty list. */
+  async function filterOf({ appid, username }: { readonly appid: string; readonly username: string }) {
+    if (appid !== '' && !(await store.findApp(appid))) throw notFound('app')
+    const user = username === '' ? undefined : await store.findUser(username)
+    if (username !== '' && !user) throw notFound('user')
+    return { ...(appid !== '' && { appid }), ...(user && { userId: user.userId }) }
   }
 
   return {
