@@ -162,6 +162,9 @@ describe('redirect_uri', () => {
     'https://app.example/cb#',
     'https://user@app.example/cb',
     'https://user:pass@app.example/cb',
+    'https://@app.example/cb',
+    'https://app.example:99999/cb',
+    'https://app.example\\cb',
     'javascript:alert(1)',
     'data:text/html,x',
     'myapp://callback',
@@ -174,8 +177,16 @@ describe('redirect_uri', () => {
     '',
   ]
   test.each(unregistrable)('%j cannot be registered', async (redirectUri) => {
-    await expect(service.admin.createApp({ name: 'x', redirectUris: [redirectUri] })).rejects.toThrow()
+    await expect(service.admin.createApp({ name: 'x', redirectUris: [redirectUri] })).rejects.toThrow('redirect_uri')
   })
+
+  test.each(['https://app.example?to=a@b', 'https://app.example/@me', 'http://[::1]:8080/cb?x=1'])(
+    '%j can be registered',
+    async (redirectUri) => {
+      const { app: created } = await service.admin.createApp({ name: 'x', redirectUris: [redirectUri, redirectUri] })
+      expect(created?.redirectUris).toEqual([redirectUri])
+    },
+  )
 
   test('of an app can be one of several', async () => {
     const redirectUris = ['https://a.example/cb', 'https://b.example/cb']
@@ -230,6 +241,14 @@ describe('a decision', () => {
     const [reply] = replies
     if (reply === undefined) throw new Error('no answer')
     tokensOf(await service.exchange(app, codeIn(reply)))
+  })
+
+  test('made again after its code was used yields another, sixteen in all', async () => {
+    const { visitor, page } = await openForm()
+    for (let i = 0; i < 16; i += 1) {
+      tokensOf(await service.exchange(app, codeIn(await visitor.decide(page, 'confirm'))))
+    }
+    expectPageWithoutRedirect(await visitor.decide(page, 'confirm'), 400)
   })
 
   test('is asked for every time: nothing is remembered', async () => {

@@ -16,10 +16,8 @@ function problemOf(redirectUri: string): string | undefined {
   if (redirectUri.includes('\\')) return 'must not have a backslash'
   if (!/^https?:\/\/[^/?]/.test(redirectUri)) return 'must be an absolute address starting with https://'
   if (!URL.canParse(redirectUri)) return 'is not a valid address'
+  if (redirectUri.split(/[/?]/, 3)[2]?.includes('@')) return 'must not have a user name or password'
   const url = new URL(redirectUri)
-  if (redirectUri.split('/', 3)[2]?.includes('@') || url.username !== '' || url.password !== '') {
-    return 'must not have a user name or password'
-  }
   if (url.protocol === 'http:' && !LOOPBACK.has(url.hostname)) {
     return 'must use https, except on localhost, 127.0.0.1 and [::1]'
   }
