@@ -3,9 +3,11 @@ import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import { migrate } from '../../services/sqlite/migrate.js'
-import { openDatabase } from '../../services/sqlite/open.js'
+import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { liveAppFinder } from '../../services/token/store/sqlite/apps.js'
 import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import { appStateFinder } from '../../services/token/store/sqlite/secrets.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { liveUserFinder } from '../../services/token/store/sqlite/users.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
@@ -103,28 +105,51 @@ test('within one commit, a refresh after the disabling is refused and one before
   }
 })
 
-test.each(['alone', 'in a commit with others'])(
-  'what was seen in a write that is undone, %s, is forgotten',
-  async (how) => {
+const lookedUp = [
+  {
+    what: 'a user',
+    disable: (store: TokenStore) => store.setUserDisabled('ann', true, NOW, byOperator),
+    finder(db: Connection, kept: KeptRows) {
+      const isLive = liveUserFinder(db, kept)
+      return () => isLive('user_ann')
+    },
+    enable: `UPDATE users SET is_disabled = 0 WHERE user_id = 'user_ann'`,
+    event: 'user.enabled',
+  },
+  {
+    what: 'an app',
+    disable: (store: TokenStore) => store.setAppDisabled('app1', true, NOW, byOperator),
+    finder(db: Connection, kept: KeptRows) {
+      const isLive = liveAppFinder(appStateFinder(db, kept))
+      return () => isLive('app1')
+    },
+    enable: `UPDATE apps SET is_disabled = 0 WHERE appid = 'app1'`,
+    event: 'app.enabled',
+  },
+] as const
+
+test.each(lookedUp.flatMap((row) => ['alone', 'in a commit with others'].map((how) => ({ ...row, how }))))(
+  'what was seen of $what in a write that is undone, $how, is forgotten',
+  async ({ disable, finder, enable, event, how }) => {
     const db = openDatabase(file())
     migrate(db, tokenSchema)
     const store = openSqliteTokenStore({ file: db.name })
     await seed(store)
-    await store.setUserDisabled('ann', true, NOW, byOperator)
+    await disable(store)
     await store.close()
     const kept = new KeptRows(db)
-    const isLive = liveUserFinder(db, kept)
+    const isLive = finder(db, kept)
     const writer = new GroupCommit(db, { watcher: kept })
-    const look = () => writer.submit(() => isLive('user_ann'))
+    const look = () => writer.submit(isLive)
     onTestFinished(async () => {
       await writer.close()
       db.close()
     })
     const others = how === 'alone' ? [] : [look()]
     const failing = writer.submit(() => {
-      db.exec(`UPDATE users SET is_disabled = 0 WHERE user_id = 'user_ann'`)
-      kept.changed('user.enabled', '')
-      if (isLive('user_ann')) throw new Error('seen')
+      db.exec(enable)
+      kept.changed(event, '')
+      if (isLive()) throw new Error('seen')
     })
     const behind = how === 'alone' ? [] : [look()]
     await expect(failing).rejects.toThrow('seen')

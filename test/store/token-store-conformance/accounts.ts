@@ -78,6 +78,15 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a disabled user has no code exchanged that outlived the disabling, as by a clock that was ahead',
+    async run(store) {
+      await seed(store)
+      await issue(store, 'code')
+      await store.setUserDisabled('ann', true, NOW + DAY, byOperator)
+      expect((await redeem(store, 'code')).result).toEqual({ kind: 'refused', replay: 'none' })
+    },
+  },
+  {
     title: 'a new password ends all sessions of its user and no others',
     async run(store) {
       await seed(store)
@@ -139,6 +148,17 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect(live.filter((session) => session !== undefined)).toHaveLength(3)
       await startSession(store, 'last', { maxLive: 1 }, NOW + 9)
       expect(await store.findSession(hashOf('last'))).toBeDefined()
+    },
+  },
+  {
+    title: 'sessions that have expired push no live one out',
+    async run(store) {
+      await seed(store)
+      await startSession(store, 'first')
+      await startSession(store, 'short', { expiresAtMs: NOW + 2 }, NOW + 1)
+      await startSession(store, 'last', { maxLive: 2 }, NOW + 2)
+      expect(await store.findSession(hashOf('first'))).toBeDefined()
+      expect(await auditKinds(store)).not.toContain('session.ended')
     },
   },
   {

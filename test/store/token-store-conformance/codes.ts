@@ -283,4 +283,30 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       expect((await auditKinds(store)).filter((kind) => kind === 'grant.revoked')).toHaveLength(2)
     },
   },
+  {
+    title: 'codes that were used or have expired push no unused one out',
+    async run(store) {
+      await seed(store)
+      await issue(store, 'first')
+      await issue(store, 'used', {}, NOW + 1)
+      await redeem(store, 'used', {}, NOW + 1)
+      await issue(store, 'short', { expiresAtMs: NOW + 4, maxLive: 2 }, NOW + 2)
+      await issue(store, 'last', { maxLive: 2 }, NOW + 4)
+      for (const name of ['first', 'last'])
+        expect((await redeem(store, name, {}, NOW + 5)).result.kind).toBe('redeemed')
+    },
+  },
+  {
+    title: 'grants that were revoked or have expired push no live one out',
+    async run(store) {
+      await seed(store)
+      const first = await grant(store)
+      const revoked = await grant(store, {}, {}, NOW + 1)
+      await store.revokeGrant(revoked.grantId, NOW + 1, byUser)
+      await grant(store, {}, { refreshTokenExpiresAtMs: NOW + 4, maxGrants: 2 }, NOW + 2)
+      const last = await grant(store, {}, { maxGrants: 2 }, NOW + 4)
+      for (const { accessTokenHash } of [first, last]) expect(await isGood(store, accessTokenHash, NOW + 5)).toBe(true)
+      expect((await auditKinds(store)).filter((kind) => kind === 'grant.revoked')).toHaveLength(1)
+    },
+  },
 ]

@@ -10,8 +10,11 @@ import {
   byApp,
   byOperator,
   byUser,
+  CODE_TTL,
   findGrant,
+  GRACE,
   grant,
+  hashOf,
   isGood,
   issue,
   MINUTE,
@@ -19,7 +22,9 @@ import {
   NOW,
   REFRESH_TTL,
   redeem,
+  secretRow,
   seed,
+  startSession,
 } from '../token-store-verbs.js'
 
 export const grantChecks: readonly Check<TokenStore>[] = [
@@ -216,6 +221,83 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         expect(expected.length).toBeGreaterThan(0)
         expect(await auditTrail(store, filter)).toEqual(expected)
       }
+    },
+  },
+  {
+    title: 'each event says whom it concerns and why it happened',
+    async run(store) {
+      const story = async (...steps: readonly (() => Promise<unknown>)[]) => {
+        for (const step of steps) await step()
+        return (await auditTrail(store)).map((event) => [
+          event.kind,
+          event.appid,
+          event.userId,
+          event.grantId,
+          event.note,
+        ])
+      }
+      const [ann, app1] = ['user_ann', 'app1']
+      const beginnings = await story(() => seed(store))
+      expect(beginnings.filter(([, appid, userId]) => [appid, userId].join('') !== '')).toEqual([
+        ...['app1', 'app2'].map((appid) => ['app.created', appid, '', '', `App ${appid}`]),
+        ...['ann', 'bob'].map((name) => ['user.created', '', `user_${name}`, '', name]),
+      ])
+
+      const ofApp = await story(
+        () => store.updateApp('app1', { name: 'New', redirectUris: ['https://new.example/'] }, NOW, byOperator),
+        () => store.addAppSecret(secretRow('app1', 'second'), NOW, byOperator),
+        () => store.revokeAppSecret('app1', 'secret_app1_second', NOW, byOperator),
+      )
+      expect(ofApp.slice(beginnings.length)).toEqual([
+        ['app.updated', app1, '', '', 'name, redirect_uris'],
+        ['secret.added', app1, '', '', 'second'],
+        ['secret.revoked', app1, '', '', 'second'],
+      ])
+
+      const ofSessions = await story(
+        () => startSession(store, 'first'),
+        () => startSession(store, 'second', { previousSessionHash: hashOf('first') }),
+        () => startSession(store, 'third', { maxLive: 1 }),
+        () => store.endSession(hashOf('third'), NOW, byUser),
+        () => store.setUserPassword('ann', 'new', NOW, byOperator),
+      )
+      expect(ofSessions.slice(ofApp.length)).toEqual([
+        ['session.started', '', ann, '', ''],
+        ['session.ended', '', ann, '', 'signed in anew'],
+        ['session.started', '', ann, '', ''],
+        ['session.ended', '', ann, '', 'too many sessions'],
+        ['session.started', '', ann, '', ''],
+        ['session.ended', '', ann, '', 'signed out'],
+        ['user.password_set', '', ann, '', ''],
+      ])
+
+      const grantId = (name: string) => ({ grantId: `grant of ${name}` })
+      const ofCodes = await story(
+        ...['replayed', 'surplus', 'last'].map((name) => () => issue(store, name)),
+        () => redeem(store, 'replayed', grantId('replayed')),
+        () => redeem(store, 'replayed', {}, NOW + GRACE - 1),
+        () => redeem(store, 'replayed', {}, NOW + GRACE),
+        () => redeem(store, 'replayed', {}, NOW + CODE_TTL),
+        () => redeem(store, 'surplus', grantId('surplus')),
+        () => redeem(store, 'last', { ...grantId('last'), maxGrants: 1 }),
+        () => store.revokeGrant('grant of last', NOW, byOperator),
+      )
+      const [replayed, surplus, last] = ['grant of replayed', 'grant of surplus', 'grant of last']
+      // by their order of making: those of later times are sorted behind on PostgreSQL
+      expect(ofCodes.slice(ofSessions.length).map(String).sort()).toEqual(
+        [
+          ...Array.from({ length: 3 }, () => ['code.issued', app1, ann, '', '']),
+          ...[replayed, surplus, last].map((id) => ['code.exchanged', app1, ann, id, '']),
+          ['code.replayed', app1, ann, replayed, 'within the grace: forgiven'],
+          ['code.replayed', app1, ann, replayed, 'ends the grant'],
+          ['grant.revoked', app1, ann, replayed, 'its code was replayed'],
+          ['code.replayed', app1, ann, replayed, 'after its expiry: without effect'],
+          ['grant.revoked', app1, ann, surplus, 'too many grants of one user to one app'],
+          ['grant.revoked', app1, ann, last, ''],
+        ]
+          .map(String)
+          .sort(),
+      )
     },
   },
   {

@@ -79,6 +79,19 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a grant stays until the last of its access tokens ended before the bound, also when that is not the newest',
+    async run(store) {
+      await seed(store)
+      const { grantId, refreshTokenHash } = await grant(store, {}, { refreshTokenExpiresAtMs: NOW + 1 })
+      await mint(store, refreshTokenHash, { accessTokenExpiresAtMs: NOW + 2, overlapMs: 9 })
+      const remove = (endedBeforeMs: number) => store.removeEnded({ endedBeforeMs, auditBeforeMs: 0, limit: 100 })
+      await remove(NOW + 9)
+      expect(await findGrant(store, grantId)).toBeDefined()
+      await remove(NOW + 10)
+      expect(await findGrant(store, grantId)).toBeUndefined()
+    },
+  },
+  {
     title: 'a revoked grant goes with its tokens once it was revoked before the bound',
     async run(store) {
       await seed(store)
