@@ -18,6 +18,26 @@ describe('a code', () => {
     expectError(await service.exchange(app, code), 'invalid_code')
   })
 
+  test('is of one form, app and callback: with another of them it is another', async () => {
+    const service = await startService()
+    const user = await service.createUser()
+    const { account, token } = service.backend.asGateway
+    const { sessionToken } = await account.signIn({ ...user, source: '192.0.2.1' })
+    const redirectUris = ['https://app.example/one', 'https://app.example/two']
+    const create = async (name: string) => (await service.admin.createApp({ name, redirectUris })).app?.appid ?? ''
+    const codes: string[] = []
+    for (const appid of [await create('One'), await create('Two')]) {
+      for (const redirectUri of redirectUris) {
+        for (const requestId of ['the first of the forms', 'the other of the forms']) {
+          const asked = { sessionToken, requestId, appid, redirectUri, scope: 'snsapi_user' }
+          codes.push((await token.issueCode(asked)).code)
+          expect((await token.issueCode(asked)).code).toBe(codes.at(-1))
+        }
+      }
+    }
+    expect(new Set(codes).size).toBe(8)
+  })
+
   test('exchanged 200 times in parallel yields one OK and 199 invalid_code, and one grant', async () => {
     const service = await startService()
     const { app, code } = await withCode(service)

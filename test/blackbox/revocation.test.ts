@@ -1,3 +1,4 @@
+import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, test } from 'vitest'
 import { smallSurvey } from '../harness/sample-surveys.js'
 import { type Access, authorizePath, type Verbs } from '../harness/verbs.js'
@@ -122,6 +123,30 @@ describe('the connected-apps page', () => {
     expect((await service.user(stranger)).code).toBe('OK')
   })
 
+  test('shows of all grants of an app the first use, the last use and the last expiry of any of their tokens', async () => {
+    const service = await startService({ env: { SESSION_IDLE_SECONDS: '31536000', SESSION_TTL_SECONDS: '31536000' } })
+    const { asGateway, runJanitors } = service.backend
+    const [day, hour] = [86_400_000, 3_600_000]
+    const start = service.clock.now()
+    const first = await service.grantAccess()
+    const { sessionToken } = await asGateway.account.signIn({ ...first.user, source: '192.0.2.1' })
+    service.clock.advance({ hours: 1 })
+    const second = await service.grantAccess(first)
+    service.clock.advance({ hours: 1 })
+    expect((await service.user(first)).code).toBe('OK')
+    await runJanitors()
+    const shown = async () => {
+      const { apps } = await asGateway.account.listConnectedApps({ sessionToken })
+      return apps.map(({ createTime, lastUseTime, expireTime }) =>
+        [createTime, lastUseTime, expireTime].map((time) => time && timestampMs(time) - start),
+      )
+    }
+    expect(await shown()).toEqual([[0, 2 * hour, hour + 30 * day]])
+    service.clock.advance({ days: 30, hours: -2 })
+    expect((await service.refresh(second.app, second.tokens.refresh_token)).code).toBe('OK')
+    expect(await shown()).toEqual([[hour, 30 * day, 33 * day]])
+  })
+
   test('shows the last use of a grant to the minute', async () => {
     const service = await startService()
     const access = await service.grantAccess()
@@ -175,6 +200,25 @@ describe('the connected-apps page', () => {
 })
 
 describe('audit', () => {
+  test('of a user that is not there is not that of all', async () => {
+    const { admin } = await startService()
+    await expect(admin.listAuditEvents({ username: 'nobody' })).rejects.toThrow('there is no such user')
+    await expect(admin.listGrants({ username: 'nobody' })).rejects.toThrow('there is no such user')
+  })
+
+  test('is shown 100 events at a time, or as many as are asked for up to 1,000', async () => {
+    const { admin } = await startService()
+    const { app } = await admin.createApp({ name: 'App', redirectUris: ['https://app.example/'] })
+    for (let n = 1; n <= 1_000; n += 1) await admin.updateApp({ appid: app?.appid ?? '', name: `App ${n}` })
+    for (const [pageSize, shown] of [
+      [0, 100],
+      [1_000, 1_000],
+      [1_001, 1_000],
+    ] as const) {
+      expect((await admin.listAuditEvents({ pageSize })).events).toHaveLength(shown)
+    }
+  })
+
   test('every state change of the flow leaves one event with the request it happened in, and no secret', async () => {
     const { service, access } = await granted()
     const [grantId = ''] = await service.grantIds()

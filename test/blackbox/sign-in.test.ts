@@ -168,6 +168,15 @@ describe('a session', () => {
     expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(!signedIn)
   })
 
+  test('of somebody active lasts an hour from then, to the minute', async () => {
+    const own = await startService()
+    const visitor = await own.signedIn(await own.createUser())
+    own.clock.advance({ minutes: 14 })
+    expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(false)
+    own.clock.advance({ minutes: 59 })
+    expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(false)
+  })
+
   test('of somebody active stays, however short the idle time', async () => {
     const own = await startService({ env: { SESSION_IDLE_SECONDS: '20' } })
     const visitor = await own.signedIn(await own.createUser())

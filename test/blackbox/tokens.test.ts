@@ -121,7 +121,10 @@ describe('a refresh token', () => {
     const { app, tokens } = await service.grantAccess()
     expect((await service.refresh(app, tokens.refresh_token)).code).toBe('OK')
     expect((await service.refresh(app, tokens.refresh_token, { secret: app.secret })).code).toBe('OK')
-    expectError(await service.refresh(app, tokens.refresh_token, { secret: `${app.secret}x` }), 'invalid_secret')
+    for (const token of [tokens.refresh_token, 'no token']) {
+      expectError(await service.refresh(app, token, { secret: `${app.secret}x` }), 'invalid_secret')
+    }
+    expectError(await service.refresh(app, 'no token', { secret: app.secret }), 'invalid_refresh_token')
   })
 
   test('of an app that requires it needs the secret', async () => {

@@ -1,7 +1,10 @@
+import { create } from '@bufbuild/protobuf'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, test } from 'vitest'
 import { shareAll } from '../../gateway/rates/sharing.js'
 import { WindowCounter } from '../../gateway/rates/window-counter.js'
+import { CountRequestsRequestSchema, RequestCountSchema } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import { createLimitHandlers } from '../../services/token/limit-service.js'
 import { RequestCounts } from '../../services/token/store/sqlite/request-counts.js'
 
 const MINUTE = { requests: 10, seconds: 60 }
@@ -80,6 +83,13 @@ describe('gateways that share', () => {
     expect(takeMany(left, 'a', 1)).toBe(1)
     await share()
     expect(left.has('a', START)).toBe(false)
+  })
+
+  test('are refused a key that they name twice', async () => {
+    const { countRequests } = createLimitHandlers({ countRequests: async () => [] })
+    const counts = ['a', 'b', 'a'].map((key) => create(RequestCountSchema, { key, requests: 1 }))
+    const request = create(CountRequestsRequestSchema, { counts })
+    await expect(countRequests(request, {} as never)).rejects.toThrow('counts must have each key once')
   })
 
   test('limit by what each knows while nobody can be asked, and tell it later', async () => {

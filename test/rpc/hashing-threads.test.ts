@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { getPriority } from 'node:os'
 import { expect, test } from 'vitest'
 import { inThread } from '../../services/token/hashing-threads.js'
+import { createPasswordHasher } from '../../services/token/passwords.js'
 
 const CHEAP = { memoryCost: 8, timeCost: 1, parallelism: 1 }
 const hash = (password: string) => inThread('hashSync', password, CHEAP)
@@ -12,6 +13,24 @@ test('a hash belongs to its password and to no other', async () => {
     true,
     false,
   ])
+})
+
+test('a password that nobody has is compared with, and belongs to nobody', async () => {
+  const { inQueue } = await createPasswordHasher({ concurrency: 1, queueLimit: 0, cost: CHEAP })
+  expect(await inQueue((compare) => compare(undefined, 'no user has this password'))).toBe(false)
+})
+
+test('as many are let in as are compared at once and may wait, and the next when one has gone, however', async () => {
+  const { inQueue } = await createPasswordHasher({ concurrency: 2, queueLimit: 1, cost: CHEAP })
+  const leave: (() => void)[] = []
+  const enter = () => inQueue(() => new Promise<void>((_, reject) => leave.push(() => reject(new Error('gone')))))
+  const inside = [enter(), enter(), enter()]
+  await expect(enter()).rejects.toThrow('too many sign-ins at once')
+  for (const go of leave.splice(0)) go()
+  for (const one of inside) await expect(one).rejects.toThrow('gone')
+  const next = [enter(), enter(), enter()]
+  for (const go of leave) go()
+  for (const one of next) await expect(one).rejects.toThrow('gone')
 })
 
 test('a thread that failed goes on', async () => {

@@ -3,7 +3,7 @@ import { createSignInLimiter } from '../../services/token/sign-in-limiter.js'
 
 const LIMITS = { perAccountAndSource: 2, perSource: 3, windowSeconds: 60 }
 
-function limiter(options: { failsAt?: (call: number) => boolean } = {}) {
+function limiter(options: { failsAt?: (call: number) => boolean; nowMs?: number } = {}) {
   const counts = new Map<string, number>()
   let calls = 0
   const store = {
@@ -16,7 +16,7 @@ function limiter(options: { failsAt?: (call: number) => boolean } = {}) {
       })
     },
   }
-  const { counted } = createSignInLimiter(LIMITS, store, () => 0)
+  const { counted } = createSignInLimiter(LIMITS, store, () => options.nowMs ?? 0)
   return {
     attempt: (answer: () => string | undefined, username = 'ann') =>
       counted(username, '192.0.2.1', async () => answer()),
@@ -37,6 +37,24 @@ test('lets so many wrong passwords through and no more, of an account and of a s
   expect(await attempt(wrong, 'ben')).toBeUndefined()
   await expect(attempt(right, 'ben')).rejects.toThrow('too many failed sign-ins')
   await expect(attempt(right, 'cleo')).rejects.toThrow('too many failed sign-ins')
+})
+
+test('forgets the failures of an account whose password came, and those of the source but for that attempt not', async () => {
+  const { attempt, ofSource } = limiter()
+  await attempt(wrong)
+  expect(await attempt(right)).toBe('session')
+  expect(ofSource()).toBe(1)
+  for (let i = 0; i < 2; i += 1) expect(await attempt(wrong)).toBeUndefined()
+})
+
+test.each([
+  [0, 60],
+  [14_001, 46],
+  [59_999, 1],
+])('who is refused %i ms after the window began is told to come again %i s later', async (nowMs, retryAfterSeconds) => {
+  const { attempt } = limiter({ nowMs })
+  for (let i = 0; i < 2; i += 1) await attempt(wrong)
+  await expect(attempt(right)).rejects.toMatchObject({ options: { retryAfterSeconds } })
 })
 
 test('refuses more at once than may fail, and counts nothing of them', async () => {

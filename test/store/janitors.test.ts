@@ -9,7 +9,19 @@ import { createUseRecorder } from '../../services/token/use-recorder.js'
 import { patient } from '../postgres/patient.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from './temporary-directory.js'
-import { byUser, DAY, findGrant, grant, isGood, issue, mint, NOW, seed, startSession } from './token-store-verbs.js'
+import {
+  byUser,
+  DAY,
+  findGrant,
+  grant,
+  isGood,
+  issue,
+  MINUTE,
+  mint,
+  NOW,
+  seed,
+  startSession,
+} from './token-store-verbs.js'
 
 const JANITORS = 4
 /** More than a batch of the janitor, 500, so that each needs several. */
@@ -103,4 +115,40 @@ test.each(Object.entries(stores))('janitors on one %s share the work, and nobody
     expect(await isGood(store, accessTokenHash, LATER)).toBe(false)
     expect(await findGrant(store, grantId)).toBeDefined() // it ended just now, so it is not theirs yet
   }
+})
+
+/** One round over a store that removes so many rows each time it is asked. */
+async function roundOver(counts: readonly Partial<Removed>[]) {
+  const [left, bounds] = [[...counts], [] as unknown[]]
+  const nothing: Removed = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
+  const store = {
+    async removeEnded(bound: unknown) {
+      bounds.push(bound)
+      return { ...nothing, ...left.shift() }
+    },
+    async removeRequestCounts(endedBeforeMs: number) {
+      bounds.push(endedBeforeMs)
+    },
+  } as unknown as TokenStore
+  const removed = await janitorOf(store, []).run()
+  return { removed, bounds }
+}
+
+test('a round goes on while batches are full, whatever they are full of, and adds up what they removed', async () => {
+  const { removed, bounds } = await roundOver([
+    { codes: 500 },
+    { codes: 250, grants: 250 },
+    { sessions: 499 },
+    { codes: 1 },
+  ])
+  expect(removed).toEqual({ codes: 750, accessTokens: 0, grants: 250, sessions: 499, auditEvents: 0 })
+  expect(bounds).toHaveLength(4)
+})
+
+test('events are kept longer than what they tell of, and counts a minute longer than their window', async () => {
+  const { bounds } = await roundOver([])
+  expect(bounds).toEqual([
+    { endedBeforeMs: LATER - DAY, auditBeforeMs: LATER - 1_000 * DAY, limit: 500 },
+    LATER - MINUTE,
+  ])
 })

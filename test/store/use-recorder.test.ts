@@ -1,0 +1,43 @@
+import { expect, test } from 'vitest'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { createUseRecorder } from '../../services/token/use-recorder.js'
+import { MINUTE, NOW } from './token-store-verbs.js'
+
+type Uses = Parameters<TokenStore['recordUses']>[0]
+
+test('uses that could not be written are written with the next, each at its latest time', async () => {
+  const written: Uses[] = []
+  let isAway = true
+  const uses = createUseRecorder({
+    async recordUses(taken: Uses) {
+      if (isAway) throw new Error('the database is away')
+      written.push(taken)
+    },
+  } as unknown as TokenStore)
+  for (const [atMs, ids] of [
+    [NOW, ['before', 'both']],
+    [NOW + MINUTE, ['both', 'after']],
+  ] as const) {
+    for (const id of ids) {
+      uses.grantUsed(`grant ${id}`, atMs, NOW - MINUTE)
+      uses.secretUsed(`secret ${id}`, atMs, undefined)
+    }
+    if (atMs === NOW) await expect(uses.flush()).rejects.toThrow('the database is away')
+  }
+  isAway = false
+  await uses.flush()
+  await uses.flush()
+  const latest = (of: string) => new Map(['before', 'both', 'after'].map((id) => [`${of} ${id}`, NOW + MINUTE]))
+  expect(written).toEqual([
+    {
+      grants: latest('grant').set('grant before', NOW),
+      secrets: latest('secret').set('secret before', NOW),
+    },
+  ])
+})
+
+test('a use is worth writing a minute after the last that is known, and not before', () => {
+  const uses = createUseRecorder({} as TokenStore)
+  const isWritten = (lastUseMs: number | undefined) => uses.secretUsed('secret', NOW, lastUseMs)
+  expect([undefined, NOW - MINUTE, NOW - MINUTE + 1, NOW].map(isWritten)).toEqual([true, true, false, false])
+})
