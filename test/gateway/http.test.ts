@@ -18,6 +18,8 @@ import {
 const USER = '/api/oauth2/user?appid=app&access_token=tok&openid=oid'
 const services = { GetAuthorizedUser: () => ({ openid: 'oid', nickname: '小明', avatar: '' }) }
 
+const A_LATER_REASON = 9_999 as ErrorReason
+
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
 async function failureOf(response: Response): Promise<[number, string, string]> {
@@ -187,8 +189,9 @@ describe('malformed HTTP', () => {
   test.each([
     ['no HTTP at all', 'hello\r\n\r\n'],
     ['a space in the target', 'GET /api/ x HTTP/1.1\r\nHost: a\r\n\r\n'],
-    ['no Host', 'GET /api/surveys HTTP/1.1\r\nConnection: close\r\n\r\n'],
-    ['two Hosts', 'GET /api/surveys HTTP/1.1\r\nHost: a\r\nhost: b\r\nConnection: close\r\n\r\n'],
+    ['no Host', `GET ${USER} HTTP/1.1\r\nConnection: close\r\n\r\n`],
+    ['two Hosts', `GET ${USER} HTTP/1.1\r\nHost: a\r\nhost: b\r\nConnection: close\r\n\r\n`],
+    ['two Hosts in HTTP/1.0', `GET ${USER} HTTP/1.0\r\nHost: a\r\nhost: b\r\n\r\n`],
     [
       'both lengths',
       'GET /api/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
@@ -202,6 +205,11 @@ describe('malformed HTTP', () => {
       expect(gateway.calls).toEqual([])
     }),
   )
+
+  test('HTTP/1.0 needs no Host', () =>
+    withGateway({}, async ({ port }) => {
+      expect(await sendRaw(port, `GET ${USER} HTTP/1.0\r\n\r\n`)).toMatch(/^HTTP\/1\.1 200 /)
+    }))
 
   test('garbage after a whole request neither replaces its answer nor is answered as a request', () =>
     withGateway({}, async (gateway) => {
@@ -233,6 +241,7 @@ describe('a body', () => {
     ['announced', 'Content-Length: 20000\r\n\r\n', 'x'.repeat(20_000)],
     ['chunked', 'Transfer-Encoding: chunked\r\n\r\n', `4e20\r\n${'x'.repeat(20_000)}\r\n0\r\n\r\n`],
     ['of 2 MiB', `Content-Length: ${2 ** 21}\r\n\r\n`, 'x'],
+    ['chunked and without an end', 'Transfer-Encoding: chunked\r\n\r\n', `200000\r\n${'x'.repeat(1_100_000)}`],
   ])('above 16 KiB, %s, is refused before anything is executed', (_name, headers, body) =>
     withGateway({}, async (gateway) => {
       const raw = await sendRaw(
@@ -245,6 +254,17 @@ describe('a body', () => {
     }),
   )
 
+  test.each([
+    [0, 200],
+    [1, 413],
+  ])('of %i bytes more than 16 KiB is answered %i', (more, status) =>
+    withGateway({}, async (gateway) => {
+      const body = 'x'.repeat(16_384 + more)
+      const head = `GET ${USER} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ${body.length}\r\n\r\n`
+      expect(await sendRaw(gateway.port, head, body)).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
+    }),
+  )
+
   const last = 'GET /api/last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
 
   test.each(['X-None: announced', 'Content-Length: 0'])('that is missing is not waited for (%s)', (header) =>
@@ -254,6 +274,23 @@ describe('a body', () => {
       expect(raw.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 415', 'HTTP/1.1 200', 'HTTP/1.1 404'])
     }),
   )
+
+  test('that its client takes back is over for the gateway too', () =>
+    withGateway({}, async (gateway) => {
+      const client = net.connect(gateway.port, '127.0.0.1')
+      client.write('POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nusername=')
+      client.end()
+      const ofForm = () => gateway.records.find(({ route }) => route === 'sign_in')
+      while (!ofForm()) await sleep(5)
+      expect(ofForm()?.status).toBe(400)
+      client.destroy()
+    }))
+
+  test('of another encoding than none is not read as a form', () =>
+    withGateway({}, async ({ url }) => {
+      const headers = { 'content-type': 'application/x-www-form-urlencoded', 'content-encoding': 'identity' }
+      expect((await fetch(`${url}/connect/sign-in`, { method: 'POST', headers, body: 'username=a' })).status).toBe(415)
+    }))
 
   test.each(['Expect: 100-continue', 'Expect: miracles'])('that %s announces changes nothing', (header) =>
     withGateway({}, async (gateway) => {
@@ -287,6 +324,7 @@ describe('failures of services', () => {
     [ErrorReason.RATE_LIMITED, Code.ResourceExhausted, 429, 'ResourceExhausted', 'request_rate_limited'],
     [ErrorReason.UNAVAILABLE, Code.Unavailable, 503, 'RemoteServerError', 'remote_server_error'],
     [ErrorReason.CALLER_NOT_ALLOWED, Code.PermissionDenied, 500, 'InternalServerError', 'internal_server_error'],
+    [A_LATER_REASON, Code.InvalidArgument, 500, 'InternalServerError', 'internal_server_error'],
   ])('reason %i becomes its row of the table', async (reason, code, status, envelopeCode, type) => {
     const failing = { GetAuthorizedUser: () => Promise.reject(refusal(reason, code)) }
     await withGateway({ services: failing }, async (gateway) => {
@@ -312,6 +350,33 @@ describe('failures of services', () => {
       },
     ),
   )
+
+  test.each([
+    [ErrorReason.UNAVAILABLE, Code.Unavailable, 503],
+    [ErrorReason.RATE_LIMITED, Code.ResourceExhausted, 429],
+  ])('reason %i is told with the time after which the service says to come again', async (reason, code, status) => {
+    for (const [seconds, told] of [
+      [0, '1'],
+      [7, '7'],
+    ] as const) {
+      const failing = { GetAuthorizedUser: () => Promise.reject(refusal(reason, code, 'later', seconds)) }
+      await withGateway({ services: failing }, async ({ url }) => {
+        const response = await fetch(url + USER)
+        expect([response.status, response.headers.get('retry-after')]).toEqual([status, told])
+      })
+    }
+  })
+
+  test.each([
+    ['a service told of it, which has logged it', undefined, 0],
+    ['it has a cause, which nobody has logged', new Error('no UTF-8'), 1],
+  ])('an internal failure is reported unless the service has done that: %s', (_what, cause, reports) => {
+    const failure = new ConnectError('internal error', Code.Internal, undefined, undefined, cause)
+    return withGateway({ services: { GetAuthorizedUser: () => Promise.reject(failure) } }, async (gateway) => {
+      expect((await fetch(gateway.url + USER)).status).toBe(500)
+      expect(gateway.unexpected).toHaveLength(reports)
+    })
+  })
 
   test('the unexpected is reported once, with the request id, and leaves as a fixed text', () => {
     const bug = new Error('secret detail')
@@ -404,6 +469,41 @@ describe('rates', () => {
       for (let n = 0; n < 3; n++) await fetch(url + USER, from(`1.1.1.${n}, 10.0.0.1, 10.9.9.9`))
       expect((await fetch(url + USER, from('10.0.0.1'))).status).toBe(429)
       expect((await fetch(url + USER, from('10.0.0.2'))).status).toBe(200)
+    })
+  })
+
+  test('what no address is in X-Forwarded-For stands between a claim and who is believed', async () => {
+    const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
+    await withGateway({ limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] }, async ({ url }) => {
+      for (const what of ['unknown', '1.1.1.1:80', '']) await fetch(url + USER, from(`1.1.1.1, ${what}, 10.9.9.9`))
+      expect((await fetch(url + USER, from('10.9.9.9'))).status).toBe(429)
+      expect((await fetch(url + USER, from('1.1.1.1'))).status).toBe(200)
+    })
+  })
+
+  test('the addresses of one IPv6 site are one source, those of another are not', async () => {
+    const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
+    await withGateway({ limits: limits(rate), trustedProxies: ['127.0.0.1'] }, async ({ url }) => {
+      for (const end of ['1', '2', 'a:b:c:d'])
+        await fetch(url + USER, from(`2001:db8:0:1::${end}`.replace('::a', ':a')))
+      expect((await fetch(url + USER, from('2001:db8:0:1:ffff::'))).status).toBe(429)
+      expect((await fetch(url + USER, from('2001:db8::1'))).status).toBe(200)
+    })
+  })
+
+  test('a page that is refused says when to come again, whatever HTTP_ERROR_STATUS says', () => {
+    const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
+    const settings = {
+      limits: { rates: { api: once, page: once } },
+      now: () => 1_000_000,
+      httpErrorStatus: 200,
+    } as const
+    return withGateway(settings, async ({ url }) => {
+      expect((await fetch(`${url}/connect/apps`, { method: 'PUT' })).status).toBe(405)
+      const refused = await fetch(`${url}/connect/apps`)
+      expect(refused.status).toBe(429)
+      expect(refused.headers.get('retry-after')).toBe('10')
+      expect(refused.headers.get('content-type')).toMatch(/^text\/html/)
     })
   })
 
@@ -513,6 +613,15 @@ test('a draining gateway sends an answer to its end, however slowly it is read',
     },
   )
 })
+
+test('a gateway has at most as many connections as it may, and closes what is more', () =>
+  withGateway({ limits: { maxConnections: 1 } }, async (gateway) => {
+    const first = net.connect(gateway.port, '127.0.0.1')
+    first.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    await once(first, 'data')
+    expect(await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)).toBe('')
+    first.destroy()
+  }))
 
 describe('a gateway with more to do than it can', () => {
   test('lets a client that sends its form slowly keep nobody from a place', () =>

@@ -1,5 +1,6 @@
 // The pages through HTTP, with fake services behind the gateway: what is shown, what is refused, what is kept.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { isFromOwnPage } from '../../gateway/pages/own-origin.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Form } from '../harness/html.js'
 import { decisionForm, formWith, type Page, Visitor } from '../harness/visitor.js'
@@ -243,6 +244,17 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     expect(served.services.calls).not.toContain('issueCode')
   })
 
+  test.each([
+    ['a later time', 0, 'zzzzzzzz'],
+    ['another id', 1, 'x'.repeat(32)],
+    ['another signature', 2, 'x'.repeat(43)],
+  ])('its token with %s is refused', async (_, part, value) => {
+    const page = await authorizationPage()
+    const parts = (decisionForm(page).fields.csrf ?? '').split('.')
+    const csrf = parts.with(part, value).join('.')
+    expect((await visitor.submit(page, decisionForm(page), { decision: 'confirm', csrf })).status).toBe(403)
+  })
+
   test('the token of another form is refused', async () => {
     const page = await authorizationPage()
     const csrf = formTo(page, '/connect/sign-out').fields.csrf ?? ''
@@ -255,6 +267,14 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     const other = new Visitor(served.origin)
     const own = await other.openSignedIn(authorizePath(), USER)
     expect((await other.submit(own, decisionForm(page), { decision: 'confirm' })).status).toBe(403)
+  })
+
+  test('the form of the user who was signed in before is refused', async () => {
+    const page = await authorizationPage()
+    visitor.cookies.delete('sa_session')
+    await authorizationPage()
+    expect((await visitor.decide(page, 'confirm')).status).toBe(403)
+    expect(served.services.calls).not.toContain('issueCode')
   })
 
   test('without cookies it is refused', async () => {
@@ -297,6 +317,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     ['typed', { 'sec-fetch-site': 'none', origin: PUBLIC }, false],
     ['no site, null origin', { origin: 'null' }, false],
     ['no site, foreign origin', { origin: 'https://evil.example' }, false],
+    ['no site, foreign origin on our port', { origin: 'http://evil.example' }, false],
     ['no site, no origin', {}, true],
   ])('a browser that says %j', async (_, headers, isAccepted) => {
     const page = await authorizationPage()
@@ -310,6 +331,19 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     })
     expect(reply.status).toBe(isAccepted ? 303 : 403)
   })
+})
+
+test.each([
+  ['http://127.0.0.1:8080', 'http://[::1]:8080', true],
+  ['http://127.0.0.1:8080', 'https://localhost:8080', false],
+  ['http://127.0.0.1:8080', 'http://localhost:8081', false],
+  ['http://127.0.0.1:8080', 'nonsense', false],
+  ['https://auth.example', 'https://auth.example', true],
+  ['https://auth.example', 'https://localhost', false],
+  ['https://auth.example', 'http://auth.example', false],
+])('of %s, %s is our own origin: %s', (publicUrl, origin, isOwn) => {
+  const header = (name: string) => (name === 'origin' ? origin : undefined)
+  expect(isFromOwnPage({ header }, new URL(publicUrl))).toBe(isOwn)
 })
 
 describe('connected apps', () => {
@@ -338,6 +372,21 @@ describe('connected apps', () => {
     expect([...served.services.grants.keys()]).toEqual(['g2'])
   })
 
+  test('are not ended by who is signed out meanwhile, who sees the sign-in form', async () => {
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    served.services.sessions.clear()
+    const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
+    expect(formWith(next, 'password')).toBeDefined()
+    expect(served.services.grants.size).toBe(2)
+  })
+
+  test('that are ended already are ended, which the page shows', async () => {
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    served.services.grants.clear()
+    const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
+    expect(next.html.text).toContain('No app is connected')
+  })
+
   test('one form does not end another grant', async () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     expect((await visitor.submit(page, form(page, 'grant_id'), { grant_id: 'g2' })).status).toBe(403)
@@ -351,8 +400,9 @@ describe('connected apps', () => {
 
   test('signing out ends the session here and on the server', async () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
-    const next = await visitor.submitAndFollow(page, formTo(page, '/connect/sign-out'))
-    expect(formWith(next, 'password')).toBeDefined()
+    const reply = await visitor.submit(page, formTo(page, '/connect/sign-out'))
+    expect(reply.headers.get('set-cookie')).toBe('sa_session=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax')
+    expect(formWith(await visitor.open(reply.headers.get('location') ?? ''), 'password')).toBeDefined()
     expect(served.services.sessions.size).toBe(0)
     expect(visitor.cookies.has('sa_session')).toBe(false)
   })
@@ -395,7 +445,11 @@ describe('every page', () => {
     expect(headers.get('x-content-type-options')).toBe('nosniff')
     expect(headers.get('x-frame-options')).toBe('DENY')
     expect(headers.get('content-security-policy')).toMatch(/^default-src 'none'; .*frame-ancestors 'none'$/)
+    expect(headers.get('content-security-policy')).toMatch(/ base-uri 'none';/)
     expect(headers.get('content-security-policy')).not.toMatch(/form-action|unsafe/)
+    expect(headers.get('cross-origin-opener-policy')).toBe('same-origin')
+    expect(headers.get('cross-origin-resource-policy')).toBe('same-origin')
+    expect(headers.get('permissions-policy')).toMatch(/^camera=\(\), geolocation=\(\), microphone=\(\), /)
   })
 
   test.each(['zh', 'en'])('in %s it has every text, and no inline script or style', async (language) => {
