@@ -9,8 +9,10 @@ import { ErrorDetailSchema, ErrorReason } from '../gen/surveyauth/v1/error_pb.js
 import { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
+import { parseAddress } from '../services/rpc/address.js'
 import { CALLERS, type Caller, mayCall } from '../services/rpc/callers.js'
 import { Dispatcher } from '../services/rpc/dispatcher.js'
+import { identifyByName, parseCallers } from '../services/rpc/identity.js'
 
 /** Who may call which method: written down a second time, because a slip in the table is a hole. */
 const allowed: Readonly<Record<string, readonly Caller[]>> = {
@@ -90,6 +92,40 @@ describe('callers', () => {
 
   test('no row, no call: a caller nobody knows is turned away everywhere', () => {
     for (const method of methods) expect(mayCall('stranger' as Caller, method)).toBe(false)
+  })
+})
+
+describe('who is behind a certificate', () => {
+  test('is said by the first of its names that RPC_CALLERS gives a role', () => {
+    const identify = identifyByName(parseCallers('gateway=DNS:gw.test, DNS:gw2.test; verifier=URI:spiffe://test/a'))
+    expect(identify('DNS:other.test, DNS:gw2.test, URI:spiffe://test/a')).toBe('gateway')
+    expect(identify('URI:spiffe://test/a')).toBe('verifier')
+    for (const nobody of [undefined, '', 'DNS:other.test', 'URI:"x, DNS:gw.test", DNS:y.test']) {
+      expect(identify(nobody)).toBeUndefined()
+    }
+  })
+
+  test.each([
+    ['local=DNS:a.test', 'local is not a role'],
+    ['admin=DNS:a.test', 'admin is not a role'],
+    ['gateway=a.test', 'a.test is not a name'],
+    ['gateway=', 'nothing is not a name'],
+    ['gateway=DNS:a.test;operator=DNS:a.test', 'DNS:a.test has two roles'],
+  ])('cannot be said by %s', (text, problem) => {
+    expect(() => parseCallers(text)).toThrow(problem)
+  })
+
+  test.each([
+    ['http://10.0.0.1:8080', 'plaintext is for loopback only'],
+    ['tcp://db.test:1', 'plaintext is for loopback only'],
+    ['https://a.test/path', 'without path, query or user'],
+    ['https://a.test?x', 'without path, query or user'],
+    ['https://a.test#x', 'without path, query or user'],
+    ['https://user@a.test', 'without path, query or user'],
+    ['ftp://a.test', 'must start with'],
+    ['unix:', 'needs a path'],
+  ])('is not asked at %s', (text, problem) => {
+    expect(() => parseAddress(text)).toThrow(problem)
   })
 })
 

@@ -52,6 +52,10 @@ describe('defaults', () => {
     expect(config.surveyDatabase).toEqual({ kind: 'sqlite', file: '/srv/auth/survey.db' })
   })
 
+  test.each(['0.0.0.0', '::'])('behind %s the public address is that of this machine', (HOST) => {
+    expect(readConfig({ HOST }).publicUrl.href).toBe('http://127.0.0.1:8080/')
+  })
+
   test('a variable that is set to nothing is not set', () => {
     expect(readConfig({ PORT: '', LOG_LEVEL: '' })).toMatchObject({ port: 8080, logLevel: 'info' })
   })
@@ -74,6 +78,11 @@ describe('wrong values', () => {
     ['PUBLIC_URL', 'https://user@auth.example.com'],
     ['CODE_TTL_SECONDS', '601'],
     ['CODE_TTL_SECONDS', '0'],
+    ['MAX_SESSIONS_PER_USER', '0'],
+    ['MAX_GRANTS_PER_USER_AND_APP', '0'],
+    ['KEEP_ENDED_SECONDS', '3599'],
+    ['PUBLIC_URL', 'ftp://auth.example.com'],
+    ['TOKEN_DATABASE_URL', 'sqlite:'],
     ['ACCESS_TOKEN_TTL_SECONDS', '3d'],
     ['RATE_LIMIT', 'yes'],
     ['HTTP_ERROR_STATUS', '201'],
@@ -93,17 +102,27 @@ describe('wrong values', () => {
     expect(problemsOf({ SESSION_IDLE_SECONDS: '100', SESSION_TTL_SECONDS: '99' })).toEqual(['SESSION_IDLE_SECONDS'])
     expect(problemsOf({ PORT: '9100' })).toEqual(['ADMIN_PORT'])
     expect(problemsOf({ PORT: '0', ADMIN_PORT: '0' })).toEqual([])
+    expect(problemsOf({ HOST: '127.0.0.2', PORT: '9100' })).toEqual([])
+    const timeouts = { HTTP_HEADERS_TIMEOUT_SECONDS: '16', HTTP_REQUEST_TIMEOUT_SECONDS: '15' }
+    expect(problemsOf(timeouts)).toEqual(['HTTP_HEADERS_TIMEOUT_SECONDS'])
+    const oneFile = { TOKEN_DATABASE_URL: 'sqlite:data/one.db', SURVEY_DATABASE_URL: 'sqlite:./data/../data/one.db' }
+    expect(problemsOf(oneFile)).toEqual(['SURVEY_DATABASE_URL'])
+    const oneServer = { TOKEN_DATABASE_URL: 'postgres://db/sa', SURVEY_DATABASE_URL: 'postgres://db/sa' }
+    expect(problemsOf(oneServer)).toEqual([])
   })
 })
 
 describe('values from files', () => {
-  test('a database address is read from the file that VARIABLE_FILE names, without the last newline', () => {
-    const file = fileWith('sqlite:/srv/token.db\n')
-    expect(readConfig({ TOKEN_DATABASE_URL_FILE: file }).tokenDatabase).toEqual({
-      kind: 'sqlite',
-      file: '/srv/token.db',
-    })
-  })
+  test.each(['\n', '\r\n'])(
+    'a database address is read from the file that VARIABLE_FILE names, without the last %j',
+    (end) => {
+      const file = fileWith(`sqlite:/srv/token.db${end}`)
+      expect(readConfig({ TOKEN_DATABASE_URL_FILE: file }).tokenDatabase).toEqual({
+        kind: 'sqlite',
+        file: '/srv/token.db',
+      })
+    },
+  )
 
   test('a file that cannot be read is refused by name', () => {
     expect(problemsOf({ TOKEN_DATABASE_URL_FILE: '/nowhere' })).toEqual(['TOKEN_DATABASE_URL_FILE'])

@@ -1,4 +1,5 @@
 // A call ends once, for its caller and for the observers, whatever its handler and the observers do.
+import { getEventListeners } from 'node:events'
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -71,6 +72,13 @@ test('ends once when the caller goes away, and listens to him no more', async ()
   answer({})
   await new Promise((resolve) => setTimeout(resolve, 5))
   expect(codes()).toEqual(['Canceled'])
+})
+
+test('listens no more to the caller of a call that was answered', async () => {
+  const { signal } = new AbortController()
+  const { call } = open(async () => ({}))
+  expect(await call(signal)).toBe('answered')
+  expect(getEventListeners(signal, 'abort')).toEqual([])
 })
 
 test.each([

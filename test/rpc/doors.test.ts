@@ -168,6 +168,19 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
     expect(calls.at(-1)?.requestId).toBe(id)
   })
 
+  test('a call without a request id gets one', async () => {
+    await account.getSession({ sessionToken: 'abc' })
+    expect(calls.at(-1)?.requestId).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
+  })
+
+  test.skipIf(door === 'direct').each(['seven77', 'x'.repeat(65), 'of two words', '"quoted"', 'a:b:c:d:e'])(
+    'what cannot be a request id is replaced by one: %s',
+    async (sent) => {
+      await account.getSession({ sessionToken: 'abc' }, { headers: { 'x-request-id': sent } })
+      expect(calls.at(-1)?.requestId).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
+    },
+  )
+
   test('an expected failure carries its reason and when to retry', async () => {
     const failure = await failureOf(account.signIn({ username: 'u', password: 'p' }))
     expect(failure.code).toBe(Code.ResourceExhausted)
@@ -202,6 +215,11 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
   test('a call without a deadline gets the longest one', async () => {
     const failure = await failureOf(account.listConnectedApps({ sessionToken: 'x' }))
     expect(failure.code).toBe(Code.DeadlineExceeded)
+  })
+
+  test('a call with a longer deadline than that does not get it', async () => {
+    const failure = await failureOf(account.listConnectedApps({ sessionToken: 'x' }, { timeoutMs: 120_000 }))
+    expect(failure.code).toBe(door.startsWith('Connect') ? Code.InvalidArgument : Code.DeadlineExceeded)
   })
 
   test('a hundred calls at once are all answered, each with its own answer', async () => {

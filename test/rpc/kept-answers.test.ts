@@ -66,6 +66,19 @@ test.each(endings)('an answer that was kept is not given any more from when $tit
   await expectChanged(service, ending, [service.direct, service.keeping], answersOf)
 })
 
+test('who wants the validator of an answer gets it, also of one that was kept', async () => {
+  const { store, direct, keeping } = await startService()
+  const { presented } = await granted(store)
+  const { validator } = await direct.verifyAccessToken({ ...presented, wantsValidator: true })
+  expect(validator).toHaveLength(56)
+  for (let i = 0; i < 2; i += 1) {
+    expect((await keeping.verifyAccessToken({ ...presented, wantsValidator: true })).validator).toEqual(
+      new Uint8Array(validator),
+    )
+    expect((await keeping.verifyAccessToken(presented)).validator).toHaveLength(0)
+  }
+})
+
 test('an answer that says something else now is asked for again', async () => {
   const { store, keeping, names } = await startService()
   const { presented, refreshTokenHash } = await granted(store)

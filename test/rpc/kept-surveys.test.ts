@@ -1,7 +1,8 @@
 // Answers about surveys that a process keeps of a SurveyService in another, beside what the service itself says.
 import { create, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
+import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import {
   GetSurveyResponseSchema,
   ListSurveysResponseSchema,
@@ -9,6 +10,7 @@ import {
   SurveySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { Decoder, encode } from '../../services/rpc/large-messages.js'
+import { ServiceError, toConnectError } from '../../services/rpc/service-error.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { fingerprintOf } from '../../services/survey/validators.js'
@@ -169,6 +171,51 @@ test('a token service that cannot be asked makes it unavailable, and what was ke
   expect(names()).toEqual(['RevalidateSurveys'])
 })
 
+test.each([
+  [Code.Unavailable, Code.Unavailable],
+  [Code.DeadlineExceeded, Code.Unavailable],
+  [Code.Canceled, Code.Unavailable],
+  [Code.ResourceExhausted, Code.Unavailable],
+  [Code.Internal, Code.Internal],
+  [Code.Unimplemented, Code.Internal],
+])('a token service that fails with code %i makes it fail with %i', async (code, expected) => {
+  const { behind, survey } = await withSurveys()
+  const fail = () => Promise.reject(new ConnectError('canary', code))
+  behind.token = { ...behind.token, verifyAccessToken: fail }
+  const asked = survey.getSurvey({ appid: 'app1', accessToken: 'x', surveyId: 1n })
+  const failure = await asked.then(() => expect.unreachable(), ConnectError.from)
+  expect(failure.code).toBe(expected)
+  expect(failure.message).not.toContain('canary')
+  const [detail] = failure.findDetails(ErrorDetailSchema)
+  expect(detail?.retryAfterSeconds).toBe(expected === Code.Unavailable ? 1 : undefined)
+})
+
+test.each([
+  ErrorReason.INVALID_ARGUMENT,
+  ErrorReason.INVALID_APPID,
+  ErrorReason.INVALID_TOKEN,
+  ErrorReason.CLAIM_ERROR,
+] as const)('what the token service says of the credentials is passed on: reason %i', async (reason) => {
+  const { behind, survey } = await withSurveys()
+  const refuse = () => Promise.reject(toConnectError(new ServiceError(reason, 'as it says')))
+  behind.token = { ...behind.token, verifyAccessToken: refuse }
+  const asked = survey.getSurvey({ appid: 'app1', accessToken: 'x', surveyId: 1n })
+  const failure = await asked.then(() => expect.unreachable(), ConnectError.from)
+  expect(failure.findDetails(ErrorDetailSchema)).toMatchObject([{ reason, message: 'as it says' }])
+})
+
+test('the token service is asked for as long as the caller waits, and with the id of the request', async () => {
+  const { behind, store, survey } = await withSurveys()
+  const { presented } = await granted(store)
+  const verify = vi.fn(behind.token.verifyAccessToken)
+  behind.token = { ...behind.token, verifyAccessToken: verify }
+  const { signal } = new AbortController()
+  await survey.getSurvey({ ...presented, surveyId: 1n }, { signal, headers: { 'x-request-id': 'of the request' } })
+  expect(verify.mock.calls.map(([, options]) => options)).toEqual([
+    { signal, headers: { 'x-request-id': 'of the request' } },
+  ])
+})
+
 test('a fingerprint differs when anything does that was read, whatever its version says', () => {
   const row = { surveyId: 1, ownerUserId: ANN, version: 1, hash: 'abcd', document: new Uint8Array([1, 2]) }
   const summary = { surveyId: 1, hash: 'abcd', title: 'one', state: 2 }
@@ -223,7 +270,7 @@ test('each counts as a use of its grant', async () => {
 })
 
 test('bytes that are no validator, or of something else, stand for nothing', async () => {
-  const { store, survey } = await withSurveys()
+  const { behind, store, survey } = await withSurveys()
   const [ann, bob] = [await granted(store), await granted(store, 'bob')]
   const wanted = { ...ann.presented, wantsValidator: true }
   const one = Buffer.from((await survey.getSurvey({ ...wanted, surveyId: 1n })).validator)
@@ -251,6 +298,13 @@ test('bytes that are no validator, or of something else, stand for nothing', asy
     expect(await changed([one, stranger, list, ofBob.validator])).toEqual([1])
   }
   expect(await changed([asking('survey 1')])).toEqual([])
+  const [listing, revalidate] = [vi.fn(behind.surveys.listSurveys), vi.fn(behind.token.revalidateAnswers)]
+  behind.surveys = { ...behind.surveys, listSurveys: listing }
+  behind.token = { ...behind.token, revalidateAnswers: revalidate }
+  await changed([...strangers, asking(`list 0 999999999 ${ANN}`)])
+  expect(listing.mock.calls.filter(([, { limit }]) => limit > 100)).toEqual([])
+  const lengths = revalidate.mock.calls.flatMap(([{ validators = [] }]) => validators.map(({ length }) => length))
+  expect(Math.max(...lengths), 'what TokenService takes').toBeLessThanOrEqual(100)
   await expect(survey.revalidateSurveys({ validators: Array.from({ length: 501 }, () => one) })).rejects.toThrow(
     'at most 500 items',
   )
