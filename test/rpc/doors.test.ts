@@ -6,7 +6,7 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
 import * as grpc from '@grpc/grpc-js'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { AccountService, ListConnectedAppsRequestSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
@@ -239,6 +239,16 @@ test.each([
   const failure = failureOf(dispatcher.call(AccountService.method.listConnectedApps, request, call, timeoutMs))
   aborter.abort()
   expect((await failure).code).toBe(code)
+})
+
+test('the direct door hands on who calls, why, for how long, and until when it is wanted', async () => {
+  const call = vi.fn<Dispatcher['call']>()
+  const { signal } = new AbortController()
+  const request = create(ListConnectedAppsRequestSchema, { sessionToken: 'x' })
+  const outgoing = { requestId: 'request', traceparent: 'trace', timeoutMs: 7, signal }
+  await createDirectDoor({ call } as never, 'survey')(AccountService.method.listConnectedApps, request, outgoing)
+  const handedOn = { caller: 'survey', requestId: 'request', traceparent: 'trace', signal }
+  expect(call.mock.calls).toEqual([[AccountService.method.listConnectedApps, request, handedOn, 7]])
 })
 
 test('the Unix socket is for its owner only', () => {

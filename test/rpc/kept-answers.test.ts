@@ -175,15 +175,18 @@ test.each([Code.Unimplemented, Code.Internal, Code.ResourceExhausted])(
   },
 )
 
-test('a service that is away is not asked a second time, and what was kept is still there when it is back', async () => {
-  let isAway = true
-  const { ask, names } = beside(() => (isAway ? Promise.reject(new ConnectError('gone', Code.Unavailable)) : {}))
-  await ask()
-  expect((await Promise.allSettled([ask(), ask()])).map(({ status }) => status)).toEqual(['rejected', 'rejected'])
-  isAway = false
-  expect(await ask()).toBe('o')
-  expect(names()).toEqual(['GetAuthorizedUser', 'RevalidateAnswers', 'RevalidateAnswers'])
-})
+test.each([Code.Unavailable, Code.DeadlineExceeded])(
+  'a service that is away, as code %i says, is not asked a second time, and what was kept is still there when it is back',
+  async (code) => {
+    let isAway = true
+    const { ask, names } = beside(() => (isAway ? Promise.reject(new ConnectError('gone', code)) : {}))
+    await ask()
+    expect((await Promise.allSettled([ask(), ask()])).map(({ status }) => status)).toEqual(['rejected', 'rejected'])
+    isAway = false
+    expect(await ask()).toBe('o')
+    expect(names()).toEqual(['GetAuthorizedUser', 'RevalidateAnswers', 'RevalidateAnswers'])
+  },
+)
 
 test('both calls together have the time of one, and the id of a request', async () => {
   const slow = { changed: [0] }

@@ -216,6 +216,17 @@ test('the token service is asked for as long as the caller waits, and with the i
   ])
 })
 
+test('a page has at most 100 surveys, whoever asks for more', async () => {
+  const { store, survey } = await withSurveys()
+  const { presented } = await granted(store)
+  await survey.importSurveys({ ownerUserId: ANN, surveys: Array.from({ length: 98 }, (_, at) => titled(`more ${at}`)) })
+  const pages = [1, 2].map((page) => survey.listSurveys({ ...presented, page, perPage: 1_000 }))
+  expect((await Promise.all(pages)).map(({ total, list }) => [total, list.length])).toEqual([
+    [101, 100],
+    [101, 1],
+  ])
+})
+
 test('a fingerprint differs when anything does that was read, whatever its version says', () => {
   const row = { surveyId: 1, ownerUserId: ANN, version: 1, hash: 'abcd', document: new Uint8Array([1, 2]) }
   const summary = { surveyId: 1, hash: 'abcd', title: 'one', state: 2 }

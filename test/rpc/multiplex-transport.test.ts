@@ -10,6 +10,7 @@ import {
   MultiplexService,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { MAX_CALLS } from '../../services/rpc/call-table.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 
@@ -17,25 +18,29 @@ const { verifyAccessToken, exchangeCode } = TokenService.method
 const verification = { appid: 'app_x', accessToken: 'sat_x' }
 const exchange = { appid: 'app_x', secret: 'sas_x', code: 'sac_x' }
 
-type Reaction = 'answer' | 'break' | 'babble'
+type Reaction = 'answer' | 'break' | 'babble' | 'leave' | 'wait'
 
 /** A peer that reacts to the n-th stream, and to all after the last, as `reactions` says; `seen` are the calls it got. */
 async function startPeer(reactions: readonly Reaction[]) {
   const seen: MultiplexedCall[] = []
+  const waiting: (() => void)[] = []
   let streams = 0
   let ended = 0
   const serve = (stream: grpc.ServerDuplexStream<Buffer, Buffer>) => {
     const reaction = reactions[Math.min(streams, reactions.length - 1)]
     streams += 1
-    stream.sendMetadata(new grpc.Metadata())
+    const greet = () => stream.sendMetadata(new grpc.Metadata())
+    if (reaction === 'wait') waiting.push(greet)
+    else greet()
     stream.on('end', () => {
       ended += 1
+      stream.end()
     })
     stream.on('data', (bytes: Buffer) => {
       const { calls } = fromBinary(MultiplexRequestSchema, bytes)
       seen.push(...calls)
       if (reaction === 'break') stream.emit('error', { code: grpc.status.UNAVAILABLE, details: 'broken' })
-      else stream.write(answersTo(calls, reaction === 'babble' ? Buffer.from([0xff]) : undefined))
+      else stream.write(answersTo(calls, reaction))
     })
   }
   const server = new grpc.Server()
@@ -59,16 +64,21 @@ async function startPeer(reactions: readonly Reaction[]) {
     transport.close()
     server.forceShutdown()
   })
-  return { seen, transport, token: clientOf(TokenService, transport.invoke), ended: () => ended }
+  const greet = async () => {
+    await expect.poll(() => waiting.length).toBe(1)
+    waiting[0]?.()
+  }
+  return { seen, transport, greet, token: clientOf(TokenService, transport.invoke), ended: () => ended }
 }
 
-function answersTo(calls: readonly MultiplexedCall[], answer?: Buffer): Buffer {
+function answersTo(calls: readonly MultiplexedCall[], reaction?: Reaction): Buffer {
   const results = calls.map(({ id, method }) => {
     const { output }: DescMethod = method.endsWith('ExchangeCode') ? exchangeCode : verifyAccessToken
-    const value = answer ?? toBinary(output, create(output, { openid: 'o_x' }))
+    const value = reaction === 'babble' ? Buffer.from([0xff]) : toBinary(output, create(output, { openid: 'o_x' }))
     return { id, outcome: { case: 'response' as const, value } }
   })
-  return Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { results })))
+  const response = { results, draining: reaction === 'leave' }
+  return Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, response)))
 }
 
 test('a call that changes nothing goes over the next stream', async () => {
@@ -128,4 +138,31 @@ test('a call whose caller went away before fails as every other call does', asyn
   const gone = token.verifyAccessToken({}, { signal: AbortSignal.abort() })
   await expect(gone).rejects.toMatchObject({ name: 'ConnectError', code: Code.Canceled })
   expect(seen).toEqual([])
+})
+
+test('calls go elsewhere when the peer is about to go, and its stream ends', async () => {
+  const { token, ended } = await startPeer(['leave', 'answer'])
+  for (let i = 0; i < 2; i += 1) expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
+  await expect.poll(ended, { timeout: 10_000 }).toBe(1)
+  expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
+  expect(ended()).toBe(1)
+})
+
+test('a call that was given up before it could be sent is not sent', async () => {
+  const { token, seen, greet } = await startPeer(['wait'])
+  const late = token.exchangeCode(exchange, { timeoutMs: 20 })
+  await expect(late).rejects.toMatchObject({ code: Code.DeadlineExceeded })
+  const other = token.verifyAccessToken(verification)
+  await greet()
+  expect((await other).openid).toBe('o_x')
+  expect(seen.map(({ method }) => method.split('/').at(-1))).toEqual(['VerifyAccessToken'])
+})
+
+test('as many calls wait as there is room for, and one more fails at once', async () => {
+  const { token, transport } = await startPeer(['wait'])
+  const waiting = Array.from({ length: MAX_CALLS }, () => token.verifyAccessToken(verification))
+  const ended = Promise.allSettled(waiting)
+  await expect(token.verifyAccessToken(verification)).rejects.toThrow('too many calls are waiting')
+  transport.close()
+  expect((await ended).every(({ status }) => status === 'rejected')).toBe(true)
 })
