@@ -6,7 +6,7 @@ import { openBare } from '../postgres/bare-database.js'
 import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
-import { authorize, cause, isGood, issue, redeem, refresh, START, seed } from '../postgres/seed.js'
+import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 
 /** Two services on one database. */
@@ -89,18 +89,24 @@ test('when a secret was revoked, no exchange that returns later than a look at t
   }
 })
 
-test('when an app was disabled, no code is left of it, and none of its tokens is good', async () => {
+const disabling: [string, (store: TokenStore, seeded: Seed, isDisabled: boolean) => Promise<unknown>][] = [
+  ['an app', (store, { appid }, isDisabled) => store.setAppDisabled(appid, isDisabled, START, cause)],
+  ['a user', (store, { username }, isDisabled) => store.setUserDisabled(username, isDisabled, START, cause)],
+]
+
+test.each(disabling)('when %s was disabled, no code is left, and no token is good', async (_, set) => {
   const [one, two] = await openTwo()
   for (let round = 0; round < 10; round++) {
     const seeded = await seed(one)
     const codes = await times(5, () => issue(one, seeded))
     const exchanges = Promise.all(codes.map((codeHash) => redeem(one, seeded, codeHash)))
     const issues = times(5, () => issue(one, seeded).catch(() => undefined))
-    await two.setAppDisabled(seeded.appid, true, START, cause)
+    await set(two, seeded, true)
     const good = await Promise.all((await exchanges).map(({ accessTokenHash }) => isGood(two, accessTokenHash)))
     expect(good).not.toContain(true)
-    await two.setAppDisabled(seeded.appid, false, START, cause)
-    for (const codeHash of await issues) {
+    const issued = await issues
+    await set(two, seeded, false)
+    for (const codeHash of issued) {
       if (codeHash) expect((await redeem(two, seeded, codeHash)).result.kind).toBe('refused')
     }
   }
