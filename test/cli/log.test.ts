@@ -1,7 +1,10 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { PassThrough } from 'node:stream'
 import { fileURLToPath } from 'node:url'
+import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test } from 'vitest'
+import { createLog } from '../../bin/log.js'
 import { BUILD } from '../harness/spawn.js'
 
 const LOG = new URL('../../dist/bin/log.js', import.meta.url).href
@@ -22,6 +25,47 @@ const LOGGING = `
   for (let sent = 0; sent < 500; sent += 1) log.request({ ...request, appid: 'é'.repeat(sent % 50) })
   setTimeout(() => process.stdout.write(JSON.stringify(writes)), 500)
 `
+
+/** A log in memory, and what it has written: a line for each object. */
+function inMemory(logLevel: 'info' | 'debug' = 'info') {
+  const stream = new PassThrough({ encoding: 'utf8' })
+  const log = createLog({ logLevel, logFormat: 'json' }, stream)
+  const lines = () =>
+    String(stream.read() ?? '')
+      .split('\n')
+      .filter(Boolean)
+  return { log, text: () => lines().join('\n'), written: () => lines().map((line) => JSON.parse(line)) }
+}
+
+test('credentials that an error quotes are masked, in its message and its stack', () => {
+  const { log, text } = inMemory()
+  const kinds = ['sac', 'sat', 'sart', 'sas', 'sase']
+  const quoted = kinds.map((kind) => `${kind}_${'x'.repeat(49)}`)
+  log.failure('failed', new Error(`what is ${quoted.join(', or ')}?`), 'of the request')
+  const told = text()
+  expect(told).not.toContain('xxx')
+  expect(told.split(`what is ${kinds.map((kind) => `${kind}_***`).join(', or ')}?`)).toHaveLength(3)
+  expect(told).toContain('"request_id":"of the request"')
+})
+
+test('of what was thrown and is no error only its type is told', () => {
+  const { log, text } = inMemory()
+  log.failure('failed', 'canary')
+  expect(text()).not.toContain('canary')
+})
+
+test('requests that failed here are errors; calls that could not be made are warnings, all others are for debugging', () => {
+  const request = { route: 'user', method: 'GET', outcome: 'ok', durationMs: 1, requestId: 'r' }
+  const call = { rpc: 'a/B', method: 'B', caller: 'gateway', requestId: 'r', reason: undefined, durationMs: 1 } as const
+  const { log, written } = inMemory()
+  for (const status of [200, 404, 499, 500, 503]) log.request({ ...request, status })
+  expect(written().map(({ level }) => level)).toEqual([30, 30, 30, 50, 50])
+  for (const code of [undefined, Code.NotFound, Code.Unavailable, Code.DeadlineExceeded]) log.call({ ...call, code })
+  expect(written().map(({ level, code }) => [level, code])).toEqual([
+    [40, 'unavailable'],
+    [40, 'deadline_exceeded'],
+  ])
+})
 
 /** `spawn` gives the process a socket, the shell a pipe. */
 test.each([
