@@ -100,7 +100,7 @@ describe('who is behind a certificate', () => {
     const identify = identifyByName(parseCallers('gateway=DNS:gw.test, DNS:gw2.test; verifier=URI:spiffe://test/a'))
     expect(identify('DNS:other.test, DNS:gw2.test, URI:spiffe://test/a')).toBe('gateway')
     expect(identify('URI:spiffe://test/a')).toBe('verifier')
-    for (const nobody of [undefined, '', 'DNS:other.test', 'URI:"x, DNS:gw.test", DNS:y.test']) {
+    for (const nobody of [undefined, '', 'DNS:other.test', 'URI:"x, DNS:gw.test, y"']) {
       expect(identify(nobody)).toBeUndefined()
     }
   })
