@@ -262,6 +262,11 @@ describe('guessing passwords', () => {
     }
   })
 
+  test('is not slowed down where RATE_LIMIT is off', async () => {
+    const own = await startService({ env: { ...LIMITED, RATE_LIMIT: 'off' } })
+    for (let i = 0; i < 5; i += 1) expect(await attempt(own, 'nobody', 'wrong password', '192.0.2.1')).toBe(401)
+  })
+
   test('from the many addresses of one IPv6 site is as from one address', async () => {
     const own = await startService({ env: LIMITED })
     const { username } = await own.createUser()

@@ -1,10 +1,14 @@
 import { spawn } from 'node:child_process'
 import { connect } from 'node:net'
+import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { Clock } from '../harness/clock.js'
 import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, startProcess } from '../harness/process.js'
 import { PROGRAM } from '../harness/spawn.js'
+import { openService, startService } from '../harness.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -122,6 +126,18 @@ test('a request in flight is answered before the process ends', async () => {
   slow.finish()
   expect(await slow.answer).toMatch(/^HTTP\/1\.1 40[0-9] /)
   expect(await ended).toBe(0)
+})
+
+test('last uses are written when it ends, though its janitor has not come by', async () => {
+  const place = { dataDir: temporaryDirectory(), clock: new Clock() }
+  const service = await openService({ place })
+  const access = await service.grantAccess()
+  place.clock.advance({ hours: 1 })
+  expect((await service.user(access)).code).toBe('OK')
+  await service.backend.close()
+  const again = await startService({ place })
+  const [grant] = (await again.admin.listGrants({})).grants
+  expect(grant?.lastUseTime && timestampMs(grant.lastUseTime)).toBe(place.clock.now())
 })
 
 async function statusOf(url: string): Promise<number> {

@@ -105,7 +105,7 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     }),
     caughtBy: [
       'a replay is forgiven until 1 ms before the grace ends, then it ends the grant',
-      'with no grace every replay ends the grant',
+      'with no grace the first replay ends the grant, and none ends it again',
     ],
   },
   {

@@ -162,13 +162,19 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'with no grace every replay ends the grant',
+    title: 'with no grace the first replay ends the grant, and none ends it again',
     async run(store) {
       await seed(store)
-      const { name, accessTokenHash } = await grant(store)
-      const again = await redeem(store, name, { replayGraceMs: 0 })
-      expect(again.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
-      expect(await isGood(store, accessTokenHash)).toBe(false)
+      const { name, grantId, accessTokenHash } = await grant(store)
+      for (const now of [NOW, NOW + 1]) {
+        const again = await redeem(store, name, { replayGraceMs: 0 }, now)
+        expect(again.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
+        expect(await isGood(store, accessTokenHash)).toBe(false)
+        expect(await findGrant(store, grantId)).toMatchObject({ revokedAtMs: NOW })
+      }
+      const kinds = await auditKinds(store)
+      expect(kinds.filter((kind) => kind === 'code.replayed')).toHaveLength(2)
+      expect(kinds.filter((kind) => kind === 'grant.revoked')).toHaveLength(1)
     },
   },
   {
