@@ -491,14 +491,15 @@ describe('rates', () => {
     })
   })
 
-  test('a page that is refused says when to come again, whatever HTTP_ERROR_STATUS says', () => {
+  test('a page that is refused has its status, whatever HTTP_ERROR_STATUS says, and says when to come again', () => {
     const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
     const settings = {
       limits: { rates: { api: once, page: once } },
       now: () => 1_000_000,
       httpErrorStatus: 200,
     } as const
-    return withGateway(settings, async ({ url }) => {
+    return withGateway(settings, async ({ url, port }) => {
+      expect(await sendRaw(port, 'GET /connect/apps HTTP/1.1\r\nConnection: close\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
       expect((await fetch(`${url}/connect/apps`, { method: 'PUT' })).status).toBe(405)
       const refused = await fetch(`${url}/connect/apps`)
       expect(refused.status).toBe(429)

@@ -66,8 +66,9 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
       const minted = await Promise.all(
         grants.map(({ appid, refreshTokenHash }, at) => {
           if (at % 5 === 0) return mint(store, hashOf(`nothing ${at}`), { appid })
-          if (at % 5 === 1) return mint(store, refreshTokenHash, { appid: appid === 'app1' ? 'app2' : 'app1' })
-          if (at % 5 === 2) return mint(store, refreshTokenHash, { appid, secretId: 'secret_nobody' })
+          const other = appid === 'app1' ? 'app2' : 'app1'
+          if (at % 5 === 1) return mint(store, refreshTokenHash, { appid: other })
+          if (at % 5 === 2) return mint(store, refreshTokenHash, { appid, secretId: `secret_${other}_default` })
           return mint(store, refreshTokenHash, {
             appid,
             secretId: at % 5 === 3 ? `secret_${appid}_default` : undefined,
