@@ -1,6 +1,6 @@
 // Answers kept by a process that asks a service in another. None is used before the service has said, after the request
 // came, that it still holds: so what ends or changes it holds from the very next request on. The service is asked once for
-// all requests of a turn of the event loop, in a few bytes for each.
+// many requests, in a few bytes for each.
 import { hash } from 'node:crypto'
 import { create, type DescField, type DescMethod, type Message } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -14,6 +14,8 @@ const MAX_BYTES = 64 * 1024 * 1024
 const ENTRY_BYTES = 500
 /** What a service takes in one call. */
 const MAX_TOGETHER = 500
+/** How long a question waits for the answer to the one before it, or for more to ask. */
+const MAX_WAIT_MS = 1
 const NONE = new Uint8Array()
 
 /** A request of a method whose answers can be kept, and such an answer. */
@@ -116,12 +118,28 @@ function sizeOfValue(value: unknown): number {
   return Object.values(value).reduce((sum: number, part) => sum + sizeOfValue(part), 112)
 }
 
-/** Asks whether answers still hold, those of one turn of the event loop together. */
+/** What the service is asked in one call. */
+interface Question {
+  readonly validators: Uint8Array[]
+  /** With the id, the time and the trace of the first of them. */
+  readonly call: Outgoing
+  readonly changed: Promise<ReadonlySet<number>>
+  readonly settle: (changed: Promise<ReadonlySet<number>>) => void
+}
+
+/**
+ * Asks whether answers still hold, about those of one turn of the event loop together. While the service has not answered,
+ * fewer than it was asked about wait for it or for others to come, since a message costs as much as some ten validators: who
+ * is alone never waits, and of a crowd half is asked about while the other half gathers.
+ */
 class Revalidation {
   readonly #invoke: Invoke
   readonly #method: DescMethod
-  /** Not sent yet. */
-  #next: { readonly validators: Uint8Array[]; readonly changed: Promise<ReadonlySet<number>> } | undefined
+  /** Not asked yet. */
+  #next: Question | undefined
+  /** Validators that were sent and are not answered. */
+  #unanswered = 0
+  #isLookedAt = false
 
   constructor(invoke: Invoke, method: DescMethod) {
     this.#invoke = invoke
@@ -130,27 +148,41 @@ class Revalidation {
 
   /** It holds unless its place is among those that `changed`, as of a moment after this was called; that may be rejected. */
   add(validator: Uint8Array, call: Outgoing): { readonly at: number; readonly changed: Promise<ReadonlySet<number>> } {
-    this.#next ??= this.#begin(call)
-    const { validators, changed } = this.#next
-    const at = validators.push(validator) - 1
-    if (validators.length === MAX_TOGETHER) this.#next = undefined
-    return { at, changed }
+    this.#next ??= questionOf(call)
+    const question = this.#next
+    const at = question.validators.push(validator) - 1
+    if (at === 0) setTimeout(() => this.#ask(question), MAX_WAIT_MS)
+    if (at + 1 === MAX_TOGETHER) this.#ask(question)
+    else this.#look()
+    return { at, changed: question.changed }
   }
 
-  /** With the id, the time and the trace of the first of them. */
-  #begin({ requestId, traceparent, timeoutMs }: Outgoing) {
-    const validators: Uint8Array[] = []
-    const call: Outgoing = { requestId, traceparent, timeoutMs, signal: undefined }
-    const changed = new Promise<ReadonlySet<number>>((resolve) => {
-      setImmediate(() => {
-        if (this.#next?.validators === validators) this.#next = undefined
-        resolve(this.#changedOf(validators, call))
-      })
+  /** At the end of the turn, for what comes in it. */
+  #look(): void {
+    if (this.#isLookedAt) return
+    this.#isLookedAt = true
+    setImmediate(() => {
+      this.#isLookedAt = false
+      if (this.#next && this.#next.validators.length >= this.#unanswered) this.#ask(this.#next)
     })
-    return { validators, changed }
   }
 
-  async #changedOf(validators: Uint8Array[], call: Outgoing): Promise<ReadonlySet<number>> {
+  /** Of no effect the second time. */
+  #ask(question: Question): void {
+    if (this.#next !== question) return
+    this.#next = undefined
+    const { length } = question.validators
+    this.#unanswered += length
+    const answered = () => {
+      this.#unanswered -= length
+      this.#look()
+    }
+    const changed = this.#changedOf(question)
+    changed.then(answered, answered)
+    question.settle(changed)
+  }
+
+  async #changedOf({ validators, call }: Question): Promise<ReadonlySet<number>> {
     try {
       const request = create(this.#method.input, { validators } as Partial<RevalidateRequest>)
       const { changed } = (await this.#invoke(this.#method, request, call)) as RevalidateResponse
@@ -162,4 +194,12 @@ class Revalidation {
       return new Set(validators.keys())
     }
   }
+}
+
+function questionOf({ requestId, traceparent, timeoutMs }: Outgoing): Question {
+  let settle: Question['settle'] = () => undefined
+  const changed = new Promise<ReadonlySet<number>>((resolve) => {
+    settle = resolve
+  })
+  return { validators: [], call: { requestId, traceparent, timeoutMs, signal: undefined }, changed, settle }
 }

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { expect, test } from 'vitest'
+import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { clientOf, type Invoke, type Outgoing } from '../../services/rpc/client.js'
 import { keepingAnswers } from '../../services/rpc/kept-answers.js'
@@ -148,13 +148,13 @@ test.each(['00', '02', 'fe'])(
 
 /** Who keeps the answers of a service that answers `revalidate`, or fails as that does. */
 function beside(revalidate: () => { changed?: number[] } | Promise<{ changed?: number[] }>) {
-  const asked: { readonly name: string; readonly call: Outgoing }[] = []
+  const asked: { readonly name: string; readonly call: Outgoing; readonly together: number | undefined }[] = []
   const user = create(getAuthorizedUser.output, { openid: 'o', nickname: 'A'.repeat(600), validator: randomBytes(56) })
   const token = clientOf(
     TokenService,
     keepingAnswers(
-      (async (method: DescMethod, _request: unknown, call: Outgoing) => {
-        asked.push({ name: method.name, call })
+      (async (method: DescMethod, request: { readonly validators?: readonly unknown[] }, call: Outgoing) => {
+        asked.push({ name: method.name, call, together: request.validators?.length })
         return method === revalidateAnswers ? create(method.output, await revalidate()) : user // the same, as of a decoder
       }) as Invoke,
       revalidateAnswers,
@@ -198,6 +198,82 @@ test('both calls together have the time of one, and the id of a request', async 
   expect([first?.timeoutMs, revalidation?.timeoutMs]).toEqual([1_000, 1_000])
   expect(second?.timeoutMs).toBeLessThanOrEqual(945)
   expect(revalidation?.requestId).toBe('of the request')
+})
+
+describe('while a question is not answered', () => {
+  /** Of questions, in order. */
+  let answers: ((error?: unknown) => void)[]
+  let ask: () => Promise<string>
+  let asked: () => unknown[]
+  /** Everything that can happen without an answer and without time. */
+  const settled = async () => {
+    for (let turn = 0; turn < 5; turn += 1) await new Promise(setImmediate)
+  }
+  const askMany = (count: number) => Promise.all(Array.from({ length: count }, () => ask()))
+
+  beforeEach(async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    onTestFinished(() => void vi.useRealTimers())
+    answers = []
+    const service = beside(
+      () => new Promise((resolve, reject) => answers.push((error) => (error ? reject(error) : resolve({})))),
+    )
+    ask = service.ask
+    asked = () => service.asked.slice(1).map(({ together }) => together)
+    await ask()
+  })
+
+  test.each([
+    ['its answer', undefined],
+    ['its failure', new ConnectError('gone', Code.Unavailable)],
+  ])('fewer than it was asked about wait for %s and are asked about then', async (_, error) => {
+    const four = Promise.allSettled([ask(), ask(), ask(), ask()])
+    await settled()
+    const three = askMany(3)
+    await settled()
+    expect(asked()).toEqual([4])
+    answers[0]?.(error)
+    await four
+    await settled()
+    expect(asked()).toEqual([4, 3])
+    answers[1]?.()
+    expect(await three).toEqual(['o', 'o', 'o'])
+  })
+
+  test('as many as it was asked about do not wait', async () => {
+    void askMany(2)
+    await settled()
+    void ask()
+    await settled()
+    expect(asked()).toEqual([2])
+    void ask()
+    await settled()
+    expect(asked()).toEqual([2, 2])
+    void askMany(3)
+    await settled()
+    expect(asked(), 'four are not answered').toEqual([2, 2])
+    void ask()
+    await settled()
+    expect(asked()).toEqual([2, 2, 4])
+  })
+
+  test('nobody waits for longer than 1 ms, and each is asked about once', async () => {
+    const one = askMany(4)
+    await settled()
+    const two = askMany(2)
+    await settled()
+    vi.advanceTimersByTime(1)
+    await settled()
+    expect(asked()).toEqual([4, 2])
+    for (const answer of answers) answer()
+    await Promise.all([one, two])
+    vi.advanceTimersByTime(1_000)
+    await settled()
+    expect(asked(), 'once each').toEqual([4, 2])
+    void ask()
+    await settled()
+    expect(asked()).toEqual([4, 2, 1])
+  })
 })
 
 test('an answer that comes again as it was before another is kept again', async () => {
