@@ -32,7 +32,6 @@ export async function startRpcPart(
       maxRequestBytes,
       maxStreams: config.rpcMaxStreams,
       maxConnections: config.rpcMaxConnections,
-      maxDeadlineMs: config.rpcMaxDeadlineMs,
     },
     hasReflection: config.rpcReflection === 'on',
   }).catch((error: unknown) => {

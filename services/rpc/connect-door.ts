@@ -16,8 +16,6 @@ export interface ConnectDoorOptions {
   readonly dispatcher: Dispatcher
   readonly identify: Identify
   readonly limits: RpcLimits
-  /** Longest deadline a caller may ask for, in ms. */
-  readonly maxDeadlineMs: number
 }
 
 export interface ConnectDoor {
@@ -35,6 +33,9 @@ const HTTP1_LIMITS = {
   requestTimeout: 15_000,
   connectionsCheckingInterval: 1_000,
 }
+
+/** 24 days: what is longer, a timer of Node takes for nothing. */
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 const callerKey = createContextKey<Caller | undefined>(undefined, { description: 'caller' })
 
@@ -54,7 +55,7 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       return createContextValues().set(callerKey, options.identify(certificate?.subjectAltName))
     },
     readMaxBytes: limits.maxRequestBytes,
-    maxTimeoutMs: options.maxDeadlineMs,
+    maxTimeoutMs: MAX_TIMER_MS, // the dispatcher shortens it, as at every door
     acceptCompression: [], // nothing to inflate, nothing to bomb with
     grpc: false, // the gRPC door's
     grpcWeb: false,

@@ -15,7 +15,7 @@ export interface RpcServerOptions {
   readonly tls: TlsMaterial | undefined
   /** Roles of certificates; used on addresses of kind `tls`. */
   readonly callers: CallersByName
-  readonly limits: RpcLimits & { readonly maxConnections: number; readonly maxDeadlineMs: number }
+  readonly limits: RpcLimits & { readonly maxConnections: number }
   readonly hasReflection: boolean
 }
 
@@ -37,7 +37,7 @@ export async function startRpcServer(options: RpcServerOptions): Promise<RpcServ
       .map(async (address, index) => {
         const identify = address.kind === 'tls' ? identifyByName(options.callers) : identifyLocal
         const common = { dispatcher, identify, limits }
-        const connect = createConnectDoor({ ...common, maxDeadlineMs: limits.maxDeadlineMs })
+        const connect = createConnectDoor(common)
         const isMain = index === 0
         const grpc = isMain ? await createGrpcDoor({ ...common, hasReflection: options.hasReflection }) : undefined
         const listener = await listen({

@@ -38,7 +38,7 @@ test('is asked to read before it may ask for more, and loses nothing', async () 
     connectAddress: undefined,
     tls: undefined,
     callers: new Map(),
-    limits: { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 10, maxDeadlineMs: 60_000 },
+    limits: { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 10 },
     hasReflection: false,
   })
   const client = new grpc.Client(`unix:${socket}`, grpc.credentials.createInsecure())

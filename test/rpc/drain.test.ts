@@ -32,7 +32,7 @@ async function started() {
     listConnectedApps: nothing,
     disconnectApp: nothing,
   })
-  const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 100, maxDeadlineMs: 5_000 }
+  const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 100 }
   const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
   const common = { dispatcher, tls: undefined, callers: new Map(), limits, hasReflection: false }
   const server = await startRpcServer({ ...common, address, connectAddress: undefined })

@@ -46,7 +46,7 @@ beforeAll(async () => {
     connectAddress: undefined,
     tls: materialOf(authority, authority.issue('IP:127.0.0.1')),
     callers: parseCallers(table),
-    limits: { maxRequestBytes: 65_536, maxStreams: 100, maxConnections: 100, maxDeadlineMs: 5_000 },
+    limits: { maxRequestBytes: 65_536, maxStreams: 100, maxConnections: 100 },
     hasReflection: false,
   })
   address = parseAddress(server.addresses[0] ?? '')
