@@ -9,6 +9,8 @@ import type { Config } from '../config.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 
+const WRITABLE = 'set DATA_DIR to a directory that this user may write'
+
 /** Hears how long the databases take. */
 export interface StoreObserver {
   /** One method of a store, from the call to its answer. */
@@ -84,7 +86,8 @@ function opened<S>(file: string, open: () => S): S {
         'survey-auth doctor says more',
       )
     }
-    throw isOfFiles(code) ? new CommandError(`cannot open ${file} (${code})`, EXIT.unavailable, WRITABLE) : error
+    const isOfSystem = /^E[A-Z]+$/.test(code) // EACCES, EROFS and the like are no defect
+    throw isOfSystem ? new CommandError(`cannot open ${file} (${code})`, EXIT.unavailable, WRITABLE) : error
   }
 }
 
@@ -99,11 +102,4 @@ export function makePrivateDirectory(directory: string): void {
     const code = errorCode(error, 'unknown')
     throw new CommandError(`cannot make the directory ${directory} (${code})`, EXIT.unavailable, WRITABLE)
   }
-}
-
-const WRITABLE = 'set DATA_DIR to a directory that this user may write'
-
-/** EACCES, EROFS and the like: the system's word on a file, not a defect. */
-function isOfFiles(code: string): boolean {
-  return /^E[A-Z]+$/.test(code)
 }
