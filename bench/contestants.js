@@ -1,8 +1,9 @@
 // Who is measured, how each is started, and what a request of each line looks like.
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { freePort } from '../test/harness/free-port.js'
 import { REDIRECT_URI, SCOPE } from './person.js'
-import { ask, descendants, freePort, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
+import { ask, descendants, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
 import { root } from './root.js'
 import { seedSurveyAuth } from './seed.js'
 

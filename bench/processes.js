@@ -1,7 +1,6 @@
 // Child processes of the benchmark: pinned to a core, spoken to, and killed whatever happens.
 import { spawn, spawnSync } from 'node:child_process'
 import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -181,15 +180,4 @@ export function residentMiB(pid) {
   } catch {
     return Number.NaN
   }
-}
-
-export function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address()
-      server.close(() => resolve(port))
-    })
-  })
 }

@@ -4,6 +4,7 @@ import type { Address } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { startRpcServer } from '../../services/rpc/rpc-server.js'
 import type { Config } from '../config.js'
+import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { readTls, watchTls } from './tls.js'
 
@@ -49,9 +50,8 @@ export async function startRpcPart(
 }
 
 function cannotListen(error: unknown): unknown {
-  if (!(error instanceof Error) || !('code' in error)) return error
-  const code = String(error.code)
-  if (!/^E[A-Z]+$/.test(code)) return error
+  if (!isOfSystem(error)) return error
+  const code = errorCode(error, '')
   const [what, hint] =
     code === 'EADDRINUSE' ? ['it is in use', 'stop what listens there, or set RPC_LISTEN'] : [code, 'set RPC_LISTEN']
   return new CommandError(`cannot listen for RPCs: ${what} (${error.message})`, EXIT.unavailable, hint)

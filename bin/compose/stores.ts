@@ -6,7 +6,7 @@ import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
-import { errorCode } from '../error-code.js'
+import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
@@ -86,8 +86,7 @@ function opened<S>(file: string, open: () => S): S {
         'survey-auth doctor says more',
       )
     }
-    const isOfSystem = /^E[A-Z]+$/.test(code) // EACCES, EROFS and the like are no defect
-    throw isOfSystem ? new CommandError(`cannot open ${file} (${code})`, EXIT.unavailable, WRITABLE) : error
+    throw isOfSystem(error) ? new CommandError(`cannot open ${file} (${code})`, EXIT.unavailable, WRITABLE) : error
   }
 }
 
