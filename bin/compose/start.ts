@@ -7,20 +7,20 @@ import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
-import { clientOf, type Invoke } from '../../services/rpc/client.js'
+import { clientOf } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { startAdminHttp } from '../admin-http.js'
 import type { Config } from '../config.js'
-import { createLog } from '../log.js'
+import { createLog, type Log } from '../log.js'
 import { createMetrics } from '../metrics.js'
 import { pooledRandomBytes } from '../random.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf } from './addresses.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
-import { cannotListen, holdPort, letGo, tryPort, urlOf } from './listen.js'
+import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
-import { createObservers } from './observers.js'
-import type { Part } from './part.js'
+import { createObservers, type Observers } from './observers.js'
+import type { Clock, Part } from './part.js'
 import { connectTo, MAX_REQUEST_BYTES, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
@@ -29,7 +29,7 @@ import { openSurveyPart } from './survey-part.js'
 import { watchTls } from './tls.js'
 import { openTokenPart, type TokenPart } from './token-part.js'
 import { startWorkers, type Workers } from './workers.js'
-import { makeWorkersDoor } from './workers-door.js'
+import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
 
 /** Kept of the shutdown time for closing the databases after the last connection. */
 const CLOSING_MS = 2_000
@@ -38,164 +38,233 @@ const HEALTH_EVERY_MS = 1_000
 
 /** Starts what `mode` names; when something fails, what was started before it is stopped again. */
 export async function start(mode: Mode, config: Config, overrides: Overrides = {}): Promise<Running> {
-  const clock = { now: overrides.now ?? Date.now, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
-  const sharesStderr = overrides.workers !== undefined || overrides.isWorker
-  const log = createLog(config, overrides.logStream ?? process.stderr, sharesStderr ? process.pid : undefined)
-  const metrics = createMetrics()
-  const observers = createObservers(log, metrics)
-  const has = (part: Mode) => mode === 'all' || mode === part
-  const parts: Part[] = []
-  let workers: Workers | undefined
-  const undo: (() => Promise<unknown>)[] = []
-  let stage: 'starting' | 'running' | 'shutting down' = 'starting'
-  const stop = async () => {
-    stage = 'shutting down'
-    for (const step of undo.splice(0).reverse()) await step()
-  }
-  const graceMs = Math.max(0, config.shutdownTimeoutSeconds * 1000 - CLOSING_MS)
-
-  /** What the doors tell: gateways in other processes can be served before this process has its own. */
-  async function servicesNotReady(): Promise<string[]> {
-    if (stage === 'shutting down') return [stage]
-    return (await Promise.all(parts.map((part) => part.notReady()))).flat()
-  }
-
-  async function notReady(): Promise<string[]> {
-    if (stage !== 'running') return [stage]
-    return [...(await servicesNotReady()), ...(workers?.notReady() ?? [])]
-  }
-
-  const onUnreadableTls = (error: unknown) => log.failure('the certificates could not be read again', error)
-
-  function add<P extends Part>(part: P): P {
-    parts.push(part)
-    undo.push(() => part.close())
-    return part
-  }
-
-  async function openAdmin(): Promise<string> {
-    const place = { host: config.adminHost, port: config.adminPort }
-    const admin = await startAdminHttp({
-      ...place,
-      isRunning: () => stage === 'running',
-      notReady,
-      metrics: {
-        contentType: metrics.contentType,
-        text: async () => workers?.metrics(await metrics.snapshot()) ?? metrics.text(),
-      },
-      onLost: (error) => log.failure('nobody answers on the admin port any more', error),
-    }).catch((error) => Promise.reject(cannotListen(place, 'ADMIN_PORT', error)))
-    undo.push(() => admin.close()) // the last to go, so that /readyz tells of the shutdown
-    return urlOf({ ...place, port: admin.port })
-  }
-
+  const assembly = new Assembly(mode, config, overrides)
   try {
-    // Ports first, so that one in use is known before a database is touched. Gateways last, so that nobody is answered
-    // before there are services.
-    const adminUrl = config.adminPort === 0 ? undefined : await openAdmin()
-    const hasOwnGateway = has('gateway') && overrides.workers === undefined
-    const publicPort = hasOwnGateway ? await holdPort(config.host, config.port, 'PORT') : undefined
-    if (publicPort) undo.push(() => letGo(publicPort))
-    const workersDoor = overrides.workers !== undefined && has('token') ? makeWorkersDoor() : undefined
-    if (workersDoor) undo.push(() => workersDoor.remove())
-    if (overrides.workers !== undefined) await tryPort(config.host, config.port, 'PORT')
+    return await assembly.start()
+  } catch (error) {
+    await assembly.stop()
+    throw error
+  }
+}
 
-    const dispatcher = new Dispatcher({
-      ...observers.dispatcher,
+class Assembly {
+  readonly #mode: Mode
+  readonly #config: Config
+  readonly #overrides: Overrides
+  readonly #clock: Clock
+  readonly #log: Log
+  readonly #metrics = createMetrics()
+  readonly #observers: Observers
+  readonly #dispatcher: Dispatcher
+  readonly #graceMs: number
+  #stage: 'starting' | 'running' | 'shutting down' = 'starting'
+  /** What has been started, undone from the last to the first. */
+  readonly #undo: (() => Promise<unknown>)[] = []
+  /** What has to be ready. */
+  readonly #parts: Part[] = []
+  readonly #doors: RpcPart[] = []
+  #tokenPart: TokenPart | undefined
+  /** Services in other processes; undefined for those that are here, or that nobody here needs. */
+  #tokenRemote: Remote | undefined
+  #surveyRemote: Remote | undefined
+  #workers: Workers | undefined
+
+  constructor(mode: Mode, config: Config, overrides: Overrides) {
+    this.#mode = mode
+    this.#config = config
+    this.#overrides = overrides
+    this.#clock = { now: overrides.now ?? Date.now, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
+    const sharesStderr = overrides.workers !== undefined || overrides.isWorker
+    this.#log = createLog(config, overrides.logStream ?? process.stderr, sharesStderr ? process.pid : undefined)
+    this.#observers = createObservers(this.#log, this.#metrics)
+    this.#dispatcher = new Dispatcher({
+      ...this.#observers.dispatcher,
       mayCall,
       maxDeadlineMs: config.rpcMaxDeadlineMs,
     })
-    const remotes: Remote[] = []
-    function remote(service: 'token' | 'survey', address: Address): Remote {
-      const made = add(connectTo(service, address, config))
-      remotes.push(made)
-      return made
-    }
+    this.#graceMs = Math.max(0, config.shutdownTimeoutSeconds * 1000 - CLOSING_MS)
+  }
 
-    const tokenPart: TokenPart | undefined = has('token')
-      ? add(await openTokenPart(config, dispatcher, clock, observers, overrides.passwordCost))
-      : undefined
-    const tokenRemote = tokenPart ? undefined : remote('token', tokenServiceUrlOf(config))
-    const doorTo = (elsewhere: Remote | undefined, caller: Caller): Invoke =>
-      elsewhere?.invoke ?? createDirectDoor(dispatcher, caller)
-
-    const hasSurvey = has('survey')
-    if (hasSurvey) {
-      const token = clientOf(TokenService, doorTo(tokenRemote, 'survey'))
-      add(await openSurveyPart(config, dispatcher, clock, token, observers))
-    }
-    const surveyRemote = hasSurvey || !has('gateway') ? undefined : remote('survey', surveyServiceUrlOf(config))
-
-    const client = <S extends DescService>(service: S, caller: Caller): Client<S> => {
-      const elsewhere = service.typeName === SurveyService.typeName ? surveyRemote : tokenRemote
-      return clientOf(service, doorTo(elsewhere, caller))
-    }
-
-    const doors: RpcPart[] = []
-    async function openDoor(address: Address | undefined, config: Config): Promise<RpcPart | undefined> {
-      if (!address) return undefined
-      const maxRequestBytes = hasSurvey ? MAX_REQUEST_BYTES.survey : MAX_REQUEST_BYTES.token
-      const door = await startRpcPart(config, dispatcher, address, maxRequestBytes, onUnreadableTls)
-      doors.push(door)
-      undo.push(() => door.drain(graceMs))
-      return door
-    }
-    const rpcAddress = rpcAddressOf(mode, config, log)
-    if (rpcAddress && config.rpcListen === 'socket') makePrivateDirectory(config.dataDir) // no store needs it on PostgreSQL
-    const rpc = await openDoor(rpcAddress, config)
-    if (workersDoor) await openDoor(workersDoor.address, workersDoor.of(config))
-    const followHealth = async () => {
-      if (doors.length === 0) return
-      const isServing = (await servicesNotReady()).length === 0
-      for (const door of doors) door.setServing(isServing)
-    }
-    await followHealth()
-    const timer = setInterval(() => void followHealth(), HEALTH_EVERY_MS)
-    undo.push(async () => clearInterval(timer))
-    if (remotes.some(({ url }) => url.startsWith('https:'))) {
-      const reconnect = () => {
-        for (const made of remotes) made.reconnect()
-      }
-      const watch = watchTls(config, reconnect, onUnreadableTls)
-      undo.push(async () => watch.stop())
-    }
-
-    if (overrides.workers !== undefined) {
-      workers = await startWorkers({ count: overrides.workers, services: workersDoor?.address, log })
-    }
-    const gateway: GatewayPart | undefined = publicPort
-      ? await startGatewayPart(
-          config,
-          publicPort,
-          {
-            token: client(TokenService, 'gateway'),
-            account: client(AccountService, 'gateway'),
-            survey: client(SurveyService, 'gateway'),
-            // Alone with its own SQLite, it has nobody to share with.
-            sharedLimits:
-              tokenPart && config.tokenDatabase.kind === 'sqlite' ? undefined : client(LimitService, 'gateway'),
-          },
-          clock,
-          observers,
-        )
-      : workers
-    if (gateway) undo.push(() => gateway.drain(graceMs))
-    if (gateway && !overrides.isWorker) warnOfGateway(config, log)
-    stage = 'running'
-
+  /**
+   * Ports first, so that one in use is known before a database is touched. Gateways last, so that nobody is answered before
+   * there are services.
+   */
+  async start(): Promise<Running> {
+    const adminUrl = await this.#openAdmin()
+    const publicPort = await this.#takePublicPort()
+    const workersDoor = this.#makeWorkersDoor()
+    await this.#openServices()
+    const rpc = await this.#openRpcDoor()
+    if (workersDoor) await this.#openDoor(workersDoor.address, workersDoor.of(this.#config))
+    await this.#followHealth()
+    this.#followCertificates()
+    const gateway = await this.#startGateway(publicPort, workersDoor)
+    this.#stage = 'running'
     return {
       url: gateway?.url ?? '',
       rpcAddresses: rpc?.addresses ?? [],
       adminUrl,
-      log,
-      client,
-      notReady,
-      snapshot: metrics.snapshot,
-      runJanitor: () => tokenPart?.janitor.run() ?? Promise.reject(new Error(`mode ${mode} has no janitor`)),
-      close: stop,
+      log: this.#log,
+      client: (service, caller) => this.#client(service, caller),
+      notReady: () => this.#notReady(),
+      snapshot: this.#metrics.snapshot,
+      runJanitor: async () => {
+        if (!this.#tokenPart) throw new Error(`mode ${this.#mode} has no janitor`)
+        return this.#tokenPart.janitor.run()
+      },
+      close: () => this.stop(),
     }
-  } catch (error) {
-    await stop()
-    throw error
+  }
+
+  async stop(): Promise<void> {
+    this.#stage = 'shutting down'
+    for (const step of this.#undo.splice(0).reverse()) await step()
+  }
+
+  #has(part: Mode): boolean {
+    return this.#mode === 'all' || this.#mode === part
+  }
+
+  #add<P extends Part>(part: P): P {
+    this.#parts.push(part)
+    this.#undo.push(() => part.close())
+    return part
+  }
+
+  async #notReady(): Promise<string[]> {
+    if (this.#stage !== 'running') return [this.#stage]
+    return [...(await this.#servicesNotReady()), ...(this.#workers?.notReady() ?? [])]
+  }
+
+  /** What the doors tell: gateways in other processes can be served before this process has its own. */
+  async #servicesNotReady(): Promise<string[]> {
+    if (this.#stage === 'shutting down') return [this.#stage]
+    return (await Promise.all(this.#parts.map((part) => part.notReady()))).flat()
+  }
+
+  /** Its address, if it is not turned off. The last to go, so that /readyz tells of the shutdown. */
+  async #openAdmin(): Promise<string | undefined> {
+    const place = { host: this.#config.adminHost, port: this.#config.adminPort }
+    if (place.port === 0) return undefined
+    const metrics = this.#metrics
+    const admin = await startAdminHttp({
+      ...place,
+      isRunning: () => this.#stage === 'running',
+      notReady: () => this.#notReady(),
+      metrics: {
+        contentType: metrics.contentType,
+        text: async () => this.#workers?.metrics(await metrics.snapshot()) ?? metrics.text(),
+      },
+      onLost: (error) => this.#log.failure('nobody answers on the admin port any more', error),
+    }).catch((error) => Promise.reject(cannotListen(place, 'ADMIN_PORT', error)))
+    this.#undo.push(() => admin.close())
+    return urlOf({ ...place, port: admin.port })
+  }
+
+  /** For the gateway of this process; workers take it themselves, if it can be had. */
+  async #takePublicPort(): Promise<HeldPort | undefined> {
+    const { host, port } = this.#config
+    if (this.#overrides.workers !== undefined) {
+      await tryPort(host, port, 'PORT')
+      return undefined
+    }
+    if (!this.#has('gateway')) return undefined
+    const held = await holdPort(host, port, 'PORT')
+    this.#undo.push(() => letGo(held))
+    return held
+  }
+
+  #makeWorkersDoor(): WorkersDoor | undefined {
+    if (this.#overrides.workers === undefined || !this.#has('token')) return undefined
+    const door = makeWorkersDoor()
+    this.#undo.push(() => door.remove())
+    return door
+  }
+
+  /** Those of this process, and connections to those it needs elsewhere. */
+  async #openServices(): Promise<void> {
+    const config = this.#config
+    if (this.#has('token')) {
+      const { passwordCost } = this.#overrides
+      this.#tokenPart = this.#add(
+        await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, passwordCost),
+      )
+    } else {
+      this.#tokenRemote = this.#add(connectTo('token', tokenServiceUrlOf(config), config))
+    }
+    if (this.#has('survey')) {
+      const token = this.#client(TokenService, 'survey')
+      this.#add(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers))
+    } else if (this.#has('gateway')) {
+      this.#surveyRemote = this.#add(connectTo('survey', surveyServiceUrlOf(config), config))
+    }
+  }
+
+  #client<S extends DescService>(service: S, caller: Caller): Client<S> {
+    const elsewhere = service.typeName === SurveyService.typeName ? this.#surveyRemote : this.#tokenRemote
+    return clientOf(service, elsewhere?.invoke ?? createDirectDoor(this.#dispatcher, caller))
+  }
+
+  async #openRpcDoor(): Promise<RpcPart | undefined> {
+    const address = rpcAddressOf(this.#mode, this.#config, this.#log)
+    if (!address) return undefined
+    if (this.#config.rpcListen === 'socket') makePrivateDirectory(this.#config.dataDir) // no store needs it on PostgreSQL
+    return this.#openDoor(address, this.#config)
+  }
+
+  async #openDoor(address: Address, config: Config): Promise<RpcPart> {
+    const maxRequestBytes = this.#has('survey') ? MAX_REQUEST_BYTES.survey : MAX_REQUEST_BYTES.token
+    const door = await startRpcPart(config, this.#dispatcher, address, maxRequestBytes, this.#onUnreadableTls)
+    this.#doors.push(door)
+    this.#undo.push(() => door.drain(this.#graceMs))
+    return door
+  }
+
+  async #followHealth(): Promise<void> {
+    const follow = async () => {
+      if (this.#doors.length === 0) return
+      const isServing = (await this.#servicesNotReady()).length === 0
+      for (const door of this.#doors) door.setServing(isServing)
+    }
+    await follow()
+    const timer = setInterval(() => void follow(), HEALTH_EVERY_MS)
+    this.#undo.push(async () => clearInterval(timer))
+  }
+
+  /** Those by which this process is known to the services elsewhere. */
+  #followCertificates(): void {
+    const remotes = [this.#tokenRemote, this.#surveyRemote].filter((remote) => remote?.url.startsWith('https:'))
+    if (remotes.length === 0) return
+    const reconnect = () => {
+      for (const remote of remotes) remote?.reconnect()
+    }
+    const watch = watchTls(this.#config, reconnect, this.#onUnreadableTls)
+    this.#undo.push(async () => watch.stop())
+  }
+
+  readonly #onUnreadableTls = (error: unknown): void => {
+    this.#log.failure('the certificates could not be read again', error)
+  }
+
+  async #startGateway(port: HeldPort | undefined, services: WorkersDoor | undefined): Promise<GatewayPart | undefined> {
+    const { workers: count, isWorker } = this.#overrides
+    if (count !== undefined) {
+      this.#workers = await startWorkers({ count, services: services?.address, log: this.#log })
+    }
+    const gateway = port ? await this.#startOwnGateway(port) : this.#workers
+    if (gateway) this.#undo.push(() => gateway.drain(this.#graceMs))
+    if (gateway && !isWorker) warnOfGateway(this.#config, this.#log)
+    return gateway
+  }
+
+  #startOwnGateway(port: HeldPort): Promise<GatewayPart> {
+    const isAlone = this.#tokenPart !== undefined && this.#config.tokenDatabase.kind === 'sqlite'
+    const clients = {
+      token: this.#client(TokenService, 'gateway'),
+      account: this.#client(AccountService, 'gateway'),
+      survey: this.#client(SurveyService, 'gateway'),
+      sharedLimits: isAlone ? undefined : this.#client(LimitService, 'gateway'), // alone it has nobody to share with
+    }
+    return startGatewayPart(this.#config, port, clients, this.#clock, this.#observers)
   }
 }
