@@ -1,5 +1,5 @@
 // survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { toBinary } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
 import { surveyFromJson, surveyToJson } from '../../gateway/api/survey-json.js'
@@ -130,8 +130,12 @@ const columns = {
 function contentOf(file: string): string {
   let bytes: Buffer
   try {
+    if (statSync(file).size > MAX_FILE_BYTES) {
+      throw new CommandError(`${file} is larger than ${MAX_FILE_BYTES} bytes`, EXIT.failure, 'import it in parts')
+    }
     bytes = readFileSync(file)
   } catch (error) {
+    if (error instanceof CommandError) throw error
     const reason = errorCode(error, 'unreadable')
     throw new CommandError(`cannot read ${file} (${reason})`)
   }

@@ -6,7 +6,7 @@ import { CommandError, EXIT } from '../exit.js'
 /** Connections the kernel may hold for us, if its own limit allows: Node's 511 makes clients of a sudden crowd wait a second. */
 const BACKLOG = 4_096
 
-export interface Place {
+export interface HostAndPort {
   readonly host: string
   readonly port: number
 }
@@ -15,7 +15,7 @@ export interface Place {
  * A port this process holds, so that its number is known before the server is made that needs to know it. Whoever
  * connects before a server is put on it waits for that.
  */
-export interface HeldPort extends Place {
+export interface HeldPort extends HostAndPort {
   readonly socket: Server
   /** Connections accepted so far, unread. */
   readonly waiting: Socket[]
@@ -67,12 +67,12 @@ export function serveOn(held: HeldPort, server: HttpServer): Promise<void> {
   })
 }
 
-export function urlOf({ host, port }: Place): string {
+export function urlOf({ host, port }: HostAndPort): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
 /** What to tell of a port that cannot be had; `variable` names the setting to change. */
-export function cannotListen({ host, port }: Place, variable: string, error: NodeJS.ErrnoException): Error {
+export function cannotListen({ host, port }: HostAndPort, variable: string, error: NodeJS.ErrnoException): Error {
   if (error.code === 'EADDRINUSE') {
     return new CommandError(
       `port ${port} on ${host} is in use`,

@@ -8,13 +8,14 @@ import type { Client } from '@connectrpc/connect'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import type { Address } from '../../services/rpc/address.js'
+import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf, type Invoke } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { stateOfSocket } from '../../services/rpc/listener.js'
 import { readConfig } from '../config.js'
+import { CommandError, EXIT } from '../exit.js'
 import { createLog } from '../log.js'
 import { message } from '../output.js'
 import { socketIn } from './addresses.js'
@@ -61,6 +62,13 @@ async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
   const local = createDirectDoor(dispatcher, 'operator')
 
   async function connect(service: 'token' | 'survey', address: Address): Promise<Invoke> {
+    if (address.kind === 'unix' && (await stateOfSocket(address.path)) !== 'in use') {
+      throw new CommandError(
+        `nobody answers at ${formatAddress(address)}, or this user may not ask`,
+        EXIT.unavailable,
+        'start the server, or name another one with --url',
+      )
+    }
     const { connectTo } = await import('./remote.js') // with all of gRPC: only here
     const remote = connectTo(service, address, config)
     opened.push(remote)

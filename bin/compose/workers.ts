@@ -14,7 +14,7 @@ import { Worker } from './worker-process.js'
 
 /** A worker that ends sooner has not served: what ended it will probably end the next one too. */
 const EARLY_MS = 10_000
-/** So many in a row at one place fail the start of all. */
+/** So many in a row at one seat fail the start of all. */
 const MAX_EARLY_ENDS = 3
 const FIRST_DELAY_MS = 500
 const MAX_DELAY_MS = 30_000
@@ -58,7 +58,7 @@ export async function startWorkers({ count, services, log, lookEveryMs }: Worker
 }
 
 /** One of N: whoever is in it is succeeded by the next when it ends or wants to. */
-interface Place {
+interface Seat {
   readonly number: number
   worker: Worker | undefined
   /** Workers in a row that ended before they served or within EARLY_MS. */
@@ -73,14 +73,14 @@ class Crew implements Workers {
   readonly #env: Readonly<Record<string, string | undefined>>
   readonly #log: Log
   readonly #looks: NodeJS.Timeout
-  readonly #places: Place[] = []
-  readonly #living = new Map<Worker, Place>()
+  readonly #seats: Seat[] = []
+  readonly #living = new Map<Worker, Seat>()
   readonly #delayed = new Set<NodeJS.Timeout>()
   /** What workers that ended have counted. */
   #past: Promise<Snapshot> = Promise.resolve([])
   readonly #metrics = createWorkerMetrics(
     () => this.#serving(),
-    () => this.#places.length,
+    () => this.#seats.length,
   )
   #isStopping = false
 
@@ -94,9 +94,9 @@ class Crew implements Workers {
     await Promise.all(
       Array.from({ length: count }, (_, index) => {
         return new Promise<void>((onServing, onFailed) => {
-          const place = { number: index + 1, worker: undefined, earlyEnds: 0, onServing, onFailed }
-          this.#places.push(place)
-          this.#occupy(place)
+          const seat = { number: index + 1, worker: undefined, earlyEnds: 0, onServing, onFailed }
+          this.#seats.push(seat)
+          this.#occupy(seat)
         })
       }),
     )
@@ -104,7 +104,7 @@ class Crew implements Workers {
 
   notReady(): string[] {
     const reasons = new Set([...this.#living.keys()].flatMap(({ notReady }) => notReady))
-    const none = this.#serving() > 0 ? [] : [`workers: none of ${this.#places.length} serves`]
+    const none = this.#serving() > 0 ? [] : [`workers: none of ${this.#seats.length} serves`]
     return [...none, ...[...reasons].map((reason) => `workers: ${reason}`)]
   }
 
@@ -133,7 +133,7 @@ class Crew implements Workers {
 
   #serving(): number {
     const serving = [...this.#living].filter(([worker]) => worker.isServing)
-    return new Set(serving.map(([, place]) => place)).size // one that is asked to end serves until its successor does
+    return new Set(serving.map(([, seat]) => seat)).size // one that is asked to end serves until its successor does
   }
 
   /** Whoever cannot reach the services is no successor yet: the one that can goes on. */
@@ -144,64 +144,64 @@ class Crew implements Workers {
   /** Whoever does not answer is stuck, and so is everybody who is connected to it. */
   #look(): void {
     this.#stopPredecessors()
-    for (const [worker, place] of this.#living) {
+    for (const [worker, seat] of this.#living) {
       worker.look()
       if (!worker.isHung) continue
-      this.#log.warning(`worker ${place.number} (process ${worker.pid}) does not answer and is killed`)
+      this.#log.warning(`worker ${seat.number} (process ${worker.pid}) does not answer and is killed`)
       worker.kill()
     }
   }
 
-  /** Puts a new worker into a place; who was there goes when it serves. */
-  #occupy(place: Place): void {
+  /** Puts a new worker into a seat; who was there goes when it serves. */
+  #occupy(seat: Seat): void {
     const worker = new Worker(this.#env, {
       onServing: (url) => {
-        this.#log.note(`worker ${place.number} (process ${worker.pid}) serves`)
+        this.#log.note(`worker ${seat.number} (process ${worker.pid}) serves`)
         this.url ||= url
         if (url !== this.url) this.#log.warning(`the port has changed: ${this.url} is now ${url}, because PORT is 0`)
         this.#stopPredecessors()
-        place.onServing()
+        seat.onServing()
       },
-      onFailed: place.onFailed,
-      onLeaving: () => this.#succeed(place, worker),
+      onFailed: seat.onFailed,
+      onLeaving: () => this.#succeed(seat, worker),
     })
-    place.worker = worker
-    this.#living.set(worker, place)
-    void worker.ended.then((how) => this.#onEnd(place, worker, how))
+    seat.worker = worker
+    this.#living.set(worker, seat)
+    void worker.ended.then((how) => this.#onEnd(seat, worker, how))
   }
 
-  #succeed(place: Place, worker: Worker): void {
-    if (this.#isStopping || place.worker !== worker) return
-    this.#log.note(`worker ${place.number} (process ${worker.pid}) was asked to end and does when its successor serves`)
-    this.#occupy(place)
+  #succeed(seat: Seat, worker: Worker): void {
+    if (this.#isStopping || seat.worker !== worker) return
+    this.#log.note(`worker ${seat.number} (process ${worker.pid}) was asked to end and does when its successor serves`)
+    this.#occupy(seat)
   }
 
-  #onEnd(place: Place, worker: Worker, how: string): void {
+  #onEnd(seat: Seat, worker: Worker, how: string): void {
     this.#living.delete(worker)
     const before = this.#past
     this.#past = before.then((past) => sumOf([past, countsOf(worker.counted)]).getMetricsAsJSON())
-    if (this.#isStopping || place.worker !== worker) return
+    if (this.#isStopping || seat.worker !== worker) return
     this.#metrics.ended()
     const isEarly = !worker.hasServed || performance.now() - worker.startedAtMs < EARLY_MS
-    place.earlyEnds = isEarly ? place.earlyEnds + 1 : 0
-    if (place.earlyEnds >= MAX_EARLY_ENDS) place.onFailed(failedAtStart(place, how)) // nobody hears it once one has served
-    const delayMs = delayAfter(place.earlyEnds)
+    seat.earlyEnds = isEarly ? seat.earlyEnds + 1 : 0
+    if (seat.earlyEnds >= MAX_EARLY_ENDS) seat.onFailed(failedAtStart(seat, how)) // nobody hears it once one has served
+    const delayMs = delayAfter(seat.earlyEnds)
     const next = delayMs === 0 ? 'another takes its place' : `another takes its place in ${delayMs / 1000} s`
-    this.#log.warning(`worker ${place.number} (process ${worker.pid}) ended: ${how}; ${next}`)
+    this.#log.warning(`worker ${seat.number} (process ${worker.pid}) ended: ${how}; ${next}`)
     const timer = setTimeout(() => {
       this.#delayed.delete(timer)
-      this.#occupy(place)
+      this.#occupy(seat)
     }, delayMs)
     this.#delayed.add(timer)
   }
 }
 
-/** The first that ends early may have been killed by somebody: its place is not kept empty for that. */
+/** The first that ends early may have been killed by somebody: its seat is not kept empty for that. */
 function delayAfter(earlyEnds: number): number {
   return earlyEnds < 2 ? 0 : Math.min(FIRST_DELAY_MS * 2 ** (earlyEnds - 2), MAX_DELAY_MS)
 }
 
-function failedAtStart({ number, earlyEnds }: Place, how: string): CommandError {
+function failedAtStart({ number, earlyEnds }: Seat, how: string): CommandError {
   return new CommandError(
     `worker ${number} ended ${earlyEnds} times before it served, the last time: ${how}`,
     EXIT.failure,

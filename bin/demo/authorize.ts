@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import type { Running } from '../compose/all-in-one.js'
+import type { AllInOne } from '../compose/all-in-one.js'
 import { DEMO_USER, type Seeded } from './seed.js'
 
 export interface Credentials {
@@ -14,7 +14,7 @@ export interface Credentials {
 }
 
 /** Confirms twice: one code is exchanged at once, the other is left to be exchanged by hand. */
-export async function authorize(running: Running, app: Seeded, redirectUri: string): Promise<Credentials> {
+export async function authorize(running: AllInOne, app: Seeded, redirectUri: string): Promise<Credentials> {
   const account = running.client(AccountService, 'gateway')
   const token = running.client(TokenService, 'gateway')
   const { username, password } = DEMO_USER

@@ -1,5 +1,5 @@
 /** Where PostgreSQL is: `postgres://user:password@host[:port][,host2[:port2]…]/database[?sslmode=…]`. */
-export interface Address {
+export interface PostgresAddress {
   /** At least one. Of several, one is the primary and the others are its standbys. */
   readonly hosts: readonly Host[]
   /** Everything of the URL that is the same for all hosts, in the driver's own form. */
@@ -21,7 +21,7 @@ const HOST_PARTS = /^(?<name>\[[0-9A-Fa-f:.]+\]|[^:[\],\s]+)(?::(?<port>\d{1,5})
  * one that takes writes: `target_session_attrs` may say so, anything else but its default is refused.
  * @throws Error that does not repeat the URL, which holds a password.
  */
-export function parseAddress(url: string): Address {
+export function parseAddress(url: string): PostgresAddress {
   const parts = URL_PARTS.exec(url)?.groups
   if (!parts?.hosts || !parts.database) {
     throw new Error('a PostgreSQL address must be like postgres://user:password@host:5432/database')

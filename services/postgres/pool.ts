@@ -1,7 +1,7 @@
 // Connections to the database that takes writes. Finds it among several hosts and follows it when it moves.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { type Address, type Host, parseAddress } from './address.js'
+import { type Host, type PostgresAddress, parseAddress } from './address.js'
 import { isDisconnected, isReadOnly, NotWritable, PoolExhausted } from './errors.js'
 import { createGatheringSocket } from './gathering-socket.js'
 
@@ -49,7 +49,7 @@ const types: pg.CustomTypesConfig = {
  */
 export class PrimaryPool {
   readonly #options: Required<PoolOptions>
-  readonly #address: Address
+  readonly #address: PostgresAddress
   #pool: pg.Pool
   #host: Host
   #search: Promise<void> | undefined

@@ -112,8 +112,13 @@ function given<R extends object, K extends keyof R>(rules: R | undefined, name: 
   return rules !== undefined && Object.hasOwn(rules, name) ? rules[name] : undefined
 }
 
-/** What a pattern asks, where the pattern would not tell a person. */
-const demands: Readonly<Record<string, string>> = { '^\\P{Cc}*$': 'must not contain control characters' }
+/** What a pattern asks, in words: a person may have to act on them. */
+const demands: Readonly<Record<string, string>> = {
+  '^\\P{Cc}*$': 'must not contain control characters',
+  '^[A-Za-z0-9._@+-]+$': 'only letters of ASCII, digits and . _ @ + - are allowed',
+  '^$|^https?://[!-~]+$': 'must begin with https:// or http://, and hold no spaces or characters beyond ASCII',
+  '^$|^[0-9a-f]{4}$': 'must be four hex digits, in lower case',
+}
 
 function stringCheck(rules: StringRules | undefined): Check {
   const min = Number(given(rules, 'minLen') ?? 0)
@@ -121,6 +126,7 @@ function stringCheck(rules: StringRules | undefined): Check {
   const maxBytes = Number(given(rules, 'maxBytes') ?? Number.POSITIVE_INFINITY)
   const source = given(rules, 'pattern')
   const pattern = source === undefined ? undefined : new RegExp(source, 'u')
+  const demand = demands[source ?? ''] ?? `must match ${source}`
 
   return (value: string, path) => {
     // UTF-16 units bound characters from both sides: counting is for the few texts in between.
@@ -129,7 +135,7 @@ function stringCheck(rules: StringRules | undefined): Check {
     if (value.length > max && (value.length > max * 2 || characters(value) > max))
       return `${path}: at most ${max} characters`
     if (value.length * 3 > maxBytes && Buffer.byteLength(value) > maxBytes) return `${path}: at most ${maxBytes} bytes`
-    if (pattern && !pattern.test(value)) return `${path}: ${demands[pattern.source] ?? `must match ${pattern.source}`}`
+    if (pattern && !pattern.test(value)) return `${path}: ${demand}`
     if (value.includes('\0')) return `${path}: must not contain a NUL character`
     return undefined
   }

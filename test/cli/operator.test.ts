@@ -230,6 +230,16 @@ describe('--url', () => {
     expect(stderr).toContain('using the survey service at')
     expect(existsSync(elsewhere)).toBe(false)
   })
+
+  test('a socket nobody listens at is named, and not waited for', async () => {
+    const service = await createProcess()
+    const url = `unix:${path.join(service.dataDir, 'nobody.sock')}`
+    const { exitCode, stdout, stderr } = await service.cli(['--url', url, 'app', 'list'])
+    expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
+    expect(stderr).toBe(
+      `survey-auth: nobody answers at ${url}, or this user may not ask\nstart the server, or name another one with --url\n`,
+    )
+  })
 })
 
 describe('tables', () => {

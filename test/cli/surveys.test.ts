@@ -1,5 +1,5 @@
 // Surveys by command line that are many or large, with a running server and without.
-import { writeFileSync } from 'node:fs'
+import { truncateSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { type CommandResult, createProcess, type ServiceProcess } from '../harness/process.js'
@@ -41,6 +41,18 @@ test('one survey is exported by one page of one', async () => {
   const { stdout, stderr } = await service.cli(['survey', 'export', '120'])
   expect(JSON.parse(stdout)).toMatchObject({ id: 120 })
   expect(stderr.split('ExportSurveys')).toHaveLength(2)
+})
+
+test('a file that is larger than what is read at once is refused unread', async () => {
+  const service = await createProcess()
+  const file = path.join(service.dataDir, 'sparse.json')
+  writeFileSync(file, '[]')
+  truncateSync(file, 64 * 1024 * 1024 + 1)
+  const { exitCode, stderr } = await service.cli(['survey', 'import', file, '--owner', 'ann'])
+  expect({ exitCode, stderr }).toEqual({
+    exitCode: 1,
+    stderr: `survey-auth: ${file} is larger than 67108864 bytes\nimport it in parts\n`,
+  })
 })
 
 test('an export by what is no id of a survey of that user says so', async () => {
