@@ -1,0 +1,174 @@
+// `npm run test:soak`: a service that runs for long under a mixed load, of which a part is bad: strangers' tokens, requests
+// that stop in the middle, clients that go away before their answer. What its processes hold must level off; on Linux, which tells.
+//   --minutes N    how long (60)
+//   --processes N  1: all in one; 3: gateway, token and survey service (3)
+//   --pause N      ms that each of 16 people takes before each request (20)
+//   --every N      s between two looks at the processes (15)
+//   --allow N      MiB that memory may grow by besides a twentieth (12)
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { Agent } from 'node:http'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { buildIfNeeded } from '../../bin/build-if-needed.js'
+import { freePort } from '../harness/free-port.js'
+import { CROWD_ENV, countsOf, createCrowd } from './crowd.js'
+import { say, sendTo, sleep } from './send.js'
+
+const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
+const PEOPLE = 16
+/** Of the first half, in which what is kept fills up, nothing is judged; the last quarter is held to the third. */
+const MAX_GROWTH = 1.05
+const ALLOWANCE_FILES = 20
+/** Rows go as soon after they have ended as can be set. */
+const ENV = { ...CROWD_ENV, KEEP_ENDED_SECONDS: '3600', KEEP_AUDIT_DAYS: '1', JANITOR_INTERVAL_SECONDS: '10' }
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: 'string', default: '60' },
+    processes: { type: 'string', default: '3' },
+    pause: { type: 'string', default: '20' },
+    every: { type: 'string', default: '15' },
+    allow: { type: 'string', default: '12' },
+  },
+})
+const modes = values.processes === '1' ? ['all'] : ['token', 'survey', 'gateway']
+const lookEveryMs = Number(values.every) * 1000
+const durationMs = Number(values.minutes) * 60_000
+const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-soak-'))
+const port = await freePort()
+const adminPorts = {}
+const running = {}
+
+buildIfNeeded()
+process.exitCode = await main().finally(() => {
+  for (const child of Object.values(running)) child.kill('SIGKILL')
+  rmSync(dataDir, { recursive: true, force: true })
+})
+
+async function main() {
+  for (const mode of modes) await start(mode)
+  const agent = new Agent({ keepAlive: true, maxSockets: PEOPLE })
+  const send = async (request) => {
+    await sleep(Number(values.pause))
+    return sendTo({ host: '127.0.0.1', port, agent }, request)
+  }
+  const people = await createCrowd(PEOPLE, { rpc, sendOf: () => send })
+  const load = { isOver: false }
+  const failures = []
+  const work = people.map((person) => person.tour(load, failures))
+  const nuisance = beNuisance(load)
+  const samples = []
+  const endMs = Date.now() + durationMs
+  while (Date.now() < endMs && failures.length === 0) {
+    await sleep(Math.min(lookEveryMs, Math.max(0, endMs - Date.now())))
+    samples.push(await Promise.all(modes.map(look)))
+  }
+  load.isOver = true
+  await Promise.all([...work, nuisance])
+  say(`done: ${JSON.stringify(countsOf(people))}`)
+  const findings = [
+    ...failures,
+    ...modes.flatMap((mode, at) =>
+      judge(
+        mode,
+        samples.map((sample) => sample[at]),
+      ),
+    ),
+  ]
+  for (const finding of findings) say(finding)
+  say(`${findings.length} findings`)
+  return findings.length === 0 ? 0 : 1
+}
+
+/** What one process holds now. */
+async function look(mode) {
+  const proc = `/proc/${running[mode].pid}`
+  const rss = Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`${proc}/status`, 'utf8'))?.[1]) / 1024
+  const metrics = await (await fetch(`http://127.0.0.1:${adminPorts[mode]}/metrics`)).text()
+  const heap = Number(/^nodejs_heap_size_used_bytes (\S+)/m.exec(metrics)?.[1]) / 1024 / 1024
+  const files = readdirSync(`${proc}/fd`).length
+  say(`${mode}: ${rss.toFixed(0)} MiB, of them ${heap.toFixed(0)} of objects; ${files} files`)
+  return { rss, heap, files }
+}
+
+function judge(mode, samples) {
+  const quarter = Math.floor(samples.length / 4)
+  if (quarter === 0) return [`${mode}: too short to be judged`]
+  const [before, after] = [samples.slice(-2 * quarter, -quarter), samples.slice(-quarter)]
+  const allowed = Number(values.allow)
+  const bounds = { rss: allowed, heap: allowed, files: ALLOWANCE_FILES }
+  return Object.entries(bounds).flatMap(([what, allowance]) => {
+    const [was, is] = [before, after].map((part) => median(part.map((sample) => sample[what])))
+    say(`${mode}: ${what} ${was.toFixed(0)} in the third quarter, ${is.toFixed(0)} in the last`)
+    return is > was * MAX_GROWTH + allowance ? [`${mode}: ${what} grew from ${was.toFixed(0)} to ${is.toFixed(0)}`] : []
+  })
+}
+
+function median(numbers) {
+  return [...numbers].sort((a, b) => a - b)[numbers.length >> 1]
+}
+
+/** What the network and strangers do. */
+async function beNuisance(load) {
+  const bad = [
+    () =>
+      ask(
+        `GET /api/oauth2/user?appid=app_x&access_token=sat_${Math.random()}&openid=o HTTP/1.1\r\nhost: a\r\n\r\n`,
+        50,
+      ),
+    () => ask(`GET /${Math.random()} HTTP/1.1\r\nhost: a\r\n\r\n`, 0),
+    () => ask('GET /api/surveys HTTP/1.1\r\nhost', 500),
+    () => ask('POST /connect/sign-in HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nusername=', 500),
+    () => ask('nonsense\r\n\r\n', 50),
+  ]
+  for (let at = 0; !load.isOver; at++) {
+    await sleep(20)
+    bad[at % bad.length]()
+  }
+}
+
+/** Sends bytes and goes away. */
+function ask(bytes, afterMs) {
+  const socket = connect({ port, host: '127.0.0.1' })
+  socket.on('error', () => undefined)
+  socket.resume().write(bytes, 'latin1')
+  setTimeout(() => socket.destroy(), afterMs)
+}
+
+function rpc(method, message) {
+  const [service] = method.split('/')
+  const name = modes.length === 1 ? 'rpc' : service === 'SurveyService' ? 'survey' : 'token'
+  return sendTo(
+    { socketPath: path.join(dataDir, `${name}.sock`) },
+    {
+      target: `/surveyauth.v1.${method}`,
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(message),
+    },
+  ).then(({ status, text }) => {
+    if (status !== 200) throw new Error(`${method}: ${text}`)
+    return JSON.parse(text)
+  })
+}
+
+async function start(mode) {
+  adminPorts[mode] = await freePort()
+  const { PATH = '', HOME = '' } = process.env
+  const own = { DATA_DIR: dataDir, PORT: String(port), ADMIN_PORT: String(adminPorts[mode]), RATE_LIMIT: 'off' }
+  const env = { PATH, HOME, NODE_ENV: 'production', ...ENV, ...own, LOG_LEVEL: 'error' }
+  const child = spawn(process.execPath, [PROGRAM, 'serve', mode], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  running[mode] = child
+  await new Promise((resolve, reject) => {
+    let said = ''
+    child.stderr.on('data', (chunk) => {
+      said = (said + chunk).slice(-10_000)
+      if (said.includes('listening on')) resolve()
+    })
+    child.once('exit', (code) => reject(new Error(`serve ${mode} ended with ${code}: ${said}`)))
+  })
+}

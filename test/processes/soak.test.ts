@@ -1,0 +1,33 @@
+// Short versions of `npm run test:soak`.
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { expect, test, vi } from 'vitest'
+
+const SCRIPT = fileURLToPath(new URL('../long/soak.js', import.meta.url))
+
+vi.setConfig({ testTimeout: 120_000 })
+
+/** What it says, whether or not it ends as one that found nothing. */
+async function soak(...options: readonly string[]): Promise<string> {
+  const args = [SCRIPT, '--minutes', '0.15', '--every', '1', ...options]
+  const run = promisify(execFile)(process.execPath, args)
+  const { stdout, stderr } = await run.catch((failed: { stdout: string; stderr: string }) => failed)
+  expect(stderr).toBe('')
+  return stdout
+}
+
+test.runIf(process.platform === 'linux')(
+  'three processes do all that people ask of them, among strangers',
+  async () => {
+    const said = await soak('--allow', '500') // memory is still filling up
+    expect(said).toMatch(/\n0 findings\n$/)
+    for (const kind of ['exchange', 'refresh', 'user', 'surveys', 'revoke']) expect(said).toContain(`"${kind} OK":`)
+  },
+)
+
+test.runIf(process.platform === 'linux')('what holds more than is allowed is found', async () => {
+  const said = await soak('--processes', '1', '--allow=-500')
+  expect(said).toMatch(/^all: rss grew from \d+ to \d+$/m)
+  expect(said).toMatch(/\n2 findings\n$/)
+})
