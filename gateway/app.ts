@@ -14,12 +14,18 @@ import { invalidArgument, Problem, toProblem } from './errors.js'
 import { type HeaderFacts, readHeaders } from './headers.js'
 import type { Answer, GatewayDeps, Route } from './http.js'
 import type { GatewayLimits } from './limits.js'
-import { headersTooLarge, type ParseFailure, problemOfParseFailure, urlTooLong } from './malformed.js'
+import {
+  headersTooLarge,
+  type ParseFailure,
+  problemOfParseFailure,
+  targetOfUnknownMethod,
+  urlTooLong,
+} from './malformed.js'
 import { errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
 import { appOnRoute, NO_ROUTE, RouteRates } from './rates/route-rates.js'
 import { type Sharing, startSharing } from './rates/sharing.js'
-import { HttpRequest, type RequestLimits } from './request.js'
+import { HttpRequest, pathOf, type RequestLimits } from './request.js'
 import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
 import { sourceOf } from './source.js'
@@ -223,7 +229,11 @@ class Gateway {
       socket.destroy()
       return
     }
-    const problem = problemOfParseFailure(error, this.#options.limits)
+    const target = targetOfUnknownMethod(error)
+    const problem =
+      target === undefined
+        ? problemOfParseFailure(error, this.#options.limits)
+        : noRoute(this.#router.find(pathOf(target)))
     const unanswered = this.#connections.unanswered(socket)
     // Bytes after a whole request: that request gets its answer, and the connection ends with it.
     if (unanswered?.req.complete) unanswered.shouldKeepAlive = false

@@ -1,3 +1,4 @@
+import { METHODS } from 'node:http'
 import { invalidArgument, type Problem } from './errors.js'
 import type { GatewayLimits } from './limits.js'
 
@@ -17,6 +18,18 @@ export function problemOfParseFailure(failure: ParseFailure, limits: GatewayLimi
     default:
       return invalidArgument('the request is not valid HTTP')
   }
+}
+
+const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?\n/
+
+/**
+ * The target of a request whose method node:http does not know, which it cannot parse for no other reason: RFC 9110 §9.1
+ * leaves the list of methods open. Undefined for other bytes.
+ */
+export function targetOfUnknownMethod({ code, rawPacket }: ParseFailure): string | undefined {
+  if (code !== 'HPE_INVALID_METHOD' || !rawPacket) return undefined
+  const [, method, target] = REQUEST_LINE.exec(rawPacket.toString('latin1')) ?? []
+  return method !== undefined && !METHODS.includes(method) ? target : undefined
 }
 
 export function urlTooLong(limits: GatewayLimits): Problem {

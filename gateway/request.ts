@@ -70,6 +70,12 @@ export class HttpRequest implements GatewayRequest {
   }
 }
 
+/** The path of a request's target. */
+export function pathOf(target: string): string {
+  const [path = ''] = originForm(target).split('?', 1)
+  return path
+}
+
 /** Drops scheme and host of an absolute-form target (RFC 9112 §3.2.2); the Host says nothing to this gateway. */
 function originForm(target: string): string {
   if (target.startsWith('/')) return target

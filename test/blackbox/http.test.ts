@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
+import type { ErrorType } from '../harness/errors.js'
 import { type Access, type Verbs, withQuery } from '../harness/verbs.js'
 import { openService, startService } from '../harness.js'
 
@@ -167,6 +168,19 @@ describe('sizes and syntax', () => {
     const replies = await service.raw(bytes)
     expect(replies).toHaveLength(1)
     for (const reply of replies) expectError(service.envelope(reply, '/api/surveys'), 'invalid_argument')
+  })
+
+  const strange: readonly { readonly line: string; readonly path: string; readonly type: ErrorType }[] = [
+    { line: 'BREW /api/surveys?appid=a HTTP/1.1', path: '/api/surveys', type: 'method_not_allowed' },
+    { line: 'get http://a.example/api/oauth2/user HTTP/1.0', path: '/api/oauth2/user', type: 'method_not_allowed' },
+    { line: 'BREW /api/coffee HTTP/1.1', path: '/api/coffee', type: 'no_route' },
+    { line: 'BREW /api/surveys HTTP/2.0', path: '/api/surveys', type: 'invalid_argument' },
+    { line: 'BR EW /api/surveys HTTP/1.1', path: '/api/surveys', type: 'invalid_argument' },
+  ]
+  test.each(strange)('a method nobody knows is answered like others: $line', async ({ line, path, type }) => {
+    const [reply] = await service.raw(`${line}\r\nHost: h\r\n\r\n`)
+    if (reply === undefined) throw new Error('no answer')
+    expectError(service.envelope(reply, path), type)
   })
 
   test('bytes beyond ASCII in a query are refused as invalid_argument', async () => {
