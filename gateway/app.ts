@@ -151,7 +151,7 @@ class Gateway {
     const request = new HttpRequest(incoming, randomUUID(), source, this.#requestLimits)
     const resource = this.#router.find(request.path)
     const route = resource?.byMethod.get(request.method)
-    const kind = resource?.kind ?? kindOf(request.path)
+    const kind = resource?.kind ?? kindOf(request)
     const name = route?.name ?? NO_ROUTE
     const headers = readHeaders(incoming.rawHeaders)
     if (!headers.hasBody) endEmpty(incoming)
@@ -277,9 +277,10 @@ function recordOf(
   }
 }
 
-/** Whom a path that nothing is served at is answered for. */
-function kindOf(path: string): Route['kind'] {
-  return path === '/api' || path.startsWith('/api/') ? 'api' : 'page'
+/** Whom a path that nothing is served at is answered for: a browser, which says that it shows HTML, or a program. */
+function kindOf(request: HttpRequest): Route['kind'] {
+  if (request.path === '/api' || request.path.startsWith('/api/')) return 'api'
+  return request.header('accept')?.includes('text/html') ? 'page' : 'api'
 }
 
 /** What HTTP demands of a request whatever its path. @throws Problem */

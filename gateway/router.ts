@@ -53,5 +53,7 @@ function toResource(routes: readonly Route[]): Resource {
     byMethod.set(route.method, route)
   }
   const kind = routes.some((route) => route.kind === 'page') ? 'page' : 'api'
+  const get = byMethod.get('GET')
+  if (get && kind === 'page') byMethod.set('HEAD', get) // which only renders; an endpoint would do what is asked (decisions 30)
   return { kind, byMethod, allow: [...byMethod.keys()].join(', ') }
 }

@@ -42,7 +42,7 @@ export async function startGatewayPart(
 /** Says what of its configuration a gateway can work with, but badly. */
 export function warnOfGateway({ publicUrl, httpMaxConnections }: Config, log: Log): void {
   if (publicUrl.protocol === 'http:' && !isLoopback(publicUrl.hostname)) {
-    log.warning('PUBLIC_URL is http: passwords travel in the clear, and browsers will not send what sign-in needs')
+    log.warning('PUBLIC_URL is http: passwords and tokens travel in the clear')
   }
   const maxFiles = maxOpenFiles()
   if (httpMaxConnections + OTHER_FILES > maxFiles) {

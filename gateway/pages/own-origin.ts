@@ -4,16 +4,22 @@ const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
 
 /**
  * Whether a POST may come from one of our own pages, by what the browser says of itself. Our pages send no referrer,
- * which makes Chromium send `Origin: null`; that counts only beside `Sec-Fetch-Site: same-origin`, because a sandboxed
- * frame elsewhere sends it too. A client that says nothing is no browser of today; the form's signature judges it.
+ * which makes browsers send `Origin: null`; that counts only beside `Sec-Fetch-Site: same-origin`, because a sandboxed
+ * frame elsewhere sends it too. Over plain http off loopback browsers do not send the latter. A client that says nothing
+ * is no browser of today; there, as then, the form's signature judges it, and a cookie that comes from our own site only.
  */
 export function isFromOwnPage(request: Pick<GatewayRequest, 'header'>, publicUrl: URL): boolean {
   const site = request.header('sec-fetch-site')
   if (site !== undefined && site !== 'same-origin') return false
   const origin = request.header('origin')
   if (origin === undefined) return true
-  if (origin === 'null') return site === 'same-origin'
+  if (origin === 'null') return site === 'same-origin' || !isTrustworthy(publicUrl)
   return isOwnOrigin(origin, publicUrl)
+}
+
+/** As browsers have it (W3C Secure Contexts §3.1): to other addresses they send no Fetch Metadata. */
+function isTrustworthy({ protocol, hostname }: URL): boolean {
+  return protocol === 'https:' || LOOPBACK.has(hostname)
 }
 
 /** The public URL's origin; on loopback the other spellings of this machine as well. */

@@ -517,10 +517,30 @@ describe('the page', () => {
     expect(page.text).not.toContain('evil.example')
   })
 
-  test.each(['HEAD', 'PUT', 'DELETE', 'OPTIONS'])('answers %s with 405 and changes nothing', async (method) => {
+  test.each(['PUT', 'DELETE', 'OPTIONS'])('answers %s with 405 and changes nothing', async (method) => {
     const reply = await service.visitor().request(authorizePath(app), { method })
     expect(reply.status).toBe(405)
-    expect(reply.headers.get('allow')).toBe('GET, POST')
+    expect(reply.headers.get('allow')).toBe('GET, POST, HEAD')
+  })
+
+  test('answers HEAD as GET, without the page', async () => {
+    const visitor = service.visitor()
+    const [head, get] = [
+      await visitor.request(authorizePath(app), { method: 'HEAD' }),
+      await visitor.request(authorizePath(app)),
+    ]
+    expect({ status: head.status, text: head.text }).toEqual({ status: 200, text: '' })
+    expect(Number(head.headers.get('content-length'))).toBeGreaterThan(1000)
+    for (const name of ['content-type', 'cache-control', 'content-security-policy']) {
+      expect(head.headers.get(name)).toBe(get.headers.get(name))
+    }
+  })
+
+  test('is the same for a client that sends the link as it is written, with its fragment', async () => {
+    const [reply] = await service.raw(
+      `GET ${authorizePath(app, 'abc')}#wj_redirect HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`,
+    )
+    expect(reply?.status).toBe(200)
   })
 })
 

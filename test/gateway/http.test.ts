@@ -143,14 +143,24 @@ describe('paths', () => {
     }),
   )
 
-  test.each(['//api/oauth2/user', '/API/oauth2/user', '/nowhere', '*'])('%s is answered with a page', (path) =>
-    withGateway({}, async (gateway) => {
-      const raw = await sendRaw(gateway.port, `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
-      expect(raw).toMatch(/^HTTP\/1\.1 404 /)
-      expect(raw).toMatch(/content-type: text\/html/)
-      expect(raw.match(/x-content-type-options/gi)).toHaveLength(1)
-    }),
-  )
+  describe.each(['//api/oauth2/user', '/API/oauth2/user', '/nowhere', '/connect/nowhere', '*'])('%s', (path) => {
+    const ask = (gateway: { readonly port: number }, accept: string) =>
+      sendRaw(gateway.port, `GET ${path} HTTP/1.1\r\nHost: a\r\n${accept}Connection: close\r\n\r\n`)
+
+    test('is answered with a page to a browser', () =>
+      withGateway({}, async (gateway) => {
+        const raw = await ask(gateway, 'Accept: text/html,*/*;q=0.8\r\n')
+        expect(raw).toMatch(/^HTTP\/1\.1 404 /)
+        expect(raw).toMatch(/content-type: text\/html/)
+        expect(raw.match(/x-content-type-options/gi)).toHaveLength(1)
+      }))
+
+    test.each(['', 'Accept: */*\r\n', 'Accept: application/json\r\n'])('has no route for a program: %j', (accept) =>
+      withGateway({}, async (gateway) => {
+        expect(await rawFailure(await ask(gateway, accept))).toEqual([404, 'NoRoute', 'no_route'])
+      }),
+    )
+  })
 
   test.each(['http://elsewhere.example', 'HTTPS://user@elsewhere.example:1'])(
     'absolute form under %s is served',

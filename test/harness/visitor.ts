@@ -11,6 +11,9 @@ export interface Page extends Reply {
 
 export type Decision = 'confirm' | 'cancel'
 
+/** As a browser asks for a page. */
+const ACCEPT = 'text/html,application/xhtml+xml,*/*;q=0.8'
+
 export class Visitor {
   readonly #origin: string
   readonly #language: string
@@ -23,7 +26,7 @@ export class Visitor {
 
   /** One request with this visitor's cookies; redirects are not followed. `path` is sent byte for byte. */
   async request(path: string, outgoing: Outgoing = {}): Promise<Reply> {
-    const headers: Record<string, string> = { 'accept-language': this.#language, ...outgoing.headers }
+    const headers: Record<string, string> = { accept: ACCEPT, 'accept-language': this.#language, ...outgoing.headers }
     if (this.cookies.size > 0)
       headers.cookie ??= [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
     const reply = await send(this.#origin, path, { ...outgoing, headers })

@@ -346,6 +346,17 @@ test.each([
   expect(isFromOwnPage({ header }, new URL(publicUrl))).toBe(isOwn)
 })
 
+test.each([
+  ['http://auth.example:8080', undefined, true], // browsers tell no more to an address without TLS
+  ['http://auth.example:8080', 'cross-site', false],
+  ['https://auth.example', undefined, false],
+  ['http://127.0.0.1:8080', undefined, false],
+  ['https://auth.example', 'same-origin', true],
+])('of %s, Origin: null beside Sec-Fetch-Site: %s is our own page: %s', (publicUrl, site, isOwn) => {
+  const header = (name: string) => (name === 'origin' ? 'null' : site)
+  expect(isFromOwnPage({ header }, new URL(publicUrl))).toBe(isOwn)
+})
+
 describe('connected apps', () => {
   beforeEach(() => {
     served.services.grants.set('g1', { appid: 'app1', appName: 'Harvest Insights' })
