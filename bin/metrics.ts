@@ -2,7 +2,7 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { RequestRecord } from '../gateway/app.js'
 import type { CallRecord } from '../services/rpc/dispatcher.js'
-import type { Removed } from '../services/token/store/token-store.js'
+import type { Removed, ReplayEffect } from '../services/token/store/token-store.js'
 import { counterFamily, histogramFamily } from './families.js'
 import { codeName, reasonName } from './log.js'
 
@@ -14,6 +14,8 @@ export interface Metrics {
   storeOperation(store: string, operation: string, durationMs: number): void
   /** Answers about access tokens of which one call found that they hold: each is a token verified. */
   revalidated(answers: number): void
+  /** A used code that was sent again. */
+  replayed(effect: ReplayEffect): void
   /** A commit of SQLite and the writes that shared it. */
   commit(store: string, writes: number, durationMs: number): void
   /** A failure nobody expected: an alert is due. */
@@ -141,6 +143,12 @@ export function createMetrics(): Metrics {
     labelNames: ['method', 'reason'],
     registry,
   })
+  const replayedCodes = counterFamily({
+    name: 'survey_auth_replayed_codes_total',
+    help: 'used codes that were sent again with the secret of their app, by what that did',
+    labelNames: ['effect'],
+    registry,
+  })
   const storeSeconds = histogramFamily(
     {
       name: 'survey_auth_store_duration_seconds',
@@ -200,6 +208,7 @@ export function createMetrics(): Metrics {
       else refused([method, reasonName(reason) ?? codeName(code)])
     },
     revalidated: (answers) => credentials([TOKEN_VERIFIED], answers),
+    replayed: (effect) => replayedCodes([effect]),
     storeOperation(store, operation, durationMs) {
       storeSeconds([store, operation], durationMs / 1000)
     },

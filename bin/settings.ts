@@ -261,19 +261,19 @@ const caps = {
   ),
   maxLiveCodesPerUserAndApp: setting(
     'MAX_LIVE_CODES_PER_USER_AND_APP',
-    '10',
+    '1000',
     whole(1, 1000),
     'unused codes of one user for one app; the oldest beyond it end',
   ),
   maxGrantsPerUserAndApp: setting(
     'MAX_GRANTS_PER_USER_AND_APP',
-    '20',
+    '100',
     whole(1, 200),
     'live grants of one user for one app; the oldest beyond it are revoked',
   ),
   maxSessionsPerUser: setting(
     'MAX_SESSIONS_PER_USER',
-    '20',
+    '100',
     whole(1, 1000),
     'browsers one user can be signed in with; the oldest beyond it are signed out',
   ),
@@ -333,7 +333,7 @@ const limits = {
   rateApiWindowSeconds: setting('RATE_API_WINDOW_SECONDS', '10', whole(1, 86_400), 'length of that window'),
   ratePagesPerSource: setting(
     'RATE_PAGES_PER_SOURCE',
-    '300',
+    '1200',
     whole(1, 10_000_000),
     'requests of one IP address for pages in a window',
   ),

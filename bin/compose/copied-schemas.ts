@@ -20,6 +20,6 @@ export const surveyCopy: CopiedSchema = {
   tablesInPostgres: {},
   notCopied: { survey_ids: 'the highest survey_id, which SQLite reads from the surveys' },
   afterwards: [
-    'UPDATE survey_ids SET highest_id = greatest(highest_id, (SELECT coalesce(max(survey_id), 0) FROM surveys))',
+    'UPDATE survey_ids SET highest_id = greatest(highest_id, (SELECT coalesce(max(survey_id), 0) FROM surveys WHERE survey_id < 4503599627370496))',
   ],
 }

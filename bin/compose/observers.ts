@@ -13,7 +13,7 @@ export interface Observers {
   readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'onDropped' | 'startSpan'>
   /** undefined when nobody asks. */
   readonly store: StoreObserver | undefined
-  readonly token: Pick<TokenDeps, 'onRevalidated'>
+  readonly token: Pick<TokenDeps, 'onRevalidated' | 'onReplayed'>
   readonly janitor: Pick<JanitorOptions, 'onRemoved' | 'onError'>
 }
 
@@ -45,7 +45,7 @@ export function createObservers(log: Log, metrics?: Metrics): Observers {
       onDropped: metrics?.dropped,
     },
     store: metrics && { onOperation: metrics.storeOperation, onCommit: metrics.commit },
-    token: { onRevalidated: metrics?.revalidated },
+    token: { onRevalidated: metrics?.revalidated, onReplayed: metrics?.replayed },
     janitor: {
       onRemoved(removed) {
         log.removed(removed)

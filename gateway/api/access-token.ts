@@ -1,12 +1,6 @@
 import { success } from '../envelope.js'
 import type { Route } from '../http.js'
-import {
-  checkGrantType,
-  MAX_CREDENTIAL_LENGTH,
-  MAX_ID_LENGTH,
-  MAX_REDIRECT_URI_LENGTH,
-  readGrantType,
-} from './parameters.js'
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, requireGrantType } from './parameters.js'
 
 /** Exchanges a code for a token grant (spec 4.2, 2.3). */
 export const accessTokenRoute: Route = {
@@ -16,12 +10,11 @@ export const accessTokenRoute: Route = {
   kind: 'api',
   async answer(request, { token }) {
     const query = request.query()
+    requireGrantType(query, 'authorization_code')
     const appid = query.required('appid', MAX_ID_LENGTH)
     const secret = query.required('secret', MAX_CREDENTIAL_LENGTH)
     const code = query.required('code', MAX_CREDENTIAL_LENGTH)
-    const grantType = readGrantType(query)
     const redirectUri = query.optional('redirect_uri', MAX_REDIRECT_URI_LENGTH)
-    checkGrantType(grantType, 'authorization_code')
 
     const grant = await token.exchangeCode({ appid, secret, code, redirectUri }, request.rpc)
     const data = {

@@ -8,12 +8,11 @@ export const MAX_REDIRECT_URI_LENGTH = 2048
 
 const MAX_GRANT_TYPE_LENGTH = 128
 
-/** Reads `grant_type`, whose one allowed value is known only when every parameter has been found well-formed. */
-export function readGrantType(query: Params): string {
-  return query.required('grant_type', MAX_GRANT_TYPE_LENGTH)
-}
-
-/** @throws Problem invalid_grant_type */
-export function checkGrantType(grantType: string, expected: string): void {
+/**
+ * Before the parameters that belong to it: who asks for another grant has others.
+ * @throws Problem invalid_grant_type, or invalid_argument when it is missing or malformed
+ */
+export function requireGrantType(query: Params, expected: string): void {
+  const grantType = query.required('grant_type', MAX_GRANT_TYPE_LENGTH)
   if (grantType !== expected) throw new Problem('invalid_grant_type', `grant_type must be ${expected}`)
 }

@@ -1,6 +1,6 @@
 import { success } from '../envelope.js'
 import type { Route } from '../http.js'
-import { checkGrantType, MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH, readGrantType } from './parameters.js'
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH, requireGrantType } from './parameters.js'
 
 /** Mints a new access token (spec 4.3, 2.4). A `secret` is checked if sent (decisions 13). */
 export const refreshTokenRoute: Route = {
@@ -10,11 +10,10 @@ export const refreshTokenRoute: Route = {
   kind: 'api',
   async answer(request, { token }) {
     const query = request.query()
+    requireGrantType(query, 'refresh_token')
     const appid = query.required('appid', MAX_ID_LENGTH)
     const refreshToken = query.required('refresh_token', MAX_CREDENTIAL_LENGTH)
-    const grantType = readGrantType(query)
     const secret = query.optional('secret', MAX_CREDENTIAL_LENGTH)
-    checkGrantType(grantType, 'refresh_token')
 
     const refreshed = await token.refreshAccessToken({ appid, refreshToken, secret }, request.rpc)
     const data = { access_token: refreshed.accessToken, expires_in: refreshed.expiresIn }

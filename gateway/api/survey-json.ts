@@ -130,6 +130,9 @@ function shanghaiTime(unixSeconds: number): string {
     .replace('T', ' ')
 }
 
+/** A star question always says how many stars it has, and where they begin (decisions 26). */
+const STARS = { starNum: 5, starBeginNum: 1 }
+
 /** What is no Unicode would become U+FFFD on its way; the other doors refuse it when they decode. */
 const string = z.string().refine((text) => text.isWellFormed(), 'holds one half of a surrogate pair')
 const id = string.max(128)
@@ -217,7 +220,8 @@ function questionFromJson(
   at: number,
   pageNumber: string,
 ): MessageInitShape<typeof QuestionSchema> {
-  const { sub_type, subTitles, options, starNum, starBeginNum, ...plain } = question
+  const whole = question.type === 'star' ? { ...STARS, ...question } : question
+  const { sub_type, subTitles, options, starNum, starBeginNum, ...plain } = whole
   return {
     ...plain,
     id: plain.id ?? `q-${pageNumber}-${at + 1}`,

@@ -1,7 +1,7 @@
 // What the handlers of TokenService, AccountService and AdminService share. Nothing here is global: bin/ composes it.
 import type { PasswordHasher } from './passwords.js'
 import type { SignInLimiter } from './sign-in-limiter.js'
-import type { TokenStore } from './store/token-store.js'
+import type { ReplayEffect, TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'
 
 /** Lifetimes and caps, all configurable; decisions 7 to 16. */
@@ -30,4 +30,6 @@ export interface TokenDeps {
   readonly uses: UseRecorder
   /** Hears how many answers about access tokens were found to hold, of those one call asked about. */
   readonly onRevalidated?: ((answers: number) => void) | undefined
+  /** Hears of each used code that was sent again. */
+  readonly onReplayed?: ((effect: ReplayEffect) => void) | undefined
 }

@@ -57,6 +57,7 @@ export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
           openid: result.openid,
         }
       case 'refused':
+        if (result.replay !== 'none') deps.onReplayed?.(result.replay)
         throw invalidCode()
       case 'app_ended':
         throw invalidAppid()

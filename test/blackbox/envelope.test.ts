@@ -271,9 +271,9 @@ describe('the order of checks', () => {
   const order: readonly { readonly title: string; readonly type: ErrorType; readonly ask: () => Promise<Envelope> }[] =
     [
       {
-        title: 'a missing parameter is told before a wrong grant_type',
-        type: 'invalid_argument',
-        ask: () => service.exchange(access.app, '', { grant_type: 'no' }),
+        title: 'a wrong grant_type is told before a missing parameter, which another grant may not have',
+        type: 'invalid_grant_type',
+        ask: () => service.exchange(access.app, '', { grant_type: 'client_credential' }),
       },
       {
         title: 'a wrong grant_type is told before an unknown appid',

@@ -1,7 +1,9 @@
 // The service as operators run it: spawned, stopped, killed, started again, worked on with the command line.
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
+import { freePort } from '../harness/free-port.js'
 import { send } from '../harness/http.js'
 import { type ServiceProcess, startProcess } from '../harness/process.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
@@ -71,6 +73,27 @@ function profile(
 const ming: Person = { username: 'ming', password: 'canary-password-93d1' }
 
 describe('a spawned service', () => {
+  test('counts the replays of a code by what they do', { timeout: TIMEOUT_MS }, async () => {
+    const adminPort = await freePort()
+    const service = await startProcess({ ADMIN_PORT: String(adminPort), CODE_REPLAY_GRACE_SECONDS: '5' })
+    const app = await createApp(service)
+    await createUser(service, ming)
+    const code = await issueCode(service, app, ming)
+    const { data: tokens } = await exchange(service, app, code)
+    await exchange(service, app, code)
+    await exchange(service, app, 'sac_nobody')
+    expect((await profile(service, app, tokens)).code).toBe('OK')
+    await sleep(5_100)
+    await exchange(service, app, code)
+    expect((await profile(service, app, tokens)).error.type).toBe('invalid_token')
+    const metrics = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text()
+    const counts = metrics.split('\n').filter((line) => line.startsWith('survey_auth_replayed_codes_total{'))
+    expect(counts.toSorted()).toEqual([
+      'survey_auth_replayed_codes_total{effect="forgiven"} 1',
+      'survey_auth_replayed_codes_total{effect="revoked_grant"} 1',
+    ])
+  })
+
   test('leaves no secret, token, code, password, cookie, csrf value or state in its log or its files', {
     timeout: TIMEOUT_MS,
   }, async () => {

@@ -2,9 +2,10 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import type { Browser, Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { freePort } from '../harness/free-port.js'
 import { authorizePath, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
-import { openService } from '../harness.js'
-import { type Callback, chromiumPath, launchChromium, openPage, startCallback } from './chromium.js'
+import { openService, startService } from '../harness.js'
+import { type Callback, chromiumPath, launchChromium, OTHER_NAME, openPage, startCallback } from './chromium.js'
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
@@ -100,6 +101,21 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     await page.waitForURL('**/welcome')
     expect(callback.last()?.get('state')).toBe('nojs')
     await exchangeLast()
+  })
+
+  test('everything works over plain http under a name of the local network', async () => {
+    const port = String(await freePort())
+    const url = `http://${OTHER_NAME}:${port}`
+    const elsewhere = await startService({ env: { PORT: port, PUBLIC_URL: url } })
+    const registered = await elsewhere.createApp({ redirectUri: callback.redirectUri })
+    await elsewhere.createUser({ username: user.username, password: user.password })
+    const { page } = await openPage(browser)
+    await page.goto(`${url}${authorizePath(registered, 'lan')}`)
+    await signIn(page)
+    await page.getByRole('button', { name: 'Confirm' }).click()
+    await page.waitForURL('**/welcome')
+    expect(callback.last()?.get('state')).toBe('lan')
+    tokensOf(await elsewhere.exchange(registered, callback.last()?.get('code') ?? ''))
   })
 
   test('a double click yields one code', async () => {

@@ -112,8 +112,10 @@ describe('is refused as invalid_argument before any RPC', () => {
   })
 })
 
-test.each([exchange, refresh])('a wrong grant_type is named as such, after the other parameters: %s', async (path) => {
+test.each([exchange, refresh])('a wrong grant_type is named as such, whatever else is there: %s', async (path) => {
   const wrong = path.replace(/grant_type=\w+/, 'grant_type=client_credential')
   expect((await ask(wrong)).body.error.type).toBe('invalid_grant_type')
-  expect((await ask(wrong.replace('appid=a', 'appid='))).body.error.type).toBe('invalid_argument')
+  expect((await ask(wrong.replace('appid=a', 'appid='))).body.error.type).toBe('invalid_grant_type')
+  expect((await ask(wrong.replace(/&(code|refresh_token)=./, ''))).body.error.type).toBe('invalid_grant_type')
+  expect((await ask(wrong.replace(/&grant_type=\w+/, ''))).body.error.type).toBe('invalid_argument')
 })

@@ -36,6 +36,15 @@ test('keys come in the order of the contract, derived ones included', () => {
   )
 })
 
+test('a star question always says how many stars it has, and where they begin', () => {
+  const questions = [{ type: 'star' }, { type: 'star', starNum: 10 }, { type: 'radio' }]
+  const survey = surveyFromJson({ title: 't', pages: [{ questions }] })
+  expect(surveyToJson(survey, 0)).toMatchObject({
+    pages: [{ questions: [{ starNum: 5, starBeginNum: 1 }, { starNum: 10, starBeginNum: 1 }, { type: 'radio' }] }],
+  })
+  expect(survey.pages[0]?.questions[2]).not.toHaveProperty('starNum', 5)
+})
+
 test('an empty survey needs a title alone, and keys nobody knows are ignored', () => {
   const survey = surveyFromJson({ title: 't', future: { key: 1 } })
   expect(equals(SurveySchema, survey, create(SurveySchema, { title: 't', scene: 1 }))).toBe(true)

@@ -98,10 +98,12 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'ids reach 2^53-1, and no new one is made above it',
+    title: 'ids reach 2^53-1, of which new ones take those below 2^52, whatever was stored above',
     async run(store) {
       expect(await put(store, 'ann', draft(MAX_ID))).toEqual([MAX_ID])
       expect(await store.findSurvey(MAX_ID)).toMatchObject({ surveyId: MAX_ID })
+      expect(await put(store, 'ann', draft(0), draft(2 ** 52), draft(0))).toEqual([1, 2 ** 52, 2])
+      expect(await put(store, 'ann', draft(2 ** 52 - 2), draft(0))).toEqual([2 ** 52 - 2, 2 ** 52 - 1])
       await expect(store.putSurveys('ann', [draft(0)], NOW)).rejects.toThrow('no survey id is left')
     },
   },

@@ -40,9 +40,17 @@ export function surveyHash(surveyId: number): string {
   return createHash('sha256').update(`survey ${surveyId}`).digest('hex').slice(0, 4)
 }
 
-/** @throws ServiceError INVALID_ARGUMENT when a survey was stored under the highest id there can be. */
+/** New ids are below: one from here on, which only an import gives, leaves room for all that are made. */
+export const NEW_IDS_END = 2 ** 52
+
+/** The higher of the two as far as new ids are concerned. */
+export function higherId(highestId: number, surveyId: number): number {
+  return surveyId < NEW_IDS_END ? Math.max(highestId, surveyId) : highestId
+}
+
+/** @throws ServiceError INVALID_ARGUMENT when the highest there can be is taken. */
 export function nextId(highestId: number): number {
-  if (highestId < Number.MAX_SAFE_INTEGER) return highestId + 1
+  if (highestId + 1 < NEW_IDS_END) return highestId + 1
   throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'no survey id is left above the highest one, so give the id')
 }
 

@@ -190,10 +190,13 @@ export interface Redemption {
   readonly maxGrants: number
 }
 
+/** Of a used code that is sent again: within the grace, before the code's expiry, or after it. */
+export type ReplayEffect = 'forgiven' | 'revoked_grant' | 'too_late'
+
 export type RedemptionResult =
   | { readonly kind: 'redeemed'; readonly openid: string }
   /** Unknown, used, expired, another app's, another redirect_uri's, or its user is disabled. */
-  | { readonly kind: 'refused'; readonly replay: 'none' | 'forgiven' | 'revoked_grant' }
+  | { readonly kind: 'refused'; readonly replay: 'none' | ReplayEffect }
   /** The app is unknown or disabled. */
   | { readonly kind: 'app_ended' }
   /** The secret is unknown, another app's, expired or revoked. */

@@ -183,7 +183,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       await seed(store)
       const { name, accessTokenHash } = await grant(store)
       const now = NOW + CODE_TTL
-      expect((await redeem(store, name, {}, now)).result).toEqual(refused)
+      expect((await redeem(store, name, {}, now)).result).toEqual({ kind: 'refused', replay: 'too_late' })
       expect(await isGood(store, accessTokenHash, now)).toBe(true)
       expect((await redeem(store, name, {}, now - 1)).result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
     },

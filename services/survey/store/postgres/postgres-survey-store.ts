@@ -5,7 +5,14 @@ import { Lookups } from '../../../postgres/lookups.js'
 import type { PoolOptions } from '../../../postgres/pool.js'
 import { openDatabase, type Statement } from '../../../postgres/transaction.js'
 import { MAX_KEPT_BYTES, sizeOfSurvey } from '../kept-sizes.js'
-import { nextId, type SurveyRow, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
+import {
+  higherId,
+  nextId,
+  type SurveyRow,
+  type SurveyStore,
+  type SurveySummaryRow,
+  surveyHash,
+} from '../survey-store.js'
 import { surveySchema } from './schema.js'
 
 const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, document'
@@ -132,10 +139,10 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
         const taken = given.find((id) => foreign.some(({ surveyId }) => surveyId === id))
         if (taken !== undefined) return { kind: 'id_taken', surveyId: taken }
 
-        let highestId = Math.max(ids?.highestId ?? 0, ...given)
+        let highestId = given.reduce(higherId, ids?.highestId ?? 0)
         const rows = drafts.map((draft): SurveySummaryRow => {
           const surveyId = draft.surveyId === 0 ? nextId(highestId) : draft.surveyId
-          highestId = Math.max(highestId, surveyId)
+          highestId = higherId(highestId, surveyId)
           const { title, state, document } = draft
           const hash = draft.hash || surveyHash(surveyId)
           transaction.write(putSurvey, [surveyId, ownerUserId, hash, title, state, now, document])

@@ -1,5 +1,13 @@
 import type { Connection } from '../../../sqlite/open.js'
-import { nextId, type SurveyDraft, type SurveyStore, type SurveySummaryRow, surveyHash } from '../survey-store.js'
+import {
+  higherId,
+  NEW_IDS_END,
+  nextId,
+  type SurveyDraft,
+  type SurveyStore,
+  type SurveySummaryRow,
+  surveyHash,
+} from '../survey-store.js'
 import type { KeptSurveys } from './kept-surveys.js'
 
 type PutResult = Awaited<ReturnType<SurveyStore['putSurveys']>>
@@ -12,7 +20,7 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
   )
   const findHighest = db.prepare<[], { surveyId: number }>(
     // Primary key, backwards.
-    'SELECT survey_id AS surveyId FROM surveys ORDER BY survey_id DESC LIMIT 1',
+    `SELECT survey_id AS surveyId FROM surveys WHERE survey_id < ${NEW_IDS_END} ORDER BY survey_id DESC LIMIT 1`,
   )
   const put = db.prepare<[SurveyDraft & { readonly ownerUserId: string; readonly now: number }]>(
     // Primary key.
@@ -29,10 +37,10 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
         const owner = surveyId === 0 ? undefined : findOwner.get(surveyId)
         if (owner && owner.ownerUserId !== ownerUserId) return { kind: 'id_taken', surveyId }
       }
-      let highestId = drafts.reduce((id, draft) => Math.max(id, draft.surveyId), findHighest.get()?.surveyId ?? 0)
+      let highestId = drafts.reduce((id, draft) => higherId(id, draft.surveyId), findHighest.get()?.surveyId ?? 0)
       const rows = drafts.map((draft): SurveySummaryRow => {
         const surveyId = draft.surveyId === 0 ? nextId(highestId) : draft.surveyId
-        highestId = Math.max(highestId, surveyId)
+        highestId = higherId(highestId, surveyId)
         const row = { surveyId, hash: draft.hash || surveyHash(surveyId), title: draft.title, state: draft.state }
         put.run({ ...row, document: draft.document, ownerUserId, now })
         return row

@@ -283,7 +283,7 @@ async function replay(
   }
   if (now >= code.expiresAtMs) {
     note('after its expiry: without effect')
-    return refused
+    return { kind: 'refused', replay: 'too_late' }
   }
   if (!mayWait) return undefined
   note('ends the grant')

@@ -188,7 +188,7 @@ function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, comple
     }
     if (now >= code.expiresAtMs) {
       note('after its expiry: without effect')
-      return refused
+      return { kind: 'refused', replay: 'too_late' }
     }
     note('ends the grant')
     endGrant(grantId, now, cause, 'its code was replayed')
