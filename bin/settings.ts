@@ -167,7 +167,7 @@ const rpc = {
     'RPC_CONNECT_LISTEN',
     '',
     serviceUrl,
-    'one more address, for Connect over HTTP/2 as well as HTTP/1.1; none unless set',
+    'one more address, for Connect alone; none unless set',
   ),
   tokenServiceUrl: setting(
     'TOKEN_SERVICE_URL',

@@ -1,6 +1,11 @@
 // The third door: the Connect protocol over HTTP/1.1 and HTTP/2, so that curl with JSON can call every RPC.
 import { createServer as createHttpServer } from 'node:http'
-import { createServer as createHttp2Server, type ServerHttp2Session } from 'node:http2'
+import {
+  createServer as createHttp2Server,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type ServerHttp2Session,
+} from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { TLSSocket } from 'node:tls'
 import type { DescMethod } from '@bufbuild/protobuf'
@@ -23,6 +28,8 @@ export interface ConnectDoor {
   acceptHttp1(connection: Duplex): void
   /** Hands over a connection that speaks HTTP/2. */
   acceptHttp2(connection: Duplex): void
+  /** One request of a connection that somebody else serves and closes. */
+  serve(request: Http2ServerRequest, response: Http2ServerResponse): void
   /** Finishes what is under way, then closes; forcefully after `graceMs`. */
   drain(graceMs: number): Promise<void>
 }
@@ -78,6 +85,7 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       http1.emit('connection', connection)
     },
     acceptHttp2: (connection) => http2.emit('connection', connection),
+    serve: handler,
     async drain(graceMs) {
       http1.closeIdleConnections()
       for (const session of sessions) session.close()

@@ -1,22 +1,33 @@
 // The second door: gRPC over HTTP/2, on @grpc/grpc-js, for every method the dispatcher serves, unary or multiplexed.
 // It decodes, asks the dispatcher, encodes; listener.ts owns the sockets.
+import {
+  type Http2Server,
+  Http2ServerRequest,
+  Http2ServerResponse,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc'
 import * as grpc from '@grpc/grpc-js'
 import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type MultiplexRequest, MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Caller } from './callers.js'
 import { type Call, type Dispatcher, nameOf } from './dispatcher.js'
 import type { Identify } from './identity.js'
 import { serveMultiplex } from './multiplex-server.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
+import { ServiceError, toConnectError } from './service-error.js'
 
 export interface GrpcDoorOptions {
   readonly dispatcher: Dispatcher
   readonly identify: Identify
   readonly limits: RpcLimits
+  /** Serves what comes over HTTP/2 and is no gRPC. */
+  readonly serveOthers: (request: Http2ServerRequest, response: Http2ServerResponse) => void
   /** Serve descriptors to anyone who asks: handy in development, off in production. */
   readonly hasReflection: boolean
 }
@@ -86,6 +97,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   }
 
   const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())
+  shareWith(options.serveOthers, server)
   const connections = new Set<Duplex>()
   let isDraining = false
   return {
@@ -116,6 +128,22 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
       )
       clearTimeout(force)
     },
+  }
+}
+
+/** grpc-js answers 415 to what is no gRPC, and keeps the HTTP/2 server that it made to itself. */
+function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], server: grpc.Server): void {
+  const { http2Servers } = server as unknown as { readonly http2Servers: ReadonlyMap<Http2Server, unknown> }
+  for (const http2 of http2Servers.keys()) {
+    const serveGrpc = http2.listeners('stream')
+    http2.removeAllListeners('stream')
+    http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
+      if (headers['content-type']?.startsWith('application/grpc')) {
+        for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
+      } else {
+        serveOthers(new Http2ServerRequest(stream, headers, {}, raw), new Http2ServerResponse(stream))
+      }
+    })
   }
 }
 
@@ -189,7 +217,9 @@ function requireCaller(options: GrpcDoorOptions, peer: Pick<MultiplexStream, 'ge
 }
 
 export function unknownCaller(): ConnectError {
-  return new ConnectError('the certificate of the caller has no role here', Code.Unauthenticated)
+  return toConnectError(
+    new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, 'the certificate of the caller has no role here'),
+  )
 }
 
 function textOf(value: grpc.MetadataValue | undefined): string {

@@ -1,5 +1,6 @@
-// The sockets of the RPC doors. One address serves both: a connection that opens with HTTP/2 goes to the gRPC door,
-// HTTP/1.1 to the Connect door. Over TLS the protocol is negotiated (ALPN); on plain sockets the first bytes tell.
+// The sockets of the RPC doors. One address serves both: a connection that opens with HTTP/1.1 goes to the Connect door, with
+// HTTP/2 to the gRPC door, which passes on what is no gRPC. Over TLS the protocol is negotiated (ALPN); on plain sockets the
+// first bytes tell.
 import { chmodSync, unlinkSync } from 'node:fs'
 import net from 'node:net'
 import type { Duplex } from 'node:stream'

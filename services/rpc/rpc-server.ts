@@ -8,9 +8,9 @@ import { listen, type TlsMaterial } from './listener.js'
 
 export interface RpcServerOptions {
   readonly dispatcher: Dispatcher
-  /** Serves gRPC (HTTP/2) and Connect (HTTP/1.1). */
+  /** Serves gRPC, and Connect over HTTP/1.1 and HTTP/2. */
   readonly address: Address
-  /** Serves Connect over HTTP/1.1 and HTTP/2; undefined: nowhere. */
+  /** Serves Connect alone; undefined: nowhere. */
   readonly connectAddress: Address | undefined
   readonly tls: TlsMaterial | undefined
   /** Roles of certificates; used on addresses of kind `tls`. */
@@ -39,7 +39,9 @@ export async function startRpcServer(options: RpcServerOptions): Promise<RpcServ
         const common = { dispatcher, identify, limits }
         const connect = createConnectDoor(common)
         const isMain = index === 0
-        const grpc = isMain ? await createGrpcDoor({ ...common, hasReflection: options.hasReflection }) : undefined
+        const grpc = isMain
+          ? await createGrpcDoor({ ...common, serveOthers: connect.serve, hasReflection: options.hasReflection })
+          : undefined
         const listener = await listen({
           address,
           tls,

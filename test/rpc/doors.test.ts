@@ -119,7 +119,8 @@ const doors: Record<string, () => Client<typeof AccountService>> = {
   'gRPC, multiplexed over TCP': () => multiplexed(tcp),
   'gRPC, multiplexed over a Unix socket': () => multiplexed({ kind: 'unix', path: unixPath }),
   'Connect over HTTP/1.1, JSON': () => connected(0, { httpVersion: '1.1', useBinaryFormat: false }),
-  'Connect over HTTP/2, binary': () => connected(1, { httpVersion: '2', useBinaryFormat: true }),
+  'Connect over HTTP/2, JSON, where gRPC is': () => connected(0, { httpVersion: '2', useBinaryFormat: false }),
+  'Connect over HTTP/2, binary, alone': () => connected(1, { httpVersion: '2', useBinaryFormat: true }),
 }
 
 function connected(

@@ -70,12 +70,9 @@ function grpcAs(material: TlsMaterial, host = '127.0.0.1'): Door {
   return (service) => clientOf(service, transport.invoke)
 }
 
-function connectAs({ cert, key, ca }: Partial<TlsMaterial>): Door {
-  const transport = createConnectTransport({
-    baseUrl: server.addresses[0] ?? '',
-    httpVersion: '1.1',
-    nodeOptions: { cert, key, ca },
-  })
+function connectAs({ cert, key, ca }: Partial<TlsMaterial>, httpVersion: '1.1' | '2' = '1.1'): Door {
+  const baseUrl = server.addresses[0] ?? ''
+  const transport = createConnectTransport({ baseUrl, httpVersion, nodeOptions: { cert, key, ca } })
   return (service) => createClient(service, transport)
 }
 
@@ -98,7 +95,11 @@ async function isLetIn(door: Door, service: (typeof services)[number], localName
   return false
 }
 
-const doors = { gRPC: grpcAs, Connect: connectAs } as const
+const doors = {
+  gRPC: (material: TlsMaterial) => grpcAs(material),
+  'Connect over HTTP/1.1': (material: TlsMaterial) => connectAs(material),
+  'Connect over HTTP/2': (material: TlsMaterial) => connectAs(material, '2'),
+} as const
 
 describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door) => {
   test.each(roles)('the certificate of %s opens exactly the methods of its row', async (role: Caller) => {
@@ -116,13 +117,14 @@ describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door)
 
   test('a certificate of ours with an unknown name is nobody', async () => {
     const open = doors[door](materialOf(authority, authority.issue('DNS:stranger.test')))
-    expect(await codeOf(open(AdminService).listApps({}))).toBe(Code.Unauthenticated)
+    const code = await codeOf(open(AdminService).listApps({}))
+    expect(code).toBe(Code.PermissionDenied)
   })
 
   test('a name that only looks like one of the table is nobody', async () => {
     for (const name of ['DNS:gateway.test.evil', 'DNS:xgateway.test', 'URI:DNS:gateway.test', 'email:gateway.test']) {
       const open = doors[door](materialOf(authority, authority.issue(name)))
-      expect(await codeOf(open(AccountService).signOut({ sessionToken: 'x' }))).toBe(Code.Unauthenticated)
+      expect(await codeOf(open(AccountService).signOut({ sessionToken: 'x' }))).toBe(Code.PermissionDenied)
     }
   })
 
@@ -134,7 +136,7 @@ describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door)
     ]
     for (const material of bad) {
       const code = await codeOf(doors[door](material)(AdminService).listApps({}, { timeoutMs: 1_500 }))
-      expect([Code.Unavailable, Code.DeadlineExceeded, Code.Aborted, Code.Internal, Code.Unknown]).toContain(code)
+      expect([Code.Unavailable, Code.DeadlineExceeded, Code.Aborted, Code.Canceled, Code.Internal, Code.Unknown]).toContain(code)
     }
   })
 })
