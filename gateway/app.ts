@@ -133,6 +133,11 @@ class Gateway {
       this.#serve(incoming, response).catch((error) => this.#giveUp(error, response))
     }
     server.on('request', serve)
+    server.on('checkContinue', (incoming: IncomingMessage, response: WholeResponse) => {
+      // Who asks first is told before it sends what would be refused.
+      if (!(Number(incoming.headers['content-length']) > options.limits.maxFormBytes)) response.writeContinue()
+      serve(incoming, response)
+    })
     server.on('checkExpectation', serve) // an Expect we do not know changes nothing
     server.on('connect', (_incoming, socket) => this.#refuseTunnel(socket))
     server.on('clientError', (error, socket) => this.#refuseBytes(error, socket))

@@ -5,6 +5,9 @@ import { type Params, parseQuery } from './query.js'
 /** How much of a refused body is still read, so that its sender gets to see the answer. */
 const DRAIN_BYTES = 1024 * 1024
 
+/** How long a body that is too large is waited for, in ms: an answer before its end may be lost with the connection. */
+const LARGE_MS = 1_000
+
 const FORM_TYPE = 'application/x-www-form-urlencoded'
 
 /** The parameters of a form. @throws Problem when too large, of another type, or malformed. */
@@ -45,15 +48,33 @@ export function readBody(request: IncomingMessage, maxBytes: number): Promise<Bu
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let size = 0
-    if (Number(request.headers['content-length']) > DRAIN_BYTES) return reject(tooLarge(maxBytes))
+    let patience: NodeJS.Timeout | undefined
+    const refuse = () => reject(tooLarge(maxBytes))
+    const refuseSoon = () => {
+      patience ??= setTimeout(refuse, LARGE_MS)
+    }
+    const announced = Number(request.headers['content-length'])
+    if (announced > DRAIN_BYTES || (announced > maxBytes && request.headers.expect !== undefined)) return refuse()
+    if (announced > maxBytes) refuseSoon()
     request.on('data', (chunk: Buffer) => {
       size += chunk.length
-      if (size <= maxBytes) chunks.push(chunk)
-      else chunks.length = 0
-      if (size > DRAIN_BYTES) reject(tooLarge(maxBytes))
+      if (size <= maxBytes) {
+        chunks.push(chunk)
+        return
+      }
+      chunks.length = 0
+      if (size > DRAIN_BYTES) refuse()
+      else refuseSoon()
     })
-    request.on('end', () => (size > maxBytes ? reject(tooLarge(maxBytes)) : resolve(Buffer.concat(chunks))))
-    request.on('close', () => reject(invalidArgument('the request ended early')))
+    request.on('end', () => {
+      clearTimeout(patience)
+      if (size > maxBytes) refuse()
+      else resolve(Buffer.concat(chunks))
+    })
+    request.on('close', () => {
+      clearTimeout(patience)
+      reject(invalidArgument('the request ended early'))
+    })
   })
 }
 

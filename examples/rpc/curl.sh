@@ -16,7 +16,7 @@ call() { # URL METHOD, the request on stdin: arguments can be read by every user
   url=$1/surveyauth.v1.$2
   shift 2
   curl --silent --show-error --fail-with-body --retry 2 --max-time 15 "$@" --data-binary @- \
-    --header 'Content-Type: application/json' --header 'Connect-Timeout-Ms: 4500' "$url" # over TLS, HTTP/2 is gRPC's
+    --header 'Content-Type: application/json' --header 'Connect-Timeout-Ms: 4500' "$url"
   echo
 }
 

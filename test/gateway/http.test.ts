@@ -237,6 +237,16 @@ describe('malformed HTTP', () => {
 })
 
 describe('a body', () => {
+  test.each([
+    [20, /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 /],
+    [20_000, /^HTTP\/1\.1 413 /],
+  ])('of %i bytes that its client asks about first is waited for if it may come', (length, expected) =>
+    withGateway({}, async ({ port }) => {
+      const head = `GET ${USER} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n`
+      expect(await sendRaw(port, `${head}Content-Length: ${length}\r\n\r\n`, 'x'.repeat(length))).toMatch(expected)
+    }),
+  )
+
   const smuggled = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
 
   test('of a GET is drained and never read as the next request', () =>
@@ -251,6 +261,9 @@ describe('a body', () => {
     ['announced', 'Content-Length: 20000\r\n\r\n', 'x'.repeat(20_000)],
     ['chunked', 'Transfer-Encoding: chunked\r\n\r\n', `4e20\r\n${'x'.repeat(20_000)}\r\n0\r\n\r\n`],
     ['of 2 MiB', `Content-Length: ${2 ** 21}\r\n\r\n`, 'x'],
+    ['announced and not sent', 'Content-Length: 20000\r\n\r\n', 'x'],
+    ['chunked and not sent to its end', 'Transfer-Encoding: chunked\r\n\r\n', `4e20\r\n${'x'.repeat(20_000)}`],
+    ['announced by one who asks first', 'Expect: 100-continue\r\nContent-Length: 20000\r\n\r\n', ''],
     ['chunked and without an end', 'Transfer-Encoding: chunked\r\n\r\n', `200000\r\n${'x'.repeat(1_100_000)}`],
   ])('above 16 KiB, %s, is refused before anything is executed', (_name, headers, body) =>
     withGateway({}, async (gateway) => {

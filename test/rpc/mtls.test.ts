@@ -136,7 +136,14 @@ describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door)
     ]
     for (const material of bad) {
       const code = await codeOf(doors[door](material)(AdminService).listApps({}, { timeoutMs: 1_500 }))
-      expect([Code.Unavailable, Code.DeadlineExceeded, Code.Aborted, Code.Canceled, Code.Internal, Code.Unknown]).toContain(code)
+      expect([
+        Code.Unavailable,
+        Code.DeadlineExceeded,
+        Code.Aborted,
+        Code.Canceled,
+        Code.Internal,
+        Code.Unknown,
+      ]).toContain(code)
     }
   })
 })
