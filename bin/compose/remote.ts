@@ -10,7 +10,7 @@ import type { Part } from './part.js'
 import { readTls } from './tls.js'
 
 const KIB = 1024
-/** Largest request that a service takes, in bytes; of a process that has both, the larger. Surveys are imported in full. */
+/** Largest request that a service takes, in bytes. Surveys are imported in full. */
 export const MAX_REQUEST_BYTES = { token: 64 * KIB, survey: 4096 * KIB } as const
 /** Largest answer: a page of surveys in full. */
 const MAX_RESPONSE_BYTES = 64 * KIB * KIB

@@ -1,11 +1,13 @@
 // The RPC doors of this process.
 
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { startRpcServer } from '../../services/rpc/rpc-server.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
+import { MAX_REQUEST_BYTES } from './remote.js'
 import { readTls, watchTls } from './tls.js'
 
 export interface RpcPart {
@@ -18,7 +20,6 @@ export async function startRpcPart(
   config: Config,
   dispatcher: Dispatcher,
   address: Address,
-  maxRequestBytes: number,
   onError: (error: unknown) => void,
 ): Promise<RpcPart> {
   const connectAddress = config.rpcConnectListen
@@ -30,7 +31,8 @@ export async function startRpcPart(
     tls: usesTls ? readTls(config) : undefined,
     callers: config.rpcCallers,
     limits: {
-      maxRequestBytes,
+      maxRequestBytes: MAX_REQUEST_BYTES.token,
+      largerRequests: new Map([[SurveyService.typeName, MAX_REQUEST_BYTES.survey]]),
       maxStreams: config.rpcMaxStreams,
       maxConnections: config.rpcMaxConnections,
     },

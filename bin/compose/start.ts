@@ -21,7 +21,7 @@ import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './
 import type { Mode } from './mode.js'
 import { createObservers, type Observers } from './observers.js'
 import type { Clock, Part } from './part.js'
-import { connectTo, MAX_REQUEST_BYTES, type Remote } from './remote.js'
+import { connectTo, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
 import { makePrivateDirectory } from './stores.js'
@@ -213,8 +213,7 @@ class Assembly {
   }
 
   async #openDoor(address: Address, config: Config): Promise<RpcPart> {
-    const maxRequestBytes = this.#has('survey') ? MAX_REQUEST_BYTES.survey : MAX_REQUEST_BYTES.token
-    const door = await startRpcPart(config, this.#dispatcher, address, maxRequestBytes, this.#onUnreadableTls)
+    const door = await startRpcPart(config, this.#dispatcher, address, this.#onUnreadableTls)
     this.#doors.push(door)
     this.#undo.push(() => door.drain(this.#graceMs))
     return door

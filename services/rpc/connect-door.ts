@@ -13,9 +13,10 @@ import { createContextKey, createContextValues, type HandlerContext, type Servic
 import { connectNodeAdapter } from '@connectrpc/connect-node'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
-import { type RpcLimits, unknownCaller } from './grpc-door.js'
+import { unknownCaller } from './grpc-door.js'
 import type { Identify } from './identity.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
+import { maxRequestBytesOf, type RpcLimits } from './requests.js'
 
 export interface ConnectDoorOptions {
   readonly dispatcher: Dispatcher
@@ -54,14 +55,14 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
         const implementation = Object.fromEntries(
           service.methods.map((method) => [method.localName, handlerOf(dispatcher, method)]),
         )
-        router.service(service, implementation as ServiceImpl<typeof service>)
+        const readMaxBytes = maxRequestBytesOf(limits, service)
+        router.service(service, implementation as ServiceImpl<typeof service>, { readMaxBytes })
       }
     },
     contextValues({ socket }) {
       const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
       return createContextValues().set(callerKey, options.identify(certificate?.subjectAltName))
     },
-    readMaxBytes: limits.maxRequestBytes,
     maxTimeoutMs: MAX_TIMER_MS, // the dispatcher shortens it, as at every door
     acceptCompression: [], // nothing to inflate, nothing to bomb with
     grpc: false, // the gRPC door's

@@ -20,6 +20,7 @@ import { type Call, type Dispatcher, nameOf } from './dispatcher.js'
 import type { Identify } from './identity.js'
 import { serveMultiplex } from './multiplex-server.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
+import { decodeRequest, maxRequestBytesOf, type RpcLimits } from './requests.js'
 import { ServiceError, toConnectError } from './service-error.js'
 
 export interface GrpcDoorOptions {
@@ -30,14 +31,6 @@ export interface GrpcDoorOptions {
   readonly serveOthers: (request: Http2ServerRequest, response: Http2ServerResponse) => void
   /** Serve descriptors to anyone who asks: handy in development, off in production. */
   readonly hasReflection: boolean
-}
-
-/** What a door accepts. */
-export interface RpcLimits {
-  /** Largest request message, in bytes. */
-  readonly maxRequestBytes: number
-  /** Streams one connection may have open. */
-  readonly maxStreams: number
 }
 
 export type MultiplexStream = grpc.ServerDuplexStream<MultiplexRequest, Buffer>
@@ -54,7 +47,9 @@ export interface GrpcDoor {
 export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor> {
   const { dispatcher, limits } = options
   const server = new grpc.Server({
-    'grpc.max_receive_message_length': limits.maxRequestBytes,
+    'grpc.max_receive_message_length': Math.max(
+      ...dispatcher.services.map((service) => maxRequestBytesOf(limits, service)),
+    ),
     'grpc.max_concurrent_streams': limits.maxStreams,
     'grpc.max_metadata_size': 16 * 1024,
     'grpc.keepalive_time_ms': 10_000,
@@ -62,15 +57,15 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   })
   const unary = dispatcher.services.flatMap((service) => service.methods.map((method) => [method, service] as const))
   for (const service of dispatcher.services) {
-    const definition: Record<string, grpc.MethodDefinition<Message, Message>> = {}
-    const implementation: Record<string, grpc.handleUnaryCall<Message, Message>> = {}
+    const definition: Record<string, grpc.MethodDefinition<Buffer, Message>> = {}
+    const implementation: Record<string, grpc.handleUnaryCall<Buffer, Message>> = {}
     for (const method of service.methods) {
       definition[method.localName] = {
         path: pathOf(method),
         requestStream: false,
         responseStream: false,
-        requestSerialize: (message) => Buffer.from(toBinary(method.input, message)),
-        requestDeserialize: (bytes) => fromBinary(method.input, bytes),
+        requestSerialize: (bytes) => bytes,
+        requestDeserialize: (bytes) => bytes, // `answer` says what is wrong with them; grpc-js would say that it failed
         responseSerialize: (message) => Buffer.from(toBinary(method.output, message)),
         responseDeserialize: (bytes) => fromBinary(method.output, bytes),
       }
@@ -155,9 +150,10 @@ export function pathOf(method: DescMethod): string {
 async function answer(
   options: GrpcDoorOptions,
   method: DescMethod,
-  peer: grpc.ServerUnaryCall<Message, Message>,
+  peer: grpc.ServerUnaryCall<Buffer, Message>,
 ): Promise<Message> {
   const caller = requireCaller(options, peer)
+  const request = decodeRequest(method, peer.request, options.limits)
   const aborter = new AbortController()
   peer.once('cancelled', () => aborter.abort())
   const call: Call = {
@@ -168,7 +164,7 @@ async function answer(
   }
   const deadline = peer.getDeadline()
   const timeoutMs = deadline === Number.POSITIVE_INFINITY ? undefined : Number(deadline) - Date.now()
-  return options.dispatcher.call(method, peer.request, call, timeoutMs)
+  return options.dispatcher.call(method, request, call, timeoutMs)
 }
 
 function addMultiplex(
@@ -200,7 +196,13 @@ function addMultiplex(
           return
         }
         stream.sendMetadata(new grpc.Metadata()) // tells the caller that it is connected
-        const served = serveMultiplex({ dispatcher: options.dispatcher, methods, stream, caller })
+        const served = serveMultiplex({
+          dispatcher: options.dispatcher,
+          limits: options.limits,
+          methods,
+          stream,
+          caller,
+        })
         streams.add(served)
         stream.once('close', () => streams.delete(served))
         stream.once('cancelled', () => streams.delete(served))

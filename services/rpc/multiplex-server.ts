@@ -1,5 +1,5 @@
 // The server's end of MultiplexService: runs the calls of a stream and sends the outcomes of one moment together.
-import { create, type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { create, type DescMessage, type DescMethod, type Message, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import type * as grpc from '@grpc/grpc-js'
 import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
@@ -14,6 +14,7 @@ import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
 import { encode } from './large-messages.js'
 import { requestIdFrom } from './request-id.js'
+import { decodeRequest, type RpcLimits } from './requests.js'
 
 /** A MultiplexedResult whose response may be a message not encoded yet, of type `output`. */
 interface Result {
@@ -28,6 +29,7 @@ interface Result {
 
 export interface MultiplexServerOptions {
   readonly dispatcher: Dispatcher
+  readonly limits: RpcLimits
   /** By gRPC path. */
   readonly methods: ReadonlyMap<string, DescMethod>
   /** Takes MultiplexResponses as bytes. */
@@ -133,7 +135,7 @@ async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, 
     if (!method) throw new ConnectError(`${call.method} is not served here`, Code.Unimplemented)
     const response = await options.dispatcher.call(
       method,
-      decode(method, call.request),
+      decodeRequest(method, call.request, options.limits),
       {
         caller: options.caller,
         requestId: requestIdFrom(call.requestId),
@@ -164,12 +166,4 @@ function failureOf(call: MultiplexedCall, failure: ConnectError): Result {
   const detail = failure.findDetails(ErrorDetailSchema)[0]
   const value = { code: failure.code as number, message: failure.rawMessage, ...(detail && { detail }) }
   return { id: call.id, call, outcome: { case: 'failure', value } }
-}
-
-function decode(method: DescMethod, bytes: Uint8Array) {
-  try {
-    return fromBinary(method.input, bytes)
-  } catch {
-    throw new ConnectError(`the request is not a ${method.input.typeName}`, Code.InvalidArgument)
-  }
 }

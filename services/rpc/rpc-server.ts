@@ -2,9 +2,10 @@
 import { type Address, formatAddress } from './address.js'
 import { createConnectDoor } from './connect-door.js'
 import type { Dispatcher } from './dispatcher.js'
-import { createGrpcDoor, type RpcLimits } from './grpc-door.js'
+import { createGrpcDoor } from './grpc-door.js'
 import { type CallersByName, identifyByName, identifyLocal } from './identity.js'
 import { listen, type TlsMaterial } from './listener.js'
+import type { RpcLimits } from './requests.js'
 
 export interface RpcServerOptions {
   readonly dispatcher: Dispatcher

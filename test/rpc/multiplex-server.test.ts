@@ -31,7 +31,7 @@ function open() {
     },
   }
   const methods = new Map<string, DescMethod>([[path, exchangeCode]])
-  serveMultiplex({ stream, dispatcher, methods, caller: 'gateway' } as never)
+  serveMultiplex({ stream, dispatcher, limits: { maxRequestBytes: 1_000 }, methods, caller: 'gateway' } as never)
   let id = 0
   const send = async (agoMs: number | undefined, timeoutMs: number) => {
     id += 1

@@ -1,0 +1,30 @@
+// What doors accept: how large a request may be, and how its bytes become a message.
+import { type DescMethod, type DescService, fromBinary, type Message } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+
+/** What a door accepts. */
+export interface RpcLimits {
+  /** Largest request message, in bytes, of services that are not among the following. */
+  readonly maxRequestBytes: number
+  /** Of services that take more, by name. */
+  readonly largerRequests?: ReadonlyMap<string, number>
+  /** Streams one connection may have open. */
+  readonly maxStreams: number
+}
+
+export function maxRequestBytesOf(limits: RpcLimits, { typeName }: DescService): number {
+  return limits.largerRequests?.get(typeName) ?? limits.maxRequestBytes
+}
+
+/** @throws ConnectError when it is larger than its service takes, or no such message. */
+export function decodeRequest({ input, parent }: DescMethod, bytes: Uint8Array, limits: RpcLimits): Message {
+  const max = maxRequestBytesOf(limits, parent)
+  if (bytes.length > max) {
+    throw new ConnectError(`the request has ${bytes.length} bytes, ${parent.name} takes ${max}`, Code.ResourceExhausted)
+  }
+  try {
+    return fromBinary(input, bytes)
+  } catch {
+    throw new ConnectError(`the request is not a ${input.typeName}`, Code.InvalidArgument)
+  }
+}
