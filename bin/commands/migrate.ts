@@ -1,5 +1,8 @@
 // survey-auth migrate: brings the databases to the schema of this program.
 import type { Command } from 'commander'
+import type { Schema } from '../../services/sqlite/migrate.js'
+import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
+import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { inspectDatabase } from '../compose/database-file.js'
 import { openSurveyStore, openTokenStore } from '../compose/stores.js'
 import { readConfig } from '../config.js'
@@ -18,12 +21,16 @@ export function addMigrateCommand(program: Command): void {
 
 async function migrate({ json }: { json?: true }): Promise<void> {
   const config = readConfig(process.env)
-  const databases = { token: config.tokenDatabase, survey: config.surveyDatabase }
-  const before = Object.values(databases).map(versionOf)
+  const databases: readonly [Schema, Database][] = [
+    [tokenSchema, config.tokenDatabase],
+    [surveySchema, config.surveyDatabase],
+  ]
+  const before = databases.map(versionOf)
   for (const openStore of [openTokenStore, openSurveyStore]) await (await openStore(config)).close() // opening migrates
-  const rows = Object.entries(databases).map(([database, where], index) => {
+  const after = databases.map(versionOf)
+  const rows = databases.map(([{ name: database }, where], index) => {
     const file = where.kind === 'sqlite' ? where.file : 'PostgreSQL'
-    return { database, file, from_version: before[index] ?? null, to_version: versionOf(where) }
+    return { database, file, from_version: before[index] ?? null, to_version: after[index] ?? null }
   })
   printRows(
     rows,
@@ -38,6 +45,6 @@ async function migrate({ json }: { json?: true }): Promise<void> {
 }
 
 /** 0 when there is no schema yet; null for PostgreSQL, where a table of its own holds it. */
-function versionOf(where: Database): number | null {
-  return where.kind === 'sqlite' ? (inspectDatabase(where.file)?.schemaVersion ?? 0) : null
+function versionOf([schema, where]: readonly [Schema, Database]): number | null {
+  return where.kind === 'sqlite' ? (inspectDatabase(where.file, schema)?.schemaVersion ?? 0) : null
 }

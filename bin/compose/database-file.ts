@@ -1,9 +1,11 @@
 // Looks into a SQLite file without the services: for doctor, migrate and backup. Never writes to the file itself.
 import { existsSync, statSync } from 'node:fs'
 import { Database } from '../../services/sqlite/driver.js'
+import { knownVersion, type Schema } from '../../services/sqlite/migrate.js'
 import type { Connection } from '../../services/sqlite/open.js'
 
 export interface DatabaseFacts {
+  /** 0 when there is no schema yet. */
   readonly schemaVersion: number
   readonly journalMode: string
   /** `ok`, or the first thing that is broken. */
@@ -12,11 +14,11 @@ export interface DatabaseFacts {
   readonly mode: number
 }
 
-/** undefined when the file does not exist. @throws when it is no database or cannot be read. */
-export function inspectDatabase(file: string): DatabaseFacts | undefined {
+/** undefined when the file does not exist. @throws SchemaMismatch, and when it is no database or cannot be read. */
+export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | undefined {
   if (!existsSync(file)) return undefined
   return reading(file, (database) => ({
-    schemaVersion: Number(database.pragma('user_version', { simple: true })),
+    schemaVersion: knownVersion(database, schema),
     journalMode: String(database.pragma('journal_mode', { simple: true })),
     integrity: String(database.pragma('quick_check(1)', { simple: true })),
     mode: statSync(file).mode & 0o777,

@@ -1,5 +1,9 @@
 // What the doctor looks at, one function per line of its report.
 import { existsSync, statfsSync, statSync } from 'node:fs'
+import type { Schema } from '../../services/sqlite/migrate.js'
+import { SchemaMismatch } from '../../services/store/migration.js'
+import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
+import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { inspectDatabase } from '../compose/database-file.js'
 import type { Config } from '../config.js'
 import { isLoopback } from '../loopback.js'
@@ -28,8 +32,8 @@ const wrong = (detail: string): Verdict => ({ state: 'wrong', detail })
 
 export const checks: Readonly<Record<string, (config: Config) => Verdict | Promise<Verdict>>> = {
   'data directory': ({ dataDir }) => privateDirectory(dataDir),
-  'token database': ({ tokenDatabase }) => database(tokenDatabase),
-  'survey database': ({ surveyDatabase }) => database(surveyDatabase),
+  'token database': ({ tokenDatabase }) => database(tokenDatabase, tokenSchema),
+  'survey database': ({ surveyDatabase }) => database(surveyDatabase, surveySchema),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
   'public address': publicAddress,
@@ -46,17 +50,19 @@ function privateDirectory(directory: string): Verdict {
   return ok(`${directory}, for its owner alone`)
 }
 
-function database(where: Database): Verdict {
+function database(where: Database, schema: Schema): Verdict {
   if (where.kind === 'postgres') return ok('PostgreSQL; /readyz of the server tells whether it answers')
   const { file } = where
   try {
-    const facts = inspectDatabase(file)
+    const facts = inspectDatabase(file, schema)
     if (!facts) return odd(`${file} does not exist yet; the first start creates it`)
     if (facts.integrity !== 'ok') return wrong(`${file} is damaged: ${facts.integrity}; restore a backup`)
     if ((facts.mode & 0o077) !== 0) return wrong(`${file} is open to others; run: chmod 600 ${file}`)
     if (facts.journalMode !== 'wal') return odd(`${file} is fresh from a backup; the next start turns its WAL on`)
-    return ok(`schema version ${facts.schemaVersion}, intact`)
+    const isOld = facts.schemaVersion < schema.migrations.length
+    return ok(`schema version ${facts.schemaVersion}, intact${isOld ? '; the next start migrates it' : ''}`)
   } catch (error) {
+    if (error instanceof SchemaMismatch) return wrong(error.message)
     return wrong(`${file} cannot be read: ${error instanceof Error ? error.message : 'unknown'}`)
   }
 }

@@ -20,10 +20,10 @@ export interface Schema {
  */
 export function migrate(db: Connection, schema: Schema): { from: number; to: number } {
   const to = schema.migrations.length
-  const from = checkedVersion(db, schema)
+  const from = knownVersion(db, schema)
   if (from === to) return { from, to }
   const run = db.transaction(() => {
-    const version = checkedVersion(db, schema) // another process may have been faster
+    const version = knownVersion(db, schema) // another process may have been faster
     for (const migration of schema.migrations.slice(version)) db.exec(migration.sql)
     db.pragma(`application_id = ${schema.applicationId}`)
     db.pragma(`user_version = ${to}`)
@@ -32,8 +32,8 @@ export function migrate(db: Connection, schema: Schema): { from: number; to: num
   return { from, to }
 }
 
-/** The version of the database, 0 when it is empty. */
-function checkedVersion(db: Connection, schema: Schema): number {
+/** The version of the database, 0 when it is empty. Changes nothing. @throws SchemaMismatch */
+export function knownVersion(db: Connection, schema: Schema): number {
   const { name, applicationId, migrations } = schema
   const version = Number(db.pragma('user_version', { simple: true }))
   const isEmpty = version === 0 && db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() === undefined
