@@ -2,7 +2,9 @@
 import { closeSync, existsSync, fsyncSync, linkSync, mkdtempSync, openSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
+import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { removePassing } from '../../services/token/store/sqlite/passing.js'
+import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { snapshotDatabase } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
 import { errorCode } from '../error-code.js'
@@ -72,8 +74,8 @@ function writeArchive(files: Files, scratch: string, archive: string): void {
   const survey = { name: 'survey.db', file: path.join(scratch, 'survey.db') }
   const token = { name: 'token.db', file: path.join(scratch, 'token.db') }
   const hasSurveys = existsSync(files.survey) // not before the first survey is imported
-  if (hasSurveys) snapshotDatabase(files.survey, survey.file)
-  snapshotDatabase(files.token, token.file, removePassing)
+  if (hasSurveys) snapshotDatabase(files.survey, survey.file, surveySchema)
+  snapshotDatabase(files.token, token.file, tokenSchema, removePassing)
   const descriptor = openSync(archive, 'wx', 0o600)
   try {
     writeTar(descriptor, hasSurveys ? [token, survey] : [token], Date.now())

@@ -28,9 +28,19 @@ export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | u
 /**
  * Writes a consistent copy while others go on writing, without what `remove` takes out of it. It is compact: no freed page
  * keeps what was deleted.
+ * @throws SchemaMismatch when nobody here knows what the file holds, and so what to take out.
  */
-export function snapshotDatabase(file: string, copy: string, remove?: (copy: Connection) => void): void {
-  reading(file, (database) => database.prepare('VACUUM INTO ?').run(copy))
+export function snapshotDatabase(
+  file: string,
+  copy: string,
+  schema: Schema,
+  remove?: (copy: Connection) => void,
+): void {
+  reading(file, (database) => {
+    knownVersion(database, schema) // before, to copy nothing in vain
+    database.prepare('VACUUM INTO ?').run(copy)
+    knownVersion(database, schema) // after: versions only grow, so the copy's is known too
+  })
   if (!remove) return
   const database = new Database(copy)
   try {

@@ -1,6 +1,6 @@
 // Apps, secrets, users, surveys, grants and audit by command line.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test, vi } from 'vitest'
@@ -306,6 +306,20 @@ describe('files', () => {
     expect(JSON.parse(apps.stdout)).toHaveLength(1)
     const doctor = await service.cli(['doctor'], { env: { DATA_DIR: restored } })
     expect(doctor.exitCode).toBe(0)
+  })
+
+  test.each(['token', 'survey'])('a %s database of a newer program is not copied', async (name) => {
+    const service = await createProcess()
+    await service.cli(['migrate'])
+    const db = new Database(path.join(service.dataDir, `${name}.db`))
+    db.pragma('user_version = 99')
+    db.close()
+    const { exitCode, stdout, stderr } = await service.cli(['backup', path.join(service.dataDir, 'backup.tar')])
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
+    expect(stderr).toMatch(
+      new RegExp(`${name}\\.db has ${name} schema version 99, this program knows \\d+: run a newer program\n$`),
+    )
+    expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
   })
 
   test('the doctor finds a file that others may read', async () => {
