@@ -44,7 +44,7 @@ export function report(error: unknown): ExitCode {
     return error.code === Code.Unavailable || error.code === Code.DeadlineExceeded ? EXIT.unavailable : EXIT.failure
   }
   if (error instanceof StoreUnavailable) {
-    message(`survey-auth: ${error.message}${because(error.options.cause)}`)
+    message(`survey-auth: ${error.message}: ${reasonOf(error)}`)
     return EXIT.unavailable
   }
   if (error instanceof SchemaMismatch) {
@@ -56,8 +56,12 @@ export function report(error: unknown): ExitCode {
   return EXIT.failure
 }
 
-function because(cause: unknown): string {
-  return cause instanceof Error ? `: ${cause.message}` : ''
+/** Why a database cannot be asked, in one line. Where a name has several addresses, each says it, and their error nothing. */
+export function reasonOf(error: unknown): string {
+  const cause = error instanceof StoreUnavailable ? error.options.cause : error
+  const causes: unknown[] = cause instanceof AggregateError ? cause.errors : [cause]
+  const messages = causes.map((one) => (one instanceof Error ? one.message : 'unknown'))
+  return messages.join('; ').replace(/\s+/g, ' ')
 }
 
 /** Commander has written its message already. */

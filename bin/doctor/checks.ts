@@ -1,11 +1,12 @@
 // What the doctor looks at, one function per line of its report.
 import { existsSync, statfsSync, statSync } from 'node:fs'
-import type { Schema } from '../../services/sqlite/migrate.js'
+import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
+import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
 import { SchemaMismatch } from '../../services/store/migration.js'
-import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
-import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
 import type { Config } from '../config.js'
+import { reasonOf } from '../exit.js'
 import { isLoopback } from '../loopback.js'
 import type { Database } from '../settings.js'
 
@@ -32,8 +33,8 @@ const wrong = (detail: string): Verdict => ({ state: 'wrong', detail })
 
 export const checks: Readonly<Record<string, (config: Config) => Verdict | Promise<Verdict>>> = {
   'data directory': ({ dataDir }) => privateDirectory(dataDir),
-  'token database': ({ tokenDatabase }) => database(tokenDatabase, tokenSchema),
-  'survey database': ({ surveyDatabase }) => database(surveyDatabase, surveySchema),
+  'token database': ({ tokenDatabase }) => database(tokenDatabase, tokenCopy),
+  'survey database': ({ surveyDatabase }) => database(surveyDatabase, surveyCopy),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
   'public address': publicAddress,
@@ -50,21 +51,42 @@ function privateDirectory(directory: string): Verdict {
   return ok(`${directory}, for its owner alone`)
 }
 
-function database(where: Database, schema: Schema): Verdict {
-  if (where.kind === 'postgres') return ok('PostgreSQL; /readyz of the server tells whether it answers')
-  const { file } = where
+interface Schemas {
+  readonly sqlite: SqliteSchema
+  readonly postgres: PostgresSchema
+}
+
+function database(where: Database, schemas: Schemas): Verdict | Promise<Verdict> {
+  return where.kind === 'sqlite' ? sqliteFile(where.file, schemas.sqlite) : postgres(where.url, schemas.postgres)
+}
+
+function sqliteFile(file: string, schema: SqliteSchema): Verdict {
   try {
     const facts = inspectDatabase(file, schema)
     if (!facts) return odd(`${file} does not exist yet; the first start creates it`)
     if (facts.integrity !== 'ok') return wrong(`${file} is damaged: ${facts.integrity}; restore a backup`)
     if ((facts.mode & 0o077) !== 0) return wrong(`${file} is open to others; run: chmod 600 ${file}`)
     if (facts.journalMode !== 'wal') return odd(`${file} is fresh from a backup; the next start turns its WAL on`)
-    const isOld = facts.schemaVersion < schema.migrations.length
-    return ok(`schema version ${facts.schemaVersion}, intact${isOld ? '; the next start migrates it' : ''}`)
+    return ok(`schema version ${facts.schemaVersion}, intact${migrated(facts.schemaVersion, schema)}`)
   } catch (error) {
     if (error instanceof SchemaMismatch) return wrong(error.message)
     return wrong(`${file} cannot be read: ${error instanceof Error ? error.message : 'unknown'}`)
   }
+}
+
+async function postgres(url: string, schema: PostgresSchema): Promise<Verdict> {
+  const { schemaVersionOf } = await import('../../services/postgres/transaction.js') // with the driver: only here
+  try {
+    const version = await schemaVersionOf(url, schema)
+    if (version === 0) return odd('PostgreSQL has no schema yet; the first start creates it')
+    return ok(`PostgreSQL, schema version ${version}${migrated(version, schema)}`)
+  } catch (error) {
+    return wrong(error instanceof SchemaMismatch ? error.message : `PostgreSQL cannot be used: ${reasonOf(error)}`)
+  }
+}
+
+function migrated(version: number, { migrations }: SqliteSchema | PostgresSchema): string {
+  return version < migrations.length ? '; the next start migrates it' : ''
 }
 
 function diskSpace(directory: string): Verdict {

@@ -27,11 +27,7 @@ export async function migrate(client: pg.ClientBase, schema: Schema): Promise<vo
     const { rows } = await run(client, 'SELECT version FROM schema_versions WHERE name = $1 FOR UPDATE', [schema.name])
     const version = Number(rows[0]?.version)
     const known = schema.migrations.length
-    if (version > known) {
-      throw new SchemaMismatch(
-        `the ${schema.name} database has schema version ${version}, this program knows ${known}: run a newer program`,
-      )
-    }
+    requireKnown(version, schema)
     for (const migration of schema.migrations.slice(version)) await run(client, migration.sql)
     if (version < known) {
       await run(client, 'UPDATE schema_versions SET version = $2 WHERE name = $1', [schema.name, known])
@@ -43,11 +39,31 @@ export async function migrate(client: pg.ClientBase, schema: Schema): Promise<vo
   }
 }
 
+/** The version of the schema, 0 when it is not there. Changes nothing. @throws SchemaMismatch like migrate */
+export async function knownVersion(client: pg.ClientBase, schema: Schema): Promise<number> {
+  const { rows: tables } = await client.query(HAS_VERSIONS)
+  if (!tables[0]?.exists) return 0
+  const { rows } = await client.query('SELECT version FROM schema_versions WHERE name = $1', [schema.name])
+  const version = Number(rows[0]?.version ?? 0)
+  requireKnown(version, schema)
+  return version
+}
+
+function requireKnown(version: number, { name, migrations }: Schema): void {
+  const known = migrations.length
+  if (version <= known) return
+  throw new SchemaMismatch(
+    `the ${name} database has schema version ${version}, this program knows ${known}: run a newer program`,
+  )
+}
+
+const HAS_VERSIONS = `SELECT to_regclass('schema_versions') IS NOT NULL AS "exists"`
+
 /** Makes the table and the row of the schema if they are not there, whoever else is making them. */
 async function requireVersionRow(client: pg.ClientBase, name: string): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     try {
-      const { rows } = await run(client, `SELECT to_regclass('schema_versions') IS NOT NULL AS "exists"`)
+      const { rows } = await run(client, HAS_VERSIONS)
       if (!rows[0]?.exists) {
         await run(client, 'CREATE TABLE schema_versions (name text PRIMARY KEY, version integer NOT NULL)')
       }

@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { isDisconnected, isRepeatable, translate } from './errors.js'
-import { migrate, type Schema } from './migrate.js'
+import { knownVersion, migrate, type Schema } from './migrate.js'
 import { type PoolOptions, PrimaryPool } from './pool.js'
 
 /** A statement that the server prepares once per connection, under this name. */
@@ -129,17 +129,36 @@ export class Transaction {
 export async function openDatabase(options: PoolOptions, schema: Schema): Promise<Database> {
   const pool = new PrimaryPool(options)
   try {
-    const client = await pool.acquire()
-    try {
-      await requireFsync(client)
-      await migrate(client, schema)
-    } finally {
-      client.release(client.getTransactionStatus() !== 'I')
-    }
+    await withDurable(pool, (client) => migrate(client, schema))
     return new Database(pool)
   } catch (error) {
     await pool.close()
     throw translate(error)
+  }
+}
+
+/**
+ * The version of the schema, 0 when it is not there. Refuses what openDatabase refuses, and changes nothing.
+ * @throws StoreUnavailable, SchemaMismatch, NotDurable
+ */
+export async function schemaVersionOf(url: string, schema: Schema): Promise<number> {
+  const pool = new PrimaryPool({ url, poolSize: 1 })
+  try {
+    return await withDurable(pool, (client) => knownVersion(client, schema))
+  } catch (error) {
+    throw translate(error)
+  } finally {
+    await pool.close()
+  }
+}
+
+async function withDurable<T>(pool: PrimaryPool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  const client = await pool.acquire()
+  try {
+    await requireFsync(client)
+    return await work(client)
+  } finally {
+    client.release(client.getTransactionStatus() !== 'I')
   }
 }
 

@@ -1,11 +1,14 @@
 // What the doctor says of databases that this program does not write yet, or no longer.
 import path from 'node:path'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { migrate } from '../../services/sqlite/migrate.js'
 import { openDatabase } from '../../services/sqlite/open.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { createProcess, type ServiceProcess } from '../harness/process.js'
+import { query } from '../postgres/cluster.js'
+import { Relay } from '../postgres/relay.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -63,5 +66,73 @@ describe('SQLite', () => {
       exitCode: 1,
       detail: `${file} is not a token database of this program`,
     })
+  })
+})
+
+/** The way to a server that takes connections and answers nothing. */
+async function silentAddress(): Promise<string> {
+  const url = new URL(await createDatabase())
+  const relay = await Relay.open(Number(url.port))
+  onTestFinished(() => relay.close())
+  relay.silence()
+  return `postgres://u:canary@127.0.0.1:${relay.port}/x`
+}
+
+describe('PostgreSQL', () => {
+  const both = (url: string) => ({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
+
+  test('has no schema yet, which is no defect, and gets none by looking', async () => {
+    const service = await createProcess()
+    const url = await createDatabase()
+    const { exitCode, token, survey } = await examine(service, both(url))
+    const found = { state: 'odd', detail: 'PostgreSQL has no schema yet; the first start creates it' }
+    expect({ exitCode, token, survey }).toMatchObject({ exitCode: 0, token: found, survey: found })
+    expect(await query(url, `SELECT to_regclass('schema_versions') AS name`)).toEqual([{ name: null }])
+  })
+
+  test('says its schema version, whether it is to be migrated, and whether it is of a newer program', async () => {
+    const service = await createProcess()
+    const url = await createDatabase()
+    const env = both(url)
+    await service.cli(['migrate'], { env })
+    const current = await examine(service, env)
+    expect(current).toMatchObject({
+      exitCode: 0,
+      token: { state: 'ok', detail: 'PostgreSQL, schema version 2' },
+      survey: { state: 'ok', detail: 'PostgreSQL, schema version 1' },
+    })
+
+    await query(url, `UPDATE schema_versions SET version = 1 WHERE name = 'token'`)
+    expect(await examine(service, env)).toMatchObject({
+      exitCode: 0,
+      token: { state: 'ok', detail: 'PostgreSQL, schema version 1; the next start migrates it' },
+    })
+
+    await query(url, `UPDATE schema_versions SET version = 99 WHERE name = 'token'`)
+    const { exitCode, token } = await examine(service, env)
+    expect({ exitCode, state: token?.state }).toEqual({ exitCode: 1, state: 'wrong' })
+    expect((await service.cli(['app', 'list'], { env })).stderr).toBe(`survey-auth: ${token?.detail}\n`)
+  })
+
+  test.each([
+    ['that nobody serves', async () => 'postgres://u:canary@127.0.0.1:9/x', /ECONNREFUSED 127\.0\.0\.1:9$/],
+    ['that never answers', silentAddress, /timeout/],
+    [
+      'without the database',
+      async () => (await createDatabase()).replace('postgres@', 'postgres:canary@').replace(/[^/]+$/, 'nowhere'),
+      /database "nowhere" does not exist$/,
+    ],
+  ])('%s is wrong within seconds, in one line without the password', async (_, address, reason) => {
+    const service = await createProcess()
+    const env = both(await address())
+    const startedAt = performance.now()
+    const { exitCode, stdout, token, survey } = await examine(service, env)
+    expect(performance.now() - startedAt).toBeLessThan(30_000)
+    for (const found of [token, survey]) {
+      expect(found?.state).toBe('wrong')
+      expect(found?.detail).toMatch(/^PostgreSQL cannot be used: .+$/)
+      expect(found?.detail).toMatch(reason)
+    }
+    expect({ exitCode, isTold: stdout.includes('canary') }).toEqual({ exitCode: 1, isTold: false })
   })
 })

@@ -1,12 +1,27 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { report } from '../../bin/exit.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 
-test('a service that does not have the call is answered with what names the services', () => {
+/** What it writes to stderr, and the exit code. */
+function reported(error: unknown): { readonly text: string; readonly exitCode: number } {
   const written: string[] = []
   const stderr = vi.spyOn(process.stderr, 'write').mockImplementation((text) => written.push(String(text)) > 0)
   onTestFinished(() => stderr.mockRestore())
-  const exitCode = report(new ConnectError('ExportSurveys is not served here', Code.Unimplemented))
-  expect(written.join('')).toMatch(/is not served here\n.*SURVEY_SERVICE_URL/)
+  const exitCode = report(error)
+  return { text: written.join(''), exitCode }
+}
+
+test('a service that does not have the call is answered with what names the services', () => {
+  const { text, exitCode } = reported(new ConnectError('ExportSurveys is not served here', Code.Unimplemented))
+  expect(text).toMatch(/is not served here\n.*SURVEY_SERVICE_URL/)
   expect(exitCode).toBe(1)
+})
+
+test('of a database whose name has several addresses, what each says is told in one line', () => {
+  const refused = ['::1:5432', '127.0.0.1:5432'].map((address) => new Error(`connect ECONNREFUSED ${address}`))
+  expect(reported(new StoreUnavailable(new AggregateError(refused)))).toEqual({
+    text: 'survey-auth: the database is unavailable: connect ECONNREFUSED ::1:5432; connect ECONNREFUSED 127.0.0.1:5432\n',
+    exitCode: 69,
+  })
 })
