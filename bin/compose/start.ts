@@ -24,7 +24,7 @@ import type { Clock, Part } from './part.js'
 import { connectTo, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
-import { makePrivateDirectory } from './stores.js'
+import { closeWhileEmpty, makePrivateDirectory } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
 import { watchTls } from './tls.js'
 import { openTokenPart, type TokenPart } from './token-part.js'
@@ -184,6 +184,7 @@ class Assembly {
   /** Those of this process, and connections to those it needs elsewhere. */
   async #openServices(): Promise<void> {
     const config = this.#config
+    closeWhileEmpty(config.dataDir)
     if (this.#has('token')) {
       const { passwordCost } = this.#overrides
       this.#tokenPart = this.#add(

@@ -1,6 +1,7 @@
 // Which database a configuration names. The PostgreSQL driver is loaded only where it is used.
-import { mkdirSync } from 'node:fs'
+import { chmodSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
+import { makeDirectories } from '../../services/sqlite/private-directory.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
@@ -96,9 +97,20 @@ function opened<S>(file: string, open: () => S): S {
  */
 export function makePrivateDirectory(directory: string): void {
   try {
-    mkdirSync(directory, { recursive: true, mode: 0o700 })
+    makeDirectories(directory)
   } catch (error) {
     const code = errorCode(error, 'unknown')
     throw new CommandError(`cannot make the directory ${directory} (${code})`, EXIT.unavailable, WRITABLE)
+  }
+}
+
+/** For what this user made under a umask that lets others in. Once something is in it, `doctor` judges its mode. */
+export function closeWhileEmpty(directory: string): void {
+  try {
+    const { mode, uid } = statSync(directory)
+    if ((mode & 0o077) === 0 || uid !== process.getuid?.() || readdirSync(directory).length > 0) return
+    chmodSync(directory, 0o700)
+  } catch (error) {
+    if (!isOfSystem(error)) throw error // whoever makes it, or a file in it, tells what is wrong
   }
 }

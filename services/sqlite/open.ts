@@ -3,11 +3,12 @@
 //
 // A + before a parameter in statements that run often: without it SQLite plans the statement anew each time it is bound, as
 // another value of a LIMIT (3.53) or of what a join compares with (3.54) might have a better plan. That takes 5 to 10 µs.
-import { chmodSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
+import { chmodSync, closeSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Database as Connection } from 'better-sqlite3'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Database } from './driver.js'
+import { makeDirectories } from './private-directory.js'
 
 export type { Database as Connection } from 'better-sqlite3'
 
@@ -60,7 +61,7 @@ export function openDatabase(file: string): Connection {
 
 /** SQLite gives -wal and -shm the mode of the file they belong to; those left by an earlier run are put right as well. */
 function makePrivate(file: string): void {
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  makeDirectories(dirname(file))
   closeSync(openSync(file, 'a', 0o600))
   for (const path of [file, `${file}-wal`, `${file}-shm`]) {
     const stat = statSync(path, { throwIfNoEntry: false })

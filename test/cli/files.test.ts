@@ -1,8 +1,10 @@
 // Files and directories that are not as they should be are said plainly, and are no defects.
-import { existsSync, statSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { chmodSync, existsSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { createProcess } from '../harness/process.js'
+import { PROGRAM } from '../harness/spawn.js'
 import { createAuthority } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
@@ -19,6 +21,34 @@ describe('databases', () => {
       expect({ exitCode, isDefect: stderr.includes('should not happen') }).toEqual({ exitCode: 69, isDefect: false })
     },
   )
+
+  test.each([
+    ['/proc', '/proc/survey-auth/x', 'ENOENT'],
+    ['a file', 'a-file/x', 'ENOTDIR'],
+  ])('a DATA_DIR in %s is told at once', async (_, name, code) => {
+    const service = await createProcess()
+    writeFileSync(path.join(service.dataDir, 'a-file'), '')
+    const directory = path.resolve(service.dataDir, name)
+    const { status, stderr } = spawnSync(process.execPath, [PROGRAM, 'migrate'], {
+      env: { PATH: process.env.PATH, DATA_DIR: directory },
+      encoding: 'utf8',
+      timeout: 20_000,
+      killSignal: 'SIGKILL', // mkdir of Node that is recursive would be deaf to others there
+    })
+    expect(stderr).toContain(`cannot make the directory ${directory} (${code})\nset DATA_DIR`)
+    expect(status).toBe(69)
+  })
+
+  test('a DATA_DIR that others may read is closed to them by serve while nothing is in it', async () => {
+    const service = await createProcess()
+    chmodSync(service.dataDir, 0o755)
+    await service.start()
+    expect(statSync(service.dataDir).mode & 0o777).toBe(0o700)
+    await service.stop()
+    chmodSync(service.dataDir, 0o755) // whoever did that now had a reason
+    await service.start()
+    expect(statSync(service.dataDir).mode & 0o777).toBe(0o755)
+  })
 
   test('a file that is no database is named', async () => {
     const service = await createProcess()
