@@ -16,14 +16,15 @@ import { addServeCommand } from './commands/serve.js'
 import { addStoreCommands } from './commands/store.js'
 import { addSurveyCommands } from './commands/survey.js'
 import { addUserCommands } from './commands/user.js'
-import { EXIT, report } from './exit.js'
+import { isOfSystem } from './error-code.js'
+import { CommandError, EXIT, report } from './exit.js'
 import { packageFile } from './package-root.js'
 
 /** Runs one command line. Ends the process only on a defect; otherwise sets the exit code and lets it run out. */
 export async function main(argv: string[]): Promise<void> {
   process.umask(0o077) // whatever a command writes is for the owner alone
-  endQuietlyWhenNobodyReads(process.stdout)
-  endQuietlyWhenNobodyReads(process.stderr)
+  endWhenNothingCanBeWritten(process.stdout)
+  endWhenNothingCanBeWritten(process.stderr)
   process.on('uncaughtException', endOnDefect)
   process.on('unhandledRejection', endOnDefect)
   try {
@@ -105,11 +106,11 @@ function version(): string {
   return version
 }
 
-/** `survey-auth audit list | head` is no failure. */
-function endQuietlyWhenNobodyReads(stream: NodeJS.WriteStream): void {
+/** `survey-auth audit list | head` is no failure; a disk that is full is one, and no defect. */
+function endWhenNothingCanBeWritten(stream: NodeJS.WriteStream): void {
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(EXIT.ok)
-    throw error
+    throw isOfSystem(error) ? new CommandError(`the output cannot be written (${error.code})`) : error
   })
 }
 

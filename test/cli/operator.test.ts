@@ -2,11 +2,11 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { describe, expect, test, vi } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
+import { PROGRAM } from '../harness/spawn.js'
 import { fixtures, loadFiles } from '../store/schema-fixtures.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
@@ -251,10 +251,25 @@ describe('tables', () => {
   })
 
   test('a reader that goes away is no failure', () => {
-    const program = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
     const pipeline = `{ "$0" "$1" config --help; echo "exit $?" >&2; } | true`
-    const { stderr } = spawnSync('sh', ['-c', pipeline, process.execPath, program], { encoding: 'utf8' })
+    const { stderr } = spawnSync('sh', ['-c', pipeline, process.execPath, PROGRAM], { encoding: 'utf8' })
     expect(stderr).toBe('exit 0\n')
+  })
+
+  test.each([
+    ['a table', 'app list'],
+    ['JSON', 'app list --json'],
+    ['help', 'config --help'],
+  ])('a disk that is full is told in one line: %s', async (_, words) => {
+    const service = await createProcess()
+    for (let n = 0; n < 2; n += 1) await createApp(service)
+    const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir }
+    const script = `exec "$0" "$1" ${words} > /dev/full`
+    const { status, stderr } = spawnSync('sh', ['-c', script, process.execPath, PROGRAM], { env, encoding: 'utf8' })
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: 'survey-auth: the output cannot be written (ENOSPC)\n',
+    })
   })
 })
 
