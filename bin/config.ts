@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import type { z } from 'zod'
 import { errorCode } from './error-code.js'
 import { type Setting, settings } from './settings.js'
+import { readTlsFiles } from './tls-files.js'
 
 type Settings = typeof settings
 
@@ -38,20 +39,28 @@ interface Written {
   readonly source: ConfigRow['source']
 }
 
-/** @throws ConfigError naming every variable that is wrong. */
-export function readConfig(env: Environment): Config {
+/** Settings that can hold an https:// address, which needs the certificate files. */
+export const RPC_ADDRESSES = ['rpcListen', 'rpcConnectListen', 'tokenServiceUrl', 'surveyServiceUrl'] as const
+export type RpcAddressSetting = (typeof RPC_ADDRESSES)[number]
+
+/**
+ * `used`: the addresses this process has a use for; the certificate files are looked at only if one of them needs them.
+ * @throws ConfigError naming every variable that is wrong.
+ */
+export function readConfig(env: Environment, used: readonly RpcAddressSetting[] = []): Config {
   const reader = new Reader(env)
   const entries = Object.entries(settings).map(([name, row]) => [name, reader.parse(row)] as const)
   // Each value was parsed by the schema of its own row; a row without a value has left a problem behind.
   const config = Object.fromEntries(entries) as Config
   if (reader.problems.length === 0) reader.problems.push(...contradictions(config))
+  if (used.some((name) => isTls(config[name]))) reader.problems.push(...readTlsFiles(config).problems)
   if (reader.problems.length > 0) throw new ConfigError(reader.problems)
   return config
 }
 
 /** Every variable with its value and where that comes from. @throws ConfigError like readConfig. */
 export function describeConfig(env: Environment): ConfigRow[] {
-  readConfig(env)
+  readConfig(env, RPC_ADDRESSES)
   const reader = new Reader(env)
   return Object.values(settings).map((row: Setting<unknown>) => {
     const { text, source } = reader.written(row)
@@ -109,6 +118,10 @@ class Reader {
       return ''
     }
   }
+}
+
+function isTls(address: Config[RpcAddressSetting]): boolean {
+  return typeof address === 'object' && address.kind === 'tls'
 }
 
 /** What is right by itself and wrong together. */

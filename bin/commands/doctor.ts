@@ -1,6 +1,6 @@
 // survey-auth doctor: is everything as it should be? Changes nothing.
 import type { Command } from 'commander'
-import { readConfig } from '../config.js'
+import { RPC_ADDRESSES, readConfig } from '../config.js'
 import { checks, type Finding } from '../doctor/checks.js'
 import { EXIT } from '../exit.js'
 import { message, printRows } from '../output.js'
@@ -31,7 +31,7 @@ async function doctor({ json }: { json?: true }): Promise<void> {
 async function examine(): Promise<Finding[]> {
   let config: ReturnType<typeof readConfig>
   try {
-    config = readConfig(process.env)
+    config = readConfig(process.env, RPC_ADDRESSES)
   } catch (error) {
     const detail = error instanceof Error ? error.message.replaceAll('\n', '; ') : 'unreadable'
     return [{ check: 'configuration', state: 'wrong', detail }]

@@ -1,5 +1,6 @@
 // survey-auth serve: runs the service, or one part of it, until it is told to stop.
 import { Argument, type Command, Option } from 'commander'
+import { usedAddresses } from '../compose/addresses.js'
 import { MODES, type Mode } from '../compose/mode.js'
 import type { Running } from '../compose/running.js'
 import { readConfig } from '../config.js'
@@ -47,7 +48,7 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
   if (workers !== undefined && mode !== 'all' && mode !== 'gateway') {
     command.error(`error: --workers are gateways, and serve ${mode} has none`, { exitCode: EXIT.usage })
   }
-  const config = readConfig(process.env)
+  const config = readConfig(process.env, usedAddresses[mode])
   const { start } = await import('../compose/start.js') // heavy: only here
   const told = untilToldToStop() // a signal during the start ends what is started then, in order
   const running = await start(mode, config, { workers })

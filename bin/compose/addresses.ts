@@ -1,7 +1,7 @@
 // Where the RPC doors are when nothing is configured: sockets in DATA_DIR.
 import path from 'node:path'
 import type { Address } from '../../services/rpc/address.js'
-import type { Config } from '../config.js'
+import type { Config, RpcAddressSetting } from '../config.js'
 import type { Log } from '../log.js'
 import type { Mode } from './mode.js'
 
@@ -9,6 +9,14 @@ import type { Mode } from './mode.js'
 const MAX_SOCKET_PATH = 107
 
 const socketNames = { all: 'rpc.sock', token: 'token.sock', survey: 'survey.sock' } as const
+
+/** Where a process of each mode listens or calls. */
+export const usedAddresses: Readonly<Record<Mode, readonly RpcAddressSetting[]>> = {
+  all: ['rpcListen', 'rpcConnectListen'],
+  gateway: ['tokenServiceUrl', 'surveyServiceUrl'],
+  token: ['rpcListen', 'rpcConnectListen'],
+  survey: ['rpcListen', 'rpcConnectListen', 'tokenServiceUrl'],
+}
 
 export function isTooLongForSocket(file: string): boolean {
   return Buffer.byteLength(file) > MAX_SOCKET_PATH

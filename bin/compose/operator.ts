@@ -14,7 +14,7 @@ import { clientOf, type Invoke } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { stateOfSocket } from '../../services/rpc/listener.js'
-import { readConfig } from '../config.js'
+import { type RpcAddressSetting, readConfig } from '../config.js'
 import { CommandError, EXIT } from '../exit.js'
 import { createLog } from '../log.js'
 import { message } from '../output.js'
@@ -33,12 +33,14 @@ export interface SurveyOperator extends Operator {
 
 /** Reaches AdminService for the length of `work`. All its calls have one request id, which the audit trail shows. */
 export function asOperator<T>(work: (operator: Operator) => Promise<T>): Promise<T> {
-  return connected(async ({ token, client }) => work({ admin: client(AdminService, await token()) }))
+  return connected(['tokenServiceUrl'], async ({ token, client }) =>
+    work({ admin: client(AdminService, await token()) }),
+  )
 }
 
 /** The same, with SurveyService. */
 export function asSurveyOperator<T>(work: (operator: SurveyOperator) => Promise<T>): Promise<T> {
-  return connected(async ({ token, survey, client }) => {
+  return connected(['tokenServiceUrl', 'surveyServiceUrl'], async ({ token, survey, client }) => {
     const tokenDoor = await token()
     const surveyDoor = await survey(tokenDoor)
     return work({ admin: client(AdminService, tokenDoor), survey: client(SurveyService, surveyDoor) })
@@ -52,8 +54,8 @@ interface Doors {
   client<S extends DescService>(service: S, door: Invoke): Client<S>
 }
 
-async function connected<T>(work: (doors: Doors) => Promise<T>): Promise<T> {
-  const config = readConfig(process.env)
+async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Doors) => Promise<T>): Promise<T> {
+  const config = readConfig(process.env, used)
   const opened: { close(): Promise<void> }[] = []
   const requestId = randomUUID()
   const observers = createObservers(createLog(config, process.stderr))

@@ -2,6 +2,7 @@
 import cluster from 'node:cluster'
 import { readConfig } from '../config.js'
 import { CommandError, EXIT, report } from '../exit.js'
+import { usedAddresses } from './addresses.js'
 import type { Running } from './running.js'
 import { start } from './start.js'
 import type { FromWorker, StartFailure, ToWorker } from './worker-messages.js'
@@ -33,7 +34,7 @@ export async function runWorker(): Promise<void> {
 
 async function startGateway(): Promise<Running> {
   try {
-    return await start('gateway', readConfig(process.env), { isWorker: true })
+    return await start('gateway', readConfig(process.env, usedAddresses.gateway), { isWorker: true })
   } catch (error) {
     const failure = failureOf(error)
     await tell({ type: 'failed', failure })

@@ -105,4 +105,25 @@ describe('certificates', () => {
     expect(stderr).toMatch(said)
     expect({ exitCode, isDefect: stderr.includes('should not happen') }).toEqual({ exitCode: 78, isDefect: false })
   })
+
+  test.each([
+    ['serve token', { RPC_LISTEN: 'https://127.0.0.1:0' }],
+    ['serve', { RPC_CONNECT_LISTEN: 'https://127.0.0.1:0' }],
+    ['serve survey', { TOKEN_SERVICE_URL: 'https://127.0.0.1:1' }],
+    ['serve gateway', { SURVEY_SERVICE_URL: 'https://127.0.0.1:1' }],
+    ['app list', { TOKEN_SERVICE_URL: 'https://127.0.0.1:1' }],
+    ['config', { RPC_LISTEN: 'https://127.0.0.1:0' }],
+  ])('survey-auth %s with %o names them together with other variables that are wrong', async (words, addresses) => {
+    const files = { RPC_TLS_CERT: '/none', RPC_TLS_KEY: '/none', RPC_TLS_CA: '/none' }
+    const service = await createProcess({ ...addresses, ...files, CODE_TTL_SECONDS: 'x' })
+    const { exitCode, stderr } = await service.cli(words.split(' '))
+    const named = [...stderr.matchAll(/^survey-auth: ([A-Z_]+) /gm)].map(([, variable]) => variable)
+    expect({ exitCode, named }).toEqual({ exitCode: 78, named: ['CODE_TTL_SECONDS', ...Object.keys(files)] })
+  })
+
+  test('of addresses that a command has no use for are not looked at', async () => {
+    const service = await createProcess({ RPC_LISTEN: 'https://127.0.0.1:0' })
+    expect((await service.cli(['app', 'list'])).exitCode).toBe(0)
+    expect((await service.cli(['migrate'])).exitCode).toBe(0)
+  })
 })
