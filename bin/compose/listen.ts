@@ -6,6 +6,10 @@ import { CommandError, EXIT } from '../exit.js'
 /** Connections the kernel may hold for us, if its own limit allows: Node's 511 makes clients of a sudden crowd wait a second. */
 const BACKLOG = 4_096
 
+/** The setting of a port, and that of the address it is on. */
+const HOST_OF = { PORT: 'HOST', ADMIN_PORT: 'ADMIN_HOST' } as const
+export type PortVariable = keyof typeof HOST_OF
+
 export interface HostAndPort {
   readonly host: string
   readonly port: number
@@ -23,9 +27,9 @@ export interface HeldPort extends HostAndPort {
 
 /**
  * Takes a port; 0 takes a free one.
- * @throws CommandError when it cannot be had; `variable` names the setting to change.
+ * @throws CommandError when it cannot be had; `variable` names the setting of the port.
  */
-export function holdPort(host: string, port: number, variable: string): Promise<HeldPort> {
+export function holdPort(host: string, port: number, variable: PortVariable): Promise<HeldPort> {
   return new Promise((resolve, reject) => {
     const waiting: Socket[] = []
     const socket = createServer({ pauseOnConnect: true }, (connection) => {
@@ -42,7 +46,7 @@ export function holdPort(host: string, port: number, variable: string): Promise<
 }
 
 /** @throws CommandError like `holdPort`, when a port cannot be had now. */
-export async function tryPort(host: string, port: number, variable: string): Promise<void> {
+export async function tryPort(host: string, port: number, variable: PortVariable): Promise<void> {
   await letGo(await holdPort(host, port, variable))
 }
 
@@ -71,8 +75,8 @@ export function urlOf({ host, port }: HostAndPort): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
 }
 
-/** What to tell of a port that cannot be had; `variable` names the setting to change. */
-export function cannotListen({ host, port }: HostAndPort, variable: string, error: NodeJS.ErrnoException): Error {
+/** What to tell of a port that cannot be had; `variable` names the setting of the port. */
+export function cannotListen({ host, port }: HostAndPort, variable: PortVariable, error: NodeJS.ErrnoException): Error {
   if (error.code === 'EADDRINUSE') {
     return new CommandError(
       `port ${port} on ${host} is in use`,
@@ -84,7 +88,8 @@ export function cannotListen({ host, port }: HostAndPort, variable: string, erro
     return new CommandError(`may not listen on port ${port} of ${host}`, EXIT.unavailable, `choose another ${variable}`)
   }
   if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND') {
-    return new CommandError(`this machine has no address ${host}`, EXIT.configuration)
+    const text = `${HOST_OF[variable]} must be an address of this machine, and ${host} is none`
+    return new CommandError(text, EXIT.configuration)
   }
   return error
 }

@@ -57,6 +57,17 @@ test('a port in use is said plainly', async () => {
   expect(stderr).toContain('PORT=')
 })
 
+test.each([
+  ['HOST', '192.0.2.1', []],
+  ['HOST', '192.0.2.1', ['--workers', '1']],
+  ['ADMIN_HOST', '192.0.2.1', []],
+])('%s=%s, which is not of this machine, is refused by name, exit 78 (serve %j)', async (variable, host, args) => {
+  const service = await createProcess({ ADMIN_PORT: String(await freePort()), [variable]: host })
+  const { exitCode, stderr } = await service.cli(['serve', ...args])
+  const said = `survey-auth: ${variable} must be an address of this machine, and ${host} is none\n`
+  expect({ exitCode, stderr }).toEqual({ exitCode: 78, stderr: said })
+})
+
 test('health, readiness and metrics are on the admin port', async () => {
   const port = await freePort()
   await startProcess({ ADMIN_PORT: String(port) })
