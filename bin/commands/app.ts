@@ -2,7 +2,8 @@
 import { timestampFromDate } from '@bufbuild/protobuf/wkt'
 import { type Command, Option } from 'commander'
 import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allPages, asOperator } from '../compose/operator.js'
+import { allPages, asOperator, type Operator } from '../compose/operator.js'
+import { CommandError, EXIT } from '../exit.js'
 import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
 import { examples, jsonOption, repeatable, time, wholeNumber } from './options.js'
 
@@ -105,10 +106,13 @@ function addSecretCommands(secret: Command): void {
     .action(listSecrets)
 
   secret
-    .command('revoke <appid> <secret_id>')
+    .command('revoke')
+    .argument('<id>', 'id of the secret, or of its app')
+    .argument('[secret_id]', 'after the id of its app')
+    .usage('[options] [appid] <secret_id>')
     .description('end a secret at once; tokens that were given out stay good')
     .addOption(jsonOption())
-    .addHelpText('after', examples('app secret revoke app_k3J… secret_x7Q…'))
+    .addHelpText('after', examples('app secret revoke secret_x7Q…', 'app secret revoke app_k3J… secret_x7Q…'))
     .action(revokeSecret)
 }
 
@@ -127,12 +131,7 @@ async function createApp(options: CreateOptions): Promise<void> {
 }
 
 async function listApps(options: Json): Promise<void> {
-  const apps = await asOperator(({ admin }) =>
-    allPages(async (pageToken) => {
-      const page = await admin.listApps({ pageToken })
-      return { rows: page.apps, nextPageToken: page.nextPageToken }
-    }),
-  )
+  const apps = await asOperator(({ admin }) => allApps(admin))
   const rows = apps.map(appJson)
   printRows(
     rows,
@@ -145,6 +144,13 @@ async function listApps(options: Json): Promise<void> {
     },
     { json: options.json, whenEmpty: 'no apps yet; register one with: survey-auth app create' },
   )
+}
+
+function allApps(admin: Operator['admin']): Promise<App[]> {
+  return allPages(async (pageToken) => {
+    const page = await admin.listApps({ pageToken })
+    return { rows: page.apps, nextPageToken: page.nextPageToken }
+  })
 }
 
 async function showApp(appid: string, options: Json): Promise<void> {
@@ -191,10 +197,29 @@ async function listSecrets(appid: string, options: Json): Promise<void> {
   printSecrets(secrets, options)
 }
 
-async function revokeSecret(appid: string, secretId: string, { json }: Json): Promise<void> {
-  await asOperator(({ admin }) => admin.revokeAppSecret({ appid, secretId }))
+async function revokeSecret(id: string, idBehindAppid: string | undefined, { json }: Json): Promise<void> {
+  const secretId = idBehindAppid ?? id
+  const appid = await asOperator(async ({ admin }) => {
+    const appid = idBehindAppid === undefined ? await appidOf(admin, secretId) : id
+    await admin.revokeAppSecret({ appid, secretId })
+    return appid
+  })
   if (json) printJson({ appid, secret_id: secretId })
   message('revoked')
+}
+
+/** The app whose secret it is. Asks for one app after the other: only GetApp tells of secrets. */
+async function appidOf(admin: Operator['admin'], secretId: string): Promise<string> {
+  for (const { appid } of await allApps(admin)) {
+    const { app } = await admin.getApp({ appid })
+    if (app?.secrets.some((secret) => secret.secretId === secretId)) return appid
+  }
+  // The id is not repeated: it may be the secret itself.
+  throw new CommandError(
+    'no app has a secret of this id',
+    EXIT.failure,
+    'see the ids with: survey-auth app secret list APPID',
+  )
 }
 
 function inDays(days: number | undefined): Date | undefined {

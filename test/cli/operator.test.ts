@@ -68,6 +68,29 @@ describe('apps', () => {
     ])
   })
 
+  test('a secret is revoked by its id alone, of whichever app it is', async () => {
+    const service = await createProcess()
+    const apps = [await createApp(service), await createApp(service), await createApp(service)]
+    for (const { appid, secret_id } of apps) {
+      expect(await service.json(['app', 'secret', 'revoke', secret_id])).toEqual({ appid, secret_id })
+      const [secret] = await service.json<{ revoked_at: string | null }[]>(['app', 'secret', 'list', appid])
+      expect(secret?.revoked_at).toMatch(ISO)
+    }
+  })
+
+  test.each([
+    ['a secret_id that nobody has', 'secret_none'],
+    ['a secret in place of its id', 'sas_none'],
+  ])('%s is no secret to revoke, and is not repeated', async (_, id) => {
+    const service = await createProcess()
+    await createApp(service)
+    const { exitCode, stdout, stderr } = await service.cli(['app', 'secret', 'revoke', id])
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
+    expect(stderr).toBe(
+      'survey-auth: no app has a secret of this id\nsee the ids with: survey-auth app secret list APPID\n',
+    )
+  })
+
   test('an app is changed, disabled and enabled', async () => {
     const service = await createProcess()
     const { appid } = await createApp(service)
