@@ -4,6 +4,7 @@ import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { allPages, asOperator } from '../compose/operator.js'
 import { isoTime, printRows, shortTime } from '../output.js'
 import { examples, jsonOption } from './options.js'
+import { usernameOf } from './usernames.js'
 
 interface ListOptions {
   readonly username?: string
@@ -17,20 +18,21 @@ export function addAuditCommands(program: Command): void {
   audit
     .command('list')
     .description('audit events, newest first')
-    .option('--username <name>', 'only those that concern this user')
+    .option('--username <name>', 'only those that concern this user; name or user_id')
     .option('--appid <appid>', 'only those that concern this app')
     .addOption(jsonOption())
     .addHelpText('after', examples('audit list', 'audit list --appid app_k3J… --json'))
     .action(listEvents)
 }
 
-async function listEvents({ username = '', appid = '', json }: ListOptions): Promise<void> {
-  const events = await asOperator(({ admin }) =>
-    allPages(async (pageToken) => {
+async function listEvents({ username: user = '', appid = '', json }: ListOptions): Promise<void> {
+  const events = await asOperator(async ({ admin }) => {
+    const username = await usernameOf(admin, user)
+    return allPages(async (pageToken) => {
       const page = await admin.listAuditEvents({ username, appid, pageSize: 1000, pageToken })
       return { rows: page.events, nextPageToken: page.nextPageToken }
-    }),
-  )
+    })
+  })
   const rows = events.map(eventJson)
   printRows(
     rows,

@@ -4,6 +4,7 @@ import type { Grant } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { allPages, asOperator } from '../compose/operator.js'
 import { isoTime, message, printJson, printRows, shortTime } from '../output.js'
 import { examples, jsonOption } from './options.js'
+import { usernameOf } from './usernames.js'
 
 interface ListOptions {
   readonly username?: string
@@ -17,7 +18,7 @@ export function addGrantCommands(program: Command): void {
   grant
     .command('list')
     .description('grants, newest first; ended ones until they are cleaned away')
-    .option('--username <name>', "only this user's")
+    .option('--username <name>', "only this user's; name or user_id")
     .option('--appid <appid>', "only this app's")
     .addOption(jsonOption())
     .addHelpText('after', examples('grant list --username li.wei', 'grant list --appid app_k3J… --json'))
@@ -35,13 +36,14 @@ export function addGrantCommands(program: Command): void {
     })
 }
 
-async function listGrants({ username = '', appid = '', json }: ListOptions): Promise<void> {
-  const grants = await asOperator(({ admin }) =>
-    allPages(async (pageToken) => {
+async function listGrants({ username: user = '', appid = '', json }: ListOptions): Promise<void> {
+  const grants = await asOperator(async ({ admin }) => {
+    const username = await usernameOf(admin, user)
+    return allPages(async (pageToken) => {
       const page = await admin.listGrants({ username, appid, pageToken })
       return { rows: page.grants, nextPageToken: page.nextPageToken }
-    }),
-  )
+    })
+  })
   const rows = grants.map(grantJson)
   printRows(
     rows,

@@ -18,6 +18,7 @@ import { CommandError, EXIT } from '../exit.js'
 import { message, printJson, printRows } from '../output.js'
 import { readStdin, textOf } from '../stdin.js'
 import { examples, jsonOption } from './options.js'
+import { allUsers, usernameOf } from './usernames.js'
 
 interface Json {
   readonly json?: true
@@ -42,7 +43,7 @@ export function addSurveyCommands(program: Command): void {
   survey
     .command('import <file>')
     .description('store one survey or an array of them; `-` reads standard input; a known id replaces that survey')
-    .requiredOption('--owner <username>', 'the user whose surveys they are')
+    .requiredOption('--owner <username>', 'the user whose surveys they are; name or user_id')
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -53,7 +54,7 @@ export function addSurveyCommands(program: Command): void {
   survey
     .command('list')
     .description('surveys, ascending by id')
-    .option('--owner <username>', "only this user's")
+    .option('--owner <username>', "only this user's; name or user_id")
     .addOption(jsonOption())
     .addHelpText('after', examples('survey list --owner li.wei'))
     .action(listSurveys)
@@ -61,7 +62,7 @@ export function addSurveyCommands(program: Command): void {
   survey
     .command('export [survey_id]')
     .description('surveys in full as JSON, an array or the one asked for; import takes it back unchanged')
-    .option('--owner <username>', "only this user's")
+    .option('--owner <username>', "only this user's; name or user_id")
     .addOption(jsonOption().hideHelp())
     .addHelpText('after', examples('survey export --owner li.wei > surveys.json', 'survey export 7'))
     .action(exportSurveys)
@@ -215,14 +216,11 @@ async function ownedSurvey(
 /** Empty for all owners. */
 async function userIdOf({ admin }: SurveyOperator, owner: string | undefined): Promise<string> {
   if (owner === undefined) return ''
-  const { user } = await admin.getUser({ username: owner })
+  const { user } = await admin.getUser({ username: await usernameOf(admin, owner) })
   return user?.userId ?? ''
 }
 
 async function usernames({ admin }: SurveyOperator): Promise<Map<string, string>> {
-  const users = await allPages(async (pageToken) => {
-    const page = await admin.listUsers({ pageSize: 1000, pageToken })
-    return { rows: page.users, nextPageToken: page.nextPageToken }
-  })
+  const users = await allUsers(admin)
   return new Map(users.map(({ userId, username }) => [userId, username]))
 }

@@ -1,10 +1,11 @@
 // survey-auth user: the built-in accounts.
 import type { Command } from 'commander'
 import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allPages, asOperator } from '../compose/operator.js'
+import { asOperator } from '../compose/operator.js'
 import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
 import { readPassword } from '../stdin.js'
 import { examples, jsonOption } from './options.js'
+import { allUsers, usernameOf } from './usernames.js'
 
 interface Json {
   readonly json?: true
@@ -14,6 +15,8 @@ interface CreateOptions extends Json {
   readonly nickname?: string
   readonly avatar?: string
 }
+
+const USER = 'the user, by name or user_id'
 
 export function addUserCommands(program: Command): void {
   const user = program.command('user').description('accounts that sign in and authorize apps')
@@ -41,7 +44,8 @@ export function addUserCommands(program: Command): void {
     ['enable', false],
   ] as const) {
     user
-      .command(`${verb} <username>`)
+      .command(verb)
+      .argument('<username>', USER)
       .description(
         disabled
           ? 'sign the user out everywhere and refuse all their tokens from the next request on'
@@ -49,11 +53,12 @@ export function addUserCommands(program: Command): void {
       )
       .addOption(jsonOption())
       .addHelpText('after', examples(`user ${verb} li.wei`))
-      .action((username: string, options: Json) => setDisabled(username, disabled, options))
+      .action((nameOrId: string, options: Json) => setDisabled(nameOrId, disabled, options))
   }
 
   user
-    .command('set-password <username>')
+    .command('set-password')
+    .argument('<username>', USER)
     .description('replace the password and sign the user out everywhere')
     .requiredOption('--password-stdin', 'read the new password from standard input')
     .addOption(jsonOption())
@@ -69,12 +74,7 @@ async function createUser(options: CreateOptions): Promise<void> {
 }
 
 async function listUsers(options: Json): Promise<void> {
-  const users = await asOperator(({ admin }) =>
-    allPages(async (pageToken) => {
-      const page = await admin.listUsers({ pageToken })
-      return { rows: page.users, nextPageToken: page.nextPageToken }
-    }),
-  )
+  const users = await asOperator(({ admin }) => allUsers(admin))
   const rows = users.map(userJson)
   printRows(
     rows,
@@ -89,14 +89,20 @@ async function listUsers(options: Json): Promise<void> {
   )
 }
 
-async function setDisabled(username: string, disabled: boolean, options: Json): Promise<void> {
-  const { user } = await asOperator(({ admin }) => admin.setUserDisabled({ username, disabled }))
+async function setDisabled(nameOrId: string, disabled: boolean, options: Json): Promise<void> {
+  const { user } = await asOperator(async ({ admin }) =>
+    admin.setUserDisabled({ username: await usernameOf(admin, nameOrId), disabled }),
+  )
   printUser(user, options)
 }
 
-async function setPassword(username: string, { json }: Json): Promise<void> {
+async function setPassword(nameOrId: string, { json }: Json): Promise<void> {
   const password = await readPassword()
-  await asOperator(({ admin }) => admin.setUserPassword({ username, password }))
+  const username = await asOperator(async ({ admin }) => {
+    const username = await usernameOf(admin, nameOrId)
+    await admin.setUserPassword({ username, password })
+    return username
+  })
   if (json) printJson({ username })
   message('password set; the user is signed out everywhere')
 }

@@ -154,6 +154,39 @@ describe('users', () => {
     expect(again.stderr).toContain('there is a user of this name')
   })
 
+  test('a user_id is as good as the name', async () => {
+    const service = await createProcess()
+    const { user_id } = await createUser(service, 'li.wei')
+    const user = { user_id, username: 'li.wei' }
+    expect(await service.json(['user', 'disable', user_id])).toMatchObject({ ...user, disabled: true })
+    expect(await service.json(['user', 'enable', user_id])).toMatchObject({ ...user, disabled: false })
+    const changed = await service.json(['user', 'set-password', user_id, '--password-stdin'], {
+      input: 'battery staple',
+    })
+    expect(changed).toEqual({ username: 'li.wei' })
+    expect(await service.json(['grant', 'list', '--username', user_id])).toEqual([])
+    const events = await service.json<{ user_id: string }[]>(['audit', 'list', '--username', user_id])
+    expect(events).toHaveLength(4)
+    const input = JSON.stringify({ title: 'mine', state: 2, pages: [] })
+    await service.json(['survey', 'import', '-', '--owner', user_id], { input })
+    expect(await service.json(['survey', 'list', '--owner', user_id])).toMatchObject([{ owner: 'li.wei' }])
+    expect(await service.json(['survey', 'export', '--owner', user_id])).toMatchObject([{ title: 'mine' }])
+  })
+
+  test('a name wins over the same user_id, which some other user has', async () => {
+    const service = await createProcess()
+    const { user_id } = await createUser(service, 'li.wei')
+    const other = await createUser(service, user_id)
+    expect(await service.json(['user', 'disable', user_id])).toMatchObject({ user_id: other.user_id, disabled: true })
+  })
+
+  test('a user_id that nobody has is no user', async () => {
+    const service = await createProcess()
+    await createUser(service, 'li.wei')
+    const { exitCode, stderr } = await service.cli(['user', 'disable', 'user_none'])
+    expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: 'survey-auth: there is no such user\n' })
+  })
+
   test('a list follows its pages to the end', async () => {
     const service = await createProcess()
     const { appid } = await createApp(service)

@@ -1,0 +1,26 @@
+// Which user a command means.
+import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { allPages, type Operator } from '../compose/operator.js'
+
+type Admin = Operator['admin']
+
+/** How every user_id begins. */
+const USER_ID = /^user_/
+
+/**
+ * The name of the user whose name or user_id this is; a name wins. Of neither, the text itself: whoever is asked for a user of
+ * this name says that there is none.
+ */
+export async function usernameOf(admin: Admin, nameOrId: string): Promise<string> {
+  if (!USER_ID.test(nameOrId)) return nameOrId
+  const users = await allUsers(admin)
+  if (users.some(({ username }) => username === nameOrId)) return nameOrId
+  return users.find(({ userId }) => userId === nameOrId)?.username ?? nameOrId
+}
+
+export function allUsers(admin: Admin): Promise<User[]> {
+  return allPages(async (pageToken) => {
+    const page = await admin.listUsers({ pageSize: 1000, pageToken })
+    return { rows: page.users, nextPageToken: page.nextPageToken }
+  })
+}
