@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
+import { Database } from '../../services/sqlite/driver.js'
 import { freePort } from '../harness/free-port.js'
 import { send } from '../harness/http.js'
 import { type ServiceProcess, startProcess } from '../harness/process.js'
@@ -71,6 +72,30 @@ function profile(
 }
 
 const ming: Person = { username: 'ming', password: 'canary-password-93d1' }
+
+test(
+  'a callback address that may not be registered any more goes on working, and stays when others are added',
+  async () => {
+    const service = await startProcess()
+    const app = await createApp(service)
+    await createUser(service, ming)
+    const old = `${REDIRECT_URI}?code=old`
+    const refused = await service.cli(['app', 'update', app.appid, '--redirect-uri', old])
+    expect(refused.exitCode).toBe(1)
+    expect(refused.stderr).toContain('redirect_uri must not have code, state or error in its query')
+
+    const db = new Database(path.join(service.dataDir, 'token.db'))
+    db.prepare('UPDATE apps SET redirect_uris = ?').run(JSON.stringify([old]))
+    db.close()
+    const visitor = new Visitor(service.url)
+    const page = await visitor.openSignedIn(authorizePath({ ...app, redirectUri: old }), ming)
+    const location = (await visitor.decide(page, 'confirm')).headers.get('location') ?? ''
+    expect(location.startsWith(`${old}&code=`)).toBe(true)
+    const added = ['app', 'update', app.appid, '--redirect-uri', old, '--redirect-uri', REDIRECT_URI]
+    expect(await service.json(added)).toMatchObject({ redirect_uris: [old, REDIRECT_URI] })
+  },
+  TIMEOUT_MS,
+)
 
 describe('a spawned service', () => {
   test('counts the replays of a code by what they do', { timeout: TIMEOUT_MS }, async () => {

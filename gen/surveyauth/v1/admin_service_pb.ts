@@ -374,7 +374,8 @@ export type CreateAppRequest = Message<"surveyauth.v1.CreateAppRequest"> & {
   name: string;
 
   /**
-   * Callback addresses: absolute, https (http on loopback), without fragment and userinfo.
+   * Callback addresses: absolute, https (http on loopback), without fragment and userinfo, and without code, state and
+   * error in the query, since the answer adds parameters of these names.
    *
    * @generated from field: repeated string redirect_uris = 2;
    */
@@ -549,7 +550,7 @@ export type UpdateAppRequest = Message<"surveyauth.v1.UpdateAppRequest"> & {
   name?: string | undefined;
 
   /**
-   * New callback addresses, all of them; empty to keep.
+   * New callback addresses, all of them; empty to keep. Rules as in CreateApp, but what is registered already may stay.
    *
    * @generated from field: repeated string redirect_uris = 3;
    */

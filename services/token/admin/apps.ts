@@ -51,9 +51,12 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
     },
 
     async updateApp(request, call) {
+      const registered = (await store.findApp(request.appid))?.redirectUris
       const change = {
         ...(request.name !== undefined && { name: request.name }),
-        ...(request.redirectUris.length > 0 && { redirectUris: requireRegistrableAll(request.redirectUris) }),
+        ...(request.redirectUris.length > 0 && {
+          redirectUris: requireRegistrableAll(request.redirectUris, registered),
+        }),
         ...(request.requiresSecretOnRefresh !== undefined && {
           requiresSecretOnRefresh: request.requiresSecretOnRefresh,
         }),
@@ -101,8 +104,11 @@ function found(app: AppRow | undefined): AppRow {
   return app
 }
 
-function requireRegistrableAll(redirectUris: readonly string[]): string[] {
-  redirectUris.forEach(requireRegistrable)
+/** What is registered may stay: rules that came later must not end an app that works. */
+function requireRegistrableAll(redirectUris: readonly string[], registered: readonly string[] = []): string[] {
+  for (const redirectUri of redirectUris) {
+    if (!registered.includes(redirectUri)) requireRegistrable(redirectUri)
+  }
   return [...new Set(redirectUris)]
 }
 

@@ -2,9 +2,11 @@ import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../../rpc/service-error.js'
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
+/** What the answer adds: an app would read the one that was there before. */
+const ADDED = ['code', 'state', 'error']
 const VISIBLE_ASCII = /^[!-~]+$/
 
-/** Decisions 20: absolute, https (http on loopback), no fragment, no userinfo. @throws ServiceError INVALID_ARGUMENT */
+/** Decisions 20: absolute, https (http on loopback), no fragment, no userinfo, none of the answer's parameters. @throws ServiceError INVALID_ARGUMENT */
 export function requireRegistrable(redirectUri: string): void {
   const problem = problemOf(redirectUri)
   if (problem) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, `redirect_uri ${problem}`)
@@ -20,6 +22,9 @@ function problemOf(redirectUri: string): string | undefined {
   const url = new URL(redirectUri)
   if (url.protocol === 'http:' && !LOOPBACK.has(url.hostname)) {
     return 'must use https, except on localhost, 127.0.0.1 and [::1]'
+  }
+  if (ADDED.some((name) => url.searchParams.has(name))) {
+    return 'must not have code, state or error in its query, since the answer adds parameters of these names'
   }
   return undefined
 }
