@@ -24,9 +24,7 @@ const LONG = {
   repeats: 2,
   durationMs: 3_000,
   warmupMs: 5_000, // what runs once for many calls, between processes, is compiled late
-  openSlices: 3,
-  openWarmupMs: 500, // a message of few calls takes other ways than one of many
-  openMs: 1_500,
+  openMs: 5_000,
   grants: 10_000,
   users: 20_000,
   budgetMs: 20 * 60_000,
@@ -36,8 +34,6 @@ const QUICK = {
   repeats: 0,
   durationMs: 700,
   warmupMs: 500,
-  openSlices: 1,
-  openWarmupMs: 175,
   openMs: 700,
   grants: 2_000,
   users: 5_000,

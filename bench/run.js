@@ -100,8 +100,7 @@ async function measureCapacity(work) {
   const { chosen, cells, endAt } = work
   say('warming up')
   for (const one of cells) await warmUp(work, one)
-  const openMs = chosen.openSlices * (chosen.openWarmupMs + chosen.openMs)
-  const lastAt = chosen.open ? endAt - cells.length * SHARES.length * openMs : endAt
+  const lastAt = chosen.open ? endAt - cells.length * SHARES.length * chosen.openMs : endAt
   for (let round = 0; round < chosen.rounds; round++) {
     const startedAt = Date.now()
     for (const line of chosen.lines) {
@@ -146,45 +145,30 @@ async function warmUp(work, one) {
   one.lastRate = (await job(work, one, 'closed', expected, timing)).rate
 }
 
-/** The open loop at shares of each contestant's own capacity, in slices; what there is no time for is left out. */
+/** The open loop at shares of each contestant's own capacity; what there is no time for is left out. */
 async function measureLatency(work) {
   const { chosen, cells, endAt } = work
   for (const line of chosen.lines) {
-    const ofLine = cells.filter((one) => one.line === line && one.name !== 'ceiling' && median(one.rates) > 0)
+    const ofLine = cells.filter((one) => one.line === line && one.name !== 'ceiling')
     for (const share of SHARES) {
-      const slices = new Map(ofLine.map((one) => [one, []]))
-      for (let slice = 0; slice < chosen.openSlices; slice++) {
-        for (const one of slice % 2 === 0 ? ofLine : ofLine.toReversed()) {
-          if (Date.now() < endAt) slices.get(one).push(await measureOpen(work, one, share))
-        }
-      }
-      for (const [one, measured] of slices) if (measured.length > 0) one.open.push({ share, ...middle(measured) })
-      const shown = ofLine.map(({ name, open }) => `${name} ${open.at(-1)?.p50.toFixed(1)} ms`)
-      if (Date.now() < endAt) say(`${line} at ${share * 100} %, p50: ${shown.join(', ')}`)
+      for (const one of ofLine) if (Date.now() < endAt) await measureOpen(work, one, share)
+      const shown = ofLine.map(({ name, open }) => `${name} ${open.at(-1)?.p99.toFixed(1)} ms`)
+      if (Date.now() < endAt) say(`${line} at ${share * 100} %, p99: ${shown.join(', ')}`)
     }
   }
 }
 
 async function measureOpen(work, one, share) {
-  const { openMs, openWarmupMs } = work.chosen
+  const { openMs } = work.chosen
   const contestant = work.running.get(one.name)
   const rate = median(one.rates) * share
-  const expected = (rate * (openWarmupMs + openMs)) / 1000 / HEADROOM + 100
+  if (!(rate > 0)) return
+  const warmupMs = Math.min(300, openMs / 4)
+  const expected = (rate * (warmupMs + openMs)) / 1000 / HEADROOM + 100
   await contestant.loopDelayMs() // starts anew
-  const result = await job(work, one, 'open', expected, { rate, warmupMs: openWarmupMs, durationMs: openMs })
+  const result = await job(work, one, 'open', expected, { rate, warmupMs, durationMs: openMs })
   const { latency, unsent, worstLagMs } = result
-  return { rate, ...latency, unsent, worstLagMs, loopDelayMs: await contestant.loopDelayMs() }
-}
-
-/** Of each figure the median of the slices; of what must not happen, the worst. */
-function middle(slices) {
-  const of = (name) => slices.map((slice) => slice[name])
-  const medians = Object.keys(slices[0]).map((name) => [name, median(of(name))])
-  return {
-    ...Object.fromEntries(medians),
-    unsent: Math.max(...of('unsent')),
-    worstLagMs: Math.max(...of('worstLagMs')),
-  }
+  one.open.push({ share, rate, ...latency, unsent, worstLagMs, loopDelayMs: await contestant.loopDelayMs() })
 }
 
 async function job({ running, generator, chosen }, one, loop, expected, timing) {

@@ -6,7 +6,10 @@ const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
 const ADDED = ['code', 'state', 'error']
 const VISIBLE_ASCII = /^[!-~]+$/
 
-/** Decisions 20: absolute, https (http on loopback), no fragment, no userinfo, none of the answer's parameters. @throws ServiceError INVALID_ARGUMENT */
+/**
+ * Decisions 20: absolute, https (http on loopback), no fragment, no userinfo, none of the answer's parameters.
+ * @throws ServiceError INVALID_ARGUMENT
+ */
 export function requireRegistrable(redirectUri: string): void {
   const problem = problemOf(redirectUri)
   if (problem) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, `redirect_uri ${problem}`)
