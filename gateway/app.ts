@@ -7,7 +7,7 @@ import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
 import { Admission } from './admission.js'
-import { endEmpty, readBody } from './body.js'
+import { announcesMore, endEmpty, readBody } from './body.js'
 import { Connections } from './connections.js'
 import { failure, failureHeaders } from './envelope.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
@@ -135,7 +135,7 @@ class Gateway {
     server.on('request', serve)
     server.on('checkContinue', (incoming: IncomingMessage, response: WholeResponse) => {
       // Who asks first is told before it sends what would be refused.
-      if (!(Number(incoming.headers['content-length']) > options.limits.maxFormBytes)) response.writeContinue()
+      if (!announcesMore(incoming, options.limits.maxFormBytes)) response.writeContinue()
       serve(incoming, response)
     })
     server.on('checkExpectation', serve) // an Expect we do not know changes nothing

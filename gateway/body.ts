@@ -42,6 +42,11 @@ interface RequestInside {
   readonly _readableState: Record<'ended' | 'endEmitted' | 'destroyed' | 'closed' | 'closeEmitted', boolean>
 }
 
+/** Whether its client says, before it sends it, that the body is larger. */
+export function announcesMore(request: IncomingMessage, maxBytes: number): boolean {
+  return Number(request.headers['content-length']) > maxBytes
+}
+
 /** The whole body, at most `maxBytes`, whether its length was announced or not. @throws Problem when it is larger. */
 export function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
   if (request.readableEnded) return Promise.resolve(Buffer.alloc(0))
@@ -53,9 +58,10 @@ export function readBody(request: IncomingMessage, maxBytes: number): Promise<Bu
     const refuseSoon = () => {
       patience ??= setTimeout(refuse, LARGE_MS)
     }
-    const announced = Number(request.headers['content-length'])
-    if (announced > DRAIN_BYTES || (announced > maxBytes && request.headers.expect !== undefined)) return refuse()
-    if (announced > maxBytes) refuseSoon()
+    if (announcesMore(request, maxBytes)) {
+      if (announcesMore(request, DRAIN_BYTES) || request.headers.expect !== undefined) return refuse()
+      refuseSoon()
+    }
     request.on('data', (chunk: Buffer) => {
       size += chunk.length
       if (size <= maxBytes) {

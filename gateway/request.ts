@@ -30,7 +30,7 @@ export class HttpRequest implements GatewayRequest {
     readonly source: string,
     limits: RequestLimits,
   ) {
-    const target = withoutFragment(originForm(incoming.url ?? ''))
+    const target = originForm(incoming.url ?? '')
     const mark = target.indexOf('?')
     this.method = incoming.method ?? ''
     this.path = mark === -1 ? target : target.slice(0, mark)
@@ -72,18 +72,17 @@ export class HttpRequest implements GatewayRequest {
 
 /** The path of a request's target. */
 export function pathOf(target: string): string {
-  const [path = ''] = withoutFragment(originForm(target)).split('?', 1)
+  const [path = ''] = originForm(target).split('?', 1)
   return path
 }
 
-/** Clients that are no browsers may send a link as it is written, with its `#wj_redirect`. */
-function withoutFragment(target: string): string {
-  const at = target.indexOf('#')
-  return at === -1 ? target : target.slice(0, at)
-}
-
-/** Drops scheme and host of an absolute-form target (RFC 9112 §3.2.2); the Host says nothing to this gateway. */
-function originForm(target: string): string {
+/**
+ * Drops the fragment, which clients that are no browsers may send with a link as it is written (`#wj_redirect`), and scheme
+ * and host of an absolute-form target (RFC 9112 §3.2.2); the Host says nothing to this gateway.
+ */
+function originForm(sent: string): string {
+  const mark = sent.indexOf('#')
+  const target = mark === -1 ? sent : sent.slice(0, mark)
   if (target.startsWith('/')) return target
   const [, rest] = /^https?:\/\/[^/?]*(.*)$/i.exec(target) ?? []
   if (rest === undefined) return target

@@ -2,6 +2,7 @@
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import { surveySchema as surveyPostgres } from '../../services/survey/store/postgres/schema.js'
 import { surveySchema as surveySqlite } from '../../services/survey/store/sqlite/schema.js'
+import { NEW_IDS_END } from '../../services/survey/store/survey-store.js'
 import { tokenSchema as tokenPostgres } from '../../services/token/store/postgres/schema.js'
 import { tokenSchema as tokenSqlite } from '../../services/token/store/sqlite/schema.js'
 import { tokenTablesInPostgres } from '../../services/token/store/sqlite/tables-in-postgres.js'
@@ -20,6 +21,7 @@ export const surveyCopy: CopiedSchema = {
   tablesInPostgres: {},
   notCopied: { survey_ids: 'the highest survey_id, which SQLite reads from the surveys' },
   afterwards: [
-    'UPDATE survey_ids SET highest_id = greatest(highest_id, (SELECT coalesce(max(survey_id), 0) FROM surveys WHERE survey_id < 4503599627370496))',
+    `UPDATE survey_ids SET highest_id = greatest(highest_id,
+       (SELECT coalesce(max(survey_id), 0) FROM surveys WHERE survey_id < ${NEW_IDS_END}))`,
   ],
 }

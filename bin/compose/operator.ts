@@ -64,13 +64,6 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   const local = createDirectDoor(dispatcher, 'operator')
 
   async function connect(service: 'token' | 'survey', address: Address): Promise<Invoke> {
-    if (address.kind === 'unix' && (await stateOfSocket(address.path)) !== 'in use') {
-      throw new CommandError(
-        `nobody answers at ${formatAddress(address)}, or this user may not ask`,
-        EXIT.unavailable,
-        'start the server, or name another one with --url',
-      )
-    }
     const { connectTo } = await import('./remote.js') // with all of gRPC: only here
     const remote = connectTo(service, address, config)
     opened.push(remote)
@@ -81,7 +74,8 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   const doors: Doors = {
     async token() {
       const address =
-        config.tokenServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'token')]))
+        (await answering(config.tokenServiceUrl)) ??
+        (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'token')]))
       if (address) return connect('token', address)
       const { tokenDatabase } = config
       if (tokenDatabase.kind === 'sqlite' && !existsSync(tokenDatabase.file)) {
@@ -92,7 +86,8 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     },
     async survey(token) {
       const address =
-        config.surveyServiceUrl ?? (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'survey')]))
+        (await answering(config.surveyServiceUrl)) ??
+        (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'survey')]))
       if (address) return connect('survey', address)
       opened.push(await openSurveyPart(config, dispatcher, clock, clientOf(TokenService, token), observers))
       return local
@@ -105,6 +100,16 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   } finally {
     for (const part of opened.reverse()) await part.close()
   }
+}
+
+/** The address that is configured, if one is. @throws CommandError when it is a socket behind which nobody listens */
+async function answering(configured: Address | undefined): Promise<Address | undefined> {
+  if (configured?.kind !== 'unix' || (await stateOfSocket(configured.path)) === 'in use') return configured
+  throw new CommandError(
+    `nobody answers at ${formatAddress(configured)}, or this user may not ask`,
+    EXIT.unavailable,
+    'start the server, or name another one with --url',
+  )
 }
 
 /** The first of these sockets behind which a process listens. */

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { Database } from '../../dist/services/sqlite/driver.js'
 import { freePort } from '../harness/free-port.js'
 import { CROWD_ENV, checkCrowd, countsOf, createCrowd, spread } from './crowd.js'
-import { say, sendTo, sleep } from './send.js'
+import { callRpc, say, sendTo, sleep } from './send.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 const READY_TARGET_MS = 2000
@@ -139,12 +139,5 @@ class Service {
   send = (outgoing) => sendTo({ agent: this.#agent, host: '127.0.0.1', port: this.#port }, outgoing)
 
   /** An operator's call, through the socket in DATA_DIR. */
-  rpc = async (method, message) => {
-    const headers = { 'content-type': 'application/json' }
-    const where = { socketPath: path.join(this.dataDir, 'rpc.sock') }
-    const outgoing = { target: `/surveyauth.v1.${method}`, method: 'POST', headers, body: JSON.stringify(message) }
-    const { status, text } = await sendTo(where, outgoing)
-    if (status !== 200) throw new Error(`${method}: ${status} ${text}`)
-    return JSON.parse(text)
-  }
+  rpc = (method, message) => callRpc(path.join(this.dataDir, 'rpc.sock'), method, message)
 }

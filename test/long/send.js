@@ -21,6 +21,15 @@ export function sendTo(where, { target, method = 'GET', headers = {}, body }) {
   })
 }
 
+/** An operator's call by Connect, through the socket of a service. @throws Error when the answer is not 200 */
+export async function callRpc(socketPath, method, message) {
+  const headers = { 'content-type': 'application/json' }
+  const outgoing = { target: `/surveyauth.v1.${method}`, method: 'POST', headers, body: JSON.stringify(message) }
+  const { status, text } = await sendTo({ socketPath }, outgoing)
+  if (status !== 200) throw new Error(`${method}: ${status} ${text}`)
+  return JSON.parse(text)
+}
+
 export function sleep(ms) {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }

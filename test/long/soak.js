@@ -13,10 +13,11 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { median } from '../../bench/stats.js'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
 import { freePort } from '../harness/free-port.js'
 import { CROWD_ENV, countsOf, createCrowd } from './crowd.js'
-import { say, sendTo, sleep } from './send.js'
+import { callRpc, say, sendTo, sleep } from './send.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 const PEOPLE = 16
@@ -61,24 +62,16 @@ async function main() {
   const failures = []
   const work = people.map((person) => person.tour(load, failures))
   const nuisance = beNuisance(load)
-  const samples = []
+  const samples = Object.fromEntries(modes.map((mode) => [mode, []]))
   const endMs = Date.now() + durationMs
   while (Date.now() < endMs && failures.length === 0) {
     await sleep(Math.min(lookEveryMs, Math.max(0, endMs - Date.now())))
-    samples.push(await Promise.all(modes.map(look)))
+    for (const mode of modes) samples[mode].push(await look(mode))
   }
   load.isOver = true
   await Promise.all([...work, nuisance])
   say(`done: ${JSON.stringify(countsOf(people))}`)
-  const findings = [
-    ...failures,
-    ...modes.flatMap((mode, at) =>
-      judge(
-        mode,
-        samples.map((sample) => sample[at]),
-      ),
-    ),
-  ]
+  const findings = [...failures, ...modes.flatMap((mode) => judge(mode, samples[mode]))]
   for (const finding of findings) say(finding)
   say(`${findings.length} findings`)
   return findings.length === 0 ? 0 : 1
@@ -106,10 +99,6 @@ function judge(mode, samples) {
     say(`${mode}: ${what} ${was.toFixed(0)} in the third quarter, ${is.toFixed(0)} in the last`)
     return is > was * MAX_GROWTH + allowance ? [`${mode}: ${what} grew from ${was.toFixed(0)} to ${is.toFixed(0)}`] : []
   })
-}
-
-function median(numbers) {
-  return [...numbers].sort((a, b) => a - b)[numbers.length >> 1]
 }
 
 /** What the network and strangers do. */
@@ -140,20 +129,8 @@ function ask(bytes, afterMs) {
 }
 
 function rpc(method, message) {
-  const [service] = method.split('/')
-  const name = modes.length === 1 ? 'rpc' : service === 'SurveyService' ? 'survey' : 'token'
-  return sendTo(
-    { socketPath: path.join(dataDir, `${name}.sock`) },
-    {
-      target: `/surveyauth.v1.${method}`,
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(message),
-    },
-  ).then(({ status, text }) => {
-    if (status !== 200) throw new Error(`${method}: ${text}`)
-    return JSON.parse(text)
-  })
+  const service = method.startsWith('SurveyService/') ? 'survey' : 'token'
+  return callRpc(path.join(dataDir, `${modes.length === 1 ? 'rpc' : service}.sock`), method, message)
 }
 
 async function start(mode) {
