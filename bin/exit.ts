@@ -1,7 +1,7 @@
 // How a command ends: exit codes, and what the person reads who has to act.
 import { Code, ConnectError } from '@connectrpc/connect'
 import { CommanderError } from 'commander'
-import { SchemaMismatch } from '../services/store/migration.js'
+import { DatabaseRefused } from '../services/store/database-refused.js'
 import { StoreUnavailable } from '../services/store/store-unavailable.js'
 import { ConfigError } from './config.js'
 import { message } from './output.js'
@@ -47,7 +47,7 @@ export function report(error: unknown): ExitCode {
     message(`survey-auth: ${error.message}: ${reasonOf(error)}`)
     return EXIT.unavailable
   }
-  if (error instanceof SchemaMismatch) {
+  if (error instanceof DatabaseRefused) {
     message(`survey-auth: ${error.message}`)
     return EXIT.failure
   }

@@ -1,14 +1,15 @@
 // survey-auth backup: both databases in one file, while the service runs.
-import { closeSync, existsSync, fsyncSync, linkSync, mkdtempSync, openSync, rmSync, statSync } from 'node:fs'
+import { closeSync, fsyncSync, linkSync, mkdtempSync, openSync, rmSync, statSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { removePassing } from '../../services/token/store/sqlite/passing.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
-import { snapshotDatabase } from '../compose/database-file.js'
+import { isThere, snapshotDatabase } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
-import { errorCode } from '../error-code.js'
-import { CommandError, EXIT } from '../exit.js'
+import { errorCode, isOfSystem } from '../error-code.js'
+import { CommandError, EXIT, reasonOf } from '../exit.js'
 import { printFields, printJson } from '../output.js'
 import { writeTar } from '../tar.js'
 import { examples, jsonOption } from './options.js'
@@ -34,7 +35,7 @@ export function addBackupCommand(program: Command): void {
 function backup(file: string, { json }: { json?: true }): void {
   const config = readConfig(process.env)
   const files = filesOf(config)
-  if (!existsSync(files.token)) {
+  if (!isThere(files.token)) {
     throw new CommandError(
       `there is no database in ${config.dataDir}`,
       EXIT.failure,
@@ -42,14 +43,12 @@ function backup(file: string, { json }: { json?: true }): void {
     )
   }
   const target = path.resolve(file)
-  const folder = path.dirname(target)
-  const scratch = makeScratch(folder, target)
   try {
-    const archive = path.join(scratch, 'backup.tar')
-    writeArchive(files, scratch, archive)
-    linkTo(archive, target)
-  } finally {
-    rmSync(scratch, { recursive: true, force: true })
+    writeBeside(target, files)
+  } catch (error) {
+    if (errorCode(error, '') === 'EEXIST') throw new CommandError(`${target} exists already; a backup never overwrites`)
+    if (isOfSystem(error)) throw new CommandError(`cannot write ${target} (${errorCode(error, '')})`)
+    throw error instanceof StoreUnavailable ? new CommandError(`cannot write ${target}: ${reasonOf(error)}`) : error
   }
   const written = { file: target, bytes: statSync(target).size }
   if (json) printJson(written)
@@ -69,11 +68,23 @@ function filesOf({ tokenDatabase, surveyDatabase }: Config): Files {
   throw new CommandError('this copies SQLite files', EXIT.failure, 'back PostgreSQL up with pg_dump or pg_basebackup')
 }
 
+/** In a private folder beside the target until it is whole; its name must be free. */
+function writeBeside(target: string, files: Files): void {
+  const scratch = mkdtempSync(path.join(path.dirname(target), '.survey-auth-backup-'))
+  try {
+    const archive = path.join(scratch, 'backup.tar')
+    writeArchive(files, scratch, archive)
+    linkSync(archive, target)
+  } finally {
+    rmSync(scratch, { recursive: true, force: true })
+  }
+}
+
 /** Surveys first: whoever owns one of them is then in the copy of the users, which is later. */
 function writeArchive(files: Files, scratch: string, archive: string): void {
   const survey = { name: 'survey.db', file: path.join(scratch, 'survey.db') }
   const token = { name: 'token.db', file: path.join(scratch, 'token.db') }
-  const hasSurveys = existsSync(files.survey) // not before the first survey is imported
+  const hasSurveys = isThere(files.survey) // not before the first survey is imported
   if (hasSurveys) snapshotDatabase(files.survey, survey.file, surveySchema)
   snapshotDatabase(files.token, token.file, tokenSchema, removePassing)
   const descriptor = openSync(archive, 'wx', 0o600)
@@ -82,25 +93,5 @@ function writeArchive(files: Files, scratch: string, archive: string): void {
     fsyncSync(descriptor)
   } finally {
     closeSync(descriptor)
-  }
-}
-
-/** A private folder beside the target, so that the finished archive only needs a link. */
-function makeScratch(folder: string, target: string): string {
-  try {
-    return mkdtempSync(path.join(folder, '.survey-auth-backup-'))
-  } catch (error) {
-    throw new CommandError(`cannot write ${target} (${errorCode(error, 'unknown')})`)
-  }
-}
-
-/** Gives the archive its name, which must be free. */
-function linkTo(archive: string, target: string): void {
-  try {
-    linkSync(archive, target)
-  } catch (error) {
-    const reason = errorCode(error, 'unknown')
-    if (reason === 'EEXIST') throw new CommandError(`${target} exists already; a backup never overwrites`)
-    throw new CommandError(`cannot write ${target} (${reason})`)
   }
 }

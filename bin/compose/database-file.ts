@@ -1,8 +1,10 @@
 // Looks into a SQLite file without the services: for doctor, migrate and backup. Never writes to the file itself.
-import { existsSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { Database } from '../../services/sqlite/driver.js'
 import { knownVersion, type Schema } from '../../services/sqlite/migrate.js'
-import type { Connection } from '../../services/sqlite/open.js'
+import { type Connection, toStoreError } from '../../services/sqlite/open.js'
+import { errorCode } from '../error-code.js'
+import { CommandError, EXIT } from '../exit.js'
 
 export interface DatabaseFacts {
   /** 0 when there is no schema yet. */
@@ -14,9 +16,9 @@ export interface DatabaseFacts {
   readonly mode: number
 }
 
-/** undefined when the file does not exist. @throws SchemaMismatch, and when it is no database or cannot be read. */
+/** undefined when the file does not exist. @throws DatabaseRefused; what `fileFailure` makes of it when it cannot be read. */
 export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | undefined {
-  if (!existsSync(file)) return undefined
+  if (!isThere(file)) return undefined
   return reading(file, (database) => ({
     schemaVersion: knownVersion(database, schema),
     journalMode: String(database.pragma('journal_mode', { simple: true })),
@@ -25,10 +27,22 @@ export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | u
   }))
 }
 
+/** Whether there is such a file. @throws CommandError when this user may not know. */
+export function isThere(file: string): boolean {
+  try {
+    statSync(file)
+    return true
+  } catch (error) {
+    if (errorCode(error, '') !== 'EACCES') return false
+    throw new CommandError(`cannot read ${file} (EACCES)`, EXIT.failure, 'run this as the user that the service has')
+  }
+}
+
 /**
  * Writes a consistent copy while others go on writing, without what `remove` takes out of it. It is compact: no freed page
  * keeps what was deleted.
- * @throws SchemaMismatch when nobody here knows what the file holds, and so what to take out.
+ * @throws DatabaseRefused when nobody here knows what the file holds, and so what to take out; what `fileFailure` makes of it
+ * when the file cannot be read or the copy not be written.
  */
 export function snapshotDatabase(
   file: string,
@@ -42,20 +56,31 @@ export function snapshotDatabase(
     knownVersion(database, schema) // after: versions only grow, so the copy's is known too
   })
   if (!remove) return
-  const database = new Database(copy)
-  try {
-    remove(database)
+  using(copy, {}, (database) => {
+    if (knownVersion(database, schema) > 0) remove(database)
     database.exec('VACUUM')
-  } finally {
-    database.close()
-  }
+  })
 }
 
 function reading<T>(file: string, work: (database: Connection) => T): T {
-  const database = new Database(file, { readonly: true, timeout: 10_000 })
+  return using(file, { readonly: true, timeout: 10_000 }, work)
+}
+
+function using<T>(file: string, options: { readonly?: true; timeout?: number }, work: (database: Connection) => T): T {
+  let database: Connection | undefined
   try {
+    database = new Database(file, options)
     return work(database)
+  } catch (error) {
+    throw fileFailure(file, error)
   } finally {
-    database.close()
+    database?.close()
   }
+}
+
+/** What a failure of a SQLite file means: damage, StoreUnavailable, or what was thrown when it is a defect. */
+export function fileFailure(file: string, error: unknown): unknown {
+  const code = errorCode(error, '')
+  if (!/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return toStoreError(error)
+  return new CommandError(`${file} is damaged or no database (${code})`, EXIT.failure, 'survey-auth doctor says more')
 }

@@ -2,7 +2,6 @@
 // configured, else to one that runs on this DATA_DIR, else it opens the databases itself; that is safe beside a server
 // too, since every call is a transaction and servers ask the database anew on every request.
 import { randomBytes, randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
@@ -19,6 +18,7 @@ import { CommandError, EXIT } from '../exit.js'
 import { createLog } from '../log.js'
 import { message } from '../output.js'
 import { socketIn } from './addresses.js'
+import { isThere } from './database-file.js'
 import { createObservers } from './observers.js'
 import { openSurveyPart } from './survey-part.js'
 import { openTokenPart } from './token-part.js'
@@ -78,7 +78,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
         (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'token')]))
       if (address) return connect('token', address)
       const { tokenDatabase } = config
-      if (tokenDatabase.kind === 'sqlite' && !existsSync(tokenDatabase.file)) {
+      if (tokenDatabase.kind === 'sqlite' && !isThere(tokenDatabase.file)) {
         message(`creating a new database: ${tokenDatabase.file}`)
       }
       opened.push(await openTokenPart(config, dispatcher, clock, observers))

@@ -9,6 +9,7 @@ import type { TokenStore } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
+import { fileFailure } from './database-file.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
 
@@ -79,15 +80,8 @@ function opened<S>(file: string, open: () => S): S {
   try {
     return open()
   } catch (error) {
-    const code = errorCode(error, '')
-    if (/^SQLITE_(NOTADB|CORRUPT)/.test(code)) {
-      throw new CommandError(
-        `${file} is damaged or no database (${code})`,
-        EXIT.failure,
-        'survey-auth doctor says more',
-      )
-    }
-    throw isOfSystem(error) ? new CommandError(`cannot open ${file} (${code})`, EXIT.unavailable, WRITABLE) : error
+    if (!isOfSystem(error)) throw fileFailure(file, error)
+    throw new CommandError(`cannot open ${file} (${errorCode(error, '')})`, EXIT.unavailable, WRITABLE)
   }
 }
 

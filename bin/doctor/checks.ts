@@ -2,11 +2,11 @@
 import { existsSync, statfsSync, statSync } from 'node:fs'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
 import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
-import { SchemaMismatch } from '../../services/store/migration.js'
+import { DatabaseRefused } from '../../services/store/database-refused.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
 import type { Config } from '../config.js'
-import { reasonOf } from '../exit.js'
+import { CommandError, reasonOf } from '../exit.js'
 import { isLoopback } from '../loopback.js'
 import type { Database } from '../settings.js'
 
@@ -69,8 +69,8 @@ function sqliteFile(file: string, schema: SqliteSchema): Verdict {
     if (facts.journalMode !== 'wal') return odd(`${file} is fresh from a backup; the next start turns its WAL on`)
     return ok(`schema version ${facts.schemaVersion}, intact${migrated(facts.schemaVersion, schema)}`)
   } catch (error) {
-    if (error instanceof SchemaMismatch) return wrong(error.message)
-    return wrong(`${file} cannot be read: ${error instanceof Error ? error.message : 'unknown'}`)
+    if (error instanceof DatabaseRefused || error instanceof CommandError) return wrong(error.message)
+    return wrong(`${file} cannot be read: ${reasonOf(error)}`)
   }
 }
 
@@ -81,7 +81,7 @@ async function postgres(url: string, schema: PostgresSchema): Promise<Verdict> {
     if (version === 0) return odd('PostgreSQL has no schema yet; the first start creates it')
     return ok(`PostgreSQL, schema version ${version}${migrated(version, schema)}`)
   } catch (error) {
-    return wrong(error instanceof SchemaMismatch ? error.message : `PostgreSQL cannot be used: ${reasonOf(error)}`)
+    return wrong(error instanceof DatabaseRefused ? error.message : `PostgreSQL cannot be used: ${reasonOf(error)}`)
   }
 }
 

@@ -52,7 +52,7 @@ const BATCH_CHARACTERS = 4 * 1024 * 1024 // with a survey's document of 4 MiB, 8
 /**
  * Copies each database whole or not at all. The files are opened in the given order, and the transactions are committed one
  * after the other when every table of every job is equal; if one differs, nothing is committed and the report says so.
- * @throws CopyRefused, StoreUnavailable, SchemaMismatch, NotDurable
+ * @throws CopyRefused, StoreUnavailable, DatabaseRefused
  */
 export async function copyStores(jobs: readonly Job[], options: CopyOptions): Promise<TableReport[]> {
   const copies: Copy[] = []

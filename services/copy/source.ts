@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { Database } from '../sqlite/driver.js'
 import type { Schema } from '../sqlite/migrate.js'
 import { type Connection, isBusy, toStoreError } from '../sqlite/open.js'
-import { SchemaMismatch } from '../store/migration.js'
+import { DatabaseRefused } from '../store/database-refused.js'
 import { CopyRefused } from './copy-refused.js'
 import { forms, quoted, type Table, type Value } from './values.js'
 
@@ -73,13 +73,13 @@ export class Source {
     return this.#db.pragma('application_id', { simple: true })
   }
 
-  /** @throws SchemaMismatch unless the file is of the version that this program writes. */
+  /** @throws DatabaseRefused unless the file is of the version that this program writes. */
   requireVersion({ name, migrations }: Schema): void {
     const version = Number(this.#db.pragma('user_version', { simple: true }))
     const known = migrations.length
     if (version === known) return
     const advice = version > known ? 'run a newer program' : 'run `survey-auth migrate` on it first'
-    throw new SchemaMismatch(
+    throw new DatabaseRefused(
       `${this.file} has ${name} schema version ${version}, this program knows ${known}: ${advice}`,
     )
   }

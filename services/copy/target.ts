@@ -11,7 +11,7 @@ import { forms, kindOf, quoted, rowDigestSql, type Table, TableHash, type Value 
 const STATEMENT_TIMEOUT_MS = 3_600_000 // statistics and the first row in key order take as long as a table is large
 const DIGESTS_AT_ONCE = 10_000
 
-/** Makes the tables if they are not there, and begins. @throws StoreUnavailable, SchemaMismatch, NotDurable */
+/** Makes the tables if they are not there, and begins. @throws StoreUnavailable, DatabaseRefused */
 export async function openTarget(url: string, schema: Schema): Promise<Target> {
   await (await openDatabase({ url }, schema)).close()
   const pool = new PrimaryPool({ url, poolSize: 1, statementTimeoutMs: STATEMENT_TIMEOUT_MS })

@@ -2,7 +2,8 @@
 // leaves what the program before it needs, so that old and new processes run side by side during an upgrade.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { type Migration, SchemaMismatch } from '../store/migration.js'
+import { DatabaseRefused } from '../store/database-refused.js'
+import type { Migration } from '../store/migration.js'
 
 export interface Schema {
   /** `token` or `survey`. Stores may share a database; each counts its own versions. */
@@ -16,7 +17,7 @@ const CREATION_ATTEMPTS = 5
 /**
  * Runs what is missing, in one transaction. Of several processes that start at once one migrates and the others wait for
  * it: all lock the row that holds the version.
- * @throws SchemaMismatch when the database is newer than this program.
+ * @throws DatabaseRefused when the database is newer than this program.
  */
 export async function migrate(client: pg.ClientBase, schema: Schema): Promise<void> {
   await requireVersionRow(client, schema.name)
@@ -39,7 +40,7 @@ export async function migrate(client: pg.ClientBase, schema: Schema): Promise<vo
   }
 }
 
-/** The version of the schema, 0 when it is not there. Changes nothing. @throws SchemaMismatch like migrate */
+/** The version of the schema, 0 when it is not there. Changes nothing. @throws DatabaseRefused like migrate */
 export async function knownVersion(client: pg.ClientBase, schema: Schema): Promise<number> {
   const { rows: tables } = await client.query(HAS_VERSIONS)
   if (!tables[0]?.exists) return 0
@@ -52,7 +53,7 @@ export async function knownVersion(client: pg.ClientBase, schema: Schema): Promi
 function requireKnown(version: number, { name, migrations }: Schema): void {
   const known = migrations.length
   if (version <= known) return
-  throw new SchemaMismatch(
+  throw new DatabaseRefused(
     `the ${name} database has schema version ${version}, this program knows ${known}: run a newer program`,
   )
 }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
+import { DatabaseRefused } from '../store/database-refused.js'
 import { isDisconnected, isRepeatable, translate } from './errors.js'
 import { knownVersion, migrate, type Schema } from './migrate.js'
 import { type PoolOptions, PrimaryPool } from './pool.js'
@@ -139,7 +140,7 @@ export async function openDatabase(options: PoolOptions, schema: Schema): Promis
 
 /**
  * The version of the schema, 0 when it is not there. Refuses what openDatabase refuses, and changes nothing.
- * @throws StoreUnavailable, SchemaMismatch, NotDurable
+ * @throws StoreUnavailable, DatabaseRefused
  */
 export async function schemaVersionOf(url: string, schema: Schema): Promise<number> {
   const pool = new PrimaryPool({ url, poolSize: 1 })
@@ -165,12 +166,7 @@ async function withDurable<T>(pool: PrimaryPool, work: (client: pg.PoolClient) =
 /** synchronous_commit is set on every connection of ours; this one only the operator can set. */
 async function requireFsync(client: pg.ClientBase): Promise<void> {
   const { rows } = await client.query<{ fsync: string | null }>(`SELECT current_setting('fsync', true) AS fsync`)
-  if (rows[0]?.fsync === 'off') throw new NotDurable('the database runs with fsync = off and would lose grants')
-}
-
-/** The server is set up such that a power cut takes back what it acknowledged. */
-export class NotDurable extends Error {
-  override readonly name = 'NotDurable'
+  if (rows[0]?.fsync === 'off') throw new DatabaseRefused('the database runs with fsync = off and would lose grants')
 }
 
 export class Database {

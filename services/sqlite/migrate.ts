@@ -1,4 +1,5 @@
-import { type Migration, SchemaMismatch } from '../store/migration.js'
+import { DatabaseRefused } from '../store/database-refused.js'
+import type { Migration } from '../store/migration.js'
 import { type Connection, waitingFor } from './open.js'
 
 /** How long one process waits while another migrates. Ten million grants take minutes. */
@@ -16,7 +17,7 @@ export interface Schema {
  * Brings a database to the newest version this program knows, in one transaction: all steps or none. Several processes
  * may start at once; one migrates and the others find it done.
  * @returns the versions before and after.
- * @throws SchemaMismatch
+ * @throws DatabaseRefused
  */
 export function migrate(db: Connection, schema: Schema): { from: number; to: number } {
   const to = schema.migrations.length
@@ -32,17 +33,17 @@ export function migrate(db: Connection, schema: Schema): { from: number; to: num
   return { from, to }
 }
 
-/** The version of the database, 0 when it is empty. Changes nothing. @throws SchemaMismatch */
+/** The version of the database, 0 when it is empty. Changes nothing. @throws DatabaseRefused */
 export function knownVersion(db: Connection, schema: Schema): number {
   const { name, applicationId, migrations } = schema
   const version = Number(db.pragma('user_version', { simple: true }))
   const isEmpty = version === 0 && db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() === undefined
   if (isEmpty) return 0
   if (db.pragma('application_id', { simple: true }) !== applicationId) {
-    throw new SchemaMismatch(`${db.name} is not a ${name} database of this program`)
+    throw new DatabaseRefused(`${db.name} is not a ${name} database of this program`)
   }
   if (version > migrations.length) {
-    throw new SchemaMismatch(
+    throw new DatabaseRefused(
       `${db.name} has ${name} schema version ${version}, this program knows ${migrations.length}: run a newer program`,
     )
   }

@@ -6,6 +6,7 @@
 import { chmodSync, closeSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Database as Connection } from 'better-sqlite3'
+import { DatabaseRefused } from '../store/database-refused.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Database } from './driver.js'
 import { makeDirectories } from './private-directory.js'
@@ -36,7 +37,7 @@ const demanded = [
 
 /**
  * Opens a database, creating file and directory readable by their owner only. An existing directory keeps its mode.
- * @throws StoreUnavailable when the file cannot be opened; Error when SQLite does not do what durability needs.
+ * @throws StoreUnavailable when the file cannot be opened; DatabaseRefused when SQLite does not do what durability needs.
  */
 export function openDatabase(file: string): Connection {
   if (file !== IN_MEMORY) makePrivate(file)
@@ -47,7 +48,9 @@ export function openDatabase(file: string): Connection {
       setPragma(db, `${pragma} = ${value}`)
       const actual = db.pragma(pragma, { simple: true })
       if (actual === readsBack || (file === IN_MEMORY && actual === 'memory')) continue
-      throw new Error(`${file}: ${pragma} is ${actual} after it was set to ${value}, so commits would not be durable`)
+      throw new DatabaseRefused(
+        `${file}: ${pragma} is ${actual} after it was set to ${value}, commits would not be durable`,
+      )
     }
     db.pragma(`busy_timeout = ${BUSY_TIMEOUT_MS}`)
     db.pragma('journal_size_limit = 67108864') // a WAL that a long backup let grow shrinks to 64 MiB

@@ -5,8 +5,3 @@ export interface Migration {
   readonly name: string
   readonly sql: string
 }
-
-/** The database is of another kind, or of a newer program: nothing was changed, and waiting does not help. */
-export class SchemaMismatch extends Error {
-  override readonly name = 'SchemaMismatch'
-}

@@ -393,6 +393,46 @@ describe('files', () => {
     expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
   })
 
+  test.each(['token', 'survey'])('a damaged %s database is named and not copied', async (name) => {
+    const service = await createProcess()
+    await service.cli(['migrate'])
+    const database = path.join(service.dataDir, `${name}.db`)
+    writeFileSync(database, 'these are the words of somebody else, and not a database')
+    for (const command of [['backup', path.join(service.dataDir, 'backup.tar')], ['migrate']]) {
+      const { exitCode, stderr } = await service.cli(command)
+      expect({ exitCode, stderr }).toEqual({
+        exitCode: 1,
+        stderr: `survey-auth: ${database} is damaged or no database (SQLITE_NOTADB)\nsurvey-auth doctor says more\n`,
+      })
+    }
+    expect((await service.cli(['doctor'])).stdout).toMatch(
+      new RegExp(`${name} database +wrong +${database} is damaged`),
+    )
+    expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
+  })
+
+  test('files that a start has made and not filled yet can be copied', async () => {
+    const service = await createProcess()
+    for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), '', { mode: 0o600 })
+    expect((await service.cli(['backup', path.join(service.dataDir, 'backup.tar')])).exitCode).toBe(0)
+  })
+
+  test('a backup for which there is no room says so, and leaves nothing', async () => {
+    const service = await createProcess()
+    await service.cli(['migrate'])
+    const file = path.join(service.dataDir, 'backup.tar')
+    const command = `trap '' XFSZ; ulimit -f 32; exec "$0" "$@"` // no file larger than 16 or 32 KiB
+    const { status, stderr } = spawnSync('/bin/sh', ['-c', command, process.execPath, PROGRAM, 'backup', file], {
+      env: { PATH: process.env.PATH, DATA_DIR: service.dataDir },
+      encoding: 'utf8',
+    })
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: `survey-auth: cannot write ${file}: disk I/O error\n`,
+    })
+    expect(readdirSync(service.dataDir).filter((name) => name.includes('backup'))).toEqual([])
+  })
+
   test('the doctor finds a file that others may read', async () => {
     const service = await createProcess()
     await service.cli(['migrate'])

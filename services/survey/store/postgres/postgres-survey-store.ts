@@ -95,7 +95,7 @@ interface FoundColumns extends Omit<SurveyRow, 'document'> {
 
 type KeptSurvey = SurveyRow & Pick<FoundColumns, 'storedAtMs'>
 
-/** Connects and brings the schema up to date. @throws StoreUnavailable, SchemaMismatch, NotDurable */
+/** Connects and brings the schema up to date. @throws StoreUnavailable, DatabaseRefused */
 export async function openPostgresSurveyStore(options: PoolOptions): Promise<SurveyStore> {
   const database = await openDatabase(options, surveySchema)
   const surveys = new Lookups<FoundColumns>(

@@ -10,7 +10,7 @@ import { surveyStoreWrites } from './writes.js'
 
 /**
  * Opens the survey database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
- * @throws StoreUnavailable, SchemaMismatch
+ * @throws StoreUnavailable, DatabaseRefused
  */
 export function openSqliteSurveyStore(options: {
   file: string

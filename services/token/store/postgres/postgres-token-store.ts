@@ -14,7 +14,7 @@ import { createSessionMethods } from './sessions.js'
 import { createUpkeepMethods } from './upkeep.js'
 import { createUserMethods } from './users.js'
 
-/** Connects and brings the schema up to date. @throws StoreUnavailable, SchemaMismatch, NotDurable */
+/** Connects and brings the schema up to date. @throws StoreUnavailable, DatabaseRefused */
 export async function openPostgresTokenStore(options: PoolOptions): Promise<TokenStore> {
   const database = await openDatabase(options, tokenSchema)
   const audit = new Audit()

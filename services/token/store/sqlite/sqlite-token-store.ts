@@ -12,7 +12,7 @@ import { tokenStoreWrites } from './writes.js'
 
 /**
  * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
- * @throws StoreUnavailable, SchemaMismatch
+ * @throws StoreUnavailable, DatabaseRefused
  */
 export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCommitOptions['onCommit'] }): TokenStore {
   const db = openDatabase(options.file)
