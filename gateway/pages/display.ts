@@ -28,12 +28,21 @@ export function callbackHost(redirectUri: string): string {
   return URL.canParse(redirectUri) ? new URL(redirectUri).host : redirectUri
 }
 
-/** A length of time in its largest whole unit, rounded down; from two days on in days. */
+/** How long something lasts, in its largest whole unit, rounded down; from two days on in days. */
 export function displayDuration(seconds: number, language: Language): string {
+  return inLargestUnit(seconds, language, Math.floor)
+}
+
+/** How long to wait, in the same units, rounded up: who waits for so long does not come too early. */
+export function displayWait(seconds: number, language: Language): string {
+  return inLargestUnit(seconds, language, Math.ceil)
+}
+
+function inLargestUnit(seconds: number, language: Language, round: (count: number) => number): string {
   const { duration } = texts[language]
-  if (seconds >= 172_800) return duration.days(Math.floor(seconds / 86_400))
-  if (seconds >= 7200) return duration.hours(Math.floor(seconds / 3600))
-  if (seconds >= 120) return duration.minutes(Math.floor(seconds / 60))
+  if (seconds >= 172_800) return duration.days(round(seconds / 86_400))
+  if (seconds >= 7200) return duration.hours(round(seconds / 3600))
+  if (seconds >= 120) return duration.minutes(round(seconds / 60))
   return duration.seconds(seconds)
 }
 

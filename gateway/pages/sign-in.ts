@@ -12,7 +12,7 @@ import {
 } from './authorization-request.js'
 import { setSecretCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
-import { displayDuration, displayName } from './display.js'
+import { displayName, displayWait } from './display.js'
 import { redirectTo, renderPage } from './view.js'
 import { APPS_PATH, csrfField, guarded, openVisit, readForm, requireForm, type Visit } from './visit.js'
 
@@ -95,7 +95,7 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
 }
 
 function tooMany(visit: Visit, seconds: number): Attempt {
-  const alert = visit.t.signIn.rateLimited(displayDuration(seconds, visit.language))
+  const alert = visit.t.signIn.rateLimited(displayWait(seconds, visit.language))
   return { status: 429, outcome: 'request_rate_limited', alert, headers: { 'retry-after': String(seconds) } }
 }
 

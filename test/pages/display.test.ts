@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import { callbackHost, displayDuration, displayName, displayTime, initial } from '../../gateway/pages/display.js'
+import {
+  callbackHost,
+  displayDuration,
+  displayName,
+  displayTime,
+  displayWait,
+  initial,
+} from '../../gateway/pages/display.js'
 import { preferredLanguage } from '../../gateway/pages/language.js'
 
 describe('a name is shown', () => {
@@ -35,6 +42,17 @@ test.each([
 ])('%d seconds read %s, %s', (seconds, en, zh) => {
   expect(displayDuration(seconds, 'en')).toBe(en)
   expect(displayDuration(seconds, 'zh')).toBe(zh)
+})
+
+test.each([
+  [40, '40 seconds', '40 秒'],
+  [120, '2 minutes', '2 分钟'],
+  [179, '3 minutes', '3 分钟'],
+  [663, '12 minutes', '12 分钟'],
+  [7201, '3 hours', '3 小时'],
+])('who is told to wait for %d seconds is told %s, %s, never less', (seconds, en, zh) => {
+  expect(displayWait(seconds, 'en')).toBe(en)
+  expect(displayWait(seconds, 'zh')).toBe(zh)
 })
 
 test('a time carries its offset', () => {

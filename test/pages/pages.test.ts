@@ -115,6 +115,12 @@ describe('signing in', () => {
     expect(reply.text).toContain('40 seconds')
   })
 
+  test('too many attempts do not say a shorter time than it takes', async () => {
+    const page = await visitor.open(authorizePath())
+    served.services.signInWaitSeconds = 179
+    expect((await visitor.submit(page, form(page, 'password'), USER)).text).toContain('3 minutes')
+  })
+
   test('from the connected apps leads to the connected apps', async () => {
     const page = await visitor.open('/connect/apps')
     const reply = await visitor.submit(page, form(page, 'password'), USER)
