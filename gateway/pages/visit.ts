@@ -29,7 +29,7 @@ export interface Visit {
 
 export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
   const cookies = request.header('cookie')
-  const chosen = request.method === 'GET' ? chosenLanguage(request) : undefined
+  const chosen = request.method === 'POST' ? undefined : chosenLanguage(request)
   const language = chosen ?? languageOf(request)
   const sentKey = readSecretCookie(deps.publicUrl, cookies, 'form_key')
   const hadFormKey = isFormKey(sentKey)

@@ -542,6 +542,16 @@ describe('the page', () => {
     }
   })
 
+  test('answers HEAD in the language that the switch asks for, as GET', async () => {
+    const ask = (method: string) => service.visitor().request(`${authorizePath(app)}&lang=zh`, { method })
+    const [head, get] = [await ask('HEAD'), await ask('GET')]
+    for (const name of ['content-language', 'content-length']) {
+      expect(head.headers.get(name)).toBe(get.headers.get(name))
+    }
+    expect(head.headers.get('content-language')).toBe('zh-CN')
+    expect(head.headers.get('set-cookie')).toContain('sa_lang=zh')
+  })
+
   test('is the same for a client that sends the link as it is written, with its fragment', async () => {
     const [reply] = await service.raw(
       `GET ${authorizePath(app, 'abc')}#wj_redirect HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`,
