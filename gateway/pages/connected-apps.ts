@@ -4,6 +4,7 @@ import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/a
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { FormUse } from './csrf.js'
 import { type DisplayTime, displayName, displayTime, initial } from './display.js'
+import { isFromOwnPage } from './own-origin.js'
 import { signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
 import { type ConnectedAppView, redirectTo, renderPage } from './view.js'
@@ -39,7 +40,7 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 }
 
 function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly ConnectedApp[]): Answer {
-  const { language, t, sessionToken, setCookies, request } = visit
+  const { language, t, sessionToken, setCookies } = visit
   const nickname = displayName(user.nickname, displayName(user.username, '—'))
   return renderPage(
     'connected-apps',
@@ -48,12 +49,17 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
       nickname,
       nicknameInitial: initial(nickname),
       username: displayName(user.username, '—'),
-      wasDisconnected: readOptional(request, 'disconnected') === '1',
+      wasDisconnected: wasDisconnected(visit),
       apps: apps.map((app) => appView(visit, app)),
       signOut: [csrfField(visit, signOutUse(sessionToken, undefined))],
     },
     { status: 200, outcome: 'connected_apps', setCookies },
   )
+}
+
+/** Whether our own form led here. An app could link to this address, and nothing would have ended. */
+function wasDisconnected({ request, deps }: Visit): boolean {
+  return readOptional(request, 'disconnected') === '1' && isFromOwnPage(request, deps.publicUrl)
 }
 
 function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {

@@ -3,7 +3,7 @@ import type { GatewayRequest } from '../http.js'
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
 
 /**
- * Whether a POST may come from one of our own pages, by what the browser says of itself. Our pages send no referrer,
+ * Whether a request may come from one of our own pages, by what the browser says of itself. Our pages send no referrer,
  * which makes browsers send `Origin: null`; that counts only beside `Sec-Fetch-Site: same-origin`, because a sandboxed
  * frame elsewhere sends it too. Over plain http off loopback browsers do not send the latter. A client that says nothing
  * is no browser of today; there, as then, the form's signature judges it, and a cookie that comes from our own site only.

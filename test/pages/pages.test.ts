@@ -389,6 +389,13 @@ describe('connected apps', () => {
     expect([...served.services.grants.keys()]).toEqual(['g2'])
   })
 
+  test.each(['cross-site', 'same-site', 'none'])('are not said to have ended by a link that is %s', async (site) => {
+    await visitor.openSignedIn('/connect/apps', USER)
+    const open = (from: string) => visitor.open('/connect/apps?disconnected=1', { headers: { 'sec-fetch-site': from } })
+    expect((await open(site)).html.text).not.toContain('Access has ended')
+    expect((await open('same-origin')).html.text).toContain('Access has ended')
+  })
+
   test('are not ended by who is signed out meanwhile, who sees the sign-in form', async () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     served.services.sessions.clear()
