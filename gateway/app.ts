@@ -212,6 +212,7 @@ class Gateway {
       requestId,
       language: languageOf(request),
       headers: failureHeaders(problem.options),
+      mayTryAgain: request.method === 'GET' && problem.kind.action === 'retry',
     })
   }
 

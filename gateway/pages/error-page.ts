@@ -17,6 +17,8 @@ export interface ErrorPageInput {
   readonly developerNote?: string
   /** Where to go from here; by default the connected-apps page, null for nowhere. */
   readonly wayOn?: { readonly href: string; readonly label: string } | null
+  /** Whether the same address may answer soon: then it is the way on, with all that its query carries. */
+  readonly mayTryAgain?: boolean
   readonly headers?: Readonly<Record<string, string>>
   readonly setCookies?: readonly string[]
 }
@@ -25,7 +27,8 @@ export function errorPage(input: ErrorPageInput): Answer {
   const { errors } = texts[input.language]
   const [heading, lead] = errors[errorOf(input.status)]
   const title = input.heading ?? heading ?? ''
-  const wayOn = input.wayOn === undefined ? { href: '/connect/apps', label: errors.home } : (input.wayOn ?? undefined)
+  const usual = input.mayTryAgain ? { href: '', label: errors.tryAgain } : { href: '/connect/apps', label: errors.home }
+  const wayOn = input.wayOn === undefined ? usual : (input.wayOn ?? undefined)
   return renderPage(
     'error',
     { language: input.language, title },

@@ -531,6 +531,16 @@ describe('rates', () => {
     })
   })
 
+  test('a page that is refused leads back to itself, and a form that is refused does not', () => {
+    const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
+    return withGateway({ limits: { rates: { api: once, page: once } }, now: () => 1_000_000 }, async ({ url }) => {
+      await fetch(url)
+      const link = `${url}/connect/oauth2/authorize?appid=app`
+      expect(await (await fetch(link)).text()).toContain('href="">Try again<')
+      expect(await (await fetch(link, { method: 'POST' })).text()).not.toContain('Try again<')
+    })
+  })
+
   test('an address in X-Forwarded-For is the same however it is written', async () => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
     await withGateway({ limits: limits(rate), trustedProxies: ['127.0.0.1', '2001:db8::1'] }, async ({ url }) => {
