@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Envelope, expectError } from '../harness/envelope.js'
 import { ERRORS, type ErrorType } from '../harness/errors.js'
+import { loadOpenApi } from '../harness/openapi.js'
 import type { Access, TestApp, Verbs } from '../harness/verbs.js'
 import { openService, startService } from '../harness.js'
 
@@ -188,6 +189,17 @@ describe('the error table', () => {
     expect(answer.message).not.toMatch(/sql|table|survey/i)
     const lines = broken.backend.log().split('\n')
     expect(lines.filter((line) => line.includes(answer.requestId) && line.includes('"stack"'))).toHaveLength(1)
+  })
+
+  test('a wrong grant_type is answered as the document shows it for the endpoint', async () => {
+    const wrong = { grant_type: 'client_credential' }
+    const exchange = await service.exchange(access.app, UNKNOWN.code, wrong)
+    const refresh = await service.refresh(access.app, UNKNOWN.refreshToken, wrong)
+    for (const [{ message }, response] of [[exchange, 'BadExchange'] as const, [refresh, 'BadRefresh'] as const]) {
+      const examples = `/components/responses/${response}/content/application~1json/examples`
+      const openapi = loadOpenApi()
+      expect(openapi.at(`${openapi.follow(`${examples}/invalid_grant_type`)}/value/error/message`)).toBe(message)
+    }
   })
 
   test('too many requests of one source are request_rate_limited with Retry-After', async () => {
