@@ -8,7 +8,10 @@ import { hashCredential, newCredential, newId, placeOfGrant } from './credential
 import type { TokenDeps } from './deps.js'
 
 const invalidCode = () =>
-  new ServiceError(ErrorReason.INVALID_CODE, 'the code is unknown, used, expired or not for this app')
+  new ServiceError(
+    ErrorReason.INVALID_CODE,
+    'the code is unknown, used, expired, not for this app or not for the redirect_uri that was sent',
+  )
 
 /** Step 2 of the flow (spec 4.2). The app is authenticated before the code is looked at (decisions 9). */
 export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
