@@ -30,29 +30,23 @@ export interface RpcServer {
   drain(graceMs: number): Promise<void>
 }
 
+/** Listens on both addresses or on none. */
 export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
-  const { dispatcher, limits, tls } = options
-  const doors = await Promise.all(
-    [options.address, options.connectAddress]
-      .filter((address) => address !== undefined)
-      .map(async (address, index) => {
-        const identify = address.kind === 'tls' ? identifyByName(options.callers) : identifyLocal
-        const common = { dispatcher, identify, limits }
-        const connect = createConnectDoor(common)
-        const isMain = index === 0
-        const grpc = isMain
-          ? await createGrpcDoor({ ...common, serveOthers: connect.serve, hasReflection: options.hasReflection })
-          : undefined
-        const listener = await listen({
-          address,
-          tls,
-          onHttp1: connect.acceptHttp1,
-          onHttp2: grpc?.accept ?? connect.acceptHttp2,
-          maxConnections: limits.maxConnections,
-        })
-        return { connect, grpc, listener }
-      }),
-  )
+  const doors: Awaited<ReturnType<typeof openDoors>>[] = []
+  async function drain(graceMs: number): Promise<void> {
+    for (const { grpc, listener } of doors) {
+      grpc?.setServing(false)
+      listener.stop()
+    }
+    await Promise.all(doors.flatMap(({ connect, grpc }) => [connect.drain(graceMs), grpc?.drain(graceMs)]))
+  }
+  try {
+    doors.push(await openDoors(options, options.address, true))
+    if (options.connectAddress) doors.push(await openDoors(options, options.connectAddress, false))
+  } catch (error) {
+    await drain(0)
+    throw error
+  }
   return {
     addresses: doors.map(({ listener }) => formatAddress(listener.address)),
     setServing(isServing) {
@@ -61,12 +55,22 @@ export async function startRpcServer(options: RpcServerOptions): Promise<RpcServ
     reloadTls(material) {
       for (const { listener } of doors) listener.reloadTls(material)
     },
-    async drain(graceMs) {
-      for (const { grpc, listener } of doors) {
-        grpc?.setServing(false)
-        listener.stop()
-      }
-      await Promise.all(doors.flatMap(({ connect, grpc }) => [connect.drain(graceMs), grpc?.drain(graceMs)]))
-    },
+    drain,
   }
+}
+
+async function openDoors(options: RpcServerOptions, address: Address, hasGrpc: boolean) {
+  const { dispatcher, limits, tls, hasReflection } = options
+  const identify = address.kind === 'tls' ? identifyByName(options.callers) : identifyLocal
+  const common = { dispatcher, identify, limits }
+  const connect = createConnectDoor(common)
+  const grpc = hasGrpc ? await createGrpcDoor({ ...common, serveOthers: connect.serve, hasReflection }) : undefined
+  const listener = await listen({
+    address,
+    tls,
+    onHttp1: connect.acceptHttp1,
+    onHttp2: grpc?.accept ?? connect.acceptHttp2,
+    maxConnections: limits.maxConnections,
+  })
+  return { connect, grpc, listener }
 }

@@ -8,12 +8,15 @@ import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { stateOfSocket } from '../../services/rpc/listener.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const CALL_MS = 300
+const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
 
-async function started() {
+async function started(more: { readonly address?: Address; readonly connectAddress?: Address } = {}) {
   const ended: string[] = []
   const nothing = () => Promise.resolve({})
   const dispatcher = new Dispatcher({
@@ -33,9 +36,8 @@ async function started() {
     disconnectApp: nothing,
   })
   const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 100 }
-  const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
   const common = { dispatcher, tls: undefined, callers: new Map(), limits, hasReflection: false }
-  const server = await startRpcServer({ ...common, address, connectAddress: undefined })
+  const server = await startRpcServer({ ...common, address, connectAddress: undefined, ...more })
   return { server, ended, at: parseAddress(server.addresses[0] ?? '') }
 }
 
@@ -92,4 +94,15 @@ test('does not wait longer than its grace for a peer that keeps its side open', 
   peer.write(Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0])]))
   await once(peer, 'data')
   expect(await drained(server, 500)).toBeLessThan(3_000)
+})
+
+test('a server that cannot have one of its addresses gives up the other', async () => {
+  const other = net.createServer().listen(0, '127.0.0.1')
+  await once(other, 'listening')
+  onTestFinished(() => void other.close())
+  const taken: Address = { ...address, port: (other.address() as net.AddressInfo).port }
+  const path = `${temporaryDirectory()}/rpc.sock`
+  await expect(started({ address: { kind: 'unix', path }, connectAddress: taken })).rejects.toThrow('EADDRINUSE')
+  await sleep(CALL_MS)
+  expect(await stateOfSocket(path)).toBe('none')
 })
