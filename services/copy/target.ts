@@ -15,12 +15,13 @@ const DIGESTS_AT_ONCE = 10_000
 export async function openTarget(url: string, schema: Schema): Promise<Target> {
   await (await openDatabase({ url }, schema)).close()
   const pool = new PrimaryPool({ url, poolSize: 1, statementTimeoutMs: STATEMENT_TIMEOUT_MS })
+  let target: Target | undefined
   try {
-    const target = new Target(pool, await pool.acquire())
+    target = new Target(pool, await pool.acquire())
     await target.begin()
     return target
   } catch (error) {
-    await pool.close()
+    await (target ?? pool).close() // the pool alone would wait for its connection without end
     throw translate(error)
   }
 }
