@@ -2,7 +2,6 @@
 // malformed requests, the headers of every answer, rates, the request log) and knows no endpoint. bin/ composes it.
 import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server } from 'node:http'
-import { performance } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
@@ -48,6 +47,10 @@ export interface RequestRecord {
 }
 
 export interface GatewayOptions extends GatewayDeps {
+  /** 200: every enveloped application error is answered 200 (decisions 4). */
+  readonly httpErrorStatus: 'semantic' | 200
+  /** Deadline of one RPC, in ms. */
+  readonly rpcTimeoutMs: number
   readonly limits: GatewayLimits
   /** Where gateways share what their rates have counted; without it each counts for itself. */
   readonly sharedLimits?: Client<typeof LimitService> | undefined

@@ -1,4 +1,4 @@
-// What a route is: a function from a bounded, parsed request to an answer. Only app.ts touches node:http objects.
+// What a route is: a function from a bounded, parsed request to an answer. No route sees an object of node:http.
 import type { Client } from '@connectrpc/connect'
 import type { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import type { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
@@ -12,10 +12,6 @@ export interface GatewayDeps {
   readonly survey: Client<typeof SurveyService>
   /** Decides cookie flags, origin checks and links; never the Host header. */
   readonly publicUrl: URL
-  /** 200: every enveloped application error is answered 200 (decisions 4). */
-  readonly httpErrorStatus: 'semantic' | 200
-  /** Deadline of one RPC, in ms. */
-  readonly rpcTimeoutMs: number
   readonly now: () => number
   readonly randomBytes: (size: number) => Uint8Array
 }
@@ -24,8 +20,6 @@ export interface GatewayRequest {
   /** UUID, fresh for every request; in the answer, in the logs and in every RPC made for it. */
   readonly requestId: string
   readonly method: string
-  /** Path as sent, without the query; of an absolute-form target, without scheme and host. */
-  readonly path: string
   /** Last path segment of a route with a parameter, not decoded; empty for other routes. */
   readonly pathParameter: string
   /** The query, strictly decoded. Throws a Problem when malformed. */
@@ -48,7 +42,7 @@ export interface Answer {
   readonly encoding?: 'latin1'
   /** What the access log and the metrics may know of the outcome: an `error.type` or a page's name. */
   readonly outcome?: string
-  /** The appid of the request if it was well-formed, for the log and the limits. */
+  /** The appid of the request if it was well-formed, for the log. */
   readonly appid?: string
 }
 

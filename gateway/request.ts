@@ -13,6 +13,7 @@ export interface RequestLimits {
 /** A request as routes see it. Everything that costs is read on demand, and once. */
 export class HttpRequest implements GatewayRequest {
   readonly method: string
+  /** As sent, without the query; of an absolute-form target, without scheme and host. */
   readonly path: string
   /** Set when the route is known. */
   pathParameter = ''

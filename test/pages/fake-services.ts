@@ -92,8 +92,6 @@ export class FakeServices {
       account: createClient(AccountService, transport),
       survey: createClient(SurveyService, transport),
       publicUrl: new URL(publicUrl),
-      httpErrorStatus: 'semantic',
-      rpcTimeoutMs: 5000,
       now: () => this.nowMs,
       randomBytes: (size) => new Uint8Array(size).fill(++this.#random),
     }

@@ -21,6 +21,8 @@ export async function serve(publicUrl?: string): Promise<Served> {
   const port = publicUrl === undefined ? await freePort() : 0
   const server = createGateway({
     ...services.deps(publicUrl ?? `http://127.0.0.1:${port}`),
+    httpErrorStatus: 'semantic',
+    rpcTimeoutMs: 5000,
     limits: { ...defaultLimits, rateLimit: false },
     trustedProxies: [],
     onRequest: () => {},
