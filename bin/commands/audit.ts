@@ -46,7 +46,7 @@ async function listEvents({ username: user = '', appid = '', json }: ListOptions
       note: (row) => row.note,
       request_id: (row) => row.request_id,
     },
-    { json: json, whenEmpty: 'no events' },
+    { json, whenEmpty: 'no events' },
   )
 }
 

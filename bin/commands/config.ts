@@ -24,7 +24,7 @@ function showConfig({ json }: { json?: true }): void {
       source: (row) => row.source,
       about: (row) => row.about,
     },
-    { json: json, whenEmpty: '' },
+    { json, whenEmpty: '' },
   )
 }
 

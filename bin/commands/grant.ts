@@ -57,7 +57,7 @@ async function listGrants({ username: user = '', appid = '', json }: ListOptions
       expires: (row) => shortTime(row.expires_at),
       revoked: (row) => shortTime(row.revoked_at),
     },
-    { json: json, whenEmpty: 'no grants' },
+    { json, whenEmpty: 'no grants' },
   )
 }
 

@@ -40,7 +40,7 @@ async function migrate({ json }: { json?: true }): Promise<void> {
       to: (row) => row.to_version,
       file: (row) => row.file,
     },
-    { json: json, whenEmpty: '' },
+    { json, whenEmpty: '' },
   )
 }
 

@@ -3,7 +3,7 @@
 // the signed double-submit pattern; the signature covers the session, so a form dies with the sign-in it was made for.
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 
-export const FORM_TTL_MS = 30 * 60_000 // long enough to fetch a password, short for a page left open; our own choice
+const FORM_TTL_MS = 30 * 60_000 // long enough to fetch a password, short for a page left open; our own choice
 
 const KEY_BYTES = 32
 const FORM_ID_BYTES = 24

@@ -2,7 +2,7 @@
 import type { GatewayRequest } from '../http.js'
 import { readLanguageCookie } from './cookies.js'
 
-export const LANGUAGES = ['zh', 'en'] as const
+const LANGUAGES = ['zh', 'en'] as const
 export type Language = (typeof LANGUAGES)[number]
 
 /** The language of a page, from the switch's cookie and `Accept-Language`. Never fails. */

@@ -10,8 +10,6 @@ export interface PoolOptions {
   readonly url: string
   /** Connections of this process, at most. */
   readonly poolSize?: number
-  /** How the server names our connections in pg_stat_activity. */
-  readonly applicationName?: string
   /** Longest wait for a connection, be it a new one or one that is in use, in ms. */
   readonly connectTimeoutMs?: number
   /** Longest run of one statement, in ms. */
@@ -22,7 +20,6 @@ export interface PoolOptions {
 
 const DEFAULTS = {
   poolSize: 10, // what a small server runs at once anyway; 9 processes fit its 100 connections
-  applicationName: 'survey-auth',
   connectTimeoutMs: 2_000, // the deadlines above us: gateway 5 s, RPC 4.5 s
   statementTimeoutMs: 3_000,
   lockTimeoutMs: 2_000,
@@ -146,10 +143,10 @@ export class PrimaryPool {
   }
 
   #clientConfig(host: Host): pg.ClientConfig {
-    const { applicationName, connectTimeoutMs, statementTimeoutMs, lockTimeoutMs } = this.#options
+    const { connectTimeoutMs, statementTimeoutMs, lockTimeoutMs } = this.#options
     return {
       connectionString: this.#address.urlOf(host),
-      application_name: applicationName,
+      application_name: 'survey-auth', // in pg_stat_activity
       connectionTimeoutMillis: connectTimeoutMs,
       statement_timeout: statementTimeoutMs,
       query_timeout: statementTimeoutMs + ANSWER_SLACK_MS,

@@ -14,7 +14,7 @@ import { makeDirectories } from './private-directory.js'
 export type { Database as Connection } from 'better-sqlite3'
 
 /** A database that lives as long as its connection, for tests. */
-export const IN_MEMORY = ':memory:'
+const IN_MEMORY = ':memory:'
 
 export const BUSY_TIMEOUT_MS = 2000 // blocks the thread; well under the 4 s a caller grants the database
 const WAL_RETRY_MS = 10

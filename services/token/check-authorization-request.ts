@@ -10,7 +10,7 @@ import type { TokenDeps } from './deps.js'
 import type { AppRow } from './store/token-store.js'
 
 /** The only scope (spec 5.6). */
-export const SCOPE_USER = 'snsapi_user'
+const SCOPE_USER = 'snsapi_user'
 
 const STATE = /^[A-Za-z0-9]{0,128}$/ // spec 4.1
 
