@@ -26,7 +26,13 @@ export function readAuthorizationRequest(params: Params): AuthorizationRequest {
   }
 }
 
-export function requestFields(asked: AuthorizationRequest): readonly HiddenField[] {
+/** Of a form: undefined when no authorization is in progress. @throws Problem as readAuthorizationRequest */
+export function readRequestInProgress(form: Params): AuthorizationRequest | undefined {
+  return form.first('appid') === undefined ? undefined : readAuthorizationRequest(form)
+}
+
+export function requestFields(asked: AuthorizationRequest | undefined): readonly HiddenField[] {
+  if (!asked) return []
   const { appid, redirectUri, responseType, scope, state } = asked
   return [
     { name: 'appid', value: appid },
@@ -38,8 +44,8 @@ export function requestFields(asked: AuthorizationRequest): readonly HiddenField
 }
 
 /** For signing: the same request gives the same list, different requests give different ones. */
-export function requestValues(asked: AuthorizationRequest): readonly string[] {
-  return [asked.appid, asked.redirectUri, asked.responseType, asked.scope, asked.state]
+export function requestValues(asked: AuthorizationRequest | undefined): readonly string[] {
+  return asked ? [asked.appid, asked.redirectUri, asked.responseType, asked.scope, asked.state] : []
 }
 
 /** The link of the authorization page, rebuilt, with the fragment spec 4.1 wants. */

@@ -13,7 +13,8 @@ import {
   requestValues,
 } from './authorization-request.js'
 import type { FormUse } from './csrf.js'
-import { callbackHost, displayDuration, displayName, initial } from './display.js'
+import { callbackHost, displayDuration, displayName, displayUser, initial } from './display.js'
+import type { Language } from './language.js'
 import { type SignInGoal, signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
 import { redirectTo, renderPage } from './view.js'
@@ -49,21 +50,18 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSessionResponse): Answer {
   const { language, t, sessionToken, setCookies } = visit
   const appName = displayName(app.appName, asked.appid)
-  const nickname = displayName(user.nickname, displayName(user.username, '—'))
   const fields = requestFields(asked)
   const frame = {
     language,
     title: t.authorization.title,
-    languageHref: (to: 'zh' | 'en') => authorizeHref(asked, to),
+    languageHref: (to: Language) => authorizeHref(asked, to),
     expectsFragment: true,
   }
   const view = {
     appName,
     appInitial: initial(appName),
     callbackHost: callbackHost(asked.redirectUri),
-    nickname,
-    nicknameInitial: initial(nickname),
-    username: displayName(user.username, '—'),
+    ...displayUser(user),
     duration: displayDuration(app.refreshTokenTtlSeconds, language),
     decision: [...fields, csrfField(visit, decisionUse(sessionToken, asked))],
     switchAccount: [...fields, csrfField(visit, signOutUse(sessionToken, asked))],

@@ -3,7 +3,7 @@ import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
 import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { FormUse } from './csrf.js'
-import { type DisplayTime, displayName, displayTime, initial } from './display.js'
+import { type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'
 import { isFromOwnPage } from './own-origin.js'
 import { signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
@@ -41,14 +41,11 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 
 function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly ConnectedApp[]): Answer {
   const { language, t, sessionToken, setCookies } = visit
-  const nickname = displayName(user.nickname, displayName(user.username, '—'))
   return renderPage(
     'connected-apps',
     { language, title: t.apps.title, languageHref: (to) => `${APPS_PATH}?lang=${to}`, isWide: true },
     {
-      nickname,
-      nicknameInitial: initial(nickname),
-      username: displayName(user.username, '—'),
+      ...displayUser(user),
       wasDisconnected: wasDisconnected(visit),
       apps: apps.map((app) => appView(visit, app)),
       signOut: [csrfField(visit, signOutUse(sessionToken, undefined))],

@@ -18,6 +18,15 @@ export function displayName(name: string, fallback: string): string {
   return shown.length > NAME_GRAPHEMES ? `${shown.slice(0, NAME_GRAPHEMES).join('').trimEnd()}…` : shown.join('')
 }
 
+export type DisplayUser = ReturnType<typeof displayUser>
+
+/** A user as every page shows them. */
+export function displayUser(user: { readonly nickname: string; readonly username: string }) {
+  const username = displayName(user.username, '—')
+  const nickname = displayName(user.nickname, username)
+  return { nickname, nicknameInitial: initial(nickname), username }
+}
+
 /** First grapheme of a name for its badge, upper case. We load no avatars: that would tell their host of the visit. */
 export function initial(name: string): string {
   return graphemes(name, 1).join('').toUpperCase()

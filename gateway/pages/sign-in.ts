@@ -6,13 +6,14 @@ import { networkOf } from '../source.js'
 import {
   type AuthorizationRequest,
   authorizeHref,
-  readAuthorizationRequest,
+  readRequestInProgress,
   requestFields,
   requestValues,
 } from './authorization-request.js'
 import { setSecretCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
 import { displayName, displayWait } from './display.js'
+import type { Language } from './language.js'
 import { redirectTo, renderPage } from './view.js'
 import { APPS_PATH, csrfField, guarded, openVisit, readForm, requireForm, type Visit } from './visit.js'
 
@@ -37,14 +38,14 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
     {
       language,
       title: t.signIn.title,
-      languageHref: (to) => languageHref(goal?.asked, to),
+      languageHref: (to) => goalHref(goal?.asked, to),
       expectsFragment: goal !== undefined && attempt.status === 200, // shown at the app's own link, not after a form
     },
     {
       appName: goal && displayName(goal.app.appName, goal.asked.appid),
       username: attempt.username ?? '',
       alert: attempt.alert,
-      hidden: [...(goal ? requestFields(goal.asked) : []), csrfField(visit, signInUse(goal?.asked))],
+      hidden: [...requestFields(goal?.asked), csrfField(visit, signInUse(goal?.asked))],
     },
     { ...attempt, setCookies, ...(goal ? { appid: goal.asked.appid } : {}) },
   )
@@ -62,7 +63,7 @@ function signIn(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   const visit = openVisit(request, deps)
   return guarded(visit, APPS_PATH, async () => {
     const form = await readForm(visit)
-    const asked = form.first('appid') === undefined ? undefined : readAuthorizationRequest(form)
+    const asked = readRequestInProgress(form)
     return guarded(visit, goalHref(asked), async () => {
       requireForm(visit, form, signInUse(asked))
       const goal = asked && { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
@@ -109,13 +110,11 @@ function readTyped(form: Params, name: string, maxLength: number): string | unde
 }
 
 function signInUse(asked: AuthorizationRequest | undefined): FormUse {
-  return { form: 'sign_in', sessionToken: undefined, about: asked ? requestValues(asked) : [] }
+  return { form: 'sign_in', sessionToken: undefined, about: requestValues(asked) }
 }
 
-function goalHref(asked: AuthorizationRequest | undefined): string {
-  return asked ? authorizeHref(asked) : APPS_PATH
-}
-
-function languageHref(asked: AuthorizationRequest | undefined, to: 'zh' | 'en'): string {
-  return asked ? authorizeHref(asked, to) : `${APPS_PATH}?lang=${to}`
+/** Where signing in and out leads. */
+export function goalHref(asked: AuthorizationRequest | undefined, language?: Language): string {
+  if (asked) return authorizeHref(asked, language)
+  return language ? `${APPS_PATH}?lang=${language}` : APPS_PATH
 }

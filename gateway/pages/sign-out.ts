@@ -1,12 +1,8 @@
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
-import {
-  type AuthorizationRequest,
-  authorizeHref,
-  readAuthorizationRequest,
-  requestValues,
-} from './authorization-request.js'
+import { type AuthorizationRequest, readRequestInProgress, requestValues } from './authorization-request.js'
 import { clearSecretCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
+import { goalHref } from './sign-in.js'
 import { redirectTo } from './view.js'
 import { APPS_PATH, guarded, openVisit, readForm, requireForm } from './visit.js'
 
@@ -23,8 +19,8 @@ function signOut(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   const visit = openVisit(request, deps)
   return guarded(visit, APPS_PATH, async () => {
     const form = await readForm(visit)
-    const asked = form.first('appid') === undefined ? undefined : readAuthorizationRequest(form)
-    const next = asked ? authorizeHref(asked) : APPS_PATH
+    const asked = readRequestInProgress(form)
+    const next = goalHref(asked)
     return guarded(visit, next, async () => {
       const { sessionToken } = visit
       if (sessionToken === undefined) return redirectTo(next, { outcome: 'signed_out' })
@@ -37,5 +33,5 @@ function signOut(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 }
 
 export function signOutUse(sessionToken: string | undefined, asked: AuthorizationRequest | undefined): FormUse {
-  return { form: 'sign_out', sessionToken, about: asked ? requestValues(asked) : [] }
+  return { form: 'sign_out', sessionToken, about: requestValues(asked) }
 }

@@ -2,7 +2,7 @@
 import { Eta } from 'eta'
 import type { Answer } from '../http.js'
 import { icon, PAGES_FOLDER, script, style } from './assets.js'
-import type { DisplayTime } from './display.js'
+import type { DisplayTime, DisplayUser } from './display.js'
 import type { Language } from './language.js'
 import { texts } from './texts.js'
 
@@ -14,21 +14,15 @@ export interface Views {
     readonly alert: string | undefined
     readonly hidden: readonly HiddenField[]
   }
-  authorization: {
+  authorization: DisplayUser & {
     readonly appName: string
     readonly appInitial: string
     readonly callbackHost: string
-    readonly nickname: string
-    readonly nicknameInitial: string
-    readonly username: string
     readonly duration: string
     readonly decision: readonly HiddenField[]
     readonly switchAccount: readonly HiddenField[]
   }
-  'connected-apps': {
-    readonly nickname: string
-    readonly nicknameInitial: string
-    readonly username: string
+  'connected-apps': DisplayUser & {
     readonly wasDisconnected: boolean
     readonly apps: readonly ConnectedAppView[]
     readonly signOut: readonly HiddenField[]
