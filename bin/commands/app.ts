@@ -2,7 +2,7 @@
 import { timestampFromDate } from '@bufbuild/protobuf/wkt'
 import { type Command, Option } from 'commander'
 import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allPages, asOperator, type Operator } from '../compose/operator.js'
+import { allApps, asOperator, type Operator } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
 import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
 import { examples, jsonOption, repeatable, time, wholeNumber } from './options.js'
@@ -144,13 +144,6 @@ async function listApps(options: Json): Promise<void> {
     },
     { json: options.json, whenEmpty: 'no apps yet; register one with: survey-auth app create' },
   )
-}
-
-function allApps(admin: Operator['admin']): Promise<App[]> {
-  return allPages(async (pageToken) => {
-    const page = await admin.listApps({ pageToken })
-    return { rows: page.apps, nextPageToken: page.nextPageToken }
-  })
 }
 
 async function showApp(appid: string, options: Json): Promise<void> {

@@ -1,7 +1,6 @@
 // Which user a command means.
-import { Code, ConnectError } from '@connectrpc/connect'
 import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allPages, type Operator } from '../compose/operator.js'
+import { allPages, type Operator, unlessMissing } from '../compose/operator.js'
 
 type Admin = Operator['admin']
 
@@ -13,19 +12,9 @@ const USER_ID = /^user_/
  * this name says that there is none.
  */
 export async function usernameOf(admin: Admin, nameOrId: string): Promise<string> {
-  if (!USER_ID.test(nameOrId) || (await isUsername(admin, nameOrId))) return nameOrId
+  if (!USER_ID.test(nameOrId) || (await unlessMissing(admin.getUser({ username: nameOrId })))) return nameOrId
   const users = await allUsers(admin)
   return users.find(({ userId }) => userId === nameOrId)?.username ?? nameOrId
-}
-
-async function isUsername(admin: Admin, username: string): Promise<boolean> {
-  try {
-    await admin.getUser({ username })
-    return true
-  } catch (error) {
-    if (ConnectError.from(error).code === Code.NotFound) return false
-    throw error
-  }
 }
 
 export function allUsers(admin: Admin): Promise<User[]> {

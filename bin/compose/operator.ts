@@ -3,8 +3,8 @@
 // too, since every call is a transaction and servers ask the database anew on every request.
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { DescService } from '@bufbuild/protobuf'
-import type { Client } from '@connectrpc/connect'
-import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { type Client, Code, ConnectError } from '@connectrpc/connect'
+import { AdminService, type App } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
@@ -63,7 +63,10 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   const clock = { now: Date.now, randomBytes }
   const local = createDirectDoor(dispatcher, 'operator')
 
-  async function connect(service: 'token' | 'survey', address: Address): Promise<Invoke> {
+  /** Where the service runs, if it does. */
+  async function connect(service: 'token' | 'survey', configured: Address | undefined): Promise<Invoke | undefined> {
+    const address = await answering(configured, [socketIn(config, 'all'), socketIn(config, service)])
+    if (!address) return undefined
     const { connectTo } = await import('./remote.js') // with all of gRPC: only here
     const remote = connectTo(service, address, config)
     opened.push(remote)
@@ -73,10 +76,8 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
 
   const doors: Doors = {
     async token() {
-      const address =
-        (await answering(config.tokenServiceUrl)) ??
-        (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'token')]))
-      if (address) return connect('token', address)
+      const remote = await connect('token', config.tokenServiceUrl)
+      if (remote) return remote
       const { tokenDatabase } = config
       if (tokenDatabase.kind === 'sqlite' && !isThere(tokenDatabase.file)) {
         message(`creating a new database: ${tokenDatabase.file}`)
@@ -85,10 +86,8 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
       return local
     },
     async survey(token) {
-      const address =
-        (await answering(config.surveyServiceUrl)) ??
-        (await firstAnswering([socketIn(config, 'all'), socketIn(config, 'survey')]))
-      if (address) return connect('survey', address)
+      const remote = await connect('survey', config.surveyServiceUrl)
+      if (remote) return remote
       opened.push(await openSurveyPart(config, dispatcher, clock, clientOf(TokenService, token), observers))
       return local
     },
@@ -102,9 +101,16 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   }
 }
 
-/** The address that is configured, if one is. @throws CommandError when it is a socket behind which nobody listens */
-async function answering(configured: Address | undefined): Promise<Address | undefined> {
-  if (configured?.kind !== 'unix' || (await stateOfSocket(configured.path)) === 'in use') return configured
+/**
+ * The address that is configured, else the first of these sockets behind which a process listens.
+ * @throws CommandError when a socket is configured behind which nobody does
+ */
+async function answering(configured: Address | undefined, sockets: readonly Address[]): Promise<Address | undefined> {
+  if (configured && configured.kind !== 'unix') return configured
+  for (const socket of configured ? [configured] : sockets) {
+    if (socket.kind === 'unix' && (await stateOfSocket(socket.path)) === 'in use') return socket
+  }
+  if (!configured) return undefined
   throw new CommandError(
     `nobody answers at ${formatAddress(configured)}, or this user may not ask`,
     EXIT.unavailable,
@@ -112,12 +118,21 @@ async function answering(configured: Address | undefined): Promise<Address | und
   )
 }
 
-/** The first of these sockets behind which a process listens. */
-async function firstAnswering(sockets: readonly Address[]): Promise<Address | undefined> {
-  for (const socket of sockets) {
-    if (socket.kind === 'unix' && (await stateOfSocket(socket.path)) === 'in use') return socket
+export function allApps(admin: Operator['admin']): Promise<App[]> {
+  return allPages(async (pageToken) => {
+    const page = await admin.listApps({ pageToken })
+    return { rows: page.apps, nextPageToken: page.nextPageToken }
+  })
+}
+
+/** undefined for what the service says is not there. */
+export async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer
+  } catch (error) {
+    if (error instanceof ConnectError && error.code === Code.NotFound) return undefined
+    throw error
   }
-  return undefined
 }
 
 /** All pages of a list, one after the other. */

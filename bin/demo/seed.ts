@@ -2,11 +2,9 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
-import { Code, ConnectError } from '@connectrpc/connect'
 import { surveyFromJson } from '../../gateway/api/survey-json.js'
 import type { App, User } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import type { SurveyOperator } from '../compose/operator.js'
-import { allPages } from '../compose/operator.js'
+import { allApps, type SurveyOperator, unlessMissing } from '../compose/operator.js'
 import { packageFile } from '../package-root.js'
 
 /** Known to everybody who reads this, so it exists in demos only, and demos listen on loopback only. */
@@ -45,11 +43,7 @@ async function demoUser({ admin }: SurveyOperator): Promise<User> {
 }
 
 async function demoApp({ admin }: SurveyOperator, redirectUri: string): Promise<App> {
-  const apps = await allPages(async (pageToken) => {
-    const page = await admin.listApps({ pageToken })
-    return { rows: page.apps, nextPageToken: page.nextPageToken }
-  })
-  const found = apps.find(({ name }) => name === DEMO_APP)
+  const found = (await allApps(admin)).find(({ name }) => name === DEMO_APP)
   const { app } = found
     ? await admin.updateApp({ appid: found.appid, redirectUris: withCallback(found.redirectUris, redirectUri) })
     : await admin.createApp({ name: DEMO_APP, redirectUris: [redirectUri] })
@@ -77,13 +71,4 @@ function exampleSurveys() {
     const json: unknown = JSON.parse(readFileSync(path.join(folder, name), 'utf8'))
     return (Array.isArray(json) ? json : [json]).map((entry) => surveyFromJson(entry))
   })
-}
-
-async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer
-  } catch (error) {
-    if (error instanceof ConnectError && error.code === Code.NotFound) return undefined
-    throw error
-  }
 }
