@@ -126,23 +126,22 @@ function isTls(address: Config[RpcAddressSetting]): boolean {
 
 /** What is right by itself and wrong together. */
 function contradictions(config: Config): ConfigProblem[] {
-  const problems: ConfigProblem[] = []
-  const require = (isRight: boolean, variable: string, message: string) => {
-    if (!isRight) problems.push({ variable, message })
-  }
-  require(config.sessionIdleSeconds <=
-    config.sessionTtlSeconds, 'SESSION_IDLE_SECONDS', 'must not be more than SESSION_TTL_SECONDS')
-  require(config.httpHeadersTimeoutSeconds <=
-    config.httpRequestTimeoutSeconds, 'HTTP_HEADERS_TIMEOUT_SECONDS', 'must not be more than HTTP_REQUEST_TIMEOUT_SECONDS')
-  require(config.port === 0 ||
-    config.port !== config.adminPort ||
-    config.host !== config.adminHost, 'ADMIN_PORT', 'must differ from PORT on the same address')
-  const { tokenDatabase, surveyDatabase } = config
-  require(tokenDatabase.kind !== 'sqlite' ||
-    surveyDatabase.kind !== 'sqlite' ||
-    tokenDatabase.file !==
-      surveyDatabase.file, 'SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL')
-  return problems
+  const { tokenDatabase: token, surveyDatabase: survey } = config
+  const isOneFile = token.kind === 'sqlite' && survey.kind === 'sqlite' && token.file === survey.file
+  const isOnePort = config.port !== 0 && config.port === config.adminPort && config.host === config.adminHost
+  const isIdleLonger = config.sessionIdleSeconds > config.sessionTtlSeconds
+  const areHeadersLonger = config.httpHeadersTimeoutSeconds > config.httpRequestTimeoutSeconds
+  const found: readonly (ConfigProblem | false)[] = [
+    isIdleLonger && problem('SESSION_IDLE_SECONDS', 'must not be more than SESSION_TTL_SECONDS'),
+    areHeadersLonger && problem('HTTP_HEADERS_TIMEOUT_SECONDS', 'must not be more than HTTP_REQUEST_TIMEOUT_SECONDS'),
+    isOnePort && problem('ADMIN_PORT', 'must differ from PORT on the same address'),
+    isOneFile && problem('SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL'),
+  ]
+  return found.filter((one) => one !== false)
+}
+
+function problem(variable: string, message: string): ConfigProblem {
+  return { variable, message }
 }
 
 /** A database address without the passwords in its login and its query. */
