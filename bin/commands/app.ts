@@ -5,11 +5,8 @@ import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js
 import { allApps, asOperator, type Operator } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
 import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
-import { examples, jsonOption, repeatable, time, wholeNumber } from './options.js'
+import { examples, type Json, jsonOption, repeatable, time, wholeNumber } from './options.js'
 
-interface Json {
-  readonly json?: true
-}
 interface CreateOptions extends Json {
   readonly name: string
   readonly redirectUri: string[]

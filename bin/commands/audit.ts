@@ -3,13 +3,12 @@ import type { Command } from 'commander'
 import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { allPages, asOperator } from '../compose/operator.js'
 import { isoTime, printRows, shortTime } from '../output.js'
-import { examples, jsonOption } from './options.js'
+import { examples, type Json, jsonOption } from './options.js'
 import { usernameOf } from './usernames.js'
 
-interface ListOptions {
+interface ListOptions extends Json {
   readonly username?: string
   readonly appid?: string
-  readonly json?: true
 }
 
 export function addAuditCommands(program: Command): void {

@@ -12,7 +12,7 @@ import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT, reasonOf } from '../exit.js'
 import { printFields, printJson } from '../output.js'
 import { writeTar } from '../tar.js'
-import { examples, jsonOption } from './options.js'
+import { examples, type Json, jsonOption } from './options.js'
 
 const NOTES = `
 FILE is a tar archive of token.db and survey.db, each a consistent copy of its database. It holds no usable
@@ -32,7 +32,7 @@ export function addBackupCommand(program: Command): void {
     .action(backup)
 }
 
-function backup(file: string, { json }: { json?: true }): void {
+function backup(file: string, { json }: Json): void {
   const config = readConfig(process.env)
   const files = filesOf(config)
   if (!isThere(files.token)) {

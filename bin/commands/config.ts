@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { describeConfig } from '../config.js'
 import { printRows } from '../output.js'
 import { type Setting, settingGroups } from '../settings.js'
-import { examples, jsonOption } from './options.js'
+import { examples, type Json, jsonOption } from './options.js'
 
 export function addConfigCommand(program: Command): void {
   program
@@ -14,7 +14,7 @@ export function addConfigCommand(program: Command): void {
     .action(showConfig)
 }
 
-function showConfig({ json }: { json?: true }): void {
+function showConfig({ json }: Json): void {
   const rows = describeConfig(process.env)
   printRows(
     rows,

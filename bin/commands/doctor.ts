@@ -4,7 +4,7 @@ import { RPC_ADDRESSES, readConfig } from '../config.js'
 import { checks, type Finding } from '../doctor/checks.js'
 import { EXIT } from '../exit.js'
 import { message, printRows } from '../output.js'
-import { examples, jsonOption } from './options.js'
+import { examples, type Json, jsonOption } from './options.js'
 
 export function addDoctorCommand(program: Command): void {
   program
@@ -15,7 +15,7 @@ export function addDoctorCommand(program: Command): void {
     .action(doctor)
 }
 
-async function doctor({ json }: { json?: true }): Promise<void> {
+async function doctor({ json }: Json): Promise<void> {
   const findings = await examine()
   printRows(
     findings,

@@ -3,13 +3,12 @@ import type { Command } from 'commander'
 import type { Grant } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { allPages, asOperator } from '../compose/operator.js'
 import { isoTime, message, printJson, printRows, shortTime } from '../output.js'
-import { examples, jsonOption } from './options.js'
+import { examples, type Json, jsonOption } from './options.js'
 import { usernameOf } from './usernames.js'
 
-interface ListOptions {
+interface ListOptions extends Json {
   readonly username?: string
   readonly appid?: string
-  readonly json?: true
 }
 
 export function addGrantCommands(program: Command): void {
@@ -29,7 +28,7 @@ export function addGrantCommands(program: Command): void {
     .description('refuse all tokens of a grant from the next request on')
     .addOption(jsonOption())
     .addHelpText('after', examples('grant revoke grant_9fT…'))
-    .action(async (grantId: string, { json }: { json?: true }) => {
+    .action(async (grantId: string, { json }: Json) => {
       await asOperator(({ admin }) => admin.revokeGrant({ grantId }))
       if (json) printJson({ grant_id: grantId })
       message('revoked')

@@ -8,7 +8,7 @@ import { openSurveyStore, openTokenStore } from '../compose/stores.js'
 import { readConfig } from '../config.js'
 import { printRows } from '../output.js'
 import type { Database } from '../settings.js'
-import { examples, jsonOption } from './options.js'
+import { examples, type Json, jsonOption } from './options.js'
 
 export function addMigrateCommand(program: Command): void {
   program
@@ -19,7 +19,7 @@ export function addMigrateCommand(program: Command): void {
     .action(migrate)
 }
 
-async function migrate({ json }: { json?: true }): Promise<void> {
+async function migrate({ json }: Json): Promise<void> {
   const config = readConfig(process.env)
   const databases: readonly [Schema, Database][] = [
     [tokenSchema, config.tokenDatabase],

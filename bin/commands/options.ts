@@ -1,6 +1,11 @@
 // Options that several commands share.
 import { InvalidArgumentError, Option } from 'commander'
 
+/** What `jsonOption` gives. */
+export interface Json {
+  readonly json?: true
+}
+
 export function jsonOption(): Option {
   return new Option('--json', 'print JSON instead of a table')
 }

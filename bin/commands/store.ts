@@ -12,14 +12,13 @@ import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printRows } from '../output.js'
 import type { Database } from '../settings.js'
-import { examples, jsonOption } from './options.js'
+import { examples, type Json, jsonOption } from './options.js'
 
-interface CopyOptions {
+interface CopyOptions extends Json {
   readonly from?: string
   readonly to?: string
   readonly toFile?: string
   readonly force?: true
-  readonly json?: true
 }
 
 const PROGRESS_MS = 5_000

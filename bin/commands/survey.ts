@@ -17,12 +17,9 @@ import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson, printRows } from '../output.js'
 import { readStdin, textOf } from '../stdin.js'
-import { examples, jsonOption } from './options.js'
+import { examples, type Json, jsonOption } from './options.js'
 import { allUsers, usernameOf } from './usernames.js'
 
-interface Json {
-  readonly json?: true
-}
 interface ImportOptions extends Json {
   readonly owner: string
 }

@@ -4,12 +4,9 @@ import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator } from '../compose/operator.js'
 import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
 import { readPassword } from '../stdin.js'
-import { examples, jsonOption } from './options.js'
+import { examples, type Json, jsonOption } from './options.js'
 import { allUsers, usernameOf } from './usernames.js'
 
-interface Json {
-  readonly json?: true
-}
 interface CreateOptions extends Json {
   readonly username: string
   readonly nickname?: string

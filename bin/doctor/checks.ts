@@ -1,5 +1,6 @@
 // What the doctor looks at, one function per line of its report.
 import { existsSync, statfsSync, statSync } from 'node:fs'
+import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
 import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
 import { DatabaseRefused } from '../../services/store/database-refused.js'
@@ -51,12 +52,7 @@ function privateDirectory(directory: string): Verdict {
   return ok(`${directory}, for its owner alone`)
 }
 
-interface Schemas {
-  readonly sqlite: SqliteSchema
-  readonly postgres: PostgresSchema
-}
-
-function database(where: Database, schemas: Schemas): Verdict | Promise<Verdict> {
+function database(where: Database, schemas: CopiedSchema): Verdict | Promise<Verdict> {
   return where.kind === 'sqlite' ? sqliteFile(where.file, schemas.sqlite) : postgres(where.url, schemas.postgres)
 }
 
