@@ -8,7 +8,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2'
 import type { Duplex } from 'node:stream'
-import { type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { type DescMethod, type DescService, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc'
 import * as grpc from '@grpc/grpc-js'
@@ -55,32 +55,10 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
     'grpc.keepalive_time_ms': 10_000,
     'grpc.keepalive_timeout_ms': 5_000,
   })
-  const unary = dispatcher.services.flatMap((service) => service.methods.map((method) => [method, service] as const))
-  for (const service of dispatcher.services) {
-    const definition: Record<string, grpc.MethodDefinition<Buffer, Message>> = {}
-    const implementation: Record<string, grpc.handleUnaryCall<Buffer, Message>> = {}
-    for (const method of service.methods) {
-      definition[method.localName] = {
-        path: pathOf(method),
-        requestStream: false,
-        responseStream: false,
-        requestSerialize: (bytes) => bytes,
-        requestDeserialize: (bytes) => bytes, // `answer` says what is wrong with them; grpc-js would say that it failed
-        responseSerialize: (message) => Buffer.from(toBinary(method.output, message)),
-        responseDeserialize: (bytes) => fromBinary(method.output, bytes),
-      }
-      implementation[method.localName] = (call, callback) => {
-        answer(options, method, call).then(
-          (message) => callback(null, message),
-          (error: unknown) => callback(toStatus(error)),
-        )
-      }
-    }
-    server.addService(definition, implementation)
-  }
+  for (const service of dispatcher.services) addUnary(server, options, service)
   const streams = new Set<{ drain(): void }>()
-  const methods = new Map(unary.map(([method]) => [pathOf(method), method]))
-  addMultiplex(server, options, methods, streams)
+  const methods = dispatcher.services.flatMap((service) => service.methods)
+  addMultiplex(server, options, new Map(methods.map((method) => [pathOf(method), method])), streams)
 
   const names = ['', MultiplexService.typeName, ...dispatcher.services.map((service) => service.typeName)]
   const statuses: ServingStatusMap = Object.fromEntries(names.map((name) => [name, 'NOT_SERVING']))
@@ -145,6 +123,29 @@ function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], server: grpc.Ser
 /** `/package.Service/Method`, as gRPC puts it into `:path`. */
 export function pathOf(method: DescMethod): string {
   return `/${nameOf(method)}`
+}
+
+function addUnary(server: grpc.Server, options: GrpcDoorOptions, service: DescService): void {
+  const definition: Record<string, grpc.MethodDefinition<Buffer, Message>> = {}
+  const implementation: Record<string, grpc.handleUnaryCall<Buffer, Message>> = {}
+  for (const method of service.methods) {
+    definition[method.localName] = {
+      path: pathOf(method),
+      requestStream: false,
+      responseStream: false,
+      requestSerialize: (bytes) => bytes,
+      requestDeserialize: (bytes) => bytes, // `answer` says what is wrong with them; grpc-js would say that it failed
+      responseSerialize: (message) => Buffer.from(toBinary(method.output, message)),
+      responseDeserialize: (bytes) => fromBinary(method.output, bytes),
+    }
+    implementation[method.localName] = (call, callback) => {
+      answer(options, method, call).then(
+        (message) => callback(null, message),
+        (error: unknown) => callback(toStatus(error)),
+      )
+    }
+  }
+  server.addService(definition, implementation)
 }
 
 async function answer(
