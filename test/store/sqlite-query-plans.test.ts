@@ -7,9 +7,8 @@ import { surveyStoreReads } from '../../services/survey/store/sqlite/reads.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
 import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
-import { tokenStoreReads } from '../../services/token/store/sqlite/reads.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
-import { tokenStoreWrites } from '../../services/token/store/sqlite/writes.js'
+import { tokenStoreReads, tokenStoreWrites } from '../../services/token/store/sqlite/sqlite-token-store.js'
 
 /** A connection that remembers what was prepared on it. */
 function recording(schema: Schema): { db: Connection; plain: Connection; prepared: Set<string> } {

@@ -4,11 +4,18 @@ import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/g
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, openDatabase, readAnything, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
+import { appReads, appWrites, liveAppFinder } from './apps.js'
+import { auditReads, eventRecorder } from './audit.js'
+import { codeWrites, unusedCodeRemovers } from './codes.js'
+import { grantCompleter, grantEnder, grantReads, grantWrites } from './grants.js'
 import { KeptRows } from './kept-rows.js'
-import { tokenStoreReads } from './reads.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
-import { tokenStoreWrites } from './writes.js'
+import { appChecker, appStateFinder, secretInserter, secretReads, secretWrites } from './secrets.js'
+import { sessionReads, sessionWrites } from './sessions.js'
+import { tokenReads, tokenWrites } from './tokens.js'
+import { upkeepWrites } from './upkeep.js'
+import { liveUserFinder, userReads, userWrites } from './users.js'
 
 /**
  * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
@@ -71,5 +78,41 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
       await writer.close()
       db.close()
     },
+  }
+}
+
+/** Every read of the token store over one connection, its statements prepared. */
+export function tokenStoreReads(db: Connection, kept: KeptRows) {
+  return {
+    ...appReads(db, kept),
+    ...secretReads(db, kept),
+    ...userReads(db),
+    ...sessionReads(db),
+    ...grantReads(db),
+    ...tokenReads(db, kept),
+    ...auditReads(db),
+  }
+}
+
+/** Every write of the token store over one connection, its statements prepared: each runs inside a transaction. */
+export function tokenStoreWrites(db: Connection, kept: KeptRows) {
+  const record = eventRecorder(db, kept)
+  const insertSecret = secretInserter(db)
+  const findAppState = appStateFinder(db, kept)
+  const checkApp = appChecker(findAppState)
+  const unusedCodes = unusedCodeRemovers(db)
+  const endGrant = grantEnder(db, record)
+  const completeGrant = grantCompleter(db, endGrant)
+  const isLiveApp = liveAppFinder(findAppState)
+  const isLiveUser = liveUserFinder(db, kept)
+  return {
+    ...appWrites(db, record, insertSecret, unusedCodes.ofApp),
+    ...secretWrites(db, record, insertSecret),
+    ...userWrites(db, record, unusedCodes.ofUser),
+    ...sessionWrites(db, record),
+    ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, completeGrant, endGrant }),
+    ...tokenWrites(db, { record, checkApp, isLiveUser }),
+    ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser, kept),
+    ...upkeepWrites(db, kept),
   }
 }
