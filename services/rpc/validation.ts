@@ -8,7 +8,6 @@ export type Validate<T = unknown> = (message: T) => string | undefined
 
 /** Checks one value, of which `path` is the place in the request. */
 type Check = (value: never, path: string) => string | undefined
-type Rules = FieldRules
 
 const compiled = new Map<DescMessage, Check>()
 
@@ -38,7 +37,7 @@ function messageCheck(desc: DescMessage): Check {
   return check
 }
 
-function rulesOf(field: DescField): Rules | undefined {
+function rulesOf(field: DescField): FieldRules | undefined {
   return hasOption(field, fieldRules) ? getOption(field, fieldRules) : undefined
 }
 
@@ -70,7 +69,7 @@ function isZero(value: unknown): boolean {
   return value === undefined || value === '' || value === 0 || value === 0n || value === false
 }
 
-function valueCheck(field: DescField, rules: Rules | undefined): Check | undefined {
+function valueCheck(field: DescField, rules: FieldRules | undefined): Check | undefined {
   const kind = rules?.type.case
   switch (field.fieldKind) {
     case 'list':
@@ -91,19 +90,16 @@ function requireKind(field: DescField, kind: string | undefined, expected?: stri
   if (kind !== undefined && kind !== expected) throw new Error(`${field}: rules for ${kind} are not known here`)
 }
 
-function scalarCheck(field: DescField, scalar: ScalarType, rules: Rules | undefined): Check | undefined {
+function scalarCheck(field: DescField, scalar: ScalarType, rules: FieldRules | undefined): Check | undefined {
   const type = rules?.type
   if (scalar === ScalarType.STRING) {
     requireKind(field, type?.case, 'string')
     return stringCheck(type?.case === 'string' ? type.value : undefined)
   }
   if (type?.case === undefined) return undefined
-  if (scalar === ScalarType.INT32 && type.case === 'int32') {
-    return rangeCheck(given(type.value, 'gte'), given(type.value, 'lte'))
-  }
-  if (scalar === ScalarType.INT64 && type.case === 'int64') {
-    return rangeCheck(given(type.value, 'gte'), given(type.value, 'lte'))
-  }
+  const isInt32 = scalar === ScalarType.INT32 && type.case === 'int32'
+  const isInt64 = scalar === ScalarType.INT64 && type.case === 'int64'
+  if (isInt32 || isInt64) return rangeCheck(given(type.value, 'gte'), given(type.value, 'lte'))
   throw new Error(`${field}: rules for ${type.case} are not known here`)
 }
 
@@ -156,12 +152,12 @@ function rangeCheck(gte: number | bigint | undefined, lte: number | bigint | und
   }
 }
 
-function enumCheck(field: DescField & { fieldKind: 'enum' }, rules: Rules | undefined): Check | undefined {
+function enumCheck(field: DescField & { fieldKind: 'enum' }, rules: FieldRules | undefined): Check | undefined {
   if (rules?.type.case !== 'enum' || !rules.type.value.definedOnly) return undefined
   return (value: number, path) => (field.enum.value[value] ? undefined : `${path}: not a value of ${field.enum.name}`)
 }
 
-function listCheck(field: DescField & { fieldKind: 'list' }, rules: Rules | undefined): Check | undefined {
+function listCheck(field: DescField & { fieldKind: 'list' }, rules: FieldRules | undefined): Check | undefined {
   const list = rules?.type.case === 'repeated' ? rules.type.value : undefined
   const min = Number(given(list, 'minItems') ?? 0)
   const max = Number(given(list, 'maxItems') ?? Number.POSITIVE_INFINITY)
@@ -180,7 +176,7 @@ function listCheck(field: DescField & { fieldKind: 'list' }, rules: Rules | unde
   }
 }
 
-function itemCheck(field: DescField & { fieldKind: 'list' }, rules: Rules | undefined): Check | undefined {
+function itemCheck(field: DescField & { fieldKind: 'list' }, rules: FieldRules | undefined): Check | undefined {
   switch (field.listKind) {
     case 'message':
       return messageCheck(field.message)
