@@ -2,7 +2,7 @@
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
-import { holdPort, letGo } from '../compose/listen.js'
+import { holdPort, letGo, tryPort } from '../compose/listen.js'
 import { type Environment, readConfig } from '../config.js'
 import { authorize } from '../demo/authorize.js'
 import { guide } from '../demo/guide.js'
@@ -110,11 +110,8 @@ async function portFor(host: string, usual: string): Promise<string> {
 }
 
 function isFree(host: string, port: number): Promise<boolean> {
-  return holdPort(host, port, 'PORT').then(
-    async (held) => {
-      await letGo(held)
-      return true
-    },
+  return tryPort(host, port, 'PORT').then(
+    () => true,
     () => false,
   )
 }

@@ -30,7 +30,12 @@ export async function openTokenPart(
   observers: Observers,
   passwordCost?: PasswordCost,
 ): Promise<TokenPart> {
-  const store = await openTokenStore(config, observers.store)
+  const passwords = await createPasswordHasher({
+    concurrency: config.passwordHashConcurrency,
+    queueLimit: config.passwordHashQueueLimit,
+    cost: passwordCost,
+  })
+  const store = await openTokenStore(config, observers.store) // last of what may fail: nobody would close it
   const uses = createUseRecorder(store)
   const handlers = createTokenHandlers({
     ...clock,
@@ -38,11 +43,7 @@ export async function openTokenPart(
     store,
     rules: config,
     uses,
-    passwords: await createPasswordHasher({
-      concurrency: config.passwordHashConcurrency,
-      queueLimit: config.passwordHashQueueLimit,
-      cost: passwordCost,
-    }),
+    passwords,
     signInLimiter: signInLimiter(config, store, clock.now),
   })
   dispatcher
