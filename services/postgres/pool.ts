@@ -20,7 +20,7 @@ export interface PoolOptions {
 
 const DEFAULTS = {
   poolSize: 10, // what a small server runs at once anyway; 9 processes fit its 100 connections
-  connectTimeoutMs: 2_000, // the deadlines above us: gateway 5 s, RPC 4.5 s
+  connectTimeoutMs: 2_000, // a call that is made for a request has 4.5 s, RPC_TIMEOUT_MS
   statementTimeoutMs: 3_000,
   lockTimeoutMs: 2_000,
 } as const

@@ -16,7 +16,7 @@ export type { Database as Connection } from 'better-sqlite3'
 /** A database that lives as long as its connection, for tests. */
 const IN_MEMORY = ':memory:'
 
-export const BUSY_TIMEOUT_MS = 2000 // blocks the thread; well under the 4 s a caller grants the database
+export const BUSY_TIMEOUT_MS = 2000 // blocks the thread; well under the 4.5 s of a call, RPC_TIMEOUT_MS
 const WAL_RETRY_MS = 10
 /**
  * 8 MiB of page cache. The default of 2 MiB is less than one group of writes touches; more makes each commit slower, because

@@ -1,4 +1,4 @@
-import type { Database, Statement } from '../../../postgres/transaction.js'
+import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
 import type { RequestCount, TokenStore } from '../token-store.js'
 
 /** $1 are keys in ascending order, so that concurrent calls lock rows in one order; $2 ends of windows, $3 requests. */
@@ -40,11 +40,7 @@ export function createRequestCountMethods(
       return database.transaction(async (transaction) => {
         const answers: Promise<Row[]>[] = []
         if (added.length > 0) {
-          const columns = [
-            added.map(({ key }) => key),
-            added.map(({ windowEndMs }) => windowEndMs),
-            added.map(({ requests }) => requests),
-          ]
+          const columns = columnsOf(added, [(row) => row.key, (row) => row.windowEndMs, (row) => row.requests])
           answers.push(transaction.write<Row>(addRequests, columns))
         }
         for (const { key, requests } of rows.filter((row) => row.requests < 0)) {
