@@ -15,7 +15,7 @@ import {
 import type { FormUse } from './csrf.js'
 import { callbackHost, displayDuration, displayName, displayUser, initial } from './display.js'
 import type { Language } from './language.js'
-import { type SignInGoal, signInPage } from './sign-in.js'
+import { type SignInGoal, signedOut, signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
 import { redirectTo, renderPage } from './view.js'
 import {
@@ -103,7 +103,7 @@ async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest)
 }
 
 function signInAgain(visit: Visit, goal: SignInGoal): Answer {
-  return signInPage(visit, goal, { status: 401, outcome: 'sign_in' })
+  return signInPage(visit, goal, signedOut(visit))
 }
 
 function leave(asked: AuthorizationRequest, result: { code: string } | { error: string }, outcome: string): Answer {

@@ -5,7 +5,7 @@ import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { FormUse } from './csrf.js'
 import { type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'
 import { isFromOwnPage } from './own-origin.js'
-import { signInPage } from './sign-in.js'
+import { signedOut, signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
 import { type ConnectedAppView, redirectTo, renderPage } from './view.js'
 import {
@@ -76,20 +76,21 @@ function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {
   }
 }
 
-/** A grant that is gone already, or a session that is, leads to the same page: it shows what is true now. */
+/** A grant that is gone already leads to the same page: it shows what is true now. */
 function disconnect(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   const visit = openVisit(request, deps)
   return guarded(visit, APPS_PATH, async () => {
     const form = await readForm(visit)
     const grantId = form.required('grant_id', 128)
     const { sessionToken } = visit
-    if (sessionToken === undefined) return redirectTo(APPS_PATH, { outcome: 'sign_in' })
+    if (sessionToken === undefined) return signInPage(visit, undefined, signedOut(visit))
     requireForm(visit, form, disconnectUse(sessionToken, grantId))
     try {
       await deps.account.disconnectApp({ sessionToken, grantId }, request.rpc)
       return redirectTo(DISCONNECTED_HREF, { outcome: 'disconnected' })
     } catch (error) {
-      if (isProblem(error, 'not_found', 'invalid_session')) return redirectTo(APPS_PATH, { outcome: 'not_connected' })
+      if (isProblem(error, 'invalid_session')) return signInPage(visit, undefined, signedOut(visit))
+      if (isProblem(error, 'not_found')) return redirectTo(APPS_PATH, { outcome: 'not_connected' })
       throw error
     }
   })

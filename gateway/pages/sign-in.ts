@@ -45,6 +45,7 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
       appName: goal && displayName(goal.app.appName, goal.asked.appid),
       username: attempt.username ?? '',
       alert: attempt.alert,
+      isWrong: attempt.outcome === 'sign_in_failed',
       hidden: [...requestFields(goal?.asked), csrfField(visit, signInUse(goal?.asked))],
     },
     { ...attempt, setCookies, ...(goal ? { appid: goal.asked.appid } : {}) },
@@ -93,6 +94,11 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
     if (problem.type !== 'request_rate_limited') throw error
     return signInPage(visit, goal, { ...attempt, ...tooMany(visit, problem.options.retryAfterSeconds ?? 1) })
   }
+}
+
+/** After a form whose session ended meanwhile, in another tab for example: it was not acted upon. */
+export function signedOut({ t }: Visit): Attempt {
+  return { status: 401, outcome: 'sign_in', alert: t.signIn.signedOut }
 }
 
 function tooMany(visit: Visit, seconds: number): Attempt {

@@ -17,6 +17,7 @@ const en = {
     submit: 'Sign in',
     failed: 'Username or password is not right. Please check both and try again.',
     incomplete: 'Please enter your username and your password.',
+    signedOut: 'You have been signed out. Nothing has been changed. Please sign in to go on.',
     rateLimited: (wait: string) => `Too many attempts. Please wait ${wait} and try again.`,
   },
 
@@ -31,7 +32,7 @@ const en = {
     basicProfileDetail: 'your nickname and avatar, and an ID made for this app only',
     readSurveys: 'Read your surveys',
     readSurveysDetail: 'the list of your surveys and their questions',
-    duration: (time: string) => `Access lasts ${time}, then the app has to ask you again.`,
+    duration: (time: string) => `The app can renew its access for ${time}, then it has to ask you again.`,
     takeBackBefore: ' You can take it back at any time under ',
     takeBackLink: 'Connected apps',
     takeBackAfter: '.',
@@ -132,6 +133,7 @@ const zh: Texts = {
     submit: '登录',
     failed: '用户名或密码不正确，请检查后重试。',
     incomplete: '请输入用户名和密码。',
+    signedOut: '您已退出登录，没有任何内容被更改。请登录后继续。',
     rateLimited: (wait) => `尝试次数过多，请在 ${wait}后重试。`,
   },
 
@@ -146,7 +148,7 @@ const zh: Texts = {
     basicProfileDetail: '昵称、头像，以及仅供该应用使用的用户标识',
     readSurveys: '读取您的问卷',
     readSurveysDetail: '问卷列表和问卷题目',
-    duration: (time) => `授权有效期为 ${time}，到期后应用需要重新征得您的同意。`,
+    duration: (time) => `应用可在 ${time}内续期访问权限，到期后需要重新征得您的同意。`,
     takeBackBefore: '您可以随时在',
     takeBackLink: '已授权的应用',
     takeBackAfter: '中取消授权。',

@@ -12,6 +12,8 @@ export interface Views {
     readonly appName: string | undefined
     readonly username: string
     readonly alert: string | undefined
+    /** Whether the alert is about what was typed. */
+    readonly isWrong: boolean
     readonly hidden: readonly HiddenField[]
   }
   authorization: DisplayUser & {

@@ -400,7 +400,10 @@ describe('connected apps', () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     served.services.sessions.clear()
     const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
+    expect(next.status).toBe(401)
     expect(formWith(next, 'password')).toBeDefined()
+    expect(next.html.text).toContain('You have been signed out. Nothing has been changed.')
+    expect(next.text).not.toContain('aria-invalid')
     expect(served.services.grants.size).toBe(2)
   })
 
