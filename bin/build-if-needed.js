@@ -75,7 +75,9 @@ function takeLock(lock) {
 
 function isAbandoned(lock) {
   try {
-    process.kill(Number(readFileSync(lock, 'utf8')), 0)
+    const pid = Number(readFileSync(lock, 'utf8'))
+    if (pid === 0) return Date.now() - statSync(lock).mtimeMs > 1_000 // whoever took it ended before writing who it is
+    process.kill(pid, 0)
     return false
   } catch (error) {
     return error.code === 'ESRCH'

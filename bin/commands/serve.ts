@@ -4,7 +4,7 @@ import { usedAddresses } from '../compose/addresses.js'
 import { MODES, type Mode } from '../compose/mode.js'
 import type { Running } from '../compose/running.js'
 import { readConfig } from '../config.js'
-import { EXIT } from '../exit.js'
+import { EXIT, report } from '../exit.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
 import { examples, wholeNumber } from './options.js'
@@ -51,7 +51,7 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
   const config = readConfig(process.env, usedAddresses[mode])
   const { start } = await import('../compose/start.js') // heavy: only here
   const told = untilToldToStop() // a signal during the start ends what is started then, in order
-  const running = await start(mode, config, { workers })
+  const running = await start(mode, config, { workers }).catch((error) => process.exit(report(error))) // whatever is still open
   message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running, workers)}`)
   const signal = await told
   running.log.note(`${signal}: stopping`)

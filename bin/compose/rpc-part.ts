@@ -23,12 +23,12 @@ export async function startRpcPart(
   onError: (error: unknown) => void,
 ): Promise<RpcPart> {
   const connectAddress = config.rpcConnectListen
-  const usesTls = address.kind === 'tls' || connectAddress?.kind === 'tls'
+  const tls = address.kind === 'tls' || connectAddress?.kind === 'tls' ? readTls(config) : undefined
   const server = await startRpcServer({
     dispatcher,
     address,
     connectAddress,
-    tls: usesTls ? readTls(config) : undefined,
+    tls,
     callers: config.rpcCallers,
     limits: {
       maxRequestBytes: MAX_REQUEST_BYTES.token,
@@ -40,7 +40,7 @@ export async function startRpcPart(
   }).catch((error: unknown) => {
     throw cannotListen(error)
   })
-  const watch = usesTls ? watchTls(config, server.reloadTls, onError) : undefined
+  const watch = tls && watchTls(config, tls, server.reloadTls, onError)
   return {
     addresses: server.addresses,
     setServing: server.setServing,

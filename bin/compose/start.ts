@@ -26,7 +26,7 @@ import { type RpcPart, startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
 import { closeWhileEmpty, makePrivateDirectory } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
-import { watchTls } from './tls.js'
+import { readTls, watchTls } from './tls.js'
 import { openTokenPart, type TokenPart } from './token-part.js'
 import { startWorkers, type Workers } from './workers.js'
 import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
@@ -238,7 +238,7 @@ class Assembly {
     const reconnect = () => {
       for (const remote of remotes) remote?.reconnect()
     }
-    const watch = watchTls(this.#config, reconnect, this.#onUnreadableTls)
+    const watch = watchTls(this.#config, readTls(this.#config), reconnect, this.#onUnreadableTls)
     this.#undo.push(async () => watch.stop())
   }
 

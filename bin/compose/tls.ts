@@ -12,19 +12,20 @@ export function readTls(config: Config): TlsMaterial {
 
 const LOOK_EVERY_MS = 30_000
 
-/** Calls `onChange` when the files hold something new, within 30 s or at SIGHUP. */
+/** Calls `onChange` when the files hold something else than `material`, within 30 s or at SIGHUP. */
 export function watchTls(
   config: Config,
+  material: TlsMaterial,
   onChange: (material: TlsMaterial) => void,
   onError: (error: unknown) => void,
 ): { stop(): void } {
-  let known = JSON.stringify(readTls(config))
+  let known = JSON.stringify(material)
   const look = () => {
     try {
-      const material = readTls(config)
-      const text = JSON.stringify(material)
+      const read = readTls(config)
+      const text = JSON.stringify(read)
       if (text === known) return
-      onChange(material)
+      onChange(read)
       known = text
     } catch (error) {
       onError(error) // half-written files: the next look finds them whole
