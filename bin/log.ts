@@ -9,6 +9,7 @@ import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
 import type { CallRecord } from '../services/rpc/dispatcher.js'
 import type { Removed } from '../services/token/store/token-store.js'
 import type { Config } from './config.js'
+import { errorCode } from './error-code.js'
 
 export interface Log {
   request(record: RequestRecord): void
@@ -43,7 +44,7 @@ export function createLog(
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
 const WRITE_BYTES = 65_536
-/** What may wait for somebody to read stderr; more is lost. */
+/** What may wait for somebody to read stderr, or for room on its disk; more is lost. */
 const MOST_UNREAD_BYTES = 16 * 1024 * 1024
 const MOST_BYTES_PER_UNIT = 3 // of UTF-16, as UTF-8
 const WHOLE_WRITE_BYTES = 4_096 // PIPE_BUF: a pipe takes so much from one process before it takes anything from another
@@ -77,11 +78,26 @@ function createBufferedLog(level: string, pid: number | undefined): Log {
     }
   }
   setInterval(flush, WRITE_WITHIN_MS).unref()
+  // A file on a full disk: the service goes on, and what is unwritten waits for the next line, which tries again. Unheard, the
+  // error would end the process, or never: the destination's own flush at the end tries for as long as the disk is full.
+  let failure: string | undefined
+  destination.on('error', (error) => {
+    failure = errorCode(error, 'unknown')
+  })
+  destination.on('write', () => {
+    failure = undefined
+  })
+  const flushSync = destination.flushSync.bind(destination)
+  destination.flushSync = () => {
+    if (failure === undefined) flushSync()
+  }
   process.once('exit', () => {
     destination.flushSync()
-    if (end === 0) return
+    if (end === 0 || failure !== undefined) return
     const last = waiting.toString('utf8', 0, end)
-    pino.destination({ dest: process.stderr.fd, sync: true }).write(last) // nothing else ends in time
+    const ending = pino.destination({ dest: process.stderr.fd, sync: true }) // nothing else ends in time
+    ending.on('error', () => undefined)
+    ending.write(last)
   })
   /** As bytes at once: texts that wait are what the collector copies, and out of the cache when they are put together. */
   const write = (line: string) => {
@@ -92,12 +108,14 @@ function createBufferedLog(level: string, pid: number | undefined): Log {
   }
   const log = overDestination(level, { write }, flush, pid)
   let lostBytes = 0
+  let why = ''
   destination.on('drop', ({ length }: Buffer) => {
     lostBytes += length
+    why = failure === undefined ? 'nobody read stderr' : `stderr could not be written (${failure})`
   })
   destination.on('drain', () => {
     if (lostBytes === 0) return
-    const text = `${lostBytes} bytes of the log were lost: nobody read stderr`
+    const text = `${lostBytes} bytes of the log were lost: ${why}`
     lostBytes = 0
     log.warning(text)
   })

@@ -137,3 +137,40 @@ test('what nobody reads is kept up to a bound, and it is told how much was lost'
   expect(last).toMatch(/"msg":"2\d{7} bytes of the log were lost: nobody read stderr"/)
   expect(read).toBeGreaterThan(15 * 1024 * 1024)
 }, 30_000)
+
+test('a disk that is full of the log neither ends nor stops the process; what was not written follows when there is room', () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const script = (isFullAtTheEnd: boolean) => `
+    import fs from 'node:fs'
+    let isFull = true
+    const full = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
+    const { write, writeSync } = fs
+    fs.write = (...all) => (isFull ? setImmediate(all.at(-1), full) : write(...all))
+    fs.writeSync = (...all) => {
+      if (isFull) throw full
+      return writeSync(...all)
+    }
+    const { createLog } = await import('${LOG}')
+    const { setTimeout: sleep } = await import('node:timers/promises')
+    const log = createLog({ logLevel: 'info', logFormat: 'json' }, process.stderr)
+    for (const text of ['first', 'second']) {
+      log.note(text)
+      await sleep(200)
+    }
+    isFull = ${isFullAtTheEnd}
+    log.note('third')
+    await sleep(200)
+    process.exit(3)
+  `
+  const run = (isFullAtTheEnd: boolean) => {
+    const { status, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', script(isFullAtTheEnd)], {
+      cwd: fileURLToPath(new URL('../..', import.meta.url)),
+      encoding: 'utf8',
+      timeout: 10_000,
+    })
+    const lines = stderr.split('\n').filter(Boolean)
+    return { status, told: lines.map((line) => JSON.parse(line).msg) }
+  }
+  expect(run(false)).toEqual({ status: 3, told: ['first', 'second', 'third'] })
+  expect(run(true)).toEqual({ status: 3, told: [] })
+}, 30_000)
