@@ -42,6 +42,8 @@ const steps: Readonly<Record<string, string>> = {
   SignIn: 'signed_in',
 }
 
+const REPLAY_EFFECTS: readonly ReplayEffect[] = ['forgiven', 'revoked_grant', 'too_late']
+
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
 /** How values of several processes become one where prom-client would add them or take the mean; of a lag the worst counts. */
@@ -149,6 +151,9 @@ export function createMetrics(): Metrics {
     labelNames: ['effect'],
     registry,
   })
+  // From the start, at 0: what appears only when it first happens has not grown, for Prometheus, and the alerts on it are silent.
+  for (const step of Object.values(steps)) credentials([step], 0)
+  for (const effect of REPLAY_EFFECTS) replayedCodes([effect], 0)
   const storeSeconds = histogramFamily(
     {
       name: 'survey_auth_store_duration_seconds',

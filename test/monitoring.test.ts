@@ -76,6 +76,15 @@ describe('alerts and panels', () => {
     expect(values('route').length + values('outcome').length + values('method').length).toBeGreaterThan(3)
   })
 
+  test('on what has not happened yet find it at 0: Prometheus sees no growth in a series that appears', async () => {
+    const text = await createMetrics().text()
+    const named = alerts.flatMap(({ expr }) =>
+      [...expr.matchAll(/survey_auth_\w+_total\{(?:effect|step)="\w+"\}/g)].map(([series]) => series),
+    )
+    expect(named.length).toBeGreaterThan(1)
+    expect(named.filter((series) => !text.includes(`\n${series} 0\n`))).toEqual([])
+  })
+
   test('say what to do', () => {
     for (const { alert, annotations } of alerts) {
       expect({ alert, summary: annotations.summary ?? '', toDo: annotations.what_to_do ?? '' }).toEqual({

@@ -116,6 +116,7 @@ describe('a spawned service', () => {
     expect(counts.toSorted()).toEqual([
       'survey_auth_replayed_codes_total{effect="forgiven"} 1',
       'survey_auth_replayed_codes_total{effect="revoked_grant"} 1',
+      'survey_auth_replayed_codes_total{effect="too_late"} 0',
     ])
   })
 
