@@ -60,10 +60,13 @@ function sqliteFile(file: string, schema: SqliteSchema): Verdict {
   try {
     const facts = inspectDatabase(file, schema)
     if (!facts) return odd(`${file} does not exist yet; the first start creates it`)
-    if (facts.integrity !== 'ok') return wrong(`${file} is damaged: ${facts.integrity}; restore a backup`)
+    if (facts.integrity !== 'ok') return wrong(`${file} is damaged: ${inOneLine(facts.integrity)}; restore a backup`)
     if ((facts.mode & 0o077) !== 0) return wrong(`${file} is open to others; run: chmod 600 ${file}`)
-    if (facts.journalMode !== 'wal') return odd(`${file} is fresh from a backup; the next start turns its WAL on`)
-    return ok(`schema version ${facts.schemaVersion}, intact${migrated(facts.schemaVersion, schema)}`)
+    if (facts.schemaVersion === 0) return odd(`${file} holds nothing yet; the next start begins a new database there`)
+    const next = migrated(facts.schemaVersion, schema)
+    if (facts.journalMode !== 'wal')
+      return odd(`${file} is fresh from a backup; the next start turns its WAL on${next}`)
+    return ok(`schema version ${facts.schemaVersion}, intact${next}`)
   } catch (error) {
     if (error instanceof DatabaseRefused || error instanceof CommandError) return wrong(error.message)
     return wrong(`${file} cannot be read: ${reasonOf(error)}`)
@@ -83,6 +86,10 @@ async function postgres(url: string, schema: PostgresSchema): Promise<Verdict> {
 
 function migrated(version: number, { migrations }: SqliteSchema | PostgresSchema): string {
   return version < migrations.length ? '; the next start migrates it' : ''
+}
+
+function inOneLine(text: string): string {
+  return text.trim().replace(/\s*\n\s*/g, '; ')
 }
 
 function diskSpace(directory: string): Verdict {
@@ -128,7 +135,7 @@ async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
   const host = adminHost.includes(':') ? `[${adminHost}]` : adminHost
   try {
     const answer = await fetch(`http://${host}:${adminPort}/readyz`, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
-    const text = (await answer.text()).trim().slice(0, 200)
+    const text = inOneLine((await answer.text()).slice(0, 200))
     return answer.ok ? ok('running and ready') : wrong(`running, not ready: ${text}`)
   } catch {
     return ok(`not running on ADMIN_PORT ${adminPort}`)

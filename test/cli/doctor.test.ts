@@ -1,10 +1,13 @@
 // What the doctor says of databases that this program does not write yet, or no longer.
+import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import path from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { migrate } from '../../services/sqlite/migrate.js'
 import { openDatabase } from '../../services/sqlite/open.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import { freePort } from '../harness/free-port.js'
 import { createProcess, type ServiceProcess } from '../harness/process.js'
 import { query } from '../postgres/cluster.js'
 import { Relay } from '../postgres/relay.js'
@@ -52,6 +55,39 @@ describe('SQLite', () => {
     expect({ exitCode, token }).toMatchObject({
       exitCode: 0,
       token: { state: 'ok', detail: 'schema version 2, intact; the next start migrates it' },
+    })
+  })
+
+  test('an empty file is odd, and no backup; one from a backup is to be migrated as others are', async () => {
+    const service = await createProcess()
+    const file = path.join(service.dataDir, 'token.db')
+    writeFileSync(file, '', { mode: 0o600 })
+    expect((await examine(service)).token).toMatchObject({
+      state: 'odd',
+      detail: `${file} holds nothing yet; the next start begins a new database there`,
+    })
+    const db = openDatabase(file)
+    migrate(db, { ...tokenSchema, migrations: tokenSchema.migrations.slice(0, 2) })
+    db.pragma('journal_mode = DELETE')
+    db.close()
+    expect((await examine(service)).token?.detail).toBe(
+      `${file} is fresh from a backup; the next start turns its WAL on; the next start migrates it`,
+    )
+  })
+
+  test('what has several lines is told in one', async () => {
+    const service = await createProcess()
+    const adminPort = await freePort()
+    const admin = createServer((_, answer) => {
+      answer.writeHead(503).end('token database: unavailable\nsurvey database: unavailable\n')
+    })
+    await new Promise<void>((resolve) => admin.listen(adminPort, '127.0.0.1', resolve))
+    onTestFinished(() => void admin.close())
+    const { stdout } = await examine(service, { ADMIN_PORT: String(adminPort) })
+    expect(JSON.parse(stdout)).toContainEqual({
+      check: 'server',
+      state: 'wrong',
+      detail: 'running, not ready: token database: unavailable; survey database: unavailable',
     })
   })
 
