@@ -20,6 +20,7 @@ import { message } from '../output.js'
 import { socketIn } from './addresses.js'
 import { isThere } from './database-file.js'
 import { createObservers } from './observers.js'
+import type { Part } from './part.js'
 import { openSurveyPart } from './survey-part.js'
 import { openTokenPart } from './token-part.js'
 
@@ -56,7 +57,7 @@ interface Doors {
 
 async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Doors) => Promise<T>): Promise<T> {
   const config = readConfig(process.env, used)
-  const opened: { close(): Promise<void> }[] = []
+  const opened: Part[] = []
   const requestId = randomUUID()
   const observers = createObservers(createLog(config, process.stderr))
   const dispatcher = new Dispatcher({ ...observers.dispatcher, mayCall, maxDeadlineMs: config.rpcMaxDeadlineMs })
@@ -96,9 +97,20 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   }
   try {
     return await work(doors)
+  } catch (error) {
+    throw await withCause(error, opened)
   } finally {
     for (const part of opened.reverse()) await part.close()
   }
+}
+
+/** For a service that does not answer, what is known of why, which a call that waited for it cannot know. */
+async function withCause(error: unknown, parts: readonly Part[]): Promise<unknown> {
+  const isUnanswered = error instanceof ConnectError && [Code.Unavailable, Code.DeadlineExceeded].includes(error.code)
+  const absent = isUnanswered ? (await Promise.all(parts.map((part) => part.absent()))).flat() : []
+  if (absent.length === 0) return error
+  const texts = absent.map(({ what, cause }) => `no answer from the ${what}: ${cause}`)
+  return new CommandError(texts.join('; '), EXIT.unavailable)
 }
 
 /**

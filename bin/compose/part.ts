@@ -1,3 +1,5 @@
+import { reasonOf } from '../exit.js'
+
 /** What a part of the service needs from its process: the real clock and randomness, or a test's. */
 export interface Clock {
   /** ms since 1970 UTC. */
@@ -5,17 +7,25 @@ export interface Clock {
   readonly randomBytes: (size: number) => Uint8Array
 }
 
-/** A service in this process. */
+/** Something that this process needs, and that does not answer. */
+export interface Absence {
+  /** For example `token database`. */
+  readonly what: string
+  /** For operators alone: a line of a driver's or of a peer's. */
+  readonly cause: string
+}
+
+/** A service in this process, or a connection to one elsewhere. */
 export interface Part {
-  /** Why it cannot serve now; empty when it can. */
-  notReady(): Promise<string[]>
+  /** What it lacks to serve now; empty when it can. */
+  absent(): Promise<Absence[]>
   close(): Promise<void>
 }
 
-/** `name: unavailable` when the ping is rejected. */
-export async function reasonUnless(name: string, ping: Promise<unknown>): Promise<string[]> {
+/** Whether `what` answers the ping. */
+export async function absentUnless(what: string, ping: Promise<unknown>): Promise<Absence[]> {
   return ping.then(
     () => [],
-    () => [`${name}: unavailable`],
+    (error: unknown) => [{ what, cause: reasonOf(error) }],
   )
 }

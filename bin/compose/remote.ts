@@ -38,8 +38,9 @@ export function connectTo(service: keyof typeof MAX_REQUEST_BYTES, address: Addr
   return {
     url: formatAddress(address),
     invoke: keepingAnswers(transport.invoke, REVALIDATE[service]),
-    async notReady() {
-      return (await transport.isServing()) ? [] : [`${service} service at ${formatAddress(address)}: unavailable`]
+    async absent() {
+      const cause = await transport.whyNotServing()
+      return cause === undefined ? [] : [{ what: `${service} service at ${formatAddress(address)}`, cause }]
     },
     reconnect: () => transport.reconnect(),
     async close() {

@@ -3,10 +3,12 @@
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
+import type { OnTurnedAway } from '../../services/rpc/listener.js'
 import { startRpcServer } from '../../services/rpc/rpc-server.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
+import type { Log } from '../log.js'
 import { MAX_REQUEST_BYTES } from './remote.js'
 import { readTls, watchTls } from './tls.js'
 
@@ -20,7 +22,7 @@ export async function startRpcPart(
   config: Config,
   dispatcher: Dispatcher,
   address: Address,
-  onError: (error: unknown) => void,
+  log: Log,
 ): Promise<RpcPart> {
   const connectAddress = config.rpcConnectListen
   const tls = address.kind === 'tls' || connectAddress?.kind === 'tls' ? readTls(config) : undefined
@@ -37,10 +39,11 @@ export async function startRpcPart(
       maxConnections: config.rpcMaxConnections,
     },
     hasReflection: config.rpcReflection === 'on',
+    onTurnedAway: tellOfTurnedAway(log),
   }).catch((error: unknown) => {
     throw cannotListen(error)
   })
-  const watch = tls && watchTls(config, tls, server.reloadTls, onError)
+  const watch = tls && watchTls(config, tls, server.reloadTls, log)
   return {
     addresses: server.addresses,
     setServing: server.setServing,
@@ -48,6 +51,22 @@ export async function startRpcPart(
       watch?.stop()
       await server.drain(graceMs)
     },
+  }
+}
+
+const TELL_EVERY_MS = 60_000
+
+/** In a line a minute: peers try again and again. */
+function tellOfTurnedAway(log: Log): OnTurnedAway {
+  let toldAtMs = Number.NEGATIVE_INFINITY
+  let untold = 0
+  return (why, from) => {
+    untold += 1
+    const now = performance.now()
+    if (now - toldAtMs < TELL_EVERY_MS) return
+    log.warning(`TLS has turned away ${from ?? 'a caller'}: ${why} (${untold} since the last line on this)`)
+    toldAtMs = now
+    untold = 0
   }
 }
 

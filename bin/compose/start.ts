@@ -20,7 +20,7 @@ import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-par
 import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers, type Observers } from './observers.js'
-import type { Clock, Part } from './part.js'
+import type { Absence, Clock, Part } from './part.js'
 import { connectTo, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
@@ -35,6 +35,8 @@ import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
 const CLOSING_MS = 2_000
 /** How often `grpc.health.v1` follows the databases. */
 const HEALTH_EVERY_MS = 1_000
+/** What is absent for less is not told: a restart, or a moment with more to do than can be done. */
+const LOOKS_BEFORE_TOLD = 2
 
 /** Starts what `mode` names; when something fails, what was started before it is stopped again. */
 export async function start(mode: Mode, config: Config, overrides: Overrides = {}): Promise<Running> {
@@ -133,13 +135,12 @@ class Assembly {
 
   async #notReady(): Promise<string[]> {
     if (this.#stage !== 'running') return [this.#stage]
-    return [...(await this.#servicesNotReady()), ...(this.#workers?.notReady() ?? [])]
+    const absent = (await this.#absent()).map(({ what }) => `${what}: unavailable`)
+    return [...absent, ...(this.#workers?.notReady() ?? [])]
   }
 
-  /** What the doors tell: gateways in other processes can be served before this process has its own. */
-  async #servicesNotReady(): Promise<string[]> {
-    if (this.#stage === 'shutting down') return [this.#stage]
-    return (await Promise.all(this.#parts.map((part) => part.notReady()))).flat()
+  async #absent(): Promise<Absence[]> {
+    return (await Promise.all(this.#parts.map((part) => part.absent()))).flat()
   }
 
   /** Its address, if it is not turned off. The last to go, so that /readyz tells of the shutdown. */
@@ -214,17 +215,24 @@ class Assembly {
   }
 
   async #openDoor(address: Address, config: Config): Promise<RpcPart> {
-    const door = await startRpcPart(config, this.#dispatcher, address, this.#onUnreadableTls)
+    const door = await startRpcPart(config, this.#dispatcher, address, this.#log)
     this.#doors.push(door)
     this.#undo.push(() => door.drain(this.#graceMs))
     return door
   }
 
+  /** By the doors, which serve gateways elsewhere before this process has its own, and by the log, which has the causes. */
   async #followHealth(): Promise<void> {
+    let looks = 0 // in a row that found something absent
     const follow = async () => {
-      if (this.#doors.length === 0) return
-      const isServing = (await this.#servicesNotReady()).length === 0
-      for (const door of this.#doors) door.setServing(isServing)
+      const absent = await this.#absent()
+      if (this.#stage === 'shutting down') return
+      for (const door of this.#doors) door.setServing(absent.length === 0)
+      if (absent.length === 0 && looks >= LOOKS_BEFORE_TOLD) this.#log.note('everything that was missing answers again')
+      looks = absent.length === 0 ? 0 : looks + 1
+      if (looks === LOOKS_BEFORE_TOLD) {
+        this.#log.warning(`not ready: ${absent.map(({ what, cause }) => `${what} (${cause})`).join('; ')}`)
+      }
     }
     await follow()
     const timer = setInterval(() => void follow(), HEALTH_EVERY_MS)
@@ -238,12 +246,8 @@ class Assembly {
     const reconnect = () => {
       for (const remote of remotes) remote?.reconnect()
     }
-    const watch = watchTls(this.#config, readTls(this.#config), reconnect, this.#onUnreadableTls)
+    const watch = watchTls(this.#config, readTls(this.#config), reconnect, this.#log)
     this.#undo.push(async () => watch.stop())
-  }
-
-  readonly #onUnreadableTls = (error: unknown): void => {
-    this.#log.failure('the certificates could not be read again', error)
   }
 
   async #startGateway(port: HeldPort | undefined, services: WorkersDoor | undefined): Promise<GatewayPart | undefined> {

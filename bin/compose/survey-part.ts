@@ -6,7 +6,7 @@ import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 import type { Config } from '../config.js'
 import type { Observers } from './observers.js'
-import { type Clock, type Part, reasonUnless } from './part.js'
+import { absentUnless, type Clock, type Part } from './part.js'
 import { openSurveyStore } from './stores.js'
 
 /** Opens the database, creating and migrating it if need be, and registers the handlers. `token` is called as `survey`. */
@@ -20,7 +20,7 @@ export async function openSurveyPart(
   const store = await openSurveyStore(config, observers.store)
   dispatcher.register(SurveyService, createSurveyHandlers({ store, token, now: clock.now }))
   return {
-    notReady: () => reasonUnless('survey database', store.ping()),
+    absent: () => absentUnless('survey database', store.ping()),
     close: () => store.close(),
   }
 }

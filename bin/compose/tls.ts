@@ -1,6 +1,7 @@
 // Certificates of the RPC doors: files named by the configuration, read again when they change.
 import type { TlsMaterial } from '../../services/rpc/listener.js'
 import { type Config, ConfigError } from '../config.js'
+import type { Log } from '../log.js'
 import { readTlsFiles } from '../tls-files.js'
 
 /** @throws ConfigError naming every variable whose file is missing, unreadable or not what it should be. */
@@ -17,7 +18,7 @@ export function watchTls(
   config: Config,
   material: TlsMaterial,
   onChange: (material: TlsMaterial) => void,
-  onError: (error: unknown) => void,
+  log: Log,
 ): { stop(): void } {
   let known = JSON.stringify(material)
   const look = () => {
@@ -28,7 +29,7 @@ export function watchTls(
       onChange(read)
       known = text
     } catch (error) {
-      onError(error) // half-written files: the next look finds them whole
+      log.failure('the certificates could not be read again', error) // half-written: the next look finds them whole
     }
   }
   const timer = setInterval(look, LOOK_EVERY_MS)

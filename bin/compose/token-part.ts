@@ -13,7 +13,7 @@ import { createTokenHandlers } from '../../services/token/token-service.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import type { Config } from '../config.js'
 import type { Observers } from './observers.js'
-import { type Clock, type Part, reasonUnless } from './part.js'
+import { absentUnless, type Clock, type Part } from './part.js'
 import { openTokenStore } from './stores.js'
 
 const DAY_MS = 86_400_000
@@ -62,7 +62,7 @@ export async function openTokenPart(
   })
   return {
     janitor,
-    notReady: () => reasonUnless('token database', store.ping()),
+    absent: () => absentUnless('token database', store.ping()),
     async close() {
       await janitor.stop()
       await uses.flush().catch(observers.janitor.onError)

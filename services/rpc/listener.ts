@@ -14,7 +14,12 @@ export interface ListenerOptions {
   readonly onHttp2: (connection: Duplex) => void
   readonly onHttp1: (connection: Duplex) => void
   readonly maxConnections: number
+  /** Hears of a peer that TLS has turned away, which the peer itself is hardly told. */
+  readonly onTurnedAway?: OnTurnedAway | undefined
 }
+
+/** `why` is a code of OpenSSL or Node, `CERT_HAS_EXPIRED` for example; `from` its IP address, where that is still known. */
+export type OnTurnedAway = (why: string, from: string | undefined) => void
 
 export interface TlsMaterial {
   readonly cert: string
@@ -95,6 +100,10 @@ function createTlsServer(options: ListenerOptions): tls.Server {
     socket.on('error', () => socket.destroy())
     if (socket.alpnProtocol === 'h2') options.onHttp2(socket)
     else options.onHttp1(socket)
+  })
+  server.on('tlsClientError', (error: NodeJS.ErrnoException, socket) => {
+    const why = socket.authorizationError ?? error.code
+    if (why && String(why) !== 'ECONNRESET') options.onTurnedAway?.(String(why), socket.remoteAddress)
   })
   return server
 }

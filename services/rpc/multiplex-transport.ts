@@ -39,8 +39,8 @@ export interface MultiplexTransportOptions {
 
 export interface MultiplexTransport {
   readonly invoke: Invoke
-  /** Whether the other side says, by `grpc.health.v1`, that it serves; false when it does not answer within a second. */
-  isServing(): Promise<boolean>
+  /** undefined when the other side says within a second, by `grpc.health.v1`, that it serves; else what is known. */
+  whyNotServing(): Promise<string | undefined>
   /** Makes new calls over a new connection, with the certificates as they are now; calls under way finish. */
   reconnect(): void
   /** Fails calls under way and closes the connection. */
@@ -273,7 +273,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
 
   return {
     invoke: invoke as Invoke, // decoded with method.output
-    isServing: () => checkHealth(client),
+    whyNotServing: () => checkHealth(client),
     reconnect() {
       const old = client
       client = connect(options)
@@ -289,7 +289,7 @@ export function createMultiplexTransport(options: MultiplexTransportOptions): Mu
 }
 
 /** grpc.health.v1.Health/Check of the server as a whole: an empty request, and a response whose field 1 is the status. */
-function checkHealth(client: grpc.Client): Promise<boolean> {
+function checkHealth(client: grpc.Client): Promise<string | undefined> {
   return new Promise((resolve) => {
     client.makeUnaryRequest(
       '/grpc.health.v1.Health/Check',
@@ -297,7 +297,13 @@ function checkHealth(client: grpc.Client): Promise<boolean> {
       (bytes) => bytes.equals(SERVING),
       Buffer.alloc(0),
       { deadline: Date.now() + HEALTH_TIMEOUT_MS },
-      (error, isServing) => resolve(error === null && isServing === true),
+      (error, isServing) => {
+        if (error)
+          resolve(
+            error.details.replace(/^No connection established\. Last error: (Error: )?|\.? Resolution note: $/g, ''),
+          )
+        else resolve(isServing ? undefined : 'it says that it does not serve')
+      },
     )
   })
 }

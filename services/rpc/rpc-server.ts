@@ -4,7 +4,7 @@ import { createConnectDoor } from './connect-door.js'
 import type { Dispatcher } from './dispatcher.js'
 import { createGrpcDoor } from './grpc-door.js'
 import { type CallersByName, identifyByName, identifyLocal } from './identity.js'
-import { listen, type TlsMaterial } from './listener.js'
+import { listen, type OnTurnedAway, type TlsMaterial } from './listener.js'
 import type { RpcLimits } from './requests.js'
 
 export interface RpcServerOptions {
@@ -14,6 +14,7 @@ export interface RpcServerOptions {
   /** Serves Connect alone; undefined: nowhere. */
   readonly connectAddress: Address | undefined
   readonly tls: TlsMaterial | undefined
+  readonly onTurnedAway?: OnTurnedAway
   /** Roles of certificates; used on addresses of kind `tls`. */
   readonly callers: CallersByName
   readonly limits: RpcLimits & { readonly maxConnections: number }
@@ -71,6 +72,7 @@ async function openDoors(options: RpcServerOptions, address: Address, hasGrpc: b
     onHttp1: connect.acceptHttp1,
     onHttp2: grpc?.accept ?? connect.acceptHttp2,
     maxConnections: limits.maxConnections,
+    onTurnedAway: options.onTurnedAway,
   })
   return { connect, grpc, listener }
 }

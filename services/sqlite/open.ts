@@ -147,7 +147,18 @@ export function reading<Args extends unknown[], Result>(
   }
 }
 
-/** Whether the file can be read; throws what the driver throws if not. */
-export function readAnything(db: Connection): void {
-  db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get()
+/**
+ * A question whether the file can be read and still has its name: what is written to one that was moved or deleted ends with
+ * this process. It throws what the driver throws, or StoreUnavailable.
+ */
+export function fileProbe(db: Connection): () => void {
+  const read = () => void db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get()
+  if (db.memory) return read
+  const opened = statSync(db.name, { bigint: true })
+  return () => {
+    read()
+    const named = statSync(db.name, { bigint: true, throwIfNoEntry: false })
+    if (named?.ino === opened.ino && named.dev === opened.dev) return
+    throw new StoreUnavailable(new Error(`${db.name} was moved or deleted: what is written now ends with this process`))
+  }
 }

@@ -5,6 +5,7 @@ import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import { freePort } from '../harness/free-port.js'
 import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
 import { PROGRAM } from '../harness/spawn.js'
 import { fixtures, loadFiles } from '../store/schema-fixtures.js'
@@ -285,6 +286,16 @@ describe('--url', () => {
     expect(exitCode).toBe(0)
     expect(stderr).toContain('using the survey service at')
     expect(existsSync(elsewhere)).toBe(false)
+  })
+
+  test('why a server is not reached is told', async () => {
+    const service = await createProcess({ RPC_TIMEOUT_MS: '1000' })
+    const at = `127.0.0.1:${await freePort()}`
+    const { exitCode, stdout, stderr } = await service.cli(['--url', `http://${at}`, 'app', 'list'])
+    expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
+    expect(stderr).toContain(
+      `survey-auth: no answer from the token service at http://${at}: connect ECONNREFUSED ${at}`,
+    )
   })
 
   test('a socket nobody listens at is named, and not waited for', async () => {

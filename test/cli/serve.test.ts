@@ -1,5 +1,8 @@
 import { spawn } from 'node:child_process'
+import { renameSync } from 'node:fs'
 import { connect } from 'node:net'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { Clock } from '../harness/clock.js'
@@ -46,6 +49,29 @@ test('a defect ends it with exit code 1, told once', async () => {
   service.signal('SIGUSR2')
   expect(await service.ended()).toBe(1)
   expect(service.output.match(/Error: nobody expected this/g)).toHaveLength(1)
+})
+
+test('SIGHUP, for which it has no files to read again, does not end it', async () => {
+  const service = await startProcess()
+  service.signal('SIGHUP')
+  await sleep(200)
+  expect((await fetch(`${service.url}/api/`)).status).toBe(404)
+  expect(await service.stop()).toBe(0)
+})
+
+test('without its database file it is not ready, and its log says why, and when it is there again', async () => {
+  const adminPort = String(await freePort())
+  const service = await startProcess({ ADMIN_PORT: adminPort, LOG_LEVEL: 'info' })
+  const isReady = async () => (await fetch(`http://127.0.0.1:${adminPort}/readyz`)).status === 200
+  await vi.waitUntil(isReady, 10_000)
+  const file = path.join(service.dataDir, 'token.db')
+  renameSync(file, `${file}.away`)
+  expect(await isReady()).toBe(false)
+  const why = `not ready: token database (${file} was moved or deleted: what is written now ends with this process)`
+  await vi.waitUntil(() => service.output.includes(why), 10_000)
+  renameSync(`${file}.away`, file)
+  await vi.waitUntil(() => service.output.includes('everything that was missing answers again'), 10_000)
+  expect(await isReady()).toBe(true)
 })
 
 test('a port in use is said plainly', async () => {

@@ -2,7 +2,7 @@
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -24,6 +24,8 @@ const table = roles.map((role) => `${role}=DNS:${role.replace('_', '-')}.test`).
 let authority: Authority
 let server: RpcServer
 let address: Address
+/** Why TLS has turned callers away. */
+const turnedAway: string[] = []
 const opened: MultiplexTransport[] = []
 
 type Door = <S extends DescService>(service: S) => Client<S>
@@ -48,6 +50,7 @@ beforeAll(async () => {
     callers: parseCallers(table),
     limits: { maxRequestBytes: 65_536, maxStreams: 100, maxConnections: 100 },
     hasReflection: false,
+    onTurnedAway: (why) => turnedAway.push(why),
   })
   address = parseAddress(server.addresses[0] ?? '')
 })
@@ -57,7 +60,7 @@ afterAll(async () => {
   await server.drain(500)
 })
 
-function grpcAs(material: TlsMaterial, host = '127.0.0.1'): Door {
+function transportAs(material: TlsMaterial, host = '127.0.0.1'): MultiplexTransport {
   const options = {
     address: { ...address, host },
     tls: () => material,
@@ -67,7 +70,12 @@ function grpcAs(material: TlsMaterial, host = '127.0.0.1'): Door {
   }
   const transport = createMultiplexTransport(options)
   opened.push(transport)
-  return (service) => clientOf(service, transport.invoke)
+  return transport
+}
+
+function grpcAs(material: TlsMaterial, host?: string): Door {
+  const { invoke } = transportAs(material, host)
+  return (service) => clientOf(service, invoke)
 }
 
 function connectAs({ cert, key, ca }: Partial<TlsMaterial>, httpVersion: '1.1' | '2' = '1.1'): Door {
@@ -145,6 +153,9 @@ describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door)
         Code.Unknown,
       ]).toContain(code)
     }
+    const [expired, foreign] = ['CERT_HAS_EXPIRED', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE']
+    await vi.waitFor(() => expect(turnedAway).toEqual(expect.arrayContaining([expired, foreign])))
+    turnedAway.length = 0
   })
 })
 
@@ -158,6 +169,15 @@ test('a server that is not signed by our authority is not talked to', async () =
   const operator = authority.issue('DNS:operator.test')
   const distrustful = grpcAs({ ...operator, ca: createAuthority().cert })
   expect(await codeOf(distrustful(AdminService).listApps({}, { timeoutMs: 1_500 }))).not.toBe('ok')
+})
+
+test('of a server that is not talked to it is known why', async () => {
+  const operator = authority.issue('DNS:operator.test')
+  expect(await transportAs(materialOf(authority, operator)).whyNotServing()).toBe('it says that it does not serve')
+  const distrustful = transportAs({ ...operator, ca: createAuthority().cert })
+  expect(await distrustful.whyNotServing()).toMatch(/self.signed certificate/)
+  const elsewhere = transportAs(materialOf(authority, operator), 'localhost')
+  expect(await elsewhere.whyNotServing()).toContain('Host: localhost.')
 })
 
 test.each([

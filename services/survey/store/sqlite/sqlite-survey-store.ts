@@ -1,7 +1,7 @@
 // SurveyStore on SQLite: reads at once, writes through a GroupCommit.
 import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
-import { type Connection, openDatabase, readAnything, reading, toStoreError } from '../../../sqlite/open.js'
+import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { SurveyStore } from '../survey-store.js'
 import { KeptSurveys } from './kept-surveys.js'
 import { surveyStoreReads } from './reads.js'
@@ -36,7 +36,7 @@ export function createSqliteSurveyStore(db: Connection, writer: GroupCommit, kep
     listSurveys: reading(db, reads.listSurveys),
     putSurveys: writing(writer, writes.putSurveys),
     exportSurveys: reading(db, reads.exportSurveys),
-    ping: reading(db, () => readAnything(db)),
+    ping: reading(db, fileProbe(db)),
     async close() {
       await writer.close()
       db.close()

@@ -2,7 +2,7 @@
 // among them. One file per noun holds both; nothing outside this folder knows a table.
 import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
-import { type Connection, openDatabase, readAnything, reading, toStoreError } from '../../../sqlite/open.js'
+import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
 import { appReads, appWrites, liveAppFinder } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
@@ -73,7 +73,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     countRequests: async (counts) => counts.map((count) => requestCounts.add(count)),
     removeRequestCounts: async (endedBeforeMs) => requestCounts.removeEnded(endedBeforeMs),
     removeEnded: writing(writer, writes.removeEnded),
-    ping: reading(db, () => readAnything(db)),
+    ping: reading(db, fileProbe(db)),
     async close() {
       await writer.close()
       db.close()
