@@ -98,6 +98,7 @@ export function createGateway(options: GatewayOptions): Server {
     connectionsCheckingInterval: 1_000, // ms; the default of 30 s would make the timeouts above 30 s late
     requireHostHeader: false, // refused in the envelope instead
   })
+  server.maxHeadersCount = 0 // none is left out, however many: their bytes are bounded, and what is not seen is not checked
   server.maxConnections = limits.maxConnections
   if (options.onDropped) server.on('drop', options.onDropped)
   gateways.set(server, new Gateway(server, options))

@@ -193,6 +193,22 @@ describe('sizes', () => {
       expect(gateway.calls).toHaveLength(length < 16_384 ? 1 : 0)
     }),
   )
+
+  describe('after more headers than node:http keeps by itself', () => {
+    const many = 'a:b\r\n'.repeat(1_100)
+
+    test.each([
+      ['headers over the limit', 'abc:0123\r\n'.repeat(1_200), '', 431],
+      ['a second Host header', 'Host: b\r\n', '', 400],
+      ['a body over the limit', 'Content-Length: 20000\r\n', 'x'.repeat(20_000), 413],
+    ])('seen: %s', (_what, headers, body, status) =>
+      withGateway({}, async (gateway) => {
+        const raw = await sendRaw(gateway.port, request(USER, many + headers) + body)
+        expect(await rawFailure(raw)).toEqual([status, 'InvalidArgument', 'invalid_argument'])
+        expect(gateway.calls).toEqual([])
+      }),
+    )
+  })
 })
 
 describe('malformed HTTP', () => {
