@@ -18,7 +18,7 @@ import { type MultiplexRequest, MultiplexService } from '../../gen/surveyauth/v1
 import type { Caller } from './callers.js'
 import { type Call, type Dispatcher, nameOf } from './dispatcher.js'
 import type { Identify } from './identity.js'
-import { serveMultiplex } from './multiplex-server.js'
+import { decodeCalls, serveMultiplex } from './multiplex-server.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
 import { decodeRequest, maxRequestBytesOf, type RpcLimits } from './requests.js'
 import { ServiceError, toConnectError } from './service-error.js'
@@ -182,7 +182,7 @@ function addMultiplex(
         requestStream: true,
         responseStream: true,
         requestSerialize: (message: MultiplexRequest) => Buffer.from(toBinary(multiplex.input, message)),
-        requestDeserialize: (bytes: Buffer) => fromBinary(multiplex.input, bytes),
+        requestDeserialize: decodeCalls,
         responseSerialize: (bytes: Buffer) => bytes,
         responseDeserialize: (bytes: Buffer) => bytes,
       },

@@ -1,5 +1,6 @@
 // The server's end of MultiplexService: runs the calls of a stream and sends the outcomes of one moment together.
-import { create, type DescMessage, type DescMethod, type Message, toBinary } from '@bufbuild/protobuf'
+import { create, type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { BinaryReader } from '@bufbuild/protobuf/wire'
 import { Code, ConnectError } from '@connectrpc/connect'
 import type * as grpc from '@grpc/grpc-js'
 import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
@@ -7,6 +8,7 @@ import {
   type MultiplexedCall,
   MultiplexedResultSchema,
   type MultiplexRequest,
+  MultiplexRequestSchema,
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { groupBy, holding, inBatches } from './batches.js'
@@ -39,11 +41,27 @@ export interface MultiplexServerOptions {
 
 /** Calls one stream may have under way; the caller's flow is paused above it, and while answers wait for the caller to read. */
 const MAX_UNDER_WAY = 10_000
+/** Calls one message may carry: begun at once, they keep everybody else waiting, and an empty one takes two bytes. */
+export const MAX_CALLS_OF_MESSAGE = 1_000
 /** A response message carries results up to this many bytes, or one that is larger. */
 const BATCH_BYTES = 256 * 1024
 
 const { response } = MultiplexedResultSchema.field
 const DRAINING = Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { draining: true })))
+
+/** A message of the stream. @throws Error when it is none, or carries too many calls, which are counted before any is decoded */
+export function decodeCalls(bytes: Uint8Array): MultiplexRequest {
+  const { calls } = MultiplexRequestSchema.field
+  const reader = new BinaryReader(bytes)
+  let count = 0
+  while (reader.pos < reader.len) {
+    const [field, wireType] = reader.tag()
+    reader.skip(wireType, field)
+    if (field === calls.number) count += 1
+    if (count > MAX_CALLS_OF_MESSAGE) throw new Error(`a message carries ${MAX_CALLS_OF_MESSAGE} calls at most`)
+  }
+  return fromBinary(MultiplexRequestSchema, bytes)
+}
 
 /** Serves the stream until the caller ends its side and all its calls are answered. */
 export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {

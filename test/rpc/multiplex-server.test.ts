@@ -1,4 +1,4 @@
-// What the server's end of a stream makes of calls that were long on their way.
+// What the server's end of a stream makes of calls that were long on their way, and of too many at once.
 import { EventEmitter } from 'node:events'
 import { create, type DescMethod, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
@@ -9,7 +9,7 @@ import {
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { serveMultiplex } from '../../services/rpc/multiplex-server.js'
+import { decodeCalls, MAX_CALLS_OF_MESSAGE, serveMultiplex } from '../../services/rpc/multiplex-server.js'
 
 const { exchangeCode } = TokenService.method
 const path = `/${TokenService.typeName}/${exchangeCode.name}`
@@ -68,4 +68,12 @@ test('of a message that does not say when it was sent nothing is late, and a cal
   await send(undefined, 4_000)
   await send(600_000, 0)
   expect(timeouts).toEqual([4_000, 4_000, undefined])
+})
+
+test('a message with more calls than one may carry is refused before they are decoded', () => {
+  const emptyCalls = (count: number) => Buffer.from('0a00'.repeat(count), 'hex')
+  expect(decodeCalls(emptyCalls(MAX_CALLS_OF_MESSAGE)).calls).toHaveLength(MAX_CALLS_OF_MESSAGE)
+  const startedAt = performance.now()
+  expect(() => decodeCalls(emptyCalls(2_000_000))).toThrow('1000 calls at most')
+  expect(performance.now() - startedAt, 'decoding them takes a second').toBeLessThan(300)
 })

@@ -25,7 +25,7 @@ export const file_surveyauth_v1_multiplex_service: GenFile = /*@__PURE__*/
  */
 export type MultiplexRequest = Message<"surveyauth.v1.MultiplexRequest"> & {
   /**
-   * In the order they were made, of each method; they run concurrently.
+   * In the order they were made, of each method; they run concurrently. At most 1,000: a message with more ends the stream.
    *
    * @generated from field: repeated surveyauth.v1.MultiplexedCall calls = 1;
    */
