@@ -75,8 +75,8 @@ export interface GatewayOptions extends GatewayDeps {
 /**
  * Requests refused before any work in one turn of the event loop, a few ms. Without a bound, a crowd that asks again as soon
  * as it is refused is all that is served: libuv reads from up to 1,024 sockets, 48 times over, before anything that was
- * admitted gets on. Who waits for his refusal does not ask again meanwhile. Who does, by pipelining, is refused at once:
- * node:http stops reading from a connection by the answers it has not taken yet.
+ * admitted gets on. Who waits for his refusal does not ask again meanwhile. Who does, by pipelining, is refused at once, and
+ * cannot do so for long.
  */
 const REFUSALS_PER_TURN = 64
 
@@ -153,8 +153,8 @@ class Gateway {
   }
 
   async #serve(incoming: IncomingMessage, response: WholeResponse): Promise<void> {
+    if (!this.#connections.began(incoming, response)) return
     const startedAt = performance.now()
-    this.#connections.began(incoming, response)
     const { limits, now } = this.#options
     const source = sourceOf(incoming, this.#trustedProxies)
     const request = new HttpRequest(incoming, randomUUID(), source, this.#requestLimits)

@@ -10,6 +10,11 @@ const LOOK_EVERY_MS = 10
 const ACCEPT_WITHIN_MS = 1_000
 /** A turn of the event loop that had nothing to do takes less, in ms. */
 const IDLE_TURN_MS = 0.03
+/**
+ * Requests a client may send ahead of their answers. node:http makes requests of all that it has read, thousands of a few bytes
+ * each, before it does anything for anybody else.
+ */
+const MOST_AHEAD = 64
 
 export class Connections {
   readonly #server: Server
@@ -27,15 +32,25 @@ export class Connections {
     })
   }
 
-  began({ socket }: IncomingMessage, response: ServerResponse): void {
-    const waiting = this.#waiting.get(socket)
-    waiting?.push(response)
-    if (this.#isDraining) closeAfterLast(waiting ?? [])
+  /** False for what comes too far ahead, which is not answered: the connection ends with the last answer before it. */
+  began({ socket }: IncomingMessage, response: ServerResponse): boolean {
+    const waiting = this.#waiting.get(socket) ?? []
+    if (waiting.length === MOST_AHEAD) return false
+    if (waiting.push(response) === MOST_AHEAD) {
+      response.shouldKeepAlive = false
+      socket.pause()
+    }
+    if (this.#isDraining) closeAfterLast(waiting)
+    return true
   }
 
-  /** To be called when an answer was written. One that was written early waits, as node:http has it do, for those before it. */
+  /**
+   * To be called when an answer was written. One that was written early waits, as node:http has it do, for those before it. A
+   * connection at its end stays full: no more is taken from it.
+   */
   ended({ socket }: IncomingMessage): void {
     const waiting = this.#waiting.get(socket)
+    if (waiting?.length === MOST_AHEAD) return
     while (waiting?.[0]?.writableEnded) waiting.shift()
   }
 

@@ -2,7 +2,7 @@ import { EventEmitter, once } from 'node:events'
 import net from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { drainGateway } from '../../gateway/app.js'
 import { routes } from '../../gateway/routes.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
@@ -631,15 +631,36 @@ test('a draining gateway answers all that a client has pipelined, in order', asy
   })
 })
 
-test('who pipelines what is refused, and reads nothing, is not read from, and keeps nobody else waiting', async () => {
+test.each([
+  ['refused', '/api/none', 404],
+  ['served', USER, 200],
+])(
+  'of requests that are %s, 63 may be sent ahead of their answers; with the 64th answer the connection ends',
+  (_, target, status) =>
+    withGateway({ services }, async (gateway) => {
+      const get = `GET ${target} HTTP/1.1\r\nHost: a\r\n`
+      const statuses = (raw: string) => raw.match(/HTTP\/1\.1 \d{3}/g) ?? []
+      const polite = `${`${get}\r\n`.repeat(62)}${get}Connection: close\r\n\r\n`
+      expect(statuses(await sendRaw(gateway.port, polite))).toEqual(Array(63).fill(`HTTP/1.1 ${status}`))
+      gateway.records.length = 0
+      const raw = await sendRaw(gateway.port, `${get}\r\n`.repeat(1_000))
+      expect(statuses(raw)).toEqual(Array(64).fill(`HTTP/1.1 ${status}`))
+      expect(raw.match(/^connection: close\r$/gim)).toHaveLength(1)
+      expect(gateway.records).toHaveLength(64)
+    }),
+)
+
+test('who sends far ahead, on many connections, and reads nothing, is not read from', async () => {
   await withGateway({ services }, async (gateway) => {
-    const greedy = net.connect(gateway.port, '127.0.0.1').pause()
-    greedy.on('error', () => undefined)
-    greedy.write('GET /api/none HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(100_000))
-    while (gateway.records.length < 1_000) await sleep(1)
+    const greedy = Array.from({ length: 20 }, () => net.connect(gateway.port, '127.0.0.1').pause())
+    for (const one of greedy) {
+      one.on('error', () => undefined)
+      one.write('GET /api/none HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(10_000))
+    }
+    await vi.waitUntil(() => gateway.records.length >= 20 * 64, 20_000)
     await failureOf(await fetch(`${gateway.url}/api/none`))
-    expect(gateway.records.length).toBeLessThan(50_000)
-    greedy.destroy()
+    expect(gateway.records).toHaveLength(20 * 64 + 1)
+    for (const one of greedy) one.destroy()
   })
 })
 
