@@ -1,9 +1,8 @@
 import type { IncomingMessage } from 'node:http'
 import { readForm } from './body.js'
+import { MAX_ID_LENGTH } from './bounds.js'
 import type { GatewayRequest } from './http.js'
 import { type Params, parseQuery } from './query.js'
-
-const MAX_APPID_LENGTH = 128
 
 export interface RequestLimits {
   readonly rpcTimeoutMs: number
@@ -54,7 +53,7 @@ export class HttpRequest implements GatewayRequest {
   /** The appid of the query, for limits and the log: nobody has checked it. Undefined when it cannot be one. */
   claimedAppid(): string | undefined {
     try {
-      return this.query().optional('appid', MAX_APPID_LENGTH) || undefined
+      return this.query().optional('appid', MAX_ID_LENGTH) || undefined
     } catch {
       return undefined // the route says what is wrong, if it needs the query at all
     }

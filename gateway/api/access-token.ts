@@ -1,6 +1,7 @@
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH } from '../bounds.js'
 import { success } from '../envelope.js'
 import type { Route } from '../http.js'
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, requireGrantType } from './parameters.js'
+import { requireGrantType } from './grant-type.js'
 
 /** Exchanges a code for a token grant (spec 4.2, 2.3). */
 export const accessTokenRoute: Route = {

@@ -1,6 +1,7 @@
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from '../bounds.js'
 import { success } from '../envelope.js'
 import type { Route } from '../http.js'
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH, requireGrantType } from './parameters.js'
+import { requireGrantType } from './grant-type.js'
 
 /** Mints a new access token (spec 4.3, 2.4). A `secret` is checked if sent (decisions 13). */
 export const refreshTokenRoute: Route = {

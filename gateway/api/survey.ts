@@ -1,8 +1,8 @@
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from '../bounds.js'
 import { successBytes } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
 import { parsePositiveInteger } from '../query.js'
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from './parameters.js'
 import { surveyBytes } from './survey-json.js'
 
 /** One survey in full (spec 4.5). An `openid` is checked if sent (decisions 28). */

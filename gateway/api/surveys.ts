@@ -1,9 +1,9 @@
 import type { ListSurveysResponse, SurveySummary } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from '../bounds.js'
 import { jsonBytes, successBytes } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
 import { type Params, parsePositiveInteger } from '../query.js'
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from './parameters.js'
 
 const DEFAULT_PER_PAGE = 20
 const MAX_PER_PAGE = 100

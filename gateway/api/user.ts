@@ -1,7 +1,7 @@
 import type { GetAuthorizedUserResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from '../bounds.js'
 import { jsonBytes, successBytes } from '../envelope.js'
 import type { Route } from '../http.js'
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from './parameters.js'
 
 /** The basic profile of the user who authorized (spec 4.4, 2.5). */
 export const userRoute: Route = {

@@ -1,5 +1,6 @@
 // What an app asks for in the link of the authorization page (spec 4.1), as it travels through the pages: link, hidden
 // fields of every form on the way, signed together with them, and checked by RPC each time it comes back.
+import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_WORD_LENGTH } from '../bounds.js'
 import type { Params } from '../query.js'
 import type { Language } from './language.js'
 import type { HiddenField } from './view.js'
@@ -18,10 +19,10 @@ export interface AuthorizationRequest {
 /** @throws Problem when a parameter is missing, empty, given twice or malformed; what it means is for the RPC to judge. */
 export function readAuthorizationRequest(params: Params): AuthorizationRequest {
   return {
-    appid: params.required('appid', 128),
-    redirectUri: params.required('redirect_uri', 2048),
-    responseType: params.required('response_type', 128),
-    scope: params.required('scope', 128),
+    appid: params.required('appid', MAX_ID_LENGTH),
+    redirectUri: params.required('redirect_uri', MAX_REDIRECT_URI_LENGTH),
+    responseType: params.required('response_type', MAX_WORD_LENGTH),
+    scope: params.required('scope', MAX_WORD_LENGTH),
     state: params.optional('state', 8192),
   }
 }

@@ -1,6 +1,7 @@
 // The apps a user has let in, and the end of that.
 import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
 import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { MAX_ID_LENGTH } from '../bounds.js'
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { FormUse } from './csrf.js'
 import { type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'
@@ -81,7 +82,7 @@ function disconnect(request: GatewayRequest, deps: GatewayDeps): Promise<Answer>
   const visit = openVisit(request, deps)
   return guarded(visit, APPS_PATH, async () => {
     const form = await readForm(visit)
-    const grantId = form.required('grant_id', 128)
+    const grantId = form.required('grant_id', MAX_ID_LENGTH)
     const { sessionToken } = visit
     if (sessionToken === undefined) return signInPage(visit, undefined, signedOut(visit))
     requireForm(visit, form, disconnectUse(sessionToken, grantId))

@@ -40,18 +40,6 @@ function* withDependencies(file: DescFile): Generator<[string, DescFile]> {
   for (const dependency of file.dependencies) yield* withDependencies(dependency)
 }
 
-/** The items by what `keyOf` says of each, every group in their order. */
-export function groupBy<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key): Map<Key, Item[]> {
-  const groups = new Map<Key, Item[]>()
-  for (const item of items) {
-    const key = keyOf(item)
-    const group = groups.get(key)
-    if (group) group.push(item)
-    else groups.set(key, [item])
-  }
-  return groups
-}
-
 export interface BatchOptions<Item> {
   readonly encode: (items: readonly Item[]) => Uint8Array
   /** Of one batch, unless a single item is larger. */

@@ -13,8 +13,7 @@ import { createContextKey, createContextValues, type HandlerContext, type Servic
 import { connectNodeAdapter } from '@connectrpc/connect-node'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
-import { unknownCaller } from './grpc-door.js'
-import type { Identify } from './identity.js'
+import { type Identify, unknownCaller } from './identity.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
 import { maxRequestBytesOf, type RpcLimits } from './requests.js'
 

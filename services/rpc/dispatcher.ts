@@ -228,3 +228,7 @@ export class Dispatcher {
 export function nameOf(method: DescMethod): string {
   return `${method.parent.typeName}/${method.name}`
 }
+
+export function pathOf(method: DescMethod): string {
+  return `/${nameOf(method)}`
+}

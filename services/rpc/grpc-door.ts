@@ -13,15 +13,13 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc'
 import * as grpc from '@grpc/grpc-js'
 import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
-import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type MultiplexRequest, MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Caller } from './callers.js'
-import { type Call, type Dispatcher, nameOf } from './dispatcher.js'
-import type { Identify } from './identity.js'
+import { type Call, type Dispatcher, pathOf } from './dispatcher.js'
+import { type Identify, unknownCaller } from './identity.js'
 import { decodeCalls, serveMultiplex } from './multiplex-server.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
 import { decodeRequest, maxRequestBytesOf, type RpcLimits } from './requests.js'
-import { ServiceError, toConnectError } from './service-error.js'
 
 export interface GrpcDoorOptions {
   readonly dispatcher: Dispatcher
@@ -121,10 +119,6 @@ function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], server: grpc.Ser
 }
 
 /** `/package.Service/Method`, as gRPC puts it into `:path`. */
-export function pathOf(method: DescMethod): string {
-  return `/${nameOf(method)}`
-}
-
 function addUnary(server: grpc.Server, options: GrpcDoorOptions, service: DescService): void {
   const definition: Record<string, grpc.MethodDefinition<Buffer, Message>> = {}
   const implementation: Record<string, grpc.handleUnaryCall<Buffer, Message>> = {}
@@ -217,12 +211,6 @@ function requireCaller(options: GrpcDoorOptions, peer: Pick<MultiplexStream, 'ge
   const caller = options.identify(peer.getAuthContext().sslPeerCertificate?.subjectaltname)
   if (!caller) throw unknownCaller()
   return caller
-}
-
-export function unknownCaller(): ConnectError {
-  return toConnectError(
-    new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, 'the certificate of the caller has no role here'),
-  )
 }
 
 function textOf(value: grpc.MetadataValue | undefined): string {

@@ -1,5 +1,8 @@
 // Who is at the other end of a connection. The connection says it, never the message.
+import type { ConnectError } from '@connectrpc/connect'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { CALLERS, type Caller } from './callers.js'
+import { ServiceError, toConnectError } from './service-error.js'
 
 /** Subject alternative names, as certificates print them (`DNS:gateway.example`, `URI:spiffe://…`), by caller. */
 export type CallersByName = ReadonlyMap<string, Caller>
@@ -41,4 +44,10 @@ export function identifyByName(byName: CallersByName): Identify {
     }
     return undefined
   }
+}
+
+export function unknownCaller(): ConnectError {
+  return toConnectError(
+    new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, 'the certificate of the caller has no role here'),
+  )
 }

@@ -16,12 +16,13 @@ import {
   type MultiplexResponse,
   MultiplexService,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import { groupBy } from '../group-by.js'
 import type { Address } from './address.js'
-import { groupBy, holding, inBatches } from './batches.js'
+import { holding, inBatches } from './batches.js'
 import { CallTable, MAX_CALLS } from './call-table.js'
 import type { Invoke, Outgoing } from './client.js'
 import { type Deadline, Deadlines } from './deadlines.js'
-import { pathOf } from './grpc-door.js'
+import { pathOf } from './dispatcher.js'
 import { Decoder } from './large-messages.js'
 import type { TlsMaterial } from './listener.js'
 

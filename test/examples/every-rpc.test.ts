@@ -10,7 +10,7 @@ import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { pathOf } from '../../services/rpc/grpc-door.js'
+import { pathOf } from '../../services/rpc/dispatcher.js'
 import { startProcess } from '../harness/process.js'
 
 const services = [TokenService, AccountService, AdminService, LimitService, SurveyService]
