@@ -1,5 +1,5 @@
 // Rows that are looked up by their keys, those of many lookups by one statement.
-import { byteKey } from '../bounded-map.js'
+import { byteKey } from '../collections/bounded-map.js'
 import { mayBeOfOne } from './errors.js'
 import { isOverdue, Together, type Waiting } from './together.js'
 import { columnsOf, type Database, hasNul, type Statement, type Value } from './transaction.js'

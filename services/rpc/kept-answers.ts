@@ -6,7 +6,7 @@ import { create, type DescField, type DescMethod, type Message } from '@bufbuild
 import { Code, ConnectError } from '@connectrpc/connect'
 import type { RevalidateSurveysRequest, RevalidateSurveysResponse } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { RevalidateAnswersRequest, RevalidateAnswersResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { BoundedMap } from '../bounded-map.js'
+import { BoundedMap } from '../collections/bounded-map.js'
 import type { Invoke, Outgoing } from './client.js'
 
 /** Of memory, for what is kept of one service: some 60,000 users or 4,000 surveys. */

@@ -2,7 +2,7 @@
 // A validator is for one receiver: behind what all share, which is the same bytes and the same objects for each.
 import { create, type DescMessage, fromBinary, type Message, type MessageShape, toBinary } from '@bufbuild/protobuf'
 import { BinaryReader } from '@bufbuild/protobuf/wire'
-import { BoundedMap, byteKey } from '../bounded-map.js'
+import { BoundedMap, byteKey } from '../collections/bounded-map.js'
 
 /** Below it, encoding anew costs less than looking for what was encoded. */
 const LARGE_BYTES = 512

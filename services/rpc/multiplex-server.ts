@@ -11,7 +11,7 @@ import {
   MultiplexRequestSchema,
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
-import { groupBy } from '../group-by.js'
+import { groupBy } from '../collections/group-by.js'
 import { holding, inBatches } from './batches.js'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'

@@ -16,7 +16,7 @@ import {
   type MultiplexResponse,
   MultiplexService,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
-import { groupBy } from '../group-by.js'
+import { groupBy } from '../collections/group-by.js'
 import type { Address } from './address.js'
 import { holding, inBatches } from './batches.js'
 import { CallTable, MAX_CALLS } from './call-table.js'

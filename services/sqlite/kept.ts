@@ -1,5 +1,5 @@
 // What was read from a database, kept until somebody says that it may have changed.
-import { BoundedMap } from '../bounded-map.js'
+import { BoundedMap } from '../collections/bounded-map.js'
 import type { ForeignWrites } from './foreign-writes.js'
 
 export class Kept<Value extends object> {

@@ -1,7 +1,7 @@
 // Validators of answers about surveys: as services/token/validators.ts has them of answers about tokens.
 // Layout: 16 bytes of what was found, the length of the token's validator in a byte, that, and what was asked for, in words.
 import { hash } from 'node:crypto'
-import { byteKey } from '../bounded-map.js'
+import { byteKey } from '../collections/bounded-map.js'
 import type { SurveyList, SurveyRow, SurveyStore } from './store/survey-store.js'
 
 const FINGERPRINT_BYTES = 16

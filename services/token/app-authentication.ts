@@ -1,7 +1,7 @@
 // The two questions every app call starts with: is there such an app, and is this its secret.
 import { timingSafeEqual } from 'node:crypto'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { BoundedMap, byteKey } from '../bounded-map.js'
+import { BoundedMap, byteKey } from '../collections/bounded-map.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { hashCredential } from './credentials.js'
 import type { TokenDeps } from './deps.js'

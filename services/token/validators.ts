@@ -3,7 +3,7 @@
 // remembered of who keeps what.
 // Layout: 16 bytes of what was answered, the digest of the token, and its place if it has one.
 import { hash } from 'node:crypto'
-import { byteKey } from '../bounded-map.js'
+import { byteKey } from '../collections/bounded-map.js'
 import { DigestedCredential, type PresentedCredential } from './credentials.js'
 import type { AccessTokenRow } from './store/token-store.js'
 

@@ -13,7 +13,7 @@ import {
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { groupBy } from '../../services/group-by.js'
+import { groupBy } from '../../services/collections/group-by.js'
 import type { Address } from '../../services/rpc/address.js'
 import { holding, inBatches } from '../../services/rpc/batches.js'
 import { mayCall } from '../../services/rpc/callers.js'

@@ -1,6 +1,6 @@
 // The survey store on PostgreSQL: the same rules and round trips as the token store.
 
-import { BoundedMap } from '../../../bounded-map.js'
+import { BoundedMap } from '../../../collections/bounded-map.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import type { PoolOptions } from '../../../postgres/pool.js'
 import { openDatabase, type Statement } from '../../../postgres/transaction.js'

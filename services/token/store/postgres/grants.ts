@@ -1,4 +1,4 @@
-import { byteKey } from '../../../bounded-map.js'
+import { byteKey } from '../../../collections/bounded-map.js'
 import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'

@@ -5,7 +5,7 @@
 // of its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread. What writes
 // themselves ask of apps and users is kept too, apart: some of it was found in the middle of a transaction, and is forgotten
 // when that is undone.
-import { BoundedMap } from '../../../bounded-map.js'
+import { BoundedMap } from '../../../collections/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import type { TransactionWatcher } from '../../../sqlite/group-commit.js'
 import { Kept } from '../../../sqlite/kept.js'
