@@ -53,7 +53,7 @@ export function readConfig(env: Environment, used: readonly RpcAddressSetting[] 
   // Each value was parsed by the schema of its own row; a row without a value has left a problem behind.
   const config = Object.fromEntries(entries) as Config
   if (reader.problems.length === 0) reader.problems.push(...contradictions(config))
-  if (used.some((name) => isTls(config[name]))) reader.problems.push(...readTlsFiles(config).problems)
+  if (usesTls(config, used)) reader.problems.push(...readTlsFiles(config).problems)
   if (reader.problems.length > 0) throw new ConfigError(reader.problems)
   return config
 }
@@ -120,8 +120,9 @@ class Reader {
   }
 }
 
-function isTls(address: Config[RpcAddressSetting]): boolean {
-  return typeof address === 'object' && address.kind === 'tls'
+/** Whether one of these addresses is of TLS. */
+export function usesTls(config: Config, addresses: readonly RpcAddressSetting[]): boolean {
+  return addresses.map((name) => config[name]).some((address) => typeof address === 'object' && address.kind === 'tls')
 }
 
 /** What is right by itself and wrong together. */

@@ -22,6 +22,8 @@ export interface Metrics {
   unexpected(): void
   /** A connection to the public port that was one too many. */
   dropped(): void
+  /** The certificate by which this process is known to others. */
+  certificate(file: string, endsAtMs: number): void
   text(): Promise<string>
   /** All of it, to be sent to the process that sums up. */
   snapshot(): Promise<Snapshot>
@@ -54,6 +56,7 @@ const AGGREGATORS: Readonly<Record<string, 'min' | 'max'>> = {
   nodejs_eventloop_lag_p50_seconds: 'max',
   nodejs_eventloop_lag_p90_seconds: 'max',
   nodejs_eventloop_lag_p99_seconds: 'max',
+  survey_auth_tls_certificate_end_timestamp_seconds: 'min',
 }
 
 /** What a process with workers counts of them. `serving`: how many serve now, of `wanted`. */
@@ -197,6 +200,12 @@ export function createMetrics(): Metrics {
     help: 'failures that nobody expected; each is in the log',
     registers,
   })
+  const certificateEnd = new Gauge({
+    name: 'survey_auth_tls_certificate_end_timestamp_seconds',
+    help: 'when the certificate in use for RPCs over TLS ends',
+    labelNames: ['file'],
+    registers,
+  })
 
   return {
     contentType: registry.contentType,
@@ -226,6 +235,7 @@ export function createMetrics(): Metrics {
     },
     unexpected: () => unexpected.inc(),
     dropped: () => dropped.inc(),
+    certificate: (file, endsAtMs) => certificateEnd.set({ file }, endsAtMs / 1000),
     text: () => registry.metrics(),
     async snapshot() {
       const metrics = await registry.getMetricsAsJSON()

@@ -35,6 +35,7 @@ async function exposed(): Promise<Map<string, Set<string>>> {
   }
   metrics.removed({ codes: 1, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 })
   metrics.storeOperation('token', 'findApp', 1)
+  metrics.certificate('token.pem', 0)
   metrics.commit('token', 1, 1)
   metrics.replayed('revoked_grant')
   const ofWorkers = createWorkerMetrics(

@@ -3,18 +3,19 @@
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
-import type { OnTurnedAway } from '../../services/rpc/listener.js'
+import type { OnTurnedAway, TlsMaterial } from '../../services/rpc/listener.js'
 import { startRpcServer } from '../../services/rpc/rpc-server.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import type { Log } from '../log.js'
 import { MAX_REQUEST_BYTES } from './remote.js'
-import { readTls, watchTls } from './tls.js'
 
 export interface RpcPart {
   readonly addresses: readonly string[]
   setServing(isServing: boolean): void
+  /** Uses new certificates for connections from now on. */
+  reloadTls(material: TlsMaterial): void
   drain(graceMs: number): Promise<void>
 }
 
@@ -22,14 +23,13 @@ export async function startRpcPart(
   config: Config,
   dispatcher: Dispatcher,
   address: Address,
+  tls: TlsMaterial | undefined,
   log: Log,
 ): Promise<RpcPart> {
-  const connectAddress = config.rpcConnectListen
-  const tls = address.kind === 'tls' || connectAddress?.kind === 'tls' ? readTls(config) : undefined
   const server = await startRpcServer({
     dispatcher,
     address,
-    connectAddress,
+    connectAddress: config.rpcConnectListen,
     tls,
     callers: config.rpcCallers,
     limits: {
@@ -43,15 +43,7 @@ export async function startRpcPart(
   }).catch((error: unknown) => {
     throw cannotListen(error)
   })
-  const watch = tls && watchTls(config, tls, server.reloadTls, log)
-  return {
-    addresses: server.addresses,
-    setServing: server.setServing,
-    async drain(graceMs) {
-      watch?.stop()
-      await server.drain(graceMs)
-    },
-  }
+  return server
 }
 
 const TELL_EVERY_MS = 60_000

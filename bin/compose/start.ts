@@ -10,12 +10,14 @@ import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import type { TlsMaterial } from '../../services/rpc/listener.js'
 import { startAdminHttp } from '../admin-http.js'
-import type { Config } from '../config.js'
+import { type Config, usesTls } from '../config.js'
 import { createLog, type Log } from '../log.js'
 import { createMetrics } from '../metrics.js'
 import { pooledRandomBytes } from '../random.js'
-import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf } from './addresses.js'
+import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
+import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
 import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
@@ -64,6 +66,8 @@ class Assembly {
   readonly #undo: (() => Promise<unknown>)[] = []
   /** What has to be ready. */
   readonly #parts: Part[] = []
+  /** What this process is known by over TLS; undefined when it uses none. */
+  readonly #tls: TlsMaterial | undefined
   readonly #doors: RpcPart[] = []
   #tokenPart: TokenPart | undefined
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
@@ -84,6 +88,7 @@ class Assembly {
       mayCall,
       maxDeadlineMs: config.rpcMaxDeadlineMs,
     })
+    this.#tls = usesTls(config, usedAddresses[mode]) ? readTls(config) : undefined
     this.#graceMs = Math.max(0, config.shutdownTimeoutSeconds * 1000 - CLOSING_MS)
   }
 
@@ -215,7 +220,7 @@ class Assembly {
   }
 
   async #openDoor(address: Address, config: Config): Promise<RpcPart> {
-    const door = await startRpcPart(config, this.#dispatcher, address, this.#log)
+    const door = await startRpcPart(config, this.#dispatcher, address, this.#tls, this.#log)
     this.#doors.push(door)
     this.#undo.push(() => door.drain(this.#graceMs))
     return door
@@ -239,15 +244,25 @@ class Assembly {
     this.#undo.push(async () => clearInterval(timer))
   }
 
-  /** Those by which this process is known to the services elsewhere. */
   #followCertificates(): void {
+    if (!this.#tls) return
     const remotes = [this.#tokenRemote, this.#surveyRemote].filter((remote) => remote?.url.startsWith('https:'))
-    if (remotes.length === 0) return
-    const reconnect = () => {
+    const use = (material: TlsMaterial) => {
+      for (const door of this.#doors) door.reloadTls(material)
       for (const remote of remotes) remote?.reconnect()
+      this.#tellOfCertificate(material)
     }
-    const watch = watchTls(this.#config, readTls(this.#config), reconnect, this.#log)
+    const watch = watchTls(this.#config, this.#tls, use, this.#log)
     this.#undo.push(async () => watch.stop())
+    this.#tellOfCertificate(this.#tls)
+  }
+
+  #tellOfCertificate({ cert }: TlsMaterial): void {
+    const { rpcTlsCert } = this.#config
+    const endsAtMs = endOf(cert)
+    this.#metrics.certificate(rpcTlsCert, endsAtMs)
+    if (endsAtMs - Date.now() > CERTIFICATE_SOON_MS) return
+    this.#log.warning(`the certificate ${rpcTlsCert} ends at ${new Date(endsAtMs).toISOString()}`)
   }
 
   async #startGateway(port: HeldPort | undefined, services: WorkersDoor | undefined): Promise<GatewayPart | undefined> {

@@ -1,15 +1,17 @@
 // What the doctor looks at, one function per line of its report.
-import { existsSync, statfsSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
 import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
 import { DatabaseRefused } from '../../services/store/database-refused.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
-import type { Config } from '../config.js'
+import { type Config, RPC_ADDRESSES, usesTls } from '../config.js'
+import { errorCode } from '../error-code.js'
 import { CommandError, reasonOf } from '../exit.js'
 import { isLoopback } from '../loopback.js'
 import type { Database } from '../settings.js'
+import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
 
 export interface Verdict {
   /** `odd` is worth a look and fails nothing. */
@@ -38,6 +40,7 @@ export const checks: Readonly<Record<string, (config: Config) => Verdict | Promi
   'survey database': ({ surveyDatabase }) => database(surveyDatabase, surveyCopy),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
+  certificate,
   'public address': publicAddress,
   'admin address': adminAddress,
   server,
@@ -49,6 +52,11 @@ function privateDirectory(directory: string): Verdict {
   if ((mode & 0o077) !== 0) return wrong(`${directory} is open to others; run: chmod 700 ${directory}`)
   const self = process.getuid?.()
   if (self !== undefined && self !== 0 && uid !== self) return wrong(`${directory} belongs to another user`)
+  try {
+    accessSync(directory, constants.W_OK)
+  } catch (error) {
+    return wrong(`${directory} cannot be written (${errorCode(error, 'unknown')})`)
+  }
   return ok(`${directory}, for its owner alone`)
 }
 
@@ -111,6 +119,14 @@ function clock(file: string | undefined): Verdict {
     return wrong(`the database was written ${Math.round(aheadMs / 1000)} s in the future; the clock went back`)
   }
   return ok(new Date(now).toISOString())
+}
+
+function certificate(config: Config): Verdict {
+  if (!usesTls(config, RPC_ADDRESSES)) return ok('none is needed')
+  const endsAtMs = endOf(readFileSync(config.rpcTlsCert, 'utf8')) // which readConfig has read before
+  const detail = `${config.rpcTlsCert} ends at ${new Date(endsAtMs).toISOString()}`
+  if (endsAtMs < Date.now()) return wrong(detail)
+  return endsAtMs - Date.now() < CERTIFICATE_SOON_MS ? odd(detail) : ok(detail)
 }
 
 function publicAddress({ publicUrl, host }: Config): Verdict {

@@ -12,6 +12,7 @@ import { createProcess, type ServiceProcess } from '../harness/process.js'
 import { query } from '../postgres/cluster.js'
 import { Relay } from '../postgres/relay.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
+import { createAuthority } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -26,7 +27,8 @@ async function examine(service: ServiceProcess, env: Record<string, string> = {}
   const { exitCode, stdout } = await service.cli(['doctor', '--json'], { env })
   const findings = JSON.parse(stdout) as Finding[]
   const of = (check: string) => findings.find((finding) => finding.check === check)
-  return { exitCode, stdout, token: of('token database'), survey: of('survey database') }
+  const [token, survey, certificate] = [of('token database'), of('survey database'), of('certificate')]
+  return { exitCode, stdout, token, survey, certificate }
 }
 
 describe('SQLite', () => {
@@ -171,4 +173,22 @@ describe('PostgreSQL', () => {
     }
     expect({ exitCode, isTold: stdout.includes('canary') }).toEqual({ exitCode: 1, isTold: false })
   })
+})
+
+test.each([
+  [0, 'wrong', 1],
+  [3, 'odd', 0],
+  [30, 'ok', 0],
+])('a certificate that is good for %i days is %s', async (days, state, exitCode) => {
+  const service = await createProcess({ RPC_LISTEN: 'https://127.0.0.1:0' })
+  const authority = createAuthority()
+  const { cert, key } = authority.issue('DNS:token.test', days)
+  const env: Record<string, string> = {}
+  for (const [name, content] of Object.entries({ CERT: cert, KEY: key, CA: authority.cert })) {
+    env[`RPC_TLS_${name}`] = path.join(service.dataDir, name)
+    writeFileSync(path.join(service.dataDir, name), content)
+  }
+  const found = await examine(service, env)
+  expect(found).toMatchObject({ exitCode, certificate: { state } })
+  expect(found.certificate?.detail).toMatch(/CERT ends at 20\d\d-\d\d-\d\dT/)
 })
