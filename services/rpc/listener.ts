@@ -135,17 +135,21 @@ async function removeStaleSocket(path: string): Promise<void> {
   const state = await stateOfSocket(path)
   if (state === 'in use')
     throw Object.assign(new Error(`${path} is in use by a running process`), { code: 'EADDRINUSE' })
+  if (state === 'forbidden')
+    throw Object.assign(new Error(`${path} is another user's; delete it if nobody listens there`), { code: 'EACCES' })
   if (state === 'stale') unlinkSync(path)
 }
 
-/** Asked by connecting to the file. `none`: there is no file, or nobody may connect to it. */
-export function stateOfSocket(path: string): Promise<'in use' | 'stale' | 'none'> {
+/** Asked by connecting to the file. `forbidden`: this user may not connect to it; `none`: there is no file. */
+export function stateOfSocket(path: string): Promise<'in use' | 'stale' | 'forbidden' | 'none'> {
   return new Promise((resolve) => {
     const probe = net.connect(path)
     probe.once('connect', () => {
       probe.destroy()
       resolve('in use')
     })
-    probe.once('error', (error: NodeJS.ErrnoException) => resolve(error.code === 'ECONNREFUSED' ? 'stale' : 'none'))
+    probe.once('error', ({ code }: NodeJS.ErrnoException) =>
+      resolve(code === 'ECONNREFUSED' ? 'stale' : code === 'EACCES' ? 'forbidden' : 'none'),
+    )
   })
 }
