@@ -4,7 +4,7 @@
 // other call may have been executed: it fails as `unavailable`, and the caller decides.
 import { isIP } from 'node:net'
 import { checkServerIdentity } from 'node:tls'
-import { create, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { create, type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
@@ -83,209 +83,273 @@ interface Pending {
   timesSent: number
 }
 
-interface Stream {
-  readonly client: grpc.Client
-  /** Takes MultiplexRequests as bytes. */
-  readonly call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
-  /** Calls made and not settled. */
-  readonly pending: CallTable<Pending>
-  /** Calls not sent yet: sent together at the end of the turn, or when the connection is there. */
-  queue: Pending[]
-  isConnected: boolean
-  isDraining: boolean
+export function createMultiplexTransport(options: MultiplexTransportOptions): MultiplexTransport {
+  const transport = new Transport(options)
+  return {
+    invoke: ((method, request, outgoing) => transport.call(method, request, outgoing)) as Invoke, // decoded with method.output
+    whyNotServing: () => transport.whyNotServing(),
+    reconnect: () => transport.reconnect(),
+    close: () => transport.close(),
+  }
 }
 
-export function createMultiplexTransport(options: MultiplexTransportOptions): MultiplexTransport {
-  const { multiplex } = MultiplexService.method
-  const peer = target(options.address)
-  let client = connect(options)
-  /** Where new calls go; others may still be waiting for answers. */
-  let stream: Stream | undefined
-  const streams = new Set<Stream>()
-  const decoder = new Decoder()
-  const deadlines = new Deadlines()
-  /** On all streams. */
-  let pendingCount = 0
-  let isClosed = false
+/** The calls under way, and where new ones go. */
+class Transport {
+  readonly #options: MultiplexTransportOptions
+  /** The address, for messages. */
+  readonly #peer: string
+  readonly #decoder = new Decoder()
+  readonly #deadlines = new Deadlines()
+  /** Open ones; those that were left may still be waiting for answers. */
+  readonly #streams = new Set<Stream>()
+  #client: grpc.Client
+  /** Where new calls go. */
+  #stream: Stream | undefined
+  /** Calls on all streams. */
+  #pendingCount = 0
   /** Since when calls wait for a connection, by performance.now(). */
-  let waitingSinceMs: number | undefined
+  #waitingSinceMs: number | undefined
+  #isClosed = false
 
-  function open(): Stream {
-    const call = client.makeBidiStreamRequest(
-      pathOf(multiplex),
-      (bytes: Buffer) => bytes,
-      (bytes: Buffer) => fromBinary(multiplex.output, bytes),
-      new grpc.Metadata({ waitForReady: true }),
-    )
-    const opened: Stream = {
-      client,
-      call,
-      pending: new CallTable(),
-      queue: [],
-      isConnected: false,
-      isDraining: false,
+  constructor(options: MultiplexTransportOptions) {
+    this.#options = options
+    this.#peer = target(options.address)
+    this.#client = connect(options)
+  }
+
+  call(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
+    return new Promise((resolve, reject) => {
+      const { requestId, traceparent, timeoutMs = this.#options.defaultTimeoutMs, signal } = outgoing
+      if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
+      const stream = this.#presentStream()
+      const call = { id: 0, method: pathOf(method), request, timeoutMs, requestId, traceparent }
+      const deadline = this.#deadlines.add(performance.now() + timeoutMs, () => {
+        this.#fail(pending, new ConnectError(`no answer from ${this.#peer} in time`, Code.DeadlineExceeded))
+        pending.stream.endWhenDrained()
+      })
+      const pending: Pending = { call, method, deadline, resolve, reject, stream, timesSent: 0 }
+      this.#send(pending)
+    })
+  }
+
+  whyNotServing(): Promise<string | undefined> {
+    return checkHealth(this.#client)
+  }
+
+  reconnect(): void {
+    const old = this.#client
+    this.#client = connect(this.#options)
+    if (this.#stream) this.#leave(this.#stream)
+    else old.close()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    for (const stream of this.#streams) stream.cancel()
+    this.#client.close()
+  }
+
+  /** The stream new calls go to. @throws ConnectError when there is none and none to be expected soon. */
+  #presentStream(): Stream {
+    if (this.#isClosed) throw new ConnectError('the connection is closed', Code.Unavailable)
+    if (this.#pendingCount >= MAX_CALLS) throw new ConnectError('too many calls are waiting', Code.Unavailable)
+    this.#stream ??= this.#open()
+    if (!this.#stream.isConnected && this.#hasWaitedMs() > CONNECT_WAIT_MS) {
+      throw new ConnectError(`no connection to ${this.#peer}`, Code.Unavailable)
     }
-    streams.add(opened)
-    waitingSinceMs ??= performance.now()
-    call.on('metadata', () => {
-      opened.isConnected = true
-      waitingSinceMs = undefined
-      flush(opened)
+    return this.#stream
+  }
+
+  #hasWaitedMs(): number {
+    return this.#waitingSinceMs === undefined ? 0 : performance.now() - this.#waitingSinceMs
+  }
+
+  #open(): Stream {
+    const stream: Stream = new Stream(this.#client, {
+      peer: this.#peer,
+      maxRequestBytes: this.#options.maxRequestBytes,
+      onConnected: () => {
+        this.#waitingSinceMs = undefined
+      },
+      onResponse: (response) => {
+        for (const result of response.results) this.#settle(stream, result)
+        if (response.draining) this.#leave(stream)
+        else stream.endWhenDrained()
+      },
+      onEnded: (status) => this.#abandon(stream, status),
+      onUnencodable: (pending, error) => this.#fail(pending, error),
     })
-    call.on('data', (response: MultiplexResponse) => {
-      for (const result of response.results) settle(opened, result)
-      if (response.draining) leave(opened)
-      else endWhenDrained(opened)
-    })
-    call.on('error', () => undefined) // `status` follows and says the same
-    call.on('status', (status: grpc.StatusObject) => abandon(opened, status))
-    return opened
+    this.#streams.add(stream)
+    this.#waitingSinceMs ??= performance.now()
+    return stream
+  }
+
+  #send(pending: Pending): void {
+    pending.stream.send(pending)
+    this.#pendingCount += 1
   }
 
   /** Makes new calls elsewhere; the stream ends when its calls have. */
-  function leave(left: Stream): void {
-    left.isDraining = true
-    if (stream === left) stream = undefined
-    endWhenDrained(left)
+  #leave(stream: Stream): void {
+    if (this.#stream === stream) this.#stream = undefined
+    stream.drain()
   }
 
-  function endWhenDrained(left: Stream): void {
-    if (left.isDraining && left.pending.size === 0) left.call.end()
-  }
-
-  function abandon(broken: Stream, status: grpc.StatusObject): void {
-    streams.delete(broken)
-    broken.isConnected = false
-    if (stream === broken) stream = undefined
-    if (broken.client !== client) broken.client.close()
+  #abandon(stream: Stream, status: grpc.StatusObject): void {
+    this.#streams.delete(stream)
+    if (this.#stream === stream) this.#stream = undefined
+    if (stream.client !== this.#client) stream.client.close()
     const isRefused = status.code === grpc.status.UNAUTHENTICATED || status.code === grpc.status.PERMISSION_DENIED
     const code = isRefused ? (status.code as number as Code) : Code.Unavailable
-    for (const pending of broken.pending.calls()) {
-      if (!isRefused && !isClosed && maySend(pending)) continue
-      fail(pending, new ConnectError(`connection to ${peer} lost: ${status.details}`, code))
+    for (const pending of stream.pending.calls()) {
+      if (!isRefused && !this.#isClosed && maySend(pending)) continue
+      this.#fail(pending, new ConnectError(`connection to ${this.#peer} lost: ${status.details}`, code))
     }
-    if (broken.pending.size > 0) setTimeout(moveFrom, MOVE_AFTER_MS, broken)
-    if (pendingCount === 0) waitingSinceMs = undefined
+    if (stream.pending.size > 0) setTimeout(() => this.#moveFrom(stream), MOVE_AFTER_MS)
+    if (this.#pendingCount === 0) this.#waitingSinceMs = undefined
   }
 
-  function moveFrom(broken: Stream): void {
+  #moveFrom(broken: Stream): void {
     for (const pending of broken.pending.calls()) {
-      forget(pending)
+      this.#forget(pending)
       try {
-        pending.stream = presentStream()
-        enqueue(pending)
+        pending.stream = this.#presentStream()
+        this.#send(pending)
       } catch (error) {
-        fail(pending, error)
+        this.#fail(pending, error)
       }
     }
   }
 
   /** The deadline stays: what is forgotten is settled next, or put on another stream. */
-  function forget(pending: Pending): void {
-    if (pending.stream.pending.delete(pending.call.id)) pendingCount -= 1
+  #forget(pending: Pending): void {
+    if (pending.stream.pending.delete(pending.call.id)) this.#pendingCount -= 1
   }
 
-  function settle(from: Stream, result: MultiplexedResult): void {
+  #settle(from: Stream, result: MultiplexedResult): void {
     const pending = from.pending.get(result.id)
     if (!pending) return // it was given up before
-    forget(pending)
-    deadlines.delete(pending.deadline)
+    this.#forget(pending)
+    this.#deadlines.delete(pending.deadline)
     if (result.outcome.case !== 'response') {
       pending.reject(toConnectError(result))
       return
     }
     try {
-      pending.resolve(decoder.decode(pending.method.output, result.outcome.value))
+      pending.resolve(this.#decoder.decode(pending.method.output, result.outcome.value))
     } catch (error) {
-      const text = `${peer} answered with no ${pending.method.output.typeName}`
+      const text = `${this.#peer} answered with no ${pending.method.output.typeName}`
       pending.reject(new ConnectError(text, Code.Internal, undefined, undefined, error))
     }
   }
 
-  function fail(pending: Pending, error: unknown): void {
-    forget(pending)
-    deadlines.delete(pending.deadline)
+  #fail(pending: Pending, error: unknown): void {
+    this.#forget(pending)
+    this.#deadlines.delete(pending.deadline)
     pending.reject(error)
   }
+}
 
-  function tooLarge(bytes: number): ConnectError {
-    const text = `the request has ${bytes} bytes, ${peer} takes ${options.maxRequestBytes}`
-    return new ConnectError(text, Code.ResourceExhausted)
+interface StreamOptions {
+  readonly peer: string
+  readonly maxRequestBytes: number
+  readonly onConnected: () => void
+  readonly onResponse: (response: MultiplexResponse) => void
+  readonly onEnded: (status: grpc.StatusObject) => void
+  /** Called for a call that cannot be sent. */
+  readonly onUnencodable: (pending: Pending, error: unknown) => void
+}
+
+/** One stream of a connection, with the calls that were made over it and are not settled. */
+class Stream {
+  readonly pending = new CallTable<Pending>()
+  readonly client: grpc.Client
+  readonly #options: StreamOptions
+  /** Takes MultiplexRequests as bytes. */
+  readonly #call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
+  /** Calls not sent yet: sent together at the end of the turn, or when the connection is there. */
+  #queue: Pending[] = []
+  #isConnected = false
+  #isDraining = false
+
+  constructor(client: grpc.Client, options: StreamOptions) {
+    const { multiplex } = MultiplexService.method
+    this.client = client
+    this.#options = options
+    this.#call = client.makeBidiStreamRequest(
+      pathOf(multiplex),
+      (bytes: Buffer) => bytes,
+      (bytes: Buffer) => fromBinary(multiplex.output, bytes),
+      new grpc.Metadata({ waitForReady: true }),
+    )
+    this.#call.on('metadata', () => {
+      this.#isConnected = true
+      options.onConnected()
+      this.#flush()
+    })
+    this.#call.on('data', options.onResponse)
+    this.#call.on('error', () => undefined) // `status` follows and says the same
+    this.#call.on('status', (status: grpc.StatusObject) => {
+      this.#isConnected = false
+      options.onEnded(status)
+    })
+  }
+
+  get isConnected(): boolean {
+    return this.#isConnected
+  }
+
+  send(pending: Pending): void {
+    pending.call.id = this.pending.add(pending)
+    if (this.#queue.push(pending) === 1) setImmediate(() => this.#flush())
+  }
+
+  /** Ends when its calls have. */
+  drain(): void {
+    this.#isDraining = true
+    this.endWhenDrained()
+  }
+
+  endWhenDrained(): void {
+    if (this.#isDraining && this.pending.size === 0) this.#call.end()
+  }
+
+  cancel(): void {
+    this.#call.cancel()
   }
 
   /** Sends what is queued and not given up meanwhile, in messages the server accepts. */
-  function flush(to: Stream): void {
-    if (!to.isConnected) return
-    const waiting = to.queue.filter(({ call }) => to.pending.get(call.id) !== undefined)
-    to.queue = []
+  #flush(): void {
+    if (!this.#isConnected) return
+    const waiting = this.#queue.filter(({ call }) => this.pending.get(call.id) !== undefined)
+    this.#queue = []
     const sentMs = performance.now()
     for (const pending of waiting) {
       pending.timesSent += 1
       pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadline.atMs - sentMs))
     }
-    for (const [{ input }, ofMethod] of groupBy(waiting, ({ method }) => method)) {
-      const schema = holding(MultiplexRequestSchema, MultiplexedCallSchema.field.request, input)
-      const batches = inBatches(ofMethod, {
-        encode(part) {
-          const bytes = toBinary(schema, create(schema, { calls: part.map(({ call }) => call), sentMs } as never))
-          if (part.length === 1 && bytes.length > options.maxRequestBytes) throw tooLarge(bytes.length)
-          return bytes
-        },
-        maxBytes: Math.min(BATCH_BYTES, options.maxRequestBytes),
-        onUnencodable: fail,
-      })
-      for (const batch of batches) to.call.write(batch)
-    }
-    endWhenDrained(to)
+    for (const [{ input }, ofMethod] of groupBy(waiting, ({ method }) => method)) this.#write(input, ofMethod, sentMs)
+    this.endWhenDrained()
   }
 
-  /** The stream new calls go to. @throws ConnectError when there is none and none to be expected soon. */
-  function presentStream(): Stream {
-    if (isClosed) throw new ConnectError('the connection is closed', Code.Unavailable)
-    if (pendingCount >= MAX_CALLS) throw new ConnectError('too many calls are waiting', Code.Unavailable)
-    stream ??= open()
-    if (!stream.isConnected && waitingSinceMs !== undefined && performance.now() - waitingSinceMs > CONNECT_WAIT_MS) {
-      throw new ConnectError(`no connection to ${peer}`, Code.Unavailable)
-    }
-    return stream
-  }
-
-  function enqueue(pending: Pending): void {
-    const { stream: to } = pending
-    pending.call.id = to.pending.add(pending)
-    pendingCount += 1
-    if (to.queue.push(pending) === 1) setImmediate(flush, to)
-  }
-
-  function invoke(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
-    return new Promise((resolve, reject) => {
-      const { requestId, traceparent, timeoutMs = options.defaultTimeoutMs, signal } = outgoing
-      if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
-      const present = presentStream()
-      const call = { id: 0, method: pathOf(method), request, timeoutMs, requestId, traceparent }
-      const deadline = deadlines.add(performance.now() + timeoutMs, () => {
-        fail(pending, new ConnectError(`no answer from ${peer} in time`, Code.DeadlineExceeded))
-        endWhenDrained(pending.stream)
-      })
-      const pending: Pending = { call, method, deadline, resolve, reject, stream: present, timesSent: 0 }
-      enqueue(pending)
+  #write(input: DescMessage, calls: Pending[], sentMs: number): void {
+    const { maxRequestBytes, onUnencodable } = this.#options
+    const schema = holding(MultiplexRequestSchema, MultiplexedCallSchema.field.request, input)
+    const batches = inBatches(calls, {
+      encode: (part) => {
+        const bytes = toBinary(schema, create(schema, { calls: part.map(({ call }) => call), sentMs } as never))
+        if (part.length === 1 && bytes.length > maxRequestBytes) throw this.#tooLarge(bytes.length)
+        return bytes
+      },
+      maxBytes: Math.min(BATCH_BYTES, maxRequestBytes),
+      onUnencodable,
     })
+    for (const batch of batches) this.#call.write(batch)
   }
 
-  return {
-    invoke: invoke as Invoke, // decoded with method.output
-    whyNotServing: () => checkHealth(client),
-    reconnect() {
-      const old = client
-      client = connect(options)
-      if (stream) leave(stream)
-      else old.close()
-    },
-    close() {
-      isClosed = true
-      for (const open of streams) open.call.cancel()
-      client.close()
-    },
+  #tooLarge(bytes: number): ConnectError {
+    const { peer, maxRequestBytes } = this.#options
+    return new ConnectError(`the request has ${bytes} bytes, ${peer} takes ${maxRequestBytes}`, Code.ResourceExhausted)
   }
 }
 
