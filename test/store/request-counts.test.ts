@@ -11,3 +11,15 @@ test('when there are too many, the counts whose windows end first are forgotten'
   expect(counts.add({ key: 'client 0', windowEndMs: 10_000, requests: 0 })).toBe(0)
   expect(counts.add({ key: 'client 449999', windowEndMs: 10_000, requests: 0 })).toBe(1)
 })
+
+test('what was taken back pushes nothing out', () => {
+  const counts = new RequestCounts()
+  const guesses = { key: 'sign-in', windowEndMs: 900_000, requests: 9 }
+  counts.add(guesses)
+  for (let client = 0; client < 450_000; client++) {
+    const refused = { key: `client ${client}`, windowEndMs: 900_000 }
+    counts.add({ ...refused, requests: 1 })
+    counts.add({ ...refused, requests: -1 })
+  }
+  expect(counts.add({ ...guesses, requests: 0 })).toBe(9)
+})
