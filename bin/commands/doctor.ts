@@ -1,7 +1,8 @@
 // survey-auth doctor: is everything as it should be? Changes nothing.
 import type { Command } from 'commander'
-import { RPC_ADDRESSES, readConfig } from '../config.js'
+import { RPC_ADDRESSES, readConfig, VARIABLES } from '../config.js'
 import { checks, type Finding } from '../doctor/checks.js'
+import { misspelt } from '../doctor/misspelt.js'
 import { EXIT } from '../exit.js'
 import { message, printRows } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
@@ -36,7 +37,15 @@ async function examine(): Promise<Finding[]> {
     const detail = error instanceof Error ? error.message.replaceAll('\n', '; ') : 'unreadable'
     return [{ check: 'configuration', state: 'wrong', detail }]
   }
-  const findings: Finding[] = [{ check: 'configuration', state: 'ok', detail: 'every variable is valid' }]
+  const findings: Finding[] = [variables()]
   for (const [check, run] of Object.entries(checks)) findings.push({ check, ...(await run(config)) })
   return findings
+}
+
+/** All that are set are right by now. */
+function variables(): Finding {
+  const found = misspelt(Object.keys(process.env), VARIABLES)
+  const texts = found.map(({ written, meant }) => `${written} has no effect; is ${meant} meant?`)
+  if (found.length > 0) return { check: 'configuration', state: 'odd', detail: texts.join(' ') }
+  return { check: 'configuration', state: 'ok', detail: 'every variable is valid' }
 }

@@ -31,6 +31,23 @@ async function examine(service: ServiceProcess, env: Record<string, string> = {}
   return { exitCode, stdout, token, survey, certificate }
 }
 
+test('a variable that is misspelt is odd', async () => {
+  const env = {
+    TOKEN_DATABASE_URL_FLIE: '/run/secrets/token',
+    RATE_LIMITS: 'on',
+    TRUSTED_PROXY: '10.0.0.1',
+    PORTS: '1',
+  }
+  const { exitCode, stdout } = await examine(await createProcess(), env)
+  expect(exitCode).toBe(0)
+  expect(JSON.parse(stdout)[0]).toEqual({
+    check: 'configuration',
+    state: 'odd',
+    detail:
+      'TOKEN_DATABASE_URL_FLIE has no effect; is TOKEN_DATABASE_URL_FILE meant? RATE_LIMITS has no effect; is RATE_LIMIT meant?',
+  })
+})
+
 describe('SQLite', () => {
   test.each([
     ['token', 'app list', ['app', 'list']],
