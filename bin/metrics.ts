@@ -2,7 +2,7 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { RequestRecord } from '../gateway/app.js'
 import type { CallRecord } from '../services/rpc/dispatcher.js'
-import type { Removed, ReplayEffect } from '../services/token/store/token-store.js'
+import { REPLAY_EFFECTS, type Removed, type ReplayEffect } from '../services/token/store/token-store.js'
 import { counterFamily, histogramFamily } from './families.js'
 import { codeName, reasonName } from './log.js'
 
@@ -43,8 +43,6 @@ const steps: Readonly<Record<string, string>> = {
   GetAuthorizedUser: TOKEN_VERIFIED,
   SignIn: 'signed_in',
 }
-
-const REPLAY_EFFECTS: readonly ReplayEffect[] = ['forgiven', 'revoked_grant', 'too_late']
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 

@@ -1,7 +1,7 @@
 // survey-auth doctor: is everything as it should be? Changes nothing.
 import type { Command } from 'commander'
 import { RPC_ADDRESSES, readConfig, VARIABLES } from '../config.js'
-import { checks, type Finding } from '../doctor/checks.js'
+import { checks, type Finding, inOneLine } from '../doctor/checks.js'
 import { misspelt } from '../doctor/misspelt.js'
 import { EXIT } from '../exit.js'
 import { message, printRows } from '../output.js'
@@ -34,7 +34,7 @@ async function examine(): Promise<Finding[]> {
   try {
     config = readConfig(process.env, RPC_ADDRESSES)
   } catch (error) {
-    const detail = error instanceof Error ? error.message.replaceAll('\n', '; ') : 'unreadable'
+    const detail = error instanceof Error ? inOneLine(error.message) : 'unreadable'
     return [{ check: 'configuration', state: 'wrong', detail }]
   }
   const findings: Finding[] = [variables()]

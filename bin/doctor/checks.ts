@@ -96,7 +96,7 @@ function migrated(version: number, { migrations }: SqliteSchema | PostgresSchema
   return version < migrations.length ? '; the next start migrates it' : ''
 }
 
-function inOneLine(text: string): string {
+export function inOneLine(text: string): string {
   return text.trim().replace(/\s*\n\s*/g, '; ')
 }
 

@@ -84,17 +84,11 @@ interface Pending {
 }
 
 export function createMultiplexTransport(options: MultiplexTransportOptions): MultiplexTransport {
-  const transport = new Transport(options)
-  return {
-    invoke: ((method, request, outgoing) => transport.call(method, request, outgoing)) as Invoke, // decoded with method.output
-    whyNotServing: () => transport.whyNotServing(),
-    reconnect: () => transport.reconnect(),
-    close: () => transport.close(),
-  }
+  return new Transport(options)
 }
 
 /** The calls under way, and where new ones go. */
-class Transport {
+class Transport implements MultiplexTransport {
   readonly #options: MultiplexTransportOptions
   /** The address, for messages. */
   readonly #peer: string
@@ -111,13 +105,15 @@ class Transport {
   #waitingSinceMs: number | undefined
   #isClosed = false
 
+  readonly invoke = ((method, request, outgoing) => this.#call(method, request, outgoing)) as Invoke // decoded with method.output
+
   constructor(options: MultiplexTransportOptions) {
     this.#options = options
     this.#peer = target(options.address)
     this.#client = connect(options)
   }
 
-  call(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
+  #call(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
     return new Promise((resolve, reject) => {
       const { requestId, traceparent, timeoutMs = this.#options.defaultTimeoutMs, signal } = outgoing
       if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
@@ -353,6 +349,9 @@ class Stream {
   }
 }
 
+/** What grpc-js says around the cause of a connection that is not made. */
+const AROUND_THE_CAUSE = /^No connection established\. Last error: (Error: )?|\.? Resolution note: $/g
+
 /** grpc.health.v1.Health/Check of the server as a whole: an empty request, and a response whose field 1 is the status. */
 function checkHealth(client: grpc.Client): Promise<string | undefined> {
   return new Promise((resolve) => {
@@ -363,10 +362,7 @@ function checkHealth(client: grpc.Client): Promise<string | undefined> {
       Buffer.alloc(0),
       { deadline: Date.now() + HEALTH_TIMEOUT_MS },
       (error, isServing) => {
-        if (error)
-          resolve(
-            error.details.replace(/^No connection established\. Last error: (Error: )?|\.? Resolution note: $/g, ''),
-          )
+        if (error) resolve(error.details.replace(AROUND_THE_CAUSE, ''))
         else resolve(isServing ? undefined : 'it says that it does not serve')
       },
     )

@@ -12,7 +12,7 @@ import { createProcess, type ServiceProcess } from '../harness/process.js'
 import { query } from '../postgres/cluster.js'
 import { Relay } from '../postgres/relay.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
-import { createAuthority } from '../rpc/certificates.js'
+import { createAuthority, materialOf, pemFiles } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -199,13 +199,8 @@ test.each([
 ])('a certificate that is good for %i days is %s', async (days, state, exitCode) => {
   const service = await createProcess({ RPC_LISTEN: 'https://127.0.0.1:0' })
   const authority = createAuthority()
-  const { cert, key } = authority.issue('DNS:token.test', days)
-  const env: Record<string, string> = {}
-  for (const [name, content] of Object.entries({ CERT: cert, KEY: key, CA: authority.cert })) {
-    env[`RPC_TLS_${name}`] = path.join(service.dataDir, name)
-    writeFileSync(path.join(service.dataDir, name), content)
-  }
-  const found = await examine(service, env)
+  const material = materialOf(authority, authority.issue('DNS:token.test', days))
+  const found = await examine(service, pemFiles(service.dataDir, material))
   expect(found).toMatchObject({ exitCode, certificate: { state } })
-  expect(found.certificate?.detail).toMatch(/CERT ends at 20\d\d-\d\d-\d\dT/)
+  expect(found.certificate?.detail).toMatch(/cert ends at 20\d\d-\d\d-\d\dT/)
 })

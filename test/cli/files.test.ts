@@ -5,7 +5,7 @@ import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { createProcess } from '../harness/process.js'
 import { PROGRAM } from '../harness/spawn.js'
-import { createAuthority } from '../rpc/certificates.js'
+import { createAuthority, pemFiles } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -95,12 +95,7 @@ describe('certificates', () => {
     ],
   ] as const)('all variables with files %s are named, exit 78', async (_, files, said) => {
     const service = await createProcess()
-    const env: Record<string, string> = { RPC_LISTEN: 'https://127.0.0.1:0' }
-    for (const [name, content] of Object.entries(files)) {
-      const file = path.join(service.dataDir, name)
-      if (content !== undefined) writeFileSync(file, content)
-      env[`RPC_TLS_${name.toUpperCase()}`] = file
-    }
+    const env = { RPC_LISTEN: 'https://127.0.0.1:0', ...pemFiles(service.dataDir, files) }
     const { exitCode, stderr } = await service.cli(['serve', 'token'], { env })
     expect(stderr).toMatch(said)
     expect({ exitCode, isDefect: stderr.includes('should not happen') }).toEqual({ exitCode: 78, isDefect: false })

@@ -1,16 +1,17 @@
 // The clients of examples/rpc do what their comments say, against a real service: over a Unix socket and over mTLS.
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { TlsMaterial } from '../../services/rpc/listener.js'
 import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
 import { freePort } from '../harness/free-port.js'
 import { type CommandResult, type Environment, startProcess } from '../harness/process.js'
-import { createAuthority } from '../rpc/certificates.js'
+import { createAuthority, pemFiles } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 180_000 }) // spawns a service, the command line and every client
 
@@ -157,15 +158,8 @@ describe('the text of every client', () => {
 })
 
 /** Writes PEM files and names them as the service and the clients want them named. */
-function tlsFiles({ cert, key, ca }: { cert: string; key: string; ca: string }): Environment {
+function tlsFiles(material: TlsMaterial): Environment {
   const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-pem-'))
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
-  const files = Object.entries({ RPC_TLS_CERT: cert, RPC_TLS_KEY: key, RPC_TLS_CA: ca })
-  return Object.fromEntries(
-    files.map(([name, pem]) => {
-      const file = path.join(folder, `${name}.pem`)
-      writeFileSync(file, pem, { mode: 0o600 })
-      return [name, file]
-    }),
-  )
+  return pemFiles(folder, material)
 }

@@ -56,6 +56,16 @@ export function createAuthority(): Authority {
   }
 }
 
+/** Writes into `folder` what is given of a process's TLS; the variables that name the files, also of what is not there. */
+export function pemFiles(folder: string, material: { readonly [part in keyof TlsMaterial]?: string | undefined }) {
+  const named = Object.entries(material).map(([part, pem]) => {
+    const file = path.join(folder, part)
+    if (pem !== undefined) writeFileSync(file, pem, { mode: 0o600 })
+    return [`RPC_TLS_${part.toUpperCase()}`, file] as const
+  })
+  return Object.fromEntries(named)
+}
+
 /** What a process needs: its own certificate, and the authority it trusts. */
 export function materialOf(authority: Authority, leaf: { cert: string; key: string }): TlsMaterial {
   return { ...leaf, ca: authority.cert }

@@ -141,7 +141,7 @@ function multiplexed(address: Address): Client<typeof AccountService> {
     maxResponseBytes: 4 << 20,
     defaultTimeoutMs: 5000,
   })
-  closers.push(transport.close)
+  closers.push(() => transport.close())
   return clientOf(AccountService, transport.invoke)
 }
 

@@ -189,7 +189,8 @@ export interface Redemption {
 }
 
 /** Of a used code that is sent again: within the grace, before the code's expiry, or after it. */
-export type ReplayEffect = 'forgiven' | 'revoked_grant' | 'too_late'
+export const REPLAY_EFFECTS = ['forgiven', 'revoked_grant', 'too_late'] as const
+export type ReplayEffect = (typeof REPLAY_EFFECTS)[number]
 
 export type RedemptionResult =
   | { readonly kind: 'redeemed'; readonly openid: string }
