@@ -4,9 +4,12 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { AccountService, SignInRequestSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
 import {
+  AddAppSecretRequestSchema,
   AdminService,
+  CreateAppRequestSchema,
   CreateUserRequestSchema,
   SetUserPasswordRequestSchema,
+  UpdateAppRequestSchema,
 } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { ImportSurveysRequestSchema, SurveySchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -153,6 +156,20 @@ describe('the compiled rules', () => {
         )
       }
       expect(validatorOf(schema)(requestWith('密码 pass\u00a0word\u2028'))).toBeUndefined()
+    },
+  )
+
+  test.each([CreateAppRequestSchema, UpdateAppRequestSchema, AddAppSecretRequestSchema])(
+    'refuse a name that nobody could see: $name',
+    (schema) => {
+      const verdict = (name: string) =>
+        validatorOf(schema)(
+          create<DescMessage>(schema, { appid: 'app', redirectUris: ['https://a.example/'], name } as never),
+        )
+      for (const blank of [' ', '\t\n', '\u00a0\u3000', '\u200b\ufeff']) {
+        expect(verdict(blank), JSON.stringify(blank)).toBe('name: must not be blank')
+      }
+      for (const name of [' a ', '问卷', '🗒️']) expect(verdict(name), name).toBeUndefined()
     },
   )
 
