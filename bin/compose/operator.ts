@@ -69,7 +69,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     const address = await answering(configured, [socketIn(config, 'all'), socketIn(config, service)])
     if (!address) return undefined
     const { connectTo } = await import('./remote.js') // with all of gRPC: only here
-    const remote = connectTo(service, address, config)
+    const remote = connectTo(service, address, config, 'operator')
     opened.push(remote)
     message(`using the ${service} service at ${remote.url}`)
     return remote.invoke

@@ -1,7 +1,10 @@
 // Services in other processes.
+import { create, type DescMethod } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
+import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import type { Invoke } from '../../services/rpc/client.js'
 import { keepingAnswers } from '../../services/rpc/kept-answers.js'
 import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
@@ -14,6 +17,7 @@ const KIB = 1024
 export const MAX_REQUEST_BYTES = { token: 64 * KIB, survey: 4096 * KIB } as const
 /** Largest answer: a page of surveys in full. */
 const MAX_RESPONSE_BYTES = 64 * KIB * KIB
+const ROLE_TIMEOUT_MS = 1_000
 
 /** What says whether answers that are kept still hold. */
 const REVALIDATE = { token: TokenService.method.revalidateAnswers, survey: SurveyService.method.revalidateSurveys }
@@ -26,8 +30,13 @@ export interface Remote extends Part {
   reconnect(): void
 }
 
-/** A connection to the process at `address`; it is made when first needed and made again whenever it breaks. */
-export function connectTo(service: keyof typeof MAX_REQUEST_BYTES, address: Address, config: Config): Remote {
+/** A connection of `caller` to the process at `address`; it is made when first needed and made again whenever it breaks. */
+export function connectTo(
+  service: keyof typeof MAX_REQUEST_BYTES,
+  address: Address,
+  config: Config,
+  caller: Caller,
+): Remote {
   const transport: MultiplexTransport = createMultiplexTransport({
     address,
     tls: address.kind === 'tls' ? () => readTls(config) : undefined,
@@ -39,7 +48,8 @@ export function connectTo(service: keyof typeof MAX_REQUEST_BYTES, address: Addr
     url: formatAddress(address),
     invoke: keepingAnswers(transport.invoke, REVALIDATE[service]),
     async absent() {
-      const cause = await transport.whyNotServing()
+      const cause =
+        (await transport.whyNotServing()) ?? (await whyNotAllowed(transport.invoke, caller, REVALIDATE[service]))
       return cause === undefined ? [] : [{ what: `${service} service at ${formatAddress(address)}`, cause }]
     },
     reconnect: () => transport.reconnect(),
@@ -47,4 +57,20 @@ export function connectTo(service: keyof typeof MAX_REQUEST_BYTES, address: Addr
       transport.close()
     },
   }
+}
+
+/**
+ * Health is answered to anybody: whether this caller is known there by its role is seen by a method of that role, which is
+ * asked about nothing. undefined when it is, or when that cannot be said.
+ */
+async function whyNotAllowed(invoke: Invoke, caller: Caller, method: DescMethod): Promise<string | undefined> {
+  if (!mayCall(caller, method)) return undefined
+  const call = { requestId: '', traceparent: '', timeoutMs: ROLE_TIMEOUT_MS, signal: undefined }
+  return invoke(method, create(method.input), call).then(
+    () => undefined,
+    (error: unknown) =>
+      ConnectError.from(error).code === Code.PermissionDenied
+        ? `it does not know this process as ${caller}: see RPC_CALLERS there`
+        : undefined,
+  )
 }

@@ -197,13 +197,15 @@ class Assembly {
         await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, passwordCost),
       )
     } else {
-      this.#tokenRemote = this.#add(connectTo('token', tokenServiceUrlOf(config), config))
+      this.#tokenRemote = this.#add(
+        connectTo('token', tokenServiceUrlOf(config), config, this.#has('gateway') ? 'gateway' : 'survey'),
+      )
     }
     if (this.#has('survey')) {
       const token = this.#client(TokenService, 'survey')
       this.#add(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers))
     } else if (this.#has('gateway')) {
-      this.#surveyRemote = this.#add(connectTo('survey', surveyServiceUrlOf(config), config))
+      this.#surveyRemote = this.#add(connectTo('survey', surveyServiceUrlOf(config), config, 'gateway'))
     }
   }
 

@@ -1,8 +1,13 @@
 // Over mTLS the certificate says who calls: every role against every method, and every bad certificate.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { connectTo } from '../../bin/compose/remote.js'
+import { readConfig } from '../../bin/config.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -15,7 +20,7 @@ import { parseCallers } from '../../services/rpc/identity.js'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
 import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
-import { type Authority, createAuthority, materialOf } from './certificates.js'
+import { type Authority, createAuthority, materialOf, pemFiles } from './certificates.js'
 
 const services = [TokenService, AccountService, AdminService, SurveyService] as const
 const roles = CALLERS.filter((caller) => caller !== 'local')
@@ -178,6 +183,24 @@ test('of a server that is not talked to it is known why', async () => {
   expect(await distrustful.whyNotServing()).toMatch(/self.signed certificate/)
   const elsewhere = transportAs(materialOf(authority, operator), 'localhost')
   expect(await elsewhere.whyNotServing()).toContain('Host: localhost.')
+})
+
+test.each([
+  ['token', 'gateway', 'DNS:gateway.test', undefined],
+  ['token', 'survey', 'DNS:survey.test', undefined],
+  ['token', 'gateway', 'DNS:stranger.test', 'it does not know this process as gateway: see RPC_CALLERS there'],
+  ['token', 'survey', 'DNS:survey-writer.test', 'it does not know this process as survey: see RPC_CALLERS there'],
+  ['survey', 'gateway', 'DNS:survey.test', 'it does not know this process as gateway: see RPC_CALLERS there'],
+  ['token', 'operator', 'DNS:stranger.test', undefined], // the answer to its command tells
+] as const)('the %s service that serves is absent to a %s with %s: %s', async (service, caller, name, cause) => {
+  server.setServing(true)
+  onTestFinished(() => server.setServing(false))
+  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-mtls-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const config = readConfig(pemFiles(folder, materialOf(authority, authority.issue(name))))
+  const remote = connectTo(service, address, config, caller)
+  onTestFinished(() => remote.close())
+  expect((await remote.absent()).map((absence) => absence.cause)).toEqual(cause === undefined ? [] : [cause])
 })
 
 test.each([
