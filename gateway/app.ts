@@ -99,6 +99,7 @@ export function createGateway(options: GatewayOptions): Server {
     requireHostHeader: false, // refused in the envelope instead
   })
   server.maxHeadersCount = 0 // none is left out, however many: their bytes are bounded, and what is not seen is not checked
+  Object.assign(server, { httpAllowHalfOpen: true }) // who has sent all and says so by a FIN still gets the answer
   server.maxConnections = limits.maxConnections
   if (options.onDropped) server.on('drop', options.onDropped)
   gateways.set(server, new Gateway(server, options))

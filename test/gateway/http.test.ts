@@ -245,6 +245,21 @@ describe('malformed HTTP', () => {
       expect(gateway.calls).toHaveLength(1)
     }))
 
+  test.each([
+    ['HTTP/1.0', `GET ${USER} HTTP/1.0\r\n\r\n`, 1],
+    ['HTTP/1.1', `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`, 1],
+    ['two requests', `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(2), 2],
+  ])('a client that closes its side after its last request gets every answer (%s)', (_name, bytes, answers) => {
+    const slowly = { GetAuthorizedUser: () => sleep(50, services.GetAuthorizedUser()) }
+    return withGateway({ services: slowly }, async (gateway) => {
+      const client = net.connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true }).setEncoding('latin1')
+      client.end(bytes)
+      let raw = ''
+      for await (const data of client) raw += data
+      expect(raw.match(/HTTP\/1\.1 200/g)).toHaveLength(answers)
+    })
+  })
+
   test('a request that does not arrive in time is answered 408', () =>
     withGateway({ limits: { headersTimeoutMs: 300, requestTimeoutMs: 600 } }, async (gateway) => {
       const raw = await sendRaw(gateway.port, 'GET /api/surveys HTTP/1.1\r\nHost: a\r\n')
