@@ -66,6 +66,7 @@ const server = createServer(async (request, response) => {
   response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' })
   response.end(request.method === 'HEAD' ? undefined : body)
 })
+Object.assign(server, { httpAllowHalfOpen: true }) // who has sent all and says so by a FIN, as `nc -N` does, gets the answer
 server.headersTimeout = 5_000
 server.requestTimeout = 10_000
 const onFailed = ({ code, message }) => parentPort.postMessage({ type: 'failed', code, message })

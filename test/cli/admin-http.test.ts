@@ -1,5 +1,7 @@
 // The admin port while the main thread, which here is the test's own, is busy.
 import { once } from 'node:events'
+import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { expect, onTestFinished, test } from 'vitest'
 import { type AdminHttpOptions, startAdminHttp } from '../../bin/admin-http.js'
@@ -59,6 +61,19 @@ test('answers what is asked of it, and nothing else', async () => {
   expect((await get('/readyz', { method: 'POST' })).status).toBe(405)
   for (const path of ['/', '/healthz/', '/constructor', '/__proto__']) expect((await get(path)).status).toBe(404)
 })
+
+test.each(['/healthz', '/readyz', '/metrics'])(
+  'answers a prober that closes its side after its request (%s)',
+  async (path) => {
+    const later = { contentType: 'text/plain', text: () => sleep(50, 'counted 1\n') }
+    const { admin } = await open({ notReady: () => sleep(50, []), metrics: later })
+    const prober = connect({ port: admin.port, host: '127.0.0.1', allowHalfOpen: true }).setEncoding('latin1')
+    prober.end(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    let raw = ''
+    for await (const data of prober) raw += data
+    expect(raw).toMatch(/^HTTP\/1\.1 200 /)
+  },
+)
 
 test('what fails while it is asked for is a 500 without a word of why', async () => {
   const { get } = await open({ notReady: () => Promise.reject(new Error('secret')) })
