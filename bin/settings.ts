@@ -371,7 +371,7 @@ const signIn = {
     'SIGN_IN_WINDOW_SECONDS',
     '900',
     whole(1, 86_400),
-    'failures are forgotten after this; so long it must wait',
+    'failures are forgotten at the end of windows of this length, so it must wait so long at most',
   ),
   passwordHashConcurrency: setting(
     'PASSWORD_HASH_CONCURRENCY',

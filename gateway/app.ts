@@ -172,8 +172,8 @@ class Gateway {
     let answer: Answer
     let isAdmitted = false
     try {
-      checkRequest(incoming, headers, limits)
       this.#rates.admitSource(request.source, kind, now())
+      checkRequest(incoming, headers, limits)
       if (route?.method !== 'POST' && headers.hasBody) await readBody(incoming, limits.maxFormBytes)
       if (!route) throw noRoute(resource)
       request.pathParameter = pathParameterOf(request.path, route)

@@ -32,7 +32,7 @@ export interface HeldPort extends HostAndPort {
 export function holdPort(host: string, port: number, variable: PortVariable): Promise<HeldPort> {
   return new Promise((resolve, reject) => {
     const waiting: Socket[] = []
-    const socket = createServer({ pauseOnConnect: true }, (connection) => {
+    const socket = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (connection) => {
       connection.on('error', () => connection.destroy())
       waiting.push(connection)
     })

@@ -51,7 +51,7 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
       apps: apps.map((app) => appView(visit, app)),
       signOut: [csrfField(visit, signOutUse(sessionToken, undefined))],
     },
-    { status: 200, outcome: 'connected_apps', setCookies },
+    { status: 200, outcome: 'connected_apps', setCookies, headers: { 'cross-origin-opener-policy': 'same-origin' } },
   )
 }
 

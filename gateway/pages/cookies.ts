@@ -28,8 +28,10 @@ export function clearSecretCookie(publicUrl: URL, name: SecretCookie): string {
   return stringifySetCookie(secretName(publicUrl, name), '', { ...attributes(publicUrl), maxAge: 0 })
 }
 
-export function setLanguageCookie(publicUrl: URL, language: string): string {
-  return stringifySetCookie(LANGUAGE_COOKIE, language, { ...attributes(publicUrl), maxAge: LANGUAGE_MAX_AGE })
+/** For a year if `isLasting`, else until the browser closes. */
+export function setLanguageCookie(publicUrl: URL, language: string, isLasting: boolean): string {
+  const maxAge = isLasting ? { maxAge: LANGUAGE_MAX_AGE } : {}
+  return stringifySetCookie(LANGUAGE_COOKIE, language, { ...attributes(publicUrl), ...maxAge })
 }
 
 function secretName(publicUrl: URL, name: SecretCookie): string {

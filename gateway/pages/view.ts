@@ -112,13 +112,13 @@ export function redirectTo(location: string, rendered: Omit<Rendered, 'status'>)
 
 /**
  * No inline script or style, nothing from elsewhere, no framing. `form-action` is left out on purpose: Chromium applies
- * it to the redirect after a form as well, and confirming has to end at the app's callback.
+ * it to the redirect after a form as well, and confirming has to end at the app's callback. So is an opener policy: an app may
+ * open the authorization page in a window of its own, which its callback there has to find again (docs/decisions.md 34).
  */
 const PAGE_HEADERS = {
   'cache-control': 'no-store',
   'content-security-policy':
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'",
-  'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',
   'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=(), usb=()',
   'referrer-policy': 'no-referrer',

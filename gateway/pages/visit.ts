@@ -44,7 +44,8 @@ export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
     hadFormKey,
     setCookies: [
       ...(hadFormKey ? [] : [setSecretCookie(deps.publicUrl, 'form_key', formKey)]),
-      ...(chosen ? [setLanguageCookie(deps.publicUrl, chosen)] : []),
+      // By the switch, or by somebody's link, which need not be what the user wants from then on.
+      ...(chosen ? [setLanguageCookie(deps.publicUrl, chosen, isFromOwnPage(request, deps.publicUrl))] : []),
     ],
   }
 }

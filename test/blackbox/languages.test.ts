@@ -49,6 +49,20 @@ describe('languages', () => {
     expect((await visitor.decide(next, 'confirm')).headers.get('location')).toMatch(/state=keep$/)
   })
 
+  test.each([
+    ['our own switch, for a year', 'same-origin', 31_536_000],
+    ['a browser that tells nothing, for a year', undefined, 31_536_000],
+    ['a link of somebody else, until the browser closes', 'cross-site', undefined],
+    ['an address that was typed, until the browser closes', 'none', undefined],
+  ])('a language is kept as chosen by %s', async (_, site, seconds) => {
+    const headers = site === undefined ? {} : { 'sec-fetch-site': site }
+    const answer = await fetch(`${service.url}${authorizePath(app)}&lang=zh`, { headers })
+    const cookie = answer.headers.getSetCookie().find((one) => one.startsWith('sa_lang=zh;')) ?? ''
+    const maxAge = /Max-Age=(\d+)/.exec(cookie)?.[1]
+    expect(cookie).not.toBe('')
+    expect(maxAge && Number(maxAge)).toBe(seconds)
+  })
+
   test('error pages speak the visitor’s language too', async () => {
     for (const [language, lang] of [
       ['zh', 'zh-CN'],

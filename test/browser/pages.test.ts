@@ -52,6 +52,24 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     expect(console).toEqual([])
   })
 
+  test('an app that opens it in a window of its own finds that window again, and its callback finds the app', async () => {
+    const { page } = await openPage(browser)
+    const appAddress = new URL('/welcome', callback.redirectUri).href
+    await page.goto(appAddress)
+    const opened = page.waitForEvent('popup')
+    await page.evaluate(`
+      opened = window.open(${JSON.stringify(link('popup'))})
+      addEventListener('message', ({ data }) => document.body.append(data))
+    `)
+    const popup = await opened
+    await signIn(popup)
+    await popup.getByRole('button', { name: 'Confirm' }).click()
+    await popup.waitForURL('**/welcome')
+    expect(await page.evaluate('opened.closed')).toBe(false)
+    await popup.evaluate("opener.postMessage('arrived', '*')")
+    await page.getByText('arrived').waitFor()
+  })
+
   test('cancel arrives at the app with access_denied and no code', async () => {
     const { page } = await openPage(browser)
     await page.goto(link('abc123'))

@@ -3,25 +3,27 @@ import { connect } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { holdPort, letGo, serveOn } from '../../bin/compose/listen.js'
 
-/** All a server says to a request that is sent at once, until it closes the connection. */
-function ask(port: number): Promise<string> {
+/** All a server says to a request that is sent at once, until it closes the connection; of one that is closed behind it too. */
+function ask(port: number, closes = false): Promise<string> {
   return new Promise((resolve, reject) => {
     let said = ''
-    const socket = connect(port, '127.0.0.1')
+    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: closes })
     socket.on('error', reject)
     socket.on('data', (chunk) => {
       said += chunk.toString('utf8')
     })
     socket.on('close', () => resolve(said))
     socket.write('GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+    if (closes) socket.end()
   })
 }
 
 test('who connects before the server is put on the port is answered by it', async () => {
   const held = await holdPort('127.0.0.1', 0, 'PORT')
-  const early = [ask(held.port), ask(held.port)]
+  const early = [ask(held.port), ask(held.port), ask(held.port, true)]
   await new Promise((resolve) => setTimeout(resolve, 100)) // they are accepted and have sent everything
-  const server = createServer((_request, response) => response.end('here I am'))
+  const server = createServer((_request, response) => setTimeout(() => response.end('here I am'), 20))
+  Object.assign(server, { httpAllowHalfOpen: true }) // as the gateway is
   onTestFinished(() => {
     server.close()
     server.closeAllConnections()

@@ -546,9 +546,9 @@ describe('rates', () => {
   })
 
   test('a page that is refused has its status, whatever HTTP_ERROR_STATUS says, and says when to come again', () => {
-    const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
+    const twice = { perSource: { requests: 2, seconds: 10 }, perApp: plenty }
     const settings = {
-      limits: { rates: { api: once, page: once } },
+      limits: { rates: { api: twice, page: twice } },
       now: () => 1_000_000,
       httpErrorStatus: 200,
     } as const
@@ -559,6 +559,19 @@ describe('rates', () => {
       expect(refused.status).toBe(429)
       expect(refused.headers.get('retry-after')).toBe('10')
       expect(refused.headers.get('content-type')).toMatch(/^text\/html/)
+    })
+  })
+
+  test.each([
+    ['a URL that is too long', `GET /api/surveys?${'a'.repeat(9_000)} HTTP/1.1\r\nHost: a\r\n`, 414],
+    ['headers that are too large', `GET /api/surveys HTTP/1.1\r\nHost: a\r\nA: ${'a'.repeat(17_000)}\r\n`, 431],
+    ['no Host', 'GET /api/surveys HTTP/1.1\r\n', 400],
+  ])('a request that is refused for %s counts too', (_, head, status) => {
+    const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
+    return withGateway({ limits: { rates: { api: once, page: once } }, now: () => 1_000_000 }, async ({ port }) => {
+      for (const expected of [status, 429]) {
+        expect(await sendRaw(port, `${head}Connection: close\r\n\r\n`)).toMatch(new RegExp(`^HTTP/1.1 ${expected} `))
+      }
     })
   })
 

@@ -474,9 +474,16 @@ describe('every page', () => {
     expect(headers.get('content-security-policy')).toMatch(/^default-src 'none'; .*frame-ancestors 'none'$/)
     expect(headers.get('content-security-policy')).toMatch(/ base-uri 'none';/)
     expect(headers.get('content-security-policy')).not.toMatch(/form-action|unsafe/)
-    expect(headers.get('cross-origin-opener-policy')).toBe('same-origin')
     expect(headers.get('cross-origin-resource-policy')).toBe('same-origin')
     expect(headers.get('permissions-policy')).toMatch(/^camera=\(\), geolocation=\(\), microphone=\(\), /)
+  })
+
+  test('none that leads to an app cuts itself off from who opened it, but that of the connected apps', async () => {
+    const policyOf = async (path: string) => (await visitor.request(path)).headers.get('cross-origin-opener-policy')
+    expect(await policyOf(authorizePath())).toBeUndefined()
+    const page = await authorizationPage()
+    expect(page.headers.get('cross-origin-opener-policy')).toBeUndefined()
+    expect(await policyOf('/connect/apps')).toBe('same-origin')
   })
 
   test.each(['zh', 'en'])('in %s it has every text, and no inline script or style', async (language) => {
