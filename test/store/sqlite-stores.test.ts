@@ -7,7 +7,7 @@ import { presented } from './presented.js'
 import { describeSurveyStore } from './survey-store-conformance.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import { describeTokenStore } from './token-store-conformance.js'
-import { auditKinds, grant, hashOf, isGood, issue, NOW, redeem, seed } from './token-store-verbs.js'
+import { auditKinds, grant, hashOf, isGood, issue, MINUTE, NOW, redeem, seed } from './token-store-verbs.js'
 
 const file = () => join(temporaryDirectory(), 'store.db')
 
@@ -54,6 +54,29 @@ describe('SQLite stores', () => {
     }
     await server.close()
     await commandLine.close()
+  })
+
+  test('many last uses are written in parts, between which others have their turn', async () => {
+    const commits: number[] = []
+    const store = openSqliteTokenStore({ file: file(), onCommit: (writes) => commits.push(writes) })
+    await seed(store)
+    const { grantId } = await grant(store)
+    const madeUp = Array.from({ length: 1_600 }, (_, n) => [`grant_${n}`, NOW] as const)
+    commits.length = 0
+    const recorded = store.recordUses({
+      grants: new Map([...madeUp, [grantId, NOW + MINUTE]]),
+      secrets: new Map([['secret_app1_default', NOW + MINUTE]]),
+    })
+    await store.touchSession(hashOf('nobody'), NOW)
+    const commitsBefore = commits.length
+    await recorded
+    expect(commitsBefore, 'of a write that came behind them').toBeLessThan(3)
+    expect(commits.length).toBeGreaterThan(4)
+    expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toMatchObject([
+      { grantId, lastUsedAtMs: NOW + MINUTE },
+    ])
+    expect(await store.listAppSecrets('app1')).toMatchObject([{ lastUsedAtMs: NOW + MINUTE }])
+    await store.close()
   })
 
   test('a revocation by one store holds for the next read of another', async () => {

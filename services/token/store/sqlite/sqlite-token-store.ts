@@ -67,7 +67,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     listGrants: reading(db, reads.listGrants),
     revokeGrant: writing(writer, writes.revokeGrant),
     disconnectApp: writing(writer, writes.disconnectApp),
-    recordUses: writing(writer, writes.recordUses),
+    recordUses: fewAtATime(writing(writer, writes.recordUses)),
 
     listAuditEvents: reading(db, reads.listAuditEvents),
     countRequests: async (counts) => counts.map((count) => requestCounts.add(count)),
@@ -79,6 +79,23 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
       db.close()
     },
   }
+}
+
+/** Last uses written at a time: some ms, for which reads wait. There may be 100,000. */
+const USES_AT_A_TIME = 500
+
+/** In several writes: last uses only grow, so what a failure leaves out is written by the next call. */
+function fewAtATime(record: TokenStore['recordUses']): TokenStore['recordUses'] {
+  const none = new Map<string, number>()
+  return async ({ grants, secrets }) => {
+    for (const some of partsOf(secrets)) await record({ grants: none, secrets: some })
+    for (const some of partsOf(grants)) await record({ grants: some, secrets: none })
+  }
+}
+
+function* partsOf(uses: ReadonlyMap<string, number>): Generator<ReadonlyMap<string, number>> {
+  const all = [...uses]
+  for (let at = 0; at < all.length; at += USES_AT_A_TIME) yield new Map(all.slice(at, at + USES_AT_A_TIME))
 }
 
 /** Every read of the token store over one connection, its statements prepared. */
