@@ -23,6 +23,11 @@ export function createUseRecorder(store: TokenStore): UseRecorder {
     return true
   }
 
+  /** Beside those that were collected since, which are later; no more than may be collected. */
+  const putBack = (taken: ReadonlyMap<string, number>, since: Map<string, number>) => {
+    for (const [id, atMs] of taken) if (!since.has(id) && since.size < MAX_COLLECTED) since.set(id, atMs)
+  }
+
   return {
     grantUsed: (grantId, now, knownMs) => collect(grants, grantId, now, knownMs),
     secretUsed: (secretId, now, knownMs) => collect(secrets, secretId, now, knownMs),
@@ -34,8 +39,8 @@ export function createUseRecorder(store: TokenStore): UseRecorder {
       try {
         await store.recordUses(taken)
       } catch (error) {
-        grants = new Map([...taken.grants, ...grants])
-        secrets = new Map([...taken.secrets, ...secrets])
+        putBack(taken.grants, grants)
+        putBack(taken.secrets, secrets)
         throw error
       }
     },

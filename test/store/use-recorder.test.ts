@@ -41,3 +41,21 @@ test('a use is worth writing a minute after the last that is known, and not befo
   const isWritten = (lastUseMs: number | undefined) => uses.secretUsed('secret', NOW, lastUseMs)
   expect([undefined, NOW - MINUTE, NOW - MINUTE + 1, NOW].map(isWritten)).toEqual([true, true, false, false])
 })
+
+test('however often they cannot be written, no more are kept than may be collected', async () => {
+  const sizes: number[] = []
+  let uses = 0
+  const collectMany = () => {
+    for (let n = 0; n < 100_000; n++) recorder.grantUsed(`grant ${uses++}`, NOW, NOW - MINUTE)
+  }
+  const recorder = createUseRecorder({
+    async recordUses({ grants }: Uses) {
+      sizes.push(grants.size)
+      collectMany() // while these are written
+      throw new Error('the disk is full')
+    },
+  } as unknown as TokenStore)
+  collectMany()
+  for (let round = 0; round < 3; round++) await expect(recorder.flush()).rejects.toThrow('the disk is full')
+  expect(sizes).toEqual([100_000, 100_000, 100_000])
+})
