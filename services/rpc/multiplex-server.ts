@@ -75,7 +75,7 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
 
   /** How much longer than the quickest message of this stream this one was on its way, in ms. */
   function lateness({ sentMs }: MultiplexRequest): number {
-    if (sentMs === 0) return 0
+    if (sentMs === 0 || !Number.isFinite(sentMs)) return 0
     const wayMs = performance.now() - sentMs
     shortestWayMs = Math.min(shortestWayMs, wayMs)
     return wayMs - shortestWayMs

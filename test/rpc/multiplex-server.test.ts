@@ -70,6 +70,13 @@ test('of a message that does not say when it was sent nothing is late, and a cal
   expect(timeouts).toEqual([4_000, 4_000, undefined])
 })
 
+test('a time that is no number makes nothing late, and takes no call its deadline', async () => {
+  const { send, timeouts } = open()
+  for (const agoMs of [0, Number.NaN, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY, 0]) await send(agoMs, 4_000)
+  for (const timeoutMs of timeouts) expect(timeoutMs).toBeGreaterThan(3_000)
+  expect(timeouts).toHaveLength(5)
+})
+
 test('a message with more calls than one may carry is refused before they are decoded', () => {
   const emptyCalls = (count: number) => Buffer.from('0a00'.repeat(count), 'hex')
   expect(decodeCalls(emptyCalls(MAX_CALLS_OF_MESSAGE)).calls).toHaveLength(MAX_CALLS_OF_MESSAGE)
