@@ -189,8 +189,8 @@ export class GroupCommit {
       isCommitting = true
       this.#commit.run()
     } catch (error) {
+      this.#refuse(group, error, isCommitting && isIoError(error)) // before what may throw: nobody else knows of them
       this.#rollBack()
-      this.#refuse(group, error, isCommitting && isIoError(error))
       return
     }
     this.#unflushed.push({ group, outcomes, startedAt })

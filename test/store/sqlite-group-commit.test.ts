@@ -88,6 +88,31 @@ describe('group commit', () => {
     expect(await add(2)).toBe(2)
   })
 
+  test('when not even the rollback works all are told so, and it is done before the next write', async () => {
+    let failures = 0
+    const failing = new Proxy(db, {
+      get(target, key) {
+        const value: unknown = Reflect.get(target, key, target)
+        if (typeof value !== 'function') return value
+        return (...args: unknown[]) => {
+          if (args[0] === 'ROLLBACK' && failures++ === 0) throw new Error('no memory')
+          return value.apply(target, args) as unknown
+        }
+      },
+    })
+    const writer = new GroupCommit(failing, { lockWaitMs: 200 })
+    const dangling = writer.submit(() => {
+      db.prepare('INSERT INTO lines (entry_id) VALUES (7)').run() // no such entry, which the COMMIT finds out
+    })
+    await expect(dangling).rejects.toThrow(StoreUnavailable)
+    await add(1, writer).catch(() => undefined) // finds the transaction of before
+    await add(2, writer)
+    expect(failures).toBeGreaterThan(1)
+    expect(stored()).toContain(2)
+    expect(db.prepare('SELECT count(*) FROM lines').pluck().get()).toBe(0)
+    await writer.close()
+  })
+
   test('a short lock of another process delays writes and blocks neither reads nor timers', async () => {
     const other = new Database(file)
     other.exec('BEGIN IMMEDIATE')
