@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { renameSync } from 'node:fs'
+import { readdirSync, renameSync } from 'node:fs'
 import { connect } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -93,6 +93,22 @@ test.each([
   const said = `survey-auth: ${variable} must be an address of this machine, and ${host} is none\n`
   expect({ exitCode, stderr }).toEqual({ exitCode: 78, stderr: said })
 })
+
+test.each([
+  ['DATA_DIR', (directory: string) => directory, ['token']],
+  ['RPC_LISTEN', (directory: string) => `unix:${directory}`, ['all']],
+  ['RPC_CONNECT_LISTEN', (directory: string) => `unix:${directory}`, ['all']],
+] as const)(
+  '%s that is too long for a socket is refused by name, exit 78, and nothing listens',
+  async (variable, of, args) => {
+    const directory = temporaryDirectory()
+    const service = await createProcess({ [variable]: of(path.join(directory, 'long'.repeat(30))) })
+    const { exitCode, stderr } = await service.cli(['serve', ...args])
+    const sockets = readdirSync(directory, { withFileTypes: true }).filter((entry) => entry.isSocket())
+    expect({ exitCode, sockets }).toEqual({ exitCode: 78, sockets: [] })
+    expect(stderr).toContain(`survey-auth: ${variable} is too long for a socket`)
+  },
+)
 
 test('health, readiness and metrics are on the admin port', async () => {
   const port = await freePort()
