@@ -18,6 +18,7 @@ import { createMetrics } from '../metrics.js'
 import { pooledRandomBytes } from '../random.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
+import { forwardClock } from './clock.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
 import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
@@ -79,9 +80,10 @@ class Assembly {
     this.#mode = mode
     this.#config = config
     this.#overrides = overrides
-    this.#clock = { now: overrides.now ?? Date.now, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
     const sharesStderr = overrides.workers !== undefined || overrides.isWorker
     this.#log = createLog(config, overrides.logStream ?? process.stderr, sharesStderr ? process.pid : undefined)
+    const now = forwardClock({ now: overrides.now ?? Date.now, onSetBack: (ms) => this.#log.warning(setBack(ms)) })
+    this.#clock = { now, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
     this.#observers = createObservers(this.#log, this.#metrics)
     this.#dispatcher = new Dispatcher({
       ...this.#observers.dispatcher,
@@ -232,6 +234,7 @@ class Assembly {
   async #followHealth(): Promise<void> {
     let looks = 0 // in a row that found something absent
     const follow = async () => {
+      this.#clock.now() // so that it knows how far time has gone, also while nobody asks
       const absent = await this.#absent()
       if (this.#stage === 'shutting down') return
       for (const door of this.#doors) door.setServing(absent.length === 0)
@@ -288,4 +291,9 @@ class Assembly {
     }
     return startGatewayPart(this.#config, port, clients, this.#clock, this.#observers)
   }
+}
+
+function setBack(ms: number): string {
+  const seconds = Math.round(ms / 1000)
+  return `the clock was set back by ${seconds} s; for this process time goes on as before, so that nothing that has ended comes back: start it anew to follow the clock`
 }

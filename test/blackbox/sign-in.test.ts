@@ -276,7 +276,7 @@ describe('guessing passwords', () => {
     expect(await attempt(own, username, 'wrong password', '2001:db8:1:3::1')).toBe(401)
   })
 
-  test('counts on when a clock was ahead for a moment', async () => {
+  test('counts on when the clock was ahead for a moment', async () => {
     const own = await startService({ env: LIMITED })
     const { username } = await own.createUser()
     const guess = () => attempt(own, username, 'wrong password', '192.0.2.1')
@@ -284,8 +284,8 @@ describe('guessing passwords', () => {
     expect(await guess()).toBe(401)
     own.clock.advance({ seconds: -86_400 })
     const statuses: number[] = []
-    for (let i = 0; i < 4; i += 1) statuses.push(await guess())
-    expect(statuses).toEqual([401, 401, 401, 429])
+    for (let i = 0; i < 3; i += 1) statuses.push(await guess())
+    expect(statuses).toEqual([401, 401, 429])
   })
 
   test('does not lock the owner of the account out: other sources still sign in', async () => {

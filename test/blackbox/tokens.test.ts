@@ -47,6 +47,22 @@ describe('an access token', () => {
     expectError(await service.user(access), 'invalid_token')
   })
 
+  test('that has expired does not come back to life when the clock is set back, nor does a code or a refresh token', async () => {
+    const service = await startService()
+    const access = await service.grantAccess()
+    const code = await service.issueCode(access.app, access.user)
+    const expectAllEnded = async () => {
+      expectError(await service.user(access), 'invalid_token')
+      expectError(await service.exchange(access.app, code), 'invalid_code')
+      expectError(await service.refresh(access.app, access.tokens.refresh_token), 'invalid_refresh_token')
+    }
+    service.clock.advance({ days: 30 })
+    await expectAllEnded()
+    service.clock.advance({ days: -30 })
+    await expectAllEnded()
+    expect((await service.user(await service.grantAccess())).code).toBe('OK')
+  })
+
   test('with any one character changed, dropped or added is refused', async () => {
     const service = await startService()
     const access = await service.grantAccess()
