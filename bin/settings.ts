@@ -205,6 +205,18 @@ const rpc = {
     whole(1, 100_000),
     'RPC connections; more are closed at once',
   ),
+  rpcMaxRequestBytes: setting(
+    'RPC_MAX_REQUEST_BYTES',
+    '65536',
+    whole(65_536, 1_048_576), // a gateway's counts of a moment take nearly as much
+    'largest RPC request, but of SurveyService; one process sends no more and the other takes no more',
+  ),
+  rpcMaxSurveyRequestBytes: setting(
+    'RPC_MAX_SURVEY_REQUEST_BYTES',
+    '4194304',
+    whole(4_100_000, 67_108_864), // a survey of 4,000,000 bytes, and what is around it
+    'largest RPC request of SurveyService, which takes surveys in full',
+  ),
 }
 
 const lifetimes = {
@@ -345,6 +357,18 @@ const limits = {
     'addresses and apps that are counted at once; bounds the memory',
   ),
   rpcTimeoutMs: setting('RPC_TIMEOUT_MS', '4500', whole(100, 30_000), 'deadline of one call made for an HTTP request'),
+  databaseStatementTimeoutMs: setting(
+    'DATABASE_STATEMENT_TIMEOUT_MS',
+    '3000',
+    whole(10, 300_000),
+    'on PostgreSQL, no statement runs longer than this; keep it below RPC_TIMEOUT_MS',
+  ),
+  databaseLockTimeoutMs: setting(
+    'DATABASE_LOCK_TIMEOUT_MS',
+    '2000',
+    whole(10, 300_000),
+    'on PostgreSQL, a lock is waited for this long',
+  ),
   rpcMaxDeadlineMs: setting('RPC_MAX_DEADLINE_MS', '30000', whole(100, 300_000), 'no call runs longer than this'),
   shutdownTimeoutSeconds: setting(
     'SHUTDOWN_TIMEOUT_SECONDS',

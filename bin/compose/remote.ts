@@ -12,11 +12,8 @@ import type { Config } from '../config.js'
 import type { Part } from './part.js'
 import { readTls } from './tls.js'
 
-const KIB = 1024
-/** Largest request that a service takes, in bytes. Surveys are imported in full. */
-export const MAX_REQUEST_BYTES = { token: 64 * KIB, survey: 4096 * KIB } as const
 /** Largest answer: a page of surveys in full. */
-const MAX_RESPONSE_BYTES = 64 * KIB * KIB
+const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const ROLE_TIMEOUT_MS = 1_000
 
 /** What says whether answers that are kept still hold. */
@@ -31,16 +28,11 @@ export interface Remote extends Part {
 }
 
 /** A connection of `caller` to the process at `address`; it is made when first needed and made again whenever it breaks. */
-export function connectTo(
-  service: keyof typeof MAX_REQUEST_BYTES,
-  address: Address,
-  config: Config,
-  caller: Caller,
-): Remote {
+export function connectTo(service: keyof typeof REVALIDATE, address: Address, config: Config, caller: Caller): Remote {
   const transport: MultiplexTransport = createMultiplexTransport({
     address,
     tls: address.kind === 'tls' ? () => readTls(config) : undefined,
-    maxRequestBytes: MAX_REQUEST_BYTES[service],
+    maxRequestBytes: service === 'survey' ? config.rpcMaxSurveyRequestBytes : config.rpcMaxRequestBytes,
     maxResponseBytes: MAX_RESPONSE_BYTES,
     defaultTimeoutMs: config.rpcTimeoutMs,
   })

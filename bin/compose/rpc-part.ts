@@ -9,7 +9,6 @@ import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import type { Log } from '../log.js'
-import { MAX_REQUEST_BYTES } from './remote.js'
 
 export interface RpcPart {
   readonly addresses: readonly string[]
@@ -33,8 +32,8 @@ export async function startRpcPart(
     tls,
     callers: config.rpcCallers,
     limits: {
-      maxRequestBytes: MAX_REQUEST_BYTES.token,
-      largerRequests: new Map([[SurveyService.typeName, MAX_REQUEST_BYTES.survey]]),
+      maxRequestBytes: config.rpcMaxRequestBytes,
+      largerRequests: new Map([[SurveyService.typeName, config.rpcMaxSurveyRequestBytes]]),
       maxStreams: config.rpcMaxStreams,
       maxConnections: config.rpcMaxConnections,
     },

@@ -1,6 +1,7 @@
 // Which database a configuration names. The PostgreSQL driver is loaded only where it is used.
 import { chmodSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
+import type { PoolOptions } from '../../services/postgres/pool.js'
 import { makeDirectories } from '../../services/sqlite/private-directory.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
@@ -22,13 +23,11 @@ export interface StoreObserver {
 }
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is no database. */
-export async function openTokenStore(
-  { tokenDatabase }: Pick<Config, 'tokenDatabase'>,
-  observer?: StoreObserver,
-): Promise<TokenStore> {
+export async function openTokenStore(config: Config, observer?: StoreObserver): Promise<TokenStore> {
+  const { tokenDatabase } = config
   if (tokenDatabase.kind === 'postgres') {
     const postgres = await import('../../services/token/store/postgres/postgres-token-store.js')
-    return observed('token', await postgres.openPostgresTokenStore({ url: tokenDatabase.url }), observer)
+    return observed('token', await postgres.openPostgresTokenStore(poolOptions(tokenDatabase.url, config)), observer)
   }
   const { file } = tokenDatabase
   const onCommit = observer?.onCommit.bind(observer, 'token')
@@ -40,13 +39,11 @@ export async function openTokenStore(
 }
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is no database. */
-export async function openSurveyStore(
-  { surveyDatabase }: Pick<Config, 'surveyDatabase'>,
-  observer?: StoreObserver,
-): Promise<SurveyStore> {
+export async function openSurveyStore(config: Config, observer?: StoreObserver): Promise<SurveyStore> {
+  const { surveyDatabase } = config
   if (surveyDatabase.kind === 'postgres') {
     const postgres = await import('../../services/survey/store/postgres/postgres-survey-store.js')
-    return observed('survey', await postgres.openPostgresSurveyStore({ url: surveyDatabase.url }), observer)
+    return observed('survey', await postgres.openPostgresSurveyStore(poolOptions(surveyDatabase.url, config)), observer)
   }
   const { file } = surveyDatabase
   const onCommit = observer?.onCommit.bind(observer, 'survey')
@@ -55,6 +52,14 @@ export async function openSurveyStore(
     opened(file, () => openSqliteSurveyStore({ file, onCommit })),
     observer,
   )
+}
+
+function poolOptions(url: string, config: Config): PoolOptions {
+  return {
+    url,
+    statementTimeoutMs: config.databaseStatementTimeoutMs,
+    lockTimeoutMs: config.databaseLockTimeoutMs,
+  }
 }
 
 /** The store, each of whose methods is timed. */

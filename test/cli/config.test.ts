@@ -1,8 +1,10 @@
 // The configuration: one table of variables, every wrong one named at once.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import net from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { openSurveyStore, openTokenStore } from '../../bin/compose/stores.js'
 import { ConfigError, describeConfig, type Environment, readConfig } from '../../bin/config.js'
 import { createProcess } from '../harness/process.js'
 
@@ -39,6 +41,10 @@ describe('defaults', () => {
       accessTokenOverlapSeconds: 300,
       codeReplayGraceSeconds: 10,
       maxLiveTokensPerGrant: 10,
+      rpcMaxRequestBytes: 65_536,
+      rpcMaxSurveyRequestBytes: 4_194_304,
+      databaseStatementTimeoutMs: 3000,
+      databaseLockTimeoutMs: 2000,
       rateLimit: 'on',
       httpErrorStatus: 'semantic',
       logLevel: 'info',
@@ -87,6 +93,10 @@ describe('wrong values', () => {
     ['RATE_LIMIT', 'yes'],
     ['HTTP_ERROR_STATUS', '201'],
     ['LOG_LEVEL', 'loud'],
+    ['RPC_MAX_REQUEST_BYTES', '65535'],
+    ['RPC_MAX_SURVEY_REQUEST_BYTES', '4099999'],
+    ['DATABASE_STATEMENT_TIMEOUT_MS', '0'],
+    ['DATABASE_LOCK_TIMEOUT_MS', '0'],
     ['TOKEN_DATABASE_URL', 'mysql://db'],
     ['TRUSTED_PROXIES', 'proxy.local'],
   ])('%s=%s is refused by name', (variable, value) => {
@@ -109,7 +119,43 @@ describe('wrong values', () => {
     expect(problemsOf(oneFile)).toEqual(['SURVEY_DATABASE_URL'])
     const oneServer = { TOKEN_DATABASE_URL: 'postgres://db/sa', SURVEY_DATABASE_URL: 'postgres://db/sa' }
     expect(problemsOf(oneServer)).toEqual([])
+    const lock = { DATABASE_LOCK_TIMEOUT_MS: '1001', DATABASE_STATEMENT_TIMEOUT_MS: '1000' }
+    expect(problemsOf(lock)).toEqual(['DATABASE_LOCK_TIMEOUT_MS'])
   })
+
+  test('a statement on PostgreSQL must end before the call that waits for it', () => {
+    const RPC_TIMEOUT_MS = '3000'
+    expect(problemsOf({ RPC_TIMEOUT_MS })).toEqual([]) // no PostgreSQL
+    for (const variable of ['TOKEN_DATABASE_URL', 'SURVEY_DATABASE_URL']) {
+      const env = { RPC_TIMEOUT_MS, [variable]: 'postgres://db/sa' }
+      expect(problemsOf(env)).toEqual(['DATABASE_STATEMENT_TIMEOUT_MS'])
+      expect(problemsOf({ ...env, RPC_TIMEOUT_MS: '3001' })).toEqual([])
+    }
+  })
+})
+
+test('connections to PostgreSQL ask for the timeouts that are set', async () => {
+  const asked: string[] = []
+  const server = net.createServer((socket) => {
+    socket.on('error', () => undefined)
+    socket.once('data', (start) => {
+      asked.push(start.toString('latin1').replaceAll('\0', ' '))
+      socket.destroy()
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  const url = `postgres://sa@127.0.0.1:${(server.address() as net.AddressInfo).port}/sa`
+  const config = readConfig({
+    TOKEN_DATABASE_URL: url,
+    SURVEY_DATABASE_URL: url,
+    DATABASE_STATEMENT_TIMEOUT_MS: '1234',
+    DATABASE_LOCK_TIMEOUT_MS: '567',
+  })
+  await expect(openTokenStore(config)).rejects.toThrow()
+  await expect(openSurveyStore(config)).rejects.toThrow()
+  expect(asked).toHaveLength(2)
+  for (const text of asked) expect(text).toMatch(/ statement_timeout 1234 .*lock_timeout 567 /)
 })
 
 describe('values from files', () => {

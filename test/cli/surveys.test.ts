@@ -12,8 +12,8 @@ const places = [
   { place: 'without a server', isRunning: false },
 ]
 
-async function serviceWithUsers({ isRunning }: { isRunning: boolean }): Promise<ServiceProcess> {
-  const service = await createProcess()
+async function serviceWithUsers({ isRunning }: { isRunning: boolean }, env = {}): Promise<ServiceProcess> {
+  const service = await createProcess(env)
   for (const username of ['ann', 'bob']) {
     await service.json(['user', 'create', '--username', username, '--password-stdin'], { input: 'correct horse\n' })
   }
@@ -74,8 +74,8 @@ describe.each(places)('$place', (where) => {
     expect(await ids(service)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9])
   })
 
-  test('the largest survey there can be comes back from an export', async () => {
-    const service = await serviceWithUsers(where)
+  test('the largest survey there can be comes back from an export, with requests as small as they may be set', async () => {
+    const service = await serviceWithUsers(where, { RPC_MAX_SURVEY_REQUEST_BYTES: '4100000' })
     expect(await importAs('ann', service, surveyOf(MAX_SURVEY_BYTES))).toMatchObject({ exitCode: 0 })
     const { stdout: input } = await service.cli(['survey', 'export'])
     expect(await service.cli(['survey', 'import', '-', '--owner', 'ann'], { input })).toMatchObject({ exitCode: 0 })
