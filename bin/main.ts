@@ -44,7 +44,7 @@ export function createProgram(): Command {
     .hook('preAction', (program, command) => {
       refuseEmptyValues(program)
       refuseEmptyValues(command)
-      useServer(program)
+      useServer(program, command)
     })
     .exitOverride()
     .configureHelp({ showGlobalOptions: false })
@@ -65,15 +65,15 @@ export function createProgram(): Command {
   addDoctorCommand(program)
   addConfigCommand(program)
   addDescriptorCommand(program)
-  pointToHelp(program, program.name())
+  pointToHelp(program)
   return program
 }
 
 /** What follows an error names the help of the command that was meant. */
-function pointToHelp(command: Command, words: string): void {
-  command.showHelpAfterError(`(${words} --help shows what there is)`)
+function pointToHelp(command: Command): void {
+  command.showHelpAfterError(`(${wordsOf(command)} --help shows what there is)`)
   command.helpCommand(false) // `--help` is the one way
-  for (const child of command.commands) pointToHelp(child, `${words} ${child.name()}`)
+  for (const child of command.commands) pointToHelp(child)
 }
 
 /** An empty value is most often a shell variable that is not set; as a filter it would let everything through. */
@@ -88,10 +88,17 @@ function refuseEmptyValues(command: Command): void {
   if (empty) command.error(`error: argument '${empty.name()}' must not be empty`)
 }
 
+/** Commands that work on a server; the others work on this machine alone. */
+const OF_A_SERVER = /^survey-auth (app|user|survey|grant|audit) /
+
 /** `--url` is the token service; it is the survey service as well unless that is configured. */
-function useServer(program: Command): void {
+function useServer(program: Command, command: Command): void {
   const { url } = program.opts<{ url?: string }>()
   if (url === undefined) return
+  const words = wordsOf(command)
+  if (!OF_A_SERVER.test(words)) {
+    command.error(`error: option '--url <address>' has no effect on ${words}: it works on this machine alone`)
+  }
   try {
     parseAddress(url)
   } catch (error) {
@@ -99,6 +106,11 @@ function useServer(program: Command): void {
   }
   process.env.TOKEN_SERVICE_URL = url
   process.env.SURVEY_SERVICE_URL ||= url // set to nothing is not set
+}
+
+/** What one types for it. */
+function wordsOf(command: Command): string {
+  return command.parent ? `${wordsOf(command.parent)} ${command.name()}` : command.name()
 }
 
 function version(): string {

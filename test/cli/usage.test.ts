@@ -55,6 +55,8 @@ function helpOf(command: Command): string {
 }
 
 const commands = new Map(commandsBelow(createProgram()))
+const ASK_A_SERVER = /^(app|user|survey|grant|audit) /
+const askNone = [...commands.keys()].filter((words) => !ASK_A_SERVER.test(words))
 
 describe('help', () => {
   test('the commands of the contract are there', () => {
@@ -116,6 +118,11 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ['an empty argument', ['survey', 'export', ''], /argument 'survey_id' must not be empty/],
     ['an empty server', ['--url', '', 'app', 'list'], /--url <address>' must not be empty/],
     ['a server that is no address', ['--url', 'foo', 'app', 'list'], /--url <address>' must be unix:/],
+    ...askNone.map((words): [string, string[], RegExp] => [
+      `a server for ${words}, which asks none`,
+      ['--url', 'http://127.0.0.1:9', ...words.split(' '), ...(words === 'backup' ? ['backup.tar'] : [])],
+      new RegExp(`--url <address>' has no effect on survey-auth ${words}:`),
+    ]),
     [
       'an error of a command, with its own help',
       ['app', 'create'],
