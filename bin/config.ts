@@ -116,7 +116,11 @@ class Reader {
 
   #contentOf(file: string, variable: string): string {
     try {
-      return readFileSync(file, 'utf8').replace(/\r?\n$/, '')
+      const text = readFileSync(file, 'utf8').replace(/\r?\n$/, '')
+      if (!/\p{Cc}/u.test(text)) return text
+      const message = 'names a file that holds more than one line, or control characters'
+      this.problems.push({ variable: `${variable}_FILE`, message })
+      return ''
     } catch (error) {
       const reason = errorCode(error, 'unreadable')
       this.problems.push({ variable: `${variable}_FILE`, message: `names a file that cannot be read (${reason})` })

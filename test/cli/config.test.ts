@@ -174,6 +174,15 @@ describe('values from files', () => {
     expect(problemsOf({ TOKEN_DATABASE_URL_FILE: '/nowhere' })).toEqual(['TOKEN_DATABASE_URL_FILE'])
   })
 
+  test.each(['postgres://u:canary@h/db\nx\n', 'postgres://u:canary@h/db\n\n', 'postgres://u:can\x07ary@h/db'])(
+    'a file that holds %j is refused by name, and its value is not told',
+    (text) => {
+      const env = { TOKEN_DATABASE_URL_FILE: fileWith(text) }
+      expect(problemsOf(env)).toEqual(['TOKEN_DATABASE_URL_FILE'])
+      expect(() => readConfig(env)).toThrow(/^TOKEN_DATABASE_URL_FILE (?!.*ary)/s)
+    },
+  )
+
   test('a value and its file at once are refused', () => {
     const env = { TOKEN_DATABASE_URL: 'sqlite:/a', TOKEN_DATABASE_URL_FILE: fileWith('sqlite:/b') }
     expect(problemsOf(env)).toEqual(['TOKEN_DATABASE_URL'])
