@@ -1,8 +1,7 @@
 // survey-auth migrate: brings the databases to the schema of this program.
 import type { Command } from 'commander'
-import type { Schema } from '../../services/sqlite/migrate.js'
-import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
-import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
+import type { CopiedSchema } from '../../services/copy/copy-stores.js'
+import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
 import { openSurveyStore, openTokenStore } from '../compose/stores.js'
 import { readConfig } from '../config.js'
@@ -21,16 +20,17 @@ export function addMigrateCommand(program: Command): void {
 
 async function migrate({ json }: Json): Promise<void> {
   const config = readConfig(process.env)
-  const databases: readonly [Schema, Database][] = [
-    [tokenSchema, config.tokenDatabase],
-    [surveySchema, config.surveyDatabase],
+  const databases: readonly [CopiedSchema, Database][] = [
+    [tokenCopy, config.tokenDatabase],
+    [surveyCopy, config.surveyDatabase],
   ]
-  const before = databases.map(versionOf)
+  const before = await Promise.all(databases.map(versionOf))
   for (const openStore of [openTokenStore, openSurveyStore]) await (await openStore(config)).close() // opening migrates
-  const after = databases.map(versionOf)
-  const rows = databases.map(([{ name: database }, where], index) => {
+  const after = await Promise.all(databases.map(versionOf))
+  const rows = databases.map(([schemas, where], index) => {
+    const database = schemas.sqlite.name
     const file = where.kind === 'sqlite' ? where.file : 'PostgreSQL'
-    return { database, file, from_version: before[index] ?? null, to_version: after[index] ?? null }
+    return { database, file, from_version: before[index], to_version: after[index] }
   })
   printRows(
     rows,
@@ -44,7 +44,9 @@ async function migrate({ json }: Json): Promise<void> {
   )
 }
 
-/** 0 when there is no schema yet; null for PostgreSQL, where a table of its own holds it. */
-function versionOf([schema, where]: readonly [Schema, Database]): number | null {
-  return where.kind === 'sqlite' ? (inspectDatabase(where.file, schema)?.schemaVersion ?? 0) : null
+/** Where there is no schema yet, 0 on SQLite and null on PostgreSQL. */
+async function versionOf([schemas, where]: readonly [CopiedSchema, Database]): Promise<number | null> {
+  if (where.kind === 'sqlite') return inspectDatabase(where.file, schemas.sqlite)?.schemaVersion ?? 0
+  const { schemaVersionOf } = await import('../../services/postgres/transaction.js') // with the driver: only here
+  return (await schemaVersionOf(where.url, schemas.postgres)) || null
 }

@@ -189,12 +189,14 @@ describe('store copy', () => {
   })
 })
 
-test('migrate shows no versions of PostgreSQL, where it does not look for them', async () => {
+test('migrate shows the versions on PostgreSQL, from none where there was no schema', async () => {
   const url = await createDatabase()
   const service = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
-  const versions = { file: 'PostgreSQL', from_version: null, to_version: null }
-  expect(await service.json(['migrate'])).toEqual([
-    { database: 'token', ...versions },
-    { database: 'survey', ...versions },
-  ])
+  const versions = (token: number | null, survey: number | null) => [
+    { database: 'token', file: 'PostgreSQL', from_version: token, to_version: 2 },
+    { database: 'survey', file: 'PostgreSQL', from_version: survey, to_version: 1 },
+  ]
+  expect(await service.json(['migrate'])).toEqual(versions(null, null))
+  expect(await service.json(['migrate'])).toEqual(versions(2, 1))
+  expect((await service.cli(['migrate'])).stdout).toMatch(/token +2 +2 +PostgreSQL\nsurvey +1 +1 +PostgreSQL\n/)
 })
