@@ -64,8 +64,7 @@ export function reasonOf(error: unknown): string {
   return messages.join('; ').replace(/\s+/g, ' ')
 }
 
-/** Commander has written its message already. */
+/** Commander has written its message already; 0 is help or the version that was asked for. */
 function commanderExit(error: CommanderError): ExitCode {
-  const isAsked = error.code === 'commander.helpDisplayed' || error.code === 'commander.version'
-  return isAsked ? EXIT.ok : EXIT.usage
+  return error.exitCode === 0 ? EXIT.ok : EXIT.usage
 }

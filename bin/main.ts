@@ -72,7 +72,6 @@ export function createProgram(): Command {
 /** What follows an error names the help of the command that was meant. */
 function pointToHelp(command: Command): void {
   command.showHelpAfterError(`(${wordsOf(command)} --help shows what there is)`)
-  command.helpCommand(false) // `--help` is the one way
   for (const child of command.commands) pointToHelp(child)
 }
 

@@ -153,13 +153,19 @@ async function showApp(appid: string, options: Json): Promise<void> {
   printSecrets(secrets, options)
 }
 
-async function updateApp(appid: string, options: UpdateOptions): Promise<void> {
+async function updateApp(appid: string, options: UpdateOptions, command: Command): Promise<void> {
+  const { name, redirectUri, requireSecretOnRefresh } = options
+  if (name === undefined && redirectUri === undefined && requireSecretOnRefresh === undefined) {
+    command.error(
+      'error: nothing to change: give --name, --redirect-uri, --require-secret-on-refresh or --no-require-secret-on-refresh',
+    )
+  }
   const { app } = await asOperator(({ admin }) =>
     admin.updateApp({
       appid,
-      redirectUris: options.redirectUri ?? [],
-      ...(options.name !== undefined && { name: options.name }),
-      ...(options.requireSecretOnRefresh !== undefined && { requiresSecretOnRefresh: options.requireSecretOnRefresh }),
+      redirectUris: redirectUri ?? [],
+      ...(name !== undefined && { name }),
+      ...(requireSecretOnRefresh !== undefined && { requiresSecretOnRefresh: requireSecretOnRefresh }),
     }),
   )
   printChanged(app, options)

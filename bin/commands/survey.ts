@@ -60,7 +60,7 @@ export function addSurveyCommands(program: Command): void {
     .command('export [survey_id]')
     .description('surveys in full as JSON, an array or the one asked for; import takes it back unchanged')
     .option('--owner <username>', "only this user's; name or user_id")
-    .addOption(jsonOption().hideHelp())
+    .option('--json', 'taken as by other commands; it is JSON without it too')
     .addHelpText('after', examples('survey export --owner li.wei > surveys.json', 'survey export 7'))
     .action(exportSurveys)
 }

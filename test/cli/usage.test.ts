@@ -78,6 +78,21 @@ describe('help', () => {
     expect(helpOf(commands.get('descriptor') as Command)).toContain('with --out: tell in JSON what was written')
   })
 
+  test('survey-auth survey export --help shows --json, which it takes', () => {
+    expect(helpOf(commands.get('survey export') as Command)).toMatch(/--json +/)
+  })
+
+  test.each([
+    [['help'], 'Usage: survey-auth [options]'],
+    [['help', 'app'], 'Usage: survey-auth app [options]'],
+    [['app', 'help', 'create'], 'Usage: survey-auth app create [options]'],
+  ])('survey-auth %j shows help', async (args, usage) => {
+    const service = await createProcess()
+    const { exitCode, stdout, stderr } = await service.cli(args)
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
+    expect(stdout).toContain(usage)
+  })
+
   test('survey-auth config --help lists every variable with unit, default and meaning', async () => {
     const service = await createProcess()
     const { exitCode, stdout } = await service.cli(['config', '--help'])
@@ -128,7 +143,8 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       ['app', 'create'],
       /\(survey-auth app create --help shows what there is\)/,
     ],
-    ['help that is a word', ['app', 'help', 'create'], /unknown command 'help'/],
+    ['help for a command that is not there', ['app', 'help', 'lst'], /Usage: survey-auth app/],
+    ['an update of nothing', ['app', 'update', 'app_x', '--json'], /nothing to change: give --name, --redirect-uri,/],
     ['no command', [], /Usage/],
     ['a password without --password-stdin', ['user', 'create', '--username', 'u'], /--password-stdin/],
     ['an empty password', ['user', 'create', '--username', 'u', '--password-stdin'], /no password/],
