@@ -70,13 +70,8 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())
   shareWith(options.serveOthers, server)
   const connections = new Set<Duplex>()
-  let isDraining = false
   return {
     accept(connection) {
-      if (isDraining || connection.destroyed) {
-        connection.destroy() // one that was still negotiating; the server would go on serving it
-        return
-      }
       connections.add(connection)
       connection.once('close', () => connections.delete(connection))
       injector.injectConnection(connection)
@@ -85,7 +80,6 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
       for (const name of names) health.setStatus(name, isServing ? 'SERVING' : 'NOT_SERVING')
     },
     async drain(graceMs) {
-      isDraining = true
       for (const stream of streams) stream.drain()
       const force = setTimeout(() => {
         server.forceShutdown()

@@ -1,6 +1,5 @@
 // The sockets of the RPC doors. One address serves both: a connection that opens with HTTP/1.1 goes to the Connect door, with
-// HTTP/2 to the gRPC door, which passes on what is no gRPC. Over TLS the protocol is negotiated (ALPN); on plain sockets the
-// first bytes tell.
+// HTTP/2 to the gRPC door, which passes on what is no gRPC. The first bytes tell, over TLS too.
 import { chmodSync, unlinkSync } from 'node:fs'
 import net from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -33,18 +32,38 @@ export interface Listener {
   readonly address: Address
   /** Uses new certificates for connections from now on; open ones stay. */
   reloadTls(material: TlsMaterial): void
-  /** Accepts no more; open connections stay. */
+  /** Accepts no more, and closes what has not said a word; other connections stay. */
   stop(): void
 }
 
 /** A connection that has not said what it speaks by then is closed. */
 const HANDSHAKE_TIMEOUT_MS = 10_000
+/** How long a peer may be silent after we have closed our side: an idle caller may not look for seconds. */
+const LINGER_MS = 250
 const HTTP2_PREFACE = Buffer.from('PRI * HTTP/2.0')
 
 export async function listen(options: ListenerOptions): Promise<Listener> {
   const { address } = options
-  const server = address.kind === 'tls' ? createTlsServer(options) : createPlainServer(options)
+  const isTls = address.kind === 'tls'
+  const server = isTls ? createTlsServer(options) : net.createServer({ noDelay: true })
   server.maxConnections = options.maxConnections
+  const waiting = new Map<unknown, net.Socket>() // for their handshake or their first bytes
+  let isStopped = false
+  server.on('connection', (socket: net.Socket) => {
+    const peer = peerOf(socket)
+    waiting.set(peer, socket)
+    socket.once('close', () => waiting.delete(peer))
+  })
+  server.on(isTls ? 'secureConnection' : 'connection', (socket: net.Socket) => {
+    socket.on('error', () => socket.destroy())
+    socket.once('finish', () => socket.setTimeout(LINGER_MS, () => socket.destroy()))
+    onFirstBytes(socket, (head) => {
+      waiting.delete(peerOf(socket))
+      if (isStopped) socket.destroy()
+      else if (speaksHttp2(head)) options.onHttp2(socket)
+      else options.onHttp1(socket)
+    })
+  })
   if (address.kind === 'unix') await removeStaleSocket(address.path)
   await bind(server, address)
   return {
@@ -52,8 +71,18 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     reloadTls(material) {
       if (server instanceof tls.Server) server.setSecureContext(secureContext(material))
     },
-    stop: () => void server.close(),
+    stop() {
+      isStopped = true
+      server.close()
+      for (const socket of waiting.values()) socket.destroy()
+    },
   }
+}
+
+/** The same of a socket and of TLS on it, which Node does not tie together. */
+function peerOf(socket: net.Socket): unknown {
+  const { localAddress, remoteAddress, remotePort } = socket
+  return remotePort === undefined ? socket : `${localAddress} ${remoteAddress} ${remotePort}`
 }
 
 function bind(server: net.Server, address: Address): Promise<void> {
@@ -96,14 +125,10 @@ function createTlsServer(options: ListenerOptions): tls.Server {
     handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
     noDelay: true,
   })
-  server.on('secureConnection', (socket) => {
-    socket.on('error', () => socket.destroy())
-    if (socket.alpnProtocol === 'h2') options.onHttp2(socket)
-    else options.onHttp1(socket)
-  })
   server.on('tlsClientError', (error: NodeJS.ErrnoException, socket) => {
     const why = socket.authorizationError ?? error.code
     if (why && String(why) !== 'ECONNRESET') options.onTurnedAway?.(String(why), socket.remoteAddress)
+    socket.destroy() // after a timeout Node leaves it open
   })
   return server
 }
@@ -112,22 +137,21 @@ function secureContext(material: TlsMaterial): tls.SecureContextOptions {
   return { cert: material.cert, key: material.key, ca: material.ca, minVersion: 'TLSv1.3' }
 }
 
-function createPlainServer(options: ListenerOptions): net.Server {
-  return net.createServer({ noDelay: true }, (socket) => {
-    socket.on('error', () => socket.destroy())
-    socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => socket.destroy())
-    socket.once('readable', () => {
-      const head: Buffer | null = socket.read()
-      if (head === null) return
-      socket.setTimeout(0)
-      socket.removeAllListeners('timeout')
-      socket.unshift(head)
-      const length = Math.min(head.length, HTTP2_PREFACE.length)
-      const isHttp2 = head.subarray(0, length).equals(HTTP2_PREFACE.subarray(0, length))
-      if (isHttp2) options.onHttp2(socket)
-      else options.onHttp1(socket)
-    })
+function onFirstBytes(socket: net.Socket, then: (head: Buffer) => void): void {
+  socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => socket.destroy())
+  socket.once('readable', () => {
+    const head: Buffer | null = socket.read()
+    if (head === null) return
+    socket.setTimeout(0)
+    socket.removeAllListeners('timeout')
+    socket.unshift(head)
+    then(head)
   })
+}
+
+function speaksHttp2(head: Buffer): boolean {
+  const length = Math.min(head.length, HTTP2_PREFACE.length)
+  return head.subarray(0, length).equals(HTTP2_PREFACE.subarray(0, length))
 }
 
 /** A socket file that nobody answers on is left from a crash; one that answers is somebody's, and an error. */

@@ -1,22 +1,32 @@
 // What a door that is drained waits for, and what not.
 import { once } from 'node:events'
+import http2 from 'node:http2'
 import net from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import tls from 'node:tls'
 import { expect, onTestFinished, test } from 'vitest'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
-import { stateOfSocket } from '../../services/rpc/listener.js'
+import { parseCallers } from '../../services/rpc/identity.js'
+import { stateOfSocket, type TlsMaterial } from '../../services/rpc/listener.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
+import { createAuthority, materialOf } from './certificates.js'
 
 const CALL_MS = 300
 const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
 
-async function started(more: { readonly address?: Address; readonly connectAddress?: Address } = {}) {
+interface More {
+  readonly address?: Address
+  readonly connectAddress?: Address
+  readonly tls?: TlsMaterial
+}
+
+async function started(more: More = {}) {
   const ended: string[] = []
   const nothing = () => Promise.resolve({})
   const dispatcher = new Dispatcher({
@@ -36,9 +46,40 @@ async function started(more: { readonly address?: Address; readonly connectAddre
     disconnectApp: nothing,
   })
   const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 100 }
-  const common = { dispatcher, tls: undefined, callers: new Map(), limits, hasReflection: false }
+  const common = {
+    dispatcher,
+    tls: undefined,
+    callers: parseCallers('gateway=DNS:gateway.test'),
+    limits,
+    hasReflection: false,
+  }
   const server = await startRpcServer({ ...common, address, connectAddress: undefined, ...more })
   return { server, ended, at: parseAddress(server.addresses[0] ?? '') }
+}
+
+const tlsAddress: Address = { ...address, kind: 'tls' }
+
+function materialOfServer(): TlsMaterial {
+  const authority = createAuthority()
+  return materialOf(authority, authority.issue('IP:127.0.0.1,DNS:gateway.test'))
+}
+
+function connectedTo(at: Address, allowHalfOpen = false): net.Socket {
+  const peer = net.connect({
+    allowHalfOpen,
+    ...(at.kind === 'unix' ? { path: at.path } : { host: at.host, port: at.port }),
+  })
+  return watched(peer)
+}
+
+function securedTo(at: Address, material: TlsMaterial): net.Socket {
+  const { host, port } = at as Extract<Address, { kind: 'tls' }>
+  return watched(tls.connect({ ...material, host, port }))
+}
+
+function watched(peer: net.Socket): net.Socket {
+  onTestFinished(() => void peer.destroy())
+  return peer.on('error', () => undefined).resume()
 }
 
 async function drained(server: RpcServer, graceMs: number): Promise<number> {
@@ -47,11 +88,15 @@ async function drained(server: RpcServer, graceMs: number): Promise<number> {
   return performance.now() - startedAt
 }
 
-test('is over when the calls are answered that were under way, not before', async () => {
-  const { server, ended, at } = await started()
+test.each([
+  ['plaintext', address],
+  ['TLS', tlsAddress],
+])('is over when the calls are answered that were under way, not before, over %s', async (_, address) => {
+  const material = materialOfServer()
+  const { server, ended, at } = await started({ address, tls: material })
   const transport = createMultiplexTransport({
     address: at,
-    tls: undefined,
+    tls: () => material,
     maxRequestBytes: 64 * 1024,
     maxResponseBytes: 64 * 1024,
     defaultTimeoutMs: 5_000,
@@ -79,21 +124,73 @@ test('does not wait for callers that keep a connection open for their next reque
 
 test('cuts off a caller that does not send its request', async () => {
   const { at } = await started()
-  const { host, port } = at as Extract<Address, { kind: 'plaintext' }>
-  const caller = net.connect({ host, port }).resume()
-  onTestFinished(() => void caller.destroy())
+  const caller = connectedTo(at)
   caller.write('POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ')
   await once(caller, 'close')
 }, 30_000)
 
-test('does not wait longer than its grace for a peer that keeps its side open', async () => {
-  const { server, at } = await started()
-  const { host, port } = at as Extract<Address, { kind: 'plaintext' }>
-  const peer = net.connect({ host, port, allowHalfOpen: true }).on('error', () => undefined)
-  onTestFinished(() => void peer.destroy())
-  peer.write(Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0])]))
-  await once(peer, 'data')
-  expect(await drained(server, 500)).toBeLessThan(3_000)
+test('cuts off a caller that does not finish its TLS handshake', async () => {
+  const { at } = await started({ address: tlsAddress, tls: materialOfServer() })
+  await once(connectedTo(at), 'close')
+}, 30_000)
+
+/** Connections that have not begun a request. */
+const silent: Record<string, (at: Address, material: TlsMaterial) => net.Socket> = {
+  'on a Unix socket': (at) => connectedTo(at),
+  'on loopback': (at) => connectedTo(at),
+  'before its TLS handshake': (at) => connectedTo(at),
+  'in the middle of its TLS handshake'(at) {
+    const peer = connectedTo(at)
+    peer.write(Buffer.from([22, 3, 1, 2, 0, 1])) // the head of a ClientHello
+    return peer
+  },
+  'after its TLS handshake': securedTo,
+}
+
+test.each(Object.keys(silent))('closes a connection at once that has said nothing, %s', async (which) => {
+  const material = materialOfServer()
+  const path = `${temporaryDirectory()}/rpc.sock`
+  const { server, at } = await started(
+    which.includes('TLS')
+      ? { address: tlsAddress, tls: material }
+      : { address: which.includes('Unix') ? { kind: 'unix', path } : address },
+  )
+  const peer = silent[which]?.(at, material) as net.Socket
+  await once(peer, peer instanceof tls.TLSSocket ? 'secureConnect' : 'connect')
+  await sleep(CALL_MS)
+  const closed = once(peer, 'close')
+  expect(await drained(server, 5_000)).toBeLessThan(1_000)
+  expect(await Promise.race([closed.then(() => 'closed'), sleep(1_000)])).toBe('closed')
+})
+
+test.each(['gRPC', 'Connect'])(
+  'does not wait for an idle peer that keeps its side open, at the %s door',
+  async (door) => {
+    const { server } = await started({ connectAddress: address })
+    const peer = connectedTo(parseAddress(server.addresses[door === 'gRPC' ? 0 : 1] ?? ''), true)
+    peer.write(
+      Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0])]),
+    )
+    await once(peer, 'data')
+    expect(await drained(server, 5_000)).toBeLessThan(1_000)
+  },
+)
+
+test('does not wait longer than its grace for a request that does not end', async () => {
+  const { server } = await started()
+  const session = http2.connect(server.addresses[0] ?? '').on('error', () => undefined)
+  onTestFinished(() => session.destroy())
+  session
+    .request({
+      ':method': 'POST',
+      ':path': '/surveyauth.v1.AccountService/GetSession',
+      'content-type': 'application/grpc',
+    })
+    .on('error', () => undefined)
+  await sleep(CALL_MS)
+  const tookMs = await drained(server, 500)
+  expect(tookMs).toBeGreaterThan(400)
+  expect(tookMs).toBeLessThan(3_000)
 })
 
 test('a server that cannot have one of its addresses gives up the other', async () => {
