@@ -141,14 +141,9 @@ function contradictions(config: Config): ConfigProblem[] {
   const isOnePort = config.port !== 0 && config.port === config.adminPort && config.host === config.adminHost
   const isIdleLonger = config.sessionIdleSeconds > config.sessionTtlSeconds
   const areHeadersLonger = config.httpHeadersTimeoutSeconds > config.httpRequestTimeoutSeconds
-  const isOnPostgres = token.kind === 'postgres' || survey.kind === 'postgres'
-  const isStatementLonger = isOnPostgres && config.databaseStatementTimeoutMs >= config.rpcTimeoutMs
-  const isLockLonger = config.databaseLockTimeoutMs > config.databaseStatementTimeoutMs
   const found: readonly (ConfigProblem | false)[] = [
     isIdleLonger && problem('SESSION_IDLE_SECONDS', 'must not be more than SESSION_TTL_SECONDS'),
     areHeadersLonger && problem('HTTP_HEADERS_TIMEOUT_SECONDS', 'must not be more than HTTP_REQUEST_TIMEOUT_SECONDS'),
-    isStatementLonger && problem('DATABASE_STATEMENT_TIMEOUT_MS', 'must be less than RPC_TIMEOUT_MS'),
-    isLockLonger && problem('DATABASE_LOCK_TIMEOUT_MS', 'must not be more than DATABASE_STATEMENT_TIMEOUT_MS'),
     isOnePort && problem('ADMIN_PORT', 'must differ from PORT on the same address'),
     isOneFile && problem('SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL'),
   ]

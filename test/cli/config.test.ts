@@ -119,18 +119,6 @@ describe('wrong values', () => {
     expect(problemsOf(oneFile)).toEqual(['SURVEY_DATABASE_URL'])
     const oneServer = { TOKEN_DATABASE_URL: 'postgres://db/sa', SURVEY_DATABASE_URL: 'postgres://db/sa' }
     expect(problemsOf(oneServer)).toEqual([])
-    const lock = { DATABASE_LOCK_TIMEOUT_MS: '1001', DATABASE_STATEMENT_TIMEOUT_MS: '1000' }
-    expect(problemsOf(lock)).toEqual(['DATABASE_LOCK_TIMEOUT_MS'])
-  })
-
-  test('a statement on PostgreSQL must end before the call that waits for it', () => {
-    const RPC_TIMEOUT_MS = '3000'
-    expect(problemsOf({ RPC_TIMEOUT_MS })).toEqual([]) // no PostgreSQL
-    for (const variable of ['TOKEN_DATABASE_URL', 'SURVEY_DATABASE_URL']) {
-      const env = { RPC_TIMEOUT_MS, [variable]: 'postgres://db/sa' }
-      expect(problemsOf(env)).toEqual(['DATABASE_STATEMENT_TIMEOUT_MS'])
-      expect(problemsOf({ ...env, RPC_TIMEOUT_MS: '3001' })).toEqual([])
-    }
   })
 })
 
