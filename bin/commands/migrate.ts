@@ -44,9 +44,9 @@ async function migrate({ json }: Json): Promise<void> {
   )
 }
 
-/** Where there is no schema yet, 0 on SQLite and null on PostgreSQL. */
-async function versionOf([schemas, where]: readonly [CopiedSchema, Database]): Promise<number | null> {
+/** 0 when there is no schema yet. */
+async function versionOf([schemas, where]: readonly [CopiedSchema, Database]): Promise<number> {
   if (where.kind === 'sqlite') return inspectDatabase(where.file, schemas.sqlite)?.schemaVersion ?? 0
   const { schemaVersionOf } = await import('../../services/postgres/transaction.js') // with the driver: only here
-  return (await schemaVersionOf(where.url, schemas.postgres)) || null
+  return schemaVersionOf(where.url, schemas.postgres)
 }

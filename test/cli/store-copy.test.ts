@@ -189,14 +189,14 @@ describe('store copy', () => {
   })
 })
 
-test('migrate shows the versions on PostgreSQL, from none where there was no schema', async () => {
+test('migrate shows the versions on PostgreSQL too, from 0 where there was no schema', async () => {
   const url = await createDatabase()
   const service = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
-  const versions = (token: number | null, survey: number | null) => [
+  const versions = (token: number, survey: number) => [
     { database: 'token', file: 'PostgreSQL', from_version: token, to_version: 2 },
     { database: 'survey', file: 'PostgreSQL', from_version: survey, to_version: 1 },
   ]
-  expect(await service.json(['migrate'])).toEqual(versions(null, null))
+  expect(await service.json(['migrate'])).toEqual(versions(0, 0))
   expect(await service.json(['migrate'])).toEqual(versions(2, 1))
   expect((await service.cli(['migrate'])).stdout).toMatch(/token +2 +2 +PostgreSQL\nsurvey +1 +1 +PostgreSQL\n/)
 })
