@@ -40,8 +40,8 @@ export function connectTo(service: keyof typeof REVALIDATE, address: Address, co
     url: formatAddress(address),
     invoke: keepingAnswers(transport.invoke, REVALIDATE[service]),
     async absent() {
-      const cause =
-        (await transport.whyNotServing()) ?? (await whyNotAllowed(transport.invoke, caller, REVALIDATE[service]))
+      let cause = await transport.whyNotServing()
+      if (address.kind === 'tls') cause ??= await whyNotAllowed(transport.invoke, caller, REVALIDATE[service])
       return cause === undefined ? [] : [{ what: `${service} service at ${formatAddress(address)}`, cause }]
     },
     reconnect: () => transport.reconnect(),
@@ -52,7 +52,7 @@ export function connectTo(service: keyof typeof REVALIDATE, address: Address, co
 }
 
 /**
- * Health is answered to anybody: whether this caller is known there by its role is seen by a method of that role, which is
+ * Health is answered to anybody; over TLS, where alone there are roles, whether this caller is known there by its role is seen by a method of that role, which is
  * asked about nothing. undefined when it is, or when that cannot be said.
  */
 async function whyNotAllowed(invoke: Invoke, caller: Caller, method: DescMethod): Promise<string | undefined> {

@@ -3,11 +3,10 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import type { Address } from '../../services/rpc/address.js'
+import { type Address, isTooLongForSocket } from '../../services/rpc/address.js'
 import type { Config } from '../config.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
-import { isTooLongForSocket } from './addresses.js'
 
 export interface WorkersDoor {
   readonly address: Address

@@ -7,6 +7,9 @@ export type Address =
   | { readonly kind: 'tls'; readonly host: string; readonly port: number }
   | { readonly kind: 'plaintext'; readonly host: string; readonly port: number }
 
+/** Longest path of a Unix socket on Linux, in bytes, without the closing NUL. Node 20 cuts off what is more, and listens there. */
+const MAX_SOCKET_PATH = 107
+
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
 
 /** @throws Error naming what is wrong, in words for the person who set it. */
@@ -14,6 +17,7 @@ export function parseAddress(text: string): Address {
   if (text.startsWith('unix:')) {
     const path = text.slice('unix:'.length).replace(/^\/\/(?=\/)/, '')
     if (path === '') throw new Error('unix: needs a path, for example unix:/run/survey-auth/rpc.sock')
+    if (isTooLongForSocket(path)) throw new Error(`is too long for a socket: ${path}`)
     return { kind: 'unix', path }
   }
   const [scheme] = text.split('://', 1)
@@ -28,6 +32,10 @@ export function parseAddress(text: string): Address {
   if (url.protocol !== 'http:') throw new Error('must start with unix:, https:// or http://')
   if (!LOOPBACK.has(host)) throw new Error(`plaintext is for loopback only, use https:// for ${host}`)
   return { kind: 'plaintext', host, port: portOf(url, 80) }
+}
+
+export function isTooLongForSocket(path: string): boolean {
+  return Buffer.byteLength(path) > MAX_SOCKET_PATH
 }
 
 /** As parseAddress reads it. */

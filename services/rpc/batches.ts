@@ -3,6 +3,7 @@
 // its own first. Those would cost four times as much as all the rest.
 import { clone, createFileRegistry, type DescField, type DescFile, type DescMessage } from '@bufbuild/protobuf'
 import { FieldDescriptorProto_Type, FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
+import { inParts } from '../collections/in-parts.js'
 
 /** Items encoded at a time: enough to share the cost of a message, few enough that they seldom turn out too large. */
 const MAX_ITEMS = 128
@@ -50,7 +51,7 @@ export interface BatchOptions<Item> {
 
 /** All items, encoded in batches. */
 export function* inBatches<Item>(items: readonly Item[], options: BatchOptions<Item>): Generator<Buffer> {
-  for (let at = 0; at < items.length; at += MAX_ITEMS) yield* encoded(items.slice(at, at + MAX_ITEMS), options)
+  for (const some of inParts(items, MAX_ITEMS)) yield* encoded(some, options)
 }
 
 function* encoded<Item>(items: readonly Item[], options: BatchOptions<Item>): Generator<Buffer> {

@@ -27,6 +27,9 @@ export interface PresentedToken {
 /** A last use is worth a write when the one before it is older than this: last uses are right to the minute. */
 export const LAST_USE_RESOLUTION_MS = 60_000
 
+/** Last uses written in one transaction: few enough that nobody waits noticeably for them. There may be 100,000. */
+export const USES_AT_A_TIME = 500
+
 /** Who causes a change and in which request: copied into the audit event. */
 export interface Cause {
   readonly actor: 'app' | 'user' | 'operator'
@@ -334,7 +337,10 @@ export interface TokenStore {
   revokeGrant(grantId: string, now: number, cause: Cause): Promise<Revocation>
   /** As revokeGrant, for one of this user's grants and all others of the user to its app. */
   disconnectApp(grantId: string, userId: string, now: number, cause: Cause): Promise<Revocation>
-  /** Records last uses, each kept if it is later than what is stored. May commit in several batches. */
+  /**
+   * Records last uses, each kept if it is later than what is stored. In several transactions: last uses only grow, so what a
+   * failure leaves out is written by the next call.
+   */
   recordUses(uses: {
     readonly grants: ReadonlyMap<string, number>
     readonly secrets: ReadonlyMap<string, number>

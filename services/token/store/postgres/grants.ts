@@ -1,4 +1,5 @@
 import { byteKey } from '../../../collections/bounded-map.js'
+import { inParts } from '../../../collections/in-parts.js'
 import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
@@ -13,6 +14,7 @@ import {
   type MintingResult,
   type PresentedToken,
   type TokenStore,
+  USES_AT_A_TIME,
 } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import { credentialsOfAsked, type Ended, lockedUserOf, waitingOrNot } from './credentials.js'
@@ -164,9 +166,6 @@ const recordSecretUses: Statement = {
       AND (app_secrets.last_used_at_ms IS NULL OR app_secrets.last_used_at_ms < used.at_ms)`,
 }
 
-/** Last uses written in one transaction: few enough that no exchange or refresh waits noticeably for their rows. */
-const USES_PER_TRANSACTION = 500
-
 /** Before the newest grant. */
 const FIRST: TimePosition = { atMs: Number.MAX_SAFE_INTEGER, id: '' }
 
@@ -235,9 +234,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
 
   /** Rows are locked in the order of their ids, so that two processes do not wait for each other. */
   async function recordAll(uses: ReadonlyMap<string, number>, lock: Statement, record: Statement): Promise<void> {
-    const all = [...uses]
-    for (let start = 0; start < all.length; start += USES_PER_TRANSACTION) {
-      const some = all.slice(start, start + USES_PER_TRANSACTION)
+    for (const some of inParts([...uses], USES_AT_A_TIME)) {
       const ids = some.map(([id]) => id)
       const times = some.map(([, atMs]) => atMs)
       await database.transaction(async (transaction) => {
@@ -305,7 +302,6 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
       })
     },
 
-    /** In several transactions: last uses only grow, so what a failure leaves out is written by the next call. */
     async recordUses({ grants, secrets }) {
       await recordAll(secrets, lockSecrets, recordSecretUses)
       await recordAll(grants, lockGrants, recordGrantUses)

@@ -1,9 +1,11 @@
 // TokenStore on SQLite. Reads are point lookups, done at once; writes go through a GroupCommit, which shares transactions
 // among them. One file per noun holds both; nothing outside this folder knows a table.
+
+import { inParts } from '../../../collections/in-parts.js'
 import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
-import type { TokenStore } from '../token-store.js'
+import { type TokenStore, USES_AT_A_TIME } from '../token-store.js'
 import { appReads, appWrites, liveAppFinder } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeRemovers } from './codes.js'
@@ -81,21 +83,12 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
   }
 }
 
-/** Last uses written at a time: some ms, for which reads wait. There may be 100,000. */
-const USES_AT_A_TIME = 500
-
-/** In several writes: last uses only grow, so what a failure leaves out is written by the next call. */
 function fewAtATime(record: TokenStore['recordUses']): TokenStore['recordUses'] {
   const none = new Map<string, number>()
   return async ({ grants, secrets }) => {
-    for (const some of partsOf(secrets)) await record({ grants: none, secrets: some })
-    for (const some of partsOf(grants)) await record({ grants: some, secrets: none })
+    for (const some of inParts([...secrets], USES_AT_A_TIME)) await record({ grants: none, secrets: new Map(some) })
+    for (const some of inParts([...grants], USES_AT_A_TIME)) await record({ grants: new Map(some), secrets: none })
   }
-}
-
-function* partsOf(uses: ReadonlyMap<string, number>): Generator<ReadonlyMap<string, number>> {
-  const all = [...uses]
-  for (let at = 0; at < all.length; at += USES_AT_A_TIME) yield new Map(all.slice(at, at + USES_AT_A_TIME))
 }
 
 /** Every read of the token store over one connection, its statements prepared. */
