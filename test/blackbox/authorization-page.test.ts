@@ -164,6 +164,11 @@ describe('redirect_uri', () => {
     'https://user:pass@app.example/cb',
     'https://@app.example/cb',
     'https://app.example:99999/cb',
+    'https://*.app.example/cb',
+    'https://*/cb',
+    'https://app%2eexample/cb',
+    'http://127.1/cb',
+    'https://2130706433/cb',
     'https://app.example\\cb',
     'javascript:alert(1)',
     'data:text/html,x',
@@ -189,6 +194,8 @@ describe('redirect_uri', () => {
     'https://app.example/@me',
     'http://[::1]:8080/cb?x=code',
     'https://a.example/?Code=1',
+    'https://A.Example:443/*',
+    'https://a_b.example:',
   ])('%j can be registered', async (redirectUri) => {
     const { app: created } = await service.admin.createApp({ name: 'x', redirectUris: [redirectUri, redirectUri] })
     expect(created?.redirectUris).toEqual([redirectUri])

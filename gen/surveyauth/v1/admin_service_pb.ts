@@ -374,7 +374,7 @@ export type CreateAppRequest = Message<"surveyauth.v1.CreateAppRequest"> & {
   name: string;
 
   /**
-   * Callback addresses: absolute, https (http on loopback), without fragment and userinfo, and without code, state and
+   * Callback addresses: absolute, https (http on loopback), one host, without fragment and userinfo, and without code, state and
    * error in the query, since the answer adds parameters of these names.
    *
    * @generated from field: repeated string redirect_uris = 2;

@@ -5,9 +5,11 @@ const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
 /** What the answer adds: an app would read the one that was there before. */
 const ADDED = ['code', 'state', 'error']
 const VISIBLE_ASCII = /^[!-~]+$/
+const PORT = /:\d*$/
 
 /**
- * Decisions 20: absolute, https (http on loopback), no fragment, no userinfo, none of the answer's parameters.
+ * Decisions 20: absolute, https (http on loopback), one host as it will be asked for, no fragment, no userinfo, none of the
+ * answer's parameters.
  * @throws ServiceError INVALID_ARGUMENT
  */
 export function requireRegistrable(redirectUri: string): void {
@@ -21,8 +23,11 @@ function problemOf(redirectUri: string): string | undefined {
   if (redirectUri.includes('\\')) return 'must not have a backslash'
   if (!/^https?:\/\/[^/?]/.test(redirectUri)) return 'must be an absolute address starting with https://'
   if (!URL.canParse(redirectUri)) return 'is not a valid address'
-  if (redirectUri.split(/[/?]/, 3)[2]?.includes('@')) return 'must not have a user name or password'
+  const [, , authority = ''] = redirectUri.split(/[/?]/, 3)
+  if (authority.includes('@')) return 'must not have a user name or password'
+  if (authority.includes('*')) return 'must name one host, without a wildcard'
   const url = new URL(redirectUri)
+  if (authority.replace(PORT, '').toLowerCase() !== url.hostname) return `must name its host as ${url.hostname}`
   if (url.protocol === 'http:' && !LOOPBACK.has(url.hostname)) {
     return 'must use https, except on localhost, 127.0.0.1 and [::1]'
   }
