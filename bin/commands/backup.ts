@@ -11,8 +11,8 @@ import { type Config, readConfig } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT, reasonOf } from '../exit.js'
 import { printFields, printJson } from '../output.js'
-import { writeTar } from '../tar.js'
 import { examples, type Json, jsonOption } from './options.js'
+import { writeTar } from './tar.js'
 
 const NOTES = `
 FILE is a tar archive of token.db and survey.db, each a consistent copy of its database. It holds no usable

@@ -16,8 +16,8 @@ import { allPages, asSurveyOperator, type SurveyOperator } from '../compose/oper
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson, printRows } from '../output.js'
-import { readStdin, textOf } from '../stdin.js'
 import { examples, type Json, jsonOption } from './options.js'
+import { readStdin, textOf } from './stdin.js'
 import { allUsers, usernameOf } from './usernames.js'
 
 interface ImportOptions extends Json {

@@ -3,8 +3,8 @@ import type { Command } from 'commander'
 import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator } from '../compose/operator.js'
 import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
-import { readPassword } from '../stdin.js'
 import { examples, type Json, jsonOption } from './options.js'
+import { readPassword } from './stdin.js'
 import { allUsers, usernameOf } from './usernames.js'
 
 interface CreateOptions extends Json {

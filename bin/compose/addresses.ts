@@ -3,7 +3,7 @@ import path from 'node:path'
 import { type Address, isTooLongForSocket } from '../../services/rpc/address.js'
 import type { Config, RpcAddressSetting } from '../config.js'
 import { CommandError, EXIT } from '../exit.js'
-import type { Log } from '../log.js'
+import type { Log } from '../telemetry/log.js'
 import type { Mode } from './mode.js'
 
 const socketNames = { all: 'rpc.sock', token: 'token.sock', survey: 'survey.sock' } as const

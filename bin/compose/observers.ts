@@ -3,9 +3,9 @@ import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import type { JanitorOptions } from '../../services/token/janitor.js'
-import type { Log } from '../log.js'
-import type { Metrics } from '../metrics.js'
-import { createTracing } from '../tracing.js'
+import type { Log } from '../telemetry/log.js'
+import type { Metrics } from '../telemetry/metrics.js'
+import { createTracing } from '../telemetry/tracing.js'
 import type { StoreObserver } from './stores.js'
 
 export interface Observers {

@@ -8,7 +8,7 @@ import { startRpcServer } from '../../services/rpc/rpc-server.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
-import type { Log } from '../log.js'
+import type { Log } from '../telemetry/log.js'
 
 export interface RpcPart {
   readonly addresses: readonly string[]

@@ -4,8 +4,8 @@ import type { Client } from '@connectrpc/connect'
 import type { Caller } from '../../services/rpc/callers.js'
 import type { Janitor } from '../../services/token/janitor.js'
 import type { PasswordCost } from '../../services/token/passwords.js'
-import type { Log } from '../log.js'
-import type { Snapshot } from '../metrics.js'
+import type { Log } from '../telemetry/log.js'
+import type { Snapshot } from '../telemetry/metrics.js'
 
 export interface Overrides {
   /** ms since 1970 UTC; the system clock unless given. */

@@ -1,7 +1,7 @@
 // Certificates of the RPC doors: files named by the configuration, read again when they change.
 import type { TlsMaterial } from '../../services/rpc/listener.js'
 import { type Config, ConfigError } from '../config.js'
-import type { Log } from '../log.js'
+import type { Log } from '../telemetry/log.js'
 import { readTlsFiles } from '../tls-files.js'
 
 /** @throws ConfigError naming every variable whose file is missing, unreadable or not what it should be. */

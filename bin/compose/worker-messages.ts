@@ -1,6 +1,6 @@
 // What a process with --workers and its workers tell each other, over the channel that node:cluster opens between them.
 import type { ExitCode } from '../exit.js'
-import type { Snapshot } from '../metrics.js'
+import type { Snapshot } from '../telemetry/metrics.js'
 
 export type ToWorker =
   | { readonly type: 'stop' } // answer what is in flight, then end

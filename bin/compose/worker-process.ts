@@ -1,7 +1,7 @@
 // A worker process as its parent sees it.
 import cluster, { type Worker as Process } from 'node:cluster'
 import { CommandError } from '../exit.js'
-import type { Snapshot } from '../metrics.js'
+import type { Snapshot } from '../telemetry/metrics.js'
 import type { FromWorker, ToWorker } from './worker-messages.js'
 
 /** A worker that does not answer by then is counted as it was last, in ms; a scrape waits 10 s. */

@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { expect, onTestFinished, test } from 'vitest'
-import { type AdminHttpOptions, startAdminHttp } from '../../bin/admin-http.js'
+import { type AdminHttpOptions, startAdminHttp } from '../../bin/telemetry/admin-http.js'
 
 async function open(options: Partial<AdminHttpOptions> = {}) {
   const lost: unknown[] = []

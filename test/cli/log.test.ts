@@ -4,10 +4,10 @@ import { PassThrough } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test } from 'vitest'
-import { createLog } from '../../bin/log.js'
+import { createLog } from '../../bin/telemetry/log.js'
 import { BUILD } from '../harness/spawn.js'
 
-const LOG = new URL('../../dist/bin/log.js', import.meta.url).href
+const LOG = new URL('../../dist/bin/telemetry/log.js', import.meta.url).href
 const PIPE_BUF = 4_096
 
 /** Logs requests and tells the size and the last byte of each write to stderr. */

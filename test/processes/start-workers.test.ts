@@ -4,7 +4,7 @@ import { expect, onTestFinished, test, vi } from 'vitest'
 import { workerEnvironment } from '../../bin/compose/worker-environment.js'
 import { startWorkers } from '../../bin/compose/workers.js'
 import { readConfig } from '../../bin/config.js'
-import type { Log } from '../../bin/log.js'
+import type { Log } from '../../bin/telemetry/log.js'
 import { BUILD } from '../harness/spawn.js'
 
 const WITHIN_MS = 15_000

@@ -1,5 +1,5 @@
 // Reading standard input, and bytes as text.
-import { CommandError, EXIT } from './exit.js'
+import { CommandError, EXIT } from '../exit.js'
 
 const MAX_PASSWORD_BYTES = 1024 // the contract's bound, CreateUserRequest.password
 

@@ -1,15 +1,14 @@
 // The log: one JSON object a line on stderr. Every line is built here from named fields, so that no URL, query, header,
 // body or credential can slip in.
-import { fstatSync } from 'node:fs'
 import { Code } from '@connectrpc/connect'
 import { type DestinationStream, pino } from 'pino'
 import { build as pretty } from 'pino-pretty'
-import type { RequestRecord } from '../gateway/app.js'
-import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
-import type { CallRecord } from '../services/rpc/dispatcher.js'
-import type { Removed } from '../services/token/store/token-store.js'
-import type { Config } from './config.js'
-import { errorCode } from './error-code.js'
+import type { RequestRecord } from '../../gateway/app.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { CallRecord } from '../../services/rpc/dispatcher.js'
+import type { Removed } from '../../services/token/store/token-store.js'
+import type { Config } from '../config.js'
+import { StderrWriter } from './stderr-writer.js'
 
 export interface Log {
   request(record: RequestRecord): void
@@ -34,92 +33,15 @@ export function createLog(
 ): Log {
   const isTerminal = 'isTTY' in stream && stream.isTTY === true
   const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && isTerminal)
-  if (!isPretty && !isTerminal && stream === process.stderr) return createBufferedLog(config.logLevel, pid)
+  if (!isPretty && !isTerminal && stream === process.stderr) {
+    const writer = new StderrWriter(pid !== undefined, (text) => log.warning(text))
+    const log = overDestination(config.logLevel, writer, () => writer.flush(), pid)
+    return log
+  }
   const destination: DestinationStream = isPretty
     ? pretty({ destination: stream, sync: true, translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
     : stream
   return overDestination(config.logLevel, destination, () => undefined, pid)
-}
-
-/** How long a line may wait for others before it is written, in ms. */
-const WRITE_WITHIN_MS = 100
-const WRITE_BYTES = 65_536
-/** What may wait for somebody to read stderr, or for room on its disk; more is lost. */
-const MOST_UNREAD_BYTES = 16 * 1024 * 1024
-const MOST_BYTES_PER_UNIT = 3 // of UTF-16, as UTF-8
-const WHOLE_WRITE_BYTES = 4_096 // PIPE_BUF: a pipe takes so much from one process before it takes anything from another
-
-/**
- * Lines of many requests are written together: a write for each costs as much as a quarter of the request. Failures are
- * written at once, and everything is when the process ends, unless it is killed.
- */
-function createBufferedLog(level: string, pid: number | undefined): Log {
-  const stderr = fstatSync(process.stderr.fd)
-  const isSharedPipe = pid !== undefined && (stderr.isFIFO() || stderr.isSocket()) // journald gives a socket
-  const writeBytes = isSharedPipe ? WHOLE_WRITE_BYTES : WRITE_BYTES
-  const destination = pino.destination({
-    dest: process.stderr.fd,
-    sync: false,
-    contentMode: 'buffer',
-    maxWrite: writeBytes,
-    maxLength: MOST_UNREAD_BYTES,
-  })
-  let waiting = Buffer.allocUnsafe(writeBytes)
-  let end = 0
-  const flush = () => {
-    if (end === 0) return
-    const lines = waiting.subarray(0, end)
-    end = 0
-    // As bytes: given texts, it scans all it holds every time. What is small may wait long, and should not hold the whole.
-    if (lines.length < writeBytes / 2) destination.write(Buffer.from(lines) as never)
-    else {
-      destination.write(lines as never)
-      waiting = Buffer.allocUnsafe(writeBytes)
-    }
-  }
-  setInterval(flush, WRITE_WITHIN_MS).unref()
-  // A file on a full disk: the service goes on, and what is unwritten waits for the next line, which tries again. Unheard, the
-  // error would end the process, or never: the destination's own flush at the end tries for as long as the disk is full.
-  let failure: string | undefined
-  destination.on('error', (error) => {
-    failure = errorCode(error, 'unknown')
-  })
-  destination.on('write', () => {
-    failure = undefined
-  })
-  const flushSync = destination.flushSync.bind(destination)
-  destination.flushSync = () => {
-    if (failure === undefined) flushSync()
-  }
-  process.once('exit', () => {
-    destination.flushSync()
-    if (end === 0 || failure !== undefined) return
-    const last = waiting.toString('utf8', 0, end)
-    const ending = pino.destination({ dest: process.stderr.fd, sync: true }) // nothing else ends in time
-    ending.on('error', () => undefined)
-    ending.write(last)
-  })
-  /** As bytes at once: texts that wait are what the collector copies, and out of the cache when they are put together. */
-  const write = (line: string) => {
-    const mostBytes = line.length * MOST_BYTES_PER_UNIT
-    if (mostBytes > writeBytes - end) flush()
-    if (mostBytes <= writeBytes) end += waiting.write(line, end)
-    else destination.write(Buffer.from(line) as never)
-  }
-  const log = overDestination(level, { write }, flush, pid)
-  let lostBytes = 0
-  let why = ''
-  destination.on('drop', ({ length }: Buffer) => {
-    lostBytes += length
-    why = failure === undefined ? 'nobody read stderr' : `stderr could not be written (${failure})`
-  })
-  destination.on('drain', () => {
-    if (lostBytes === 0) return
-    const text = `${lostBytes} bytes of the log were lost: ${why}`
-    lostBytes = 0
-    log.warning(text)
-  })
-  return log
 }
 
 const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const

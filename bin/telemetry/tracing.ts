@@ -10,8 +10,8 @@ import {
   type Tracer,
   trace,
 } from '@opentelemetry/api'
-import type { GatewayOptions } from '../gateway/app.js'
-import type { DispatcherOptions } from '../services/rpc/dispatcher.js'
+import type { GatewayOptions } from '../../gateway/app.js'
+import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import { codeName } from './log.js'
 
 export interface Tracing {

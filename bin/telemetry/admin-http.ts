@@ -1,7 +1,7 @@
 // The operators' HTTP server: /healthz, /readyz, /metrics. It has no part in the protocol and is not for the public. It runs
 // in a thread of its own (admin-thread.js), which asks here for what only this thread knows.
 import { Worker } from 'node:worker_threads'
-import { packageFile } from './package-root.js'
+import { packageFile } from '../package-root.js'
 
 export interface AdminHttpOptions {
   readonly host: string
@@ -43,7 +43,7 @@ const PLAIN = 'text/plain; charset=utf-8'
 /** Listening. @throws Error with the `code` of the system when it cannot */
 export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
   const { host, port, hungAfterMs = HUNG_AFTER_MS } = options
-  const thread = new Worker(packageFile('bin/admin-thread.js'), {
+  const thread = new Worker(packageFile('bin/telemetry/admin-thread.js'), {
     execArgv: [],
     env: {},
     workerData: { host, port, hungAfterMs },
