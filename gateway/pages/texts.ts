@@ -42,7 +42,7 @@ const en = {
 
   apps: {
     title: 'Connected apps',
-    lead: 'These apps can read your surveys. Ending access works at once.',
+    lead: 'These apps can read your surveys. If you end an app’s access, it takes effect at once.',
     empty: 'No app is connected',
     emptyDetail: 'When you allow an app to read your surveys, it appears here.',
     scope: 'May',
