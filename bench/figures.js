@@ -1,6 +1,6 @@
 // What the measured rounds amount to: medians, ratios, targets.
 import { contestants, lines } from './contestants.js'
-import { median, pairedRatio } from './stats.js'
+import { median, middleHalf, pairedRatios } from './stats.js'
 
 /** The issue's targets. `of` names what is divided by: another contestant, on the same line. */
 const targets = [
@@ -30,7 +30,7 @@ export function figuresOf({ cells, memory }) {
     return {
       ...one,
       rate: median(one.rates),
-      ofCeiling: ceiling && pairedRatio(one.rates, ceiling.rates),
+      ofCeiling: ceiling && median(pairedRatios(one.rates, ceiling.rates)),
       cpu: median(cpuPerRound(one)),
       latencyMs: { p50: median(one.p50), p99: median(one.p99) },
       isGeneratorBusy: one.busy > BUSY,
@@ -42,9 +42,10 @@ export function figuresOf({ cells, memory }) {
       const one = find(line, name)
       const base = find(line, of)
       if (!one || !base) return []
-      const ratio = pairedRatio(one.rates, base.rates)
-      const byCpu = pairedRatio(cpuPerRound(base), cpuPerRound(one))
-      return [{ line, name, of, target, ratio, byCpu, isMet: ratio >= target }]
+      const ratios = pairedRatios(one.rates, base.rates)
+      const ratio = median(ratios)
+      const byCpu = median(pairedRatios(cpuPerRound(base), cpuPerRound(one)))
+      return [{ line, name, of, target, ratio, spread: middleHalf(ratios), byCpu, isMet: ratio >= target }]
     }),
   )
   const halfLoadMs = (line, name) => find(line, name)?.open.find(({ share }) => share === hop.share)?.p50

@@ -20,9 +20,9 @@ const HELP = `npm run bench -- [options]
 `
 
 const LONG = {
-  rounds: 6,
+  rounds: 15,
   repeats: 2,
-  durationMs: 3_000,
+  durationMs: 1_000, // short, so that those who are compared are measured close to each other
   warmupMs: 5_000, // what runs once for many calls, between processes, is compiled late
   openMs: 5_000,
   grants: 10_000,

@@ -125,12 +125,13 @@ function cpuTable(figures) {
 
 function targetTable({ judged, isDisturbed }) {
   return {
-    head: ['', 'of', 'target', 'measured', 'by CPU time', ''],
-    rows: judged.map(({ line, name, of, target, ratio: measured, byCpu, isMet }) => [
+    head: ['', 'of', 'target', 'measured', 'middle half of the rounds', 'by CPU time', ''],
+    rows: judged.map(({ line, name, of, target, ratio: measured, spread, byCpu, isMet }) => [
       `${lines[line].title}: ${contestants[name].title}`,
       contestants[of].title,
       `≥ ${target}`,
       ratio(measured),
+      spread.map(ratio).join('–'),
       ratio(byCpu),
       verdict(isMet, isDisturbed),
     ]),

@@ -32,10 +32,16 @@ export function tenths(value) {
   return Math.round(value * 10) / 10
 }
 
-/** Median of the ratios round by round: what a busy machine takes from one round it takes from both sides. */
-export function pairedRatio(values, bases) {
+/** The ratios round by round: what a busy machine takes from one round it takes from both sides. */
+export function pairedRatios(values, bases) {
   const rounds = Math.min(values.length, bases.length)
-  return median(Array.from({ length: rounds }, (_, round) => values[round] / bases[round]))
+  return Array.from({ length: rounds }, (_, round) => values[round] / bases[round])
+}
+
+/** Where the middle half of the values begins and ends. */
+export function middleHalf(values) {
+  const sorted = [...values].sort((a, b) => a - b)
+  return [percentile(sorted, 0.25), percentile(sorted, 0.75)]
 }
 
 /** When request `index` of an open loop is due, in ms from its start. */

@@ -3,7 +3,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, test } from 'vitest'
 import { Answers, closedLoop, INCOMPLETE, openLoop } from '../bench/load.js'
-import { dueAtMs, dueBy, median, pairedRatio, percentile, summary } from '../bench/stats.js'
+import { dueAtMs, dueBy, median, middleHalf, pairedRatios, percentile, summary } from '../bench/stats.js'
 
 const MARKER = '{"code":"OK"'
 const GOOD = '{"code":"OK","error":{"type":""},"data":{},"request_id":"x"}'
@@ -52,8 +52,13 @@ describe('arithmetic', () => {
     expect([median([9, 1, 5]), median([1, 9, 5, 3]), median([7])]).toEqual([5, 4, 7])
   })
 
-  test('a paired ratio is the median of the rounds, so that a bad round of both sides does not count', () => {
-    expect(pairedRatio([50, 5, 52], [100, 10, 100])).toBe(0.5)
+  test('ratios are of each round, so that a bad round of both sides does not count', () => {
+    expect(pairedRatios([50, 5, 52, 7], [100, 10, 100])).toEqual([0.5, 0.5, 0.52])
+  })
+
+  test('the middle half leaves out a quarter at each end', () => {
+    expect(middleHalf([8, 1, 7, 2, 6, 3, 5, 4])).toEqual([2, 6])
+    expect(middleHalf([3])).toEqual([3, 3])
   })
 
   test('an open loop sends at its rate: request 0 at once, request n after n / rate', () => {
