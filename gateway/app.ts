@@ -232,6 +232,7 @@ class Gateway {
   }
 
   #refuseTunnel(socket: Duplex): void {
+    socket.on('error', () => socket.destroy()) // node:http hears no more of it: unheard, a reset would end the process
     this.#refuseRaw(socket, new Problem('method_not_allowed', 'this is not a proxy', { allow: 'GET' }), 'CONNECT')
   }
 

@@ -117,6 +117,21 @@ describe('methods', () => {
         expect(gateway.calls).toEqual([])
       }),
   )
+
+  test('a client that asks for a tunnel and resets its connection ends nothing but that', () =>
+    withGateway({}, async (gateway) => {
+      const accepted = once(gateway.server, 'connection') as Promise<[net.Socket]>
+      const client = net.connect(gateway.port, '127.0.0.1')
+      client.on('error', () => undefined)
+      client.write('CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n')
+      const [socket] = await accepted
+      await vi.waitFor(() => expect(gateway.records).toHaveLength(1))
+      expect(socket.listenerCount('error')).toBeGreaterThan(0) // else the error would be this process's
+      const closed = new Promise((resolve) => socket.once('close', resolve))
+      client.resetAndDestroy()
+      await closed
+      expect((await fetch(gateway.url + USER)).status).toBe(200)
+    }))
 })
 
 describe('paths', () => {
