@@ -41,6 +41,10 @@ const HTTP1_LIMITS = {
   connectionsCheckingInterval: 1_000,
 }
 
+/** A caller over HTTP/2 is asked so often whether it is there, and has so long to answer, as at the gRPC door, in ms. */
+const PING_EVERY_MS = 10_000
+const PONG_WITHIN_MS = 5_000
+
 /** 24 days: what is longer, a timer of Node takes for nothing. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
@@ -71,34 +75,55 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
   const http1 = createHttpServer(HTTP1_LIMITS, handler)
   http1.emit('listening') // which it never does by itself: without, node:http watches no connection, so nothing above applies
   const http2 = createHttp2Server({ settings: { maxConcurrentStreams: limits.maxStreams } }, handler)
-  const sessions = new Set<ServerHttp2Session>()
-  http2.on('session', (session) => {
-    sessions.add(session)
-    session.once('close', () => sessions.delete(session))
-  })
-  const connections = new Set<Duplex>()
+  /** Open ones, and what each has become over HTTP/2. */
+  const connections = new Map<Duplex, ServerHttp2Session | undefined>()
 
   return {
     acceptHttp1(connection) {
-      connections.add(connection)
+      connections.set(connection, undefined)
       connection.once('close', () => connections.delete(connection))
       http1.emit('connection', connection)
     },
-    acceptHttp2: (connection) => http2.emit('connection', connection),
+    acceptHttp2(connection) {
+      let session: ServerHttp2Session | undefined
+      http2.once('session', (made) => {
+        session = made
+      })
+      http2.emit('connection', connection) // makes it at once
+      http2.removeAllListeners('session')
+      connections.set(connection, session)
+      const pings = setInterval(() => requirePong(connection, session), PING_EVERY_MS)
+      connection.once('close', () => {
+        clearInterval(pings)
+        connections.delete(connection)
+      })
+    },
     serve: handler,
     async drain(graceMs) {
       http1.closeIdleConnections()
-      for (const session of sessions) session.close()
+      for (const [connection, session] of connections) {
+        session?.close()
+        requirePong(connection, session)
+      }
       const endsAt = performance.now() + graceMs
-      while (performance.now() < endsAt && connections.size + sessions.size > 0) {
+      while (performance.now() < endsAt && connections.size > 0) {
         await new Promise((resolve) => setTimeout(resolve, 20))
         http1.closeIdleConnections()
       }
-      for (const session of sessions) session.destroy()
-      for (const connection of connections) connection.destroy()
+      for (const connection of connections.keys()) connection.destroy()
       http1.close()
     },
   }
+}
+
+/**
+ * Closes the connection of a caller over HTTP/2 that is gone. Node does not see each that is reset over TLS while something is
+ * under way: it has stopped to read by then, and would keep session and socket for ever.
+ */
+function requirePong(connection: Duplex, session: ServerHttp2Session | undefined): void {
+  if (!session || session.destroyed) return
+  const late = setTimeout(() => connection.destroy(), PONG_WITHIN_MS)
+  session.ping(() => clearTimeout(late))
 }
 
 function handlerOf(dispatcher: Dispatcher, method: DescMethod) {

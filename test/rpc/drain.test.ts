@@ -163,18 +163,43 @@ test.each(Object.keys(silent))('closes a connection at once that has said nothin
   expect(await Promise.race([closed.then(() => 'closed'), sleep(1_000)])).toBe('closed')
 })
 
+/** What a caller over HTTP/2 sends first (RFC 9113 §3.4): the preface and an empty SETTINGS. */
+const OPENING = Buffer.concat([
+  Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+  Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
+])
+
 test.each(['gRPC', 'Connect'])(
   'does not wait for an idle peer that keeps its side open, at the %s door',
   async (door) => {
     const { server } = await started({ connectAddress: address })
     const peer = connectedTo(parseAddress(server.addresses[door === 'gRPC' ? 0 : 1] ?? ''), true)
-    peer.write(
-      Buffer.concat([Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0])]),
-    )
+    peer.write(OPENING)
     await once(peer, 'data')
     expect(await drained(server, 5_000)).toBeLessThan(1_000)
   },
 )
+
+/** HEADERS of a call over Connect whose body is still to come (RFC 7541, its names and first values from appendix A). */
+function halfACall(): Buffer {
+  const [path, type] = ['/surveyauth.v1.AccountService/GetSession', 'application/json']
+  const literal = (name: readonly number[], value: string) => [...name, value.length, ...Buffer.from(value)]
+  const block = [0x83, 0x86, ...literal([0x04], path), ...literal([0x0f, 0x10], type)]
+  return Buffer.from([0, 0, block.length, 1, 4, 0, 0, 0, 1, ...block])
+}
+
+test('a caller over HTTP/2 that is gone without a word is let go at the Connect door, and not waited for', async () => {
+  const [ending, running] = await Promise.all([1, 2].map(() => started({ connectAddress: address })))
+  const calling = (server: RpcServer | undefined) => {
+    const peer = connectedTo(parseAddress(server?.addresses[1] ?? ''), true)
+    peer.write(Buffer.concat([OPENING, halfACall()]))
+    return once(peer, 'end')
+  }
+  const letGo = [calling(ending?.server), calling(running?.server)]
+  await sleep(CALL_MS)
+  expect(await drained(ending?.server as RpcServer, 30_000)).toBeLessThan(20_000)
+  await Promise.all(letGo)
+}, 60_000)
 
 test('does not wait longer than its grace for a request that does not end', async () => {
   const { server } = await started()
