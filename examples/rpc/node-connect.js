@@ -1,4 +1,4 @@
-// Verifies an access token and lists that user's surveys: Node with Connect (JSON or protobuf over HTTP/1.1).
+// Verifies an access token and lists that user's surveys: Node with Connect (protobuf over HTTP/1.1).
 //
 // Stubs: npx buf generate proto, with protoc-gen-es as in buf.gen.yaml; this repository's own are used here.
 // Libraries: @connectrpc/connect, @connectrpc/connect-node, @bufbuild/protobuf.
@@ -16,7 +16,7 @@ import { TokenService } from '../../dist/gen/surveyauth/v1/token_service_pb.js'
 const { TOKEN_SERVICE_URL, SURVEY_SERVICE_URL, APPID: appid, ACCESS_TOKEN: accessToken, OPENID: openid } = process.env
 
 function transport(url) {
-  const common = { httpVersion: '1.1', defaultTimeoutMs: 4_500 } // over TLS, HTTP/2 is gRPC's there
+  const common = { httpVersion: '1.1', defaultTimeoutMs: 4_500 } // over TLS '2' works too
   const socketPath = url.replace(/^unix:/, '')
   if (url !== socketPath)
     return createConnectTransport({ ...common, baseUrl: 'http://localhost', nodeOptions: { socketPath } })

@@ -1178,8 +1178,8 @@ export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> 
 
 /**
  * Owns apps, secrets and users. Every change writes its audit event in the same transaction and holds from the very
- * next call of any service. All calls: callers operator. Lists are complete pages in a stable order; `page_token` of
- * the answer, when not empty, fetches the next one.
+ * next call of any service. All calls: callers operator. Lists are complete pages in a stable order;
+ * `next_page_token` of the answer, when not empty, fetches the next one.
  *
  * @generated from service surveyauth.v1.AdminService
  */
@@ -1312,8 +1312,8 @@ export const AdminService: GenService<{
     output: typeof SetUserPasswordResponseSchema;
   },
   /**
-   * Grants, newest first, ended ones included until they are cleaned away. Safe to retry. Fails with NOT_FOUND (no such
-   * app or user).
+   * Grants, newest first, ended ones included until they are cleaned away. Those of more than one user are, on SQLite, in
+   * the order in which their codes were issued. Safe to retry. Fails with NOT_FOUND (no such app or user).
    *
    * @generated from rpc surveyauth.v1.AdminService.ListGrants
    */

@@ -211,7 +211,7 @@ export const MultiplexedFailureSchema: GenMessage<MultiplexedFailure> = /*@__PUR
   messageDesc(file_surveyauth_v1_multiplex_service, 4);
 
 /**
- * Served by every process that serves any other service of this package, for the methods it serves.
+ * Served by every process that serves any other service of this package, for the methods it serves. By gRPC alone.
  *
  * @generated from service surveyauth.v1.MultiplexService
  */

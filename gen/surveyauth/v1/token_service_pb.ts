@@ -561,11 +561,11 @@ export const TokenService: GenService<{
     output: typeof CheckAuthorizationRequestResponseSchema;
   },
   /**
-   * Issues a one-time authorization code for the signed-in user of a session. Checks the request again as
-   * CheckAuthorizationRequest does. One `request_id` has at most one unused code: a second call with it, while its code
-   * is unused and unexpired, returns the same code. Safe to retry.
+   * Issues a one-time authorization code for the signed-in user of a session. Checks appid, redirect_uri and scope again,
+   * as CheckAuthorizationRequest does. A second call with the same fields, while the code of the first is unused and
+   * unexpired, returns the same code. Safe to retry.
    *
-   * Callers: gateway. Fails with INVALID_SESSION and the reasons of CheckAuthorizationRequest.
+   * Callers: gateway. Fails with INVALID_SESSION, INVALID_APPID, INVALID_REDIRECT_URI, INVALID_SCOPE.
    *
    * @generated from rpc surveyauth.v1.TokenService.IssueCode
    */
@@ -591,7 +591,8 @@ export const TokenService: GenService<{
   },
   /**
    * Mints a new access token for a grant. Earlier access tokens of the grant stay valid for the overlap, never beyond
-   * their own expiry, and at most ten live at once. The refresh token neither rotates nor gains time.
+   * their own expiry, and at most ten (MAX_LIVE_TOKENS_PER_GRANT) live at once. The refresh token neither rotates nor
+   * gains time.
    *
    * Callers: gateway. Fails with INVALID_APPID, INVALID_SECRET, INVALID_REFRESH_TOKEN.
    *
