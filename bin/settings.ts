@@ -296,7 +296,7 @@ const http = {
     'HTTP_ERROR_STATUS',
     'semantic',
     oneOf(['semantic', '200']).transform((word) => (word === '200' ? 200 : word)),
-    'semantic, or 200 for clients that read bodies only on 200 (404 no_route, 429 and 5xx keep their status)',
+    'semantic, or 200 for clients that read bodies only on 200 (no_route, method_not_allowed, 408, 413, 414, 429, 431 and 5xx keep theirs)',
   ),
 }
 
@@ -306,13 +306,13 @@ const limits = {
     'HTTP_HEADERS_TIMEOUT_SECONDS',
     '10',
     whole(1, 300),
-    'a client that has not sent its headers by then is cut off',
+    'a client that has not sent its headers by then is answered 408 and cut off',
   ),
   httpRequestTimeoutSeconds: setting(
     'HTTP_REQUEST_TIMEOUT_SECONDS',
     '15',
     whole(1, 300),
-    'a client that has not sent its whole request by then is cut off',
+    'a client that has not sent its whole request by then is answered 408 and cut off',
   ),
   httpKeepAliveSeconds: setting(
     'HTTP_KEEP_ALIVE_SECONDS',
