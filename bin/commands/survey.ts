@@ -34,6 +34,12 @@ const SEE_SURVEYS = 'see them with: survey-auth survey list'
 /** Exports belong to no app, so nobody has a number in them (decisions 26, `creator_user_id`). */
 const NO_CREATOR = 0
 
+const IMPORT_NOTES = `
+A survey needs a title, and each of its questions a type; docs/api/openapi.yaml has all members. Without an id it is new;
+other ids that are missing follow from the position. Not read is what follows from the rest: page_count, topic_count,
+started_at, end_at and creator_user_id.
+`
+
 export function addSurveyCommands(program: Command): void {
   const survey = program.command('survey').description('surveys, in the JSON shape of the detail endpoint')
 
@@ -44,7 +50,7 @@ export function addSurveyCommands(program: Command): void {
     .addOption(jsonOption())
     .addHelpText(
       'after',
-      examples('survey import surveys.json --owner li.wei', 'survey import - --owner li.wei < one.json'),
+      IMPORT_NOTES + examples('survey import surveys.json --owner li.wei', 'survey import - --owner li.wei < one.json'),
     )
     .action(importSurveys)
 
