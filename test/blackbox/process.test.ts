@@ -107,6 +107,7 @@ describe('a spawned service', () => {
     const { data: tokens } = await exchange(service, app, code)
     await exchange(service, app, code)
     await exchange(service, app, 'sac_nobody')
+    await exchange(service, await createApp(service), code)
     expect((await profile(service, app, tokens)).code).toBe('OK')
     await sleep(5_100)
     await exchange(service, app, code)

@@ -1,5 +1,6 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, test } from 'vitest'
+import { expectError } from '../harness/envelope.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
 import { type Access, authorizePath, type Verbs } from '../harness/verbs.js'
 import { formWith, type Page, type Visitor } from '../harness/visitor.js'
@@ -160,6 +161,27 @@ describe('the connected-apps page', () => {
     expect(times.some((at) => Math.abs(at - service.clock.now()) <= 60_000)).toBe(true)
   })
 
+  test('shows no use of a grant that was refused', async () => {
+    const service = await startService({ env: { SESSION_IDLE_SECONDS: '31536000', SESSION_TTL_SECONDS: '31536000' } })
+    const access = await service.grantAccess()
+    const { sessionToken } = await service.backend.asGateway.account.signIn({ ...access.user, source: '192.0.2.1' })
+    const app = await service.createApp()
+    const lastUses = async () => {
+      await service.backend.runJanitors()
+      const { apps } = await service.backend.asGateway.account.listConnectedApps({ sessionToken })
+      return apps.map(({ lastUseTime }) => lastUseTime && timestampMs(lastUseTime))
+    }
+    const atFirst = [service.clock.now()]
+    service.clock.advance({ hours: 1 })
+    expectError(await service.user({ ...access, app }), 'invalid_token')
+    expectError(await service.user(access, { openid: 'another' }), 'claim_error')
+    service.clock.advance({ days: 3 })
+    expectError(await service.user(access), 'invalid_token')
+    expect(await lastUses()).toEqual(atFirst)
+    expect((await service.refresh(access.app, access.tokens.refresh_token)).code).toBe('OK')
+    expect(await lastUses()).toEqual([service.clock.now()])
+  })
+
   test("does not end another user's grant", async () => {
     const { service, access } = await granted()
     const attacker = await service.grantAccess()
@@ -219,23 +241,22 @@ describe('audit', () => {
     }
   })
 
-  test('every state change of the flow leaves one event with the request it happened in, and no secret', async () => {
+  test('every state change of the flow leaves one event with who made it and the request it happened in, and no secret', async () => {
     const { service, access } = await granted()
     const [grantId = ''] = await service.grantIds()
     await service.visitor().open(authorizePath(access.app))
     await service.admin.revokeGrant({ grantId })
     const { events } = await service.admin.listAuditEvents({})
-    const kinds = events.map(({ kind }) => kind)
-    for (const kind of [
-      'app.created',
-      'user.created',
-      'session.started',
-      'code.issued',
-      'code.exchanged',
-      'token.refreshed',
-      'grant.revoked',
+    for (const [kind, actor] of [
+      ['app.created', 'operator'],
+      ['user.created', 'operator'],
+      ['session.started', 'user'],
+      ['code.issued', 'user'],
+      ['code.exchanged', 'app'],
+      ['token.refreshed', 'app'],
+      ['grant.revoked', 'operator'],
     ]) {
-      expect(kinds.filter((other) => other === kind)).toHaveLength(1)
+      expect(events.filter((event) => event.kind === kind)).toEqual([expect.objectContaining({ actor })])
     }
     const text = JSON.stringify(events, (_, value) => (typeof value === 'bigint' ? String(value) : value))
     for (const secret of [

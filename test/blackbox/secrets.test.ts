@@ -55,6 +55,20 @@ describe('app secrets', () => {
     expect(shown?.secrets[0]?.lastUseTime).toBeDefined()
   })
 
+  test('tell when they were last used to the minute, however often that is', async () => {
+    const service = await startService()
+    const app = await service.createApp()
+    const code = await service.issueCode(app, await service.createUser())
+    expect((await service.exchange(app, code)).code).toBe('OK')
+    for (let uses = 0; uses < 6; uses += 1) {
+      service.clock.advance({ seconds: 20 })
+      expectError(await service.exchange(app, code), 'invalid_code')
+    }
+    await service.backend.runJanitors()
+    const [secret] = (await service.admin.getApp({ appid: app.appid })).app?.secrets ?? []
+    expect(secret?.lastUseTime && timestampMs(secret.lastUseTime)).toBeGreaterThan(service.clock.now() - 60_000)
+  })
+
   test('are used by whoever authenticates with them, and no more once they are revoked', async () => {
     const service = await startService()
     const app = await service.createApp()
@@ -78,10 +92,16 @@ describe('app secrets', () => {
     const { tokens } = await service.grantAccess({ app, user })
     service.clock.advance({ seconds: 60 })
     expect((await service.refresh(app, tokens.refresh_token, { secret: app.secret })).code).toBe('OK')
+    expect(await lastUse(), 'with a refresh token').toBe(service.clock.now())
+    service.clock.advance({ seconds: 60 })
+    const { tokens: others } = await service.grantAccess()
+    const refused = await service.refresh(app, others.refresh_token, { secret: app.secret })
+    expectError(refused, 'invalid_refresh_token')
     const last = await lastUse()
-    expect(last, 'with a refresh token').toBe(service.clock.now())
+    expect(last, 'with a refresh token of another app').toBe(service.clock.now())
     await service.admin.revokeAppSecret({ appid: app.appid, secretId: app.secretId })
     service.clock.advance({ seconds: 3_600 })
+    expectError(await service.refresh(app, tokens.refresh_token, { secret: app.secret }), 'invalid_secret')
     expectError(await service.exchange(app, await service.issueCode(app, user)), 'invalid_secret')
     expectError(await service.exchange(app, 'no code'), 'invalid_secret')
     expect(await lastUse()).toBe(last)
