@@ -38,6 +38,20 @@ describe('a code', () => {
     expect(new Set(codes).size).toBe(8)
   })
 
+  test('is issued for a registered callback and the one scope, whoever asks for it', async () => {
+    const service = await startService()
+    const { appid, redirectUri } = await service.createApp()
+    const { account, token } = service.backend.asGateway
+    const { sessionToken } = await account.signIn({ ...(await service.createUser()), source: '192.0.2.1' })
+    const good = { sessionToken, requestId: 'the first of the forms', appid, redirectUri, scope: 'snsapi_user' }
+    const unregistered = { ...good, redirectUri: `${redirectUri}/` }
+    await expect(token.issueCode(unregistered)).rejects.toThrow('the redirect_uri is not registered for this app')
+    await expect(token.issueCode({ ...good, scope: 'snsapi_base' })).rejects.toThrow('scope must be snsapi_user')
+    expect((await token.issueCode(good)).code).not.toBe('')
+    const { events } = await service.admin.listAuditEvents({})
+    expect(events.filter(({ kind }) => kind === 'code.issued')).toHaveLength(1)
+  })
+
   test('exchanged 200 times in parallel yields one OK and 199 invalid_code, and one grant', async () => {
     const service = await startService()
     const { app, code } = await withCode(service)
