@@ -48,7 +48,9 @@ test('answers are asked for once; then one call asks about all that are used in 
     expect(names()).toEqual(['RevalidateAnswers'])
     expect(onRevalidated.mock.calls).toHaveLength(turn)
   }
-  expect(onRevalidated.mock.calls).toEqual([[2], [2], [2]])
+  await service.store.revokeGrant(second.grantId, NOW, byOperator)
+  await Promise.allSettled([first, second].map(({ presented }) => keeping.getAuthorizedUser(presented)))
+  expect(onRevalidated.mock.calls, 'those that hold').toEqual([[2], [2], [2], [1]])
 })
 
 test('an answer is for the app, the token, the openid and the method it was given for', async () => {
