@@ -290,6 +290,21 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'the oldest grant is the one that was exchanged first, whenever its code was issued',
+    async run(store) {
+      await seed(store)
+      for (const [at, name] of ['first', 'second'].entries()) await issue(store, name, {}, NOW + at)
+      const oldest = await redeem(store, 'second', {}, NOW + 2)
+      const next = await redeem(store, 'first', {}, NOW + 3)
+      const newest = await grant(store, {}, { maxGrants: 2 }, NOW + 4)
+      const all = [newest, next, oldest]
+      const good = await Promise.all(all.map((each) => isGood(store, each.accessTokenHash, NOW + 4)))
+      expect(good).toEqual([true, true, false])
+      const { rows } = await store.listGrants({ userId: 'user_ann' }, { limit: 3, after: undefined })
+      expect(rows.map(({ grantId }) => grantId)).toEqual(all.map(({ grantId }) => grantId))
+    },
+  },
+  {
     title: 'codes that were used or have expired push no unused one out',
     async run(store) {
       await seed(store)

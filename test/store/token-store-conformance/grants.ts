@@ -110,7 +110,9 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
       expect(await findGrant(store, revoked.grantId)).toMatchObject({ revokedAtMs: NOW })
       expect((await auditKinds(store)).filter((kind) => kind === 'grant.revoked')).toHaveLength(4)
+      await issue(store, 'late')
       expect(await store.disconnectApp(ended[0].grantId, 'user_ann', NOW + 2, byUser)).toBe('already_revoked')
+      expect((await redeem(store, 'late')).result).toEqual({ kind: 'refused', replay: 'none' })
     },
   },
   {
@@ -171,6 +173,8 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       const end = NOW + 5 + ACCESS_TTL
       expect(await list({ userId, liveAtMs: end - 1 })).toEqual(ids(expiring, annOn2, annOn1))
       expect(await list({ userId, appid, liveAtMs: end })).toEqual(ids(annOn1))
+      expect(await list({ userId, liveAtMs: NOW + REFRESH_TTL - 1 })).toEqual(ids(annOn2, annOn1))
+      expect(await list({ userId, liveAtMs: NOW + REFRESH_TTL })).toEqual(ids(annOn2))
       expect(await list({ liveAtMs: end + REFRESH_TTL })).toEqual([])
       expect(await list({ userId: 'nobody' })).toEqual([])
     },
@@ -309,6 +313,11 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       await mint(store, new Uint8Array(32))
       await store.revokeGrant('nothing', NOW, byApp)
       await store.setUserPassword('nobody', 'x', NOW, byOperator)
+      await store.updateApp('app1', { name: 'App app1', requiresSecretOnRefresh: false }, NOW, byOperator)
+      await store.setAppDisabled('app1', false, NOW, byOperator)
+      await store.setUserDisabled('ann', false, NOW, byOperator)
+      await store.disconnectApp('nothing', 'user_ann', NOW, byUser)
+      await store.endSession(hashOf('nothing'), NOW, byUser)
       await store.removeEnded({ endedBeforeMs: NOW, auditBeforeMs: 0, limit: 10 })
       expect(await auditKinds(store)).toEqual(before)
     },

@@ -59,7 +59,7 @@ export function expiriesOf(packed: Buffer): number[] {
 
 export function packTime(atMs: number): Buffer {
   const packed = Buffer.alloc(TIME_BYTES)
-  packed.writeUIntBE(Math.max(0, Math.ceil(atMs)), 0, TIME_BYTES)
+  packed.writeUIntBE(Math.max(0, atMs), 0, TIME_BYTES)
   return packed
 }
 
