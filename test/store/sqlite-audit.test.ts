@@ -86,11 +86,48 @@ test('lists are whole over many blocks, between their ends, and after what is ol
     known.filter(({ atMs }) => atMs >= NOW + 2.5 * BLOCK),
   )
 
-  await removeUntilNothing(store, NOW + 1_000_000)
+  await store.removeEnded({ endedBeforeMs: 0, auditBeforeMs: NOW + 1_000_000, limit: 5 * BLOCK })
   expect(blocks()).toEqual([])
   await expectLists(store, [])
   write(db, 2 * BLOCK) // numbers begin anew
   await expectLists(store, await allPages((page) => store.listAuditEvents({}, page), 1_000))
+})
+
+test('lists are whole when what is old is removed while the last block has just been filled', async () => {
+  const { store, db } = opened()
+  write(db, 2 * BLOCK - 1) // the first number is 1
+  const blocks = () => db.prepare('SELECT block FROM audit_blocks').pluck().all()
+  await removeUntilNothing(store, NOW + 10)
+  expect(blocks()).toEqual([0, 1])
+  write(db, BLOCK)
+  expect(blocks()).toEqual([0, 1, 2])
+  expect(await allPages((page) => store.listAuditEvents({}, page), 1_000)).toHaveLength(3 * BLOCK - 11)
+})
+
+test('lists are whole when the last events were removed by hand and their numbers are given again', async () => {
+  const { store, db } = opened()
+  write(db, BLOCK + 10)
+  db.exec(`DELETE FROM audit_events WHERE number >= ${BLOCK - 50}`)
+  write(db, 100)
+  const known = await allPages((page) => store.listAuditEvents({}, page), 1_000)
+  expect(known).toHaveLength(BLOCK - 51 + 100)
+  await expectLists(store, known)
+})
+
+test('a list finds what it wants in thousands of blocks', async () => {
+  const { store, db } = opened()
+  const insert = db.prepare(
+    `INSERT INTO audit_events VALUES (?, ?, ?, 'user.created', 'operator', 'r', '', 'user_old', '', '')`,
+  )
+  const insertBlock = db.prepare(`INSERT INTO audit_blocks VALUES (?, ',_old')`)
+  db.transaction(() => {
+    for (let block = 0; block < 2_500; block++) {
+      insert.run(block * BLOCK, `event ${block}`, NOW)
+      insertBlock.run(block)
+    }
+  })()
+  const found = await allPages((page) => store.listAuditEvents({ userId: 'user_old' }, page), 1_000)
+  expect(found.map(({ eventId }) => eventId)).toEqual(Array.from({ length: 2_500 }, (_, n) => `event ${2_499 - n}`))
 })
 
 test.each([0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 3 * BLOCK + 5])(
