@@ -13,7 +13,7 @@ import { liveUserFinder } from '../../services/token/store/sqlite/users.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { presented } from './presented.js'
 import { temporaryDirectory } from './temporary-directory.js'
-import { byOperator, grant, issue, mint, NOW, redeem, secretRow, seed } from './token-store-verbs.js'
+import { byOperator, grant, hashOf, issue, mint, NOW, redeem, secretRow, seed } from './token-store-verbs.js'
 
 const file = () => join(temporaryDirectory(), 'store.db')
 
@@ -190,4 +190,23 @@ test('one row that is asked for under ever more digests makes no others be forgo
     expect((await store.findAccessTokens(asked)).every((token) => token?.grantId === ann.grantId)).toBe(true)
   }
   expect(await store.findAccessToken(presented(bob.accessTokenHash)), 'the same object').toBe(known)
+})
+
+test('tokens are kept up to a number, at which all are forgotten and looked up again', async () => {
+  const db = openDatabase(file())
+  onTestFinished(() => void db.close())
+  const kept = new KeptRows(db)
+  const about = { appid: 'app1', userId: 'user_ann', openid: 'o', scope: 'snsapi_user', nickname: '', avatar: '' }
+  const times = { expiresAtMs: NOW, grantLastUsedAtMs: NOW, isRevoked: false }
+  let looks = 0
+  const find = async (...ids: number[]) => {
+    const before = looks
+    const asked = ids.map((id) => ({ digest: String(id), hash: hashOf('any') }))
+    await kept.findTokens(asked, () => ({ ...about, ...times, grantId: `grant_${++looks}` }))
+    return looks - before
+  }
+  expect(await find(...Array.from({ length: 50_000 }, (_, id) => id))).toBe(50_000)
+  expect(await find(0, 49_999)).toBe(0)
+  expect(await find(50_000)).toBe(1)
+  expect(await find(50_000, 49_999)).toBe(1)
 })
