@@ -23,3 +23,12 @@ test('what was taken back pushes nothing out', () => {
   }
   expect(counts.add({ ...guesses, requests: 0 })).toBe(9)
 })
+
+test('windows that have ended make room for others', () => {
+  const counts = new RequestCounts()
+  for (let client = 0; client < 200_000; client++)
+    counts.add({ key: `client ${client}`, windowEndMs: 10_000, requests: 1 })
+  counts.removeEnded(10_001)
+  const totals = ['one', 'another', 'one'].map((key) => counts.add({ key, windowEndMs: 20_000, requests: 1 }))
+  expect(totals).toEqual([1, 1, 2])
+})
