@@ -119,6 +119,16 @@ describe('SQLite stores', () => {
     await store.close()
   })
 
+  test('what was read before is not answered from memory when the database cannot be asked', async () => {
+    const store = openSqliteTokenStore({ file: file() })
+    await seed(store)
+    const { accessTokenHash } = await grant(store)
+    const reads = [() => store.findApp('app1'), () => store.findAccessToken(presented(accessTokenHash))]
+    for (const read of reads) expect(await read()).toBeDefined()
+    await store.close()
+    for (const read of reads) await expect(read()).rejects.toThrow('the database is unavailable')
+  })
+
   test('a missing table is a defect and not an unavailable database', async () => {
     const options = { file: file() }
     const store = openSqliteTokenStore(options)
