@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
 import {
@@ -191,6 +192,9 @@ describe('the detail', () => {
     const owner = async (by: Access) => (await service.survey(by, id)).data.creator_user_id
     expect(await owner(again)).toBe(await owner(access))
     expect(await owner(elsewhere)).not.toBe(await owner(access))
+    // Apps have stored it: another way to make it would tell them of other owners.
+    const digest = createHash('sha256').update(access.tokens.openid).digest()
+    expect(await owner(access)).toBe(digest.readUIntBE(0, 6))
   })
 })
 
@@ -210,9 +214,56 @@ describe('an export', () => {
     } while (pageToken !== '')
     expect(pages).toEqual([ids.slice(0, 9), ids.slice(9)])
   })
+
+  test('has a hundred surveys in a page, or fewer where fewer are asked for, and goes on behind them', async () => {
+    const { survey } = service.backend
+    for (const [pageSize, count] of [
+      [0, 100],
+      [1_000, 100],
+      [101, 100],
+      [2, 2],
+    ] as const) {
+      const page = await survey.exportSurveys({ pageSize })
+      expect(page.surveys.map((each) => Number(each.survey?.id))).toEqual(ids.slice(0, count))
+      const { surveys } = await survey.exportSurveys({ pageSize: 1, pageToken: page.nextPageToken })
+      expect(surveys.map((each) => Number(each.survey?.id))).toEqual([ids[count]])
+    }
+    await expect(survey.exportSurveys({ pageToken: 'another' })).rejects.toThrow('page_token is not ours')
+  })
+
+  test('goes on behind a page that is exactly as large as one may be', async () => {
+    const own = await startService()
+    const user = await own.createUser()
+    const ids: number[] = []
+    for (const bytes of [4_000_000, 4_000_000, 8 * 1024 * 1024 - 8_000_000, 2_000]) {
+      ids.push(...(await own.importSurveys(user, [surveyOf(bytes)])))
+    }
+    const { surveys, nextPageToken } = await own.backend.survey.exportSurveys({})
+    expect(surveys.map(({ survey }) => Number(survey?.id))).toEqual(ids.slice(0, 3))
+    const rest = await own.backend.survey.exportSurveys({ pageToken: nextPageToken })
+    expect(rest.surveys.map(({ survey }) => Number(survey?.id))).toEqual(ids.slice(3))
+  })
 })
 
 describe('an import', () => {
+  test('tells the moment it was made of a survey that says none', async () => {
+    const own = await startService()
+    own.clock.advance({ ms: 999 })
+    const { user, ...rest } = await own.grantAccess()
+    const { createTime: _, updateTime: __, ...undated } = smallSurvey()
+    const surveys = [undated, { ...undated, createTime: 5 }] as SurveyJson[]
+    const now = Math.floor(own.clock.now() / 1000)
+    const times = []
+    for (const id of await own.importSurveys(user, surveys)) {
+      const { createTime, updateTime } = (await own.survey(rest, id)).data
+      times.push([createTime, updateTime])
+    }
+    expect(times).toEqual([
+      [now, now],
+      [5, now],
+    ])
+  })
+
   test('replaces a survey of the same owner and refuses the id of another, storing nothing', async () => {
     const own = await startService()
     const { user, ...rest } = await own.grantAccess()
