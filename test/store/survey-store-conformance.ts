@@ -85,8 +85,9 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
       const mixed = await put(store, 'bob', draft(0, 'c'), draft(1000), draft(0, 'd'))
       expect(mixed[1]).toBe(1000)
       expect(mixed[2]).toBeGreaterThan(mixed[0] ?? 0)
-      const [next] = await put(store, 'ann', draft(0, 'e'))
+      const [next = 0] = await put(store, 'ann', draft(0, 'e'))
       expect(next).toBeGreaterThan(Math.max(...mixed))
+      expect(await put(store, 'ann', draft(0, 'f'), draft(next + 1)), 'given behind').toEqual([next + 2, next + 1])
       expect((await store.findSurvey(second))?.document.toString()).toContain('document of b')
     },
   },
