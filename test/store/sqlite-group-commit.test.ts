@@ -137,6 +137,20 @@ describe('group commit', () => {
     other.close()
   })
 
+  test('every lock of another process is waited for as long as the first', async () => {
+    const other = new Database(file)
+    const patient = new GroupCommit(db, { lockWaitMs: 2_000 })
+    for (const id of [1, 2]) {
+      other.exec('BEGIN IMMEDIATE')
+      const written = add(id, patient)
+      await sleep(20)
+      other.exec('COMMIT')
+      expect(await written).toBe(id)
+      if (id === 1) await sleep(2_100)
+    }
+    other.close()
+  })
+
   test('a lock that is kept makes writes unavailable, and they succeed once it is gone', async () => {
     const other = new Database(file)
     other.exec('BEGIN IMMEDIATE')
@@ -182,6 +196,18 @@ describe('group commit', () => {
     await Promise.all([closed, commits.close()])
     expect(await written).toBe(1)
     expect(stored()).toEqual([1])
+  })
+
+  test('closing finishes all groups of what was submitted', async () => {
+    const many = new GroupCommit(db)
+    let written = 0
+    for (let id = 0; id < 257; id++) {
+      void add(id, many).then(() => {
+        written += 1
+      })
+    }
+    await many.close()
+    expect(written).toBe(257)
   })
 })
 
@@ -359,6 +385,38 @@ describe('the flush of what was committed', () => {
     ending(new Error('EIO'))
     await flushed.close()
     expect(await doubtful.outcome).toMatchObject({ outcomeUnknown: true })
+  })
+
+  test('closing waits for a log that can be made whole', async () => {
+    flushed = flushing(60_000)
+    const doubtful = await committed(1)
+    end(new Error('EIO'))
+    await asked(1)
+    const closed = flushed.close()
+    end(new Error('EIO'))
+    ending(null)
+    expect(await Promise.race([doubtful.outcome, sleep(10_000, 'given up')])).toBe(1)
+    await closed
+  })
+
+  test('that was made good is over: nobody is refused later, and closing waits for what came since', async () => {
+    flushed = flushing(2_000)
+    const doubtful = await committed(1)
+    end(new Error('EIO'))
+    const stop = ending(null)
+    expect(await doubtful.outcome).toBe(1)
+    stop()
+    await sleep(2_100) // as long as the repair had time
+    const last = await committed(2)
+    let isClosed = false
+    const closed = flushed.close().then(() => {
+      isClosed = true
+    })
+    await sleep(20)
+    expect(isClosed).toBe(false)
+    end()
+    expect(await last.outcome).toBe(2)
+    await closed
   })
 
   test('writes that wait for it count among those that may be unanswered', async () => {
