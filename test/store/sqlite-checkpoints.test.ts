@@ -1,21 +1,23 @@
 // Checkpoints in their own thread: the log stays short, reads and writes go on beside them, and nothing is left behind.
-import { existsSync, mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, fdatasync, mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
+import type { Flush } from '../../services/sqlite/log-file.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
 const PAGES = 64
 const PAGE_BYTES = 4096
 
-function open() {
+function open(flush?: Flush) {
   const file = path.join(temporaryDirectory(), 'test.db')
   const db = openDatabase(file)
   db.exec('CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL)')
   const insert = db.prepare('INSERT INTO notes (text) VALUES (?)')
-  const writer = new GroupCommit(db, { checkpointPages: PAGES })
+  const writer = new GroupCommit(db, { checkpointPages: PAGES, lockWaitMs: 60_000, flush })
   const addPage = () => writer.submit(() => insert.run('x'.repeat(PAGE_BYTES)))
   onTestFinished(() => {
     if (db.open) db.close()
@@ -31,6 +33,15 @@ async function commit({ addPage }: Opened, times: number): Promise<void> {
     await addPage()
     await new Promise((resolve) => setTimeout(resolve, 1))
   }
+}
+
+/** The warnings of this process, which are not shown. */
+function warnings() {
+  const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined)
+  onTestFinished(() => {
+    warned.mockRestore()
+  })
+  return () => warned.mock.calls.map(([warning]) => String(warning))
 }
 
 const pagesInLog = (file: string) => statSync(`${file}-wal`).size / PAGE_BYTES
@@ -86,6 +97,40 @@ describe('checkpoints', () => {
     await opened.writer.close()
   })
 
+  it('begin again after one that failed', async () => {
+    const warned = warnings()
+    const opened = open()
+    while (warned().length === 0) {
+      await opened.addPage()
+      opened.db.exec('BEGIN IMMEDIATE') // no checkpoint can be finished meanwhile
+      await sleep(5)
+      opened.db.exec('ROLLBACK')
+    }
+    expect(warned()).toEqual([expect.stringContaining('a checkpoint of')])
+    await commit(opened, 600)
+    expect(pagesInLog(opened.file)).toBeLessThan(6 * PAGES)
+    await opened.writer.close()
+  })
+
+  it('begin again when a log that could not be flushed is whole again', async () => {
+    const warned = warnings()
+    let isFailing = false
+    const opened = open((descriptor, done) => {
+      if (isFailing) setImmediate(done, new Error('EIO'))
+      else fdatasync(descriptor, done)
+    })
+    await opened.addPage()
+    isFailing = true
+    const doubtful = Promise.all(Array.from({ length: PAGES }, opened.addPage)) // the log is long enough then
+    await sleep(100)
+    isFailing = false
+    await doubtful
+    expect(warned()).toEqual([expect.stringContaining('the log of')])
+    await commit(opened, 600)
+    expect(pagesInLog(opened.file)).toBeLessThan(6 * PAGES)
+    await opened.writer.close()
+  })
+
   it('end with the writer, and the last connection leaves the database alone', async () => {
     const opened = open()
     await commit(opened, 100)
@@ -114,14 +159,11 @@ describe('checkpoints', () => {
 
   it('are the writer’s again when their thread cannot open the file', async () => {
     const opened = open()
-    const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined)
-    onTestFinished(() => {
-      warned.mockRestore()
-    })
+    const warned = warnings()
     renameSync(opened.file, `${opened.file}.moved`)
     mkdirSync(opened.file)
     await commit(opened, 150)
-    await vi.waitFor(() => expect(warned).toHaveBeenCalledOnce())
+    await vi.waitFor(() => expect(warned()).toHaveLength(1))
     expect(opened.db.pragma('wal_autocheckpoint', { simple: true })).toBeGreaterThan(0)
     await commit(opened, 10)
     expect(rowsOf(opened.db)).toBe(160)

@@ -41,6 +41,18 @@ describe('opening a SQLite file', () => {
     expect(mode(directory)).toBe('755')
   })
 
+  test('a log that an earlier run left is put right as well', () => {
+    const file = join(temporaryDirectory(), 'a.db')
+    const earlier = openDatabase(file)
+    earlier.exec('CREATE TABLE t (x)')
+    const left = [`${file}-wal`, `${file}-shm`]
+    for (const path of left) chmodSync(path, 0o644)
+    const db = openDatabase(file)
+    expect(left.map(mode)).toEqual(['600', '600'])
+    db.close()
+    earlier.close()
+  })
+
   test('a file that is no database is refused as it is', () => {
     const file = join(temporaryDirectory(), 'a.db')
     writeFileSync(file, 'this is a text of more than a hundred characters and certainly no database '.repeat(20))
