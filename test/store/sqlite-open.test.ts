@@ -1,7 +1,9 @@
+import { once } from 'node:events'
 import { chmodSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { Worker } from 'node:worker_threads'
 import { describe, expect, test } from 'vitest'
-import { Database } from '../../services/sqlite/driver.js'
+import { Database, driverPath } from '../../services/sqlite/driver.js'
 import { openDatabase, toStoreError } from '../../services/sqlite/open.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { temporaryDirectory } from './temporary-directory.js'
@@ -68,6 +70,20 @@ describe('opening a SQLite file', () => {
     other.close()
     openDatabase(file).close()
   }, 30_000)
+})
+
+test('a file that another process locks for a moment is opened when it is free', async () => {
+  const file = join(temporaryDirectory(), 'a.db')
+  const source = `
+    const { parentPort, workerData } = require('node:worker_threads')
+    const db = new (require(workerData.driver))(workerData.file)
+    db.exec('CREATE TABLE t (x); BEGIN EXCLUSIVE')
+    parentPort.postMessage('locked')
+    setTimeout(() => db.exec('COMMIT'), 100)`
+  const other = new Worker(source, { eval: true, workerData: { driver: driverPath, file } })
+  await once(other, 'message')
+  openDatabase(file).close()
+  await other.terminate()
 })
 
 describe('failures of the driver', () => {

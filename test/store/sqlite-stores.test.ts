@@ -1,3 +1,4 @@
+import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
@@ -127,6 +128,16 @@ describe('SQLite stores', () => {
     for (const read of reads) expect(await read()).toBeDefined()
     await store.close()
     for (const read of reads) await expect(read()).rejects.toThrow('the database is unavailable')
+  })
+
+  test('a file that was replaced by another of its name is not the database any more', async () => {
+    const path = file()
+    const store = openSqliteTokenStore({ file: path })
+    await store.ping()
+    renameSync(path, `${path}.away`)
+    openDatabase(path).close()
+    await expect(store.ping()).rejects.toThrow('the database is unavailable')
+    await store.close()
   })
 
   test('a missing table is a defect and not an unavailable database', async () => {
