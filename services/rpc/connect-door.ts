@@ -1,17 +1,13 @@
 // The third door: the Connect protocol over HTTP/1.1 and HTTP/2, so that curl with JSON can call every RPC.
 import { createServer as createHttpServer } from 'node:http'
-import {
-  createServer as createHttp2Server,
-  type Http2ServerRequest,
-  type Http2ServerResponse,
-  type ServerHttp2Session,
-} from 'node:http2'
+import { createServer as createHttp2Server, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { TLSSocket } from 'node:tls'
 import type { DescMethod } from '@bufbuild/protobuf'
 import { createContextKey, createContextValues, type HandlerContext, type ServiceImpl } from '@connectrpc/connect'
 import { connectNodeAdapter } from '@connectrpc/connect-node'
 import type { Caller } from './callers.js'
+import { CallersOverHttp2 } from './callers-over-http2.js'
 import type { Dispatcher } from './dispatcher.js'
 import { type Identify, unknownCaller } from './identity.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
@@ -40,10 +36,6 @@ const HTTP1_LIMITS = {
   requestTimeout: 15_000,
   connectionsCheckingInterval: 1_000,
 }
-
-/** A caller over HTTP/2 is asked so often whether it is there, and has so long to answer, as at the gRPC door, in ms. */
-const PING_EVERY_MS = 10_000
-const PONG_WITHIN_MS = 5_000
 
 /** 24 days: what is longer, a timer of Node takes for nothing. */
 const MAX_TIMER_MS = 2 ** 31 - 1
@@ -75,55 +67,32 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
   const http1 = createHttpServer(HTTP1_LIMITS, handler)
   http1.emit('listening') // which it never does by itself: without, node:http watches no connection, so nothing above applies
   const http2 = createHttp2Server({ settings: { maxConcurrentStreams: limits.maxStreams } }, handler)
-  /** Open ones, and what each has become over HTTP/2. */
-  const connections = new Map<Duplex, ServerHttp2Session | undefined>()
+  const callersOverHttp2 = new CallersOverHttp2(http2)
+  const connections = new Set<Duplex>()
 
   return {
     acceptHttp1(connection) {
-      connections.set(connection, undefined)
+      connections.add(connection)
       connection.once('close', () => connections.delete(connection))
       http1.emit('connection', connection)
     },
-    acceptHttp2(connection) {
-      let session: ServerHttp2Session | undefined
-      http2.once('session', (made) => {
-        session = made
-      })
-      http2.emit('connection', connection) // makes it at once
-      http2.removeAllListeners('session')
-      connections.set(connection, session)
-      const pings = setInterval(() => requirePong(connection, session), PING_EVERY_MS)
-      connection.once('close', () => {
-        clearInterval(pings)
-        connections.delete(connection)
-      })
-    },
+    acceptHttp2: (connection) => callersOverHttp2.accept(connection),
     serve: handler,
     async drain(graceMs) {
-      http1.closeIdleConnections()
-      for (const [connection, session] of connections) {
-        session?.close()
-        requirePong(connection, session)
-      }
-      const endsAt = performance.now() + graceMs
-      while (performance.now() < endsAt && connections.size > 0) {
-        await new Promise((resolve) => setTimeout(resolve, 20))
+      const force = setTimeout(() => {
+        callersOverHttp2.destroy()
+        for (const connection of connections) connection.destroy()
+      }, graceMs)
+      const closed = callersOverHttp2.close()
+      while (connections.size > 0) {
         http1.closeIdleConnections()
+        await new Promise((resolve) => setTimeout(resolve, 20))
       }
-      for (const connection of connections.keys()) connection.destroy()
+      await closed
+      clearTimeout(force)
       http1.close()
     },
   }
-}
-
-/**
- * Closes the connection of a caller over HTTP/2 that is gone. Node does not see each that is reset over TLS while something is
- * under way: it has stopped to read by then, and would keep session and socket for ever.
- */
-function requirePong(connection: Duplex, session: ServerHttp2Session | undefined): void {
-  if (!session || session.destroyed) return
-  const late = setTimeout(() => connection.destroy(), PONG_WITHIN_MS)
-  session.ping(() => clearTimeout(late))
 }
 
 function handlerOf(dispatcher: Dispatcher, method: DescMethod) {

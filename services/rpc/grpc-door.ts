@@ -15,6 +15,7 @@ import * as grpc from '@grpc/grpc-js'
 import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
 import { type MultiplexRequest, MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Caller } from './callers.js'
+import { CallersOverHttp2 } from './callers-over-http2.js'
 import { type Call, type Dispatcher, pathOf } from './dispatcher.js'
 import { type Identify, unknownCaller } from './identity.js'
 import { decodeCalls, serveMultiplex } from './multiplex-server.js'
@@ -50,8 +51,6 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
     ),
     'grpc.max_concurrent_streams': limits.maxStreams,
     'grpc.max_metadata_size': 16 * 1024,
-    'grpc.keepalive_time_ms': 10_000,
-    'grpc.keepalive_timeout_ms': 5_000,
   })
   for (const service of dispatcher.services) addUnary(server, options, service)
   const streams = new Set<{ drain(): void }>()
@@ -67,15 +66,12 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
     addReflection(server, [...dispatcher.services, MultiplexService])
   }
 
-  const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())
-  shareWith(options.serveOthers, server)
-  const connections = new Set<Duplex>()
+  server.createConnectionInjector(grpc.ServerCredentials.createInsecure()) // has it make an HTTP/2 server
+  const http2 = http2Of(server)
+  shareWith(options.serveOthers, http2)
+  const callers = new CallersOverHttp2(http2)
   return {
-    accept(connection) {
-      connections.add(connection)
-      connection.once('close', () => connections.delete(connection))
-      injector.injectConnection(connection)
-    },
+    accept: (connection) => callers.accept(connection),
     setServing(isServing) {
       for (const name of names) health.setStatus(name, isServing ? 'SERVING' : 'NOT_SERVING')
     },
@@ -83,33 +79,36 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
       for (const stream of streams) stream.drain()
       const force = setTimeout(() => {
         server.forceShutdown()
-        for (const connection of connections) connection.destroy()
+        callers.destroy()
       }, graceMs)
       // Its callback is not waited for: on Node 24 it takes connections for closed whose calls are under way. So does, on any,
       // injector.drain().
       server.tryShutdown(() => undefined)
-      await Promise.all(
-        [...connections].map((connection) => new Promise((resolve) => connection.once('close', resolve))),
-      )
+      await callers.close()
       clearTimeout(force)
     },
   }
 }
 
-/** grpc-js answers 415 to what is no gRPC, and keeps the HTTP/2 server that it made to itself. */
-function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], server: grpc.Server): void {
+/** grpc-js keeps the HTTP/2 server that it made to itself. */
+function http2Of(server: grpc.Server): Http2Server {
   const { http2Servers } = server as unknown as { readonly http2Servers: ReadonlyMap<Http2Server, unknown> }
-  for (const http2 of http2Servers.keys()) {
-    const serveGrpc = http2.listeners('stream')
-    http2.removeAllListeners('stream')
-    http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
-      if (headers['content-type']?.startsWith('application/grpc')) {
-        for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
-      } else {
-        serveOthers(new Http2ServerRequest(stream, headers, {}, raw), new Http2ServerResponse(stream))
-      }
-    })
-  }
+  const [http2] = http2Servers.keys()
+  if (!http2) throw new Error('grpc-js has made no HTTP/2 server')
+  return http2
+}
+
+/** grpc-js answers 415 to what is no gRPC. */
+function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Server): void {
+  const serveGrpc = http2.listeners('stream')
+  http2.removeAllListeners('stream')
+  http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
+    if (headers['content-type']?.startsWith('application/grpc')) {
+      for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
+    } else {
+      serveOthers(new Http2ServerRequest(stream, headers, {}, raw), new Http2ServerResponse(stream))
+    }
+  })
 }
 
 /** `/package.Service/Method`, as gRPC puts it into `:path`. */
