@@ -113,6 +113,9 @@ async function beNuisance(load) {
     () => ask('GET /api/surveys HTTP/1.1\r\nhost', 500),
     () => ask('POST /connect/sign-in HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nusername=', 500),
     () => ask('nonsense\r\n\r\n', 50),
+    () => ask('CONNECT a:443 HTTP/1.1\r\nhost: a\r\n\r\n', 5),
+    () => ask('GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n', 5),
+    () => ask('POST /connect/sign-in HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n', 5),
   ]
   for (let at = 0; !load.isOver; at++) {
     await sleep(20)
@@ -120,12 +123,12 @@ async function beNuisance(load) {
   }
 }
 
-/** Sends bytes and goes away. */
+/** Sends bytes and goes away, with a word or by a reset. */
 function ask(bytes, afterMs) {
   const socket = connect({ port, host: '127.0.0.1' })
   socket.on('error', () => undefined)
   socket.resume().write(bytes, 'latin1')
-  setTimeout(() => socket.destroy(), afterMs)
+  setTimeout(() => (Math.random() < 0.5 ? socket.destroy() : socket.resetAndDestroy()), afterMs)
 }
 
 function rpc(method, message) {
