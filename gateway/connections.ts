@@ -15,11 +15,15 @@ const IDLE_TURN_MS = 0.03
  * each, before it does anything for anybody else.
  */
 const MOST_AHEAD = 64
+/** What is read beyond them, for nothing: a connection that is closed with bytes unread is reset, which may cost its client answers. */
+const MOST_DROPPED_BYTES = 128 * 1024
 
 export class Connections {
   readonly #server: Server
   /** The open ones, and the responses each waits for in the order of its requests; several when it pipelines. */
   readonly #waiting = new Map<Duplex, ServerResponse[]>()
+  /** Bytes that were read of each when it had sent as many requests as it may. */
+  readonly #fullAt = new WeakMap<Duplex, number>()
   #accepted = 0
   #isDraining = false
 
@@ -35,10 +39,15 @@ export class Connections {
   /** False for what comes too far ahead, which is not answered: the connection ends with the last answer before it. */
   began({ socket }: IncomingMessage, response: ServerResponse): boolean {
     const waiting = this.#waiting.get(socket) ?? []
-    if (waiting.length === MOST_AHEAD) return false
+    if (waiting.length === MOST_AHEAD) {
+      const dropped = socket.bytesRead - (this.#fullAt.get(socket) ?? 0)
+      // Not now: node:http, which has more of what it read to parse, reads on after each request.
+      if (dropped > MOST_DROPPED_BYTES) process.nextTick(() => socket.pause())
+      return false
+    }
     if (waiting.push(response) === MOST_AHEAD) {
       response.shouldKeepAlive = false
-      socket.pause()
+      this.#fullAt.set(socket, socket.bytesRead)
     }
     if (this.#isDraining) closeAfterLast(waiting)
     return true
@@ -70,12 +79,11 @@ export class Connections {
    */
   async drain(timeoutMs: number): Promise<void> {
     await this.#allAccepted()
-    const closed = this.#stopListening() // at once: whoever connects meanwhile is reset
+    this.#stopListening() // at once: whoever connects meanwhile is reset
     this.#isDraining = true
     for (const waiting of this.#waiting.values()) closeAfterLast(waiting)
     const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
-    await this.#allClosed(Math.min(HEAR_WITHIN_MS, timeoutMs))
-    await closed
+    await this.#allClosed()
     clearTimeout(cut)
   }
 
@@ -94,19 +102,15 @@ export class Connections {
     }
   }
 
-  /** Fulfils when the last connection is closed. The server's own close() would cut those off whose request is under way. */
-  #stopListening(): Promise<void> {
+  /** The server's own close() would cut those off whose request is under way. */
+  #stopListening(): void {
     this.#server.closeIdleConnections = () => undefined
-    const closed = new Promise<void>((resolve) => {
-      this.#server.close(() => resolve())
-    })
-    Reflect.deleteProperty(this.#server, 'closeIdleConnections')
-    return closed
+    this.#server.close()
   }
 
-  /** Until all are closed: those that are idle after `withinMs` by us, each of the others with its answer. */
-  async #allClosed(withinMs: number): Promise<void> {
-    const until = performance.now() + withinMs
+  /** Until all are closed: those that are idle after a second by us, each of the others with its answer. */
+  async #allClosed(): Promise<void> {
+    const until = performance.now() + HEAR_WITHIN_MS
     while (this.#waiting.size > 0) {
       await sleep(LOOK_EVERY_MS)
       await nextTurn() // reads what came while this process was busy
@@ -120,7 +124,7 @@ export class Connections {
 
 /** The connection ends with the last of these answers, not with one before it. */
 function closeAfterLast(waiting: readonly ServerResponse[]): void {
-  for (const response of waiting) if (!response.headersSent) response.shouldKeepAlive = response !== waiting.at(-1)
+  for (const response of waiting) response.shouldKeepAlive = response !== waiting.at(-1)
 }
 
 function nextTurn(): Promise<void> {

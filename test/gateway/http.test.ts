@@ -252,13 +252,17 @@ describe('malformed HTTP', () => {
       expect(await sendRaw(port, `GET ${USER} HTTP/1.0\r\n\r\n`)).toMatch(/^HTTP\/1\.1 200 /)
     }))
 
-  test('garbage after a whole request neither replaces its answer nor is answered as a request', () =>
-    withGateway({}, async (gateway) => {
-      const raw = await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\ngarbage\r\n\r\n`)
-      expect(raw).toMatch(/^HTTP\/1\.1 200 /)
-      expect(raw.match(/HTTP\/1\.1/g)).toHaveLength(1)
-      expect(gateway.calls).toHaveLength(1)
-    }))
+  test.each([1, 2])(
+    'garbage after %i whole requests neither replaces an answer nor is answered as a request',
+    (count) =>
+      withGateway({}, async (gateway) => {
+        const get = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
+        const raw = await sendRaw(gateway.port, `${get.repeat(count)}garbage\r\n\r\n`)
+        expect(raw).toMatch(/^HTTP\/1\.1 200 /)
+        expect(raw.match(/HTTP\/1\.1/g)).toHaveLength(count)
+        expect(gateway.calls).toHaveLength(count)
+      }),
+  )
 
   test.each([
     ['HTTP/1.0', `GET ${USER} HTTP/1.0\r\n\r\n`, 1],
@@ -611,8 +615,8 @@ describe('rates', () => {
   })
 })
 
-test('a draining gateway answers what is in flight, closes that connection and takes no new one', async () => {
-  const slow = { GetAuthorizedUser: () => sleep(300, { openid: 'oid', nickname: '', avatar: '' }) }
+test('a draining gateway answers what is in flight, after more than a second too, closes that connection and takes no new one', async () => {
+  const slow = { GetAuthorizedUser: () => sleep(1_500, { openid: 'oid', nickname: '', avatar: '' }) }
   await withGateway({ services: slow }, async (gateway) => {
     const inFlight = fetch(gateway.url + USER)
     await sleep(100)
@@ -656,6 +660,47 @@ test('a draining gateway does not wait for one who never asks', () =>
     await Promise.all([once(mute.resume(), 'close'), drainGateway(gateway.server, 30_000)])
     expect(performance.now() - startedAt).toBeLessThan(20_000)
   }))
+
+test('a draining gateway hears out who is still in the queue of the port', () =>
+  withGateway({ services }, async (gateway) => {
+    const clients = Array.from({ length: 100 }, () => net.connect(gateway.port, '127.0.0.1'))
+    await Promise.all(clients.map((client) => once(client, 'connect')))
+    const drained = drainGateway(gateway.server, 20_000)
+    const answers = clients.map(async (client) => {
+      client.end(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`).setEncoding('latin1')
+      let raw = ''
+      for await (const data of client) raw += data
+      return raw.slice(0, 12)
+    })
+    expect(new Set(await Promise.all(answers))).toEqual(new Set(['HTTP/1.1 200']))
+    await drained
+  }))
+
+test('a draining gateway hears out who asked while it was busy', () =>
+  withGateway({ services }, async (gateway) => {
+    const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
+    await once(client, 'connect')
+    await sleep(20)
+    const drained = drainGateway(gateway.server, 20_000)
+    await sleep(100)
+    await new Promise((resolve) => setImmediate(resolve)) // timers come next
+    client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    for (const until = performance.now() + 1_200; performance.now() < until; );
+    let raw = ''
+    for await (const data of client) raw += data
+    expect(raw).toMatch(/^HTTP\/1\.1 200 /)
+    await drained
+  }))
+
+test('a draining gateway cuts off who has no answer in time', () => {
+  const never = { GetAuthorizedUser: () => new Promise<object>(() => undefined) }
+  return withGateway({ services: never }, async (gateway) => {
+    const client = net.connect(gateway.port, '127.0.0.1')
+    client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    await vi.waitUntil(() => gateway.calls.length === 1)
+    await Promise.all([once(client.resume(), 'close'), drainGateway(gateway.server, 100)])
+  })
+})
 
 test('a draining gateway answers all that a client has pipelined, in order', async () => {
   const slow = { GetAuthorizedUser: () => sleep(300, { openid: 'oid', nickname: '', avatar: '' }) }
@@ -704,6 +749,40 @@ test('who sends far ahead, on many connections, and reads nothing, is not read f
     await failureOf(await fetch(`${gateway.url}/api/none`))
     expect(gateway.records).toHaveLength(20 * 64 + 1)
     for (const one of greedy) one.destroy()
+  })
+})
+
+test('what a client sends too far ahead is not read while it waits for its answers', async () => {
+  const room = new EventEmitter()
+  const held = once(room, 'made')
+  const slow = { GetAuthorizedUser: () => held.then(services.GetAuthorizedUser) }
+  await withGateway({ services: slow }, async (gateway) => {
+    const accepted = once(gateway.server, 'connection')
+    const greedy = net.connect(gateway.port, '127.0.0.1').on('error', () => undefined)
+    const [socket] = (await accepted) as [net.Socket]
+    const sent = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(200_000)
+    greedy.write(sent)
+    await vi.waitUntil(() => gateway.calls.length === 64, 20_000)
+    for (let n = 0; n < 20; n++) await failureOf(await fetch(`${gateway.url}/api/none`))
+    expect(socket.bytesRead).toBeLessThan(sent.length / 10)
+    expect(gateway.calls).toHaveLength(64)
+    greedy.destroy()
+    room.emit('made')
+  })
+})
+
+test('of what a client sends too far ahead so much is read that it gets its answers', async () => {
+  const room = new EventEmitter()
+  const held = once(room, 'made')
+  const slow = { GetAuthorizedUser: () => held.then(services.GetAuthorizedUser) }
+  await withGateway({ services: slow }, async (gateway) => {
+    const accepted = once(gateway.server, 'connection')
+    const sent = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(2_000)
+    const answers = sendRaw(gateway.port, sent)
+    const [socket] = (await accepted) as [net.Socket]
+    await vi.waitUntil(() => socket.bytesRead === sent.length, 20_000)
+    room.emit('made')
+    expect((await answers).match(/HTTP\/1\.1 200/g)).toHaveLength(64)
   })
 })
 
