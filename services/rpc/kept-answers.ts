@@ -53,7 +53,7 @@ export function keepingAnswers(invoke: Invoke, revalidate: DescMethod): Invoke {
       const { at, changed } = revalidation.add(known.validator, call)
       if (!(await changed).has(at)) return given(known, request)
       kept.delete(key)
-      left = { ...call, timeoutMs: call.timeoutMs && Math.max(1, call.timeoutMs - (performance.now() - startedAt)) }
+      left = { ...call, timeoutMs: call.timeoutMs && call.timeoutMs - (performance.now() - startedAt) }
     }
     const message = (await invoke(method, { ...request, wantsValidator: true } as Message, left)) as Response
     const answer = answerOf(message)

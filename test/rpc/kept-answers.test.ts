@@ -149,9 +149,13 @@ test.each(['00', '02', 'fe'])(
 )
 
 /** Who keeps the answers of a service that answers `revalidate`, or fails as that does. */
-function beside(revalidate: () => { changed?: number[] } | Promise<{ changed?: number[] }>) {
+function beside(revalidate: () => { changed?: number[] } | Promise<{ changed?: number[] }>, nameLength = 600) {
   const asked: { readonly name: string; readonly call: Outgoing; readonly together: number | undefined }[] = []
-  const user = create(getAuthorizedUser.output, { openid: 'o', nickname: 'A'.repeat(600), validator: randomBytes(56) })
+  const user = create(getAuthorizedUser.output, {
+    openid: 'o',
+    nickname: 'A'.repeat(nameLength),
+    validator: randomBytes(56),
+  })
   const token = clientOf(
     TokenService,
     keepingAnswers(
@@ -162,7 +166,8 @@ function beside(revalidate: () => { changed?: number[] } | Promise<{ changed?: n
       revalidateAnswers,
     ),
   )
-  const askUser = (options = {}) => token.getAuthorizedUser({ appid: 'a', accessToken: 't', openid: 'o' }, options)
+  const askUser = (options = {}, openid = 'o') =>
+    token.getAuthorizedUser({ appid: 'a', accessToken: 't', openid }, options)
   const ask = async (options = {}) => (await askUser(options)).openid
   return { ask, askUser, asked, names: () => asked.splice(0).map(({ name }) => name) }
 }
@@ -189,6 +194,15 @@ test.each([Code.Unavailable, Code.DeadlineExceeded])(
     expect(names()).toEqual(['GetAuthorizedUser', 'RevalidateAnswers', 'RevalidateAnswers'])
   },
 )
+
+test('what is kept is bounded by what it takes of memory', async () => {
+  const { askUser, names } = beside(() => ({}), 50_000)
+  for (let n = 0; n < 700; n += 1) await askUser({}, `o${n}`)
+  names()
+  await askUser({}, 'o699')
+  await askUser({}, 'o0')
+  expect(names()).toEqual(['RevalidateAnswers', 'GetAuthorizedUser'])
+})
 
 test('both calls together have the time of one, and the id of a request', async () => {
   const slow = { changed: [0] }
