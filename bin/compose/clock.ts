@@ -33,7 +33,7 @@ export function forwardClock(options: ForwardClockOptions): () => number {
     }
     const goneOnMs = Math.floor(elapsed() + aheadMs)
     if (systemMs >= goneOnMs) aheadMs = undefined
-    latestMs = Math.max(latestMs, systemMs, goneOnMs)
+    latestMs = Math.max(systemMs, goneOnMs)
     return latestMs
   }
 }
