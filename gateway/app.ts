@@ -128,9 +128,7 @@ class Gateway {
     this.#connections = new Connections(server)
     this.#admission = new Admission(options.limits.maxInFlight)
     this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
-    if (options.limits.rateLimit && options.sharedLimits) {
-      this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
-    }
+    if (options.sharedLimits) this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
     this.#requestLimits = { rpcTimeoutMs: options.rpcTimeoutMs, maxFormBytes: options.limits.maxFormBytes }
     this.#trustedProxies = new Set(options.trustedProxies)
     this.#writer = new AnswerWriter(options.publicUrl, options.limits.keepAliveTimeoutMs)

@@ -279,10 +279,25 @@ describe('malformed HTTP', () => {
     })
   })
 
-  test('a request that does not arrive in time is answered 408', () =>
-    withGateway({ limits: { headersTimeoutMs: 300, requestTimeoutMs: 600 } }, async (gateway) => {
-      const raw = await sendRaw(gateway.port, 'GET /api/surveys HTTP/1.1\r\nHost: a\r\n')
-      expect(await rawFailure(raw)).toEqual([408, 'InvalidArgument', 'invalid_argument'])
+  test.each([
+    ['headers', { headersTimeoutMs: 300, requestTimeoutMs: 300_000 }, 'GET /api/surveys HTTP/1.1\r\nHost: a\r\n'],
+    [
+      'body',
+      { headersTimeoutMs: 300, requestTimeoutMs: 600 },
+      'POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nuser',
+    ],
+  ])('a request whose %s does not arrive in time is answered 408', (_what, limits, bytes) =>
+    withGateway({ limits }, async (gateway) => {
+      expect(await rawFailure(await sendRaw(gateway.port, bytes))).toEqual([408, 'InvalidArgument', 'invalid_argument'])
+    }),
+  )
+
+  test('a connection that is idle for as long as it may is closed', () =>
+    withGateway({ limits: { keepAliveTimeoutMs: 200 } }, async (gateway) => {
+      const startedAt = performance.now()
+      const raw = await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+      expect(raw).toMatch(/^HTTP\/1\.1 200 /)
+      expect(performance.now() - startedAt).toBeLessThan(4_500) // node:http would keep it for 5 s
     }))
 })
 
@@ -305,6 +320,17 @@ describe('a body', () => {
       const raw = await sendRaw(gateway.port, first, `GET /api/last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
       expect(raw.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 404'])
       expect(gateway.calls).toHaveLength(1)
+    }))
+
+  test('of a request for nothing that is served is read to its end, and the connection stays', () =>
+    withGateway({}, async (gateway) => {
+      const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
+      client.write(`POST /api/nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: ${smuggled.length}\r\n\r\n`)
+      await sleep(50)
+      client.end(`${smuggled}GET ${USER} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
+      let raw = ''
+      for await (const data of client) raw += data
+      expect(raw.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 404', 'HTTP/1.1 200'])
     }))
 
   test.each([
@@ -508,6 +534,17 @@ describe('rates', () => {
     }
     return withGateway({ services: failing, limits: limits(plenty, rate) }, async ({ url }) => {
       for (let n = 0; n < 6; n++) expect((await fetch(url + USER)).status).toBe(401)
+    })
+  })
+
+  test('nor do links of its page that are wrong', () => {
+    const failing = {
+      CheckAuthorizationRequest: () => Promise.reject(refusal(ErrorReason.INVALID_REDIRECT_URI, Code.InvalidArgument)),
+    }
+    const rates = { ...defaultLimits.rates, page: { perSource: plenty, perApp: rate } }
+    return withGateway({ services: failing, limits: { rates } }, async ({ url }) => {
+      const link = `${url}/connect/oauth2/authorize?appid=app&redirect_uri=x&response_type=code&scope=s`
+      for (let n = 0; n < 6; n++) expect((await fetch(link)).status).toBe(400)
     })
   })
 
