@@ -235,8 +235,8 @@ class Gateway {
   }
 
   #refuseBytes(error: ParseFailure, socket: Duplex): void {
-    if (error.code === 'ECONNRESET' || !socket.writable) {
-      socket.destroy()
+    if (!socket.writable) {
+      socket.destroy() // its client has reset it, for example
       return
     }
     const target = targetOfUnknownMethod(error)

@@ -150,9 +150,10 @@ describe('paths', () => {
     '/api/oauth2/user%3Fappid=app',
     '/api/__proto__',
     '/api/constructor',
-  ])('%s is not served', (path) =>
+  ])('%s is not served, and has no route for a browser either', (path) =>
     withGateway({}, async (gateway) => {
-      const raw = await sendRaw(gateway.port, `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
+      const head = `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept: text/html\r\n\r\n`
+      const raw = await sendRaw(gateway.port, head)
       expect(await rawFailure(raw)).toEqual([404, 'NoRoute', 'no_route'])
       expect(gateway.calls).toEqual([])
     }),
@@ -168,6 +169,7 @@ describe('paths', () => {
         expect(raw).toMatch(/^HTTP\/1\.1 404 /)
         expect(raw).toMatch(/content-type: text\/html/)
         expect(raw.match(/x-content-type-options/gi)).toHaveLength(1)
+        expect(raw).not.toContain('Try again<')
       }))
 
     test.each(['', 'Accept: */*\r\n', 'Accept: application/json\r\n'])('has no route for a program: %j', (accept) =>
@@ -244,8 +246,21 @@ describe('malformed HTTP', () => {
     withGateway({}, async (gateway) => {
       expect(await rawFailure(await sendRaw(gateway.port, bytes))).toEqual([400, 'InvalidArgument', 'invalid_argument'])
       expect(gateway.calls).toEqual([])
+      expect(gateway.records.map(({ status, outcome }) => [status, outcome])).toEqual([[400, 'invalid_argument']])
     }),
   )
+
+  test('a request whose client resets the connection before its end is none', () =>
+    withGateway({}, async (gateway) => {
+      const accepted = once(gateway.server, 'connection')
+      const client = net.connect(gateway.port, '127.0.0.1')
+      client.write('GET /api/surveys HTTP/1.1\r\nHost: a\r\n')
+      const [socket] = (await accepted) as [net.Socket]
+      await vi.waitUntil(() => socket.bytesRead > 0)
+      client.resetAndDestroy()
+      await new Promise((resolve) => socket.once('close', resolve))
+      expect(gateway.records).toEqual([])
+    }))
 
   test('HTTP/1.0 needs no Host', () =>
     withGateway({}, async ({ port }) => {
@@ -352,6 +367,12 @@ describe('a body', () => {
       expect(gateway.calls).toEqual([])
     }),
   )
+
+  test('that is not read to its end is the last of its connection', () =>
+    withGateway({}, async ({ port }) => {
+      const head = `GET ${USER} HTTP/1.1\r\nHost: a\r\nContent-Length: ${2 ** 21}\r\n\r\n`
+      expect(await sendRaw(port, head, smuggled)).toMatch(/^HTTP\/1\.1 413 (.+\r\n)*connection: close\r\n/i)
+    }))
 
   test.each([
     [0, 200],
@@ -487,6 +508,31 @@ describe('failures of services', () => {
     })
   })
 
+  test('a defect of the gateway itself is answered 500 and reported, and its connection may end', async () => {
+    const bug = new Error('secret detail')
+    const fail = () => {
+      throw bug
+    }
+    await withGateway({ startSpan: fail }, async (gateway) => {
+      const response = await fetch(gateway.url + USER)
+      expect(await failureOf(response)).toEqual([500, 'InternalServerError', 'internal_server_error'])
+      expect(gateway.unexpected.map(({ error }) => error)).toEqual([bug])
+      await drainGateway(gateway.server, 120_000)
+    })
+  })
+
+  test('a defect that shows when the answer is out is reported, and nothing else', async () => {
+    const onRequest = () => {
+      throw new Error('a defect')
+    }
+    await withGateway({ onRequest }, async (gateway) => {
+      for (const reports of [1, 2]) {
+        expect((await fetch(gateway.url + USER)).status).toBe(200)
+        await vi.waitUntil(() => gateway.unexpected.length === reports)
+      }
+    })
+  })
+
   test('HTTP_ERROR_STATUS=200 keeps the status of unknown paths, methods and malformed HTTP', () =>
     withGateway({ httpErrorStatus: 200 }, async ({ url, port }) => {
       expect((await fetch(`${url}/api/nowhere`)).status).toBe(404)
@@ -500,6 +546,7 @@ describe('failures of services', () => {
 describe('rates', () => {
   const rate = { requests: 3, seconds: 10 }
   const plenty = { requests: 1_000, seconds: 10 }
+  const still = () => 1_000_000 // no window ends meanwhile
   const limits = (perSource = plenty, perApp = plenty) => ({
     rates: { ...defaultLimits.rates, api: { perSource, perApp } },
   })
@@ -521,7 +568,7 @@ describe('rates', () => {
   })
 
   test('an app is refused beyond its rate on that route alone', () =>
-    withGateway({ limits: limits(plenty, rate) }, async ({ url }) => {
+    withGateway({ now: still, limits: limits(plenty, rate) }, async ({ url }) => {
       for (let n = 0; n < 3; n++) expect((await fetch(url + USER)).status).toBe(200)
       expect((await fetch(url + USER)).status).toBe(429)
       expect((await fetch(url + USER.replace('appid=app', 'appid=other'))).status).toBe(200)
@@ -532,7 +579,7 @@ describe('rates', () => {
     const failing = {
       GetAuthorizedUser: () => Promise.reject(refusal(ErrorReason.INVALID_TOKEN, Code.PermissionDenied)),
     }
-    return withGateway({ services: failing, limits: limits(plenty, rate) }, async ({ url }) => {
+    return withGateway({ services: failing, now: still, limits: limits(plenty, rate) }, async ({ url }) => {
       for (let n = 0; n < 6; n++) expect((await fetch(url + USER)).status).toBe(401)
     })
   })
@@ -542,7 +589,7 @@ describe('rates', () => {
       CheckAuthorizationRequest: () => Promise.reject(refusal(ErrorReason.INVALID_REDIRECT_URI, Code.InvalidArgument)),
     }
     const rates = { ...defaultLimits.rates, page: { perSource: plenty, perApp: rate } }
-    return withGateway({ services: failing, limits: { rates } }, async ({ url }) => {
+    return withGateway({ services: failing, now: still, limits: { rates } }, async ({ url }) => {
       const link = `${url}/connect/oauth2/authorize?appid=app&redirect_uri=x&response_type=code&scope=s`
       for (let n = 0; n < 6; n++) expect((await fetch(link)).status).toBe(400)
     })
@@ -571,29 +618,35 @@ describe('rates', () => {
 
   test('X-Forwarded-For counts only from a trusted proxy, and from its end', async () => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
-    await withGateway({ limits: limits(rate) }, async ({ url }) => {
+    await withGateway({ now: still, limits: limits(rate) }, async ({ url }) => {
       for (let n = 0; n < 3; n++) await fetch(url + USER, from(`10.0.0.${n}`))
       expect((await fetch(url + USER, from('10.0.0.9'))).status).toBe(429)
     })
-    await withGateway({ limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] }, async ({ url }) => {
-      for (let n = 0; n < 3; n++) await fetch(url + USER, from(`1.1.1.${n}, 10.0.0.1, 10.9.9.9`))
-      expect((await fetch(url + USER, from('10.0.0.1'))).status).toBe(429)
-      expect((await fetch(url + USER, from('10.0.0.2'))).status).toBe(200)
-    })
+    await withGateway(
+      { now: still, limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] },
+      async ({ url }) => {
+        for (let n = 0; n < 3; n++) await fetch(url + USER, from(`1.1.1.${n}, 10.0.0.1, 10.9.9.9`))
+        expect((await fetch(url + USER, from('10.0.0.1'))).status).toBe(429)
+        expect((await fetch(url + USER, from('10.0.0.2'))).status).toBe(200)
+      },
+    )
   })
 
   test('what no address is in X-Forwarded-For stands between a claim and who is believed', async () => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
-    await withGateway({ limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] }, async ({ url }) => {
-      for (const what of ['unknown', '1.1.1.1:80', '']) await fetch(url + USER, from(`1.1.1.1, ${what}, 10.9.9.9`))
-      expect((await fetch(url + USER, from('10.9.9.9'))).status).toBe(429)
-      expect((await fetch(url + USER, from('1.1.1.1'))).status).toBe(200)
-    })
+    await withGateway(
+      { now: still, limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] },
+      async ({ url }) => {
+        for (const what of ['unknown', '1.1.1.1:80', '']) await fetch(url + USER, from(`1.1.1.1, ${what}, 10.9.9.9`))
+        expect((await fetch(url + USER, from('10.9.9.9'))).status).toBe(429)
+        expect((await fetch(url + USER, from('1.1.1.1'))).status).toBe(200)
+      },
+    )
   })
 
   test('the addresses of one IPv6 site are one source, those of another are not', async () => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
-    await withGateway({ limits: limits(rate), trustedProxies: ['127.0.0.1'] }, async ({ url }) => {
+    await withGateway({ now: still, limits: limits(rate), trustedProxies: ['127.0.0.1'] }, async ({ url }) => {
       for (const end of ['1', '2', 'a:b:c:d'])
         await fetch(url + USER, from(`2001:db8:0:1::${end}`.replace('::a', ':a')))
       expect((await fetch(url + USER, from('2001:db8:0:1:ffff::'))).status).toBe(429)
@@ -643,12 +696,15 @@ describe('rates', () => {
 
   test('an address in X-Forwarded-For is the same however it is written', async () => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
-    await withGateway({ limits: limits(rate), trustedProxies: ['127.0.0.1', '2001:db8::1'] }, async ({ url }) => {
-      for (const proxy of ['2001:db8::1', '2001:DB8::1', '2001:0db8:0:0:0:0:0:1']) {
-        await fetch(url + USER, from(`::FFFF:0a00:1, ${proxy}`))
-      }
-      expect((await fetch(url + USER, from('10.0.0.1'))).status).toBe(429)
-    })
+    await withGateway(
+      { now: still, limits: limits(rate), trustedProxies: ['127.0.0.1', '2001:db8::1'] },
+      async ({ url }) => {
+        for (const proxy of ['2001:db8::1', '2001:DB8::1', '2001:0db8:0:0:0:0:0:1']) {
+          await fetch(url + USER, from(`::FFFF:0a00:1, ${proxy}`))
+        }
+        expect((await fetch(url + USER, from('10.0.0.1'))).status).toBe(429)
+      },
+    )
   })
 })
 
