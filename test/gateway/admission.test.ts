@@ -109,6 +109,7 @@ describe('a crowd of programs', () => {
     const faster = stay(admission, inside, 9, 2_000)
     expect(faster).toBeGreaterThan(600)
     expect(faster).toBeLessThan(750)
+    expect(stay(admission, faster, 30, 2_000), 'and never more than all').toBe(MAX)
   })
 
   test('gets a quarter of the places however slowly they are left', () => {
@@ -141,6 +142,17 @@ describe('a crowd of programs', () => {
       inside += enter(admission, MAX + 500)
       expect(inside).toBeGreaterThan(700)
     }
+  })
+
+  test('that leaves together and comes back at once is one that stays', () => {
+    const admission = crowded()
+    let inside = MAX
+    for (let n = 0; n < 8; n++) {
+      now += 240
+      for (; inside > 0; inside--) admission.leave('api')
+      inside += enter(admission, MAX + 500)
+    }
+    expect(inside).toBeLessThan(600)
   })
 
   test('that is slow without being busy gets all places again', () => {
