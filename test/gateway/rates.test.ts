@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
-import { describe, expect, test } from 'vitest'
-import { shareAll } from '../../gateway/rates/sharing.js'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { shareAll, startSharing } from '../../gateway/rates/sharing.js'
 import { WindowCounter } from '../../gateway/rates/window-counter.js'
 import { CountRequestsRequestSchema, RequestCountSchema } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
@@ -80,6 +80,7 @@ describe('gateways that share', () => {
     expect(takeMany(right, 'a', 1)).toBe(1)
     await share()
     expect(right.has('a', START)).toBe(false)
+    expect(takeMany(right, 'a', 1)).toBe(0)
     expect(takeMany(left, 'a', 1)).toBe(1)
     await share()
     expect(left.has('a', START)).toBe(false)
@@ -104,6 +105,7 @@ describe('gateways that share', () => {
     takeMany(right, 'a', 1)
     await shareAll(new Map([['api source', right]]), service)
     expect(right.has('a', START)).toBe(false)
+    expect(right.allowance('a', START).remaining, 'never below none').toBe(0)
   })
 
   test('tell of many clients in calls that a service takes, each once', async () => {
@@ -123,6 +125,7 @@ describe('gateways that share', () => {
     for (const key of keys) takeMany(left, key, 2)
     await shareAll(new Map([['api source', left]]), measured)
     expect(Math.max(...sizes)).toBeLessThan(16_384)
+    expect(sizes).toHaveLength(4_000 / 200)
     expect(left.takeUnreported(10_000)).toEqual([])
     for (const key of keys) takeMany(right, key, 1)
     await shareAll(new Map([['api source', right]]), measured)
@@ -140,5 +143,55 @@ describe('gateways that share', () => {
     takeMany(right, 'a', 1)
     await shareAll(new Map([['api source', right]]), service)
     expect(right.allowance('a', START).remaining).toBe(4)
+  })
+
+  test('know what the others admitted beside what is counted while the answer is on its way', async () => {
+    const service = tokenService()
+    const [left, right] = [counterWith({ isShared: true }), counterWith({ isShared: true })]
+    takeMany(right, 'a', 2)
+    await shareAll(new Map([['api source', right]]), service)
+    takeMany(left, 'a', 2)
+    const sharing = shareAll(new Map([['api source', left]]), service)
+    takeMany(left, 'a', 3)
+    await sharing
+    expect(left.allowance('a', START).remaining).toBe(3)
+  })
+
+  test('admit no more when who adds up has forgotten what they told', async () => {
+    let service = tokenService()
+    const counter = counterWith({ isShared: true })
+    takeMany(counter, 'a', 6)
+    await shareAll(new Map([['api source', counter]]), service)
+    service = tokenService()
+    takeMany(counter, 'a', 1)
+    await shareAll(new Map([['api source', counter]]), service)
+    expect(counter.allowance('a', START).remaining).toBe(3)
+  })
+
+  test('tell every second what is new, a round at a time, until they end', async () => {
+    vi.useFakeTimers()
+    onTestFinished(() => void vi.useRealTimers())
+    const told: number[] = []
+    let answer = () => {}
+    const countRequests = (request: { counts?: { requests?: number }[] }) => {
+      told.push(request.counts?.[0]?.requests ?? 0)
+      return new Promise<never>((_resolve, reject) => {
+        answer = () => reject(new Error('unavailable'))
+      })
+    }
+    const counter = counterWith({ isShared: true })
+    const sharing = startSharing(new Map([['api source', counter]]), { countRequests })
+    for (const expected of [[1], [1, 3], [1, 3, 5]]) {
+      takeMany(counter, 'a', 1)
+      await vi.advanceTimersByTimeAsync(1_000)
+      expect(told).toEqual(expected)
+      takeMany(counter, 'a', 1)
+      await vi.advanceTimersByTimeAsync(5_000)
+      expect(told).toEqual(expected)
+      answer()
+    }
+    sharing.stop()
+    await vi.advanceTimersByTimeAsync(5_000)
+    expect(told).toHaveLength(3)
   })
 })
