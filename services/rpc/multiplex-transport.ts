@@ -150,7 +150,7 @@ class Transport implements MultiplexTransport {
     if (this.#isClosed) throw new ConnectError('the connection is closed', Code.Unavailable)
     if (this.#pendingCount >= MAX_CALLS) throw new ConnectError('too many calls are waiting', Code.Unavailable)
     this.#stream ??= this.#open()
-    if (!this.#stream.isConnected && this.#hasWaitedMs() > CONNECT_WAIT_MS) {
+    if (this.#hasWaitedMs() > CONNECT_WAIT_MS) {
       throw new ConnectError(`no connection to ${this.#peer}`, Code.Unavailable)
     }
     return this.#stream
@@ -289,10 +289,6 @@ class Stream {
       this.#isConnected = false
       options.onEnded(status)
     })
-  }
-
-  get isConnected(): boolean {
-    return this.#isConnected
   }
 
   send(pending: Pending): void {

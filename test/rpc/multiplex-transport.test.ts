@@ -18,7 +18,7 @@ const { verifyAccessToken, exchangeCode } = TokenService.method
 const verification = { appid: 'app_x', accessToken: 'sat_x' }
 const exchange = { appid: 'app_x', secret: 'sas_x', code: 'sac_x' }
 
-type Reaction = 'answer' | 'break' | 'babble' | 'leave' | 'wait'
+type Reaction = 'answer' | 'break' | 'babble' | 'leave' | 'wait' | 'silence'
 
 /** A peer that reacts to the n-th stream, and to all after the last, as `reactions` says; `seen` are the calls it got. */
 async function startPeer(reactions: readonly Reaction[]) {
@@ -40,7 +40,7 @@ async function startPeer(reactions: readonly Reaction[]) {
       const { calls } = fromBinary(MultiplexRequestSchema, bytes)
       seen.push(...calls)
       if (reaction === 'break') stream.emit('error', { code: grpc.status.UNAVAILABLE, details: 'broken' })
-      else stream.write(answersTo(calls, reaction))
+      else if (reaction !== 'silence') stream.write(answersTo(calls, reaction))
     })
   }
   const server = new grpc.Server()
@@ -133,6 +133,16 @@ test('a stream that is left ends also when its last call cannot be sent', async 
   await expect.poll(ended).toBe(1)
 })
 
+test('so it does when its last call is not answered in time', async () => {
+  const { transport, token, ended, seen } = await startPeer(['silence'])
+  const unanswered = token.verifyAccessToken(verification, { timeoutMs: 200 })
+  const outcome = expect(unanswered).rejects.toMatchObject({ code: Code.DeadlineExceeded })
+  await expect.poll(() => seen.length).toBe(1)
+  transport.reconnect()
+  await outcome
+  await expect.poll(ended, { timeout: 10_000 }).toBe(1)
+})
+
 test('a call whose caller went away before fails as every other call does', async () => {
   const { token, seen } = await startPeer(['answer'])
   const gone = token.verifyAccessToken({}, { signal: AbortSignal.abort() })
@@ -156,6 +166,16 @@ test('a call that was given up before it could be sent is not sent', async () =>
   await greet()
   expect((await other).openid).toBe('o_x')
   expect(seen.map(({ method }) => method.split('/').at(-1))).toEqual(['VerifyAccessToken'])
+})
+
+test('when there is no connection for three seconds, calls fail at once', async () => {
+  const { token } = await startPeer(['wait'])
+  const first = expect(token.verifyAccessToken(verification, { timeoutMs: 3_500 })).rejects.toMatchObject({
+    code: Code.DeadlineExceeded,
+  })
+  await new Promise((resolve) => setTimeout(resolve, 3_100))
+  await expect(token.verifyAccessToken(verification)).rejects.toThrow('no connection to 127.0.0.1:')
+  await first
 })
 
 test('as many calls wait as there is room for, and one more fails at once', async () => {
