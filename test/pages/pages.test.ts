@@ -193,6 +193,13 @@ describe('the authorization page', () => {
     expect(served.services.codes.size).toBe(1)
   })
 
+  test('two pages shown at the same moment yield a code each', async () => {
+    const pages = [await authorizationPage(), await visitor.open(authorizePath())]
+    const replies = await Promise.all(pages.map((page) => visitor.decide(page, 'confirm')))
+    expect(new Set(replies.map(({ headers }) => headers.get('location'))).size).toBe(2)
+    expect(served.services.codes.size).toBe(2)
+  })
+
   test('a second GET leaves the first form good', async () => {
     const page = await authorizationPage()
     await visitor.open(authorizePath())
@@ -445,6 +452,12 @@ describe('when services fail', () => {
     expect(reply.html.links.find(({ text }) => text === 'Try again')?.href).toBe(`${authorizePath()}#wj_redirect`)
     served.services.failure = undefined
     expect((await visitor.decide(page, 'confirm')).status).toBe(303)
+  })
+
+  test('a session that cannot be asked about is not taken for none', async () => {
+    await authorizationPage()
+    served.services.failure = ErrorReason.UNAVAILABLE
+    expect((await visitor.open('/connect/apps')).status).toBe(503)
   })
 
   test('anything else is 500 with the request id; the service that failed has logged it, so the gateway does not', async () => {
