@@ -439,6 +439,15 @@ describe('connected apps', () => {
     expect(formWith(await visitor.open(reply.headers.get('location') ?? ''), 'password')).toBeDefined()
     expect(served.services.sessions.size).toBe(0)
     expect(visitor.cookies.has('sa_session')).toBe(false)
+    const again = await visitor.submit(page, formTo(page, '/connect/sign-out'))
+    expect([again.status, again.headers.get('location')]).toEqual([303, '/connect/apps'])
+  })
+
+  test('a form that was made for something else signs nobody out', async () => {
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    const csrf = form(page, 'grant_id').fields.csrf ?? ''
+    expect((await visitor.submit(page, formTo(page, '/connect/sign-out'), { csrf })).status).toBe(403)
+    expect(served.services.sessions.size).toBe(1)
   })
 })
 
