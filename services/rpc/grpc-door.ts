@@ -68,7 +68,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
 
   server.createConnectionInjector(grpc.ServerCredentials.createInsecure()) // has it make an HTTP/2 server
   const http2 = http2Of(server)
-  shareWith(options.serveOthers, http2)
+  const openEnded = shareWith(options.serveOthers, http2)
   const callers = new CallersOverHttp2(http2)
   return {
     accept: (connection) => callers.accept(connection),
@@ -77,6 +77,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
     },
     async drain(graceMs) {
       for (const stream of streams) stream.drain()
+      for (const stream of openEnded) endUnavailable(stream)
       const force = setTimeout(() => {
         server.forceShutdown()
         callers.destroy()
@@ -98,17 +99,33 @@ function http2Of(server: grpc.Server): Http2Server {
   return http2
 }
 
-/** grpc-js answers 415 to what is no gRPC. */
-function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Server): void {
+/**
+ * grpc-js answers 415 to what is no gRPC. Returns the open streams of gRPC's own services, health and reflection, which end
+ * when their callers like.
+ */
+function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Server): ReadonlySet<ServerHttp2Stream> {
+  const openEnded = new Set<ServerHttp2Stream>()
   const serveGrpc = http2.listeners('stream')
   http2.removeAllListeners('stream')
   http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
     if (headers['content-type']?.startsWith('application/grpc')) {
       for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
+      if (!headers[':path']?.startsWith('/grpc.')) return
+      openEnded.add(stream)
+      stream.once('close', () => openEnded.delete(stream))
     } else {
       serveOthers(new Http2ServerRequest(stream, headers, {}, raw), new Http2ServerResponse(stream))
     }
   })
+  return openEnded
+}
+
+/** After what was written: the last health that a watcher hears is that we do not serve. */
+function endUnavailable(stream: ServerHttp2Stream): void {
+  const status = { 'grpc-status': grpc.status.UNAVAILABLE, 'grpc-message': 'shutting down' }
+  stream.once('wantTrailers', () => stream.sendTrailers(status))
+  if (stream.headersSent) stream.end()
+  else stream.respond({ 'content-type': 'application/grpc', ...status }, { endStream: true })
 }
 
 /** `/package.Service/Method`, as gRPC puts it into `:path`. */

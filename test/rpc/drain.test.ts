@@ -4,6 +4,7 @@ import http2 from 'node:http2'
 import net from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import tls from 'node:tls'
+import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
@@ -24,6 +25,7 @@ interface More {
   readonly address?: Address
   readonly connectAddress?: Address
   readonly tls?: TlsMaterial
+  readonly hasReflection?: boolean
 }
 
 async function started(more: More = {}) {
@@ -82,6 +84,23 @@ function watched(peer: net.Socket): net.Socket {
   return peer.on('error', () => undefined).resume()
 }
 
+const bytes = (message: Buffer) => message
+
+function grpcClient(at: Address): grpc.Client {
+  const { host, port } = at as Extract<Address, { kind: 'plaintext' }>
+  const client = new grpc.Client(`${host}:${port}`, grpc.credentials.createInsecure())
+  onTestFinished(() => client.close())
+  return client
+}
+
+function endOf(stream: NodeJS.ReadableStream): Promise<grpc.status> {
+  stream.on('error', () => undefined)
+  return new Promise((resolve) => stream.once('status', ({ code }: grpc.StatusObject) => resolve(code)))
+}
+
+/** `HealthCheckResponse` of grpc.health.v1. */
+const [SERVING, NOT_SERVING] = [Buffer.from([8, 1]), Buffer.from([8, 2])]
+
 async function drained(server: RpcServer, graceMs: number): Promise<number> {
   const startedAt = performance.now()
   await server.drain(graceMs)
@@ -120,6 +139,33 @@ test('does not wait for callers that keep a connection open for their next reque
   })
   expect(await answer.text()).toBe('{}')
   expect(await drained(server, 5_000)).toBeLessThan(1_000)
+})
+
+test('does not wait for who watches the health, and tells the end of it before', async () => {
+  const { server, at } = await started()
+  server.setServing(true)
+  const watch = grpcClient(at).makeServerStreamRequest('/grpc.health.v1.Health/Watch', bytes, bytes, Buffer.alloc(0))
+  const heard: Buffer[] = []
+  const end = endOf(watch.on('data', (status: Buffer) => heard.push(status)))
+  await expect.poll(() => heard).toEqual([SERVING])
+  expect(await drained(server, 5_000)).toBeLessThan(1_000)
+  expect(await end).toBe(grpc.status.UNAVAILABLE)
+  expect(heard).toEqual([SERVING, NOT_SERVING])
+})
+
+test.each(['asked', 'not asked yet'])('does not wait for who keeps asking what is served, and has %s', async (what) => {
+  const { server, at } = await started({ hasReflection: true })
+  const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
+  const stream = grpcClient(at).makeBidiStreamRequest(path, bytes, bytes)
+  const end = endOf(stream)
+  stream.resume()
+  if (what === 'asked') {
+    stream.write(Buffer.from([0x3a, 0])) // list_services
+    await once(stream, 'data')
+  }
+  await sleep(CALL_MS)
+  expect(await drained(server, 5_000)).toBeLessThan(1_000)
+  expect(await end).toBe(grpc.status.UNAVAILABLE)
 })
 
 test('cuts off a caller that does not send its request', async () => {
