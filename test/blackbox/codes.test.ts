@@ -143,6 +143,11 @@ describe('a code', () => {
       type: 'invalid_code',
       cause: (s: Verbs, _: string, username: string) => s.admin.setUserDisabled({ username, disabled: true }),
     },
+    {
+      event: 'the user is given a new password',
+      type: 'invalid_code',
+      cause: (s: Verbs, _: string, username: string) => s.admin.setUserPassword({ username, password: 'a new password' }),
+    },
   ] as const)('is refused when $event before the exchange', async ({ type, cause }) => {
     const service = await startService()
     const { app, user, code } = await withCode(service)

@@ -1301,8 +1301,8 @@ export const AdminService: GenService<{
     output: typeof SetUserDisabledResponseSchema;
   },
   /**
-   * Replaces a user's password and ends all their sessions. Safe to retry. Fails with NOT_FOUND, RATE_LIMITED (as
-   * CreateUser).
+   * Replaces a user's password and ends all their sessions and unused codes; grants go on. Safe to retry. Fails with
+   * NOT_FOUND, RATE_LIMITED (as CreateUser).
    *
    * @generated from rpc surveyauth.v1.AdminService.SetUserPassword
    */

@@ -272,7 +272,7 @@ export interface TokenStore {
   listUsers(page: PageOf): Promise<Page<UserRow>>
   /** Disabling ends the user's sessions and removes their unused codes. undefined when there is no such user. */
   setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
-  /** Ends all sessions of the user. False when there is no such user. */
+  /** Ends the user's sessions and removes their unused codes. False when there is no such user. */
   setUserPassword(username: string, passwordHash: string, now: number, cause: Cause): Promise<boolean>
   /**
    * Starts a session, ends `previousSessionHash` if it is given, and ends the user's oldest sessions beyond `maxLive`.

@@ -87,9 +87,12 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a new password ends all sessions of its user and no others',
+    title: 'a new password ends all sessions and unused codes of its user and no others',
     async run(store) {
       await seed(store)
+      const { accessTokenHash } = await grant(store)
+      await issue(store, 'unused')
+      await issue(store, 'of bob', { userId: 'user_bob' })
       await startSession(store, 'one')
       await startSession(store, 'two')
       await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
@@ -98,6 +101,9 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect(await store.findSession(hashOf('two'))).toBeUndefined()
       expect(await store.findSession(hashOf('bobs'))).toBeDefined()
       expect(await store.findUser('ann')).toMatchObject({ passwordHash: 'new' })
+      expect((await redeem(store, 'unused')).result).toEqual({ kind: 'refused', replay: 'none' })
+      expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
+      expect(await isGood(store, accessTokenHash)).toBe(true)
       expect(await store.setUserPassword('nobody', 'new', NOW, byOperator)).toBe(false)
     },
   },

@@ -89,6 +89,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         if (!user) return false
         transaction.write(setUserPassword, [user.userId, passwordHash])
         transaction.write(deleteSessionsOfUser, [user.userId])
+        transaction.write(deleteCodesOfUser, [user.userId])
         audit.write(transaction, now, cause, { kind: 'user.password_set', userId: user.userId })
         return true
       })

@@ -103,6 +103,7 @@ export function userWrites(
       if (!user) return false
       setPassword.run(passwordHash, user.userId)
       removeSessions.run(user.userId)
+      removeUnusedCodesOfUser(user.userId, now)
       record({ kind: 'user.password_set', now, cause, userId: user.userId })
       return true
     },
