@@ -25,7 +25,6 @@ function signOut(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
       const { sessionToken } = visit
       if (sessionToken === undefined) return redirectTo(next, { outcome: 'signed_out' })
       requireForm(visit, form, signOutUse(sessionToken, asked))
-      if (asked) await deps.token.checkAuthorizationRequest(asked, request.rpc)
       await deps.account.signOut({ sessionToken }, request.rpc)
       return redirectTo(next, { outcome: 'signed_out', setCookies: [clearSecretCookie(deps.publicUrl, 'session')] })
     })

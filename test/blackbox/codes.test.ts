@@ -146,7 +146,8 @@ describe('a code', () => {
     {
       event: 'the user is given a new password',
       type: 'invalid_code',
-      cause: (s: Verbs, _: string, username: string) => s.admin.setUserPassword({ username, password: 'a new password' }),
+      cause: (s: Verbs, _: string, username: string) =>
+        s.admin.setUserPassword({ username, password: 'a new password' }),
     },
   ] as const)('is refused when $event before the exchange', async ({ type, cause }) => {
     const service = await startService()

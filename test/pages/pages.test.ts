@@ -214,6 +214,13 @@ describe('the authorization page', () => {
     expect(served.services.sessions.size).toBe(0)
   })
 
+  test('and signs out also when the app is gone meanwhile', async () => {
+    const page = await authorizationPage()
+    served.services.app.redirectUris = []
+    expect((await visitor.submitAndFollow(page, formTo(page, '/connect/sign-out'))).status).toBe(400)
+    expect(served.services.sessions.size).toBe(0)
+  })
+
   test('a session that ended meanwhile leads to the sign-in form with the request kept', async () => {
     const page = await authorizationPage()
     served.services.sessions.clear()
