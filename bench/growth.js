@@ -1,14 +1,12 @@
 // `npm run bench:growth`: how lookups, refreshes, start-up, file and memory grow with the number of grants on SQLite.
 // Each database is filled in bulk, in the order of its keys, and then asked through the product's own store.
-//   --grants N,...    sizes (10000,100000,1000000)
-//   --in FOLDER       where databases are kept, and found filled the next time
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { closeSync, existsSync, fsyncSync, openSync, readSync, renameSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { freePort } from '../test/harness/free-port.js'
+import { scriptOptions } from '../test/harness/script-options.js'
 import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
 import { cleanUpAtExit, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
 import { root } from './root.js'
@@ -26,15 +24,16 @@ const APPID = 'app_growth'
 const cause = { actor: 'app', requestId: randomUUID() }
 
 cleanUpAtExit()
-const { values } = parseArgs({
-  options: { grants: { type: 'string', default: '10000,100000,1000000' }, in: { type: 'string' } },
+const options = scriptOptions('npm run bench:growth', {
+  grants: [[10_000, 100_000, 1_000_000], 'sizes'],
+  in: ['', 'a folder where databases are kept, and found filled the next time'],
 })
 buildIfNeeded()
 const { Database } = await importOfDist('services/sqlite/driver.js')
 const { openSqliteTokenStore } = await importOfDist('services/token/store/sqlite/sqlite-token-store.js')
 const { packToken } = await importOfDist('services/token/store/sqlite/packed-tokens.js')
 const rows = []
-for (const grants of values.grants.split(',').map(Number)) rows.push(await measure(grants))
+for (const grants of options.grants) rows.push(await measure(grants))
 console.table(Object.fromEntries(rows.map(({ grants, ...row }) => [grants.toLocaleString('en'), row])))
 
 function importOfDist(file) {
@@ -42,7 +41,7 @@ function importOfDist(file) {
 }
 
 async function measure(grants) {
-  const dataDir = values.in ? path.join(values.in, String(grants)) : temporaryFolder(`growth-${grants}`)
+  const dataDir = options.in ? path.join(options.in, String(grants)) : temporaryFolder(`growth-${grants}`)
   const file = path.join(dataDir, 'token.db')
   const filledMs = existsSync(file) ? 0 : await timed(() => fill(`${file}.filling`, grants))
   if (filledMs > 0) renameSync(`${file}.filling`, file)

@@ -1,10 +1,7 @@
 // `npm run bench:limits`: what a request costs as connections and surveys become many, and what happens when more is asked
 // for than can be done. All in one process on SQLite, on a core of its own.
-//   --seconds N     of each measurement (3)
-//   --overload N    seconds of overload (60)
-//   --only WHAT     connections, surveys, overload or sign-ins
-import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
+import { scriptOptions } from '../test/harness/script-options.js'
 import { contestants, lines, memoryMiB } from './contestants.js'
 import { PASSWORD } from './person.js'
 import { ask, cleanUpAtExit, startGenerator } from './processes.js'
@@ -25,20 +22,15 @@ const PROBE_MS = 500
 const RECOVERY_MS = 30_000
 
 cleanUpAtExit()
-const { values } = parseArgs({
-  options: {
-    seconds: { type: 'string', default: '3' },
-    overload: { type: 'string', default: '60' },
-    only: { type: 'string' },
-  },
-})
-const durationMs = Number(values.seconds) * 1_000
-const overloadMs = Number(values.overload) * 1_000
 const parts = { connections: byConnections, surveys: bySurveys, overload: overloaded, 'sign-ins': besideSignIns }
-const chosen = values.only === undefined ? Object.keys(parts) : [values.only]
-if (!chosen.every((part) => Object.hasOwn(parts, part))) {
-  throw new Error(`--only is one of ${Object.keys(parts).join(', ')}`)
-}
+const options = scriptOptions('npm run bench:limits', {
+  seconds: [3, 'of each measurement'],
+  overload: [60, 'seconds of overload'],
+  only: ['', 'a part', Object.keys(parts)],
+})
+const durationMs = options.seconds * 1_000
+const overloadMs = options.overload * 1_000
+const chosen = options.only === '' ? Object.keys(parts) : [options.only]
 buildIfNeeded()
 const generator = await startGenerator()
 for (const part of chosen) await parts[part]()

@@ -1,13 +1,11 @@
 // `npm run test:churn`: a SQLite token store that lives for months of its clock in minutes: grants are made, refreshed and
 // end, the janitor goes round, and the file must stop growing. No live grant may be touched.
-//   --refreshes N    in all (1000000)
-//   --at-once N      of one moment, of which there are 72 a day (64)
 import { randomBytes, randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
+import { scriptOptions } from '../harness/script-options.js'
 
 const MINUTE_MS = 60_000
 const DAY_MS = 24 * 60 * MINUTE_MS
@@ -166,12 +164,13 @@ function say(line) {
   process.stdout.write(`${line}\n`)
 }
 
-const { values } = parseArgs({
-  options: { refreshes: { type: 'string', default: '1000000' }, 'at-once': { type: 'string', default: '64' } },
+const options = scriptOptions('npm run test:churn', {
+  refreshes: [1_000_000, 'in all'],
+  'at-once': [64, 'refreshes of one moment, of which there are 72 a day'],
 })
 buildIfNeeded()
 const startedAt = performance.now()
-const problems = await churn({ refreshes: Number(values.refreshes), atOnce: Number(values['at-once']) })
+const problems = await churn({ refreshes: options.refreshes, atOnce: options['at-once'] })
 for (const problem of problems) say(`VIOLATION: ${problem}`)
 say(
   `${problems.length === 0 ? 'the file stays as it is' : 'FAILED'}, ${Math.round((performance.now() - startedAt) / 1000)} s`,

@@ -1,16 +1,13 @@
 // `npm run test:power-cut`: records what a writer does to its files, cuts the power at random moments, and opens what the
 // disk may then hold. Nothing acknowledged may be missing and nothing half done, nor when now and then a flush fails. With
 // synchronous=NORMAL alone something must be lost, or this test sees nothing. Needs strace.
-//   --commits N    commits in all (5000), in rounds of --round N (250)
-//   --images N     states of the disk per commit (8)
-//   --seed N       of the cuts; a new one unless given
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
+import { scriptOptions } from '../harness/script-options.js'
 import { Disk, FLUSH_FAILED, readTrace, straceArgs } from './disk.js'
 import { halves, Steps } from './power-cut-steps.js'
 
@@ -19,15 +16,12 @@ const SERVICES = new URL('../../dist/services/', import.meta.url)
 /** Images need no disk of their own. */
 const IMAGES = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 
-const { values } = parseArgs({
-  options: {
-    commits: { type: 'string', default: '5000' },
-    round: { type: 'string', default: '250' },
-    images: { type: 'string', default: '8' },
-    seed: { type: 'string', default: String(Date.now() % 2 ** 31) },
-  },
+const options = scriptOptions('npm run test:power-cut', {
+  commits: [5_000, 'in all'],
+  round: [250, 'commits of one round'],
+  images: [8, 'states of the disk per commit'],
+  seed: [Date.now() % 2 ** 31, 'of the cuts; a new one unless given'],
 })
-const options = Object.fromEntries(Object.entries(values).map(([name, text]) => [name, Number(text)]))
 
 buildIfNeeded()
 const { Database } = await import(new URL('sqlite/driver.js', SERVICES).href)

@@ -1,5 +1,5 @@
 // Replaces, kills and stops the processes of a separated service again and again under load, and tells what its clients
-// saw. Run by hand: npm run test:restarts -- --rounds 100
+// saw: npm run test:restarts -- --rounds 100
 //
 // Two gateways stand behind clients that, like a proxy, go to the other one when a connection is refused, and to no
 // other in any other case: an answer that does not come is a lost request.
@@ -9,18 +9,18 @@ import http from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
 import { freePort } from '../harness/free-port.js'
+import { scriptOptions } from '../harness/script-options.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 const CLIENTS = 8
 const RECOVERY_MS = 30_000
 
-const { values } = parseArgs({
-  options: { rounds: { type: 'string', default: '100' }, only: { type: 'string', default: '' } },
+const { rounds, only } = scriptOptions('npm run test:restarts', {
+  rounds: [100, 'how often each is replaced; it is killed and stopped half as often'],
+  only: ['', 'what the name of a process begins with: token, survey, gateway'],
 })
-const rounds = Number(values.rounds)
 const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-restarts-'))
 const running = new Map()
 const ports = { 'gateway 1': await freePort(), 'gateway 2': await freePort() }
@@ -52,9 +52,8 @@ async function main() {
   return lost === 0 && slow.length === 0 ? 0 : 1
 }
 
-/** `--only gateway` leaves out the others. */
 function isChosen(name) {
-  return name.startsWith(values.only)
+  return name.startsWith(only)
 }
 
 /** Runs `outage` `times` times under load. A replaced gateway leaves the other one, so there nothing is to recover. */

@@ -1,10 +1,5 @@
 // `npm run test:soak`: a service that runs for long under a mixed load, of which a part is bad: strangers' tokens, requests
 // that stop in the middle, clients that go away before their answer. What its processes hold must level off; on Linux, which tells.
-//   --minutes N    how long (60)
-//   --processes N  1: all in one; 3: gateway, token and survey service (3)
-//   --pause N      ms that each of 16 people takes before each request (20)
-//   --every N      s between two looks at the processes (15)
-//   --allow N      MiB that memory may grow by besides a twentieth (12)
 import { spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { Agent } from 'node:http'
@@ -12,10 +7,10 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 import { median } from '../../bench/stats.js'
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
 import { freePort } from '../harness/free-port.js'
+import { scriptOptions } from '../harness/script-options.js'
 import { CROWD_ENV, countsOf, createCrowd } from './crowd.js'
 import { callRpc, say, sendTo, sleep } from './send.js'
 
@@ -27,18 +22,16 @@ const ALLOWANCE_FILES = 20
 /** Rows go as soon after they have ended as can be set. */
 const ENV = { ...CROWD_ENV, KEEP_ENDED_SECONDS: '3600', KEEP_AUDIT_DAYS: '1', JANITOR_INTERVAL_SECONDS: '10' }
 
-const { values } = parseArgs({
-  options: {
-    minutes: { type: 'string', default: '60' },
-    processes: { type: 'string', default: '3' },
-    pause: { type: 'string', default: '20' },
-    every: { type: 'string', default: '15' },
-    allow: { type: 'string', default: '12' },
-  },
+const options = scriptOptions('npm run test:soak', {
+  minutes: [60, 'how long'],
+  processes: ['3', '1: all in one; 3: gateway, token and survey service', ['1', '3']],
+  pause: [20, `ms that each of ${PEOPLE} people takes before each request`],
+  every: [15, 's between two looks at the processes'],
+  allow: [12, 'MiB that memory may grow by besides a twentieth'],
 })
-const modes = values.processes === '1' ? ['all'] : ['token', 'survey', 'gateway']
-const lookEveryMs = Number(values.every) * 1000
-const durationMs = Number(values.minutes) * 60_000
+const modes = options.processes === '1' ? ['all'] : ['token', 'survey', 'gateway']
+const lookEveryMs = options.every * 1000
+const durationMs = options.minutes * 60_000
 const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-soak-'))
 const port = await freePort()
 const adminPorts = {}
@@ -54,7 +47,7 @@ async function main() {
   for (const mode of modes) await start(mode)
   const agent = new Agent({ keepAlive: true, maxSockets: PEOPLE })
   const send = async (request) => {
-    await sleep(Number(values.pause))
+    await sleep(options.pause)
     return sendTo({ host: '127.0.0.1', port, agent }, request)
   }
   const people = await createCrowd(PEOPLE, { rpc, sendOf: () => send })
@@ -92,8 +85,7 @@ function judge(mode, samples) {
   const quarter = Math.floor(samples.length / 4)
   if (quarter === 0) return [`${mode}: too short to be judged`]
   const [before, after] = [samples.slice(-2 * quarter, -quarter), samples.slice(-quarter)]
-  const allowed = Number(values.allow)
-  const bounds = { rss: allowed, heap: allowed, files: ALLOWANCE_FILES }
+  const bounds = { rss: options.allow, heap: options.allow, files: ALLOWANCE_FILES }
   return Object.entries(bounds).flatMap(([what, allowance]) => {
     const [was, is] = [before, after].map((part) => median(part.map((sample) => sample[what])))
     say(`${mode}: ${what} ${was.toFixed(0)} in the third quarter, ${is.toFixed(0)} in the last`)

@@ -1,0 +1,35 @@
+// The scripts of package.json that take options say which, and do nothing when they are called with others.
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+
+const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> }
+const withOptions = Object.entries(scripts).filter(([name]) => /^(bench|test:)/.test(name))
+
+function run(script: string, ...args: string[]) {
+  return spawnSync(process.execPath, [...script.split(' ').slice(1), ...args], { encoding: 'utf8' })
+}
+
+describe.each(withOptions)('npm run %s', (name, script) => {
+  const usage = `npm run ${name} -- [options]\n\n  --`
+
+  test('shows its options', () => {
+    const { status, stdout } = run(script, '--help')
+    expect(status).toBe(0)
+    expect(stdout).toContain(usage)
+  })
+
+  test('refuses an option there is not', () => {
+    const { status, stdout, stderr } = run(script, '--nonsense')
+    expect([status, stdout]).toEqual([2, ''])
+    expect(stderr).toContain("'--nonsense'")
+    expect(stderr).toContain(usage)
+  })
+
+  test('refuses what is not a number where one belongs', () => {
+    const [option = ''] = /--\S+ N/.exec(run(script, '--help').stdout) ?? []
+    const { status, stderr } = run(script, option.replace(/ N.*/, '=many'))
+    expect(status).toBe(2)
+    expect(stderr).toContain(`${option.split(' ')[0]} `)
+  })
+})
