@@ -1,10 +1,13 @@
-// Two small services; every page works without them.
+// Three small services; every page works without them.
 
 // Spec 4.1: the link of the authorization page ends in #wj_redirect. Servers never see a fragment, so it is looked at here.
-const { expectsFragment } = document.body.dataset
+const { expectsFragment, address } = document.body.dataset
 if (expectsFragment && location.hash !== `#${expectsFragment}`) {
   console.warn(`The link of the authorization page should end in #${expectsFragment}.`)
 }
+
+// A page that answers a form takes the address where it is found: reloading it, or coming back to it, sends nothing again.
+if (address) history.replaceState(null, '', address)
 
 // A second click while the first is under way is dropped. Buttons stay enabled: a disabled one would not send its value.
 const REPEAT_AFTER_MS = 5000 // then a click counts again, in case the first got lost on the way

@@ -33,13 +33,15 @@ interface Attempt {
 
 export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: Attempt): Answer {
   const { language, t, setCookies } = visit
+  const answersForm = visit.request.method === 'POST'
   return renderPage(
     'sign-in',
     {
       language,
       title: t.signIn.title,
       languageHref: (to) => goalHref(goal?.asked, to),
-      expectsFragment: goal !== undefined && attempt.status === 200, // shown at the app's own link, not after a form
+      expectsFragment: goal !== undefined && !answersForm, // it is at the app's own link
+      address: answersForm ? goalHref(goal?.asked) : undefined,
     },
     {
       appName: goal && displayName(goal.app.appName, goal.asked.appid),

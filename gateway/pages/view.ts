@@ -63,6 +63,11 @@ export interface Frame {
   readonly isWide?: boolean
   /** The page's address must end in `#wj_redirect` (spec 4.1); its script warns the developer when it does not. */
   readonly expectsFragment?: boolean
+  /**
+   * Of a page that answers a form: where it is found by GET; its script takes this as the page's address. Not for a page with
+   * a link to there: a browser follows no link to the address it is at that has a fragment.
+   */
+  readonly address?: string | undefined
 }
 
 interface Rendered {

@@ -95,6 +95,21 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     expect(callback.last()?.get('state')).toBe('kept')
   })
 
+  test('reloading after a wrong password, and coming back to it later, sends nothing again and loses nothing', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(link('reloaded'))
+    await signIn(page, 'wrong password')
+    expect(page.url()).toBe(link('reloaded'))
+    await page.reload()
+    expect(await page.getByRole('alert').count()).toBe(0)
+    await signIn(page, 'wrong password')
+    await signIn(page)
+    await page.goBack()
+    await page.getByRole('button', { name: 'Confirm' }).click()
+    await page.waitForURL('**/welcome')
+    expect(callback.last()?.get('state')).toBe('reloaded')
+  })
+
   test('everything can be done by keyboard alone', async () => {
     const { page } = await openPage(browser)
     await page.goto(link('keys'))

@@ -98,8 +98,10 @@ describe('signing in', () => {
     ['a password longer than any', { username: 'lin', password: 'x'.repeat(2000) }],
   ])('%s shows the same form again, with the name kept and the password not', async (_, typed) => {
     const page = await visitor.open(authorizePath())
+    expect(page.text).not.toContain('data-address')
     const reply = await visitor.submit(page, form(page, 'password'), typed)
     expect(reply.status).toBe(401)
+    expect(reply.text).toContain(`data-address="${authorizePath().replaceAll('&', '&amp;')}#wj_redirect"`)
     expect(reply.text).toContain('Username or password is not right')
     expect(reply.text).toContain(`value="${typed.username}"`)
     expect(reply.text).not.toContain(`value="${typed.password}"`)
