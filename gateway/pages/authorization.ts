@@ -88,8 +88,11 @@ async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest)
   const signedOut = sessionToken === undefined && visit.hadFormKey // in another tab: the form died with the session
   const requestId = signedOut ? '' : requireForm(visit, form, decisionUse(sessionToken, asked))
   const goal = { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
-  if (sessionToken === undefined) return signInAgain(visit, goal)
   const decision = form.optional('decision', 16)
+  if (sessionToken === undefined) {
+    if (decision !== '') return signInAgain(visit, goal)
+    return redirectTo(authorizeHref(asked), { outcome: 'sign_in', appid: asked.appid }) // WebKit reloads the sign-in page so
+  }
   if (decision === 'cancel') return leave(asked, { error: 'access_denied' }, 'cancelled')
   if (decision !== 'confirm') throw invalidArgument('decision is neither confirm nor cancel')
   try {

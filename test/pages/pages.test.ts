@@ -108,6 +108,13 @@ describe('signing in', () => {
     expect(reply.headers.has('set-cookie')).toBe(false)
   })
 
+  test('its form, sent to the address the page then has, as WebKit does to reload it, leads to the page anew', async () => {
+    const page = await visitor.open(authorizePath())
+    const reply = await visitor.submit(page, { ...form(page, 'password'), action: '/connect/oauth2/authorize' }, USER)
+    expect([reply.status, reply.headers.get('location')]).toEqual([303, `${authorizePath()}#wj_redirect`])
+    expect(served.services.sessions.size).toBe(0)
+  })
+
   test('too many attempts say when to try again', async () => {
     const page = await visitor.open(authorizePath())
     served.services.signInWaitSeconds = 40
