@@ -176,14 +176,15 @@ test('an exchange that is refused leaves no openid behind, whoever it came with'
 })
 
 test('an exchange whose caller was told that it is too late is not made afterwards', async () => {
-  const { store, url, locker } = await open({ connectTimeoutMs: 500 })
+  const { store, url, locker } = await open()
+  const hurried = closing(await openPostgresTokenStore({ url, ...patient, connectTimeoutMs: 500 }))
   const seeded = await seed(store)
   const users = await Promise.all(Array.from({ length: 100 }, () => another(store, seeded)))
   const codes = await Promise.all(users.map((user) => issue(store, user)))
   const lock = { name: 'lock', text: 'LOCK TABLE codes IN ACCESS EXCLUSIVE MODE' }
   const [exchanges, settled] = await locker.transaction(async (transaction) => {
     await transaction.ask(lock, [])
-    const exchanges = codes.map((codeHash) => redeem(store, seeded, codeHash).catch(() => undefined))
+    const exchanges = codes.map((codeHash) => redeem(hurried, seeded, codeHash).catch(() => undefined))
     return [exchanges, await Promise.race([Promise.all(exchanges.slice(64)), sleep(5_000)])] as const
   })
   expect(settled, 'those who wait are told').toEqual(new Array(36).fill(undefined))

@@ -145,22 +145,27 @@ test('transactions that lock each other out are run again and all succeed', asyn
   expect(await query(url, 'SELECT sum(count)::integer AS sum FROM counters')).toEqual([{ sum: 16 }])
 })
 
-test('a revocation, an issue and an exchange of one user and app do not wait in a circle', async () => {
+const ending: [string, (store: TokenStore, seeded: Seed, grantId: string) => Promise<string>][] = [
+  ['a revocation', (store, _, grantId) => store.revokeGrant(grantId, START, cause)],
+  ['a disconnection', (store, { userId }, grantId) => store.disconnectApp(grantId, userId, START, cause)],
+]
+
+test.each(ending)('%s, an issue and an exchange of one user and app do not wait in a circle', async (_, end) => {
   const url = await createDatabase()
   const store = await openPostgresTokenStore({ url, ...patient })
   const seeded = await seed(store)
   const { grantId } = await authorize(store, seeded)
   const locker = await openBare(url)
   const lock = { name: 'lock', text: 'SELECT 1 FROM grants WHERE grant_id = $1 FOR UPDATE' }
-  const { revoked, exchanged } = await locker.transaction(async (transaction) => {
+  const { ended, exchanged } = await locker.transaction(async (transaction) => {
     await transaction.ask(lock, [grantId])
-    const revoked = store.revokeGrant(grantId, START, cause)
+    const ended = end(store, seeded, grantId)
     await sleep(100) // it waits for the grant
     const exchanged = issue(store, seeded).then((codeHash) => redeem(store, seeded, codeHash, 1))
     await sleep(100)
-    return { revoked, exchanged }
+    return { ended, exchanged }
   })
-  expect(await revoked).toBe('revoked')
+  expect(await ended).toBe('revoked')
   expect((await exchanged).result.kind).toBe('redeemed')
   await store.close() // what a connection has counted is told when it ends
   const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
