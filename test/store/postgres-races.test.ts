@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
@@ -14,6 +13,18 @@ async function openTwo(): Promise<readonly [TokenStore, TokenStore]> {
   const url = await createDatabase()
   const open = async () => closing(await openPostgresTokenStore({ url, ...patient }))
   return Promise.all([open(), open()])
+}
+
+/** Returns when so many statements wait for locks. */
+async function waiting(url: string, count: number): Promise<void> {
+  const waits = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+  await expect.poll(async () => (await query(url, waits)).length, { timeout: 30_000 }).toBeGreaterThanOrEqual(count)
+}
+
+/** What the server has had to resolve. To be asked when the stores are closed: a connection tells what it has counted when it ends. */
+async function deadlocks(url: string): Promise<unknown> {
+  const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
+  return counted?.deadlocks
 }
 
 const times = <Result>(count: number, run: (index: number) => Promise<Result>) =>
@@ -150,24 +161,83 @@ const ending: [string, (store: TokenStore, seeded: Seed, grantId: string) => Pro
   ['a disconnection', (store, { userId }, grantId) => store.disconnectApp(grantId, userId, START, cause)],
 ]
 
-test.each(ending)('%s, an issue and an exchange of one user and app do not wait in a circle', async (_, end) => {
+test.each(ending)('%s, an issue and exchanges of one user and app do not wait in a circle', async (_, end) => {
   const url = await createDatabase()
   const store = await openPostgresTokenStore({ url, ...patient })
   const seeded = await seed(store)
   const { grantId } = await authorize(store, seeded)
+  const earlier = await issue(store, seeded)
   const locker = await openBare(url)
   const lock = { name: 'lock', text: 'SELECT 1 FROM grants WHERE grant_id = $1 FOR UPDATE' }
-  const { ended, exchanged } = await locker.transaction(async (transaction) => {
+  const { ended, ...exchanged } = await locker.transaction(async (transaction) => {
     await transaction.ask(lock, [grantId])
     const ended = end(store, seeded, grantId)
-    await sleep(100) // it waits for the grant
-    const exchanged = issue(store, seeded).then((codeHash) => redeem(store, seeded, codeHash, 1))
-    await sleep(100)
-    return { ended, exchanged }
+    await waiting(url, 1) // for the grant
+    const tooLate = redeem(store, seeded, earlier, 1)
+    await waiting(url, 2)
+    const anew = issue(store, seeded).then((codeHash) => redeem(store, seeded, codeHash, 1))
+    await waiting(url, 3)
+    return { ended, tooLate, anew }
   })
   expect(await ended).toBe('revoked')
-  expect((await exchanged).result.kind).toBe('redeemed')
-  await store.close() // what a connection has counted is told when it ends
-  const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
-  expect(counted).toEqual({ deadlocks: 0 })
+  expect((await exchanged.tooLate).result.kind).toBe('refused')
+  expect((await exchanged.anew).result.kind).toBe('redeemed')
+  await store.close()
+  expect(await deadlocks(url)).toBe(0)
+})
+
+/** Locks rows of `table`, in an order that has nothing to do with that of their ids. */
+type Locking = readonly [
+  string,
+  'grants' | 'app_secrets',
+  (store: TokenStore, ids: readonly string[], seeded: Seed) => Promise<unknown>,
+]
+const locking: Locking[] = [
+  [
+    'a recording of grants',
+    'grants',
+    (store, ids) => store.recordUses({ grants: new Map(ids.map((id) => [id, START + 2])), secrets: new Map() }),
+  ],
+  [
+    'a recording of secrets',
+    'app_secrets',
+    (store, ids) => store.recordUses({ grants: new Map(), secrets: new Map(ids.map((id) => [id, START + 2])) }),
+  ],
+  [
+    'a disconnection',
+    'grants',
+    (store, [grantId = ''], { userId }) => store.disconnectApp(grantId, userId, START, cause),
+  ],
+]
+
+test.each(locking)('%s and a recording of uses do not lock each other out', async (_, table, run) => {
+  const url = await createDatabase()
+  const stores = [1, 2].map(() => openPostgresTokenStore({ url, ...patient }))
+  const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]
+  const seeds = await times(3, () => seed(one))
+  const seeded = seeds[0] as Seed
+  const grants = await times(3, () => authorize(one, seeded))
+  const [column, made] = {
+    grants: ['grant_id', grants.map(({ grantId }) => grantId)],
+    app_secrets: ['secret_id', seeds.map(({ secretId }) => secretId)],
+  }[table] as [string, string[]]
+  const ids = made.sort()
+  for (const [index, id] of ids.entries()) {
+    await query(url, `UPDATE ${table} SET created_at_ms = ${START - index} WHERE ${column} = '${id}'`)
+  }
+  const uses = new Map(ids.map((id) => [id, START + 1]))
+  const recorded = table === 'grants' ? { grants: uses, secrets: new Map() } : { grants: new Map(), secrets: uses }
+  const locker = await openBare(url)
+  const lock = { name: 'lock', text: `SELECT 1 FROM ${table} WHERE ${column} = $1 FOR UPDATE` }
+  const works = await locker.transaction(async (transaction) => {
+    await transaction.ask(lock, [ids[1] as string])
+    const recording = one.recordUses(recorded) // has the first, and waits for the second
+    await waiting(url, 1)
+    const other = run(two, [...ids].reverse(), seeded)
+    await waiting(url, 2)
+    return [recording, other]
+  })
+  await Promise.all(works)
+  await Promise.all([one.close(), two.close()])
+  expect(await deadlocks(url)).toBe(0)
 })

@@ -180,6 +180,20 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a grant is live as long as the newest of its tokens, whenever the earlier ones ended',
+    async run(store) {
+      await seed(store)
+      const { grantId, refreshTokenHash } = await grant(store)
+      const lastDay = NOW + REFRESH_TTL - 1
+      await mint(store, refreshTokenHash, {}, lastDay)
+      const end = lastDay + ACCESS_TTL
+      const liveAt = async (liveAtMs: number) =>
+        (await store.listGrants({ userId: 'user_ann', liveAtMs }, { limit: 10, after: undefined })).rows
+      expect(await liveAt(end - 1)).toMatchObject([{ grantId, accessExpiresAtMs: end }])
+      expect(await liveAt(end)).toEqual([])
+    },
+  },
+  {
     title: 'last uses are kept when they are later, and unknown ones are ignored',
     async run(store) {
       await seed(store)
