@@ -7,6 +7,7 @@ import { query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
 import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
+import { hashOf, newCode, secretRow } from './token-store-verbs.js'
 
 /** Two services on one database. */
 async function openTwo(): Promise<readonly [TokenStore, TokenStore]> {
@@ -184,6 +185,108 @@ test.each(ending)('%s, an issue and exchanges of one user and app do not wait in
   expect((await exchanged.anew).result.kind).toBe('redeemed')
   await store.close()
   expect(await deadlocks(url)).toBe(0)
+})
+
+interface Asked extends Seed {
+  readonly grantId: string
+  readonly sessionHash: Uint8Array
+}
+/** What three ask while somebody has the row that it begins with, the `n`th in his way, and what there is to be one of afterwards. */
+type Once = readonly [
+  string,
+  'apps' | 'app_secrets' | 'users' | 'sessions' | 'grants',
+  (store: TokenStore, asked: Asked, n: number) => Promise<unknown>,
+  string,
+]
+const eventsOf = (kind: string) => `audit_events WHERE kind = '${kind}'`
+const changes = [{ name: 'new' }, { redirectUris: ['https://new.example/'] }, { requiresSecretOnRefresh: true }]
+const session = { passwordHash: 'none', expiresAtMs: START + 60_000, previousSessionHash: undefined }
+const once: Once[] = [
+  [
+    'a grant is revoked once',
+    'grants',
+    (store, { grantId }, n) => store.revokeGrant(grantId, START + n, cause),
+    eventsOf('grant.revoked'),
+  ],
+  [
+    'an app is disconnected once',
+    'grants',
+    (store, { grantId, userId }, n) => store.disconnectApp(grantId, userId, START + n, cause),
+    eventsOf('grant.revoked'),
+  ],
+  [
+    'a secret is revoked once',
+    'app_secrets',
+    (store, { appid, secretId }, n) => store.revokeAppSecret(appid, secretId, START + n, cause),
+    eventsOf('secret.revoked'),
+  ],
+  [
+    'an app is disabled once',
+    'apps',
+    (store, { appid }, n) => store.setAppDisabled(appid, true, START + n, cause),
+    eventsOf('app.disabled'),
+  ],
+  [
+    'a user is disabled once',
+    'users',
+    (store, { username }, n) => store.setUserDisabled(username, true, START + n, cause),
+    eventsOf('user.disabled'),
+  ],
+  [
+    'one adds a secret of that name',
+    'apps',
+    (store, { appid }, n) => store.addAppSecret(secretRow(appid, 'next', { secretId: `next ${n}` }), START, cause),
+    `app_secrets WHERE name = 'next'`,
+  ],
+  [
+    'all changes of an app stay',
+    'apps',
+    (store, { appid }, n) => store.updateApp(appid, changes[n] ?? {}, START, cause),
+    `apps WHERE name = 'new' AND redirect_uris = '{https://new.example/}' AND requires_secret_on_refresh`,
+  ],
+  [
+    'one session is left where one is allowed',
+    'users',
+    (store, { userId }, n) =>
+      store.startSession({ ...session, sessionHash: hashOf(`${n}`), userId, maxLive: 1 }, START, cause),
+    'sessions',
+  ],
+  [
+    'one code is left where one is allowed',
+    'users',
+    (store, { appid, userId }, n) =>
+      store.issueCode(newCode(`${n}`, { appid, userId, maxLive: 1, expiresAtMs: START + 9 }), START, cause),
+    'codes WHERE used_at_ms IS NULL',
+  ],
+  [
+    'the latest use of a session stays',
+    'sessions',
+    (store, { sessionHash }, n) => store.touchSession(sessionHash, START + 9 - n),
+    `sessions WHERE last_seen_at_ms = ${START + 9}`,
+  ],
+]
+
+test.each(once)('when three are asked at the same moment, %s', async (_, table, ask, counted) => {
+  const url = await createDatabase()
+  const stores = [1, 2].map(async () => closing(await openPostgresTokenStore({ url, ...patient })))
+  const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]
+  const seeded = await seed(one)
+  const { grantId } = await authorize(one, seeded)
+  const sessionHash = hashOf('session')
+  await one.startSession({ ...session, sessionHash, userId: seeded.userId, maxLive: 1 }, START, cause)
+  const locker = await openBare(url)
+  const lock = { name: 'lock', text: `SELECT 1 FROM ${table} FOR UPDATE` }
+  const asked = await locker.transaction(async (transaction) => {
+    await transaction.ask(lock, [])
+    const asked: Promise<unknown>[] = []
+    for (const [n, store] of [one, two, one].entries()) {
+      asked.push(ask(store, { ...seeded, grantId, sessionHash }, n))
+      await waiting(url, n + 1)
+    }
+    return asked
+  })
+  await Promise.all(asked)
+  expect(await query(url, `SELECT count(*)::int AS count FROM ${counted}`)).toEqual([{ count: 1 }])
 })
 
 /** Locks rows of `table`, in an order that has nothing to do with that of their ids. */
