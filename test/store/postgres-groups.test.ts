@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
+import { Lookups } from '../../services/postgres/lookups.js'
 import { Together, type Waiting } from '../../services/postgres/together.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
@@ -285,6 +286,30 @@ test('a lookup that the database refuses fails alone', async () => {
   const [good, refused] = await Promise.allSettled([store.findSurvey(7), store.findSurvey(2 ** 64)])
   expect(good).toMatchObject({ status: 'fulfilled', value: { surveyId: 7 } })
   expect(String((refused as PromiseRejectedResult).reason)).toContain('out of range')
+})
+
+test.each([
+  ['40P01', 'alone'],
+  ['55P03', 'alone'],
+  ['57014', 'alone'],
+  ['22003', 'alone'],
+  ['53100', 'with all'],
+  ['57P01', 'with all'],
+] as const)('a lookup that PostgreSQL refuses with %s fails %s that share its statement', async (state, how) => {
+  const url = await createDatabase()
+  await query(
+    url,
+    `CREATE FUNCTION look(key text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+       IF key <> 'good' THEN RAISE EXCEPTION 'as told' USING ERRCODE = key; END IF;
+       RETURN key;
+     END $$`,
+  )
+  const rows = new Lookups<{ key: string }>(await openBare(url), { name: 'look', text: 'SELECT look($1) AS key' }, [
+    'text',
+  ])
+  const [good, refused] = await Promise.allSettled([rows.findOne('good'), rows.findOne(state)])
+  expect(good.status).toBe(how === 'alone' ? 'fulfilled' : 'rejected')
+  expect(refused.status).toBe('rejected')
 })
 
 test('a survey that many ask for at once is kept once, and what others know of it is what the database says', async () => {

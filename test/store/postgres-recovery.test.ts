@@ -140,15 +140,62 @@ test(
   MINUTE,
 )
 
+/** What `settings` are on a connection of ours, to a database that has others. */
+async function settingsBeside(others: Readonly<Record<string, string>>, settings: readonly string[]) {
+  const url = await cluster.createDatabase()
+  const name = new URL(url).pathname.slice(1)
+  for (const [setting, value] of Object.entries(others))
+    await query(url, `ALTER DATABASE ${name} SET ${setting} = ${value}`)
+  const database = closing(await openDatabase({ url }, NOTHING))
+  const text = `SELECT ${settings.map((setting) => `current_setting('${setting}') AS ${setting}`).join(', ')}`
+  return database.read({ name: 'settings', text }, [])
+}
+
+test.each([
+  ['off', 'on'],
+  ['local', 'on'],
+  ['remote_write', 'on'],
+  ['remote_apply', 'remote_apply'],
+])(
+  'commits are flushed on our connections, to a database whose default is %s too',
+  async (others, ours) => {
+    const settings = await settingsBeside({ synchronous_commit: others }, ['synchronous_commit'])
+    expect(settings).toEqual([{ synchronous_commit: ours }])
+  },
+  MINUTE,
+)
+
 test(
-  'commits are flushed on our connections, whatever the database has as its default',
+  'nothing on our connections runs, waits for a lock or holds one without an end, whatever the database has as its default',
+  async () => {
+    const ours = { statement_timeout: '3s', lock_timeout: '2s', idle_in_transaction_session_timeout: '5s' }
+    const none = Object.fromEntries(Object.keys(ours).map((setting) => [setting, '0']))
+    expect(await settingsBeside(none, Object.keys(ours))).toEqual([ours])
+  },
+  MINUTE,
+)
+
+test(
+  'the lock wait of a transaction is its own, and its reads are of what is committed, whatever the default',
   async () => {
     const url = await cluster.createDatabase()
-    const name = new URL(url).pathname.slice(1)
-    await query(url, `ALTER DATABASE ${name} SET synchronous_commit = off`)
-    const database = closing(await openDatabase({ url }, NOTHING))
-    const setting = { name: 'setting', text: `SELECT current_setting('synchronous_commit') AS level` }
-    expect(await database.read(setting, [])).toEqual([{ level: 'on' }])
+    await query(
+      url,
+      `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET default_transaction_isolation = serializable`,
+    )
+    const database = closing(await openDatabase({ url, poolSize: 1 }, NOTHING))
+    const settings = {
+      name: 'settings',
+      text: `SELECT current_setting('lock_timeout') AS wait, current_setting('transaction_isolation') AS level`,
+    }
+    const within = (lockWaitMs?: number) =>
+      database.transaction((transaction) => transaction.ask(settings, []), lockWaitMs)
+    const level = 'read committed'
+    expect(await within(100)).toEqual([{ wait: '100ms', level }])
+    expect(await within()).toEqual([{ wait: '2s', level }])
+    const writes = { name: 'writes', text: 'SELECT 1' }
+    await database.transaction((transaction) => transaction.write(writes, []), 100) // is committed
+    expect(await within()).toEqual([{ wait: '2s', level }])
   },
   MINUTE,
 )

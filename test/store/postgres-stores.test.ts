@@ -1,6 +1,10 @@
 import { describe, expect, test } from 'vitest'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
+import type { AppRow } from '../../services/token/store/token-store.js'
+import { openBare } from '../postgres/bare-database.js'
 import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
@@ -9,10 +13,25 @@ import { createDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
 import { describeSurveyStore } from './survey-store-conformance.js'
 import { describeTokenStore } from './token-store-conformance.js'
-import { grant, hashOf, isGood, mint, NOW, REFRESH_TTL, seed } from './token-store-verbs.js'
+import {
+  appRow,
+  byOperator,
+  grant,
+  hashOf,
+  isGood,
+  mint,
+  NOW,
+  REFRESH_TTL,
+  secretRow,
+  seed,
+} from './token-store-verbs.js'
 
 describeTokenStore('PostgreSQL', async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }))
 describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
+
+/** Fails as it is told, with an SQLSTATE. */
+const CREATE_FAIL = `CREATE FUNCTION fail(state text) RETURNS void LANGUAGE plpgsql AS
+  $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = state; END $$`
 
 describe('PostgreSQL stores', () => {
   test('what was acknowledged is there after the store is opened again', async () => {
@@ -73,5 +92,56 @@ describe('PostgreSQL stores', () => {
     const store = closing(await openPostgresTokenStore({ url, ...patient }))
     await query(url, 'ALTER TABLE access_tokens RENAME TO gone')
     await expect(store.findAccessToken(presented(hashOf('any')))).rejects.toThrow('does not exist')
+  })
+
+  test('what PostgreSQL cannot hold is written nowhere, as a mistake of the caller, and nothing is found by it', async () => {
+    const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
+    const nul = 'a\0b'
+    const create = (rest: Partial<AppRow>) => store.createApp(appRow('app', rest), secretRow('app'), byOperator)
+    for (const rest of [{ name: nul }, { redirectUris: [nul] }]) {
+      await expect(create(rest)).rejects.toMatchObject({ reason: ErrorReason.INVALID_ARGUMENT })
+    }
+    expect(await store.findApp('app')).toBeUndefined()
+    expect(await store.findApp(nul)).toBeUndefined()
+    expect(await store.setAppDisabled(nul, true, NOW, byOperator)).toBeUndefined()
+    expect(await store.listAuditEvents({ appid: nul }, { limit: 1, after: undefined })).toMatchObject({ rows: [] })
+  })
+
+  test.each([
+    ['08006', 'unavailable', 2],
+    ['25P03', 'unavailable', 2],
+    ['25P04', 'unavailable', 2],
+    ['57P01', 'unavailable', 2],
+    ['57P02', 'unavailable', 2],
+    ['57P03', 'unavailable', 2],
+    ['57P05', 'unavailable', 2],
+    ['40001', 'unavailable', 8],
+    ['40P01', 'unavailable', 8],
+    ['25006', 'unavailable', 1],
+    ['28P01', 'unavailable', 1],
+    ['3D000', 'unavailable', 1],
+    ['53100', 'unavailable', 1],
+    ['55P03', 'unavailable', 1],
+    ['57014', 'unavailable', 1],
+    ['58030', 'unavailable', 1],
+    ['23505', 'as it is', 1],
+    ['42P01', 'as it is', 1],
+    ['XX000', 'as it is', 1],
+  ] as const)('a failure that PostgreSQL calls %s is %s; attempts: %i', async (state, outcome, times) => {
+    const url = await createDatabase()
+    await query(url, 'CREATE SEQUENCE times')
+    await query(url, CREATE_FAIL)
+    const database = await openBare(url)
+    const fail = { name: 'fail', text: 'SELECT nextval($2), fail($1)' }
+    const process = { name: 'process', text: 'SELECT pg_backend_pid() AS id' }
+    const [before] = await database.read(process, [])
+    const failure = await database.read(fail, [state, 'times']).catch((error: unknown) => error)
+    expect(failure instanceof StoreUnavailable ? 'unavailable' : 'as it is').toBe(outcome)
+    expect(failure).toMatchObject(
+      outcome === 'as it is' ? { code: state } : { cause: { code: state }, outcomeUnknown: false },
+    )
+    expect(await query(url, 'SELECT last_value::int AS times FROM times')).toEqual([{ times }])
+    const [after] = await database.read(process, [])
+    expect(after?.id === before?.id, 'the connection is used again').toBe(times !== 2)
   })
 })
