@@ -220,6 +220,43 @@ test(
 )
 
 test(
+  'a primary that takes no writes any more is left for the one that does, by every connection',
+  async () => {
+    const url = await cluster.createDatabase()
+    const standby = await cluster.createStandby()
+    const writable = new URL(url)
+    writable.searchParams.set('options', '-c default_transaction_read_only=off')
+    try {
+      const hosts = `127.0.0.1:${cluster.port},127.0.0.1:${standby.port}`
+      const store = closing(
+        await openPostgresTokenStore({ url: `postgres://postgres@${hosts}${new URL(url).pathname}` }),
+      )
+      const seeded = await seed(store)
+      const { accessTokenHash } = await authorize(store, seeded)
+      const [written] = await query(url, 'SELECT pg_current_wal_lsn()::text AS place')
+      const replayed = `SELECT pg_last_wal_replay_lsn() >= '${written?.place}' AS "isThere"`
+      await expect.poll(() => query(standby.urlOf('postgres'), replayed)).toEqual([{ isThere: true }])
+      await query(standby.urlOf('postgres'), 'SELECT pg_promote()')
+      await query(url, 'ALTER SYSTEM SET default_transaction_read_only = on')
+      await query(url, 'SELECT pg_reload_conf()')
+      const ours = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'survey-auth'`
+      const isLeft = async () => {
+        await issue(store, seeded).catch(() => undefined) // until it is told, the server takes writes
+        return (await query(url, ours)).length === 0
+      }
+      await expect.poll(isLeft, { timeout: 20_000 }).toBe(true)
+      await authorize(store, seeded)
+      expect(await isGood(store, accessTokenHash)).toBe(true)
+    } finally {
+      await query(writable.href, 'ALTER SYSTEM RESET default_transaction_read_only')
+      await query(writable.href, 'SELECT pg_reload_conf()')
+      await standby.destroy()
+    }
+  },
+  2 * MINUTE,
+)
+
+test(
   'when the primary dies under load the promoted standby is found, and nothing acknowledged is lost',
   async () => {
     const url = await cluster.createDatabase()
