@@ -2,7 +2,7 @@ import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
-import { type Access, authorizePath, type Verbs } from '../harness/verbs.js'
+import { type Access, authorizePath, CALLBACK, type Verbs } from '../harness/verbs.js'
 import { formWith, type Page, type Visitor } from '../harness/visitor.js'
 import { startService } from '../harness.js'
 
@@ -182,7 +182,24 @@ describe('the connected-apps page', () => {
     expect(await lastUses()).toEqual([service.clock.now()])
   })
 
-  test("does not end another user's grant", async () => {
+  test('shows all apps of a user who has more grants than are read at once', async () => {
+    const service = await startService({ env: { MAX_GRANTS_PER_USER_AND_APP: '200' } })
+    const { token, account } = service.backend.asGateway
+    const oldest = await service.grantAccess()
+    const { user } = oldest
+    const app = await service.createApp()
+    const { sessionToken } = await account.signIn({ ...user, source: '192.0.2.1' })
+    service.clock.advance({ seconds: 1 })
+    for (let n = 0; n < 200; n++) {
+      const asked = { sessionToken, requestId: `request ${n} of many`, appid: app.appid, redirectUri: CALLBACK }
+      const { code } = await token.issueCode({ ...asked, scope: 'snsapi_user' })
+      await token.exchangeCode({ appid: app.appid, secret: app.secret, code })
+    }
+    const { apps } = await account.listConnectedApps({ sessionToken })
+    expect(apps.map(({ appid }) => appid)).toEqual([app.appid, oldest.app.appid])
+  })
+
+  test("does not end another user's grant, and says that there is none", async () => {
     const { service, access } = await granted()
     const attacker = await service.grantAccess()
     const visitor = await service.signedIn(attacker.user)
@@ -191,6 +208,9 @@ describe('the connected-apps page', () => {
     if (form === undefined) throw new Error('no grant shown')
     const [grantId = ''] = await service.grantIds({ username: access.user.username })
     await visitor.submit(page, form, { grant_id: grantId })
+    const { account } = service.backend.asGateway
+    const { sessionToken } = await account.signIn({ ...attacker.user, source: '192.0.2.1' })
+    await expect(account.disconnectApp({ sessionToken, grantId })).rejects.toThrow('there is no such grant')
     expect(await answers(service, access)).toEqual(ALIVE)
   })
 

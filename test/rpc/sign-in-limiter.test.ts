@@ -18,8 +18,8 @@ function limiter(options: { failsAt?: (call: number) => boolean; nowMs?: number 
   }
   const { counted } = createSignInLimiter(LIMITS, store, () => options.nowMs ?? 0)
   return {
-    attempt: (answer: () => string | undefined, username = 'ann') =>
-      counted(username, '192.0.2.1', async () => answer()),
+    attempt: (answer: () => string | undefined, username = 'ann', source = '192.0.2.1') =>
+      counted(username, source, async () => answer()),
     ofSource: () => counts.get('sign-in 192.0.2.1'),
   }
 }
@@ -37,6 +37,12 @@ test('lets so many wrong passwords through and no more, of an account and of a s
   expect(await attempt(wrong, 'ben')).toBeUndefined()
   await expect(attempt(right, 'ben')).rejects.toThrow('too many failed sign-ins')
   await expect(attempt(right, 'cleo')).rejects.toThrow('too many failed sign-ins')
+})
+
+test('an account is slowed for the source that fails only, also where their names run together', async () => {
+  const { attempt } = limiter()
+  for (let i = 0; i < 2; i += 1) await attempt(wrong, 'ann1', '92.0.2.1')
+  expect(await attempt(right, 'ann', '192.0.2.1')).toBe('session')
 })
 
 test('forgets the failures of an account whose password came, and those of the source but for that attempt not', async () => {
