@@ -15,6 +15,13 @@ test('a hash belongs to its password and to no other', async () => {
   ])
 })
 
+test('a password is kept at the cost that OWASP asks for, and differently each time', async () => {
+  const { hash } = await createPasswordHasher({ concurrency: 1, queueLimit: 1 })
+  const hashes = await Promise.all([hash('of ann'), hash('of ann')])
+  for (const one of hashes) expect(one).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
+  expect(new Set(hashes).size).toBe(2)
+})
+
 test('a password that nobody has is compared with, and belongs to nobody', async () => {
   const { inQueue } = await createPasswordHasher({ concurrency: 1, queueLimit: 0, cost: CHEAP })
   expect(await inQueue((compare) => compare(undefined, 'no user has this password'))).toBe(false)
