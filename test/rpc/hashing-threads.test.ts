@@ -28,11 +28,12 @@ test('a password that nobody has is compared with, and belongs to nobody', async
 })
 
 test('as many are let in as are compared at once and may wait, and the next when one has gone, however', async () => {
-  const { inQueue } = await createPasswordHasher({ concurrency: 2, queueLimit: 1, cost: CHEAP })
+  const { hash, inQueue } = await createPasswordHasher({ concurrency: 2, queueLimit: 1, cost: CHEAP })
   const leave: (() => void)[] = []
   const enter = () => inQueue(() => new Promise<void>((_, reject) => leave.push(() => reject(new Error('gone')))))
   const inside = [enter(), enter(), enter()]
   await expect(enter()).rejects.toThrow('too many sign-ins at once')
+  await expect(hash('of ann')).rejects.toThrow('too many sign-ins at once')
   for (const go of leave.splice(0)) go()
   for (const one of inside) await expect(one).rejects.toThrow('gone')
   const next = [enter(), enter(), enter()]
@@ -57,6 +58,20 @@ test.runIf(process.platform === 'linux')('one that is free is used again', async
   for (let i = 0; i < 20; i += 1) await hash('of ann')
   expect(readdirSync('/proc/self/task').length).toBe(before)
 })
+
+test.runIf(process.platform === 'linux')(
+  'as many run at once as are allowed, also when others come later',
+  async () => {
+    const { hash } = await createPasswordHasher({ concurrency: 5, queueLimit: 100, cost: CHEAP })
+    const threads = () => readdirSync('/proc/self/task').filter((thread) => nicenessOf(thread) === 10).length
+    const before = threads()
+    const person = async () => {
+      for (let i = 0; i < 5; i += 1) await hash('of ann')
+    }
+    await Promise.all(Array.from({ length: 12 }, person))
+    expect(threads()).toBe(Math.max(before, 5))
+  },
+)
 
 /** Field 19 of proc_pid_stat(5). */
 function nicenessOf(thread: string): number {
