@@ -1,16 +1,27 @@
 // gRPC reflection from the same descriptors that serve the calls. Development only: it tells everyone what there is.
 import { create, type DescFile, type DescService, toBinary } from '@bufbuild/protobuf'
-import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt'
+import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt'
 import type { Server } from '@grpc/grpc-js'
-import { loadFileDescriptorSetFromBuffer } from '@grpc/proto-loader'
 import { ReflectionService } from '@grpc/reflection'
 
+/** What @grpc/reflection reads of a package: files, each encoded. Those that proto-loader makes have lost their imports. */
+type Package = ConstructorParameters<typeof ReflectionService>[0]
+
 export function addReflection(server: Server, services: readonly DescService[]): void {
-  new ReflectionService(loadFileDescriptorSetFromBuffer(descriptorSet(services))).addToServer(server)
+  const fileDescriptorProtos = filesOf(services).map((file) =>
+    Buffer.from(toBinary(FileDescriptorProtoSchema, file.proto)),
+  )
+  new ReflectionService({ all: { fileDescriptorProtos } } as unknown as Package).addToServer(server)
 }
 
 /** A binary `google.protobuf.FileDescriptorSet` of the services and all they import, dependencies first. */
 export function descriptorSet(services: readonly DescService[]): Buffer {
+  const set = create(FileDescriptorSetSchema, { file: filesOf(services).map((file) => file.proto) })
+  return Buffer.from(toBinary(FileDescriptorSetSchema, set))
+}
+
+/** Those of the services and all they import, dependencies first. */
+function filesOf(services: readonly DescService[]): DescFile[] {
   const files = new Map<string, DescFile>()
   const visit = (file: DescFile) => {
     if (files.has(file.proto.name)) return
@@ -18,6 +29,5 @@ export function descriptorSet(services: readonly DescService[]): Buffer {
     files.set(file.proto.name, file)
   }
   for (const service of services) visit(service.file)
-  const set = create(FileDescriptorSetSchema, { file: [...files.values()].map((file) => file.proto) })
-  return Buffer.from(toBinary(FileDescriptorSetSchema, set))
+  return [...files.values()]
 }
