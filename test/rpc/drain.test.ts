@@ -29,6 +29,7 @@ interface More {
 }
 
 async function started(more: More = {}) {
+  const begun: string[] = []
   const ended: string[] = []
   const nothing = () => Promise.resolve({})
   const dispatcher = new Dispatcher({
@@ -40,6 +41,7 @@ async function started(more: More = {}) {
     signIn: nothing,
     signOut: nothing,
     async getSession() {
+      begun.push('the call')
       await sleep(CALL_MS)
       ended.push('the call')
       return { username: 'somebody' }
@@ -56,7 +58,7 @@ async function started(more: More = {}) {
     hasReflection: false,
   }
   const server = await startRpcServer({ ...common, address, connectAddress: undefined, ...more })
-  return { server, ended, at: parseAddress(server.addresses[0] ?? '') }
+  return { server, begun, ended, at: parseAddress(server.addresses[0] ?? '') }
 }
 
 const tlsAddress: Address = { ...address, kind: 'tls' }
@@ -112,7 +114,7 @@ test.each([
   ['TLS', tlsAddress],
 ])('is over when the calls are answered that were under way, not before, over %s', async (_, address) => {
   const material = materialOfServer()
-  const { server, ended, at } = await started({ address, tls: material })
+  const { server, begun, ended, at } = await started({ address, tls: material })
   const transport = createMultiplexTransport({
     address: at,
     tls: () => material,
@@ -122,7 +124,7 @@ test.each([
   })
   onTestFinished(() => transport.close())
   const answer = clientOf(AccountService, transport.invoke).getSession({ sessionToken: 'x' })
-  await sleep(CALL_MS / 2)
+  await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
   expect(await drained(server, 5_000)).toBeLessThan(4_000)
   expect(ended).toEqual(['the call'])
   expect(await answer).toMatchObject({ username: 'somebody' })
