@@ -11,7 +11,7 @@ import { CallersOverHttp2 } from './callers-over-http2.js'
 import type { Dispatcher } from './dispatcher.js'
 import { type Identify, unknownCaller } from './identity.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
-import { maxRequestBytesOf, type RpcLimits } from './requests.js'
+import { MAX_HEADER_BYTES, MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
 
 export interface ConnectDoorOptions {
   readonly dispatcher: Dispatcher
@@ -36,9 +36,6 @@ const HTTP1_LIMITS = {
   requestTimeout: 15_000,
   connectionsCheckingInterval: 1_000,
 }
-
-/** 24 days: what is longer, a timer of Node takes for nothing. */
-const MAX_TIMER_MS = 2 ** 31 - 1
 
 const callerKey = createContextKey<Caller | undefined>(undefined, { description: 'caller' })
 
@@ -66,7 +63,8 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
 
   const http1 = createHttpServer(HTTP1_LIMITS, handler)
   http1.emit('listening') // which it never does by itself: without, node:http watches no connection, so nothing above applies
-  const http2 = createHttp2Server({ settings: { maxConcurrentStreams: limits.maxStreams } }, handler)
+  const settings = { maxConcurrentStreams: limits.maxStreams, maxHeaderListSize: MAX_HEADER_BYTES }
+  const http2 = createHttp2Server({ settings }, handler)
   const callersOverHttp2 = new CallersOverHttp2(http2)
   const connections = new Set<Duplex>()
 

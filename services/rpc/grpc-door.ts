@@ -20,7 +20,7 @@ import { type Call, type Dispatcher, pathOf } from './dispatcher.js'
 import { type Identify, unknownCaller } from './identity.js'
 import { decodeCalls, serveMultiplex } from './multiplex-server.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
-import { decodeRequest, maxRequestBytesOf, type RpcLimits } from './requests.js'
+import { decodeRequest, MAX_HEADER_BYTES, MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
 
 export interface GrpcDoorOptions {
   readonly dispatcher: Dispatcher
@@ -50,7 +50,6 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
       ...dispatcher.services.map((service) => maxRequestBytesOf(limits, service)),
     ),
     'grpc.max_concurrent_streams': limits.maxStreams,
-    'grpc.max_metadata_size': 16 * 1024,
   })
   for (const service of dispatcher.services) addUnary(server, options, service)
   const streams = new Set<{ drain(): void }>()
@@ -60,6 +59,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   const names = ['', MultiplexService.typeName, ...dispatcher.services.map((service) => service.typeName)]
   const statuses: ServingStatusMap = Object.fromEntries(names.map((name) => [name, 'NOT_SERVING']))
   const health = new HealthImplementation(statuses)
+  let wasServing = false
   health.addToServer(server)
   if (options.hasReflection) {
     const { addReflection } = await import('./reflection.js')
@@ -68,11 +68,14 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
 
   server.createConnectionInjector(grpc.ServerCredentials.createInsecure()) // has it make an HTTP/2 server
   const http2 = http2Of(server)
+  http2.updateSettings({ maxHeaderListSize: MAX_HEADER_BYTES }) // beside those of grpc-js, which has no option for it
   const openEnded = shareWith(options.serveOthers, http2)
   const callers = new CallersOverHttp2(http2)
   return {
     accept: (connection) => callers.accept(connection),
     setServing(isServing) {
+      if (isServing === wasServing) return // each that watches would hear it again
+      wasServing = isServing
       for (const name of names) health.setStatus(name, isServing ? 'SERVING' : 'NOT_SERVING')
     },
     async drain(graceMs) {
@@ -109,6 +112,7 @@ function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Serv
   http2.removeAllListeners('stream')
   http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
     if (headers['content-type']?.startsWith('application/grpc')) {
+      if (outlastsTimers(headers['grpc-timeout'])) delete headers['grpc-timeout'] // grpc-js would say that it has passed
       for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
       if (!headers[':path']?.startsWith('/grpc.')) return
       openEnded.add(stream)
@@ -118,6 +122,12 @@ function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Serv
     }
   })
   return openEnded
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000 } // smaller ones have too few digits
+
+function outlastsTimers(timeout: unknown): boolean {
+  return typeof timeout === 'string' && Number.parseInt(timeout, 10) * (UNIT_MS[timeout.slice(-1)] ?? 0) > MAX_TIMER_MS
 }
 
 /** After what was written: the last health that a watcher hears is that we do not serve. */

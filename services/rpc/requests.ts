@@ -2,6 +2,12 @@
 import { type DescMethod, type DescService, fromBinary, type Message } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 
+/** Names and values of one call's headers and metadata, in bytes; as much as node:http takes. */
+export const MAX_HEADER_BYTES = 16 * 1024
+
+/** 24 days: what is longer, a timer of Node takes for nothing. */
+export const MAX_TIMER_MS = 2 ** 31 - 1
+
 /** What a door accepts. */
 export interface RpcLimits {
   /** Largest request message, in bytes, of services that are not among the following. */

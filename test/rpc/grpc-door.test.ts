@@ -1,0 +1,120 @@
+// What callers of other makes send to the doors over HTTP/2, and grpc-js does not.
+import { once } from 'node:events'
+import http2 from 'node:http2'
+import { setTimeout as sleep } from 'node:timers/promises'
+import * as grpc from '@grpc/grpc-js'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import type { Address } from '../../services/rpc/address.js'
+import { mayCall } from '../../services/rpc/callers.js'
+import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
+
+const CALL_MS = 50
+const PATH = '/surveyauth.v1.LimitService/CountRequests'
+const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
+
+let server: RpcServer
+
+beforeAll(async () => {
+  const dispatcher = new Dispatcher({
+    mayCall,
+    onCall: () => undefined,
+    onUnexpected: () => undefined,
+    maxDeadlineMs: 30_000,
+  }).register(LimitService, {
+    async countRequests() {
+      await sleep(CALL_MS)
+      return { totals: [1] }
+    },
+  })
+  server = await startRpcServer({
+    dispatcher,
+    address,
+    connectAddress: address,
+    tls: undefined,
+    callers: new Map(),
+    limits: { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 100 },
+    hasReflection: false,
+  })
+})
+afterAll(() => server.drain(200))
+
+/** CountRequestsRequest with one count: key `k` until 1 s after 1970; gRPC puts flag and length before it. */
+const REQUEST = Buffer.from([0x0a, 7, 0x0a, 1, 0x6b, 0x12, 2, 0x08, 1])
+const FRAMED = Buffer.concat([Buffer.from([0, 0, 0, 0, REQUEST.length]), REQUEST])
+
+function connectedTo(door: 'gRPC' | 'Connect'): http2.ClientHttp2Session {
+  const session = http2.connect(server.addresses[door === 'gRPC' ? 0 : 1] ?? '')
+  onTestFinished(() => session.destroy())
+  return session
+}
+
+/** How a gRPC call with these headers ends. */
+async function statusOf(session: http2.ClientHttp2Session, headers: http2.OutgoingHttpHeaders): Promise<unknown> {
+  const stream = session.request({
+    ':method': 'POST',
+    ':path': PATH,
+    'content-type': 'application/grpc',
+    te: 'trailers',
+    ...headers,
+  })
+  stream.end(FRAMED).resume()
+  const heard: http2.IncomingHttpHeaders[] = []
+  stream.on('response', (head) => heard.push(head)).on('trailers', (trailers) => heard.push(trailers))
+  await once(stream, 'close')
+  return heard.map((each) => each['grpc-status']).find((status) => status !== undefined)
+}
+
+test.each(['2147484S', '35792M', '597H', '99999999H'])(
+  'a caller that has time for %s, longer than a timer of Node, gets its answer',
+  async (timeout) => {
+    expect(await statusOf(connectedTo('gRPC'), { 'grpc-timeout': timeout })).toBe('0')
+  },
+)
+
+test.each(['2147483S', '99999999m', '99999999u'])('and so does one that has time for %s', async (timeout) => {
+  expect(await statusOf(connectedTo('gRPC'), { 'grpc-timeout': timeout })).toBe('0')
+})
+
+test('a caller whose time is over before its answer is told so', async () => {
+  const status = await statusOf(connectedTo('gRPC'), { 'grpc-timeout': '1m' })
+  expect(status).toBe(String(grpc.status.DEADLINE_EXCEEDED))
+})
+
+test.each(['gRPC', 'Connect'] as const)('the %s door takes headers of 16 KiB, and says so', async (door) => {
+  const session = connectedTo(door)
+  const [settings] = (await once(session, 'remoteSettings')) as [http2.Settings]
+  expect(settings).toMatchObject({ maxHeaderListSize: 16 * 1024, maxConcurrentStreams: 100 })
+  const answerWith = (bytes: number) => {
+    const headers = {
+      ':method': 'POST',
+      ':path': PATH,
+      'content-type': 'application/json',
+      'x-much': 'm'.repeat(bytes),
+    }
+    const stream = session.request(headers).end('{"counts":[{"key":"k","windowEndTime":"1970-01-01T00:00:01Z"}]}')
+    return once(stream.resume(), 'response').then(
+      ([head]) => (head as http2.IncomingHttpHeaders)[':status'],
+      (error: Error) => error.message,
+    )
+  }
+  expect(await answerWith(15 * 1024)).toBe(200)
+  expect(await answerWith(16 * 1024)).toContain('NGHTTP2_ENHANCE_YOUR_CALM')
+  expect(await answerWith(0)).toBe(200)
+})
+
+test('who watches the health hears of changes only', async () => {
+  const client = new grpc.Client((server.addresses[0] ?? '').replace('http://', ''), grpc.credentials.createInsecure())
+  onTestFinished(() => client.close())
+  const bytes = (message: Buffer) => message
+  const watch = client.makeServerStreamRequest('/grpc.health.v1.Health/Watch', bytes, bytes, Buffer.alloc(0))
+  const heard: (number | undefined)[] = []
+  watch.on('error', () => undefined).on('data', (status: Buffer) => heard.push(status[1]))
+  onTestFinished(() => watch.cancel())
+  await expect.poll(() => heard.length).toBe(1)
+  for (const isServing of [true, true, false, false, true]) server.setServing(isServing)
+  await expect.poll(() => heard.length).toBeGreaterThanOrEqual(4)
+  const [SERVING, NOT_SERVING] = [1, 2]
+  expect(heard).toEqual([NOT_SERVING, SERVING, NOT_SERVING, SERVING])
+})
