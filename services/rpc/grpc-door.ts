@@ -13,12 +13,12 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc'
 import * as grpc from '@grpc/grpc-js'
 import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
-import { type MultiplexRequest, MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import { MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Caller } from './callers.js'
 import { CallersOverHttp2 } from './callers-over-http2.js'
 import { type Call, type Dispatcher, pathOf } from './dispatcher.js'
 import { type Identify, unknownCaller } from './identity.js'
-import { decodeCalls, serveMultiplex } from './multiplex-server.js'
+import { serveMultiplex } from './multiplex-server.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
 import { decodeRequest, MAX_HEADER_BYTES, MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
 
@@ -32,7 +32,7 @@ export interface GrpcDoorOptions {
   readonly hasReflection: boolean
 }
 
-export type MultiplexStream = grpc.ServerDuplexStream<MultiplexRequest, Buffer>
+export type MultiplexStream = grpc.ServerDuplexStream<Buffer, Buffer>
 
 export interface GrpcDoor {
   /** Hands over a connection that speaks HTTP/2. */
@@ -195,8 +195,8 @@ function addMultiplex(
         path: pathOf(multiplex),
         requestStream: true,
         responseStream: true,
-        requestSerialize: (message: MultiplexRequest) => Buffer.from(toBinary(multiplex.input, message)),
-        requestDeserialize: decodeCalls,
+        requestSerialize: (bytes: Buffer) => bytes,
+        requestDeserialize: (bytes: Buffer) => bytes, // of what is none, grpc-js would say that it failed
         responseSerialize: (bytes: Buffer) => bytes,
         responseDeserialize: (bytes: Buffer) => bytes,
       },

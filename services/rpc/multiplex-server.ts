@@ -35,8 +35,8 @@ export interface MultiplexServerOptions {
   readonly limits: RpcLimits
   /** By gRPC path. */
   readonly methods: ReadonlyMap<string, DescMethod>
-  /** Takes MultiplexResponses as bytes. */
-  readonly stream: grpc.ServerDuplexStream<MultiplexRequest, Buffer>
+  /** Of MultiplexRequests and MultiplexResponses as bytes. */
+  readonly stream: grpc.ServerDuplexStream<Buffer, Buffer>
   readonly caller: Caller
 }
 
@@ -50,18 +50,31 @@ const BATCH_BYTES = 256 * 1024
 const { response } = MultiplexedResultSchema.field
 const DRAINING = Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { draining: true })))
 
-/** A message of the stream. @throws Error when it is none, or carries too many calls, which are counted before any is decoded */
+/** A message of the stream. @throws Error with a status, which ends the stream, when it is none or carries too many calls */
 export function decodeCalls(bytes: Uint8Array): MultiplexRequest {
+  try {
+    if (!hasTooManyCalls(bytes)) return fromBinary(MultiplexRequestSchema, bytes)
+  } catch {
+    throw refusal(`the message is not a ${MultiplexRequestSchema.typeName}`)
+  }
+  throw refusal(`a message carries ${MAX_CALLS_OF_MESSAGE} calls at most`)
+}
+
+/** Counted before any is decoded. */
+function hasTooManyCalls(bytes: Uint8Array): boolean {
   const { calls } = MultiplexRequestSchema.field
   const reader = new BinaryReader(bytes)
   let count = 0
-  while (reader.pos < reader.len) {
+  while (reader.pos < reader.len && count <= MAX_CALLS_OF_MESSAGE) {
     const [field, wireType] = reader.tag()
     reader.skip(wireType, field)
     if (field === calls.number) count += 1
-    if (count > MAX_CALLS_OF_MESSAGE) throw new Error(`a message carries ${MAX_CALLS_OF_MESSAGE} calls at most`)
   }
-  return fromBinary(MultiplexRequestSchema, bytes)
+  return count > MAX_CALLS_OF_MESSAGE
+}
+
+function refusal(message: string): Error {
+  return Object.assign(new Error(message), { code: Code.InvalidArgument })
 }
 
 /** Serves the stream until the caller ends its side and all its calls are answered. */
@@ -120,11 +133,20 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
     add(result)
   }
 
-  stream.on('data', (request: MultiplexRequest) => {
+  function receive(request: MultiplexRequest): void {
     underWay += request.calls.length
     if (isFull()) stream.pause()
     const lateMs = lateness(request)
     for (const call of request.calls) void run(call, lateMs)
+  }
+
+  stream.on('data', (bytes: Buffer) => {
+    if (isGone) return
+    try {
+      receive(decodeCalls(bytes))
+    } catch (error) {
+      stream.emit('error', error) // ends it, with the status that the error has
+    }
   })
   stream.on('drain', resumeWhenRoom)
   stream.on('end', () => {

@@ -50,6 +50,12 @@ function connectedTo(door: 'gRPC' | 'Connect'): http2.ClientHttp2Session {
   return session
 }
 
+function clientOfGrpc(): grpc.Client {
+  const client = new grpc.Client((server.addresses[0] ?? '').replace('http://', ''), grpc.credentials.createInsecure())
+  onTestFinished(() => client.close())
+  return client
+}
+
 /** How a gRPC call with these headers ends. */
 async function statusOf(session: http2.ClientHttp2Session, headers: http2.OutgoingHttpHeaders): Promise<unknown> {
   const stream = session.request({
@@ -104,9 +110,24 @@ test.each(['gRPC', 'Connect'] as const)('the %s door takes headers of 16 KiB, an
   expect(await answerWith(0)).toBe(200)
 })
 
+test.each([
+  ['is none', [0x0a, 200], 'INVALID_ARGUMENT', 'not a surveyauth.v1.MultiplexRequest'],
+  ['carries 1,001 calls', Array(1_001).fill([0x0a, 0]).flat(), 'INVALID_ARGUMENT', '1000 calls at most'],
+  ['is larger than a request', Array(64 * 1024 + 1).fill(0), 'RESOURCE_EXHAUSTED', 'larger than max'],
+] as const)('a message to multiplex that %s ends the stream, and says why', async (_, message, code, why) => {
+  const client = clientOfGrpc()
+  const asIs = (bytes: Buffer) => bytes
+  const stream = client.makeBidiStreamRequest('/surveyauth.v1.MultiplexService/Multiplex', asIs, asIs)
+  const end = new Promise<grpc.StatusObject>((resolve) => stream.once('status', resolve))
+  stream.on('error', () => undefined).resume()
+  stream.write(Buffer.from(message))
+  const status = await end
+  expect(grpc.status[status.code]).toBe(code)
+  expect(status.details).toContain(why)
+})
+
 test('who watches the health hears of changes only', async () => {
-  const client = new grpc.Client((server.addresses[0] ?? '').replace('http://', ''), grpc.credentials.createInsecure())
-  onTestFinished(() => client.close())
+  const client = clientOfGrpc()
   const bytes = (message: Buffer) => message
   const watch = client.makeServerStreamRequest('/grpc.health.v1.Health/Watch', bytes, bytes, Buffer.alloc(0))
   const heard: (number | undefined)[] = []

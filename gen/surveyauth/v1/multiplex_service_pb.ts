@@ -25,7 +25,9 @@ export const file_surveyauth_v1_multiplex_service: GenFile = /*@__PURE__*/
  */
 export type MultiplexRequest = Message<"surveyauth.v1.MultiplexRequest"> & {
   /**
-   * In the order they were made, of each method; they run concurrently. At most 1,000: a message with more ends the stream.
+   * In the order they were made, of each method; they run concurrently. At most 1,000: a message with more ends the stream
+   * with `invalid_argument`. A message is at most as large as the largest request of the process may be, 64 KiB of a token
+   * service and 4 MiB where there is SurveyService unless configured: a larger one ends the stream with `resource_exhausted`.
    *
    * @generated from field: repeated surveyauth.v1.MultiplexedCall calls = 1;
    */
