@@ -44,6 +44,8 @@ export interface MultiplexServerOptions {
 const MAX_UNDER_WAY = 10_000
 /** Calls one message may carry: begun at once, they keep everybody else waiting, and an empty one takes two bytes. */
 export const MAX_CALLS_OF_MESSAGE = 1_000
+/** Lateness is measured by the quickest message of this long, and of as long before. */
+const QUICKEST_OF_MS = 10_000
 /** A response message carries results up to this many bytes, or one that is larger. */
 const BATCH_BYTES = 256 * 1024
 
@@ -84,14 +86,26 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   let underWay = 0
   let hasEnded = false
   let isGone = false
-  let shortestWayMs = Number.POSITIVE_INFINITY // between the two clocks, offset included
+  // Ways of the quickest messages, between the two clocks, offset included.
+  let shortestMs = Number.POSITIVE_INFINITY
+  let shortestBeforeMs = Number.POSITIVE_INFINITY
+  let measuredSinceMs = 0
 
-  /** How much longer than the quickest message of this stream this one was on its way, in ms. */
+  /**
+   * How much longer than the quickest of late this message was on its way, in ms. Not than the quickest of the stream: a
+   * caller's clock that stops with its machine for seconds, or goes a little slower, would make all that follow late for ever.
+   */
   function lateness({ sentMs }: MultiplexRequest): number {
     if (sentMs === 0 || !Number.isFinite(sentMs)) return 0
-    const wayMs = performance.now() - sentMs
-    shortestWayMs = Math.min(shortestWayMs, wayMs)
-    return wayMs - shortestWayMs
+    const now = performance.now()
+    const wayMs = now - sentMs
+    if (now - measuredSinceMs > QUICKEST_OF_MS) {
+      measuredSinceMs = now
+      shortestBeforeMs = shortestMs
+      shortestMs = wayMs
+    }
+    shortestMs = Math.min(shortestMs, wayMs)
+    return wayMs - Math.min(shortestMs, shortestBeforeMs)
   }
 
   function flush(): void {

@@ -2,7 +2,7 @@
 import { EventEmitter } from 'node:events'
 import { create, type DescMethod, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
-import { expect, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import {
   type MultiplexedResult,
   MultiplexRequestSchema,
@@ -15,18 +15,23 @@ const { exchangeCode } = TokenService.method
 const path = `/${TokenService.typeName}/${exchangeCode.name}`
 const request = toBinary(exchangeCode.input, create(exchangeCode.input, { appid: 'a', secret: 's', code: 'c' }))
 
-/** A stream of a caller whose clock is an hour ahead; `timeouts` are those of the calls that were run. */
-function open() {
+/** A stream of a caller whose clock is an hour ahead; `timeouts` are those of the calls that were run, which end when `work` does. */
+function open(work = Promise.resolve()) {
+  let [isPaused, hasEnded] = [false, false]
   const results: MultiplexedResult[] = []
   const timeouts: (number | undefined)[] = []
   const stream = Object.assign(new EventEmitter(), {
     writableNeedDrain: false,
-    isPaused: () => false,
-    write: (bytes: Buffer) => results.push(...fromBinary(MultiplexResponseSchema, bytes).results),
+    isPaused: () => isPaused,
+    pause: () => (isPaused = true),
+    resume: () => (isPaused = false),
+    end: () => (hasEnded = true),
+    write: (bytes: Buffer) => hasEnded || results.push(...fromBinary(MultiplexResponseSchema, bytes).results),
   })
   const dispatcher = {
     async call(method: DescMethod, _request: unknown, _call: unknown, timeoutMs?: number) {
       timeouts.push(timeoutMs)
+      await work
       return create(method.output)
     },
   }
@@ -41,8 +46,36 @@ function open() {
     await vi.waitFor(() => expect(results).toHaveLength(id))
     return results.at(-1)?.outcome
   }
-  return { send, timeouts }
+  const sendAtOnce = (count: number) => {
+    const calls = Array.from({ length: count }, (_, n) => ({ id: n, method: path, request, requestId: '' }))
+    stream.emit('data', create(MultiplexRequestSchema, { calls }))
+  }
+  return { send, sendAtOnce, timeouts, results, stream, isPaused: () => isPaused, hasEnded: () => hasEnded }
 }
+
+test('a caller may end its side while its calls are under way: the stream ends behind their answers', async () => {
+  let finish = () => {}
+  const { sendAtOnce, stream, results, hasEnded } = open(new Promise((resolve) => (finish = resolve)))
+  sendAtOnce(3)
+  stream.emit('end')
+  await new Promise((resolve) => setTimeout(resolve, 20))
+  expect(hasEnded()).toBe(false)
+  finish()
+  await vi.waitFor(() => expect(hasEnded()).toBe(true))
+  expect(results).toHaveLength(3)
+})
+
+test('a caller with ten thousand calls under way is not read from until some have ended', async () => {
+  let finish = () => {}
+  const { sendAtOnce, results, isPaused } = open(new Promise((resolve) => (finish = resolve)))
+  sendAtOnce(9_999)
+  expect(isPaused()).toBe(false)
+  sendAtOnce(1)
+  expect(isPaused()).toBe(true)
+  finish()
+  await vi.waitFor(() => expect(isPaused()).toBe(false))
+  expect(results.length).toBeGreaterThan(0)
+})
 
 test('a call that has spent its time on the way is not run', async () => {
   const { send, timeouts } = open()
@@ -68,6 +101,19 @@ test('of a message that does not say when it was sent nothing is late, and a cal
   await send(undefined, 4_000)
   await send(600_000, 0)
   expect(timeouts).toEqual([4_000, 4_000, undefined])
+})
+
+test('a clock that has stopped with its machine makes calls late for seconds, not for as long as the stream lives', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { send } = open()
+  const STOPPED_MS = 60_000
+  const of = async (agoMs: number) => (await send(agoMs, 4_000))?.case
+  expect([await of(0), await of(STOPPED_MS)]).toEqual(['response', 'failure'])
+  vi.advanceTimersByTime(3_600_000)
+  expect(await of(STOPPED_MS), 'after a pause it is compared with what came before').toBe('failure')
+  vi.advanceTimersByTime(15_000)
+  expect([await of(STOPPED_MS), await of(2 * STOPPED_MS)]).toEqual(['response', 'failure'])
 })
 
 test('a time that is no number makes nothing late, and takes no call its deadline', async () => {
