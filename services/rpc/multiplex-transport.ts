@@ -330,10 +330,10 @@ class Stream {
     const batches = inBatches(calls, {
       encode: (part) => {
         const bytes = toBinary(schema, create(schema, { calls: part.map(({ call }) => call), sentMs } as never))
-        if (part.length === 1 && bytes.length > maxRequestBytes) throw this.#tooLarge(bytes.length)
+        if (bytes.length > maxRequestBytes) throw this.#tooLarge(bytes.length)
         return bytes
       },
-      maxBytes: Math.min(BATCH_BYTES, maxRequestBytes),
+      maxBytes: BATCH_BYTES,
       onUnencodable,
     })
     for (const batch of batches) this.#call.write(batch)

@@ -5,10 +5,11 @@ import net from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Writable } from 'node:stream'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import type { Running } from '../../bin/compose/running.js'
 import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
+import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 
 const ROUNDS = Number(process.env.HALF_OPEN_ROUNDS ?? 3)
 const BACK_WITHIN_MS = 5_000
@@ -58,6 +59,7 @@ class Network {
 
 const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-half-open-'))
 let tokenPort = 0
+let networkPort = 0
 const network = new Network(() => tokenPort)
 let token: Running
 let gateway: Running
@@ -67,7 +69,8 @@ beforeAll(async () => {
   const base = { DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: '0', RATE_LIMIT: 'off' }
   token = await start('token', readConfig({ ...base, RPC_LISTEN: 'http://127.0.0.1:0' }), { logStream })
   tokenPort = Number(new URL(token.rpcAddresses[0] ?? '').port)
-  const address = `http://127.0.0.1:${await network.listen()}`
+  networkPort = await network.listen()
+  const address = `http://127.0.0.1:${networkPort}`
   gateway = await start('gateway', readConfig({ ...base, TOKEN_SERVICE_URL: address }), { logStream })
 })
 afterAll(async () => {
@@ -99,3 +102,18 @@ test('of calls over a connection that went dead, reads go over the next one and 
     expect(performance.now() - deadAt).toBeLessThan(BACK_WITHIN_MS)
   }
 }, 300_000)
+
+test('a connection that went dead while nothing was called is noticed by who only asks whether it serves', async () => {
+  const transport = createMultiplexTransport({
+    address: { kind: 'plaintext', host: '127.0.0.1', port: networkPort },
+    tls: undefined,
+    maxRequestBytes: 1024,
+    maxResponseBytes: 1024,
+    defaultTimeoutMs: 1_000,
+  })
+  onTestFinished(() => transport.close())
+  expect(await transport.whyNotServing()).toBeUndefined()
+  network.swallow()
+  expect(await transport.whyNotServing()).toBeDefined()
+  await expect.poll(() => transport.whyNotServing(), { timeout: 15_000 }).toBeUndefined()
+})

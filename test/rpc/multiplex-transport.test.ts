@@ -1,8 +1,11 @@
 // What becomes of calls whose stream breaks, at a peer that breaks streams as it is told.
+import { once } from 'node:events'
+import net from 'node:net'
+import { networkInterfaces } from 'node:os'
 import { create, type DescMethod, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import {
   type MultiplexedCall,
   MultiplexRequestSchema,
@@ -18,10 +21,17 @@ const { verifyAccessToken, exchangeCode } = TokenService.method
 const verification = { appid: 'app_x', accessToken: 'sat_x' }
 const exchange = { appid: 'app_x', secret: 'sas_x', code: 'sac_x' }
 
-type Reaction = 'answer' | 'break' | 'babble' | 'leave' | 'wait' | 'silence'
+type Reaction = 'answer' | 'break' | 'babble' | 'leave' | 'wait' | 'silence' | 'late' | 'refuse' | 'reject'
+const LATE_MS = 200
+const hasIpv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'))
+const STATUS = {
+  refuse: grpc.status.UNAUTHENTICATED,
+  reject: grpc.status.UNIMPLEMENTED,
+  break: grpc.status.UNAVAILABLE,
+}
 
 /** A peer that reacts to the n-th stream, and to all after the last, as `reactions` says; `seen` are the calls it got. */
-async function startPeer(reactions: readonly Reaction[]) {
+async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
   const seen: MultiplexedCall[] = []
   const waiting: (() => void)[] = []
   let streams = 0
@@ -30,6 +40,11 @@ async function startPeer(reactions: readonly Reaction[]) {
     const reaction = reactions[Math.min(streams, reactions.length - 1)]
     streams += 1
     const greet = () => stream.sendMetadata(new grpc.Metadata())
+    const fail = (code: grpc.status) => stream.emit('error', { code, details: reaction })
+    if (reaction === 'refuse' || reaction === 'reject') {
+      fail(STATUS[reaction])
+      return
+    }
     if (reaction === 'wait') waiting.push(greet)
     else greet()
     stream.on('end', () => {
@@ -39,7 +54,8 @@ async function startPeer(reactions: readonly Reaction[]) {
     stream.on('data', (bytes: Buffer) => {
       const { calls } = fromBinary(MultiplexRequestSchema, bytes)
       seen.push(...calls)
-      if (reaction === 'break') stream.emit('error', { code: grpc.status.UNAVAILABLE, details: 'broken' })
+      if (reaction === 'break') fail(STATUS.break)
+      else if (reaction === 'late') setTimeout(() => stream.write(answersTo(calls)), LATE_MS)
       else if (reaction !== 'silence') stream.write(answersTo(calls, reaction))
     })
   }
@@ -48,27 +64,29 @@ async function startPeer(reactions: readonly Reaction[]) {
   const codec = { requestSerialize: asIs, requestDeserialize: asIs, responseSerialize: asIs, responseDeserialize: asIs }
   const path = `/${MultiplexService.typeName}/Multiplex`
   server.addService({ multiplex: { path, requestStream: true, responseStream: true, ...codec } }, { multiplex: serve })
-  const port = await new Promise<number>((resolve, reject) => {
-    server.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), (error, bound) =>
-      error ? reject(error) : resolve(bound),
-    )
-  })
+  const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())
+  const sockets = net.createServer((socket) => injector.injectConnection(socket)).listen(0, host)
+  await once(sockets, 'listening')
+  const { port } = sockets.address() as net.AddressInfo
   const transport = createMultiplexTransport({
-    address: { kind: 'plaintext', host: '127.0.0.1', port },
+    address: { kind: 'plaintext', host, port },
     tls: undefined,
     maxRequestBytes: 65_536,
-    maxResponseBytes: 1024,
+    maxResponseBytes: 65_536,
     defaultTimeoutMs: 20_000,
   })
   onTestFinished(() => {
     transport.close()
+    sockets.close()
     server.forceShutdown()
   })
   const greet = async () => {
     await expect.poll(() => waiting.length).toBe(1)
     waiting[0]?.()
   }
-  return { seen, transport, greet, token: clientOf(TokenService, transport.invoke), ended: () => ended }
+  const connections = () => new Promise<number>((resolve) => sockets.getConnections((_, count) => resolve(count)))
+  const token = clientOf(TokenService, transport.invoke)
+  return { seen, transport, greet, token, connections, ended: () => ended, streams: () => streams }
 }
 
 function answersTo(calls: readonly MultiplexedCall[], reaction?: Reaction): Buffer {
@@ -118,6 +136,35 @@ test('closing fails what is to go over the next stream', async () => {
   await expect(call).rejects.toMatchObject({ code: Code.Unavailable })
 })
 
+test('closing fails what is under way, over streams that are left too', async () => {
+  const { token, transport, seen } = await startPeer(['silence'])
+  const fails = () =>
+    expect(token.verifyAccessToken(verification)).rejects.toMatchObject({
+      code: Code.Unavailable,
+      message: expect.stringContaining('lost'),
+    })
+  const first = fails()
+  await expect.poll(() => seen.length).toBe(1)
+  transport.reconnect()
+  const second = fails()
+  await expect.poll(() => seen.length).toBe(2)
+  transport.close()
+  await Promise.all([first, second])
+  await expect(token.verifyAccessToken(verification)).rejects.toThrow('the connection is closed')
+})
+
+test('of a call whose time is over as it is sent the peer hears that little is left, not that it has all there is', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { token, seen } = await startPeer(['answer'])
+  await token.verifyAccessToken(verification)
+  const late = token.verifyAccessToken(verification, { timeoutMs: 5 })
+  vi.advanceTimersByTime(10)
+  await Promise.allSettled([late])
+  await expect.poll(() => seen.length).toBe(2)
+  expect(seen[1]?.timeoutMs).toBe(1)
+})
+
 test('its deadline holds while it waits for the next stream', async () => {
   const { token } = await startPeer(['break'])
   const call = token.verifyAccessToken(verification, { timeoutMs: 30 }) // less than the pause before the next stream
@@ -141,6 +188,28 @@ test('so it does when its last call is not answered in time', async () => {
   transport.reconnect()
   await outcome
   await expect.poll(ended, { timeout: 10_000 }).toBe(1)
+})
+
+test('what was called before is answered over the old connection, which ends then', async () => {
+  const { transport, token, connections, streams } = await startPeer(['late', 'answer'])
+  const sent = token.verifyAccessToken(verification)
+  await expect.poll(streams).toBe(1)
+  await new Promise((resolve) => setTimeout(resolve, LATE_MS / 4))
+  const queued = token.verifyAccessToken(verification)
+  transport.reconnect()
+  expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
+  expect([(await sent).openid, (await queued).openid, streams()]).toEqual(['o_x', 'o_x', 2])
+  await expect.poll(connections, { timeout: 10_000 }).toBe(1)
+  expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
+  expect(streams()).toBe(2)
+})
+
+test('an answer that comes too late is dropped, and the stream goes on', async () => {
+  const { token, streams } = await startPeer(['late'])
+  const late = token.verifyAccessToken(verification, { timeoutMs: LATE_MS / 2 })
+  await expect(late).rejects.toMatchObject({ code: Code.DeadlineExceeded })
+  expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
+  expect(streams()).toBe(1)
 })
 
 test('a call whose caller went away before fails as every other call does', async () => {
@@ -178,6 +247,24 @@ test('when there is no connection for three seconds, calls fail at once', async 
   await first
 })
 
+test.each([
+  ['refuses every caller', 'refuse', 'lost: refuse', Code.Unauthenticated],
+  ['ends every stream before it has begun', 'reject', 'no connection to', Code.Unavailable],
+] as const)('of a peer that %s that is said, for however long it does', async (_, reaction, text, code) => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { token, streams } = await startPeer([reaction])
+  const fails = async () => {
+    const call = token.verifyAccessToken(verification)
+    await expect(call).rejects.toMatchObject({ code, message: expect.stringContaining(text) })
+  }
+  const first = fails()
+  await expect.poll(streams).toBeGreaterThan(reaction === 'reject' ? 2 : 0)
+  vi.advanceTimersByTime(3_100)
+  await first
+  await fails()
+})
+
 test('as many calls wait as there is room for, and one more fails at once', async () => {
   const { token, transport } = await startPeer(['wait'])
   const waiting = Array.from({ length: MAX_CALLS }, () => token.verifyAccessToken(verification))
@@ -185,4 +272,15 @@ test('as many calls wait as there is room for, and one more fails at once', asyn
   await expect(token.verifyAccessToken(verification)).rejects.toThrow('too many calls are waiting')
   transport.close()
   expect((await ended).every(({ status }) => status === 'rejected')).toBe(true)
+})
+
+test('as many go over the next stream together', async () => {
+  const { token } = await startPeer(['reject', 'answer'])
+  const answers = await Promise.all(Array.from({ length: MAX_CALLS }, () => token.verifyAccessToken(verification)))
+  expect(answers.every(({ openid }) => openid === 'o_x')).toBe(true)
+})
+
+test.runIf(hasIpv6)('an address of IPv6 is one', async () => {
+  const { token } = await startPeer(['answer'], '::1')
+  expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
 })
