@@ -1,6 +1,6 @@
 // What the server's end of a stream makes of calls that were long on their way, and of too many at once.
 import { EventEmitter } from 'node:events'
-import { create, type DescMethod, fromBinary, toBinary } from '@bufbuild/protobuf'
+import { create, type DescMethod, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import {
@@ -9,6 +9,7 @@ import {
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { inParts } from '../../services/collections/in-parts.js'
 import { decodeCalls, MAX_CALLS_OF_MESSAGE, serveMultiplex } from '../../services/rpc/multiplex-server.js'
 
 const { exchangeCode } = TokenService.method
@@ -37,18 +38,20 @@ function open(work = Promise.resolve()) {
   }
   const methods = new Map<string, DescMethod>([[path, exchangeCode]])
   serveMultiplex({ stream, dispatcher, limits: { maxRequestBytes: 1_000 }, methods, caller: 'gateway' } as never)
+  const receive = (message: MessageInitShape<typeof MultiplexRequestSchema>) =>
+    stream.emit('data', toBinary(MultiplexRequestSchema, create(MultiplexRequestSchema, message)))
   let id = 0
   const send = async (agoMs: number | undefined, timeoutMs: number) => {
     id += 1
     const sentMs = agoMs === undefined ? 0 : performance.now() + 3_600_000 - agoMs
     const calls = [{ id, method: path, request, timeoutMs, requestId: 'of the request' }]
-    stream.emit('data', toBinary(MultiplexRequestSchema, create(MultiplexRequestSchema, { calls, sentMs })))
+    receive({ calls, sentMs })
     await vi.waitFor(() => expect(results).toHaveLength(id))
     return results.at(-1)?.outcome
   }
   const sendAtOnce = (count: number) => {
     const calls = Array.from({ length: count }, (_, n) => ({ id: n, method: path, request, requestId: '' }))
-    stream.emit('data', create(MultiplexRequestSchema, { calls }))
+    for (const part of inParts(calls, MAX_CALLS_OF_MESSAGE)) receive({ calls: [...part] })
   }
   return { send, sendAtOnce, timeouts, results, stream, isPaused: () => isPaused, hasEnded: () => hasEnded }
 }
