@@ -159,6 +159,9 @@ describe('the connected-apps page', () => {
       .filter(({ name }) => name === 'time')
       .map(({ attributes }) => Date.parse(attributes.datetime ?? ''))
     expect(times.some((at) => Math.abs(at - service.clock.now()) <= 60_000)).toBe(true)
+    const [grant] = (await service.backend.admin.listGrants({ username: access.user.username })).grants
+    const told = [grant?.lastUseTime, grant?.expireTime].map((time) => time && timestampMs(time) - service.clock.now())
+    expect(told).toEqual([0, 30 * 86_400_000 - 45 * 60_000]) // the same to operators
   })
 
   test('shows no use of a grant that was refused', async () => {
@@ -242,10 +245,48 @@ describe('the connected-apps page', () => {
 })
 
 describe('audit', () => {
-  test('of a user that is not there is not that of all', async () => {
+  test('of a user or an app that is not there is not that of all', async () => {
     const { admin } = await startService()
     await expect(admin.listAuditEvents({ username: 'nobody' })).rejects.toThrow('there is no such user')
     await expect(admin.listGrants({ username: 'nobody' })).rejects.toThrow('there is no such user')
+    await expect(admin.listAuditEvents({ appid: 'nothing' })).rejects.toThrow('there is no such app')
+    await expect(admin.listGrants({ appid: 'nothing' })).rejects.toThrow('there is no such app')
+  })
+
+  test('is read page by page without loss, as each list of operators', async () => {
+    const service = await startService()
+    const { admin } = service.backend
+    for (let n = 0; n < 3; n++) await service.grantAccess()
+    const lists = [
+      async (page: { pageSize: number; pageToken: string }) => {
+        const { apps, nextPageToken } = await admin.listApps(page)
+        return { ids: apps.map(({ appid }) => appid), nextPageToken }
+      },
+      async (page: { pageSize: number; pageToken: string }) => {
+        const { users, nextPageToken } = await admin.listUsers(page)
+        return { ids: users.map(({ userId }) => userId), nextPageToken }
+      },
+      async (page: { pageSize: number; pageToken: string }) => {
+        const { grants, nextPageToken } = await admin.listGrants(page)
+        return { ids: grants.map(({ grantId }) => grantId), nextPageToken }
+      },
+      async (page: { pageSize: number; pageToken: string }) => {
+        const { events, nextPageToken } = await admin.listAuditEvents(page)
+        return { ids: events.map(({ eventId }) => eventId), nextPageToken }
+      },
+    ]
+    for (const list of lists) {
+      const all = await list({ pageSize: 1_000, pageToken: '' })
+      const paged: string[] = []
+      let pageToken = ''
+      do {
+        const page = await list({ pageSize: 2, pageToken })
+        paged.push(...page.ids)
+        pageToken = page.nextPageToken
+      } while (pageToken !== '')
+      expect(paged.length).toBeGreaterThan(2)
+      expect(paged).toEqual(all.ids)
+    }
   })
 
   test('is shown 100 events at a time, or as many as are asked for up to 1,000', async () => {
