@@ -1,7 +1,7 @@
 import { create, type DescField, type DescMessage, type Message, ScalarType } from '@bufbuild/protobuf'
 import { createValidator } from '@bufbuild/protovalidate'
 import fc from 'fast-check'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { AccountService, SignInRequestSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
 import {
   AddAppSecretRequestSchema,
@@ -14,7 +14,12 @@ import {
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { ImportSurveysRequestSchema, SurveySchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Call } from '../../services/rpc/dispatcher.js'
 import { validatorOf } from '../../services/rpc/validation.js'
+import { createAdminHandlers } from '../../services/token/admin/admin-service.js'
+import type { TokenDeps } from '../../services/token/deps.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import { appRow, byOperator, NOW, secretRow } from '../store/token-store-verbs.js'
 
 const library = createValidator()
 const requests = [TokenService, AccountService, AdminService, LimitService, SurveyService].flatMap((service) =>
@@ -191,4 +196,18 @@ describe('the compiled rules', () => {
     const request = create(CreateUserRequestSchema, { username: 'ann', password: 'long enough', nickname: 'a\0b' })
     expect(validatorOf(CreateUserRequestSchema)(request)).toBe('nickname: must not contain a NUL character')
   })
+})
+
+test('a redirect_uri that was registered under older rules may stay, and no other of its kind may come', async () => {
+  const store = openSqliteTokenStore({ file: ':memory:' })
+  onTestFinished(() => store.close())
+  const [old, added] = ['https://app1.example/?code=1', 'https://app1.example/added']
+  await store.createApp(appRow('app1', { redirectUris: [old] }), secretRow('app1'), byOperator)
+  const { updateApp } = createAdminHandlers({ store, now: () => NOW } as unknown as TokenDeps)
+  const register = (...redirectUris: string[]) =>
+    updateApp(create(UpdateAppRequestSchema, { appid: 'app1', redirectUris }), { requestId: 'request' } as Call)
+  expect((await register(old, added)).app?.redirectUris).toEqual([old, added])
+  await expect(register('https://app1.example/?code=2')).rejects.toThrow('must not have code, state or error')
+  await register(added)
+  await expect(register(old)).rejects.toThrow('must not have code, state or error')
 })
