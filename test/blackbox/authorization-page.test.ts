@@ -164,6 +164,7 @@ describe('redirect_uri', () => {
     'https://user:pass@app.example/cb',
     'https://@app.example/cb',
     'https://app.example:99999/cb',
+    'https://app.example/c\\b',
     'https://*.app.example/cb',
     'https://*/cb',
     'https://app%2eexample/cb',

@@ -216,6 +216,8 @@ describe('a session', () => {
     const person = await own.createUser()
     const visitor = await own.signedIn(person)
     await own.admin.setUserPassword({ username: person.username, password: 'a new password' })
+    const nobody = { username: 'nobody', password: 'a new password' }
+    await expect(own.admin.setUserPassword(nobody)).rejects.toThrow('there is no such user')
     expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(true)
     expect(isSignInPage(await tryToSignIn(own.visitor(), person.username, person.password))).toBe(true)
     expect(isSignInPage(await tryToSignIn(own.visitor(), person.username, 'a new password'))).toBe(false)
