@@ -48,7 +48,8 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
           service.methods.map((method) => [method.localName, handlerOf(dispatcher, method)]),
         )
         const readMaxBytes = maxRequestBytesOf(limits, service)
-        router.service(service, implementation as ServiceImpl<typeof service>, { readMaxBytes })
+        const options = { readMaxBytes, grpc: false, grpcWeb: false } // gRPC is the other door's; asked for each service
+        router.service(service, implementation as ServiceImpl<typeof service>, options)
       }
     },
     contextValues({ socket }) {
@@ -57,8 +58,6 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
     },
     maxTimeoutMs: MAX_TIMER_MS, // the dispatcher shortens it, as at every door
     acceptCompression: [], // nothing to inflate, nothing to bomb with
-    grpc: false, // the gRPC door's
-    grpcWeb: false,
   })
 
   const http1 = createHttpServer(HTTP1_LIMITS, handler)

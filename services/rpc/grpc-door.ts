@@ -111,7 +111,7 @@ function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Serv
   const serveGrpc = http2.listeners('stream')
   http2.removeAllListeners('stream')
   http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
-    if (headers['content-type']?.startsWith('application/grpc')) {
+    if (GRPC_TYPE.test(headers['content-type'] ?? '')) {
       if (outlastsTimers(headers['grpc-timeout'])) delete headers['grpc-timeout'] // grpc-js would say that it has passed
       for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
       if (!headers[':path']?.startsWith('/grpc.')) return
@@ -123,6 +123,8 @@ function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Serv
   })
   return openEnded
 }
+
+const GRPC_TYPE = /^application\/grpc($|[+;])/ // not gRPC-Web, which grpc-js takes for it
 
 const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000 } // smaller ones have too few digits
 

@@ -139,3 +139,22 @@ test('who watches the health hears of changes only', async () => {
   const [SERVING, NOT_SERVING] = [1, 2]
   expect(heard).toEqual([NOT_SERVING, SERVING, NOT_SERVING, SERVING])
 })
+
+test.each(['application/grpc-web', 'application/grpc-web+proto', 'application/grpc-web-text'])(
+  '%s is served nowhere, nor is gRPC where Connect is alone',
+  async (type) => {
+    const statusAt = async (door: 'gRPC' | 'Connect', contentType: string) => {
+      const stream = connectedTo(door).request({ ':method': 'POST', ':path': PATH, 'content-type': contentType })
+      const [head] = (await once(stream.end(FRAMED).resume(), 'response')) as [http2.IncomingHttpHeaders]
+      return head[':status']
+    }
+    expect(await statusAt('gRPC', type)).toBe(415)
+    expect(await statusAt('Connect', type)).toBe(415)
+    expect(await statusAt('Connect', 'application/grpc')).toBe(415)
+    for (const contentType of [type, 'application/grpc']) {
+      const headers = { 'content-type': contentType }
+      const answer = await fetch(`${server.addresses[0]}${PATH}`, { method: 'POST', headers, body: FRAMED })
+      expect(answer.status).toBe(415)
+    }
+  },
+)
