@@ -114,7 +114,7 @@ function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Serv
     if (GRPC_TYPE.test(headers['content-type'] ?? '')) {
       if (outlastsTimers(headers['grpc-timeout'])) delete headers['grpc-timeout'] // grpc-js would say that it has passed
       for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
-      if (!headers[':path']?.startsWith('/grpc.')) return
+      if (!OPEN_ENDED.test(headers[':path'] ?? '')) return
       openEnded.add(stream)
       stream.once('close', () => openEnded.delete(stream))
     } else {
@@ -126,6 +126,9 @@ function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Serv
 
 const GRPC_TYPE = /^application\/grpc($|[+;])/ // not gRPC-Web, which grpc-js takes for it
 
+/** Of gRPC's own services. Their other calls end by themselves, with trailers of their own. */
+const OPEN_ENDED = /^\/grpc\..*\/(Watch|ServerReflectionInfo)$/
+
 const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000 } // smaller ones have too few digits
 
 function outlastsTimers(timeout: unknown): boolean {
@@ -134,6 +137,7 @@ function outlastsTimers(timeout: unknown): boolean {
 
 /** After what was written: the last health that a watcher hears is that we do not serve. */
 function endUnavailable(stream: ServerHttp2Stream): void {
+  if (stream.writableEnded) return // answered: its own trailers go when its caller has read so far
   const status = { 'grpc-status': grpc.status.UNAVAILABLE, 'grpc-message': 'shutting down' }
   stream.once('wantTrailers', () => stream.sendTrailers(status))
   if (stream.headersSent) stream.end()

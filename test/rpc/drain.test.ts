@@ -155,6 +155,24 @@ test('does not wait for who watches the health, and tells the end of it before',
   expect(heard).toEqual([SERVING, NOT_SERVING])
 })
 
+test('an answer about the health that its caller has not read yet when it begins is read as it was', async () => {
+  const { server } = await started()
+  server.setServing(true)
+  const session = http2.connect(server.addresses[0] ?? '', { settings: { initialWindowSize: 0 } })
+  onTestFinished(() => session.destroy())
+  const path = '/grpc.health.v1.Health/Check'
+  const call = session.request({ ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' })
+  const answered = once(call, 'response')
+  const end = once(call, 'trailers')
+  call.end(Buffer.alloc(5)).resume() // an empty HealthCheckRequest
+  await answered
+  const drain = drained(server, 5_000)
+  session.settings({ initialWindowSize: 65_535 })
+  const [trailers] = (await end) as [http2.IncomingHttpHeaders]
+  expect(trailers['grpc-status']).toBe('0')
+  expect(await drain).toBeLessThan(4_000)
+})
+
 test.each(['asked', 'not asked yet'])('does not wait for who keeps asking what is served, and has %s', async (what) => {
   const { server, at } = await started({ hasReflection: true })
   const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
