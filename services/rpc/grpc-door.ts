@@ -137,9 +137,12 @@ function outlastsTimers(timeout: unknown): boolean {
 
 /** After what was written: the last health that a watcher hears is that we do not serve. */
 function endUnavailable(stream: ServerHttp2Stream): void {
-  if (stream.writableEnded) return // answered: its own trailers go when its caller has read so far
+  if (stream.destroyed || stream.writableEnded) return // answered: its own trailers go when its caller has read so far
   const status = { 'grpc-status': grpc.status.UNAVAILABLE, 'grpc-message': 'shutting down' }
-  stream.once('wantTrailers', () => stream.sendTrailers(status))
+  stream.once('wantTrailers', () => {
+    stream.sendTrailers(status)
+    stream.sendTrailers = () => undefined // those of grpc-js, if the caller has ended its side meanwhile, would be one time too many
+  })
   if (stream.headersSent) stream.end()
   else stream.respond({ 'content-type': 'application/grpc', ...status }, { endStream: true })
 }

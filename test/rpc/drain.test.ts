@@ -173,6 +173,24 @@ test('an answer about the health that its caller has not read yet when it begins
   expect(await drain).toBeLessThan(4_000)
 })
 
+test('who keeps asking what is served may stop while it is told that this ends', async () => {
+  const { server } = await started({ hasReflection: true })
+  const session = http2.connect(server.addresses[0] ?? '', { settings: { initialWindowSize: 0 } })
+  onTestFinished(() => session.destroy())
+  const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
+  const call = session.request({ ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' })
+  const [answered, end] = [once(call, 'response'), once(call, 'trailers')]
+  call.resume().write(Buffer.from([0, 0, 0, 0, 2, 0x3a, 0])) // list_services, in its frame
+  await answered
+  const drain = drained(server, 5_000)
+  call.end()
+  await sleep(CALL_MS)
+  session.settings({ initialWindowSize: 65_535 })
+  const [trailers] = (await end) as [http2.IncomingHttpHeaders]
+  expect(trailers['grpc-status']).toBe('14')
+  expect(await drain).toBeLessThan(4_000)
+})
+
 test.each(['asked', 'not asked yet'])('does not wait for who keeps asking what is served, and has %s', async (what) => {
   const { server, at } = await started({ hasReflection: true })
   const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
