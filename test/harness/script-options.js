@@ -34,7 +34,7 @@ function optionOf([name, [standard, , allowed]], given) {
 }
 
 function numberOf(name, text) {
-  if (!/^\d+(\.\d+)?$/.test(text)) throw new Error(`--${name} is a number`)
+  if (!/^-?\d+(\.\d+)?$/.test(text)) throw new Error(`--${name} is a number`)
   return Number(text)
 }
 
