@@ -74,6 +74,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
         codeHash: code.hash,
         appid,
         userId,
+        passwordHash: PASSWORD_HASH,
         redirectUri: REDIRECT_URI,
         scope: SCOPE,
         expiresAtMs: at + CODE_TTL_MS,

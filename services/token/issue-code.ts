@@ -29,6 +29,7 @@ export function issueCode(deps: TokenDeps) {
           codeHash: code.hash,
           appid,
           userId: session.userId,
+          passwordHash: session.passwordHash,
           redirectUri,
           scope,
           expiresAtMs: now + deps.rules.codeTtlSeconds * 1000,
@@ -44,7 +45,7 @@ export function issueCode(deps: TokenDeps) {
   }
 }
 
-/** App or user ended between the checks and the transaction: says which. */
+/** App or session ended between the checks and the transaction: says which. */
 async function refusal(deps: TokenDeps, appid: string): Promise<ServiceError> {
   const app = await deps.store.findApp(appid)
   return !app || app.isDisabled ? invalidAppid() : invalidSession()

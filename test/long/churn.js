@@ -18,6 +18,7 @@ const JANITOR_EVERY_WAVES = 72 // a day
 const USERS = 500
 const APPID = 'app_churn'
 const REDIRECT_URI = 'https://app.example/callback'
+const PASSWORD_HASH = '$argon2id$'
 const cause = { actor: 'app', requestId: randomUUID() }
 const dist = new URL('../../dist/', import.meta.url)
 
@@ -57,7 +58,14 @@ async function churn({ refreshes, atOnce }) {
     const refreshTokenHash = keyAt(place)
     const about = { codeHash: code, appid: APPID, redirectUri: REDIRECT_URI }
     const issued = await store.issueCode(
-      { ...about, userId: `user${user}`, scope: 'snsapi_user', expiresAtMs: now + 5 * MINUTE_MS, maxLive: 10 },
+      {
+        ...about,
+        userId: `user${user}`,
+        passwordHash: PASSWORD_HASH,
+        scope: 'snsapi_user',
+        expiresAtMs: now + 5 * MINUTE_MS,
+        maxLive: 10,
+      },
       now,
       cause,
     )
@@ -149,7 +157,7 @@ async function createPeople(store, now) {
     username: `user${index}`,
     nickname: 'A user',
     avatar: 'https://img.example/user.png',
-    passwordHash: '$argon2id$',
+    passwordHash: PASSWORD_HASH,
     isDisabled: false,
     createdAtMs: now,
   }))

@@ -6,6 +6,7 @@ const HOUR = 3_600_000
 const DAY = 24 * HOUR
 const APPID = 'app_power'
 const USER = 'user_power'
+const PASSWORD_HASH = 'none'
 const CAUSE = { actor: 'app', requestId: '00000000-0000-4000-8000-000000000000' }
 const hash = (text) => createHash('sha256').update(text).digest()
 /** Of a token of grant `i`, at the place of all of them. */
@@ -35,7 +36,14 @@ export class Steps {
       createdAtMs: NOW,
     }
     await this.#store.createApp(app, secret, CAUSE)
-    const person = { userId: USER, username: 'ana', nickname: 'Ana', avatar: '', passwordHash: 'x', isDisabled: false }
+    const person = {
+      userId: USER,
+      username: 'ana',
+      nickname: 'Ana',
+      avatar: '',
+      passwordHash: PASSWORD_HASH,
+      isDisabled: false,
+    }
     await this.#store.createUser({ ...person, createdAtMs: NOW }, CAUSE)
   }
 
@@ -53,6 +61,7 @@ export class Steps {
       codeHash: hashAt(i, 'code'),
       appid: APPID,
       userId: USER,
+      passwordHash: PASSWORD_HASH,
       redirectUri: 'https://app.example/callback',
       scope: 'snsapi_user',
       expiresAtMs: NOW + HOUR,

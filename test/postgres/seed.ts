@@ -48,7 +48,8 @@ export async function seed(store: TokenStore): Promise<Seed> {
 export async function issue(store: TokenStore, { appid, userId }: Seed): Promise<Uint8Array> {
   const codeHash = randomBytes(32)
   const redirectUri = 'https://app.example/callback'
-  const code = { codeHash, appid, userId, redirectUri, scope: 'snsapi_user', expiresAtMs: START + 5 * MINUTE }
+  const about = { codeHash, appid, userId, passwordHash: 'none', redirectUri }
+  const code = { ...about, scope: 'snsapi_user', expiresAtMs: START + 5 * MINUTE }
   const outcome = await store.issueCode({ ...code, maxLive: 10_000 }, START, cause)
   if (outcome !== 'issued') throw new Error(outcome)
   return codeHash

@@ -255,7 +255,11 @@ const once: Once[] = [
     'one code is left where one is allowed',
     'users',
     (store, { appid, userId }, n) =>
-      store.issueCode(newCode(`${n}`, { appid, userId, maxLive: 1, expiresAtMs: START + 9 }), START, cause),
+      store.issueCode(
+        newCode(`${n}`, { appid, userId, passwordHash: 'none', maxLive: 1, expiresAtMs: START + 9 }),
+        START,
+        cause,
+      ),
     'codes WHERE used_at_ms IS NULL',
   ],
   [

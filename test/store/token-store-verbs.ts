@@ -89,10 +89,12 @@ export async function seed(store: TokenStore): Promise<void> {
 }
 
 export function newCode(name: string, rest: Partial<NewCode> = {}): NewCode {
+  const { userId = 'user_ann' } = rest
   return {
     codeHash: hashOf(name),
     appid: 'app1',
-    userId: 'user_ann',
+    userId,
+    passwordHash: userRow(userId.replace('user_', '')).passwordHash,
     redirectUri: 'https://app1.example/callback',
     scope: 'snsapi_user',
     expiresAtMs: NOW + CODE_TTL,

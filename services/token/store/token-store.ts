@@ -75,6 +75,7 @@ export interface SessionRow {
   readonly username: string
   readonly nickname: string
   readonly avatar: string
+  readonly passwordHash: string
   readonly lastSeenAtMs: number
   readonly expiresAtMs: number
 }
@@ -162,6 +163,8 @@ export interface NewCode {
   readonly codeHash: Hash
   readonly appid: string
   readonly userId: string
+  /** The user's when their session was looked at. */
+  readonly passwordHash: string
   readonly redirectUri: string
   readonly scope: string
   /** At most an hour from now. */
@@ -301,7 +304,8 @@ export interface TokenStore {
 
   /**
    * Stores an unused code. `exists_live`: a code with this hash is there, unused and unexpired; `exists_ended`: it is
-   * there and used or expired. `refused`: app or user is disabled or gone.
+   * there and used or expired. `refused`: app or user is disabled or gone, or the user has another password hash since:
+   * then the session has ended too.
    */
   issueCode(code: NewCode, now: number, cause: Cause): Promise<'issued' | 'exists_live' | 'exists_ended' | 'refused'>
   /**

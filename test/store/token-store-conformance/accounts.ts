@@ -108,6 +108,22 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'of codes that are confirmed while a new password is set, none is good afterwards',
+    async run(store) {
+      await seed(store)
+      const names = Array.from({ length: 20 }, (_, i) => `code ${i}`)
+      const outcomes = await Promise.all([
+        ...names.slice(0, 10).map((name) => issue(store, name)),
+        store.setUserPassword('ann', 'new', NOW, byOperator),
+        ...names.slice(10).map((name) => issue(store, name)),
+      ])
+      expect(new Set(outcomes)).toContain('refused')
+      const results = await Promise.all(names.map((name) => redeem(store, name)))
+      for (const { result } of results) expect(result).toEqual({ kind: 'refused', replay: 'none' })
+      expect(await issue(store, 'after', { passwordHash: 'new' })).toBe('issued')
+    },
+  },
+  {
     title: 'a session starts only under the password that was checked',
     async run(store) {
       await seed(store)
@@ -115,12 +131,13 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect(await startSession(store, 'ghost', { userId: 'nobody' })).toBe('refused')
       expect(await store.findSession(hashOf('stale'))).toBeUndefined()
       expect(await startSession(store, 'good')).toBe('started')
-      const { userId, username, nickname, avatar } = userRow('ann')
+      const { userId, username, nickname, avatar, passwordHash } = userRow('ann')
       expect(await store.findSession(hashOf('good'))).toEqual({
         userId,
         username,
         nickname,
         avatar,
+        passwordHash,
         lastSeenAtMs: NOW,
         expiresAtMs: NOW + 7 * DAY,
       })

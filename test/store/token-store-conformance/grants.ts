@@ -25,6 +25,7 @@ import {
   secretRow,
   seed,
   startSession,
+  userRow,
 } from '../token-store-verbs.js'
 
 export const grantChecks: readonly Check<TokenStore>[] = [
@@ -277,7 +278,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         () => startSession(store, 'second', { previousSessionHash: hashOf('first') }),
         () => startSession(store, 'third', { maxLive: 1 }),
         () => store.endSession(hashOf('third'), NOW, byUser),
-        () => store.setUserPassword('ann', 'new', NOW, byOperator),
+        () => store.setUserPassword('ann', userRow('ann').passwordHash, NOW, byOperator),
       )
       expect(ofSessions.slice(ofApp.length)).toEqual([
         ['session.started', '', ann, '', ''],

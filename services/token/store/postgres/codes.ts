@@ -2,16 +2,18 @@ import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
 import { columnsOf, type Database, type Statement, type Transaction } from '../../../postgres/transaction.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
-import { credentialsOfAsked, type Ended, lockedUserOf, shareApp, waitingOrNot } from './credentials.js'
+import {
+  credentialsOfAsked,
+  type Ended,
+  lockedUserOf,
+  lockUnchangedUser,
+  shareApp,
+  waitingOrNot,
+} from './credentials.js'
 import { lockGrant, revokeGrant } from './grants.js'
 
 type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
 
-/** Codes of one user are issued one after the other, so that the cap holds. */
-const lockUserOfNewCode: Statement = {
-  name: 'lock_user_of_new_code',
-  text: 'SELECT is_disabled AS "isDisabled" FROM users WHERE user_id = $1 FOR NO KEY UPDATE',
-}
 const findCode: Statement = {
   name: 'find_code',
   text: `
@@ -185,13 +187,13 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
   return {
     issueCode(code, now, cause) {
       return database.transaction(async (transaction) => {
-        const { codeHash, appid, userId, redirectUri, scope, expiresAtMs, maxLive } = code
+        const { codeHash, appid, userId, passwordHash, redirectUri, scope, expiresAtMs, maxLive } = code
         const [app, user, existing] = await Promise.all([
           transaction.askOne<{ isDisabled: boolean }>(shareApp, [appid]),
-          transaction.askOne<{ isDisabled: boolean }>(lockUserOfNewCode, [userId]),
+          transaction.askOne(lockUnchangedUser, [userId, passwordHash]),
           transaction.askOne<{ isLive: boolean }>(findCode, [codeHash, now]),
         ])
-        if (!app || app.isDisabled || !user || user.isDisabled) return 'refused'
+        if (!app || app.isDisabled || !user) return 'refused'
         if (existing) return existing.isLive ? 'exists_live' : 'exists_ended'
         const issuedAfter = now - (expiresAtMs - now)
         transaction.write(deleteSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])

@@ -9,6 +9,17 @@ export const shareApp: Statement = {
   text: 'SELECT is_disabled AS "isDisabled" FROM apps WHERE appid = $1 FOR SHARE',
 }
 
+/**
+ * Who gave their password before, unless they are disabled or have another one since. Behind this lock their sessions and codes
+ * are counted one after the other, so that the caps hold.
+ */
+export const lockUnchangedUser: Statement = {
+  name: 'lock_unchanged_user',
+  text: `
+    SELECT user_id FROM users WHERE user_id = $1 AND password_hash = $2 AND NOT is_disabled
+    FOR NO KEY UPDATE`,
+}
+
 /** Left out, rather than waited for: rows that somebody has locked. */
 export type Skip = '' | 'SKIP LOCKED'
 

@@ -2,15 +2,10 @@ import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import type { Cause, Hash, SessionRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
+import { lockUnchangedUser } from './credentials.js'
 
 type SessionMethods = Pick<TokenStore, 'startSession' | 'findSession' | 'touchSession' | 'endSession'>
 
-const lockUserById: Statement = {
-  name: 'lock_user_by_id',
-  text: `
-    SELECT password_hash AS "passwordHash", is_disabled AS "isDisabled" FROM users WHERE user_id = $1
-    FOR NO KEY UPDATE`,
-}
 const insertSession: Statement = {
   name: 'insert_session',
   text: `
@@ -29,7 +24,7 @@ const deleteSurplusSessions: Statement = {
 const findSession: Statement = {
   name: 'find_session',
   text: `
-    SELECT s.user_id AS "userId", u.username, u.nickname, u.avatar,
+    SELECT s.user_id AS "userId", u.username, u.nickname, u.avatar, u.password_hash AS "passwordHash",
       s.last_seen_at_ms AS "lastSeenAtMs", s.expires_at_ms AS "expiresAtMs"
     FROM sessions s JOIN users u ON u.user_id = s.user_id
     WHERE s.session_hash = $1 AND NOT u.is_disabled`,
@@ -62,9 +57,8 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
   return {
     startSession(session, now, cause) {
       return database.transaction(async (transaction) => {
-        const { sessionHash, userId, expiresAtMs, previousSessionHash, maxLive } = session
-        const user = await transaction.askOne<{ passwordHash: string; isDisabled: boolean }>(lockUserById, [userId])
-        if (!user || user.isDisabled || user.passwordHash !== session.passwordHash) return 'refused'
+        const { sessionHash, userId, passwordHash, expiresAtMs, previousSessionHash, maxLive } = session
+        if (!(await transaction.askOne(lockUnchangedUser, [userId, passwordHash]))) return 'refused'
         if (previousSessionHash) await end(transaction, previousSessionHash, now, cause, 'signed in anew')
         const surplus = await transaction.write(deleteSurplusSessions, [userId, now, maxLive - 1])
         for (const _ of surplus) recordEnd(transaction, userId, now, cause, 'too many sessions')

@@ -6,7 +6,7 @@ import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
 import { inSlotsOf, placeNumber, takeSlot } from './places.js'
 import type { CheckApp } from './secrets.js'
-import type { IsLiveUser } from './users.js'
+import type { IsLiveUser, IsUnchangedUser } from './users.js'
 
 /**
  * No code lives longer, so that those under way are found among what was issued since: what revokes them looks at no more
@@ -125,6 +125,7 @@ interface CodeDeps {
   readonly isLiveApp: IsLiveApp
   readonly checkApp: CheckApp
   readonly isLiveUser: IsLiveUser
+  readonly isUnchangedUser: IsUnchangedUser
   readonly completeGrant: CompleteGrant
   readonly endGrant: EndGrant
 }
@@ -134,7 +135,7 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
   return { ...issueWrites(db, findCode, deps), ...redeemWrites(findCode, deps) }
 }
 
-function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, isLiveUser }: CodeDeps) {
+function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, isUnchangedUser }: CodeDeps) {
   const removeSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }]>(
     // Index grants_by_user; then the primary key.
     `DELETE FROM grants WHERE place IN (
@@ -142,7 +143,9 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
        WHERE user_id = +:userId AND +appid = :appid AND ${IS_UNUSED} AND expires_at_ms > :now
        ORDER BY issued_at_ms DESC, code_hash DESC LIMIT -1 OFFSET :keep)`,
   )
-  const insert = db.prepare<[Omit<NewCode, 'maxLive'> & { readonly place: bigint; readonly now: number }]>(
+  const insert = db.prepare<
+    [Omit<NewCode, 'passwordHash' | 'maxLive'> & { readonly place: bigint; readonly now: number }]
+  >(
     `INSERT INTO grants
        (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri, expires_at_ms)
      VALUES (:place, :appid, :userId, :scope, :now, :codeHash, :expiresAtMs, :redirectUri, :expiresAtMs)
@@ -151,13 +154,13 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
 
   return {
     issueCode(
-      { maxLive, ...code }: NewCode,
+      { passwordHash, maxLive, ...code }: NewCode,
       now: number,
       cause: Cause,
     ): 'issued' | 'exists_live' | 'exists_ended' | 'refused' {
       const { appid, userId, expiresAtMs } = code
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
-      if (!isLiveApp(appid) || !isLiveUser(userId)) return 'refused'
+      if (!isLiveApp(appid) || !isUnchangedUser(userId, passwordHash)) return 'refused'
       const existing = findCode(code.codeHash)
       if (existing)
         return existing.usedAtMs === undefined && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'

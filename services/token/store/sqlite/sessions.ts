@@ -1,14 +1,15 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause, Hash, SessionRow, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import type { IsUnchangedUser } from './users.js'
 
 type NewSession = Parameters<TokenStore['startSession']>[0]
 
 export function sessionReads(db: Connection) {
   const find = db.prepare<[Hash], SessionRow>(
     // Primary keys of sessions and users.
-    `SELECT u.user_id AS userId, u.username, u.nickname, u.avatar, s.last_seen_at_ms AS lastSeenAtMs,
-       s.expires_at_ms AS expiresAtMs
+    `SELECT u.user_id AS userId, u.username, u.nickname, u.avatar, u.password_hash AS passwordHash,
+       s.last_seen_at_ms AS lastSeenAtMs, s.expires_at_ms AS expiresAtMs
      FROM sessions s JOIN users u ON u.user_id = s.user_id
      WHERE s.session_hash = +? AND u.is_disabled = 0`,
   )
@@ -17,11 +18,7 @@ export function sessionReads(db: Connection) {
   }
 }
 
-export function sessionWrites(db: Connection, record: RecordEvent) {
-  const findLiveUser = db.prepare<[string, string], 1>(
-    // Primary key.
-    'SELECT 1 FROM users WHERE user_id = ? AND password_hash = ? AND is_disabled = 0',
-  )
+export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUser: IsUnchangedUser) {
   const insert = db.prepare<[{ sessionHash: Hash; userId: string; now: number; expiresAtMs: number }]>(
     `INSERT INTO sessions (session_hash, user_id, started_at_ms, last_seen_at_ms, expires_at_ms)
      VALUES (:sessionHash, :userId, :now, :now, :expiresAtMs)`,
@@ -48,7 +45,7 @@ export function sessionWrites(db: Connection, record: RecordEvent) {
   return {
     startSession(session: NewSession, now: number, cause: Cause): 'started' | 'refused' {
       const { sessionHash, userId, expiresAtMs } = session
-      if (!findLiveUser.get(userId, session.passwordHash)) return 'refused'
+      if (!isUnchangedUser(userId, session.passwordHash)) return 'refused'
       if (session.previousSessionHash) end(session.previousSessionHash, now, cause, 'signed in anew')
       for (const surplus of findSurplus.all({ userId, now, keep: session.maxLive - 1 })) {
         end(surplus.sessionHash, now, cause, 'too many sessions')

@@ -17,7 +17,7 @@ import { appChecker, appStateFinder, secretInserter, secretReads, secretWrites }
 import { sessionReads, sessionWrites } from './sessions.js'
 import { tokenReads, tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
-import { liveUserFinder, userReads, userWrites } from './users.js'
+import { liveUserFinder, unchangedUserFinder, userReads, userWrites } from './users.js'
 
 /**
  * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
@@ -115,12 +115,13 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const completeGrant = grantCompleter(db, endGrant)
   const isLiveApp = liveAppFinder(findAppState)
   const isLiveUser = liveUserFinder(db, kept)
+  const isUnchangedUser = unchangedUserFinder(db)
   return {
     ...appWrites(db, record, insertSecret, unusedCodes.ofApp),
     ...secretWrites(db, record, insertSecret),
     ...userWrites(db, record, unusedCodes.ofUser),
-    ...sessionWrites(db, record),
-    ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, completeGrant, endGrant }),
+    ...sessionWrites(db, record, isUnchangedUser),
+    ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, isUnchangedUser, completeGrant, endGrant }),
     ...tokenWrites(db, { record, checkApp, isLiveUser }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser, kept),
     ...upkeepWrites(db, kept),

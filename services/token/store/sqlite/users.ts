@@ -54,6 +54,17 @@ export function liveUserFinder(db: Connection, kept: KeptRows): IsLiveUser {
   return (userId) => kept.isLiveUser(userId, look) ?? false
 }
 
+export type IsUnchangedUser = (userId: string, passwordHash: string) => boolean
+
+/** Whether who gave this password before is not disabled and has no other since, asked as the one above is. */
+export function unchangedUserFinder(db: Connection): IsUnchangedUser {
+  const find = db.prepare<[string, string], 1>(
+    // Primary key.
+    'SELECT 1 FROM users WHERE user_id = ? AND password_hash = ? AND is_disabled = 0',
+  )
+  return (userId, passwordHash) => find.get(userId, passwordHash) !== undefined
+}
+
 export function userWrites(
   db: Connection,
   record: RecordEvent,
