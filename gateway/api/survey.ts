@@ -18,7 +18,17 @@ export const surveyRoute: Route = {
     const openid = query.optional('openid', MAX_ID_LENGTH)
     const surveyId = readSurveyId(request.pathParameter)
 
-    const found = await deps.survey.getSurvey({ appid, accessToken, surveyId: BigInt(surveyId), openid }, request.rpc)
+    const found = await deps.survey.getSurvey(
+      {
+        $typeName: 'surveyauth.v1.GetSurveyRequest',
+        appid,
+        accessToken,
+        surveyId: BigInt(surveyId),
+        openid,
+        wantsValidator: false,
+      },
+      request.rpc,
+    )
     if (!found.survey) throw new Error('the answer of GetSurvey holds no survey')
     return successBytes(surveyBytes(found.survey, Number(found.creatorUserId)), request.requestId)
   },

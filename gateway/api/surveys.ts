@@ -23,7 +23,18 @@ export const surveysRoute: Route = {
     const page = readCount(query, 'page', 1, MAX_PAGE)
     const perPage = readCount(query, 'per_page', DEFAULT_PER_PAGE, MAX_PER_PAGE)
 
-    const found = await deps.survey.listSurveys({ appid, accessToken, openid, page, perPage }, request.rpc)
+    const found = await deps.survey.listSurveys(
+      {
+        $typeName: 'surveyauth.v1.ListSurveysRequest',
+        appid,
+        accessToken,
+        openid,
+        page,
+        perPage,
+        wantsValidator: false,
+      },
+      request.rpc,
+    )
     return successBytes(listBytes(found), request.requestId)
   },
 }

@@ -15,7 +15,16 @@ export const userRoute: Route = {
     const accessToken = query.required('access_token', MAX_CREDENTIAL_LENGTH)
     const openid = query.required('openid', MAX_ID_LENGTH)
 
-    const user = await token.getAuthorizedUser({ appid, accessToken, openid }, request.rpc)
+    const user = await token.getAuthorizedUser(
+      {
+        $typeName: 'surveyauth.v1.GetAuthorizedUserRequest',
+        appid,
+        accessToken,
+        openid,
+        wantsValidator: false,
+      },
+      request.rpc,
+    )
     return successBytes(profileBytes(user), request.requestId)
   },
 }

@@ -32,7 +32,10 @@ const unreachable: ReadonlySet<Code> = new Set([
 export async function verify(deps: SurveyDeps, presented: Presented, call: Call): Promise<VerifyAccessTokenResponse> {
   const { appid, accessToken, openid, wantsValidator } = presented
   try {
-    return await deps.token.verifyAccessToken({ appid, accessToken, openid, wantsValidator }, because(call))
+    return await deps.token.verifyAccessToken(
+      { $typeName: 'surveyauth.v1.VerifyAccessTokenRequest', appid, accessToken, openid, wantsValidator },
+      because(call),
+    )
   } catch (error) {
     throw translate(error)
   }

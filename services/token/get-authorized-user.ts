@@ -1,18 +1,12 @@
-import type { MessageInitShape } from '@bufbuild/protobuf'
-import type {
-  GetAuthorizedUserRequest,
-  GetAuthorizedUserResponseSchema,
-} from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { GetAuthorizedUserRequest, GetAuthorizedUserResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { requireAccessToken } from './access-token.js'
 import type { TokenDeps } from './deps.js'
 
 /** The basic profile (spec 4.4). */
 export function getAuthorizedUser(deps: TokenDeps) {
-  return async (
-    request: GetAuthorizedUserRequest,
-  ): Promise<MessageInitShape<typeof GetAuthorizedUserResponseSchema>> => {
+  return async (request: GetAuthorizedUserRequest): Promise<GetAuthorizedUserResponse> => {
     const { token, validator } = await requireAccessToken(deps, request)
     const { openid, nickname, avatar } = token
-    return { openid, nickname, avatar, validator }
+    return { $typeName: 'surveyauth.v1.GetAuthorizedUserResponse', openid, nickname, avatar, validator }
   }
 }
