@@ -13,17 +13,18 @@ export class Kept<Value extends object> {
   }
 
   /** What `read` returned last for this key, if it was not forgotten; `size` is what it takes, in bytes. */
-  async find<Found extends Value>(
+  find<Found extends Value>(
     key: string,
     read: () => Found | undefined,
     size: (found: Found) => number,
   ): Promise<Found | undefined> {
-    await this.#foreignWrites.look()
-    const known = this.#values.get(key)
-    if (known !== undefined) return known as Found
-    const found = read()
-    if (found !== undefined) this.#values.keep(key, found, size(found))
-    return found
+    return this.#foreignWrites.look().then(() => {
+      const known = this.#values.get(key)
+      if (known !== undefined) return known as Found
+      const found = read()
+      if (found !== undefined) this.#values.keep(key, found, size(found))
+      return found
+    })
   }
 
   forgetAll(): void {

@@ -138,11 +138,16 @@ export function reading<Args extends unknown[], Result>(
   db: Connection,
   read: (...args: Args) => Result | Promise<Result>,
 ): (...args: Args) => Promise<Result> {
-  return async (...args) => {
+  const fail = (error: unknown) => {
+    throw db.open ? toStoreError(error) : new StoreUnavailable(error)
+  }
+  // Not async: what is answered from memory passes through here, and then each promise counts.
+  return (...args) => {
     try {
-      return await read(...args)
+      const result = read(...args)
+      return result instanceof Promise ? result.catch(fail) : Promise.resolve(result)
     } catch (error) {
-      throw db.open ? toStoreError(error) : new StoreUnavailable(error)
+      return Promise.resolve(error).then(fail)
     }
   }
 }

@@ -98,12 +98,11 @@ export class KeptRows implements TransactionWatcher {
     return found ?? []
   }
 
-  async findToken(
+  findToken(
     token: PresentedToken,
     look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
   ): Promise<AccessTokenRow | undefined> {
-    await this.#foreignWrites.look()
-    return this.#token(token, look)
+    return this.#foreignWrites.look().then(() => this.#token(token, look))
   }
 
   /** For many the look is taken at once: what they are of has come together. */

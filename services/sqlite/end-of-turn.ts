@@ -1,0 +1,31 @@
+// The end of a turn of the event loop: all that came in it has been read, and until everything that waited for the end has
+// gone on as far as it can, nothing more is read. What is looked at within an end is looked at after whatever came in its turn.
+
+/** An end under way; another one is another number. */
+let present: number | undefined
+let ends = 0
+let next: Promise<void> | undefined
+
+/** The end that runs now; undefined while none does. */
+export function presentEnd(): number | undefined {
+  return present
+}
+
+/** Fulfils when the end of this turn has begun. */
+export function endOfTurn(): Promise<void> {
+  next ??= new Promise((resolve) => {
+    setImmediate(() => {
+      next = undefined
+      ends += 1
+      present = ends
+      resolve()
+      // Node runs what promises have scheduled until there is no more of it, and only then what was scheduled for the next tick.
+      queueMicrotask(() => process.nextTick(over))
+    })
+  })
+  return next
+}
+
+function over(): void {
+  present = undefined
+}

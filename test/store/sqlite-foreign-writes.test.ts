@@ -1,0 +1,87 @@
+// When a look at what others wrote is taken, and for whom: a read that comes later than it must have one of its own.
+import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { expect, onTestFinished, test } from 'vitest'
+import { endOfTurn, presentEnd } from '../../services/sqlite/end-of-turn.js'
+import { ForeignWrites } from '../../services/sqlite/foreign-writes.js'
+import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { temporaryDirectory } from './temporary-directory.js'
+
+/** A database that `write` writes to as another process would; `seen` counts how often that was noticed. */
+function open() {
+  const file = join(temporaryDirectory(), 'any.db')
+  const [reader, other] = [openDatabase(file), openDatabase(file)]
+  onTestFinished(() => {
+    for (const db of [reader, other] as Connection[]) db.close()
+  })
+  other.exec('CREATE TABLE written (n)')
+  let seen = 0
+  const foreign = new ForeignWrites(reader, () => {
+    seen += 1
+  })
+  return { reader, foreign, write: () => other.exec('INSERT INTO written VALUES (1)'), seen: () => seen }
+}
+
+/** So that what follows begins as a request does, in a turn and not at its end. */
+const inATurn = () => new Promise<void>((resolve) => setTimeout(resolve, 1))
+
+test('what was written before the turn of a read ends is seen by it', async () => {
+  const { foreign, write, seen } = open()
+  await inATurn()
+  const look = foreign.look()
+  write()
+  await look
+  expect(seen()).toBe(1)
+})
+
+test('a read that goes on from another one, of the same or another database, waits for no further turn', async () => {
+  const [one, another] = [open(), open()]
+  await inATurn()
+  let turns = 0
+  await endOfTurn()
+  const counting = (async () => {
+    while (turns === 0) await nextTurn().then(() => (turns += 1))
+  })()
+  another.write()
+  await one.foreign.look()
+  await another.foreign.look()
+  await one.foreign.look()
+  expect(turns).toBe(0)
+  expect(another.seen()).toBe(1)
+  await counting
+})
+
+test('each end of a turn has a look of its own', async () => {
+  const { foreign, write, seen } = open()
+  for (let round = 1; round <= 3; round++) {
+    await inATurn()
+    expect(presentEnd()).toBeUndefined()
+    write()
+    await foreign.look()
+    await foreign.look()
+    expect(seen()).toBe(round)
+  }
+})
+
+test('an end lasts until all that waited for it has gone on, and is over before anything else is read', async () => {
+  await inATurn()
+  await endOfTurn()
+  const end = presentEnd()
+  for (let step = 0; step < 100; step++) await undefined
+  expect(end).toBeDefined()
+  expect(presentEnd()).toBe(end)
+  await new Promise<void>((resolve) => process.nextTick(() => process.nextTick(resolve)))
+  expect(presentEnd()).toBeUndefined()
+  await endOfTurn()
+  expect(presentEnd()).not.toBe(end)
+})
+
+test('a database that was closed since the look cannot be asked, nor can one that fails in the end of a turn', async () => {
+  const { reader, foreign } = open()
+  await inATurn()
+  await foreign.look()
+  reader.close()
+  await expect(foreign.look()).rejects.toThrow('not open')
+  await inATurn()
+  await expect(foreign.look()).rejects.toThrow('not open')
+})
