@@ -17,7 +17,10 @@ export const accessTokenRoute: Route = {
     const code = query.required('code', MAX_CREDENTIAL_LENGTH)
     const redirectUri = query.optional('redirect_uri', MAX_REDIRECT_URI_LENGTH)
 
-    const grant = await token.exchangeCode({ appid, secret, code, redirectUri }, request.rpc)
+    const grant = await token.exchangeCode(
+      { $typeName: 'surveyauth.v1.ExchangeCodeRequest', appid, secret, code, redirectUri },
+      request.rpc,
+    )
     const data = {
       access_token: grant.accessToken,
       refresh_token: grant.refreshToken,

@@ -16,7 +16,10 @@ export const refreshTokenRoute: Route = {
     const refreshToken = query.required('refresh_token', MAX_CREDENTIAL_LENGTH)
     const secret = query.optional('secret', MAX_CREDENTIAL_LENGTH)
 
-    const refreshed = await token.refreshAccessToken({ appid, refreshToken, secret }, request.rpc)
+    const refreshed = await token.refreshAccessToken(
+      { $typeName: 'surveyauth.v1.RefreshAccessTokenRequest', appid, refreshToken, secret },
+      request.rpc,
+    )
     const data = { access_token: refreshed.accessToken, expires_in: refreshed.expiresIn }
     return success(data, request.requestId)
   },

@@ -1,6 +1,5 @@
-import type { MessageInitShape } from '@bufbuild/protobuf'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import type { ExchangeCodeRequest, ExchangeCodeResponseSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { ExchangeCodeRequest, ExchangeCodeResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { invalidAppid, invalidSecret, type RecallSecret, recordUse, requireSecret } from './app-authentication.js'
@@ -15,10 +14,7 @@ const invalidCode = () =>
 
 /** Step 2 of the flow (spec 4.2). The app is authenticated before the code is looked at (decisions 9). */
 export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
-  return async (
-    request: ExchangeCodeRequest,
-    call: Call,
-  ): Promise<MessageInitShape<typeof ExchangeCodeResponseSchema>> => {
+  return async (request: ExchangeCodeRequest, call: Call): Promise<ExchangeCodeResponse> => {
     const { appid } = request
     const codeHash = hashCredential('code', request.code)
     if (!codeHash) {
@@ -54,6 +50,7 @@ export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
     switch (result.kind) {
       case 'redeemed':
         return {
+          $typeName: 'surveyauth.v1.ExchangeCodeResponse',
           accessToken: accessToken.text,
           refreshToken: refreshToken.text,
           expiresIn: rules.accessTokenTtlSeconds,

@@ -1,9 +1,5 @@
-import type { MessageInitShape } from '@bufbuild/protobuf'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import type {
-  RefreshAccessTokenRequest,
-  RefreshAccessTokenResponseSchema,
-} from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { RefreshAccessTokenRequest, RefreshAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import {
@@ -26,10 +22,7 @@ const secretNeeded = () => new ServiceError(ErrorReason.INVALID_SECRET, 'this ap
 
 /** A new access token for a grant (spec 4.3; decisions 11 to 13). */
 export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) {
-  return async (
-    request: RefreshAccessTokenRequest,
-    call: Call,
-  ): Promise<MessageInitShape<typeof RefreshAccessTokenResponseSchema>> => {
+  return async (request: RefreshAccessTokenRequest, call: Call): Promise<RefreshAccessTokenResponse> => {
     const { appid } = request
     const refreshTokenHash = hashCredential('refreshToken', request.refreshToken)
     if (!refreshTokenHash) {
@@ -58,7 +51,11 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
     if (secret && (result === 'minted' || result === 'refused')) recordUse(deps, secret)
     switch (result) {
       case 'minted':
-        return { accessToken: accessToken.text, expiresIn: rules.accessTokenTtlSeconds }
+        return {
+          $typeName: 'surveyauth.v1.RefreshAccessTokenResponse',
+          accessToken: accessToken.text,
+          expiresIn: rules.accessTokenTtlSeconds,
+        }
       case 'refused':
         throw invalidRefreshToken()
       case 'app_ended':

@@ -1,11 +1,13 @@
 import { EventEmitter, once } from 'node:events'
 import net from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, test, vi } from 'vitest'
 import { drainGateway } from '../../gateway/app.js'
 import { routes } from '../../gateway/routes.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { GetAuthorizedUserRequestSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
 import {
   defaultLimits,
   type GatewaySettings,
@@ -72,7 +74,7 @@ describe('an answer', () => {
       expect(gateway.calls).toEqual([
         {
           method: 'GetAuthorizedUser',
-          request: { appid: 'app', accessToken: 'tok', openid: 'oid' },
+          request: create(GetAuthorizedUserRequestSchema, { appid: 'app', accessToken: 'tok', openid: 'oid' }),
           requestId: id,
         },
       ])
