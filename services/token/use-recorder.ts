@@ -2,8 +2,9 @@ import { LAST_USE_RESOLUTION_MS, type TokenStore } from './store/token-store.js'
 
 /** Collects last uses of grants and secrets and writes them now and then, so that reading a token writes nothing. */
 export interface UseRecorder {
-  grantUsed(grantId: string, now: number, knownLastUseMs: number): void
   /** Whether the use is to be written. */
+  grantUsed(grantId: string, now: number, knownLastUseMs: number): boolean
+  /** As grantUsed. */
   secretUsed(secretId: string, now: number, knownLastUseMs: number | undefined): boolean
   /** Writes what was collected; keeps it when the store is unavailable. */
   flush(): Promise<void>

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest'
-import type { TokenStore } from '../../services/token/store/token-store.js'
+import { used } from '../../services/token/access-token.js'
+import type { TokenDeps } from '../../services/token/deps.js'
+import type { AccessTokenRow, TokenStore } from '../../services/token/store/token-store.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import { MINUTE, NOW } from './token-store-verbs.js'
 
@@ -65,4 +67,19 @@ test('however often they cannot be written, no more are kept than may be collect
   collectMany()
   for (let round = 0; round < 3; round++) await expect(recorder.flush()).rejects.toThrow('the disk is full')
   expect(sizes).toEqual([100_000, 100_000, 100_000])
+})
+
+test('of a grant that is used all the time a use a minute is written', async () => {
+  const written: number[] = []
+  const uses = createUseRecorder({
+    async recordUses({ grants }: Uses) {
+      written.push(...grants.values())
+    },
+  } as unknown as TokenStore)
+  const token = { grantId: 'grant', grantLastUsedAtMs: NOW } as AccessTokenRow
+  for (let second = 0; second <= 150; second++) {
+    used({ uses } as TokenDeps, token, NOW + second * 1000)
+    if (second % 10 === 0) await uses.flush()
+  }
+  expect(written).toEqual([NOW + MINUTE, NOW + 2 * MINUTE])
 })
