@@ -19,7 +19,9 @@ export function endOfTurn(): Promise<void> {
       ends += 1
       present = ends
       resolve()
-      // Node runs what promises have scheduled until there is no more of it, and only then what was scheduled for the next tick.
+      // Node runs what promises have scheduled until there is no more of it, and only then what one of them scheduled for the
+      // next tick; what is scheduled for it here would run before them. A tick that throws could keep it from running, and
+      // ends the process.
       queueMicrotask(() => process.nextTick(over))
     })
   })

@@ -11,11 +11,11 @@ export class ForeignWrites {
   readonly #db: Connection
   readonly #dataVersion: () => unknown
   readonly #onWritten: () => void
-  readonly #taken = Promise.resolve()
   #seenVersion: unknown
-  /** The end of a turn at which the look was taken. */
+  /** What waits for the end of this turn. */
+  #waiting: Promise<void> | undefined
+  /** The last end of a turn with a look, and that look, taken or failed. */
   #lookedAt: number | undefined
-  /** The look at the end of this turn. */
   #look: Promise<void> | undefined
 
   /** `onWritten` is called when somebody else has written since the last look. */
@@ -28,23 +28,26 @@ export class ForeignWrites {
   }
 
   /**
-   * Fulfils when the look was taken; rejects with what the driver throws. What is kept is good until the turn ends. A read
-   * that goes on from another one, of any database, waits for no further turn.
+   * Fulfils when the look was taken; rejects with what the driver throws, which all of the turn share. What is kept is good
+   * until the turn ends. A read that goes on from another one, of any database, waits for no further turn.
    */
   look(): Promise<void> {
-    if (presentEnd() === undefined) {
-      this.#look ??= endOfTurn().then(() => {
-        this.#look = undefined
-        this.#lookAtEnd()
+    const end = presentEnd()
+    if (end === undefined) {
+      this.#waiting ??= endOfTurn().then(() => {
+        this.#waiting = undefined
+        return this.look()
       })
-      return this.#look
+      return this.#waiting
     }
-    try {
-      this.#lookAtEnd()
-      return this.#taken
-    } catch (error) {
-      return Promise.reject(error)
+    if (this.#look === undefined || this.#lookedAt !== end || !this.#db.open) {
+      this.#lookedAt = end
+      this.#look = new Promise((resolve) => {
+        this.lookNow()
+        resolve()
+      })
     }
+    return this.#look
   }
 
   /**
@@ -56,13 +59,5 @@ export class ForeignWrites {
     if (version === this.#seenVersion) return
     this.#onWritten()
     this.#seenVersion = version
-  }
-
-  /** Once in each end of a turn, unless the database was closed since. @throws what the driver throws */
-  #lookAtEnd(): void {
-    const end = presentEnd()
-    if (this.#lookedAt === end && this.#db.open) return
-    this.lookNow()
-    this.#lookedAt = end
   }
 }

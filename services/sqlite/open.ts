@@ -138,16 +138,14 @@ export function reading<Args extends unknown[], Result>(
   db: Connection,
   read: (...args: Args) => Result | Promise<Result>,
 ): (...args: Args) => Promise<Result> {
-  const fail = (error: unknown) => {
-    throw db.open ? toStoreError(error) : new StoreUnavailable(error)
-  }
+  const refuse = (error: unknown) => Promise.reject(db.open ? toStoreError(error) : new StoreUnavailable(error))
   // Not async: what is answered from memory passes through here, and then each promise counts.
   return (...args) => {
     try {
       const result = read(...args)
-      return result instanceof Promise ? result.catch(fail) : Promise.resolve(result)
+      return result instanceof Promise ? result.catch(refuse) : Promise.resolve(result)
     } catch (error) {
-      return Promise.resolve(error).then(fail)
+      return refuse(error)
     }
   }
 }

@@ -85,3 +85,21 @@ test('a database that was closed since the look cannot be asked, nor can one tha
   await inATurn()
   await expect(foreign.look()).rejects.toThrow('not open')
 })
+
+test('a look that fails is one failure for all of its turn, and the next turn tries again', async () => {
+  const { reader, foreign } = open()
+  let tries = 0
+  foreign.lookNow = () => {
+    tries += 1
+    if (tries === 1) throw new Error('the disk is slow, and then it fails')
+  }
+  await inATurn()
+  await endOfTurn()
+  const looks = await Promise.allSettled([foreign.look(), foreign.look(), undefined, foreign.look()])
+  expect(looks.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'fulfilled', 'rejected'])
+  expect(tries).toBe(1)
+  await inATurn()
+  await Promise.all([foreign.look(), foreign.look()])
+  expect(tries).toBe(2)
+  expect(reader.open).toBe(true)
+})
