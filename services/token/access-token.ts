@@ -12,7 +12,7 @@ const invalidToken = () =>
     'the access_token is unknown, expired, replaced, revoked or not for this app',
   )
 
-const NO_VALIDATOR = new Uint8Array()
+export const NO_VALIDATOR = new Uint8Array()
 
 interface Presented {
   readonly appid: string
@@ -51,6 +51,6 @@ export function isGood({ isRevoked, expiresAtMs }: AccessTokenRow, now: number):
 }
 
 /** Records the use of the token's grant. */
-export function used({ uses }: TokenDeps, token: AccessTokenRow, now: number): void {
-  if (uses.grantUsed(token.grantId, now, token.grantLastUsedAtMs)) token.grantLastUsedAtMs = now
+export function used({ uses }: TokenDeps, { grantId, grantLastUsedAtMs }: AccessTokenRow, now: number): void {
+  uses.grantUsed(grantId, now, grantLastUsedAtMs)
 }

@@ -2,12 +2,16 @@ import { LAST_USE_RESOLUTION_MS, type TokenStore } from './store/token-store.js'
 
 /** Collects last uses of grants and secrets and writes them now and then, so that reading a token writes nothing. */
 export interface UseRecorder {
+  grantUsed(grantId: string, now: number, knownLastUseMs: number): void
   /** Whether the use is to be written. */
-  grantUsed(grantId: string, now: number, knownLastUseMs: number): boolean
-  /** As grantUsed. */
   secretUsed(secretId: string, now: number, knownLastUseMs: number | undefined): boolean
   /** Writes what was collected; keeps it when the store is unavailable. */
   flush(): Promise<void>
+}
+
+/** Nothing is worth writing that says the same to the minute. */
+function isAbout(atMs: number | undefined, now: number): boolean {
+  return atMs !== undefined && Math.abs(now - atMs) < LAST_USE_RESOLUTION_MS
 }
 
 /** More are dropped until the next flush: last uses are worth little, memory is not. */
@@ -18,7 +22,8 @@ export function createUseRecorder(store: TokenStore): UseRecorder {
   let secrets = new Map<string, number>()
 
   const collect = (into: Map<string, number>, id: string, now: number, knownMs: number | undefined) => {
-    if (knownMs !== undefined && now - knownMs < LAST_USE_RESOLUTION_MS) return false
+    if (isAbout(knownMs, now)) return false
+    if (isAbout(into.get(id), now)) return true
     if (into.size >= MAX_COLLECTED && !into.has(id)) return false
     into.set(id, now)
     return true

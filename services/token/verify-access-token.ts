@@ -1,6 +1,6 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { VerifyAccessTokenRequest, VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { requireAccessToken } from './access-token.js'
+import { NO_VALIDATOR, requireAccessToken } from './access-token.js'
 import type { TokenDeps } from './deps.js'
 import type { AccessTokenRow } from './store/token-store.js'
 
@@ -26,7 +26,7 @@ function answerOf(row: AccessTokenRow): VerifyAccessTokenResponse {
     scope,
     expireTime: timestampFromMs(expiresAtMs),
     grantId,
-    validator: new Uint8Array(),
+    validator: NO_VALIDATOR,
   }
   answers.set(row, answer)
   return answer

@@ -1,7 +1,5 @@
 import { expect, test } from 'vitest'
-import { used } from '../../services/token/access-token.js'
-import type { TokenDeps } from '../../services/token/deps.js'
-import type { AccessTokenRow, TokenStore } from '../../services/token/store/token-store.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import { MINUTE, NOW } from './token-store-verbs.js'
 
@@ -69,17 +67,20 @@ test('however often they cannot be written, no more are kept than may be collect
   expect(sizes).toEqual([100_000, 100_000, 100_000])
 })
 
-test('of a grant that is used all the time a use a minute is written', async () => {
+test('of a grant that is used all the time a use a minute is collected, and a clock that was wrong for a moment is put right', async () => {
   const written: number[] = []
   const uses = createUseRecorder({
     async recordUses({ grants }: Uses) {
       written.push(...grants.values())
     },
   } as unknown as TokenStore)
-  const token = { grantId: 'grant', grantLastUsedAtMs: NOW } as AccessTokenRow
-  for (let second = 0; second <= 150; second++) {
-    used({ uses } as TokenDeps, token, NOW + second * 1000)
-    if (second % 10 === 0) await uses.flush()
+  const useFor = (seconds: number, from: number) => {
+    for (let second = 0; second < seconds; second++) uses.grantUsed('grant', from + second * 1000, NOW)
   }
-  expect(written).toEqual([NOW + MINUTE, NOW + 2 * MINUTE])
+  useFor(150, NOW)
+  await uses.flush()
+  useFor(1, NOW + 60 * MINUTE)
+  useFor(30, NOW + 3 * MINUTE)
+  await uses.flush()
+  expect(written).toEqual([NOW + 2 * MINUTE, NOW + 3 * MINUTE])
 })

@@ -108,8 +108,7 @@ export interface AccessTokenRow {
   readonly avatar: string
   /** Its own expiry, or the end of its overlap when it was replaced. */
   readonly expiresAtMs: number
-  /** As found; whoever records a later use says so here, since a store may give the same row again. */
-  grantLastUsedAtMs: number
+  readonly grantLastUsedAtMs: number
   /** Grant revoked, app disabled or user disabled: not good, whatever the expiry says. */
   readonly isRevoked: boolean
 }
