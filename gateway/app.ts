@@ -94,7 +94,7 @@ export function createGateway(options: GatewayOptions): Server {
     maxHeaderSize: limits.maxUrlBytes + limits.maxHeaderBytes, // one number for both in node:http; told apart by checkRequest
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
-    keepAliveTimeout: limits.keepAliveTimeoutMs,
+    keepAliveTimeout: 0, // Connections closes those that are idle
     connectionsCheckingInterval: 1_000, // ms; the default of 30 s would make the timeouts above 30 s late
     requireHostHeader: false, // refused in the envelope instead
   })
@@ -125,7 +125,7 @@ class Gateway {
 
   constructor(server: Server, options: GatewayOptions) {
     this.#options = options
-    this.#connections = new Connections(server)
+    this.#connections = new Connections(server, options.limits.keepAliveTimeoutMs)
     this.#admission = new Admission(options.limits.maxInFlight)
     this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
     if (options.sharedLimits) this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)

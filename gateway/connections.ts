@@ -1,11 +1,14 @@
 // The connections of the HTTP server, and how they end: no request that reached this process goes unanswered.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /** How long a connected client may take to send its next, and last, request when the server is to stop, in ms. */
 const HEAR_WITHIN_MS = 1_000
 const LOOK_EVERY_MS = 10
+/** How often idle connections are looked for, in ms. A timer that is set after each answer, as node:http does, takes a twenty-fifth of a request. */
+const LOOK_FOR_IDLE_EVERY_MS = 1_000
 /** How long connections are taken out of the kernel's queue; under a flood it is never empty. */
 const ACCEPT_WITHIN_MS = 1_000
 /** A turn of the event loop that had nothing to do takes less, in ms. */
@@ -21,19 +24,24 @@ const MOST_DROPPED_BYTES = 128 * 1024
 export class Connections {
   readonly #server: Server
   /** The open ones, and the responses each waits for in the order of its requests; several when it pipelines. */
-  readonly #waiting = new Map<Duplex, ServerResponse[]>()
+  readonly #waiting = new Map<Socket, ServerResponse[]>()
   /** Bytes that were read of each when it had sent as many requests as it may. */
-  readonly #fullAt = new WeakMap<Duplex, number>()
+  readonly #fullAt = new WeakMap<Socket, number>()
+  /** Those that had nothing under way when they were last looked at: since when, and how much had been read of each. */
+  #idle = new Map<Socket, { readonly sinceMs: number; readonly bytesRead: number }>()
   #accepted = 0
   #isDraining = false
 
-  constructor(server: Server) {
+  /** One that has had an answer is closed when it has been idle for `keepAliveTimeoutMs`, a second or two later. */
+  constructor(server: Server, keepAliveTimeoutMs: number) {
     this.#server = server
     server.on('connection', (socket) => {
       this.#accepted += 1
       this.#waiting.set(socket, [])
       socket.once('close', () => this.#waiting.delete(socket))
     })
+    const looking = setInterval(() => this.#closeIdle(keepAliveTimeoutMs), LOOK_FOR_IDLE_EVERY_MS).unref()
+    server.once('close', () => clearInterval(looking))
   }
 
   /** False for what comes too far ahead, which is not answered: the connection ends with the last answer before it. */
@@ -70,7 +78,7 @@ export class Connections {
 
   /** The last response this connection waits for. */
   unanswered(socket: Duplex): ServerResponse | undefined {
-    return this.#waiting.get(socket)?.at(-1)
+    return this.#waiting.get(socket as Socket)?.at(-1) // another one has none
   }
 
   /**
@@ -99,6 +107,21 @@ export class Connections {
       const startedAt = performance.now()
       await nextTurn()
       if (this.#accepted === accepted && performance.now() - startedAt < IDLE_TURN_MS) return
+    }
+  }
+
+  /** Of what has come of a request, or of one that never came, node:http looks after. */
+  #closeIdle(timeoutMs: number): void {
+    const now = performance.now()
+    const before = this.#idle
+    this.#idle = new Map()
+    for (const [socket, { length }] of this.#waiting) {
+      const { bytesRead, bytesWritten, writableLength } = socket
+      if (length > 0 || writableLength > 0 || bytesWritten === 0) continue
+      const known = before.get(socket)
+      const sinceMs = known?.bytesRead === bytesRead ? known.sinceMs : now
+      if (now - sinceMs >= timeoutMs) socket.destroy()
+      else this.#idle.set(socket, { sinceMs, bytesRead })
     }
   }
 

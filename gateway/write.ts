@@ -16,8 +16,8 @@ export class AnswerWriter {
   readonly #base: Readonly<Record<string, string>>
   /** Made once: nearly every answer has these. */
   readonly #apiHeaders: readonly string[]
-  /** Of a connection that stays open. */
-  readonly #keepAlive: string
+  /** Of a connection that stays open: how long, if it is idle. */
+  readonly #keepAlive: readonly string[]
   /** The headers of nearly every answer but its length, made once a second, of which they have the date. */
   #apiHead = ''
   #apiHeadMs = 0
@@ -29,7 +29,7 @@ export class AnswerWriter {
       ...(publicUrl.protocol === 'https:' ? { 'strict-transport-security': `max-age=${YEAR_SECONDS}` } : {}),
     }
     this.#apiHeaders = this.#flat(API_HEADERS)
-    this.#keepAlive = `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(keepAliveTimeoutMs / 1000)}`
+    this.#keepAlive = ['keep-alive', `timeout=${Math.floor(keepAliveTimeoutMs / 1000)}`]
   }
 
   /** Sends an answer; a connection that is gone swallows it. */
@@ -45,7 +45,8 @@ export class AnswerWriter {
       response.endWhole(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n${this.#apiHeadNow()}\r\n\r\n`, body)
       return
     }
-    response.writeHead(status, this.#headersOf(answer))
+    const kept = response.shouldKeepAlive ? this.#keepAlive : []
+    response.writeHead(status, [...this.#headersOf(answer), ...kept])
     response.end(body, encoding ?? 'utf8')
   }
 
@@ -63,8 +64,8 @@ export class AnswerWriter {
     const ms = Date.now()
     if (ms < this.#apiHeadMs || ms - this.#apiHeadMs >= 1000) {
       this.#apiHeadMs = ms - (ms % 1000)
-      const lines = linesOf([...this.#apiHeaders, 'Date', new Date(ms).toUTCString()])
-      this.#apiHead = [...lines, this.#keepAlive].join('\r\n')
+      const ofNode = ['Date', new Date(ms).toUTCString(), 'Connection', 'keep-alive']
+      this.#apiHead = linesOf([...this.#apiHeaders, ...this.#keepAlive, ...ofNode]).join('\r\n')
     }
     return this.#apiHead
   }

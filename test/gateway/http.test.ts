@@ -309,13 +309,66 @@ describe('malformed HTTP', () => {
     }),
   )
 
-  test('a connection that is idle for as long as it may is closed', () =>
-    withGateway({ limits: { keepAliveTimeoutMs: 200 } }, async (gateway) => {
+  test('a connection that is idle for as long as it may is closed, and one that is not idle is not', () =>
+    withGateway({ limits: { keepAliveTimeoutMs: 1_200 } }, async (gateway) => {
       const startedAt = performance.now()
+      const busy = net.connect(gateway.port, '127.0.0.1')
+      const asking = setInterval(() => busy.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`), 600)
+      let answers = 0
+      busy.on('data', () => {
+        answers += 1
+      })
       const raw = await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+      const idleMs = performance.now() - startedAt
       expect(raw).toMatch(/^HTTP\/1\.1 200 /)
-      expect(performance.now() - startedAt).toBeLessThan(4_500) // node:http would keep it for 5 s
+      expect(idleMs).toBeGreaterThan(1_200)
+      expect(idleMs).toBeLessThan(4_500) // node:http would keep it for 5 s
+      await expect.poll(() => answers, { timeout: 10_000 }).toBeGreaterThan(6)
+      clearInterval(asking)
+      await once(busy.resume(), 'close')
     }))
+
+  test('a connection whose next request has begun to come is not idle', () =>
+    withGateway({ limits: { keepAliveTimeoutMs: 500 } }, async (gateway) => {
+      const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
+      let received = ''
+      client.on('data', (text) => {
+        received += text
+      })
+      const request = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
+      client.write(request)
+      await expect.poll(() => received).toContain('"OK"')
+      for (let at = 0; at < request.length; at += 12) {
+        client.write(request.slice(at, at + 12))
+        await sleep(400)
+      }
+      await expect.poll(() => received.match(/"OK"/g)).toHaveLength(2)
+      client.destroy()
+    }))
+
+  test('a connection whose answer is read slowly is not idle', () => {
+    const nickname = 'x'.repeat(20 * 1024 * 1024)
+    const services = { GetAuthorizedUser: () => ({ openid: 'oid', nickname, avatar: '' }) }
+    return withGateway({ services, limits: { keepAliveTimeoutMs: 100 } }, async (gateway) => {
+      const client = net.connect(gateway.port, '127.0.0.1')
+      client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+      await sleep(2_500)
+      let bytes = 0
+      client.on('data', ({ length }) => {
+        bytes += length
+      })
+      await once(client, 'close')
+      expect(bytes).toBeGreaterThan(nickname.length)
+    })
+  })
+
+  test('a connection on which nothing was sent is told so, however short idle ones are kept', () =>
+    withGateway(
+      { limits: { keepAliveTimeoutMs: 1, headersTimeoutMs: 1_500, requestTimeoutMs: 1_500 } },
+      async (gateway) => {
+        expect(await rawFailure(await sendRaw(gateway.port))).toEqual([408, 'InvalidArgument', 'invalid_argument'])
+      },
+    ))
 })
 
 describe('a body', () => {

@@ -14,7 +14,7 @@ type Handle = (response: WholeResponse, url: string) => void
 
 /** A server that keeps its connections open, and a connection to it whose text is read in turn. */
 async function connected(handle: Handle) {
-  const server = createServer({ ServerResponse: WholeResponse, keepAliveTimeout: KEEP_ALIVE_MS }, (request, response) =>
+  const server = createServer({ ServerResponse: WholeResponse, keepAliveTimeout: 0 }, (request, response) =>
     handle(response, request.url ?? ''),
   ).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -66,7 +66,7 @@ test('is what node:http sends, byte for byte', async () => {
   } while (both.some((text) => !text.includes(`Date: ${/Date: (.*)/.exec(both[0] ?? '')?.[1]}`))) // the next second began
   expect(whole).not.toContain(false)
   expect(both[1]).toBe(both[0])
-  expect(both[1]).toContain('\r\nConnection: keep-alive\r\nKeep-Alive: timeout=7\r\n\r\n')
+  expect(both[1]).toMatch(/\r\nkeep-alive: timeout=7\r\nDate: .*\r\nConnection: keep-alive\r\n\r\n/)
 })
 
 test.each([
