@@ -136,8 +136,9 @@ export class Connections {
     const until = performance.now() + HEAR_WITHIN_MS
     while (this.#waiting.size > 0) {
       await sleep(LOOK_EVERY_MS)
-      await nextTurn() // reads what came while this process was busy
-      if (performance.now() < until) continue
+      const now = performance.now()
+      await nextTurn() // reads what came until then, also while this process was busy
+      if (now < until) continue
       for (const [socket, { length }] of this.#waiting) {
         if (length === 0 && socket.writableLength === 0) socket.destroy()
       }

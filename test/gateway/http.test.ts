@@ -840,6 +840,28 @@ test('a draining gateway hears out who asked while it was busy', () =>
     await drained
   }))
 
+test('a draining gateway hears out who asked while it was busy just before it looked', () =>
+  withGateway({ services }, async (gateway) => {
+    const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
+    await once(client, 'connect')
+    await sleep(20)
+    const drained = drainGateway(gateway.server, 20_000)
+    await sleep(100)
+    const spied = vi.spyOn(globalThis, 'setImmediate')
+    spied.mockImplementationOnce((look) => {
+      spied.mockRestore()
+      setImmediate(() => {
+        client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+        for (const until = performance.now() + 1_200; performance.now() < until; );
+      })
+      return setImmediate(look) // in the same turn: nothing is read before it
+    })
+    let raw = ''
+    for await (const data of client) raw += data
+    expect(raw).toMatch(/^HTTP\/1\.1 200 /)
+    await drained
+  }))
+
 test('a draining gateway cuts off who has no answer in time', () => {
   const never = { GetAuthorizedUser: () => new Promise<object>(() => undefined) }
   return withGateway({ services: never }, async (gateway) => {
