@@ -318,7 +318,7 @@ const limits = {
     'HTTP_KEEP_ALIVE_SECONDS',
     '65',
     whole(1, 600),
-    'an idle connection is kept this long; keep it above the idle timeout of a proxy in front',
+    'an idle connection is kept this long, or a second or two more; keep it above the idle timeout of a proxy in front',
   ),
   httpMaxUrlBytes: setting('HTTP_MAX_URL_BYTES', '8192', whole(1024, 65_536), 'a longer URL is answered 414'),
   httpMaxHeaderBytes: setting('HTTP_MAX_HEADER_BYTES', '16384', whole(4096, 65_536), 'more is answered 431'),
