@@ -40,7 +40,11 @@ export class Connections {
       this.#waiting.set(socket, [])
       socket.once('close', () => this.#waiting.delete(socket))
     })
-    const looking = setInterval(() => this.#closeIdle(keepAliveTimeoutMs), LOOK_FOR_IDLE_EVERY_MS).unref()
+    const look = () => {
+      const now = performance.now()
+      setImmediate(() => this.#closeIdle(keepAliveTimeoutMs, now)) // what came until then, also while this process was busy, is read
+    }
+    const looking = setInterval(look, LOOK_FOR_IDLE_EVERY_MS).unref()
     server.once('close', () => clearInterval(looking))
   }
 
@@ -111,8 +115,7 @@ export class Connections {
   }
 
   /** Of what has come of a request, or of one that never came, node:http looks after. */
-  #closeIdle(timeoutMs: number): void {
-    const now = performance.now()
+  #closeIdle(timeoutMs: number, now: number): void {
     const before = this.#idle
     this.#idle = new Map()
     for (const [socket, { length }] of this.#waiting) {
