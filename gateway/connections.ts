@@ -7,7 +7,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 /** How long a connected client may take to send its next, and last, request when the server is to stop, in ms. */
 const HEAR_WITHIN_MS = 1_000
 const LOOK_EVERY_MS = 10
-/** How often idle connections are looked for, in ms. A timer that is set after each answer, as node:http does, takes a twenty-fifth of a request. */
+/**
+ * How often idle connections are looked for, in ms. A timer that is set after each answer, as node:http does, takes a
+ * twenty-fifth of a request.
+ */
 const LOOK_FOR_IDLE_EVERY_MS = 1_000
 /** How long connections are taken out of the kernel's queue; under a flood it is never empty. */
 const ACCEPT_WITHIN_MS = 1_000
@@ -40,11 +43,7 @@ export class Connections {
       this.#waiting.set(socket, [])
       socket.once('close', () => this.#waiting.delete(socket))
     })
-    const look = () => {
-      const now = performance.now()
-      setImmediate(() => this.#closeIdle(keepAliveTimeoutMs, now)) // what came until then, also while this process was busy, is read
-    }
-    const looking = setInterval(look, LOOK_FOR_IDLE_EVERY_MS).unref()
+    const looking = setInterval(() => this.#closeIdle(keepAliveTimeoutMs), LOOK_FOR_IDLE_EVERY_MS).unref()
     server.once('close', () => clearInterval(looking))
   }
 
@@ -115,12 +114,13 @@ export class Connections {
   }
 
   /** Of what has come of a request, or of one that never came, node:http looks after. */
-  #closeIdle(timeoutMs: number, now: number): void {
+  async #closeIdle(timeoutMs: number): Promise<void> {
+    const now = await allReadUntilNow()
     const before = this.#idle
     this.#idle = new Map()
-    for (const [socket, { length }] of this.#waiting) {
-      const { bytesRead, bytesWritten, writableLength } = socket
-      if (length > 0 || writableLength > 0 || bytesWritten === 0) continue
+    for (const socket of this.#withNothingUnderWay()) {
+      const { bytesRead, bytesWritten } = socket
+      if (bytesWritten === 0) continue
       const known = before.get(socket)
       const sinceMs = known?.bytesRead === bytesRead ? known.sinceMs : now
       if (now - sinceMs >= timeoutMs) socket.destroy()
@@ -139,19 +139,27 @@ export class Connections {
     const until = performance.now() + HEAR_WITHIN_MS
     while (this.#waiting.size > 0) {
       await sleep(LOOK_EVERY_MS)
-      const now = performance.now()
-      await nextTurn() // reads what came until then, also while this process was busy
-      if (now < until) continue
-      for (const [socket, { length }] of this.#waiting) {
-        if (length === 0 && socket.writableLength === 0) socket.destroy()
-      }
+      if ((await allReadUntilNow()) < until) continue
+      for (const socket of this.#withNothingUnderWay()) socket.destroy()
     }
+  }
+
+  /** Every request that came was answered, and the answers have gone out. */
+  *#withNothingUnderWay(): Generator<Socket> {
+    for (const [socket, { length }] of this.#waiting) if (length === 0 && socket.writableLength === 0) yield socket
   }
 }
 
 /** The connection ends with the last of these answers, not with one before it. */
 function closeAfterLast(waiting: readonly ServerResponse[]): void {
   for (const response of waiting) response.shouldKeepAlive = response !== waiting.at(-1)
+}
+
+/** Fulfils with the time of this call when all that had come by then was read, also while this process was busy. */
+async function allReadUntilNow(): Promise<number> {
+  const now = performance.now()
+  await nextTurn()
+  return now
 }
 
 function nextTurn(): Promise<void> {

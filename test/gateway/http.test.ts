@@ -327,38 +327,38 @@ describe('malformed HTTP', () => {
       await once(busy.resume(), 'close')
     }))
 
+  /** A connection that had its first answer. */
+  async function answeredOnce(port: number) {
+    const client = net.connect(port, '127.0.0.1').setEncoding('latin1')
+    let received = ''
+    client.on('data', (text) => {
+      received += text
+    })
+    const answers = () => received.match(/"OK"/g)
+    const request = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
+    client.write(request)
+    await expect.poll(answers).toHaveLength(1)
+    return { client, request, answers }
+  }
+
   test('a request that came while the gateway was busy is answered, however long its connection had been idle', () =>
     withGateway({ services, limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
-      const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
-      let received = ''
-      client.on('data', (text) => {
-        received += text
-      })
-      const request = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
-      client.write(request)
-      await expect.poll(() => received).toContain('"OK"')
+      const { client, request, answers } = await answeredOnce(gateway.port)
       await sleep(1_100) // it was looked at
       client.write(request)
       for (const until = performance.now() + 3_000; performance.now() < until; );
-      await expect.poll(() => received.match(/"OK"/g), { timeout: 5_000 }).toHaveLength(2)
+      await expect.poll(answers, { timeout: 5_000 }).toHaveLength(2)
       client.destroy()
     }))
 
   test('a connection whose next request has begun to come is not idle', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
-      const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
-      let received = ''
-      client.on('data', (text) => {
-        received += text
-      })
-      const request = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
-      client.write(request)
-      await expect.poll(() => received).toContain('"OK"')
+      const { client, request, answers } = await answeredOnce(gateway.port)
       for (let at = 0; at < request.length; at += 6) {
         client.write(request.slice(at, at + 6))
         await sleep(300)
       }
-      await expect.poll(() => received.match(/"OK"/g)).toHaveLength(2)
+      await expect.poll(answers).toHaveLength(2)
       client.destroy()
     }))
 
