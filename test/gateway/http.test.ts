@@ -380,7 +380,7 @@ describe('malformed HTTP', () => {
 
   test('a connection on which nothing was sent is told so, however short idle ones are kept', () =>
     withGateway(
-      { limits: { keepAliveTimeoutMs: 1, headersTimeoutMs: 1_500, requestTimeoutMs: 1_500 } },
+      { limits: { keepAliveTimeoutMs: 1, headersTimeoutMs: 2_500, requestTimeoutMs: 2_500 } },
       async (gateway) => {
         expect(await rawFailure(await sendRaw(gateway.port))).toEqual([408, 'InvalidArgument', 'invalid_argument'])
       },
