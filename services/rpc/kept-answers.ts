@@ -7,6 +7,7 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import type { RevalidateSurveysRequest, RevalidateSurveysResponse } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { RevalidateAnswersRequest, RevalidateAnswersResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { BoundedMap } from '../collections/bounded-map.js'
+import { onceForEach } from '../collections/once-for-each.js'
 import type { Invoke, Outgoing } from './client.js'
 
 /** Of memory, for what is kept of one service: some 60,000 users or 4,000 surveys. */
@@ -94,22 +95,17 @@ function given({ message, validator }: Answer, { wantsValidator }: Request): Res
   return wantsValidator ? { ...message, validator } : message
 }
 
-/** Of parts that messages share. */
-const sizes = new WeakMap<object, number>()
-
 /** What a message takes with the JSON that is made of it: measured, between two thirds and one and a half of it. */
 function sizeOf(message: Response): number {
   return Object.values(message).reduce((sum: number, part) => sum + sizeOfPart(part), ENTRY_BYTES)
 }
 
 function sizeOfPart(part: unknown): number {
-  if (typeof part !== 'object' || part === null) return sizeOfValue(part)
-  const known = sizes.get(part)
-  if (known !== undefined) return known
-  const size = sizeOfValue(part)
-  sizes.set(part, size)
-  return size
+  return typeof part === 'object' && part !== null ? sizeOfObject(part) : sizeOfValue(part)
 }
+
+/** Messages share parts. */
+const sizeOfObject = onceForEach((part: object) => sizeOfValue(part))
 
 function sizeOfValue(value: unknown): number {
   if (typeof value === 'string') return 16 + 2 * value.length

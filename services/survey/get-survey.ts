@@ -8,6 +8,7 @@ import {
   type Survey,
   SurveySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { onceForEach } from '../collections/once-for-each.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { withValidator } from '../rpc/large-messages.js'
 import { ServiceError } from '../rpc/service-error.js'
@@ -40,18 +41,13 @@ function responseOf(row: SurveyRow, openid: string): GetSurveyResponse {
   return response
 }
 
-const decoded = new WeakMap<SurveyRow, Survey>()
-
 /** A row that the store returns again is decoded once. Nobody may change the message. */
-export function toSurvey(row: SurveyRow): Survey {
-  const known = decoded.get(row)
-  if (known) return known
-  const survey = fromBinary(SurveySchema, row.document)
-  survey.id = BigInt(row.surveyId)
-  survey.hash = row.hash
-  decoded.set(row, survey)
+export const toSurvey = onceForEach(({ document, surveyId, hash }: SurveyRow): Survey => {
+  const survey = fromBinary(SurveySchema, document)
+  survey.id = BigInt(surveyId)
+  survey.hash = hash
   return survey
-}
+})
 
 /** The public survey shape names its creator by number; this one follows from the openid, so apps cannot compare theirs. */
 function creatorUserId(openid: string): bigint {

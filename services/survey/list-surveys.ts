@@ -6,6 +6,7 @@ import {
   type SurveySummary,
   SurveySummarySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { onceForEach } from '../collections/once-for-each.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { withValidator } from '../rpc/large-messages.js'
 import type { SurveyDeps } from './deps.js'
@@ -27,16 +28,11 @@ export function listSurveys(deps: SurveyDeps) {
   }
 }
 
-const responses = new WeakMap<SurveyList, ListSurveysResponse>()
-
 /** The same message when the store returns the same page again, so that it is encoded once. */
-function responseOf(found: SurveyList): ListSurveysResponse {
-  const known = responses.get(found)
-  if (known) return known
-  const response = create(ListSurveysResponseSchema, { total: found.total, list: found.rows.map(toSummary) })
-  responses.set(found, response)
-  return response
-}
+const responseOf = onceForEach(
+  ({ total, rows }: SurveyList): ListSurveysResponse =>
+    create(ListSurveysResponseSchema, { total, list: rows.map(toSummary) }),
+)
 
 export function toSummary({ surveyId, hash, title, state }: SurveySummaryRow): SurveySummary {
   return create(SurveySummarySchema, { id: BigInt(surveyId), hash, title, state })

@@ -2,6 +2,7 @@
 // Layout: 16 bytes of what was found, the length of the token's validator in a byte, that, and what was asked for, in words.
 import { hash } from 'node:crypto'
 import { byteKey } from '../collections/bounded-map.js'
+import { onceForEach } from '../collections/once-for-each.js'
 import type { SurveyList, SurveyRow, SurveyStore } from './store/survey-store.js'
 
 const FINGERPRINT_BYTES = 16
@@ -79,15 +80,9 @@ function findOf(text: string, start: number): Validator['find'] {
   return NO_VALIDATOR.find
 }
 
-const fingerprints = new WeakMap<Found, string>()
-
 /** 16 bytes, a character each, that differ when anything does which an answer says or depends on. */
-export function fingerprintOf(found: Found): string {
-  const known = fingerprints.get(found)
-  if (known !== undefined) return known
-  const { document, ...rest } = { document: new Uint8Array(), ...found }
+export const fingerprintOf = onceForEach((found: Found): string => {
+  const { document, ...rest } = { document: NONE, ...found }
   const bytes = Buffer.concat([Buffer.from(JSON.stringify(rest)), document])
-  const fingerprint = hash('sha256', bytes, 'binary').slice(0, FINGERPRINT_BYTES)
-  fingerprints.set(found, fingerprint)
-  return fingerprint
-}
+  return hash('sha256', bytes, 'binary').slice(0, FINGERPRINT_BYTES)
+})

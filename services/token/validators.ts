@@ -4,6 +4,7 @@
 // Layout: 16 bytes of what was answered, the digest of the token, and its place if it has one.
 import { hash } from 'node:crypto'
 import { byteKey } from '../collections/bounded-map.js'
+import { onceForEach } from '../collections/once-for-each.js'
 import { DigestedCredential, type PresentedCredential } from './credentials.js'
 import type { AccessTokenRow } from './store/token-store.js'
 
@@ -28,15 +29,9 @@ export function readValidator(bytes: Uint8Array): Validator {
   return { fingerprint: text.slice(0, FINGERPRINT_BYTES), token }
 }
 
-const fingerprints = new WeakMap<AccessTokenRow, string>()
-
 /** 16 bytes, a character each, that differ when anything does which an answer says or depends on. */
-export function fingerprintOf(row: AccessTokenRow): string {
-  const known = fingerprints.get(row)
-  if (known !== undefined) return known
+export const fingerprintOf = onceForEach((row: AccessTokenRow): string => {
   const { grantId, appid, userId, openid, scope, nickname, avatar, expiresAtMs, isRevoked } = row
   const answered = [grantId, appid, userId, openid, scope, nickname, avatar, expiresAtMs, isRevoked]
-  const fingerprint = hash('sha256', JSON.stringify(answered), 'binary').slice(0, FINGERPRINT_BYTES)
-  fingerprints.set(row, fingerprint)
-  return fingerprint
-}
+  return hash('sha256', JSON.stringify(answered), 'binary').slice(0, FINGERPRINT_BYTES)
+})

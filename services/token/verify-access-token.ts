@@ -1,5 +1,6 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { VerifyAccessTokenRequest, VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { onceForEach } from '../collections/once-for-each.js'
 import { NO_VALIDATOR, requireAccessToken } from './access-token.js'
 import type { TokenDeps } from './deps.js'
 import type { AccessTokenRow } from './store/token-store.js'
@@ -12,14 +13,9 @@ export function verifyAccessToken(deps: TokenDeps) {
   }
 }
 
-const answers = new WeakMap<AccessTokenRow, VerifyAccessTokenResponse>()
-
 /** Without a validator; the same message when the store returns the same row again. */
-function answerOf(row: AccessTokenRow): VerifyAccessTokenResponse {
-  const known = answers.get(row)
-  if (known) return known
-  const { userId, openid, scope, expiresAtMs, grantId } = row
-  const answer: VerifyAccessTokenResponse = {
+const answerOf = onceForEach(
+  ({ userId, openid, scope, expiresAtMs, grantId }: AccessTokenRow): VerifyAccessTokenResponse => ({
     $typeName: 'surveyauth.v1.VerifyAccessTokenResponse',
     userId,
     openid,
@@ -27,7 +23,5 @@ function answerOf(row: AccessTokenRow): VerifyAccessTokenResponse {
     expireTime: timestampFromMs(expiresAtMs),
     grantId,
     validator: NO_VALIDATOR,
-  }
-  answers.set(row, answer)
-  return answer
-}
+  }),
+)
