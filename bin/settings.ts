@@ -160,7 +160,7 @@ const rpc = {
     'RPC_LISTEN',
     'socket',
     parsedBy((text): Address | 'socket' | 'off' => (text === 'socket' || text === 'off' ? text : parseAddress(text))),
-    'where the RPC doors (gRPC and Connect) listen: unix:/path, https://host:port (mTLS), http://127.0.0.1:port (loopback only, open to every user of the machine), or off',
+    'where the RPC doors (gRPC and Connect) listen: socket, which is a file in DATA_DIR, unix:/path, https://host:port (mTLS), http://127.0.0.1:port (loopback only, open to every user of the machine), or off',
     { fallbackText: 'a socket in DATA_DIR: rpc.sock, token.sock or survey.sock' },
   ),
   rpcConnectListen: setting(
@@ -230,13 +230,13 @@ const lifetimes = {
     'ACCESS_TOKEN_TTL_SECONDS',
     '259200',
     whole(1, 365 * DAY),
-    'life of an access token (spec 8: 3 days)',
+    'life of an access token; the contract says 3 days',
   ),
   refreshTokenTtlSeconds: setting(
     'REFRESH_TOKEN_TTL_SECONDS',
     '2592000',
     whole(1, 3650 * DAY),
-    'life of a refresh token, so of a grant (spec 8: 30 days)',
+    'life of a refresh token, so of a grant; the contract says 30 days',
   ),
   accessTokenOverlapSeconds: setting(
     'ACCESS_TOKEN_OVERLAP_SECONDS',

@@ -1,5 +1,5 @@
 // survey-auth app: third-party applications and their secrets.
-import { timestampFromDate } from '@bufbuild/protobuf/wkt'
+import { timestampFromDate, timestampMs } from '@bufbuild/protobuf/wkt'
 import { type Command, Option } from 'commander'
 import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { allApps, asOperator, type Operator } from '../compose/operator.js'
@@ -195,13 +195,19 @@ async function listSecrets(appid: string, options: Json): Promise<void> {
 
 async function revokeSecret(id: string, idBehindAppid: string | undefined, { json }: Json): Promise<void> {
   const secretId = idBehindAppid ?? id
-  const appid = await asOperator(async ({ admin }) => {
+  const { appid, secrets } = await asOperator(async ({ admin }) => {
     const appid = idBehindAppid === undefined ? await appidOf(admin, secretId) : id
     await admin.revokeAppSecret({ appid, secretId })
-    return appid
+    const { app } = await admin.getApp({ appid })
+    return { appid, secrets: app?.secrets ?? [] }
   })
   if (json) printJson({ appid, secret_id: secretId })
   message('revoked')
+  if (!secrets.some(isLive)) message(`the app has no secret left: survey-auth app secret add ${appid}`)
+}
+
+function isLive({ revokeTime, expireTime }: AppSecret): boolean {
+  return !revokeTime && (!expireTime || timestampMs(expireTime) > Date.now())
 }
 
 /** The app whose secret it is. Asks for one app after the other: only GetApp tells of secrets. */

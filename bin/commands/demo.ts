@@ -16,7 +16,7 @@ import { examples } from './options.js'
 
 const DEFAULT_PORT = '8080'
 const DEFAULT_ADMIN_PORT = '9100'
-const DEFAULT_APP_PORT = 8090
+const DEFAULT_APP_PORT = '8090'
 
 type StartExample = (options: { baseUrl: string; appid: string; secret: string; port: number }) => Promise<{
   readonly url: string
@@ -34,7 +34,7 @@ export function addDemoCommand(program: Command): void {
 async function demo(): Promise<void> {
   refuseInProduction(process.env)
   const config = readConfig(await demoEnvironment(process.env))
-  const appPort = (await isFree('127.0.0.1', DEFAULT_APP_PORT)) ? DEFAULT_APP_PORT : await freePort()
+  const appPort = Number(await portFor('127.0.0.1', DEFAULT_APP_PORT))
   const redirectUri = `http://127.0.0.1:${appPort}/callback`
   const { startAllInOne } = await import('../compose/all-in-one.js') // heavy: only here
   const running = await startAllInOne(config)

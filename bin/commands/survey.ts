@@ -31,13 +31,15 @@ const MAX_FILE_BYTES = 64 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
 const MAX_BATCH = 1000
 const SEE_SURVEYS = 'see them with: survey-auth survey list'
+/** A file of another system may have the same unknown member everywhere. */
+const MAX_WARNINGS = 10
 /** Exports belong to no app, so nobody has a number in them (decisions 26, `creator_user_id`). */
 const NO_CREATOR = 0
 
 const IMPORT_NOTES = `
 A survey needs a title, and each of its questions a type; docs/api/openapi.yaml has all members. Without an id it is new;
-other ids that are missing follow from the position. Not read is what follows from the rest: page_count, topic_count,
-started_at, end_at and creator_user_id.
+other ids that are missing follow from the position. Ignored, because computed: page_count, topic_count, started_at, end_at
+and creator_user_id. A member that surveys do not have is named, and not read.
 `
 
 export function addSurveyCommands(program: Command): void {
@@ -66,7 +68,7 @@ export function addSurveyCommands(program: Command): void {
     .command('export [survey_id]')
     .description('surveys in full as JSON, an array or the one asked for; import takes it back unchanged')
     .option('--owner <username>', "only this user's; name or user_id")
-    .option('--json', 'taken as by other commands; it is JSON without it too')
+    .option('--json', 'has no effect: it is always JSON')
     .addHelpText('after', examples('survey export --owner li.wei > surveys.json', 'survey export 7'))
     .action(exportSurveys)
 }
@@ -160,11 +162,13 @@ function surveysOf(source: string, text: string): Survey[] {
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)
   const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
   const validate = validatorOf(SurveySchema)
+  const unknown: string[] = []
   const surveys = list.map((entry, at) => {
     try {
       const survey = surveyFromJson(entry)
       const violation = validate(survey)
       if (violation !== undefined) throw new Error(violation)
+      unknown.push(...membersBeside(surveyToJson(survey, NO_CREATOR), entry).map((member) => `${where(at)}: ${member}`))
       return survey
     } catch (error) {
       throw new CommandError(`${where(at)}: ${error instanceof Error ? error.message : 'is no survey'}`)
@@ -172,7 +176,21 @@ function surveysOf(source: string, text: string): Survey[] {
   })
   const refused = findRefused(surveys.map((survey) => toDraft(survey, Date.now())))
   if (refused) throw new CommandError(`${where(refused.at)}: ${refused.because}`)
+  for (const one of unknown.slice(0, MAX_WARNINGS)) message(`${one} is no member of a survey: not read`)
+  if (unknown.length > MAX_WARNINGS) message(`and ${unknown.length - MAX_WARNINGS} more that were not read`)
   return surveys
+}
+
+/** Where `given` has members that `known` has not; a misspelt one would be lost without a word. */
+function membersBeside(known: unknown, given: unknown, place = ''): string[] {
+  if (typeof known !== 'object' || known === null || typeof given !== 'object' || given === null) return []
+  const all = new Map(Object.entries(known))
+  return Object.entries(given).flatMap(([name, value]) => {
+    const at = Array.isArray(given) ? `${place}[${name}]` : place === '' ? name : `${place}.${name}`
+    if (all.has(name)) return membersBeside(all.get(name), value, at)
+    const isNothing = Array.isArray(value) && value.length === 0 // subTitles of a question that has none
+    return isNothing ? [] : [at]
+  })
 }
 
 /**

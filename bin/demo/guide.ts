@@ -49,23 +49,23 @@ ${bold('2. Call every endpoint yourself')}
      appid      ${appid}
      secret     ${secret}
 
-   The authorization page (spec 4.1):
+   The authorization page:
 
 ${url}/connect/oauth2/authorize?${new URLSearchParams(authorization)}#wj_redirect
 
-   Exchange a code (4.2). It works once, within ${Math.round(codeTtlSeconds / 60)} minutes; a second try answers invalid_code:
+   Exchange a code. It works once, within ${Math.round(codeTtlSeconds / 60)} minutes; a second try answers invalid_code:
 
 ${curl('/api/oauth2/access_token', { appid, secret, code, grant_type: 'authorization_code' })}
 
-   Refresh an access token (4.3):
+   Refresh an access token:
 
 ${curl('/api/oauth2/refresh_token', { appid, refresh_token: refreshToken, grant_type: 'refresh_token' })}
 
-   The authorized user (4.4):
+   The authorized user:
 
 ${curl('/api/oauth2/user', { ...data, openid })}
 
-   The user's surveys, and one of them (4.5):
+   The user's surveys, and one of them:
 
 ${curl('/api/surveys', { ...data, openid })}
 

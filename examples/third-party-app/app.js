@@ -11,7 +11,7 @@
 import { randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
-import { connectPage, homePage, messagePage, page, surveyPage } from './pages.js'
+import { connectPage, homePage, messagePage, missingPage, page, surveyPage } from './pages.js'
 import { SurveyClient, SurveyError } from './survey-client.js'
 
 const COOKIE = 'example_app'
@@ -67,6 +67,7 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
   async function callback(query, session) {
     const expected = session?.state
     if (!expected || query.get('state') !== expected) {
+      if (session?.tokens) return redirect('/') // an answer that was used before, by the browser's Back for example
       return { status: 400, body: page(messagePage('This answer was not meant for you', NOT_YOURS)) }
     }
     delete session.state // good for one answer
@@ -136,6 +137,9 @@ const ENDED = 'Your permission has ended or was taken back. Connect again to go 
 function failurePage(error) {
   if (error instanceof SurveyError && error.type === 'invalid_refresh_token') {
     return { body: page(messagePage('Please connect again', ENDED)) }
+  }
+  if (error instanceof SurveyError && error.type === 'survey_not_found') {
+    return { status: 404, body: page(missingPage()) }
   }
   const detail = error instanceof SurveyError ? `${error.message} (request ${error.requestId})` : 'unexpected failure'
   return { status: 502, body: page(messagePage('The survey service did not help', detail)) }

@@ -63,18 +63,38 @@ export function homePage({ user, surveys }) {
   )}</ul>`
 }
 
+const toAll = html`<p><a href="/">← All surveys</a></p>`
+
+export function missingPage() {
+  return html`${toAll}<h1>There is no such survey</h1><p>It may have been deleted, or it is not yours.</p>`
+}
+
 export function surveyPage(survey) {
-  return html`<p><a href="/">← All surveys</a></p>
+  const asked = survey.pages.flatMap(({ questions }) => questions).filter(isAsked)
+  return html`${toAll}
 <h1><bdi>${survey.title}</bdi></h1>
 <p class="muted">${STATES[survey.state] ?? survey.state} · ${survey.topic_count} questions</p>
 ${survey.pages.map(
   ({ questions }, index) =>
-    html`<section class="sheet"><h2>Page ${index + 1}</h2><ol>${questions.map(question)}</ol></section>`,
+    html`<section class="sheet"><h2>Page ${index + 1}</h2><ol>${questions.map((one) => question(one, asked.indexOf(one) + 1))}</ol></section>`,
 )}`
 }
 
-function question({ title, type, required, options }) {
-  return html`<li><p><bdi>${title}</bdi>${required ? html` <span class="muted">required</span>` : ''}</p>
-<p class="tag">${type}</p>
-${options?.length ? html`<ul>${options.map(({ text }) => html`<li><bdi>${text}</bdi></li>`)}</ul>` : ''}</li>`
+/** A description is text between questions. */
+function isAsked({ type }) {
+  return type !== 'description'
+}
+
+/** @param {number} number among all that is asked, from 1 */
+function question(one, number) {
+  const { title, type, required, options, subTitles } = one
+  if (!isAsked(one)) return html`<li class="text"><p><bdi>${title}</bdi></p></li>`
+  return html`<li value="${number}"><p><bdi>${title}</bdi>${required ? html` <span class="muted">required</span>` : ''}</p>
+<p class="tag">${type.replaceAll('_', ' ')}</p>
+${texts('Rows', subTitles)}${texts(subTitles?.length ? 'Columns' : '', options)}</li>`
+}
+
+function texts(heading, list) {
+  if (!list?.length) return ''
+  return html`${heading && html`<p class="muted">${heading}</p>`}<ul>${list.map(({ text }) => html`<li><bdi>${text}</bdi></li>`)}</ul>`
 }

@@ -77,7 +77,7 @@ function signIn(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 
 async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefined): Promise<Answer> {
   const { deps, request, t, sessionToken } = visit
-  const username = readTyped(form, 'username', 128)
+  const username = readTyped(form, 'username', 128)?.trim() // phones put a space behind a word
   const password = readTyped(form, 'password', 1024)
   const attempt = { status: 401, outcome: 'sign_in_failed', username: username ?? '' }
   if (username === '' || password === '') return signInPage(visit, goal, { ...attempt, alert: t.signIn.incomplete })

@@ -62,7 +62,8 @@ describe('apps', () => {
       ...['app', 'secret', 'add', appid, '--name', '2027', '--expires-in-days', '365'],
     ])
     expect(Object.keys(added)).toEqual(['secret_id', 'secret'])
-    expect((await service.cli(['app', 'secret', 'revoke', appid, first])).exitCode).toBe(0)
+    const revoked = await service.cli(['app', 'secret', 'revoke', appid, first])
+    expect(revoked).toMatchObject({ exitCode: 0, stderr: 'revoked\n' })
     expect(await service.json(['app', 'secret', 'list', appid])).toEqual([
       expect.objectContaining({ secret_id: first, name: 'default', revoked_at: expect.stringMatching(ISO) }),
       expect.objectContaining({ name: '2027', expires_at: expect.stringMatching(ISO), revoked_at: null }),
@@ -77,6 +78,27 @@ describe('apps', () => {
       const [secret] = await service.json<{ revoked_at: string | null }[]>(['app', 'secret', 'list', appid])
       expect(secret?.revoked_at).toMatch(ISO)
     }
+  })
+
+  test('whoever revokes the last secret of an app that is good hears of it', async () => {
+    const service = await createProcess()
+    const { appid, secret_id } = await createApp(service)
+    await service.json([
+      'app',
+      'secret',
+      'add',
+      appid,
+      '--name',
+      'short',
+      '--expires',
+      new Date(Date.now() + 500).toISOString(),
+    ])
+    await new Promise((resolve) => setTimeout(resolve, 600))
+    const { exitCode, stderr } = await service.cli(['app', 'secret', 'revoke', secret_id])
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 0,
+      stderr: expect.stringContaining(`survey-auth app secret add ${appid}`),
+    })
   })
 
   test.each([

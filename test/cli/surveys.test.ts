@@ -55,6 +55,25 @@ test('a file that is larger than what is read at once is refused unread', async 
   })
 })
 
+test('a member that surveys do not have is named, the rest is stored; what is exported has none', async () => {
+  const service = await serviceWithUsers({ isRunning: false })
+  const question = { type: 'radio', requierd: true, options: [{ txt: 'A' }], subTitles: [] }
+  const odd = { title: 'x', sceen: 3, page_count: 1, creator_user_id: 7, pages: [{ questions: [question] }] }
+  const { exitCode, stderr } = await importAs('ann', service, odd)
+  expect(exitCode).toBe(0)
+  expect([...stderr.matchAll(/: (\S+) is no member of a survey: not read/g)].map(([, member]) => member)).toEqual(
+    [...['pages[0].questions[0].requierd', 'pages[0].questions[0].options[0].txt', 'sceen']].toSorted(
+      (a, b) => stderr.indexOf(a) - stderr.indexOf(b),
+    ),
+  )
+  const many = Array.from({ length: 12 }, () => ({ title: 'x', sceen: 3, pages: [] }))
+  expect((await importAs('ann', service, many)).stderr).toContain(
+    'survey 10: sceen is no member of a survey: not read\nand 2 more',
+  )
+  const exported = await service.json(['survey', 'export'])
+  expect((await importAs('ann', service, exported)).stderr).not.toContain('not read')
+})
+
 test('an export by what is no id of a survey of that user says so', async () => {
   const service = await serviceWithUsers({ isRunning: false })
   await importAs('ann', service, [{ ...smallSurvey(), id: 7 }])

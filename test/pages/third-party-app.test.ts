@@ -13,7 +13,17 @@ let liveToken = 'token1'
 const asked: string[] = []
 
 const surveys = [{ id: 7, title: '<b>满意度</b>', state: 2 }]
-const survey = { ...surveys[0], topic_count: 1, pages: [{ questions: [{ title: 'Why?', type: 'text' }] }] }
+const matrix = {
+  title: 'How was it?',
+  type: 'matrix_radio',
+  options: [{ text: 'Good' }],
+  subTitles: [{ text: 'Lunch' }],
+}
+const pages = [
+  { questions: [{ title: 'Why?', type: 'text' }] },
+  { questions: [{ title: 'Now the food', type: 'description' }, matrix] },
+]
+const survey = { ...surveys[0], topic_count: 2, pages }
 
 beforeEach(async () => {
   asked.length = 0
@@ -43,7 +53,7 @@ function answer({ pathname, searchParams }: URL): object {
   if (pathname === '/api/oauth2/refresh_token') return ok({ access_token: liveToken, expires_in: 1 })
   if (pathname === '/api/oauth2/user') return ok({ openid: 'o1', nickname: '<i>Lin</i>', avatar: '' })
   if (pathname === '/api/surveys') return ok({ total: 1, list: surveys })
-  return ok(survey)
+  return pathname === '/api/surveys/7' ? ok(survey) : { code: 'NotFound', error: { type: 'survey_not_found' } }
 }
 
 async function connect(): Promise<string> {
@@ -76,10 +86,24 @@ test.each(['', '?code=c1', '?code=c1&state=wrong'])('a callback with %j exchange
   expect(asked).toEqual([])
 })
 
-test('a state is good for one answer', async () => {
+test('a state is good for one answer: coming back to it leads to what is connected already', async () => {
   const state = await connect()
   await visitor.open(`/callback?code=c1&state=${state}`)
-  expect((await visitor.open(`/callback?code=c2&state=${state}`)).status).toBe(400)
+  expect(new URL((await visitor.open(`/callback?code=c2&state=${state}`)).url).pathname).toBe('/')
+  expect(asked.filter((path) => path === '/api/oauth2/access_token')).toHaveLength(1)
+})
+
+test('questions are numbered through all pages, texts between them are not, and a matrix has rows and columns', async () => {
+  await visitor.open(`/callback?code=c1&state=${await connect()}`)
+  const { text } = await visitor.open('/surveys/7')
+  expect(text.match(/<li value="\d">/g)).toEqual(['<li value="1">', '<li value="2">'])
+  expect(text).toMatch(/Now the food.*How was it.*Rows.*Lunch.*Columns.*Good/s)
+})
+
+test('a survey that is not there is no failure of the service', async () => {
+  await visitor.open(`/callback?code=c1&state=${await connect()}`)
+  const page = await visitor.open('/surveys/8')
+  expect([page.status, page.html.text]).toEqual([404, expect.stringContaining('There is no such survey')])
 })
 
 test("a state is not good in another visitor's browser", async () => {
