@@ -362,6 +362,26 @@ describe('malformed HTTP', () => {
       client.destroy()
     }))
 
+  test('a connection whose answers have waited for one another is idle when they are sent', () => {
+    const slow = { GetAuthorizedUser: () => sleep(50, services.GetAuthorizedUser()) }
+    return withGateway({ services: slow, limits: { keepAliveTimeoutMs: 1 } }, async ({ port }) => {
+      const get = (target: string) => `GET ${target} HTTP/1.1\r\nHost: a\r\n\r\n`
+      const raw = await sendRaw(port, get(USER) + get('/api/none') + get('/api/none'))
+      expect(raw.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 404', 'HTTP/1.1 404'])
+    })
+  })
+
+  test('an idle connection is gone, also when its client does not close its side', () =>
+    withGateway({ limits: { keepAliveTimeoutMs: 1 } }, async (gateway) => {
+      const accepted = once(gateway.server, 'connection')
+      const client = net.connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true })
+      client.on('error', () => undefined).resume()
+      client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+      const [socket] = (await accepted) as [net.Socket]
+      await once(socket, 'close')
+      client.destroy()
+    }))
+
   test('a connection whose answer is read slowly is not idle', () => {
     const nickname = 'x'.repeat(20 * 1024 * 1024)
     const services = { GetAuthorizedUser: () => ({ openid: 'oid', nickname, avatar: '' }) }
@@ -840,6 +860,22 @@ test('a draining gateway hears out who is still in the queue of the port', () =>
     await drained
   }))
 
+test('a draining gateway whose every turn has something to do takes no new connection after a second', () =>
+  withGateway({ services }, async (gateway) => {
+    let isBusy = true
+    const work = () => {
+      for (const until = performance.now() + 1; performance.now() < until; );
+      if (isBusy) setImmediate(work)
+    }
+    work()
+    try {
+      await drainGateway(gateway.server, 20_000)
+      await expect(fetch(gateway.url + USER)).rejects.toThrow()
+    } finally {
+      isBusy = false
+    }
+  }))
+
 test('a draining gateway hears out who asked while it was busy', () =>
   withGateway({ services }, async (gateway) => {
     const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
@@ -957,18 +993,37 @@ test('what a client sends too far ahead is not read while it waits for its answe
   })
 })
 
-test('of what a client sends too far ahead so much is read that it gets its answers', async () => {
+test.each([
+  ['nothing', 0],
+  ['more than that', 12],
+])('of what a client sends too far ahead so much is read that it gets its answers, after %s', async (_, before) => {
   const room = new EventEmitter()
   const held = once(room, 'made')
-  const slow = { GetAuthorizedUser: () => held.then(services.GetAuthorizedUser) }
+  let asked = 0
+  const slow = {
+    async GetAuthorizedUser() {
+      asked += 1
+      if (asked > before) await held
+      return services.GetAuthorizedUser()
+    },
+  }
   await withGateway({ services: slow }, async (gateway) => {
     const accepted = once(gateway.server, 'connection')
-    const sent = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(2_000)
-    const answers = sendRaw(gateway.port, sent)
+    const get = (padding: number) => `GET ${USER} HTTP/1.1\r\nHost: a\r\nA: ${'a'.repeat(padding)}\r\n\r\n`
+    const sent = get(12_000).repeat(before) + get(0).repeat(2_000)
+    const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
+    let raw = ''
+    client.on('data', (text) => {
+      raw += text
+    })
+    client.write(get(12_000).repeat(before))
+    await vi.waitUntil(() => gateway.records.length === before)
+    client.write(get(0).repeat(2_000))
     const [socket] = (await accepted) as [net.Socket]
     await vi.waitUntil(() => socket.bytesRead === sent.length, 20_000)
     room.emit('made')
-    expect((await answers).match(/HTTP\/1\.1 200/g)).toHaveLength(64)
+    await once(client, 'close')
+    expect(raw.match(/HTTP\/1\.1 200/g)).toHaveLength(before + 64)
   })
 })
 
