@@ -246,7 +246,10 @@ describe('malformed HTTP', () => {
     ['a header without a name', 'GET /api/ HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n'],
   ])('%s is answered 400 in the envelope', (_name, bytes) =>
     withGateway({}, async (gateway) => {
-      expect(await rawFailure(await sendRaw(gateway.port, bytes))).toEqual([400, 'InvalidArgument', 'invalid_argument'])
+      const raw = await sendRaw(gateway.port, bytes)
+      expect(await rawFailure(raw)).toEqual([400, 'InvalidArgument', 'invalid_argument'])
+      expect(raw).toMatch(/^connection: close\r$/im)
+      expect(raw).toMatch(/^date: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r$/im)
       expect(gateway.calls).toEqual([])
       expect(gateway.records.map(({ status, outcome }) => [status, outcome])).toEqual([[400, 'invalid_argument']])
     }),
@@ -262,6 +265,17 @@ describe('malformed HTTP', () => {
       client.resetAndDestroy()
       await new Promise((resolve) => socket.once('close', resolve))
       expect(gateway.records).toEqual([])
+    }))
+
+  test('what is no request is closed soon, also when its client does not close its side', () =>
+    withGateway({ limits: { headersTimeoutMs: 300_000, requestTimeoutMs: 300_000 } }, async (gateway) => {
+      const accepted = once(gateway.server, 'connection')
+      const client = net.connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true })
+      client.on('error', () => undefined).resume()
+      client.write('hello\r\n\r\n')
+      const [socket] = (await accepted) as [net.Socket]
+      await once(socket, 'close')
+      client.destroy()
     }))
 
   test('HTTP/1.0 needs no Host', () =>
@@ -810,6 +824,7 @@ test('a draining gateway answers what is in flight, after more than a second too
     const response = await inFlight
     expect(response.status).toBe(200)
     expect(response.headers.get('connection')).toBe('close')
+    expect(response.headers.has('keep-alive')).toBe(false)
     await drained
   })
 })

@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import net, { type AddressInfo } from 'node:net'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { API_HEADERS } from '../../gateway/envelope.js'
 import { WholeResponse } from '../../gateway/whole-response.js'
 import { AnswerWriter } from '../../gateway/write.js'
@@ -67,6 +67,20 @@ test('is what node:http sends, byte for byte', async () => {
   expect(whole).not.toContain(false)
   expect(both[1]).toBe(both[0])
   expect(both[1]).toMatch(/\r\nkeep-alive: timeout=7\r\nDate: .*\r\nConnection: keep-alive\r\n\r\n/)
+})
+
+test('has the date of the second it is sent in, also when the clock was set back', async () => {
+  const clock = vi.spyOn(Date, 'now')
+  onTestFinished(() => void clock.mockRestore())
+  const startedMs = Date.UTC(2030, 0, 1)
+  const { ask, until } = await connected((response) => {
+    write(response, 'end')
+  })
+  for (const ms of [500, 999, 1_000, 1_999, 60_000, -3_600_000]) {
+    clock.mockReturnValue(startedMs + ms)
+    ask('GET / HTTP/1.1')
+    expect(await until('end')).toContain(`\r\nDate: ${new Date(startedMs + ms).toUTCString()}\r\n`)
+  }
 })
 
 test.each([
