@@ -3,6 +3,7 @@ import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { shareAll, startSharing } from '../../gateway/rates/sharing.js'
 import { WindowCounter } from '../../gateway/rates/window-counter.js'
+import { canonicalAddress, networkOf } from '../../gateway/source.js'
 import { CountRequestsRequestSchema, RequestCountSchema } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
 import { RequestCounts } from '../../services/token/store/sqlite/request-counts.js'
@@ -26,6 +27,8 @@ describe('a window', () => {
     expect(takeMany(counter, 'a', 99, START + 59_999)).toBe(6)
     expect(counter.allowance('a', START + 59_999)).toEqual({ limit: 10, remaining: 0, resetSeconds: 1 })
     expect(takeMany(counter, 'a', 99, START + 60_000)).toBe(10)
+    expect(counter.allowance('a', START + 60_001).resetSeconds, 'who waits so long does not come too early').toBe(60)
+    expect(counter.allowance('a', START + 100_500).resetSeconds).toBe(20)
   })
 
   test('begins anew when the clock is set back', () => {
@@ -48,7 +51,45 @@ describe('a window', () => {
   })
 })
 
+test.each([
+  ['192.0.2.1', '192.0.2.1'],
+  ['::1', '0:0:0:0::/64'],
+  ['2001:db8::', '2001:db8:0:0::/64'],
+  ['2001:db8::1:2', '2001:db8:0:0::/64'],
+  ['2001::a:b:c:d:e', '2001:0:0:a::/64'],
+  ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+])('%s is counted as %s', (address, network) => {
+  expect(networkOf(address)).toBe(network)
+})
+
+test.each([
+  ['2001:DB8:0::01', '2001:db8::1'],
+  ['::FFFF:192.0.2.1', '192.0.2.1'],
+  ['FE80::1%eth0', 'fe80::1%eth0'],
+  ['192.0.2', undefined],
+])('%s as an address is %s', (text, address) => {
+  expect(canonicalAddress(text)).toBe(address)
+})
+
 describe('gateways that share', () => {
+  test('are told of so many counts at a time, and of the others next', () => {
+    const counter = counterWith({ isShared: true })
+    for (const key of ['a', 'b', 'c']) counter.take(key, START)
+    const keys = () => counter.takeUnreported(2).map(({ key }) => key)
+    expect([keys(), keys(), keys()]).toEqual([['a', 'b'], ['c'], []])
+  })
+
+  test('are told again of what could not be told, unless its window has ended', () => {
+    const counter = counterWith({ isShared: true })
+    counter.take('a', START)
+    const taken = counter.takeUnreported(2)
+    counter.giveBack(taken)
+    expect(counter.takeUnreported(2)).toEqual(taken)
+    counter.take('b', START + 60_000)
+    counter.giveBack(taken)
+    expect(counter.takeUnreported(2).map(({ key }) => key)).toEqual(['b'])
+  })
+
   /** TokenService as the gateways see it. */
   function tokenService(isDown: () => boolean = () => false) {
     const counts = new RequestCounts()

@@ -21,8 +21,9 @@ const { verifyAccessToken, exchangeCode } = TokenService.method
 const verification = { appid: 'app_x', accessToken: 'sat_x' }
 const exchange = { appid: 'app_x', secret: 'sas_x', code: 'sac_x' }
 
-type Reaction = 'answer' | 'break' | 'babble' | 'leave' | 'wait' | 'silence' | 'late' | 'refuse' | 'reject'
+type Reaction = 'answer' | 'break' | 'babble' | 'leave' | 'wait' | 'silence' | 'late' | 'refuse' | 'reject' | 'large'
 const LATE_MS = 200
+const LARGE = 'o'.repeat(5 * 1024 * 1024) // grpc-js takes 4 MiB unless told otherwise
 const hasIpv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'))
 const STATUS = {
   refuse: grpc.status.UNAUTHENTICATED,
@@ -72,7 +73,7 @@ async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
     address: { kind: 'plaintext', host, port },
     tls: undefined,
     maxRequestBytes: 65_536,
-    maxResponseBytes: 65_536,
+    maxResponseBytes: 6 * 1024 * 1024,
     defaultTimeoutMs: 20_000,
   })
   onTestFinished(() => {
@@ -92,7 +93,8 @@ async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
 function answersTo(calls: readonly MultiplexedCall[], reaction?: Reaction): Buffer {
   const results = calls.map(({ id, method }) => {
     const { output }: DescMethod = method.endsWith('ExchangeCode') ? exchangeCode : verifyAccessToken
-    const value = reaction === 'babble' ? Buffer.from([0xff]) : toBinary(output, create(output, { openid: 'o_x' }))
+    const openid = reaction === 'large' ? LARGE : 'o_x'
+    const value = reaction === 'babble' ? Buffer.from([0xff]) : toBinary(output, create(output, { openid }))
     return { id, outcome: { case: 'response' as const, value } }
   })
   const response = { results, draining: reaction === 'leave' }
@@ -107,6 +109,11 @@ test('a call that changes nothing goes over the next stream', async () => {
   const [first, second] = seen.map(({ timeoutMs }) => timeoutMs)
   expect(first).toBeLessThanOrEqual(10_000)
   expect(second, 'what is left of its time').toBeLessThan(first ?? 0)
+})
+
+test('an answer may be as large as this side takes', async () => {
+  const { token } = await startPeer(['large'])
+  expect((await token.verifyAccessToken(verification)).openid).toBe(LARGE)
 })
 
 test('an answer that is none fails with its cause, which nobody else has logged', async () => {
