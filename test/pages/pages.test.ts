@@ -479,6 +479,24 @@ describe('when services fail', () => {
     expect((await visitor.decide(page, 'confirm')).status).toBe(303)
   })
 
+  test('a form that cannot be read says so', async () => {
+    const page = await authorizationPage()
+    const body = `${new URLSearchParams(decisionForm(page).fields)}&x=%zz`
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    const reply = await visitor.request('/connect/oauth2/authorize', { method: 'POST', headers, body })
+    expect(reply.status).toBe(400)
+    expect(reply.text).toContain('This form could not be read')
+  })
+
+  test('a form of an app that is gone says what a link of it would, and leads nowhere', async () => {
+    const page = await authorizationPage()
+    served.services.app.appid = 'app2'
+    const reply = await visitor.submitAndFollow(page, decisionForm(page), { decision: 'confirm' })
+    expect(reply.status).toBe(400)
+    expect(reply.html.text).toMatch(/appid is not known/)
+    expect(reply.html.links.filter(({ href }) => href === '/connect/apps')).toEqual([])
+  })
+
   test('a session that cannot be asked about is not taken for none', async () => {
     await authorizationPage()
     served.services.failure = ErrorReason.UNAVAILABLE
