@@ -9,6 +9,9 @@ import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, see
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { hashOf, newCode, secretRow } from './token-store-verbs.js'
 
+const DAY = 86_400_000
+const session = { passwordHash: 'none', expiresAtMs: START + 60_000, previousSessionHash: undefined }
+
 /** Two services on one database. */
 async function openTwo(): Promise<readonly [TokenStore, TokenStore]> {
   const url = await createDatabase()
@@ -140,6 +143,74 @@ test('janitors share the work without waiting for each other', async () => {
   expect(await isGood(one, kept.accessTokenHash)).toBe(true)
 })
 
+/** Rows that have ended by the time of `bounds`, several of each, in tables of which somebody holds one. */
+const held: [string, number][] = [
+  ['codes', START + DAY],
+  ['access_tokens', START + DAY],
+  ['access_tokens', START + 1], // of grants that were revoked, long before they expire
+  ['grants', START + DAY],
+  ['sessions', START + DAY],
+  ['audit_events', START + DAY],
+  ['request_counts', START + DAY],
+]
+
+test.each(held)(
+  'a row of %s that somebody holds is left to the next round, and nobody waits for it',
+  async (table, endedBeforeMs) => {
+    const url = await createDatabase()
+    const store = closing(await openPostgresTokenStore({ url, ...patient, lockTimeoutMs: 500 }))
+    const seeded = await seed(store)
+    const counts = ['one', 'another', 'a third'].map((key) => ({ key, windowEndMs: START, requests: 1 }))
+    await store.countRequests(counts)
+    for (const { key } of counts) {
+      const { grantId } = await authorize(store, seeded)
+      await store.revokeGrant(grantId, START, cause)
+      await store.startSession(
+        { ...session, sessionHash: hashOf(key), userId: seeded.userId, maxLive: 9 },
+        START,
+        cause,
+      )
+    }
+    const tidyUp = async () => {
+      await store.removeEnded({ endedBeforeMs, auditBeforeMs: endedBeforeMs, limit: 100 })
+      await store.removeRequestCounts(endedBeforeMs)
+    }
+    const left = () => query(url, `SELECT count(*)::int AS count FROM ${table}`)
+    const locker = await openBare(url)
+    await locker.transaction(async (transaction) => {
+      await transaction.ask({ name: 'lock', text: `SELECT 1 FROM ${table} LIMIT 1 FOR UPDATE` }, [])
+      await tidyUp()
+      expect(await left()).toEqual([{ count: 1 }])
+    })
+    await tidyUp()
+    expect(await left()).toEqual([{ count: 0 }])
+  },
+)
+
+test('requests that are counted at once, in whatever order, do not lock each other out', async () => {
+  const url = await createDatabase()
+  const stores = [1, 2].map(() => openPostgresTokenStore({ url, ...patient }))
+  const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]
+  const counts = ['a', 'b', 'c'].map((key) => ({ key, windowEndMs: START, requests: 1 }))
+  await one.countRequests(counts)
+  const locker = await openBare(url)
+  const lock = { name: 'lock', text: `SELECT 1 FROM request_counts WHERE key LIKE '% b' FOR UPDATE` }
+  const counting = await locker.transaction(async (transaction) => {
+    await transaction.ask(lock, [])
+    const first = one.countRequests(counts) // has the first, and waits for the second
+    await waiting(url, 1)
+    const second = two.countRequests(counts.toReversed())
+    await waiting(url, 2)
+    return [first, second]
+  })
+  expect(await Promise.all(counting)).toEqual([
+    [2, 2, 2],
+    [3, 3, 3],
+  ])
+  await Promise.all([one.close(), two.close()])
+  expect(await deadlocks(url)).toBe(0)
+})
+
 test('transactions that lock each other out are run again and all succeed', async () => {
   const url = await createDatabase()
   await query(url, 'CREATE TABLE counters (id text PRIMARY KEY, count integer NOT NULL)')
@@ -200,7 +271,6 @@ type Once = readonly [
 ]
 const eventsOf = (kind: string) => `audit_events WHERE kind = '${kind}'`
 const changes = [{ name: 'new' }, { redirectUris: ['https://new.example/'] }, { requiresSecretOnRefresh: true }]
-const session = { passwordHash: 'none', expiresAtMs: START + 60_000, previousSessionHash: undefined }
 const once: Once[] = [
   [
     'a grant is revoked once',
