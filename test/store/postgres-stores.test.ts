@@ -75,6 +75,38 @@ describe('PostgreSQL stores', () => {
     expect([await remove(), await remove(), await remove()].map(({ accessTokens }) => accessTokens)).toEqual([3, 3, 2])
   })
 
+  test('a survey that was read before is read anew after a backup was restored, though its version is the same', async () => {
+    const url = await createDatabase()
+    const store = closing(await openPostgresSurveyStore({ url, ...patient }))
+    const put = (text: string, at: number) =>
+      store.putSurveys('ann', [{ surveyId: 7, hash: '', title: 't', state: 2, document: Buffer.from(text) }], at)
+    const text = async () => Buffer.from((await store.findSurvey(7))?.document ?? []).toString()
+    await put('of the backup', NOW)
+    await query(url, 'CREATE TABLE backup AS SELECT * FROM surveys')
+    await put('lost', NOW + 1)
+    expect(await text()).toBe('lost')
+    await query(url, 'DELETE FROM surveys; INSERT INTO surveys SELECT * FROM backup')
+    await put('of today', NOW + 2)
+    expect(await text()).toBe('of today')
+  })
+
+  test('a survey that is read again is the same row, for those who read it at once too, until it is stored again', async () => {
+    const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
+    const put = () =>
+      store.putSurveys('ann', [{ surveyId: 7, hash: '', title: 't', state: 2, document: Buffer.of(1) }], NOW)
+    const read = async () => {
+      const rows = await Promise.all([store.findSurvey(7), store.findSurvey(7)])
+      expect(rows[1]).toBe(rows[0])
+      return rows[0]
+    }
+    await put()
+    const before = await read()
+    expect(await read()).toBe(before)
+    await put()
+    expect(await read()).toMatchObject({ version: 2 })
+    expect(before).toMatchObject({ version: 1 })
+  })
+
   test('a closed store is unavailable', async () => {
     const store = await openPostgresTokenStore({ url: await createDatabase(), ...patient })
     await store.close()

@@ -109,16 +109,17 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'a survey stored again is replaced and its version grows',
+    title: 'a survey stored again is replaced, its hash too, and its version grows',
     async run(store) {
-      await put(store, 'ann', draft(7, 'old'))
+      await put(store, 'ann', { ...draft(7, 'old'), hash: 'abcd' })
       const before = await store.findSurvey(7)
       await put(store, 'ann', { ...draft(7, 'new'), state: 3 })
       const after = await store.findSurvey(7)
       expect(after?.version).toBeGreaterThan(before?.version ?? Number.POSITIVE_INFINITY)
       expect(after?.document.toString()).toContain('document of new')
+      expect([before?.hash, after?.hash]).toEqual(['abcd', surveyHash(7)])
       const list = await store.listSurveys('ann', { offset: 0, limit: 10 })
-      expect(list).toMatchObject({ total: 1, rows: [{ title: 'new', state: 3 }] })
+      expect(list).toMatchObject({ total: 1, rows: [{ hash: surveyHash(7), title: 'new', state: 3 }] })
     },
   },
   {
