@@ -93,7 +93,7 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     }),
     caughtBy: [
       'disabling an app refuses codes, exchanges, refreshes and tokens from then on',
-      'disabling a user ends sessions and unused codes and refuses tokens',
+      'disabling a user ends sessions and unused codes and refuses tokens, and those of nobody else',
       'a revocation holds from the moment it fulfils',
     ],
   },

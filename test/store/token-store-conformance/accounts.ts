@@ -8,6 +8,7 @@ import {
   byOperator,
   byUser,
   DAY,
+  GRACE,
   grant,
   hashOf,
   isGood,
@@ -51,7 +52,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'disabling a user ends sessions and unused codes and refuses tokens',
+    title: 'disabling a user ends sessions and unused codes and refuses tokens, and those of nobody else',
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)
@@ -59,12 +60,15 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       await issue(store, 'unused 2', { appid: 'app2' })
       await issue(store, 'of bob', { userId: 'user_bob' })
       await startSession(store, 'session')
+      await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
       expect(await store.setUserDisabled('ann', true, NOW, byOperator)).toMatchObject({ isDisabled: true })
       expect(await isGood(store, accessTokenHash)).toBe(false)
       expect((await mint(store, refreshTokenHash)).result).toBe('refused')
       expect(await store.findSession(hashOf('session'))).toBeUndefined()
       expect(await issue(store, 'another')).toBe('refused')
       expect(await startSession(store, 'another')).toBe('refused')
+      expect(await store.findUser('bob')).toEqual(userRow('bob'))
+      expect(await store.findSession(hashOf('bobs'))).toBeDefined()
 
       await store.setUserDisabled('ann', false, NOW, byOperator)
       expect(await isGood(store, accessTokenHash)).toBe(true)
@@ -101,10 +105,25 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect(await store.findSession(hashOf('two'))).toBeUndefined()
       expect(await store.findSession(hashOf('bobs'))).toBeDefined()
       expect(await store.findUser('ann')).toMatchObject({ passwordHash: 'new' })
+      expect(await store.findUser('bob')).toEqual(userRow('bob'))
       expect((await redeem(store, 'unused')).result).toEqual({ kind: 'refused', replay: 'none' })
       expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
       expect(await isGood(store, accessTokenHash)).toBe(true)
       expect(await store.setUserPassword('nobody', 'new', NOW, byOperator)).toBe(false)
+    },
+  },
+  {
+    title: 'a used code is known as used after its user was disabled and has a new password',
+    async run(store) {
+      await seed(store)
+      const { name } = await grant(store)
+      await store.setUserDisabled('ann', true, NOW, byOperator)
+      await store.setUserDisabled('ann', false, NOW, byOperator)
+      await store.setUserPassword('ann', 'new', NOW, byOperator)
+      expect((await redeem(store, name, {}, NOW + GRACE + 1)).result).toEqual({
+        kind: 'refused',
+        replay: 'revoked_grant',
+      })
     },
   },
   {
@@ -162,6 +181,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     title: 'a user keeps the newest sessions, also when all start at once',
     async run(store) {
       await seed(store)
+      await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
       for (let i = 0; i < 4; i++) {
         await startSession(store, `s${i}`, { maxLive: 2 }, NOW + i)
         await store.touchSession(hashOf('s1'), NOW + 8) // seen last, and not the newest
@@ -174,6 +194,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect(live.filter((session) => session !== undefined)).toHaveLength(3)
       await startSession(store, 'last', { maxLive: 1 }, NOW + 9)
       expect(await store.findSession(hashOf('last'))).toBeDefined()
+      expect(await store.findSession(hashOf('bobs'))).toBeDefined()
     },
   },
   {
@@ -192,6 +213,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       await startSession(store, 'session')
+      await startSession(store, 'another')
       await store.touchSession(hashOf('session'), NOW + 5)
       await store.touchSession(hashOf('session'), NOW + 3)
       expect(await store.findSession(hashOf('session'))).toMatchObject({ lastSeenAtMs: NOW + 5 })
@@ -200,6 +222,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       await store.endSession(hashOf('session'), NOW, byUser)
       await store.endSession(hashOf('session'), NOW, byUser)
       expect(await store.findSession(hashOf('session'))).toBeUndefined()
+      expect(await store.findSession(hashOf('another'))).toMatchObject({ lastSeenAtMs: NOW })
       expect((await auditKinds(store)).filter((kind) => kind === 'session.ended')).toHaveLength(1)
     },
   },

@@ -8,6 +8,7 @@ import {
   auditTrail,
   byOperator,
   DAY,
+  GRACE,
   grant,
   isGood,
   issue,
@@ -61,7 +62,9 @@ export const appChecks: readonly Check<TokenStore>[] = [
     title: 'lists of apps ascend by appid and page without loss',
     async run(store) {
       const appids = ['b', 'a', 'B', 'c', '_', '10', '9']
-      for (const appid of appids) await store.createApp(appRow(appid), secretRow(appid), byOperator)
+      for (const [at, appid] of appids.entries()) {
+        await store.createApp(appRow(appid, { name: `App ${at}` }), secretRow(appid), byOperator)
+      }
       for (const limit of [1, 2, 7, 100]) {
         const listed = await allPages((page) => store.listApps(page), limit)
         expect(listed.map((app) => app.appid)).toEqual([...appids].sort())
@@ -78,6 +81,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
       const change = { redirectUris, requiresSecretOnRefresh }
       expect(await store.updateApp('app1', change, NOW, byOperator)).toEqual(expected)
       expect(await store.findApp('app1')).toEqual(expected)
+      expect(await store.findApp('app2')).toEqual(appRow('app2'))
       expect(await store.updateApp('nobody', change, NOW, byOperator)).toBeUndefined()
       expect(await auditKinds(store, { appid: 'app1' })).toEqual(['app.created', 'app.updated'])
     },
@@ -97,10 +101,10 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'an app enabled again has its grants back, its unused codes not',
+    title: 'an app enabled again has its grants back, its unused codes not, and its used ones are known',
     async run(store) {
       await seed(store)
-      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      const { name, accessTokenHash, refreshTokenHash } = await grant(store)
       await issue(store, 'unused')
       await issue(store, 'of another app', { appid: 'app2' })
       await store.setAppDisabled('app1', true, NOW, byOperator)
@@ -109,6 +113,8 @@ export const appChecks: readonly Check<TokenStore>[] = [
       expect(await mint(store, refreshTokenHash)).toMatchObject({ result: 'minted' })
       expect((await redeem(store, 'unused')).result).toEqual({ kind: 'refused', replay: 'none' })
       expect((await redeem(store, 'of another app', { appid: 'app2' })).result.kind).toBe('redeemed')
+      const replay = await redeem(store, name, {}, NOW + GRACE + 1)
+      expect(replay.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
     },
   },
   {
@@ -142,11 +148,11 @@ export const appChecks: readonly Check<TokenStore>[] = [
     title: 'secrets are listed oldest first, ended ones included',
     async run(store) {
       await seed(store)
-      await store.addAppSecret(secretRow('app1', 'third', { createdAtMs: NOW + 2 }), NOW + 2, byOperator)
+      await store.addAppSecret(secretRow('app1', 'a third', { createdAtMs: NOW + 2 }), NOW + 2, byOperator)
       await store.addAppSecret(secretRow('app1', 'second', { createdAtMs: NOW + 1 }), NOW + 1, byOperator)
       await store.revokeAppSecret('app1', 'secret_app1_default', NOW + 3, byOperator)
       const secrets = await store.listAppSecrets('app1')
-      expect(secrets.map((secret) => secret.name)).toEqual(['default', 'second', 'third'])
+      expect(secrets.map((secret) => secret.name)).toEqual(['default', 'second', 'a third'])
       expect(secrets.map((secret) => secret.revokedAtMs)).toEqual([NOW + 3, undefined, undefined])
       expect(await store.listAppSecrets('nobody')).toEqual([])
     },

@@ -79,6 +79,18 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a grant whose refresh token expired exactly at the bound stays, one that expired before it goes',
+    async run(store) {
+      await seed(store)
+      const { grantId } = await grant(store)
+      const remove = (endedBeforeMs: number) => store.removeEnded({ endedBeforeMs, auditBeforeMs: 0, limit: 100 })
+      await remove(NOW + REFRESH_TTL)
+      expect(await findGrant(store, grantId)).toBeDefined()
+      await remove(NOW + REFRESH_TTL + 1)
+      expect(await findGrant(store, grantId)).toBeUndefined()
+    },
+  },
+  {
     title: 'a grant stays until the last of its access tokens ended before the bound, also when that is not the newest',
     async run(store) {
       await seed(store)
