@@ -1,5 +1,5 @@
-// What the doctor says of databases that this program does not write yet, or no longer.
-import { writeFileSync } from 'node:fs'
+// What the doctor says: of addresses, files and clock, and of databases that this program does not write yet, or no longer.
+import { chmodSync, utimesSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import path from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
@@ -46,6 +46,43 @@ test('a variable that is misspelt is odd', async () => {
     detail:
       'TOKEN_DATABASE_URL_FLIE has no effect; is TOKEN_DATABASE_URL_FILE meant? RATE_LIMITS has no effect; is RATE_LIMIT meant?',
   })
+})
+
+test.each<[string, string, Record<string, string>, string, RegExp]>([
+  ['public address', 'https', { PUBLIC_URL: 'https://a.example' }, 'ok', /^https:\/\/a\.example$/],
+  ['public address', 'http on loopback', {}, 'ok', /^http:\/\/127\.0\.0\.1:\d+, this machine only$/],
+  ['public address', 'loopback for a HOST that is not', { HOST: '0.0.0.0' }, 'wrong', /^HOST is 0\.0\.0\.0 but/],
+  ['public address', 'http', { PUBLIC_URL: 'http://a.example' }, 'wrong', /^http:\/\/a\.example is not https/],
+  ['admin address', 'turned off', { ADMIN_PORT: '0' }, 'odd', /^turned off/],
+  ['admin address', 'on loopback', { ADMIN_PORT: '9' }, 'ok', /^127\.0\.0\.1:9, this machine only$/],
+  ['admin address', 'for others', { ADMIN_PORT: '9', ADMIN_HOST: '0.0.0.0' }, 'odd', /^0\.0\.0\.0:9; make sure/],
+  ['server', 'without an admin port', { ADMIN_PORT: '0' }, 'ok', /^not asked/],
+  ['server', 'not running', { ADMIN_PORT: '9' }, 'ok', /^not running on ADMIN_PORT 9$/],
+  ['data directory', 'not there yet', { DATA_DIR: 'none' }, 'odd', /does not exist yet; the first start creates it$/],
+  ['configuration', 'invalid', { PORT: 'many' }, 'wrong', /PORT/],
+])('the %s, when it is %s, is judged so', async (check, _, env, state, detail) => {
+  const { exitCode, stdout } = await examine(await createProcess(), env)
+  const found = (JSON.parse(stdout) as Finding[]).find((finding) => finding.check === check)
+  expect(found).toEqual({ check, state, detail: expect.stringMatching(detail) })
+  expect(exitCode).toBe(state === 'wrong' ? 1 : 0)
+})
+
+test('a data directory that is open to others is wrong, and so is a clock that went back', async () => {
+  const service = await createProcess()
+  await service.cli(['migrate'])
+  const findings = async () => {
+    const { exitCode, stdout } = await examine(service)
+    const all = JSON.parse(stdout) as Finding[]
+    const stateOf = (check: string) => all.find((finding) => finding.check === check)?.state
+    return [exitCode, stateOf('data directory'), stateOf('clock')]
+  }
+  expect(await findings()).toEqual([0, 'ok', 'ok'])
+  chmodSync(service.dataDir, 0o750)
+  expect(await findings()).toEqual([1, 'wrong', 'ok'])
+  chmodSync(service.dataDir, 0o700)
+  const inAnHour = Date.now() / 1000 + 3600
+  utimesSync(path.join(service.dataDir, 'token.db'), inAnHour, inAnHour)
+  expect(await findings()).toEqual([1, 'ok', 'wrong'])
 })
 
 describe('SQLite', () => {
