@@ -70,6 +70,36 @@ describe('apps', () => {
     ])
   })
 
+  test('a secret ends after the days or at the time that is given', async () => {
+    const service = await createProcess()
+    const { appid } = await createApp(service)
+    const add = ['app', 'secret', 'add', appid, '--name']
+    const startedAt = Math.floor(Date.now() / 1000) * 1000
+    await service.json([...add, 'days', '--expires-in-days', '2'])
+    const addedAt = Date.now()
+    await service.json([...add, 'time', '--expires', '2127-01-31T00:00:00+01:00'])
+    const secrets = await service.json<{ expires_at: string }[]>(['app', 'secret', 'list', appid])
+    const [, days = 0, time] = secrets.map(({ expires_at }) => Date.parse(expires_at) - 2 * 86_400_000)
+    expect(days).toBeGreaterThanOrEqual(startedAt)
+    expect(days).toBeLessThanOrEqual(addedAt)
+    expect(time).toBe(Date.UTC(2127, 0, 28, 23))
+  })
+
+  test('whether an app has to send its secret to refresh is shown, and changed by itself', async () => {
+    const service = await createProcess()
+    const created = ['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK, '--require-secret-on-refresh']
+    const { appid } = await service.json<{ appid: string }>(created)
+    const shown = { name: 'N', redirect_uris: [CALLBACK] }
+    expect(await service.json(['app', 'show', appid])).toMatchObject({ ...shown, requires_secret_on_refresh: true })
+    for (const [option, requires_secret_on_refresh] of [
+      ['--no-require-secret-on-refresh', false],
+      ['--require-secret-on-refresh', true],
+    ] as const) {
+      const updated = await service.json(['app', 'update', appid, option])
+      expect(updated).toMatchObject({ ...shown, requires_secret_on_refresh })
+    }
+  })
+
   test('a secret is revoked by its id alone, of whichever app it is', async () => {
     const service = await createProcess()
     const apps = [await createApp(service), await createApp(service), await createApp(service)]
