@@ -108,6 +108,29 @@ describe('store copy', () => {
     ])
   })
 
+  test.each([
+    ['of DATA_DIR', [[]]],
+    [
+      'of --from',
+      [
+        ['--from', 'token.db'],
+        ['--from', 'survey.db'],
+      ],
+    ],
+  ])('each file %s goes where its own variable says', async (_, copies) => {
+    const service = await createProcess()
+    await service.cli(['migrate'])
+    const [tokens, surveys] = [await createDatabase(), await createDatabase()]
+    const env = { TOKEN_DATABASE_URL: tokens, SURVEY_DATABASE_URL: surveys }
+    for (const args of copies) expect((await service.cli(['store', 'copy', ...args], { env })).exitCode).toBe(0)
+    for (const [url, name] of [
+      [tokens, 'token'],
+      [surveys, 'survey'],
+    ] as const) {
+      expect(await query(url, 'SELECT name FROM schema_versions')).toEqual([{ name }])
+    }
+  })
+
   test('is refused while the service runs, and exits 1 with the reason', async () => {
     const service = await startProcess()
     const args = ['store', 'copy', '--to', await createDatabase()]
