@@ -152,3 +152,45 @@ test('events are kept longer than what they tell of, and counts a minute longer 
     LATER - MINUTE,
   ])
 })
+
+test('rounds never overlap, one that fails is followed by others, and the end waits for that under way, which ends with its batch', async () => {
+  const nothing: Removed = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
+  const [happened, told] = [[] as string[], [] as Removed[]]
+  let answer: { with(removed: Partial<Removed>): void; fail(): void } | undefined
+  const store = {
+    removeEnded: () =>
+      new Promise<Removed>((resolve, reject) => {
+        happened.push('asked')
+        answer = { with: (removed) => resolve({ ...nothing, ...removed }), fail: () => reject(new Error('as told')) }
+      }),
+    removeRequestCounts: async () => undefined,
+  } as unknown as TokenStore
+  const janitor = startJanitor({
+    store,
+    uses: { flush: async () => void happened.push('uses written') } as unknown as ReturnType<typeof createUseRecorder>,
+    now: () => LATER,
+    everyMs: 3_600_000,
+    keepEndedMs: DAY,
+    keepAuditMs: DAY,
+    onRemoved: (removed) => told.push(removed),
+    onError: () => undefined,
+  })
+  const turn = () => new Promise((resolve) => setImmediate(resolve))
+  const rounds = [janitor.run(), janitor.run(), janitor.run()]
+  const outcomes = Promise.allSettled(rounds)
+  await turn()
+  expect(happened).toEqual(['uses written', 'asked'])
+  answer?.fail()
+  await turn()
+  answer?.with({})
+  await turn()
+  expect(happened).toHaveLength(6)
+  const ended = janitor.stop().then(() => happened.push('ended'))
+  await turn()
+  expect(happened).not.toContain('ended')
+  answer?.with({ codes: 500 })
+  await ended
+  expect((await outcomes).map(({ status }) => status)).toEqual(['rejected', 'fulfilled', 'fulfilled'])
+  expect(happened.slice(4)).toEqual(['uses written', 'asked', 'ended'])
+  expect(told).toEqual([{ ...nothing, codes: 500 }])
+})
