@@ -1,15 +1,23 @@
 // survey-auth audit: what changed, and what was refused for a reason worth knowing.
+import { timestampMs } from '@bufbuild/protobuf/wkt'
 import type { Command } from 'commander'
 import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allPages, asOperator } from '../compose/operator.js'
+import { asOperator } from '../compose/operator.js'
 import { isoTime, printRows, shortTime } from '../output.js'
-import { examples, type Json, jsonOption } from './options.js'
+import { examples, type Json, jsonOption, time, wholeNumber } from './options.js'
 import { usernameOf } from './usernames.js'
 
 interface ListOptions extends Json {
   readonly username?: string
   readonly appid?: string
+  readonly kind?: string
+  readonly requestId?: string
+  readonly since?: Date
+  readonly limit?: number
 }
+
+/** As many as the service gives at a time. */
+const PAGE_SIZE = 1000
 
 export function addAuditCommands(program: Command): void {
   const audit = program.command('audit').description('the audit trail; docs/operations.md lists the kinds of events')
@@ -19,20 +27,38 @@ export function addAuditCommands(program: Command): void {
     .description('audit events, newest first')
     .option('--username <name>', 'only those that concern this user; name or user_id')
     .option('--appid <appid>', 'only those that concern this app')
+    .option('--kind <kind>', 'only those of this kind, token.refreshed for example')
+    .option('--request-id <uuid>', 'only what this request did')
+    .option('--since <time>', 'none from before; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z', time)
+    .option('--limit <number>', 'the newest so many; all, if not given', wholeNumber(1, 1_000_000))
     .addOption(jsonOption())
-    .addHelpText('after', examples('audit list', 'audit list --appid app_k3J… --json'))
+    .addHelpText(
+      'after',
+      examples(
+        'audit list --limit 50',
+        'audit list --appid app_k3J… --json',
+        'audit list --since 2027-01-31 --kind code.replayed',
+      ),
+    )
     .action(listEvents)
 }
 
-async function listEvents({ username: user = '', appid = '', json }: ListOptions): Promise<void> {
-  const events = await asOperator(async ({ admin }) => {
-    const username = await usernameOf(admin, user)
-    return allPages(async (pageToken) => {
-      const page = await admin.listAuditEvents({ username, appid, pageSize: 1000, pageToken })
-      return { rows: page.events, nextPageToken: page.nextPageToken }
-    })
+async function listEvents(options: ListOptions): Promise<void> {
+  const { appid = '', kind, requestId, limit = Number.POSITIVE_INFINITY, json } = options
+  const isSifted = kind !== undefined || requestId !== undefined
+  const pageSize = isSifted ? PAGE_SIZE : Math.min(limit, PAGE_SIZE)
+  const rows = await asOperator(async ({ admin }) => {
+    const username = await usernameOf(admin, options.username ?? '')
+    const found: ReturnType<typeof eventJson>[] = []
+    let pageToken = ''
+    do {
+      const page = await admin.listAuditEvents({ username, appid, pageSize, pageToken })
+      found.push(...page.events.filter((event) => isWanted(event, options)).map(eventJson))
+      const last = page.events.at(-1)
+      pageToken = last && isBefore(last, options.since) ? '' : page.nextPageToken
+    } while (pageToken !== '' && found.length < limit)
+    return found.slice(0, limit)
   })
-  const rows = events.map(eventJson)
   printRows(
     rows,
     {
@@ -47,6 +73,16 @@ async function listEvents({ username: user = '', appid = '', json }: ListOptions
     },
     { json, whenEmpty: 'no events' },
   )
+}
+
+function isWanted(event: AuditEvent, { kind, requestId, since }: ListOptions): boolean {
+  if (kind !== undefined && event.kind !== kind) return false
+  if (requestId !== undefined && event.requestId !== requestId) return false
+  return !isBefore(event, since)
+}
+
+function isBefore({ createTime }: AuditEvent, time: Date | undefined): boolean {
+  return time !== undefined && createTime !== undefined && timestampMs(createTime) < time.getTime()
 }
 
 function eventJson(event: AuditEvent) {

@@ -14,7 +14,7 @@ import { SurveyService } from '../../dist/gen/surveyauth/v1/survey_service_pb.js
 import { TokenService } from '../../dist/gen/surveyauth/v1/token_service_pb.js'
 
 for (const name of ['TOKEN_SERVICE_URL', 'SURVEY_SERVICE_URL', 'APPID', 'ACCESS_TOKEN', 'OPENID']) {
-  if (!process.env[name]) throw new Error(`${name} is not set; see Run, above`)
+  if (!process.env[name]) throw new Error(`${name} is not set: see Run, at the top of this file`)
 }
 const { TOKEN_SERVICE_URL, SURVEY_SERVICE_URL, APPID: appid, ACCESS_TOKEN: accessToken, OPENID: openid } = process.env
 

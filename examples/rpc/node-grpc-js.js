@@ -12,7 +12,7 @@ import * as grpc from '@grpc/grpc-js'
 import { loadSync } from '@grpc/proto-loader'
 
 for (const name of ['TOKEN_SERVICE_URL', 'SURVEY_SERVICE_URL', 'APPID', 'ACCESS_TOKEN', 'OPENID']) {
-  if (!process.env[name]) throw new Error(`${name} is not set; see Run, above`)
+  if (!process.env[name]) throw new Error(`${name} is not set: see Run, at the top of this file`)
 }
 const { TOKEN_SERVICE_URL, SURVEY_SERVICE_URL, APPID: appid, ACCESS_TOKEN: access_token, OPENID: openid } = process.env
 const files = ['surveyauth/v1/token_service.proto', 'surveyauth/v1/survey_service.proto']

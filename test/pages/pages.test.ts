@@ -108,6 +108,13 @@ describe('signing in', () => {
     expect(reply.headers.has('set-cookie')).toBe(false)
   })
 
+  test('the space that a phone puts behind a name is none of it', async () => {
+    const page = await visitor.open(authorizePath())
+    const reply = await visitor.submit(page, form(page, 'password'), { ...USER, username: ' lin ' })
+    expect(reply.status).toBe(303)
+    expect(served.services.sessions.size).toBe(1)
+  })
+
   test('its form, sent to the address the page then has, as WebKit does to reload it, leads to the page anew', async () => {
     const page = await visitor.open(authorizePath())
     const reply = await visitor.submit(page, { ...form(page, 'password'), action: '/connect/oauth2/authorize' }, USER)
