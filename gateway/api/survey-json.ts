@@ -195,7 +195,7 @@ const surveyJson = z.object({
  * @throws Error that names the path and what is wrong there, one line for each finding.
  */
 export function surveyFromJson(json: unknown): Survey {
-  const parsed = surveyJson.safeParse(json)
+  const parsed = surveyJson.safeParse(json, { error: ({ input }) => (input === undefined ? 'is missing' : undefined) })
   if (!parsed.success) throw new Error(parsed.error.issues.map(describeIssue).join('\n'))
   const { startTime, endTime, createTime, updateTime, pages, ...plain } = parsed.data
   return create(SurveySchema, {

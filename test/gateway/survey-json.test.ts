@@ -72,7 +72,8 @@ test.each([
 
 test.each([
   [null, /^survey: /],
-  [{}, /^title: /],
+  [{}, /^title: is missing$/],
+  [{ title: 't', pages: [{ questions: [{}] }] }, /^pages\[0\]\.questions\[0\]\.type: is missing$/],
   [{ title: 't', state: 1 }, /^state: must be 0 \(draft\), 2 \(collecting\) or 3 \(paused\)$/],
   [{ title: 't', hash: 'xyz' }, /^hash: must be four hex digits$/],
   [
