@@ -1,12 +1,15 @@
 import { create } from '@bufbuild/protobuf'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { appOnRoute, RouteRates } from '../../gateway/rates/route-rates.js'
 import { shareAll, startSharing } from '../../gateway/rates/sharing.js'
 import { WindowCounter } from '../../gateway/rates/window-counter.js'
+import { routes } from '../../gateway/routes.js'
 import { canonicalAddress, networkOf } from '../../gateway/source.js'
 import { CountRequestsRequestSchema, RequestCountSchema } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
 import { RequestCounts } from '../../services/token/store/sqlite/request-counts.js'
+import { defaultLimits } from './start-gateway.js'
 
 const MINUTE = { requests: 10, seconds: 60 }
 const START = Date.UTC(2040, 0, 1)
@@ -69,6 +72,75 @@ test.each([
   ['192.0.2', undefined],
 ])('%s as an address is %s', (text, address) => {
   expect(canonicalAddress(text)).toBe(address)
+})
+
+describe('the routes', () => {
+  const oneOfEach = ['api', 'page'].flatMap((kind) => routes.find((route) => route.kind === kind) ?? [])
+
+  function ratesWith({ isShared = false, ...limits }: Partial<typeof defaultLimits> & { isShared?: boolean } = {}) {
+    const rates = {
+      api: { perSource: { ...MINUTE, requests: 1 }, perApp: { ...MINUTE, requests: 2 } },
+      page: { perSource: { ...MINUTE, requests: 3 }, perApp: { ...MINUTE, requests: 4 } },
+    }
+    return new RouteRates({ ...defaultLimits, rates, rateLimit: true, ...limits }, isShared)
+  }
+
+  /** How many of ten are admitted. */
+  function admitted(request: () => void): number {
+    const outcomes = Array.from({ length: 10 }, () => {
+      try {
+        request()
+        return true
+      } catch {
+        return false
+      }
+    })
+    return outcomes.filter(Boolean).length
+  }
+
+  test('of programs and those of people have rates of their own, by client and by app', () => {
+    const rates = ratesWith()
+    const bySource = oneOfEach.map(({ kind }) => admitted(() => rates.admitSource('192.0.2.1', kind, START)))
+    const byApp = oneOfEach.map((route) =>
+      admitted(() => {
+        rates.admitApp(appOnRoute('a', route), route, START)
+        rates.countApp(appOnRoute('a', route), route, START)
+      }),
+    )
+    expect({ bySource, byApp }).toEqual({ bySource: [1, 3], byApp: [2, 4] })
+  })
+
+  test('remember as many clients as they may', () => {
+    const rates = ratesWith({ maxRateKeys: 2 })
+    const [first, second, third] = ['192.0.2.1', '192.0.2.2', '192.0.2.3'] as const
+    const ask = (source: string) => rates.admitSource(source, 'api', START)
+    ask(first)
+    ask(second)
+    expect(() => ask(first)).toThrow()
+    ask(third)
+    ask(first)
+    expect(() => ask(third)).toThrow()
+  })
+
+  test.each([
+    { who: 'a gateway among others owes them', isShared: true },
+    { who: 'a gateway that is alone owes nobody', isShared: false },
+  ])('$who what each of its rates has counted', ({ isShared }) => {
+    const rates = ratesWith({ isShared })
+    for (const route of oneOfEach) {
+      rates.admitSource(route.kind === 'api' ? '192.0.2.3' : '192.0.2.4', route.kind, START)
+      rates.countApp(`${route.kind} a`, route, START)
+    }
+    const owed = [...rates.counters].map(([name, counter]) => [name, counter.takeUnreported(9).map(({ key }) => key)])
+    const all = {
+      'api source': ['192.0.2.3'],
+      'page source': ['192.0.2.4'],
+      'api app': ['api a'],
+      'page app': ['page a'],
+    }
+    const none = { 'api source': [], 'page source': [], 'api app': [], 'page app': [] }
+    expect(Object.fromEntries(owed)).toEqual(isShared ? all : none)
+  })
 })
 
 describe('gateways that share', () => {
