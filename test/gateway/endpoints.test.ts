@@ -50,6 +50,7 @@ describe('an endpoint translates its parameters into one RPC and the answer into
     [list, 'SurveyList', { appid: 'a', accessToken: 't', openid: 'o', page: 1, perPage: 20 }],
     [`${list}&page=&per_page=`, 'SurveyList', { page: 1, perPage: 20 }],
     [`${list}&page=3&per_page=101`, 'SurveyList', { page: 3, perPage: 100 }],
+    [`${list}&page=1000000000&per_page=99`, 'SurveyList', { page: 1_000_000_000, perPage: 99 }],
     [`${list}&page=99999999999999999999&per_page=99999999999999999999`, 'SurveyList', { perPage: 100 }],
     [detail, 'Survey', { appid: 'a', accessToken: 't', openid: '', surveyId: 7n }],
     [`${detail}&openid=o`, 'Survey', { openid: 'o' }],

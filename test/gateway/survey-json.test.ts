@@ -45,6 +45,13 @@ test('a star question always says how many stars it has, and where they begin', 
   expect(survey.pages[0]?.questions[2]).not.toHaveProperty('starNum', 5)
 })
 
+test('ids, indexes and numbers of stars that are given are kept', () => {
+  const star = { id: 's', index: 0, type: 'star', starNum: 3, starBeginNum: -1 }
+  const matrix = { id: 'm', index: -7, type: 'matrix_radio', options: [{ id: 'o' }], subTitles: [{ id: 'r' }] }
+  const pages = [{ id: 'p', index: '甲', questions: [star, matrix] }]
+  expect(surveyToJson(surveyFromJson({ title: 't', pages }), 0)).toMatchObject({ pages })
+})
+
 test('an empty survey needs a title alone, and keys nobody knows are ignored', () => {
   const survey = surveyFromJson({ title: 't', future: { key: 1 } })
   expect(equals(SurveySchema, survey, create(SurveySchema, { title: 't', scene: 1 }))).toBe(true)
@@ -76,6 +83,7 @@ test.each([
   [{ title: 't', pages: [{ questions: [{}] }] }, /^pages\[0\]\.questions\[0\]\.type: is missing$/],
   [{ title: 't', state: 1 }, /^state: must be 0 \(draft\), 2 \(collecting\) or 3 \(paused\)$/],
   [{ title: 't', hash: 'xyz' }, /^hash: must be four hex digits$/],
+  [{ title: 't', pages: [{}, { index: '12345678901234567' }] }, /^pages\[1\]\.index: /],
   [
     { title: 't', pages: [{ questions: [{ type: 'text' }, { type: 'radio' }, { type: 'quiz' }] }] },
     /^pages\[0\]\.questions\[2\]\.type: /,
