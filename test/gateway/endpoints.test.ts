@@ -81,6 +81,37 @@ test('a profile is answered as the service has it now, also when it was another 
   }
 })
 
+describe('a parameter is taken up to the length that the OpenAPI document says, and no longer', () => {
+  const documented = (path: string) => {
+    const parameters: { $ref: string }[] = openapi.paths[path].get.parameters
+    return parameters.map(({ $ref }) => openapi.components.parameters[$ref.split('/').pop() ?? ''])
+  }
+  const bounded = Object.entries({
+    '/api/oauth2/access_token': exchange,
+    '/api/oauth2/refresh_token': refresh,
+    '/api/oauth2/user': user,
+    '/api/surveys': list,
+    '/api/surveys/{survey_id}': detail,
+  }).flatMap(([path, query]) =>
+    documented(path)
+      .filter(({ schema }) => schema.maxLength !== undefined)
+      .map(({ name, schema }) => ({ path, query, name, maxLength: schema.maxLength as number })),
+  )
+
+  test.each(bounded)('$path $name', async ({ query, name, maxLength }) => {
+    const withLength = (length: number) => {
+      const [path = '', text] = query.split('?')
+      const parameters = new URLSearchParams(text)
+      parameters.set(name, 'x'.repeat(length))
+      return `${path}?${parameters}`
+    }
+    const longest = await ask(withLength(maxLength))
+    expect(longest.body.error.type).toBe('')
+    expect(Object.values(longest.call ?? {})).toContain('x'.repeat(maxLength))
+    expect((await ask(withLength(maxLength + 1))).body.error.type).toBe('invalid_argument')
+  })
+})
+
 describe('is refused as invalid_argument before any RPC', () => {
   const without = (path: string, name: string) => path.replace(new RegExp(`([?&])${name}=[^&]*`), '$1')
   const missing = [exchange, refresh, user, list, detail].flatMap((path) => {
