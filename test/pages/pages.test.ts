@@ -115,11 +115,28 @@ describe('signing in', () => {
     expect(served.services.sessions.size).toBe(1)
   })
 
+  test('a page at the own link of an app expects the fragment of that, and no other does', async () => {
+    const expects = (page: { readonly text: string }) => page.text.includes('data-expects-fragment="wj_redirect"')
+    const page = await visitor.open(authorizePath())
+    const failed = await visitor.submit(page, form(page, 'password'), { ...USER, password: 'wrong' })
+    const ownSignIn = await visitor.open('/connect/apps')
+    const authorization = await authorizationPage()
+    expect([page, authorization].map(expects)).toEqual([true, true])
+    expect([failed, ownSignIn, await visitor.open('/connect/apps')].map(expects)).toEqual([false, false, false])
+  })
+
   test('its form, sent to the address the page then has, as WebKit does to reload it, leads to the page anew', async () => {
     const page = await visitor.open(authorizePath())
     const reply = await visitor.submit(page, { ...form(page, 'password'), action: '/connect/oauth2/authorize' }, USER)
     expect([reply.status, reply.headers.get('location')]).toEqual([303, `${authorizePath()}#wj_redirect`])
     expect(served.services.sessions.size).toBe(0)
+  })
+
+  test('works with the longest name and the longest password that AccountService takes', async () => {
+    const longest = { username: 'n'.repeat(128), password: 'p'.repeat(1024) }
+    Object.assign(served.services.user, longest)
+    const page = await visitor.open(authorizePath())
+    expect((await visitor.submit(page, form(page, 'password'), longest)).status).toBe(303)
   })
 
   test('too many attempts say when to try again', async () => {
@@ -311,6 +328,13 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     await authorizationPage()
     expect((await visitor.decide(page, 'confirm')).status).toBe(403)
     expect(served.services.calls).not.toContain('issueCode')
+  })
+
+  test('a browser that has lost the key of its forms gets another one with the page', async () => {
+    await authorizationPage()
+    expect(visitor.cookies.delete('sa_form_key')).toBe(true)
+    const page = await visitor.open(authorizePath())
+    expect((await visitor.decide(page, 'confirm')).status).toBe(303)
   })
 
   test('without cookies it is refused', async () => {
@@ -517,6 +541,33 @@ describe('when services fail', () => {
     expect(page.html.text).toMatch(/Request ID [0-9a-f-]{36}/)
     expect(served.unexpected).toHaveLength(0)
   })
+})
+
+test('the log is told how each visit ended and for which app, once that is known', async () => {
+  const appid = `app_${'x'.repeat(22)}`
+  served.services.app.appid = appid
+  const link = authorizePath({ appid })
+  const page = await visitor.open(link)
+  await visitor.submit(page, form(page, 'password'), { ...USER, password: 'wrong' })
+  const shown = await authorizationPage(link)
+  await visitor.decide(shown, 'cancel')
+  await visitor.decide(shown, 'confirm')
+  served.services.sessions.clear()
+  await visitor.decide(shown, 'confirm')
+  visitor.cookies.delete('sa_session')
+  await visitor.submit(page, { ...form(page, 'password'), action: '/connect/oauth2/authorize' }, USER)
+  const told = served.records.filter(({ outcome }) => outcome !== 'signed_in')
+  expect(told.map((record) => `${record.route} ${record.outcome}`)).toEqual([
+    'authorize sign_in',
+    'sign_in sign_in_failed',
+    'authorize sign_in',
+    'authorize authorization',
+    'decide cancelled',
+    'decide confirmed',
+    'decide sign_in',
+    'decide sign_in',
+  ])
+  expect(new Set(told.map((record) => record.appid))).toEqual(new Set([appid]))
 })
 
 describe('every page', () => {

@@ -1,7 +1,7 @@
 // The public gateway on loopback with fake services behind it.
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
-import { createGateway } from '../../gateway/app.js'
+import { createGateway, type RequestRecord } from '../../gateway/app.js'
 import { defaultLimits } from '../gateway/start-gateway.js'
 import { freePort } from '../harness/free-port.js'
 import { FakeServices } from './fake-services.js'
@@ -11,6 +11,8 @@ export interface Served {
   readonly origin: string
   /** What flew out of a route. */
   readonly unexpected: unknown[]
+  /** What the log is told of each request. */
+  readonly records: RequestRecord[]
   close(): Promise<void>
 }
 
@@ -18,6 +20,7 @@ export interface Served {
 export async function serve(publicUrl?: string): Promise<Served> {
   const services = new FakeServices()
   const unexpected: unknown[] = []
+  const records: RequestRecord[] = []
   const port = publicUrl === undefined ? await freePort() : 0
   const server = createGateway({
     ...services.deps(publicUrl ?? `http://127.0.0.1:${port}`),
@@ -25,7 +28,7 @@ export async function serve(publicUrl?: string): Promise<Served> {
     rpcTimeoutMs: 5000,
     limits: { ...defaultLimits, rateLimit: false },
     trustedProxies: [],
-    onRequest: () => {},
+    onRequest: (record) => records.push(record),
     onUnexpected: (error) => unexpected.push(error),
   })
   server.listen(port, '127.0.0.1')
@@ -36,5 +39,5 @@ export async function serve(publicUrl?: string): Promise<Served> {
     server.close()
     await once(server, 'close')
   }
-  return { services, origin, unexpected, close }
+  return { services, origin, unexpected, records, close }
 }
