@@ -146,6 +146,15 @@ describe('signing in', () => {
     expect(reply.status).toBe(429)
     expect(reply.headers.get('retry-after')).toBe('40')
     expect(reply.text).toContain('40 seconds')
+    expect(served.records.at(-1)?.outcome).toBe('request_rate_limited')
+  })
+
+  test('what the service takes for no name or password is as good as a wrong one', async () => {
+    const page = await visitor.open('/connect/apps')
+    served.services.failure = ErrorReason.INVALID_ARGUMENT
+    const reply = await visitor.submit(page, form(page, 'password'), USER)
+    expect(reply.status).toBe(401)
+    expect(reply.text).toContain('Username or password is not right')
   })
 
   test('too many attempts do not say a shorter time than it takes', async () => {
@@ -508,6 +517,13 @@ describe('when services fail', () => {
     expect(reply.html.links.find(({ text }) => text === 'Try again')?.href).toBe(`${authorizePath()}#wj_redirect`)
     served.services.failure = undefined
     expect((await visitor.decide(page, 'confirm')).status).toBe(303)
+  })
+
+  test('and so it is when the page was to be shown', async () => {
+    served.services.failure = ErrorReason.UNAVAILABLE
+    const page = await visitor.open(authorizePath())
+    expect(page.status).toBe(503)
+    expect(page.html.links.find(({ text }) => text === 'Try again')?.href, 'the page itself').toBe('')
   })
 
   test('a form that cannot be read says so', async () => {
