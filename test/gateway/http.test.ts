@@ -3,7 +3,7 @@ import net from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { drainGateway } from '../../gateway/app.js'
 import { routes } from '../../gateway/routes.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
@@ -1072,6 +1072,27 @@ test('a gateway has at most as many connections as it may, and closes what is mo
     expect(await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)).toBe('')
     first.destroy()
   }))
+
+test('a draining gateway tells the others nothing more of what it counts', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const told: unknown[] = []
+  const sharedLimits = {
+    async countRequests(request: unknown) {
+      told.push(request)
+      return { $typeName: 'surveyauth.v1.CountRequestsResponse' as const, totals: [] }
+    },
+  }
+  await withGateway({ sharedLimits }, async ({ url, server }) => {
+    await (await fetch(`${url}/api/nowhere`)).text()
+    vi.advanceTimersByTime(1_000)
+    expect(told).toHaveLength(1)
+    await (await fetch(`${url}/api/nowhere`)).text()
+    await drainGateway(server, 1_000)
+    vi.advanceTimersByTime(5_000)
+    expect(told).toHaveLength(1)
+  })
+})
 
 describe('a gateway with more to do than it can', () => {
   test('lets a client that sends its form slowly keep nobody from a place', () =>
