@@ -178,6 +178,19 @@ describe('the compiled rules', () => {
     },
   )
 
+  test('count bytes, items and values of an enum', () => {
+    const signIn = (password: string) =>
+      validatorOf(SignInRequestSchema)(create(SignInRequestSchema, { username: 'ann', password }))
+    expect([signIn('好'.repeat(341)), signIn('好'.repeat(342))]).toEqual([undefined, 'password: at most 1024 bytes'])
+    const app = (count: number) => {
+      const redirectUris = Array.from({ length: count }, (_, index) => `https://a.example/${index}`)
+      return validatorOf(CreateAppRequestSchema)(create(CreateAppRequestSchema, { name: 'a', redirectUris }))
+    }
+    expect([app(20), app(21)]).toEqual([undefined, 'redirect_uris: at most 20 items'])
+    const survey = (state: number) => validatorOf(SurveySchema)(create(SurveySchema, { title: 't', state }))
+    expect([survey(2), survey(99)]).toEqual([undefined, 'state: not a value of SurveyState'])
+  })
+
   test('let anything be tried as a password', () => {
     const request = create(SignInRequestSchema, { username: 'ann', password: 'pass\tword' })
     expect(validatorOf(SignInRequestSchema)(request)).toBeUndefined()
