@@ -1,14 +1,27 @@
 // Apps, secrets, users, surveys, grants and audit by command line.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { randomBytes } from 'node:crypto'
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
+import { writeTar } from '../../bin/commands/tar.js'
 import { Database } from '../../services/sqlite/driver.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { freePort } from '../harness/free-port.js'
 import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
 import { PROGRAM } from '../harness/spawn.js'
 import { fixtures, loadFiles } from '../store/schema-fixtures.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -206,6 +219,23 @@ describe('users', () => {
     const { exitCode, stderr } = await service.cli(args, { input: 'pass\tword\n' })
     expect(exitCode).toBe(1)
     expect(stderr).toContain('password: must not contain control characters')
+  })
+
+  test('the newline behind a password, of whichever system, is no part of it, however long it is', async () => {
+    const service = await createProcess()
+    const create = (username: string, input: string) =>
+      service.cli(['user', 'create', '--username', username, '--password-stdin'], { input })
+    const longest = 'x'.repeat(1024)
+    for (const [name, end] of Object.entries({ unix: '\n', windows: '\r\n', none: '' })) {
+      expect(await create(name, longest + end), name).toMatchObject({ exitCode: 0 })
+    }
+    const twice = await create('twice', 'correct horse\n\n')
+    expect(twice).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining('password: must not contain control characters'),
+    })
+    const tooLong = await create('long', `${longest}xxx`)
+    expect(tooLong).toMatchObject({ exitCode: 1, stderr: 'survey-auth: standard input is longer than 1026 bytes\n' })
   })
 
   test('a name is taken once', async () => {
@@ -483,6 +513,44 @@ describe('files', () => {
       new RegExp(`${name} database +wrong +${database} is damaged`),
     )
     expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
+  })
+
+  test('surveys are copied before the users who own them', async () => {
+    const service = await createProcess()
+    for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), 'no database')
+    const { stderr } = await service.cli(['backup', path.join(service.dataDir, 'backup.tar')])
+    expect(stderr).toContain(`${path.join(service.dataDir, 'survey.db')} is damaged`) // what is copied first
+  })
+
+  test('where there is no database, there is no backup, and DATA_DIR is named', async () => {
+    const service = await createProcess()
+    const file = path.join(service.dataDir, 'backup.tar')
+    expect(await service.cli(['backup', file])).toMatchObject({
+      exitCode: 1,
+      stderr: `survey-auth: there is no database in ${service.dataDir}\nset DATA_DIR as the server has it\n`,
+    })
+    expect(readdirSync(service.dataDir)).toEqual([])
+  })
+
+  test('an archive holds files of any size to the byte, for their owner alone, as small as tar has it', () => {
+    const directory = temporaryDirectory()
+    const sizes = [0, 1, 511, 512, 513, 1024 ** 2, 1024 ** 2 + 1]
+    const entries = sizes.map((size) => ({ name: `${size}.db`, file: path.join(directory, String(size)) }))
+    for (const [index, { file }] of entries.entries()) writeFileSync(file, randomBytes(sizes[index] ?? 0))
+    const archive = path.join(directory, 'archive.tar')
+    const descriptor = openSync(archive, 'wx')
+    writeTar(descriptor, entries, Date.UTC(2026, 0, 31))
+    closeSync(descriptor)
+    const restored = path.join(directory, 'restored')
+    mkdirSync(restored)
+    execFileSync('tar', ['-xpf', archive, '-C', restored])
+    for (const { name, file } of entries) {
+      const unpacked = path.join(restored, name)
+      expect(readFileSync(unpacked).equals(readFileSync(file)), name).toBe(true)
+      expect(statSync(unpacked)).toMatchObject({ mode: 0o100600, mtimeMs: Date.UTC(2026, 0, 31) })
+    }
+    const blocks = sizes.reduce((sum, size) => sum + 1 + Math.ceil(size / 512), 2)
+    expect(statSync(archive).size).toBe(blocks * 512)
   })
 
   test('files that a start has made and not filled yet can be copied', async () => {
