@@ -142,15 +142,21 @@ function publicAddress({ publicUrl, host }: Config): Verdict {
 
 function adminAddress({ adminHost, adminPort }: Config): Verdict {
   if (adminPort === 0) return odd('turned off; nobody can ask for health or metrics')
-  if (isLoopback(adminHost)) return ok(`${adminHost}:${adminPort}, this machine only`)
-  return odd(`${adminHost}:${adminPort}; make sure that only your monitoring reaches it`)
+  const address = `${inUrl(adminHost)}:${adminPort}`
+  if (isLoopback(adminHost)) return ok(`${address}, this machine only`)
+  return odd(`${address}; make sure that only your monitoring reaches it`)
+}
+
+/** An IPv6 address in brackets. */
+function inUrl(host: string): string {
+  return host.includes(':') ? `[${host}]` : host
 }
 
 async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
   if (adminPort === 0) return ok('not asked, ADMIN_PORT is 0')
-  const host = adminHost.includes(':') ? `[${adminHost}]` : adminHost
   try {
-    const answer = await fetch(`http://${host}:${adminPort}/readyz`, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
+    const url = `http://${inUrl(adminHost)}:${adminPort}/readyz`
+    const answer = await fetch(url, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
     const text = inOneLine((await answer.text()).slice(0, 200))
     return answer.ok ? ok('running and ready') : wrong(`running, not ready: ${text}`)
   } catch {
