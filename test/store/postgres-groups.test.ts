@@ -370,3 +370,16 @@ test('two groups are under way at a time, of different keys each; who waits too 
   await expect.poll(() => groups[2], { interval: 5 }).toEqual(['d', 'e'])
   await expect.poll(() => refused.length, { timeout: 5_000 }).toBe(1 + 4_998) // although nothing ends
 })
+
+test('what was due while the process was busy is refused, and not begun', async () => {
+  const groups: (string | undefined)[][] = []
+  const refused: unknown[] = []
+  const together = new Together<Waiting>(2, async (group) => {
+    groups.push(group.map(({ key }) => key))
+  })
+  await sleep(1) // from a timer, the end of the turn comes before the next timer
+  together.add({ key: 'late', dueAt: performance.now() - 1, reject: (error) => refused.push(error) })
+  together.add({ key: 'in time', dueAt: performance.now() + 60_000, reject: (error) => refused.push(error) })
+  await expect.poll(() => groups, { interval: 5 }).toEqual([['in time']])
+  expect(refused).toEqual([expect.any(StoreUnavailable)])
+})

@@ -6,19 +6,20 @@ import { mostKeptMB } from '../harness/kept.js'
 
 type Row = { readonly key: string }
 
-/** Lookups of rows by their key; `groups` are the keys of each statement. */
-function lookups(maxTogether?: number) {
+/** Lookups of rows by their key, of one value or several; `groups` are the keys of each statement. */
+function lookups(maxTogether?: number, types: readonly string[] = ['text']) {
   const groups: string[][] = []
   const database = {
     dueAt: () => performance.now() + 10_000,
-    read: async (_: unknown, [keys]: readonly [string[]]) => {
+    read: async (_: unknown, [first = [], ...others]: readonly string[][]) => {
+      const keys = first.map((value, index) => [value, ...others.map((column) => column[index])].join(' '))
       groups.push(keys)
       await new Promise((resolve) => setImmediate(resolve))
       return keys.map((key, index) => ({ place: index + 1, key }))
     },
   }
   const statement = { name: 'find', text: 'SELECT key FROM rows WHERE key = $1' }
-  return { groups, rows: new Lookups<Row>(database as unknown as Database, statement, ['text'], maxTogether) }
+  return { groups, rows: new Lookups<Row>(database as unknown as Database, statement, types, maxTogether) }
 }
 
 test('who asks for the same before it is asked for is given the same, each other his own', async () => {
@@ -27,6 +28,23 @@ test('who asks for the same before it is asked for is given the same, each other
   expect(found.map((row) => row?.key)).toEqual(['a', 'b', 'a'])
   expect(found[2]).toBe(found[0])
   expect(groups).toEqual([['a', 'b']])
+})
+
+test('keys of several values are told apart, however their texts run together', async () => {
+  const { rows } = lookups(undefined, ['text', 'bigint', 'bigint'])
+  const found = await Promise.all([
+    rows.findOne('user', 11, 11),
+    rows.findOne('user', 111, 1),
+    rows.findOne('user1', 1, 11),
+  ])
+  expect(found.map((row) => row?.key)).toEqual(['user 11 11', 'user 111 1', 'user1 1 11'])
+})
+
+test('a key that no text of PostgreSQL can be finds nothing, and all others find their rows', async () => {
+  const { groups, rows } = lookups()
+  const found = await Promise.all(['a', 'b\0', 'c'].map((key) => rows.find(key)))
+  expect(found).toEqual([[{ key: 'a' }], [], [{ key: 'c' }]])
+  expect(groups).toEqual([['a', 'c']])
 })
 
 test('who asks when a statement is under way is given what the next one finds', async () => {
