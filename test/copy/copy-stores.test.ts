@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { surveyCopy, tokenCopy } from '../../bin/compose/copied-schemas.js'
 import { type CopyOptions, copyStores, type Job } from '../../services/copy/copy-stores.js'
+import { openSource } from '../../services/copy/source.js'
+import { openTarget } from '../../services/copy/target.js'
 import { kindOf } from '../../services/copy/values.js'
 import { Database } from '../../services/sqlite/driver.js'
 import { migrate } from '../../services/sqlite/migrate.js'
@@ -181,6 +183,48 @@ describe('a copy', () => {
     expect(reports.every(({ isEqual }) => isEqual)).toBe(true)
     expect(batches.length).toBe(3)
     expect(await rowsIn(url, tokens)).toBe(Object.values(rowsOf(tokens)).flat().length)
+  })
+
+  test('goes in batches of a few million characters where rows are large', async () => {
+    const file = await fullSurveyFile(temporaryDirectory())
+    const db = new Database(file)
+    db.exec('UPDATE surveys SET document = zeroblob(1500000)') // twice as many characters in hex
+    const total = db.prepare<[], number>('SELECT count(*) FROM surveys').pluck().get() ?? 0
+    db.close()
+    const written: number[] = []
+    const onProgress = (table: string, rows: number) => table === 'surveys' && written.push(rows)
+    const url = await createDatabase()
+    const reports = await copyStores([{ file, schema: surveyCopy, url }], { isForced: false, onProgress })
+    expect(reports.every(({ isEqual }) => isEqual)).toBe(true)
+    expect(written).toEqual(Array.from({ length: Math.ceil(total / 2) }, (_, n) => Math.min(2 * n + 2, total)))
+  })
+
+  test('leaves tables whose sizes the planner knows', async () => {
+    const url = await createDatabase()
+    const reports = await copyTokens(await fullTokenFile(temporaryDirectory()), url)
+    const names = reports.map(({ table }) => `'${table}'`).join()
+    const known = await query(
+      url,
+      `SELECT relname AS table, reltuples::int AS rows FROM pg_class WHERE relkind = 'r' AND relname IN (${names})`,
+    )
+    const written = reports.map(({ table, rows }) => ({ table, rows }))
+    expect(known).toHaveLength(written.length)
+    expect(known).toEqual(expect.arrayContaining(written))
+  })
+
+  test('keeps all others from writing to its tables until it ends, and nobody from reading them', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    const source = openSource(file, { isShared: true })
+    onTestFinished(() => source.close())
+    const target = await openTarget(url, tokenCopy.postgres)
+    const tables = await Promise.all(source.tables(tokenCopy.tablesInPostgres).map((table) => target.describe(table)))
+    await target.requireEmpty(tables)
+    expect(await rowsIn(url, file)).toBe(0)
+    const deleting = tables.map(({ name }) => `SET lock_timeout = 50; DELETE FROM "${name}"`)
+    for (const statement of deleting) await expect(query(url, statement), statement).rejects.toThrow('lock timeout')
+    await target.close()
+    for (const statement of deleting) await query(url, statement)
   })
 
   test('leaves the file as it was, to the byte', async () => {
