@@ -1,8 +1,10 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
+import { GroupedWrites } from '../../services/postgres/grouped-writes.js'
 import { Lookups } from '../../services/postgres/lookups.js'
 import { Together, type Waiting } from '../../services/postgres/together.js'
+import type { Database } from '../../services/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
@@ -382,4 +384,17 @@ test('what was due while the process was busy is refused, and not begun', async 
   together.add({ key: 'in time', dueAt: performance.now() + 60_000, reject: (error) => refused.push(error) })
   await expect.poll(() => groups, { interval: 5 }).toEqual([['in time']])
   expect(refused).toEqual([expect.any(StoreUnavailable)])
+})
+
+test('who has no result in his group, and is due by then, is refused, and nothing is written for him alone', async () => {
+  const runs: boolean[] = []
+  const dueAt = performance.now() + 300
+  const database = { dueAt: () => dueAt, transaction: (steps: () => unknown) => steps() }
+  const writes = new GroupedWrites<string, string>(database as unknown as Database, async (_, all, mayWait) => {
+    runs.push(mayWait)
+    while (performance.now() < dueAt) await sleep(20)
+    return all.map(() => (mayWait ? 'written' : undefined))
+  })
+  await expect(writes.submit(undefined, 'a')).rejects.toBeInstanceOf(StoreUnavailable)
+  expect(runs).toEqual([false])
 })

@@ -34,6 +34,15 @@ test('a newer database is refused, and what is in it stays', async () => {
   expect(await query(url, 'SELECT version FROM schema_versions')).toEqual([{ version: 7 }])
 })
 
+test('a migration, and who waits for it, may take longer than what is done for a request', async () => {
+  const url = await createDatabase()
+  const slow: Schema = { name: 'slow', migrations: [{ version: 1, name: 'slow', sql: 'SELECT pg_sleep(1.2)' }] }
+  const options = { url, statementTimeoutMs: 500, lockTimeoutMs: 500 } // the client waits for 500 ms more
+  const databases = await Promise.all([openDatabase(options, slow), openDatabase(options, slow)])
+  for (const database of databases) await database.close()
+  expect(await query(url, 'SELECT name, version FROM schema_versions')).toEqual([{ name: 'slow', version: 1 }])
+})
+
 test('a migration that fails leaves nothing behind', async () => {
   const url = await createDatabase()
   const broken: Schema = {

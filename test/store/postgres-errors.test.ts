@@ -1,0 +1,60 @@
+// What a failure of PostgreSQL, or of the way to it, means to who asked.
+import pg from 'pg'
+import { describe, expect, test } from 'vitest'
+import { NotWritable, PoolExhausted, translate } from '../../services/postgres/errors.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+
+function failure(code: string): Error {
+  return Object.assign(new pg.DatabaseError('refused', 0, 'error'), { code })
+}
+
+/** The connection is lost with them. */
+const LOST: [string, Error][] = [
+  ['08006 connection failure', failure('08006')],
+  ['57P01 shutdown', failure('57P01')],
+  ['57P02 crash', failure('57P02')],
+  ['57P03 still starting', failure('57P03')],
+  ['57P05 idle for too long', failure('57P05')],
+  ['25P03 idle in a transaction for too long', failure('25P03')],
+  ['25P04 transaction for too long', failure('25P04')],
+  ['ECONNRESET', Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })],
+  ['a connection that the driver gave up', new Error('Connection terminated unexpectedly')],
+]
+
+/** The server answered, so that it is known that nothing was done. */
+const ANSWERED: [string, Error][] = [
+  ['28P01 wrong password', failure('28P01')],
+  ['53100 disk full', failure('53100')],
+  ['53300 too many connections', failure('53300')],
+  ['57014 statement timeout', failure('57014')],
+  ['58030 input or output failed', failure('58030')],
+  ['3D000 no such database', failure('3D000')],
+  ['25006 read-only', failure('25006')],
+  ['40001 serialization failure', failure('40001')],
+  ['40P01 deadlock', failure('40P01')],
+  ['55P03 lock timeout', failure('55P03')],
+  ['a standby', new NotWritable('a standby')],
+  ['no free connection', new PoolExhausted()],
+]
+
+describe('a database cannot be asked now', () => {
+  test.each(LOST)('because of %s, and nobody knows what became of a commit', (_, error) => {
+    expect(translate(error)).toMatchObject({ outcomeUnknown: false, cause: error })
+    expect(translate(error)).toBeInstanceOf(StoreUnavailable)
+    expect(translate(error, true)).toMatchObject({ outcomeUnknown: true })
+  })
+
+  test.each(ANSWERED)('because of %s, and nothing was committed', (_, error) => {
+    expect(translate(error, true)).toMatchObject({ outcomeUnknown: false, cause: error })
+    expect(translate(error, true)).toBeInstanceOf(StoreUnavailable)
+  })
+})
+
+test.each<[string, Error]>([
+  ['22003 number out of range', failure('22003')],
+  ['23505 unique violation', failure('23505')],
+  ['42601 syntax error', failure('42601')],
+  ['TypeError', new TypeError('cannot read')],
+])('%s is a defect of ours and no outage', (_, error) => {
+  expect(translate(error, true)).toBe(error)
+})
