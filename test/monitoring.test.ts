@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { Code } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { createMetrics, createWorkerMetrics, sumOf } from '../bin/telemetry/metrics.js'
+import { countsOf, createMetrics, createWorkerMetrics, type Metrics, sumOf } from '../bin/telemetry/metrics.js'
 import { problemKinds } from '../gateway/errors.js'
 import { routes } from '../gateway/routes.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
@@ -104,4 +104,76 @@ test('open files of several processes are added, and so is how many they may ope
   for (const name of ['process_open_fds', 'process_max_fds']) {
     expect({ name, value: numberOf(together, name) }).toEqual({ name, value: 2 * numberOf(alone, name) })
   }
+})
+
+/** Values by series, its labels in the order of the text. */
+function valuesOf(text: string): Record<string, number> {
+  return Object.fromEntries([...text.matchAll(/^(\S+) (\S+)$/gm)].map(([, series, value]) => [series, Number(value)]))
+}
+
+/** Some of each kind, of 250 and 500 ms. */
+function measure(metrics: Metrics): void {
+  for (const durationMs of [250, 500]) {
+    metrics.request({ route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs, requestId: 'r' })
+    metrics.storeOperation('token', 'findApp', durationMs)
+  }
+  metrics.commit('token', 7, 500)
+  const call = { rpc: 's/SignIn', method: 'SignIn', caller: 'gateway', requestId: 'r', durationMs: 500 } as const
+  metrics.call({ ...call, code: undefined, reason: undefined })
+  metrics.call({ ...call, code: Code.Unauthenticated, reason: ErrorReason.INVALID_CREDENTIALS })
+  metrics.call({ ...call, code: Code.DeadlineExceeded, reason: undefined })
+  metrics.call({ ...call, rpc: 's/ListApps', method: 'ListApps', code: Code.Internal, reason: undefined })
+  metrics.revalidated(3)
+  metrics.removed({ codes: 5, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 })
+}
+
+describe('what happened', () => {
+  test('is counted by what it was, and its time is in seconds, in the bucket whose bound it does not exceed', async () => {
+    const metrics = createMetrics()
+    measure(metrics)
+    metrics.certificate('token.pem', 1_800_000_000_000)
+    const values = valuesOf(await metrics.text())
+    const seconds = 'survey_auth_http_request_duration_seconds'
+    expect(values).toMatchObject({
+      'survey_auth_http_requests_total{route="user",status="200",outcome="ok"}': 2,
+      [`${seconds}_bucket{le="0.1",route="user"}`]: 0,
+      [`${seconds}_bucket{le="0.25",route="user"}`]: 1,
+      [`${seconds}_bucket{le="0.5",route="user"}`]: 2,
+      [`${seconds}_bucket{le="+Inf",route="user"}`]: 2,
+      [`${seconds}_sum{route="user"}`]: 0.75,
+      [`${seconds}_count{route="user"}`]: 2,
+      'survey_auth_store_duration_seconds_sum{store="token",operation="findApp"}': 0.75,
+      'survey_auth_commit_writes_sum{store="token"}': 7,
+      'survey_auth_commit_duration_seconds_sum{store="token"}': 0.5,
+      'survey_auth_rpc_duration_seconds_sum{method="s/ListApps"}': 0.5,
+      'survey_auth_rpc_calls_total{method="s/SignIn",code="ok"}': 1,
+      'survey_auth_rpc_calls_total{method="s/SignIn",code="unauthenticated"}': 1,
+      'survey_auth_rpc_calls_total{method="s/ListApps",code="internal"}': 1,
+      'survey_auth_credentials_total{step="signed_in"}': 1,
+      'survey_auth_credentials_total{step="token_verified"}': 3,
+      'survey_auth_refused_total{method="SignIn",reason="invalid_credentials"}': 1,
+      'survey_auth_refused_total{method="SignIn",reason="deadline_exceeded"}': 1,
+      'survey_auth_removed_rows_total{table="codes"}': 5,
+      'survey_auth_tls_certificate_end_timestamp_seconds{file="token.pem"}': 1_800_000_000,
+    })
+    expect(Object.keys(values).filter((series) => series.includes('method="ListApps"'))).toEqual([]) // no credentials
+  })
+
+  test('in several processes is added up, and stays counted when one of them ends', async () => {
+    const [ended, running] = [createMetrics(), createMetrics()]
+    measure(ended)
+    measure(running)
+    ended.certificate('token.pem', 1_700_000_000_000)
+    running.certificate('token.pem', 1_800_000_000_000)
+    const counts = {
+      'survey_auth_http_requests_total{route="user",status="200",outcome="ok"}': 4,
+      'survey_auth_http_request_duration_seconds_bucket{le="0.25",route="user"}': 2,
+      'survey_auth_http_request_duration_seconds_count{route="user"}': 4,
+    }
+    const end = 'survey_auth_tls_certificate_end_timestamp_seconds{file="token.pem"}'
+    const both = [await ended.snapshot(), await running.snapshot()] as const
+    expect(valuesOf(await sumOf(both).metrics())).toMatchObject({ ...counts, [end]: 1_700_000_000 })
+    const left = [countsOf(both[0]), both[1]]
+    expect(valuesOf(await sumOf(left).metrics())).toMatchObject({ ...counts, [end]: 1_800_000_000 })
+  })
 })

@@ -54,7 +54,7 @@ test.each<[string, Error]>([
   ['22003 number out of range', failure('22003')],
   ['23505 unique violation', failure('23505')],
   ['42601 syntax error', failure('42601')],
-  ['TypeError', new TypeError('cannot read')],
+  ['TypeError', Object.assign(new TypeError('must be a string'), { code: 'ERR_INVALID_ARG_TYPE' })],
 ])('%s is a defect of ours and no outage', (_, error) => {
   expect(translate(error, true)).toBe(error)
 })
