@@ -317,6 +317,18 @@ describe('a copy is refused, and nothing is written,', () => {
     await expect(copyTokens(file, url)).rejects.toThrow('is damaged')
   })
 
+  test('when the file is damaged in an index', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const db = new Database(file, { readonly: true })
+    const page = db.prepare<[], number>(`SELECT rootpage FROM sqlite_schema WHERE type = 'index' AND sql <> ''`)
+    const [offset, size] = [(page.pluck().get() ?? 0) - 1, Number(db.pragma('page_size', { simple: true }))]
+    db.close()
+    const bytes = readFileSync(file)
+    bytes.fill(0x5a, offset * size, (offset + 1) * size)
+    writeFileSync(file, bytes)
+    await expect(copyTokens(file, await createDatabase())).rejects.toThrow(`${file} is damaged`)
+  })
+
   test.each([
     [0, /has token schema version 0, this program knows \d+: run `survey-auth migrate` on it first/],
     [99, /has token schema version 99, this program knows \d+: run a newer program/],
