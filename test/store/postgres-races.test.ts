@@ -228,6 +228,19 @@ test('transactions that lock each other out are run again and all succeed', asyn
   expect(await query(url, 'SELECT sum(count)::integer AS sum FROM counters')).toEqual([{ sum: 16 }])
 })
 
+test('a transaction fails by what undid it, also where what was sent after that is heard of first', async () => {
+  const database = await openBare(await createDatabase())
+  const divide = { name: 'divide', text: 'SELECT 1 / $1::integer AS quotient' }
+  const failing = database.transaction(async (transaction) => {
+    const first = transaction.ask(divide, [0])
+    first.catch(() => undefined)
+    await transaction.ask(divide, [1]) // 25P02: the transaction is aborted
+    await first
+  })
+  await expect(failing).rejects.toMatchObject({ code: '22012' })
+  expect(await database.read(divide, [1])).toEqual([{ quotient: 1 }])
+})
+
 const ending: [string, (store: TokenStore, seeded: Seed, grantId: string) => Promise<string>][] = [
   ['a revocation', (store, _, grantId) => store.revokeGrant(grantId, START, cause)],
   ['a disconnection', (store, { userId }, grantId) => store.disconnectApp(grantId, userId, START, cause)],
