@@ -227,6 +227,20 @@ describe('a copy', () => {
     for (const statement of deleting) await query(url, statement)
   })
 
+  test('that is forced has the file as it was when it was opened, whatever is written meanwhile', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const before = rowsOf(file).audit_events?.length
+    const service = openDatabase(file)
+    onTestFinished(() => void service.close())
+    const insert = service.prepare(
+      `INSERT INTO audit_events VALUES (NULL, ?, 1, 'code.issued', 'user', '', '', '', '', '')`,
+    )
+    const onProgress = (table: string) => table === 'users' && insert.run('event meanwhile')
+    const reports = await copyTokens(file, await createDatabase(), { isForced: true, onProgress })
+    expect(rowsOf(file).audit_events).toHaveLength(Number(before) + 1)
+    expect(reports.find(({ table }) => table === 'audit_events')).toMatchObject({ rows: before, isEqual: true })
+  })
+
   test('leaves the file as it was, to the byte', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const before = createHash('sha256').update(readFileSync(file)).digest('hex')
