@@ -227,6 +227,17 @@ describe('a copy', () => {
     for (const statement of deleting) await query(url, statement)
   })
 
+  test('is found equal where the target sorts texts in another order', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    await (await openPostgresTokenStore({ url, ...patient })).close()
+    await query(url, `ALTER TABLE apps ALTER COLUMN appid TYPE text COLLATE "en-x-icu"`)
+    const reports = await copyTokens(file, url)
+    expect(reports.filter(({ isEqual }) => !isEqual)).toEqual([])
+    const sorted = await query(url, `SELECT appid FROM apps ORDER BY appid`)
+    expect(sorted).not.toEqual(await query(url, `SELECT appid FROM apps ORDER BY appid COLLATE "C"`))
+  })
+
   test('that is forced has the file as it was when it was opened, whatever is written meanwhile', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const before = rowsOf(file).audit_events?.length
