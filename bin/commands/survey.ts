@@ -168,7 +168,8 @@ function surveysOf(source: string, text: string): Survey[] {
       const survey = surveyFromJson(entry)
       const violation = validate(survey)
       if (violation !== undefined) throw new Error(violation)
-      unknown.push(...membersBeside(surveyToJson(survey, NO_CREATOR), entry).map((member) => `${where(at)}: ${member}`))
+      for (const member of membersBeside(surveyToJson(survey, NO_CREATOR), entry))
+        unknown.push(`${where(at)}: ${member}`)
       return survey
     } catch (error) {
       throw new CommandError(`${where(at)}: ${error instanceof Error ? error.message : 'is no survey'}`)
