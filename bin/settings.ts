@@ -3,7 +3,7 @@ import path from 'node:path'
 import { z } from 'zod'
 import { canonicalAddress } from '../gateway/source.js'
 import { parseAddress as parsePostgresAddress } from '../services/postgres/address.js'
-import { type Address, parseAddress } from '../services/rpc/address.js'
+import { type Address, hostInUrl, parseAddress } from '../services/rpc/address.js'
 import { parseCallers } from '../services/rpc/identity.js'
 
 /** One variable. */
@@ -86,10 +86,9 @@ const database = parsedBy((text): Database => {
   return { kind: 'postgres', url: text }
 })
 
-/** An IP address in a URL's authority. */
+/** Where what listens at an IP address is reached from this machine, in a URL's authority. */
 function inUrl(address: string): string {
-  if (address === '0.0.0.0' || address === '::') return '127.0.0.1'
-  return address.includes(':') ? `[${address}]` : address
+  return address === '0.0.0.0' || address === '::' ? '127.0.0.1' : hostInUrl(address)
 }
 
 function setting<Value>(

@@ -2,7 +2,7 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import type { Command } from 'commander'
 import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { asOperator } from '../compose/operator.js'
+import { allPages, asOperator } from '../compose/operator.js'
 import { isoTime, printRows, shortTime } from '../output.js'
 import { examples, type Json, jsonOption, time, wholeNumber } from './options.js'
 import { usernameOf } from './usernames.js'
@@ -44,20 +44,20 @@ export function addAuditCommands(program: Command): void {
 }
 
 async function listEvents(options: ListOptions): Promise<void> {
-  const { appid = '', kind, requestId, limit = Number.POSITIVE_INFINITY, json } = options
+  const { appid = '', kind, requestId, since, limit = Number.POSITIVE_INFINITY, json } = options
   const isSifted = kind !== undefined || requestId !== undefined
   const pageSize = isSifted ? PAGE_SIZE : Math.min(limit, PAGE_SIZE)
   const rows = await asOperator(async ({ admin }) => {
     const username = await usernameOf(admin, options.username ?? '')
-    const found: ReturnType<typeof eventJson>[] = []
-    let pageToken = ''
-    do {
+    let missing = limit
+    return allPages(async (pageToken) => {
       const page = await admin.listAuditEvents({ username, appid, pageSize, pageToken })
-      found.push(...page.events.filter((event) => isWanted(event, options)).map(eventJson))
+      const found = page.events.filter((event) => isWanted(event, options)).slice(0, missing)
+      missing -= found.length
       const last = page.events.at(-1)
-      pageToken = last && isBefore(last, options.since) ? '' : page.nextPageToken
-    } while (pageToken !== '' && found.length < limit)
-    return found.slice(0, limit)
+      const isOver = missing === 0 || (last !== undefined && isBefore(last, since))
+      return { rows: found.map(eventJson), nextPageToken: isOver ? '' : page.nextPageToken }
+    })
   })
   printRows(
     rows,

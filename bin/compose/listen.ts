@@ -1,6 +1,8 @@
 // Ports: taken before anything else is started, so that one in use is known before a database is touched.
+
 import type { Server as HttpServer } from 'node:http'
 import { createServer, type Server, type Socket } from 'node:net'
+import { hostInUrl } from '../../services/rpc/address.js'
 import { CommandError, EXIT } from '../exit.js'
 
 /** Connections the kernel may hold for us, if its own limit allows: Node's 511 makes clients of a sudden crowd wait a second. */
@@ -72,7 +74,7 @@ export function serveOn(held: HeldPort, server: HttpServer): Promise<void> {
 }
 
 export function urlOf({ host, port }: HostAndPort): string {
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`
+  return `http://${hostInUrl(host)}:${port}`
 }
 
 /** What to tell of a port that cannot be had; `variable` names the setting of the port. */

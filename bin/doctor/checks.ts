@@ -2,6 +2,7 @@
 import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
+import { hostInUrl } from '../../services/rpc/address.js'
 import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
 import { DatabaseRefused } from '../../services/store/database-refused.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
@@ -142,20 +143,15 @@ function publicAddress({ publicUrl, host }: Config): Verdict {
 
 function adminAddress({ adminHost, adminPort }: Config): Verdict {
   if (adminPort === 0) return odd('turned off; nobody can ask for health or metrics')
-  const address = `${inUrl(adminHost)}:${adminPort}`
+  const address = `${hostInUrl(adminHost)}:${adminPort}`
   if (isLoopback(adminHost)) return ok(`${address}, this machine only`)
   return odd(`${address}; make sure that only your monitoring reaches it`)
-}
-
-/** An IPv6 address in brackets. */
-function inUrl(host: string): string {
-  return host.includes(':') ? `[${host}]` : host
 }
 
 async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
   if (adminPort === 0) return ok('not asked, ADMIN_PORT is 0')
   try {
-    const url = `http://${inUrl(adminHost)}:${adminPort}/readyz`
+    const url = `http://${hostInUrl(adminHost)}:${adminPort}/readyz`
     const answer = await fetch(url, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
     const text = inOneLine((await answer.text()).slice(0, 200))
     return answer.ok ? ok('running and ready') : wrong(`running, not ready: ${text}`)

@@ -38,11 +38,15 @@ export function isTooLongForSocket(path: string): boolean {
   return Buffer.byteLength(path) > MAX_SOCKET_PATH
 }
 
+/** A host as the authority of a URL has it: an IPv6 address in brackets. */
+export function hostInUrl(host: string): string {
+  return host.includes(':') ? `[${host}]` : host
+}
+
 /** As parseAddress reads it. */
 export function formatAddress(address: Address): string {
   if (address.kind === 'unix') return `unix:${address.path}`
-  const host = address.host.includes(':') ? `[${address.host}]` : address.host
-  return `${address.kind === 'tls' ? 'https' : 'http'}://${host}:${address.port}`
+  return `${address.kind === 'tls' ? 'https' : 'http'}://${hostInUrl(address.host)}:${address.port}`
 }
 
 function portOf(url: URL, defaultPort: number): number {

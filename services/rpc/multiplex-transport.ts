@@ -17,7 +17,7 @@ import {
   MultiplexService,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { groupBy } from '../collections/group-by.js'
-import type { Address } from './address.js'
+import { type Address, hostInUrl } from './address.js'
 import { holding, inBatches } from './batches.js'
 import { CallTable, MAX_CALLS } from './call-table.js'
 import type { Invoke, Outgoing } from './client.js'
@@ -381,7 +381,7 @@ function toConnectError(result: MultiplexedResult): ConnectError {
 
 function target(address: Address): string {
   if (address.kind === 'unix') return `unix:${address.path}`
-  return address.host.includes(':') ? `[${address.host}]:${address.port}` : `${address.host}:${address.port}`
+  return `${hostInUrl(address.host)}:${address.port}`
 }
 
 function connect(options: MultiplexTransportOptions): grpc.Client {
