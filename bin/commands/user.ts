@@ -13,6 +13,12 @@ interface CreateOptions extends Json {
   readonly avatar?: string
 }
 
+/** false: to have none. */
+interface UpdateOptions extends Json {
+  readonly nickname?: string | false
+  readonly avatar?: string | false
+}
+
 const USER = 'the user, by name or user_id'
 
 export function addUserCommands(program: Command): void {
@@ -35,6 +41,26 @@ export function addUserCommands(program: Command): void {
     .addOption(jsonOption())
     .addHelpText('after', examples('user list', 'user list --json'))
     .action(listUsers)
+
+  user
+    .command('show')
+    .argument('<username>', USER)
+    .description('one account')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('user show li.wei'))
+    .action(showUser)
+
+  user
+    .command('update')
+    .argument('<username>', USER)
+    .description('change what apps are told of the user, from the next request on')
+    .option('--nickname <text>', 'new nickname')
+    .option('--no-nickname', 'no nickname')
+    .option('--avatar <address>', 'new address of the picture')
+    .option('--no-avatar', 'no picture')
+    .addOption(jsonOption())
+    .addHelpText('after', examples('user update li.wei --nickname 小李 --no-avatar'))
+    .action(updateUser)
 
   for (const [verb, disabled] of [
     ['disable', true],
@@ -84,6 +110,26 @@ async function listUsers(options: Json): Promise<void> {
     },
     { json: options.json, whenEmpty: 'no users yet; create one with: survey-auth user create' },
   )
+}
+
+async function showUser(nameOrId: string, options: Json): Promise<void> {
+  const { user } = await asOperator(async ({ admin }) => admin.getUser({ username: await usernameOf(admin, nameOrId) }))
+  printUser(user, options)
+}
+
+async function updateUser(nameOrId: string, options: UpdateOptions, command: Command): Promise<void> {
+  const { nickname, avatar } = options
+  if (nickname === undefined && avatar === undefined) {
+    command.error('error: nothing to change: give --nickname, --no-nickname, --avatar or --no-avatar')
+  }
+  const { user } = await asOperator(async ({ admin }) =>
+    admin.updateUser({
+      username: await usernameOf(admin, nameOrId),
+      ...(nickname !== undefined && { nickname: nickname || '' }),
+      ...(avatar !== undefined && { avatar: avatar || '' }),
+    }),
+  )
+  printUser(user, options)
 }
 
 async function setDisabled(nameOrId: string, disabled: boolean, options: Json): Promise<void> {

@@ -45,6 +45,7 @@ const admin: Row<typeof AdminService> = {
   createUser: ['operator'],
   listUsers: ['operator'],
   getUser: ['operator'],
+  updateUser: ['operator'],
   setUserDisabled: ['operator'],
   setUserPassword: ['operator'],
   listGrants: ['operator'],

@@ -54,6 +54,22 @@ describe('the flow of spec 1', () => {
     expect(again.tokens.openid).toBe(tokens.openid)
   })
 
+  test('a profile that an operator changed is told on the very next request', async () => {
+    const service = await startService()
+    const user = await service.createUser({ nickname: '小明', avatar: 'https://img.example/a.png' })
+    const { username } = user
+    const access = await service.grantAccess({ user })
+    const { openid } = access.tokens
+    const told = async () => (await service.user(access)).data
+    expect(await told()).toEqual({ openid, nickname: '小明', avatar: 'https://img.example/a.png' })
+    expect(await told()).toEqual({ openid, nickname: '小明', avatar: 'https://img.example/a.png' })
+    await service.admin.updateUser({ username, nickname: 'Ming' })
+    expect(await told()).toEqual({ openid, nickname: 'Ming', avatar: 'https://img.example/a.png' })
+    await service.admin.updateUser({ username, nickname: '', avatar: '' })
+    expect(await told()).toEqual({ openid, nickname: '', avatar: '' })
+    await expect(service.admin.updateUser({ username: 'nobody' })).rejects.toThrow('there is no such user')
+  })
+
   test('a profile without nickname and avatar has both as empty strings', async () => {
     const service = await startService()
     const user = await service.createUser({ nickname: '', avatar: '' })

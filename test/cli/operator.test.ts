@@ -248,19 +248,47 @@ describe('users', () => {
     expect(again.stderr).toContain('there is a user of this name')
   })
 
+  test('a profile is changed as far as is told', async () => {
+    const service = await createProcess()
+    const created = await createUser(service, 'li.wei')
+    const update = (...options: string[]) => service.json(['user', 'update', 'li.wei', ...options])
+    const avatar = 'https://img.example/new.png'
+    expect(await update('--nickname', '小李')).toEqual({ ...created, nickname: '小李' })
+    expect(await update('--avatar', avatar)).toEqual({ ...created, nickname: '小李', avatar })
+    expect(await update('--no-nickname')).toEqual({ ...created, nickname: '', avatar })
+    expect(await update('--nickname', 'Li', '--no-avatar')).toEqual({ ...created, nickname: 'Li', avatar: '' })
+    expect(await service.json(['user', 'show', 'li.wei'])).toEqual({ ...created, nickname: 'Li', avatar: '' })
+    const events = await service.json<{ note: string }[]>(['audit', 'list', '--kind', 'user.updated'])
+    expect(events.map(({ note }) => note)).toEqual(['nickname, avatar', 'nickname', 'avatar', 'nickname'])
+  })
+
+  test.each([
+    { what: 'nothing to change', options: [], exitCode: 2, stderr: 'nothing to change: give --nickname' },
+    { what: 'an empty nickname', options: ['--nickname', ''], exitCode: 2, stderr: '--nickname' },
+    { what: 'no address', options: ['--avatar', 'me.png'], exitCode: 1, stderr: 'avatar: must begin with https://' },
+  ])('a change of a profile is refused with $what, and changes nothing', async ({ options, exitCode, stderr }) => {
+    const service = await createProcess()
+    const created = await createUser(service, 'li.wei')
+    const refused = await service.cli(['user', 'update', 'li.wei', ...options])
+    expect(refused).toMatchObject({ exitCode, stderr: expect.stringContaining(stderr) })
+    expect(await service.json(['user', 'show', 'li.wei'])).toEqual(created)
+  })
+
   test('a user_id is as good as the name', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')
     const user = { user_id, username: 'li.wei' }
     expect(await service.json(['user', 'disable', user_id])).toMatchObject({ ...user, disabled: true })
     expect(await service.json(['user', 'enable', user_id])).toMatchObject({ ...user, disabled: false })
+    expect(await service.json(['user', 'show', user_id])).toMatchObject(user)
+    expect(await service.json(['user', 'update', user_id, '--nickname', 'Li'])).toMatchObject(user)
     const changed = await service.json(['user', 'set-password', user_id, '--password-stdin'], {
       input: 'battery staple',
     })
     expect(changed).toEqual({ username: 'li.wei' })
     expect(await service.json(['grant', 'list', '--username', user_id])).toEqual([])
     const events = await service.json<{ user_id: string }[]>(['audit', 'list', '--username', user_id])
-    expect(events).toHaveLength(4)
+    expect(events).toHaveLength(5)
     const input = JSON.stringify({ title: 'mine', state: 2, pages: [] })
     await service.json(['survey', 'import', '-', '--owner', user_id], { input })
     expect(await service.json(['survey', 'list', '--owner', user_id])).toMatchObject([{ owner: 'li.wei' }])

@@ -20,6 +20,8 @@ const CONTRACT = [
   'app secret revoke',
   'user create',
   'user list',
+  'user show',
+  'user update',
   'user disable',
   'user enable',
   'user set-password',

@@ -79,7 +79,7 @@ async function createUser(name: string): Promise<ModelUser> {
   const username = `${name}${people}`
   const password = `password of ${username}`
   await real.service.admin.createUser({ username, password, nickname: username, avatar: '' })
-  return { username, password, session: undefined, signedInAtMs: 0, isDisabled: false }
+  return { username, password, nickname: username, session: undefined, signedInAtMs: 0, isDisabled: false }
 }
 
 test('every answer is what the specification says, whatever happened before', {

@@ -31,6 +31,7 @@ export interface ModelApp {
 export interface ModelUser {
   readonly username: string
   readonly password: string
+  nickname: string
   /** The last sign-in; undefined when there was none or it was ended. */
   session: string | undefined
   signedInAtMs: number

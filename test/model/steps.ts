@@ -331,7 +331,7 @@ async function user(
   const query = { appid: app.appid, access_token: token.text, openid }
   const { answer, data } = await askHttp(real, '/api/oauth2/user', query)
   expectAnswer(answer, expected)
-  if (answer === 'OK') expect(data).toEqual({ openid, nickname: grant.user.username, avatar: '' })
+  if (answer === 'OK') expect(data).toEqual({ openid, nickname: grant.user.nickname, avatar: '' })
   return answer
 }
 
@@ -443,6 +443,16 @@ const disablesApp = fc.record({ app: either, isDisabled: fc.boolean() }).map(
     }),
 )
 
+const changesProfile = fc.record({ user: either, nickname: fc.constantFrom('', 'Ming', '小明') }).map(
+  (wish) =>
+    new Step('change a profile', `user ${wish.user}, '${wish.nickname}'`, always, async (model, real) => {
+      const target = model.users[wish.user] as ModelUser
+      await real.service.admin.updateUser({ username: target.username, nickname: wish.nickname })
+      target.nickname = wish.nickname
+      return 'OK'
+    }),
+)
+
 const disablesUser = fc.record({ user: either, isDisabled: fc.boolean() }).map(
   (wish) =>
     new Step(wish.isDisabled ? 'disable a user' : 'enable a user', `user ${wish.user}`, always, async (model, real) => {
@@ -530,6 +540,7 @@ export const anyStep = fc.oneof(
   { weight: 1, arbitrary: revokesSecret },
   { weight: 3, arbitrary: disablesApp },
   { weight: 3, arbitrary: disablesUser },
+  { weight: 3, arbitrary: changesProfile },
   { weight: 6, arbitrary: advances },
   { weight: 8, arbitrary: probes },
   { weight: 1, arbitrary: restarts },

@@ -10,6 +10,7 @@ import {
   CreateUserRequestSchema,
   SetUserPasswordRequestSchema,
   UpdateAppRequestSchema,
+  UpdateUserRequestSchema,
 } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { ImportSurveysRequestSchema, SurveySchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -142,10 +143,14 @@ describe('the compiled rules', () => {
     expect(validate(create(CreateUserRequestSchema, { username: 'a b', password: 'long enough' }))).toBe(
       'username: only letters of ASCII, digits and . _ @ + - are allowed',
     )
+    const refusedAvatar = 'avatar: must begin with https:// or http://, and hold no spaces or characters beyond ASCII'
     const withAvatar = { username: 'ann', password: 'long enough', avatar: 'ftp://a.example/' }
-    expect(validate(create(CreateUserRequestSchema, withAvatar))).toBe(
-      'avatar: must begin with https:// or http://, and hold no spaces or characters beyond ASCII',
-    )
+    expect(validate(create(CreateUserRequestSchema, withAvatar))).toBe(refusedAvatar)
+    const update = (change: { nickname?: string; avatar?: string }) =>
+      validatorOf(UpdateUserRequestSchema)(create(UpdateUserRequestSchema, { username: 'ann', ...change }))
+    expect(update({ avatar: 'ftp://a.example/' })).toBe(refusedAvatar)
+    expect(update({ nickname: 'x'.repeat(101) })).toBe('nickname: at most 100 characters')
+    expect(update({ nickname: '', avatar: '' })).toBeUndefined()
     expect(validatorOf(SurveySchema)(create(SurveySchema, { hash: 'ABCD' }))).toBe(
       'hash: must be four hex digits, in lower case',
     )

@@ -284,6 +284,7 @@ type Once = readonly [
 ]
 const eventsOf = (kind: string) => `audit_events WHERE kind = '${kind}'`
 const changes = [{ name: 'new' }, { redirectUris: ['https://new.example/'] }, { requiresSecretOnRefresh: true }]
+const profiles = [{ nickname: 'new' }, { avatar: 'https://new.example/' }, { nickname: 'new' }]
 const once: Once[] = [
   [
     'a grant is revoked once',
@@ -326,6 +327,12 @@ const once: Once[] = [
     'apps',
     (store, { appid }, n) => store.updateApp(appid, changes[n] ?? {}, START, cause),
     `apps WHERE name = 'new' AND redirect_uris = '{https://new.example/}' AND requires_secret_on_refresh`,
+  ],
+  [
+    'all changes of a profile stay',
+    'users',
+    (store, { username }, n) => store.updateUser(username, profiles[n] ?? {}, START, cause),
+    `users WHERE nickname = 'new' AND avatar = 'https://new.example/'`,
   ],
   [
     'one session is left where one is allowed',

@@ -74,6 +74,7 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
   { name: 'addAppSecret', run: (store) => store.addAppSecret(secretRow('app1', 'next'), NOW, byOperator) },
   { name: 'revokeAppSecret', run: (store) => store.revokeAppSecret('app1', 'secret_app1_default', NOW, byOperator) },
   { name: 'createUser', run: (store) => store.createUser(userRow('eve'), byOperator) },
+  { name: 'updateUser', run: (store) => store.updateUser('ann', { nickname: 'New' }, NOW, byOperator) },
   { name: 'setUserDisabled', run: (store) => store.setUserDisabled('ann', true, NOW, byOperator) },
   { name: 'setUserPassword', run: (store) => store.setUserPassword('ann', '$argon2id$new', NOW, byOperator) },
   { name: 'startSession', run: (store) => startSession(store, 'another session', { maxLive: 1 }) },

@@ -13,7 +13,7 @@ import { pageOf } from './page.js'
 
 type UserMethods = Pick<
   Handlers<typeof AdminService>,
-  'createUser' | 'listUsers' | 'getUser' | 'setUserDisabled' | 'setUserPassword'
+  'createUser' | 'listUsers' | 'getUser' | 'updateUser' | 'setUserDisabled' | 'setUserPassword'
 >
 
 export function createUserMethods(deps: TokenDeps): UserMethods {
@@ -43,6 +43,11 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
 
     async getUser({ username }) {
       return { user: toUser(found(await store.findUser(username))) }
+    },
+
+    async updateUser({ username, nickname, avatar }, call) {
+      const change = { ...(nickname !== undefined && { nickname }), ...(avatar !== undefined && { avatar }) }
+      return { user: toUser(found(await store.updateUser(username, change, deps.now(), byOperator(call)))) }
     },
 
     async setUserDisabled({ username, disabled }, call) {

@@ -69,6 +69,10 @@ export interface UserRow {
   readonly createdAtMs: number
 }
 
+/** What apps are told of a user, besides an openid. */
+export const PROFILE = ['nickname', 'avatar'] as const
+export type ProfileChange = Partial<Pick<UserRow, (typeof PROFILE)[number]>>
+
 /** A live session joined with its live user. */
 export interface SessionRow {
   readonly userId: string
@@ -133,6 +137,7 @@ export type AuditKind =
   | 'secret.added'
   | 'secret.revoked'
   | 'user.created'
+  | 'user.updated'
   | 'user.disabled'
   | 'user.enabled'
   | 'user.password_set'
@@ -273,6 +278,11 @@ export interface TokenStore {
   findUser(username: string): Promise<UserRow | undefined>
   /** Ascending by username. */
   listUsers(page: PageOf): Promise<Page<UserRow>>
+  /**
+   * Replaces what is given; from the moment this fulfils, it is what every lookup finds. Not an event when nothing changes.
+   * @returns undefined when there is no such user.
+   */
+  updateUser(username: string, change: ProfileChange, now: number, cause: Cause): Promise<UserRow | undefined>
   /** Disabling ends the user's sessions and removes their unused codes. undefined when there is no such user. */
   setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
   /** Ends the user's sessions and removes their unused codes. False when there is no such user. */

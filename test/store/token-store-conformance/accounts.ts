@@ -1,6 +1,7 @@
 import { expect } from 'vitest'
 import type { TokenStore } from '../../../services/token/store/token-store.js'
 import type { Check } from '../conformance.js'
+import { presented } from '../presented.js'
 import {
   allPages,
   auditKinds,
@@ -49,6 +50,37 @@ export const accountChecks: readonly Check<TokenStore>[] = [
         const users = await allPages((page) => store.listUsers(page), limit)
         expect(users.map((user) => user.username)).toEqual([...names].sort())
       }
+    },
+  },
+  {
+    title: 'a changed profile is what every lookup finds from then on, of this user alone, and what is not given stays',
+    async run(store) {
+      await seed(store)
+      const token = await grant(store)
+      const ofBob = await grant(store, { username: 'bob' })
+      const profileOf = async ({ accessTokenHash }: typeof token) => {
+        const found = await store.findAccessToken(presented(accessTokenHash))
+        const [again] = await store.findAccessTokens([presented(accessTokenHash)])
+        expect(again).toEqual(found)
+        return [found?.nickname, found?.avatar]
+      }
+      const [ann, bob] = [userRow('ann'), userRow('bob')]
+      expect(await profileOf(token)).toEqual([ann.nickname, ann.avatar])
+      for (const [change, expected] of [
+        [{ nickname: '安 🦊' }, ['安 🦊', ann.avatar]],
+        [{ avatar: 'https://new.example/' }, ['安 🦊', 'https://new.example/']],
+        [{ nickname: '', avatar: '' }, ['', '']],
+        [{}, ['', '']],
+      ] as const) {
+        const [nickname, avatar] = expected
+        const changed = { ...ann, nickname, avatar }
+        expect(await store.updateUser('ann', change, NOW, byOperator)).toEqual(changed)
+        expect(await profileOf(token)).toEqual(expected)
+        expect(await store.findUser('ann')).toEqual(changed)
+      }
+      expect(await profileOf(ofBob)).toEqual([bob.nickname, bob.avatar])
+      expect(await store.findUser('bob')).toEqual(bob)
+      expect(await store.updateUser('nobody', { nickname: 'x' }, NOW, byOperator)).toBeUndefined()
     },
   },
   {

@@ -279,6 +279,14 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         () => startSession(store, 'third', { maxLive: 1 }),
         () => store.endSession(hashOf('third'), NOW, byUser),
         () => store.setUserPassword('ann', userRow('ann').passwordHash, NOW, byOperator),
+        () =>
+          store.updateUser(
+            'ann',
+            { nickname: userRow('ann').nickname, avatar: 'https://new.example/' },
+            NOW,
+            byOperator,
+          ),
+        () => store.updateUser('ann', { nickname: 'New', avatar: '' }, NOW, byOperator),
       )
       expect(ofSessions.slice(ofApp.length)).toEqual([
         ['session.started', '', ann, '', ''],
@@ -288,6 +296,8 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         ['session.started', '', ann, '', ''],
         ['session.ended', '', ann, '', 'signed out'],
         ['user.password_set', '', ann, '', ''],
+        ['user.updated', '', ann, '', 'avatar'],
+        ['user.updated', '', ann, '', 'nickname, avatar'],
       ])
 
       const grantId = (name: string) => ({ grantId: `grant of ${name}` })
@@ -330,6 +340,8 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       await store.setUserPassword('nobody', 'x', NOW, byOperator)
       await store.updateApp('app1', { name: 'App app1', requiresSecretOnRefresh: false }, NOW, byOperator)
       await store.setAppDisabled('app1', false, NOW, byOperator)
+      await store.updateUser('ann', { nickname: userRow('ann').nickname }, NOW, byOperator)
+      await store.updateUser('nobody', { nickname: 'New' }, NOW, byOperator)
       await store.setUserDisabled('ann', false, NOW, byOperator)
       await store.disconnectApp('nothing', 'user_ann', NOW, byUser)
       await store.endSession(hashOf('nothing'), NOW, byUser)

@@ -1,10 +1,13 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage } from '../page.js'
-import type { TokenStore, UserRow } from '../token-store.js'
+import { PROFILE, type TokenStore, type UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
 
-type UserMethods = Pick<TokenStore, 'createUser' | 'findUser' | 'listUsers' | 'setUserDisabled' | 'setUserPassword'>
+type UserMethods = Pick<
+  TokenStore,
+  'createUser' | 'findUser' | 'listUsers' | 'updateUser' | 'setUserDisabled' | 'setUserPassword'
+>
 
 const USER = `user_id AS "userId", username, nickname, avatar, password_hash AS "passwordHash",
   is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
@@ -26,6 +29,10 @@ const listUsers: Statement = {
 const lockUser: Statement = {
   name: 'lock_user',
   text: `SELECT ${USER} FROM users WHERE username = $1 FOR NO KEY UPDATE`,
+}
+const updateUser: Statement = {
+  name: 'update_user',
+  text: 'UPDATE users SET nickname = $2, avatar = $3 WHERE user_id = $1',
 }
 const setUserDisabled: Statement = {
   name: 'set_user_disabled',
@@ -65,6 +72,20 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
 
     async listUsers({ limit, after = '' }) {
       return cutPage(await database.read<UserRow>(listUsers, [after, limit + 1]), limit, (user) => user.username)
+    },
+
+    updateUser(username, change, now, cause) {
+      return database.transaction(async (transaction) => {
+        const before = await transaction.askOne<UserRow>(lockUser, [username])
+        if (!before) return undefined
+        const after = { ...before, ...change }
+        const changed = PROFILE.filter((column) => after[column] !== before[column])
+        if (changed.length === 0) return before
+        const { userId, nickname, avatar } = after
+        transaction.write(updateUser, [userId, nickname, avatar])
+        audit.write(transaction, now, cause, { kind: 'user.updated', userId, note: changed.join(', ') })
+        return after
+      })
     },
 
     setUserDisabled(username, isDisabled, now, cause) {

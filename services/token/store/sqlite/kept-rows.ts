@@ -48,6 +48,7 @@ const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
   'secret.added': ['apps'],
   'secret.revoked': ['apps'],
   'user.created': [],
+  'user.updated': ['tokens'],
   'user.disabled': ['users', 'tokens'],
   'user.enabled': ['users', 'tokens'],
   'user.password_set': [],

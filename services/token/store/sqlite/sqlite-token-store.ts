@@ -54,6 +54,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     createUser: writing(writer, writes.createUser),
     findUser: reading(db, reads.findUser),
     listUsers: reading(db, reads.listUsers),
+    updateUser: writing(writer, writes.updateUser),
     setUserDisabled: writing(writer, writes.setUserDisabled),
     setUserPassword: writing(writer, writes.setUserPassword),
     startSession: writing(writer, writes.startSession),

@@ -1,6 +1,6 @@
 import type { Connection } from '../../../sqlite/open.js'
 import { cutPage } from '../page.js'
-import type { Cause, Page, PageOf, UserRow } from '../token-store.js'
+import { type Cause, type Page, type PageOf, PROFILE, type ProfileChange, type UserRow } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 
@@ -75,6 +75,10 @@ export function userWrites(
     `INSERT INTO users (user_id, username, nickname, avatar, password_hash, is_disabled, created_at_ms)
      VALUES (:userId, :username, :nickname, :avatar, :passwordHash, :isDisabled, :createdAtMs)`,
   )
+  const update = db.prepare<[string, string, string]>(
+    // Primary key.
+    'UPDATE users SET nickname = ?, avatar = ? WHERE user_id = ?',
+  )
   const setDisabled = db.prepare<[number, string]>(
     // Primary key.
     'UPDATE users SET is_disabled = ? WHERE user_id = ?',
@@ -94,6 +98,18 @@ export function userWrites(
       insert.run({ ...user, isDisabled: Number(user.isDisabled) })
       record({ kind: 'user.created', now: user.createdAtMs, cause, userId: user.userId, note: user.username })
       return 'created'
+    },
+
+    updateUser(username: string, change: ProfileChange, now: number, cause: Cause): UserRow | undefined {
+      const before = findUser(username)
+      if (!before) return undefined
+      const after = { ...before, ...change }
+      const changed = PROFILE.filter((column) => after[column] !== before[column])
+      if (changed.length === 0) return before
+      const { userId, nickname, avatar } = after
+      update.run(nickname, avatar, userId)
+      record({ kind: 'user.updated', now, cause, userId, note: changed.join(', ') })
+      return after
     },
 
     setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): UserRow | undefined {
