@@ -33,6 +33,7 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'SurveyService.RevalidateSurveys': ['gateway', 'verifier'],
   'LimitService.CountRequests': ['gateway'],
   'SurveyService.ImportSurveys': ['survey_writer', 'operator'],
+  'SurveyService.DeleteSurveys': ['survey_writer', 'operator'],
   'SurveyService.ExportSurveys': ['survey_writer', 'operator'],
 }
 const OPERATOR_ONLY: readonly Caller[] = ['operator']

@@ -23,6 +23,9 @@ import { allUsers, usernameOf } from './usernames.js'
 interface ImportOptions extends Json {
   readonly owner: string
 }
+interface DeleteOptions extends Json {
+  readonly owner?: string
+}
 interface FilterOptions extends Json {
   readonly owner?: string
 }
@@ -30,6 +33,7 @@ interface FilterOptions extends Json {
 const MAX_FILE_BYTES = 64 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
 const MAX_BATCH = 1000
+const SURVEY_ID = /^[1-9]\d*$/
 const SEE_SURVEYS = 'see them with: survey-auth survey list'
 /** A file of another system may have the same unknown member everywhere. */
 const MAX_WARNINGS = 10
@@ -40,6 +44,11 @@ const IMPORT_NOTES = `
 A survey needs a title, and each of its questions a type; docs/api/openapi.yaml has all members. Without an id it is new;
 other ids that are missing follow from the position. Ignored, because computed: page_count, topic_count, started_at, end_at
 and creator_user_id. A member that surveys do not have is named, and not read.
+`
+
+const DELETE_NOTES = `
+Apps are told that there is no such survey from the next request on. Its id is not given to another one; an import with that
+id makes it anew. To be able to go back, export first.
 `
 
 export function addSurveyCommands(program: Command): void {
@@ -55,6 +64,14 @@ export function addSurveyCommands(program: Command): void {
       IMPORT_NOTES + examples('survey import surveys.json --owner li.wei', 'survey import - --owner li.wei < one.json'),
     )
     .action(importSurveys)
+
+  survey
+    .command('delete [survey_id...]')
+    .description('delete surveys for good: those named, or all of a user')
+    .option('--owner <username>', 'all of this user; name or user_id')
+    .addOption(jsonOption())
+    .addHelpText('after', `${DELETE_NOTES}${examples('survey delete 7 12', 'survey delete --owner li.wei')}`)
+    .action(deleteSurveys)
 
   survey
     .command('list')
@@ -94,6 +111,28 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
   printRows(rows, columns, { json, whenEmpty: '' })
   message(`${rows.length} ${rows.length === 1 ? 'survey' : 'surveys'} stored for ${owner}`)
+}
+
+async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions, command: Command): Promise<void> {
+  if ((surveyIds.length === 0) === (owner === undefined)) {
+    command.error('error: give either the ids of surveys or --owner')
+  }
+  const unusable = surveyIds.find((id) => !SURVEY_ID.test(id) || !Number.isSafeInteger(Number(id)))
+  if (unusable !== undefined) throw new CommandError(`there is no survey ${unusable}`, EXIT.failure, SEE_SURVEYS)
+  const deleted = await asSurveyOperator(async (operator) => {
+    const ids = owner === undefined ? surveyIds.map(BigInt) : await idsOf(operator, owner)
+    for (let at = 0; at < ids.length; at += MAX_BATCH) {
+      await operator.survey.deleteSurveys({ surveyIds: ids.slice(at, at + MAX_BATCH) })
+    }
+    return ids
+  })
+  if (json) printJson(deleted.map((id) => ({ survey_id: Number(id) })))
+  message(`${deleted.length} ${deleted.length === 1 ? 'survey' : 'surveys'} deleted`)
+}
+
+async function idsOf(operator: SurveyOperator, owner: string): Promise<bigint[]> {
+  const surveys = await ownedSurveys(operator, owner)
+  return surveys.flatMap(({ survey }) => (survey ? [survey.id] : []))
 }
 
 async function listSurveys({ owner, json }: FilterOptions): Promise<void> {

@@ -62,6 +62,7 @@ const survey: Row<typeof SurveyService> = {
   listSurveys: ['gateway', 'verifier'],
   revalidateSurveys: ['gateway', 'verifier'],
   importSurveys: ['survey_writer', 'operator'],
+  deleteSurveys: ['survey_writer', 'operator'],
   exportSurveys: ['survey_writer', 'operator'],
 }
 

@@ -1,7 +1,8 @@
-// SurveyService: owns surveys. Reads verify the access token with TokenService; imports and exports are for operators and
-// the services that write surveys. It knows nothing of HTTP, codes or sessions.
+// SurveyService: owns surveys. Reads verify the access token with TokenService; imports, deletions and exports are
+// for operators and the services that write surveys. It knows nothing of HTTP, codes or sessions.
 import type { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Handlers } from '../rpc/dispatcher.js'
+import { deleteSurveys } from './delete-surveys.js'
 import type { SurveyDeps } from './deps.js'
 import { exportSurveys } from './export-surveys.js'
 import { getSurvey } from './get-survey.js'
@@ -15,6 +16,7 @@ export function createSurveyHandlers(deps: SurveyDeps): Handlers<typeof SurveySe
     listSurveys: listSurveys(deps),
     revalidateSurveys: revalidateSurveys(deps),
     importSurveys: importSurveys(deps),
+    deleteSurveys: deleteSurveys(deps),
     exportSurveys: exportSurveys(deps),
   }
 }

@@ -245,6 +245,48 @@ describe('an export', () => {
   })
 })
 
+describe('a deletion', () => {
+  test('holds from the very next request, and is of all that are named or of none', async () => {
+    const own = await startService()
+    const user = await own.createUser()
+    const access = await own.grantAccess({ user })
+    const ids = await own.importSurveys(user, [smallSurvey('a'), smallSurvey('b'), smallSurvey('c')])
+    const [a = 0, b = 0, c = 0] = ids
+    const { survey } = own.backend
+    const listed = async () => {
+      const { data } = await own.surveys(access)
+      return [data.total, ...(data.list as { id: number }[]).map(({ id }) => id)]
+    }
+    for (const id of ids) expect((await own.survey(access, id)).type).toBe('')
+    expect(await listed()).toEqual([3, a, b, c])
+
+    const unknown = survey.deleteSurveys({ surveyIds: [a, c, c + 1].map(BigInt) })
+    await expect(unknown).rejects.toThrow(`there is no survey ${c + 1}`)
+    expect(await listed()).toEqual([3, a, b, c])
+
+    for (const _ of ['once', 'again']) {
+      await survey.deleteSurveys({ surveyIds: [a, c].map(BigInt) })
+      for (const id of [a, c]) expectError(await own.survey(access, id), 'survey_not_found')
+      expect((await own.survey(access, b)).data.title).toBe('b')
+      expect(await listed()).toEqual([1, b])
+    }
+    expect(await own.importSurveys(user, [smallSurvey('d')])).toEqual([c + 1])
+
+    const stranger = await own.grantAccess()
+    await own.importSurveys(stranger.user, [{ ...smallSurvey('e'), id: a } as SurveyJson])
+    expect((await own.survey(stranger, a)).data.title).toBe('e')
+    expectError(await own.survey(access, a), 'survey_not_found')
+  })
+
+  test.each([
+    { what: 'no survey', surveyIds: [], why: 'survey_ids: at least 1 items' },
+    { what: 'an id below 1', surveyIds: [1n, 0n], why: 'survey_ids[1]: ' },
+    { what: 'more than a thousand', surveyIds: Array.from({ length: 1001 }, () => 1n), why: 'at most 1000 items' },
+  ])('of $what is refused', async ({ surveyIds, why }) => {
+    await expect(service.backend.survey.deleteSurveys({ surveyIds })).rejects.toThrow(why)
+  })
+})
+
 describe('an import', () => {
   test('tells the moment it was made of a survey that says none', async () => {
     const own = await startService()

@@ -74,6 +74,26 @@ test('a member that surveys do not have is named, the rest is stored; what is ex
   expect((await importAs('ann', service, exported)).stderr).not.toContain('not read')
 })
 
+test.each([
+  { what: 'neither ids nor a user', words: [], exitCode: 2, stderr: 'give either the ids of surveys or --owner' },
+  { what: 'both', words: ['1', '--owner', 'ann'], exitCode: 2, stderr: 'give either the ids of surveys or --owner' },
+  { what: 'what is no id', words: ['1', '-1'], exitCode: 1, stderr: 'there is no survey -1' },
+  { what: 'what is no number', words: ['1', 'x'], exitCode: 1, stderr: 'there is no survey x' },
+  {
+    what: 'a number too large',
+    words: ['9007199254740993'],
+    exitCode: 1,
+    stderr: 'there is no survey 9007199254740993',
+  },
+  { what: 'nobody', words: ['--owner', 'eve'], exitCode: 1, stderr: 'there is no such user' },
+])('a deletion of $what is refused and deletes nothing', async ({ words, exitCode, stderr }) => {
+  const service = await serviceWithUsers({ isRunning: false })
+  await importAs('ann', service, many(2))
+  const refused = await service.cli(['survey', 'delete', ...words])
+  expect(refused).toMatchObject({ exitCode, stderr: expect.stringContaining(stderr) })
+  expect(await ids(service)).toEqual([1, 2])
+})
+
 test('an export by what is no id of a survey of that user says so', async () => {
   const service = await serviceWithUsers({ isRunning: false })
   await importAs('ann', service, [{ ...smallSurvey(), id: 7 }])
@@ -118,6 +138,24 @@ describe.each(places)('$place', (where) => {
     const surveys = [...Array.from({ length: 1000 }, () => smallSurvey()), { ...smallSurvey(), id: 500 }]
     expect(await importAs('ann', service, surveys)).toMatchObject({ exitCode: 0 })
     expect(await ids(service)).toEqual(Array.from({ length: 1001 }, (_, at) => 500 + at))
+  })
+
+  test('those that are named are deleted, or all of a user, however many, and no others', async () => {
+    const service = await serviceWithUsers(where)
+    await importAs('ann', service, many(1003))
+    await importAs('bob', service, { ...smallSurvey(), id: 2000 })
+    const deleted = await service.cli(['survey', 'delete', '7', '3'])
+    expect(deleted).toMatchObject({ exitCode: 0, stdout: '', stderr: expect.stringMatching(/^2 surveys deleted$/m) })
+    expect(await service.json(['survey', 'delete', '7'])).toEqual([{ survey_id: 7 }])
+    const unknown = await service.cli(['survey', 'delete', '1', '1999'])
+    expect(unknown).toMatchObject({ exitCode: 1, stderr: expect.stringMatching(/: there is no survey 1999$/m) })
+    expect(await ids(service)).toEqual(
+      [...Array(1003).keys(), 1999].map((at) => at + 1).filter((id) => id !== 7 && id !== 3),
+    )
+    expect(await service.json(['survey', 'delete', '--owner', 'ann'])).toHaveLength(1001)
+    expect(await ids(service)).toEqual([2000])
+    const nothingLeft = await service.cli(['survey', 'delete', '--owner', 'ann'])
+    expect(nothingLeft).toMatchObject({ exitCode: 0, stderr: expect.stringMatching(/^0 surveys deleted$/m) })
   })
 
   test('what is found out too late leaves a part stored, and that is said', async () => {

@@ -26,6 +26,7 @@ const CONTRACT = [
   'user enable',
   'user set-password',
   'survey import',
+  'survey delete',
   'survey list',
   'survey export',
   'grant list',

@@ -73,7 +73,7 @@ async function fillGrants(store: TokenStore): Promise<void> {
   })
 }
 
-/** Surveys of two owners, with ids that leave gaps, and a document of 2 MiB. */
+/** Surveys of two owners, with ids that leave gaps, a document of 2 MiB, and the highest id that new ones follow is of a deleted one. */
 export async function fullSurveyFile(directory: string): Promise<string> {
   const file = join(directory, 'survey.db')
   const store = openSqliteSurveyStore({ file })
@@ -83,6 +83,8 @@ export async function fullSurveyFile(directory: string): Promise<string> {
   const large = { ...draft, surveyId: 2 ** 53 - 2, title: 'large', document: Buffer.alloc(2 * 1024 * 1024, 'large') }
   await store.putSurveys('user_bob', [large, { ...draft, surveyId: 77, title: 'again', document: Buffer.of() }], NOW)
   await store.putSurveys('user_bob', [{ ...draft, surveyId: 77, title: 'again', document: Buffer.of(0xff) }], NOW + 1)
+  await store.putSurveys('user_bob', [{ ...draft, surveyId: 80, title: 'deleted', document: Buffer.of(1) }], NOW + 1)
+  await store.deleteSurveys([80], NOW + 2)
   await store.close()
   return file
 }

@@ -87,6 +87,7 @@ const changes: readonly Ending[] = [
     title: 'the survey is stored again',
     end: ({ survey }) => survey.importSurveys({ ownerUserId: ANN, surveys: [titled('one, again', 1n)] }),
   },
+  { title: 'the survey is deleted', end: ({ survey }) => survey.deleteSurveys({ surveyIds: [1n] }) },
   {
     title: 'another survey is stored',
     end: ({ survey }) => survey.importSurveys({ ownerUserId: ANN, surveys: [titled('four')] }),

@@ -271,6 +271,19 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
     caughtBy: ['an id of another owner is named, and nothing of the batch is stored'],
   },
   {
+    how: 'deletes surveys one by one',
+    breaks: (store) => ({
+      async deleteSurveys(ids, now) {
+        for (const id of ids) {
+          const result = await store.deleteSurveys([id], now)
+          if (result.kind !== 'deleted') return result
+        }
+        return { kind: 'deleted' }
+      },
+    }),
+    caughtBy: ['an id that no survey ever had is named, and none of the batch is deleted'],
+  },
+  {
     how: 'counts the page and not the list',
     breaks: (store) => ({
       async listSurveys(owner, window) {

@@ -105,12 +105,14 @@ export async function fillSurveyStore(store: SurveyStore): Promise<void> {
 export const surveyWrites: readonly Write<SurveyStore, unknown>[] = [
   { name: 'putSurveys of new ones', run: (store) => store.putSurveys('ann', [draft(0, 'b'), draft(0, 'c')], NOW) },
   { name: 'putSurveys of ones there', run: (store) => store.putSurveys('ann', [draft(7, 'b'), draft(0, 'c')], NOW) },
+  { name: 'deleteSurveys', run: (store) => store.deleteSurveys([7], NOW) },
 ]
 
 /** What is there after each of them: the text of survey 7, and the ids of all. */
 export const AFTER_WRITE: Readonly<Record<string, { readonly text: string; readonly ids: readonly number[] }>> = {
   'putSurveys of new ones': { text: 'a', ids: [7, 8, 9] },
   'putSurveys of ones there': { text: 'b', ids: [7, 8] },
+  deleteSurveys: { text: '', ids: [] },
 }
 
 /** The text of survey 7. */

@@ -134,6 +134,56 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
+    title: 'a deleted survey is in no answer from then on, and the others stay as they were',
+    async run(store) {
+      await put(store, 'ann', draft(7), draft(8), draft(9))
+      await put(store, 'bob', draft(10))
+      const [seven, nine] = [await store.findSurvey(7), await store.findSurvey(9)]
+      expect(await store.findSurvey(8)).toBeDefined()
+      const ofAnn = async () => {
+        const { total, rows } = await store.listSurveys('ann', { offset: 0, limit: 9 })
+        return [total, ...rows.map((row) => row.surveyId)]
+      }
+      const exported = async (owner: string | undefined) =>
+        (await store.exportSurveys(owner, { afterId: 0, limit: 9, maxBytes: 1000 })).map((row) => row.surveyId)
+      expect(await ofAnn()).toEqual([3, 7, 8, 9])
+      for (const _ of ['once', 'again']) {
+        expect(await store.deleteSurveys([8, 10], NOW)).toEqual({ kind: 'deleted' })
+        expect([await store.findSurvey(8), await store.findSurvey(10)]).toEqual([undefined, undefined])
+        expect(await ofAnn()).toEqual([2, 7, 9])
+        expect([await exported(undefined), await exported('ann'), await exported('bob')]).toEqual([[7, 9], [7, 9], []])
+        expect((await store.listSurveys('bob', { offset: 0, limit: 9 })).total).toBe(0)
+        expect([await store.findSurvey(7), await store.findSurvey(9)]).toEqual([seven, nine])
+      }
+    },
+  },
+  {
+    title: 'an id that no survey ever had is named, and none of the batch is deleted',
+    async run(store) {
+      await put(store, 'ann', draft(7), draft(8))
+      expect(await store.deleteSurveys([7, 9, 8, 10], NOW)).toEqual({ kind: 'not_found', surveyId: 9 })
+      expect((await store.listSurveys('ann', { offset: 0, limit: 9 })).total).toBe(2)
+    },
+  },
+  {
+    title:
+      'the id of a deleted survey is not given again, and whoever stores one with it has it, with a higher version',
+    async run(store) {
+      const [id = 0] = await put(store, 'ann', draft(0, 'secret'))
+      const before = await store.findSurvey(id)
+      await store.deleteSurveys([id], NOW)
+      expect(await put(store, 'ann', draft(0))).toEqual([id + 1])
+      expect(await put(store, 'bob', draft(id, 'of bob'))).toEqual([id])
+      const after = await store.findSurvey(id)
+      expect(after).toMatchObject({ ownerUserId: 'bob', hash: surveyHash(id) })
+      expect(after?.document.toString()).toBe('document of of bob')
+      expect(after?.version).toBeGreaterThan(before?.version ?? Number.POSITIVE_INFINITY)
+      const listed = async (owner: string) =>
+        (await store.listSurveys(owner, { offset: 0, limit: 9 })).rows.map((row) => row.surveyId)
+      expect([await listed('ann'), await listed('bob')]).toEqual([[id + 1], [id]])
+    },
+  },
+  {
     title: 'lists hold one owner, ascend by id, and count everything',
     async run(store) {
       await put(store, 'ann', draft(30), draft(10), draft(20))

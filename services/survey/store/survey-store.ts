@@ -73,6 +73,9 @@ export interface ExportPage {
   readonly maxBytes: number
 }
 
+/** Whose a deleted survey is. Its row stays, emptied, so that its id is not given again and its version goes on to grow. */
+export const NOBODY = ''
+
 export interface SurveyStore {
   findSurvey(surveyId: number): Promise<SurveyRow | undefined>
   listSurveys(ownerUserId: string, window: Window): Promise<SurveyList>
@@ -88,6 +91,11 @@ export interface SurveyStore {
     | { readonly kind: 'stored'; readonly rows: readonly SurveySummaryRow[] }
     | { readonly kind: 'id_taken'; readonly surveyId: number }
   >
+  /** Deletes all or none; those deleted before stay so. `not_found`: no survey ever had the id, which is named. */
+  deleteSurveys(
+    surveyIds: readonly number[],
+    now: number,
+  ): Promise<{ readonly kind: 'deleted' } | { readonly kind: 'not_found'; readonly surveyId: number }>
   /** Ascending by id; all owners when `ownerUserId` is undefined. */
   exportSurveys(ownerUserId: string | undefined, page: ExportPage): Promise<readonly SurveyRow[]>
   /** Whether the database answers; rejects with StoreUnavailable if not. */

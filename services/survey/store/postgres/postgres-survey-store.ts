@@ -7,6 +7,7 @@ import { openDatabase, type Statement } from '../../../postgres/transaction.js'
 import { MAX_KEPT_BYTES, sizeOfSurvey } from '../kept-sizes.js'
 import {
   higherId,
+  NOBODY,
   nextId,
   type SurveyRow,
   type SurveyStore,
@@ -26,7 +27,7 @@ const findSurvey: Statement = {
   text: `
     SELECT survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, stored_at_ms AS "storedAtMs",
       CASE WHEN (version, stored_at_ms, owner_user_id, hash) IS DISTINCT FROM ($2, $3, $4, $5) THEN document END AS document
-    FROM surveys WHERE survey_id = $1`,
+    FROM surveys WHERE survey_id = $1 AND owner_user_id <> '${NOBODY}'`,
 }
 /** By the index surveys_by_owner. One statement, so one moment; a row without an id says that the page is empty. */
 const listSurveys: Statement = {
@@ -40,7 +41,7 @@ const listSurveys: Statement = {
       ) p ON true
     ORDER BY p.survey_id`,
 }
-const exportAll: Statement = { name: 'export_all', text: exportOf('survey_id > $1') }
+const exportAll: Statement = { name: 'export_all', text: exportOf(`survey_id > $1 AND owner_user_id <> '${NOBODY}'`) }
 /** By the index surveys_by_owner. */
 const exportOwned: Statement = { name: 'export_owned', text: exportOf('survey_id > $1 AND owner_user_id = $4') }
 const lockIds: Statement = {
@@ -50,15 +51,26 @@ const lockIds: Statement = {
 const findForeign: Statement = {
   name: 'find_foreign',
   text: `
-    SELECT survey_id AS "surveyId" FROM surveys WHERE survey_id = ANY ($1::bigint[]) AND owner_user_id <> $2`,
+    SELECT survey_id AS "surveyId" FROM surveys WHERE survey_id = ANY ($1::bigint[]) AND owner_user_id NOT IN ($2, '${NOBODY}')`,
 }
 const putSurvey: Statement = {
   name: 'put_survey',
   text: `
     INSERT INTO surveys (survey_id, owner_user_id, version, hash, title, state, stored_at_ms, document)
     VALUES ($1, $2, 1, $3, $4, $5, $6, $7)
-    ON CONFLICT (survey_id) DO UPDATE SET version = surveys.version + 1, hash = excluded.hash, title = excluded.title,
-      state = excluded.state, stored_at_ms = excluded.stored_at_ms, document = excluded.document`,
+    ON CONFLICT (survey_id) DO UPDATE SET owner_user_id = excluded.owner_user_id, version = surveys.version + 1,
+      hash = excluded.hash, title = excluded.title, state = excluded.state, stored_at_ms = excluded.stored_at_ms, document = excluded.document`,
+}
+const findIds: Statement = {
+  name: 'find_ids',
+  text: 'SELECT survey_id AS "surveyId" FROM surveys WHERE survey_id = ANY ($1::bigint[])',
+}
+const emptySurveys: Statement = {
+  name: 'empty_surveys',
+  text: `
+    UPDATE surveys SET owner_user_id = '${NOBODY}', version = version + 1, hash = '', title = '', state = 0,
+      stored_at_ms = $2, document = ''
+    WHERE survey_id = ANY ($1::bigint[]) AND owner_user_id <> '${NOBODY}'`,
 }
 const setHighestId: Statement = {
   name: 'set_highest_id',
@@ -150,6 +162,21 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
         })
         transaction.write(setHighestId, [highestId])
         return { kind: 'stored', rows }
+      })
+    },
+
+    deleteSurveys(surveyIds, now) {
+      return database.transaction(async (transaction) => {
+        // As those who store do: two that touch the same surveys in another order never wait for each other.
+        const [, found] = await Promise.all([
+          transaction.askOne(lockIds, []),
+          transaction.ask<{ surveyId: number }>(findIds, [surveyIds]),
+        ])
+        const ids = new Set(found.map(({ surveyId }) => surveyId))
+        const missing = surveyIds.find((surveyId) => !ids.has(surveyId))
+        if (missing !== undefined) return { kind: 'not_found', surveyId: missing }
+        transaction.write(emptySurveys, [surveyIds, now])
+        return { kind: 'deleted' }
       })
     },
 

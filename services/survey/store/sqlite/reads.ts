@@ -1,6 +1,13 @@
 import type { Connection } from '../../../sqlite/open.js'
 import { sizeOfList, sizeOfSurvey } from '../kept-sizes.js'
-import type { ExportPage, SurveyList, SurveyRow, SurveySummaryRow, Window } from '../survey-store.js'
+import {
+  type ExportPage,
+  NOBODY,
+  type SurveyList,
+  type SurveyRow,
+  type SurveySummaryRow,
+  type Window,
+} from '../survey-store.js'
 import type { KeptSurveys } from './kept-surveys.js'
 
 const SUMMARY = 'survey_id AS surveyId, hash, title, state'
@@ -10,7 +17,7 @@ const WHOLE = 'survey_id AS surveyId, owner_user_id AS ownerUserId, version, has
 export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
   const find = db.prepare<[number], SurveyRow>(
     // Primary key.
-    `SELECT ${WHOLE} FROM surveys WHERE survey_id = ?`,
+    `SELECT ${WHOLE} FROM surveys WHERE survey_id = ? AND owner_user_id <> '${NOBODY}'`,
   )
   const count = db.prepare<[string], { total: number }>(
     // Index surveys_by_owner, alone.
@@ -22,7 +29,7 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
   )
   const exportAll = db.prepare<[number, number], SurveyRow>(
     // Primary key.
-    `SELECT ${WHOLE} FROM surveys WHERE survey_id > ? ORDER BY survey_id LIMIT ?`,
+    `SELECT ${WHOLE} FROM surveys WHERE survey_id > ? AND owner_user_id <> '${NOBODY}' ORDER BY survey_id LIMIT ?`,
   )
   const exportOwned = db.prepare<[string, number, number], SurveyRow>(
     // Index surveys_by_owner.

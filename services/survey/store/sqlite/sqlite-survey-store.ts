@@ -35,6 +35,7 @@ export function createSqliteSurveyStore(db: Connection, writer: GroupCommit, kep
     findSurvey: reading(db, reads.findSurvey),
     listSurveys: reading(db, reads.listSurveys),
     putSurveys: writing(writer, writes.putSurveys),
+    deleteSurveys: writing(writer, writes.deleteSurveys),
     exportSurveys: reading(db, reads.exportSurveys),
     ping: reading(db, fileProbe(db)),
     async close() {

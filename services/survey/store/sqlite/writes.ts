@@ -2,6 +2,7 @@ import type { Connection } from '../../../sqlite/open.js'
 import {
   higherId,
   NEW_IDS_END,
+  NOBODY,
   nextId,
   type SurveyDraft,
   type SurveyStore,
@@ -11,6 +12,7 @@ import {
 import type { KeptSurveys } from './kept-surveys.js'
 
 type PutResult = Awaited<ReturnType<SurveyStore['putSurveys']>>
+type DeleteResult = Awaited<ReturnType<SurveyStore['deleteSurveys']>>
 
 /** Every write of the survey store over one connection, its statements prepared: each runs inside a transaction. */
 export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
@@ -26,8 +28,13 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
     // Primary key.
     `INSERT INTO surveys (survey_id, owner_user_id, version, hash, title, state, stored_at_ms, document)
      VALUES (:surveyId, :ownerUserId, 1, :hash, :title, :state, :now, :document)
-     ON CONFLICT (survey_id) DO UPDATE SET version = version + 1, hash = excluded.hash, title = excluded.title,
+     ON CONFLICT (survey_id) DO UPDATE SET owner_user_id = excluded.owner_user_id, version = version + 1, hash = excluded.hash, title = excluded.title,
        state = excluded.state, stored_at_ms = excluded.stored_at_ms, document = excluded.document`,
+  )
+  const empty = db.prepare<[number, number]>(
+    // Primary key.
+    `UPDATE surveys SET owner_user_id = '${NOBODY}', version = version + 1, hash = '', title = '', state = 0,
+       stored_at_ms = ?, document = x'' WHERE survey_id = ? AND owner_user_id <> '${NOBODY}'`,
   )
 
   return {
@@ -35,7 +42,8 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
       kept.forgetAll()
       for (const { surveyId } of drafts) {
         const owner = surveyId === 0 ? undefined : findOwner.get(surveyId)
-        if (owner && owner.ownerUserId !== ownerUserId) return { kind: 'id_taken', surveyId }
+        if (owner && owner.ownerUserId !== ownerUserId && owner.ownerUserId !== NOBODY)
+          return { kind: 'id_taken', surveyId }
       }
       let highestId = drafts.reduce((id, draft) => higherId(id, draft.surveyId), findHighest.get()?.surveyId ?? 0)
       const rows = drafts.map((draft): SurveySummaryRow => {
@@ -46,6 +54,14 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
         return row
       })
       return { kind: 'stored', rows }
+    },
+
+    deleteSurveys(surveyIds: readonly number[], now: number): DeleteResult {
+      kept.forgetAll()
+      const missing = surveyIds.find((surveyId) => !findOwner.get(surveyId))
+      if (missing !== undefined) return { kind: 'not_found', surveyId: missing }
+      for (const surveyId of surveyIds) empty.run(now, surveyId)
+      return { kind: 'deleted' }
     },
   }
 }
