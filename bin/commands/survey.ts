@@ -10,6 +10,7 @@ import {
   SurveyState,
   type SurveySummary,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { inParts } from '../../services/collections/in-parts.js'
 import { validatorOf } from '../../services/rpc/validation.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { allPages, asSurveyOperator, type SurveyOperator } from '../compose/operator.js'
@@ -110,7 +111,7 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
   })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
   printRows(rows, columns, { json, whenEmpty: '' })
-  message(`${rows.length} ${rows.length === 1 ? 'survey' : 'surveys'} stored for ${owner}`)
+  message(`${countOfSurveys(rows.length)} stored for ${owner}`)
 }
 
 async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions, command: Command): Promise<void> {
@@ -121,13 +122,26 @@ async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions
   if (unusable !== undefined) throw new CommandError(`there is no survey ${unusable}`, EXIT.failure, SEE_SURVEYS)
   const deleted = await asSurveyOperator(async (operator) => {
     const ids = owner === undefined ? surveyIds.map(BigInt) : await idsOf(operator, owner)
-    for (let at = 0; at < ids.length; at += MAX_BATCH) {
-      await operator.survey.deleteSurveys({ surveyIds: ids.slice(at, at + MAX_BATCH) })
-    }
+    await deleteAll(operator, ids)
     return ids
   })
   if (json) printJson(deleted.map((id) => ({ survey_id: Number(id) })))
-  message(`${deleted.length} ${deleted.length === 1 ? 'survey' : 'surveys'} deleted`)
+  message(`${countOfSurveys(deleted.length)} deleted`)
+}
+
+export function countOfSurveys(count: number): string {
+  return `${count} ${count === 1 ? 'survey' : 'surveys'}`
+}
+
+/** Returns how many they were. */
+export async function deleteSurveysOf(operator: SurveyOperator, owner: string): Promise<number> {
+  const ids = await idsOf(operator, owner)
+  await deleteAll(operator, ids)
+  return ids.length
+}
+
+async function deleteAll({ survey }: SurveyOperator, ids: readonly bigint[]): Promise<void> {
+  for (const surveyIds of inParts(ids, MAX_BATCH)) await survey.deleteSurveys({ surveyIds })
 }
 
 async function idsOf(operator: SurveyOperator, owner: string): Promise<bigint[]> {

@@ -1,10 +1,12 @@
 // survey-auth user: the built-in accounts.
 import type { Command } from 'commander'
 import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { asOperator } from '../compose/operator.js'
+import { asOperator, asSurveyOperator } from '../compose/operator.js'
+import { CommandError, EXIT } from '../exit.js'
 import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
 import { readPassword } from './stdin.js'
+import { countOfSurveys, deleteSurveysOf } from './survey.js'
 import { allUsers, usernameOf } from './usernames.js'
 
 interface CreateOptions extends Json {
@@ -18,6 +20,12 @@ interface UpdateOptions extends Json {
   readonly nickname?: string | false
   readonly avatar?: string | false
 }
+
+const DISABLE_FIRST = 'first: survey-auth user disable'
+const DELETE_NOTES = `
+Name, profile, password and surveys are gone, all grants are revoked, and the name is free for somebody else. What stays: the
+user_id with the openids that apps know, which nobody gets again, and the audit trail until it is removed, with the name.
+`
 
 const USER = 'the user, by name or user_id'
 
@@ -80,6 +88,14 @@ export function addUserCommands(program: Command): void {
   }
 
   user
+    .command('delete')
+    .argument('<username>', USER)
+    .description('delete a disabled user for good, with their surveys')
+    .addOption(jsonOption())
+    .addHelpText('after', DELETE_NOTES + examples('user disable li.wei', 'user delete li.wei'))
+    .action(deleteUser)
+
+  user
     .command('set-password')
     .argument('<username>', USER)
     .description('replace the password and sign the user out everywhere')
@@ -87,6 +103,20 @@ export function addUserCommands(program: Command): void {
     .addOption(jsonOption())
     .addHelpText('after', examples('user set-password li.wei --password-stdin < password.txt'))
     .action(setPassword)
+}
+
+async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
+  const deleted = await asSurveyOperator(async (operator) => {
+    const { admin } = operator
+    const { user } = await admin.getUser({ username: await usernameOf(admin, nameOrId) })
+    if (!user?.disabled) throw new CommandError(`${nameOrId} is not disabled`, EXIT.failure, DISABLE_FIRST)
+    const { userId: user_id, username } = user
+    const surveys = await deleteSurveysOf(operator, username)
+    await admin.deleteUser({ username })
+    return { user_id, username, surveys }
+  })
+  if (json) printJson(deleted)
+  message(`${deleted.username} is deleted, with ${countOfSurveys(deleted.surveys)}; the name is free`)
 }
 
 async function createUser(options: CreateOptions): Promise<void> {

@@ -48,6 +48,7 @@ const admin: Row<typeof AdminService> = {
   updateUser: ['operator'],
   setUserDisabled: ['operator'],
   setUserPassword: ['operator'],
+  deleteUser: ['operator'],
   listGrants: ['operator'],
   revokeGrant: ['operator'],
   listAuditEvents: ['operator'],

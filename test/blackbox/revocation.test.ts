@@ -48,6 +48,28 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
     expect(await answers(service, access)).toEqual(REVOKED)
   })
 
+  test('when the operator deletes the user, whose name somebody else may have then', async () => {
+    const { service, access } = await granted()
+    const { user, app } = access
+    const { username } = user
+    const notDisabled = service.admin.deleteUser({ username })
+    await expect(notDisabled).rejects.toThrow('only a disabled user is deleted')
+    expect(await answers(service, access)).toEqual(ALIVE)
+
+    await service.admin.setUserDisabled({ username, disabled: true })
+    await service.admin.deleteUser({ username })
+    expect(await answers(service, access)).toEqual(REVOKED)
+    await expect(service.admin.deleteUser({ username })).rejects.toThrow('there is no such user')
+    await expect(service.admin.setUserDisabled({ username, disabled: false })).rejects.toThrow('there is no such user')
+    await expect(service.signedIn(user)).rejects.toThrow()
+
+    const successor = await service.createUser({ username })
+    const anew = await service.grantAccess({ app, user: successor })
+    expect(anew.tokens.openid).not.toBe(access.tokens.openid)
+    expect((await service.surveys(anew)).data.total).toBe(0)
+    expect(await answers(service, access)).toEqual(REVOKED)
+  })
+
   test('when the user ends the app, also of its other grants and of codes under way, and of no other app', async () => {
     const { service, access } = await granted()
     const { app, user } = access

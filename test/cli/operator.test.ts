@@ -274,6 +274,30 @@ describe('users', () => {
     expect(await service.json(['user', 'show', 'li.wei'])).toEqual(created)
   })
 
+  test('a disabled user is deleted with their surveys, and the name is free', async () => {
+    const service = await createProcess()
+    const { user_id } = await createUser(service, 'li.wei')
+    const survey = JSON.stringify({ title: 'mine', state: 2, pages: [] })
+    for (const owner of ['li.wei', (await createUser(service, 'other')).user_id]) {
+      await service.json(['survey', 'import', '-', '--owner', owner], { input: survey })
+    }
+    const refused = await service.cli(['user', 'delete', 'li.wei'])
+    expect(refused).toMatchObject({
+      exitCode: 1,
+      stdout: '',
+      stderr: expect.stringContaining('li.wei is not disabled'),
+    })
+    expect(await service.json(['survey', 'list'])).toHaveLength(2)
+
+    await service.json(['user', 'disable', 'li.wei'])
+    expect(await service.json(['user', 'delete', user_id])).toEqual({ user_id, username: 'li.wei', surveys: 1 })
+    expect(await service.json(['survey', 'list'])).toMatchObject([{ owner: 'other' }])
+    expect(await service.json(['user', 'list'])).toMatchObject([{ username: 'other' }])
+    const again = await service.cli(['user', 'delete', 'li.wei'])
+    expect(again).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('there is no such user') })
+    expect((await createUser(service, 'li.wei')).user_id).not.toBe(user_id)
+  })
+
   test('a user_id is as good as the name', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')

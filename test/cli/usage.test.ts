@@ -25,6 +25,7 @@ const CONTRACT = [
   'user disable',
   'user enable',
   'user set-password',
+  'user delete',
   'survey import',
   'survey delete',
   'survey list',

@@ -317,6 +317,15 @@ const once: Once[] = [
     eventsOf('user.disabled'),
   ],
   [
+    'a user is deleted once',
+    'users',
+    async (store, { username }, n) => {
+      await store.setUserDisabled(username, true, START + n, cause)
+      await store.deleteUser(username, START + n, cause)
+    },
+    eventsOf('user.deleted'),
+  ],
+  [
     'one adds a secret of that name',
     'apps',
     (store, { appid }, n) => store.addAppSecret(secretRow(appid, 'next', { secretId: `next ${n}` }), START, cause),
@@ -404,6 +413,14 @@ const locking: Locking[] = [
     'a disconnection',
     'grants',
     (store, [grantId = ''], { userId }) => store.disconnectApp(grantId, userId, START, cause),
+  ],
+  [
+    'a deletion of a user',
+    'grants',
+    async (store, _, { username }) => {
+      await store.setUserDisabled(username, true, START, cause)
+      await store.deleteUser(username, START, cause)
+    },
   ],
 ]
 

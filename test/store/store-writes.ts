@@ -31,6 +31,9 @@ export async function fillTokenStore(store: TokenStore): Promise<GivenGrant> {
   const given = await grant(store)
   await issue(store, 'waiting')
   await startSession(store, 'session')
+  await store.createUser(userRow('disabled'), byOperator)
+  await grant(store, { username: 'disabled' })
+  await store.setUserDisabled('disabled', true, NOW, byOperator)
   return given
 }
 
@@ -77,6 +80,7 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
   { name: 'updateUser', run: (store) => store.updateUser('ann', { nickname: 'New' }, NOW, byOperator) },
   { name: 'setUserDisabled', run: (store) => store.setUserDisabled('ann', true, NOW, byOperator) },
   { name: 'setUserPassword', run: (store) => store.setUserPassword('ann', '$argon2id$new', NOW, byOperator) },
+  { name: 'deleteUser', run: (store) => store.deleteUser('disabled', NOW, byOperator) },
   { name: 'startSession', run: (store) => startSession(store, 'another session', { maxLive: 1 }) },
   { name: 'touchSession', run: (store) => store.touchSession(hashOf('session'), NOW + 1) },
   { name: 'endSession', run: (store) => store.endSession(hashOf('session'), NOW, byUser) },

@@ -13,7 +13,7 @@ import { pageOf } from './page.js'
 
 type UserMethods = Pick<
   Handlers<typeof AdminService>,
-  'createUser' | 'listUsers' | 'getUser' | 'updateUser' | 'setUserDisabled' | 'setUserPassword'
+  'createUser' | 'listUsers' | 'getUser' | 'updateUser' | 'setUserDisabled' | 'setUserPassword' | 'deleteUser'
 >
 
 export function createUserMethods(deps: TokenDeps): UserMethods {
@@ -58,6 +58,15 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
       const passwordHash = await deps.passwords.hash(password)
       const isSet = await store.setUserPassword(username, passwordHash, deps.now(), byOperator(call))
       if (!isSet) throw notFound('user')
+      return {}
+    },
+
+    async deleteUser({ username }, call) {
+      const outcome = await store.deleteUser(username, deps.now(), byOperator(call))
+      if (outcome === 'not_found') throw notFound('user')
+      if (outcome === 'not_disabled') {
+        throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'only a disabled user is deleted: disable the user first')
+      }
       return {}
     },
   }

@@ -73,6 +73,13 @@ export interface UserRow {
 export const PROFILE = ['nickname', 'avatar'] as const
 export type ProfileChange = Partial<Pick<UserRow, (typeof PROFILE)[number]>>
 
+/**
+ * What is left of a deleted user, to whom openids and events belong, under a name that nobody else can have. It is disabled,
+ * and found under no name and in no list, as nothing is that has no password.
+ */
+export const REMAINS = { nickname: '', avatar: '', passwordHash: '' } as const
+export const nameOfRemains = (userId: string) => `~${userId}`
+
 /** A live session joined with its live user. */
 export interface SessionRow {
   readonly userId: string
@@ -141,6 +148,7 @@ export type AuditKind =
   | 'user.disabled'
   | 'user.enabled'
   | 'user.password_set'
+  | 'user.deleted'
   | 'session.started'
   | 'session.ended'
   | 'code.issued'
@@ -287,6 +295,8 @@ export interface TokenStore {
   setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
   /** Ends the user's sessions and removes their unused codes. False when there is no such user. */
   setUserPassword(username: string, passwordHash: string, now: number, cause: Cause): Promise<boolean>
+  /** Leaves REMAINS of a disabled user and revokes all their grants; the name can be given again. */
+  deleteUser(username: string, now: number, cause: Cause): Promise<'deleted' | 'not_found' | 'not_disabled'>
   /**
    * Starts a session, ends `previousSessionHash` if it is given, and ends the user's oldest sessions beyond `maxLive`.
    * `refused`: the user is gone, disabled, or has another password hash than `passwordHash` since it was checked.

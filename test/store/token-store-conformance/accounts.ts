@@ -145,6 +145,64 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a deleted user is found no more, all their grants are revoked, and those of nobody else',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      await grant(store, { appid: 'app2' })
+      const ofBob = await grant(store, { username: 'bob' })
+      await issue(store, 'unused')
+      expect(await isGood(store, accessTokenHash)).toBe(true)
+      expect(await store.deleteUser('nobody', NOW, byOperator)).toBe('not_found')
+      expect(await store.deleteUser('ann', NOW, byOperator)).toBe('not_disabled')
+      expect(await store.findUser('ann')).toEqual(userRow('ann'))
+      expect(await isGood(store, accessTokenHash)).toBe(true)
+
+      await store.setUserDisabled('ann', true, NOW, byOperator)
+      expect(await store.deleteUser('ann', NOW, byOperator)).toBe('deleted')
+      expect(await isGood(store, accessTokenHash)).toBe(false)
+      expect((await mint(store, refreshTokenHash)).result).toBe('refused')
+      expect((await redeem(store, 'unused')).result.kind).toBe('refused')
+      const { rows } = await store.listGrants({ userId: 'user_ann' }, { after: undefined, limit: 9 })
+      expect(rows.map(({ revokedAtMs }) => revokedAtMs)).toEqual([NOW, NOW])
+      const [remains = ''] = rows.map(({ username }) => username)
+      for (const name of ['ann', remains]) {
+        expect(await store.findUser(name)).toBeUndefined()
+        expect(await store.deleteUser(name, NOW, byOperator)).toBe('not_found')
+        expect(await store.setUserDisabled(name, false, NOW, byOperator)).toBeUndefined()
+        expect(await store.setUserPassword(name, 'new', NOW, byOperator)).toBe(false)
+        expect(await store.updateUser(name, { nickname: 'New' }, NOW, byOperator)).toBeUndefined()
+      }
+      expect((await store.listUsers({ after: undefined, limit: 9 })).rows).toEqual([userRow('bob')])
+      expect(await startSession(store, 'session', { userId: 'user_ann', passwordHash: '' })).toBe('refused')
+      expect(await issue(store, 'another', { userId: 'user_ann', passwordHash: '' })).toBe('refused')
+      expect(await isGood(store, ofBob.accessTokenHash)).toBe(true)
+      expect((await mint(store, ofBob.refreshTokenHash)).result).toBe('minted')
+      const events = (await auditTrail(store)).filter(({ kind }) => /^user\.del|^grant/.test(kind))
+      expect(events.map(({ kind, userId, note }) => [kind, userId, note]).sort()).toEqual([
+        ...['app1', 'app2'].map(() => ['grant.revoked', 'user_ann', 'its user was deleted']),
+        ['user.deleted', 'user_ann', ''],
+      ])
+    },
+  },
+  {
+    title: 'the name of a deleted user is given again, to somebody whom apps know by another openid',
+    async run(store) {
+      await seed(store)
+      const before = await grant(store)
+      await store.setUserDisabled('ann', true, NOW, byOperator)
+      await store.deleteUser('ann', NOW, byOperator)
+      const anew = userRow('ann', { userId: 'user_ann2', passwordHash: '$argon2id$ann2' })
+      expect(await store.createUser(anew, byOperator)).toBe('created')
+      await issue(store, 'code', { userId: 'user_ann2', passwordHash: anew.passwordHash })
+      const { result } = await redeem(store, 'code')
+      expect(result.kind === 'redeemed' && result.openid).not.toBe(before.openid)
+      expect(await isGood(store, before.accessTokenHash)).toBe(false)
+      await store.setUserDisabled('ann', true, NOW, byOperator)
+      expect(await store.deleteUser('ann', NOW, byOperator)).toBe('deleted')
+    },
+  },
+  {
     title: 'a used code is known as used after its user was disabled and has a new password',
     async run(store) {
       await seed(store)

@@ -342,6 +342,8 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       await store.setAppDisabled('app1', false, NOW, byOperator)
       await store.updateUser('ann', { nickname: userRow('ann').nickname }, NOW, byOperator)
       await store.updateUser('nobody', { nickname: 'New' }, NOW, byOperator)
+      await store.deleteUser('nobody', NOW, byOperator)
+      await store.deleteUser('ann', NOW, byOperator)
       await store.setUserDisabled('ann', false, NOW, byOperator)
       await store.disconnectApp('nothing', 'user_ann', NOW, byUser)
       await store.endSession(hashOf('nothing'), NOW, byUser)

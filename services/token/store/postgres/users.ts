@@ -1,16 +1,20 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage } from '../page.js'
-import { PROFILE, type TokenStore, type UserRow } from '../token-store.js'
+import { nameOfRemains, PROFILE, REMAINS, type TokenStore, type UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
+import { revokeGrant } from './grants.js'
 
 type UserMethods = Pick<
   TokenStore,
-  'createUser' | 'findUser' | 'listUsers' | 'updateUser' | 'setUserDisabled' | 'setUserPassword'
+  'createUser' | 'findUser' | 'listUsers' | 'updateUser' | 'setUserDisabled' | 'setUserPassword' | 'deleteUser'
 >
 
 const USER = `user_id AS "userId", username, nickname, avatar, password_hash AS "passwordHash",
   is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
+
+/** Not deleted. */
+const IS_THERE = `password_hash <> '${REMAINS.passwordHash}'`
 
 const insertUser: Statement = {
   name: 'insert_user',
@@ -21,14 +25,14 @@ const insertUser: Statement = {
     RETURNING user_id`,
 }
 /** By the index users_by_username, as all of these. */
-const findUser: Statement = { name: 'find_user', text: `SELECT ${USER} FROM users WHERE username = $1` }
+const findUser: Statement = { name: 'find_user', text: `SELECT ${USER} FROM users WHERE username = $1 AND ${IS_THERE}` }
 const listUsers: Statement = {
   name: 'list_users',
-  text: `SELECT ${USER} FROM users WHERE username > $1 ORDER BY username LIMIT $2`,
+  text: `SELECT ${USER} FROM users WHERE username > $1 AND ${IS_THERE} ORDER BY username LIMIT $2`,
 }
 const lockUser: Statement = {
   name: 'lock_user',
-  text: `SELECT ${USER} FROM users WHERE username = $1 FOR NO KEY UPDATE`,
+  text: `SELECT ${USER} FROM users WHERE username = $1 AND ${IS_THERE} FOR NO KEY UPDATE`,
 }
 const updateUser: Statement = {
   name: 'update_user',
@@ -41,6 +45,17 @@ const setUserDisabled: Statement = {
 const setUserPassword: Statement = {
   name: 'set_user_password',
   text: 'UPDATE users SET password_hash = $2 WHERE user_id = $1',
+}
+const eraseUser: Statement = {
+  name: 'erase_user',
+  text: 'UPDATE users SET username = $2, nickname = $3, avatar = $4, password_hash = $5 WHERE user_id = $1',
+}
+/** By the index grants_by_user. */
+const lockGrantsOfUser: Statement = {
+  name: 'lock_all_grants_of_user',
+  text: `
+    SELECT grant_id AS "grantId", appid FROM grants WHERE user_id = $1 AND revoked_at_ms IS NULL
+    ORDER BY grant_id FOR NO KEY UPDATE`,
 }
 /** By the index sessions_by_user. */
 const deleteSessionsOfUser: Statement = {
@@ -113,6 +128,26 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         transaction.write(deleteCodesOfUser, [user.userId])
         audit.write(transaction, now, cause, { kind: 'user.password_set', userId: user.userId })
         return true
+      })
+    },
+
+    deleteUser(username, now, cause) {
+      return database.transaction(async (transaction) => {
+        // In the order of redemptions: user, grants.
+        const user = await transaction.askOne<UserRow>(lockUser, [username])
+        if (!user) return 'not_found'
+        if (!user.isDisabled) return 'not_disabled'
+        const { userId } = user
+        const { nickname, avatar, passwordHash } = REMAINS
+        const grants = await transaction.ask<{ grantId: string; appid: string }>(lockGrantsOfUser, [userId])
+        transaction.write(eraseUser, [userId, nameOfRemains(userId), nickname, avatar, passwordHash])
+        for (const { grantId, appid } of grants) {
+          transaction.write(revokeGrant, [grantId, now])
+          const note = 'its user was deleted'
+          audit.write(transaction, now, cause, { kind: 'grant.revoked', appid, userId, grantId, note })
+        }
+        audit.write(transaction, now, cause, { kind: 'user.deleted', userId })
+        return 'deleted'
       })
     },
   }

@@ -29,6 +29,19 @@ export function grantEnder(db: Connection, record: RecordEvent): EndGrant {
   }
 }
 
+/** Revokes all grants of a user that are not revoked yet. */
+export function userGrantsEnder(db: Connection, endGrant: EndGrant) {
+  const find = db
+    .prepare<[string], string>(
+      // Index grants_by_user.
+      `SELECT grant_id FROM grants WHERE user_id = ? AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
+    )
+    .pluck()
+  return (userId: string, now: number, cause: Cause, note: string): void => {
+    for (const grantId of find.all(userId)) endGrant(grantId, now, cause, note)
+  }
+}
+
 /** What the statement that completes a grant is given, in order. */
 type Completion = [
   grantId: string,

@@ -52,6 +52,7 @@ const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
   'user.disabled': ['users', 'tokens'],
   'user.enabled': ['users', 'tokens'],
   'user.password_set': [],
+  'user.deleted': ['users', 'tokens'],
   'session.started': [],
   'session.ended': [],
   'code.issued': [],

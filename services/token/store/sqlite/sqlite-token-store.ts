@@ -9,7 +9,7 @@ import { type TokenStore, USES_AT_A_TIME } from '../token-store.js'
 import { appReads, appWrites, liveAppFinder } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeRemovers } from './codes.js'
-import { grantCompleter, grantEnder, grantReads, grantWrites } from './grants.js'
+import { grantCompleter, grantEnder, grantReads, grantWrites, userGrantsEnder } from './grants.js'
 import { KeptRows } from './kept-rows.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
@@ -57,6 +57,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     updateUser: writing(writer, writes.updateUser),
     setUserDisabled: writing(writer, writes.setUserDisabled),
     setUserPassword: writing(writer, writes.setUserPassword),
+    deleteUser: writing(writer, writes.deleteUser),
     startSession: writing(writer, writes.startSession),
     findSession: reading(db, reads.findSession),
     touchSession: writing(writer, writes.touchSession),
@@ -120,7 +121,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   return {
     ...appWrites(db, record, insertSecret, unusedCodes.ofApp),
     ...secretWrites(db, record, insertSecret),
-    ...userWrites(db, record, unusedCodes.ofUser),
+    ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
     ...sessionWrites(db, record, isUnchangedUser),
     ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, isUnchangedUser, completeGrant, endGrant }),
     ...tokenWrites(db, { record, checkApp, isLiveUser }),

@@ -1,6 +1,15 @@
 import type { Connection } from '../../../sqlite/open.js'
 import { cutPage } from '../page.js'
-import { type Cause, type Page, type PageOf, PROFILE, type ProfileChange, type UserRow } from '../token-store.js'
+import {
+  type Cause,
+  nameOfRemains,
+  type Page,
+  type PageOf,
+  PROFILE,
+  type ProfileChange,
+  REMAINS,
+  type UserRow,
+} from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 
@@ -12,10 +21,13 @@ interface UserRecord extends Omit<UserRow, 'isDisabled'> {
 const COLUMNS = `user_id AS userId, username, nickname, avatar, password_hash AS passwordHash,
   is_disabled AS isDisabled, created_at_ms AS createdAtMs`
 
+/** SQL: not deleted. */
+const IS_THERE = `password_hash <> '${REMAINS.passwordHash}'`
+
 function userFinder(db: Connection): (username: string) => UserRow | undefined {
   const find = db.prepare<[string], UserRecord>(
     // Index users_by_username.
-    `SELECT ${COLUMNS} FROM users WHERE username = ?`,
+    `SELECT ${COLUMNS} FROM users WHERE username = ? AND ${IS_THERE}`,
   )
   return (username) => {
     const record = find.get(username)
@@ -26,7 +38,7 @@ function userFinder(db: Connection): (username: string) => UserRow | undefined {
 export function userReads(db: Connection) {
   const list = db.prepare<[string, number], UserRecord>(
     // Index users_by_username.
-    `SELECT ${COLUMNS} FROM users WHERE username > ? ORDER BY username LIMIT ?`,
+    `SELECT ${COLUMNS} FROM users WHERE username > ? AND ${IS_THERE} ORDER BY username LIMIT ?`,
   )
   return {
     findUser: userFinder(db),
@@ -69,6 +81,7 @@ export function userWrites(
   db: Connection,
   record: RecordEvent,
   removeUnusedCodesOfUser: (userId: string, now: number) => void,
+  endGrantsOfUser: (userId: string, now: number, cause: Cause, note: string) => void,
 ) {
   const findUser = userFinder(db)
   const insert = db.prepare<[UserRecord]>(
@@ -86,6 +99,11 @@ export function userWrites(
   const setPassword = db.prepare<[string, string]>(
     // Primary key.
     'UPDATE users SET password_hash = ? WHERE user_id = ?',
+  )
+  const erase = db.prepare<[{ username: string; userId: string } & typeof REMAINS]>(
+    // Primary key.
+    `UPDATE users SET username = :username, nickname = :nickname, avatar = :avatar, password_hash = :passwordHash
+     WHERE user_id = :userId`,
   )
   const removeSessions = db.prepare<[string]>(
     // Index sessions_by_user.
@@ -133,6 +151,17 @@ export function userWrites(
       removeUnusedCodesOfUser(user.userId, now)
       record({ kind: 'user.password_set', now, cause, userId: user.userId })
       return true
+    },
+
+    deleteUser(username: string, now: number, cause: Cause): 'deleted' | 'not_found' | 'not_disabled' {
+      const user = findUser(username)
+      if (!user) return 'not_found'
+      if (!user.isDisabled) return 'not_disabled'
+      const { userId } = user
+      erase.run({ ...REMAINS, username: nameOfRemains(userId), userId })
+      endGrantsOfUser(userId, now, cause, 'its user was deleted')
+      record({ kind: 'user.deleted', now, cause, userId })
+      return 'deleted'
     },
   }
 }
