@@ -9,7 +9,7 @@ import { connectNodeAdapter } from '@connectrpc/connect-node'
 import type { Caller } from './callers.js'
 import { CallersOverHttp2 } from './callers-over-http2.js'
 import type { Dispatcher } from './dispatcher.js'
-import { type Identify, unknownCaller } from './identity.js'
+import { browserRefused, type Identify, unknownCaller } from './identity.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
 import { MAX_HEADER_BYTES, MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
 
@@ -96,6 +96,7 @@ function handlerOf(dispatcher: Dispatcher, method: DescMethod) {
   return (request: never, context: HandlerContext) => {
     const caller = context.values.get(callerKey)
     if (!caller) throw unknownCaller()
+    if (context.requestHeader.has('origin')) throw browserRefused()
     const call = {
       caller,
       requestId: requestIdFrom(context.requestHeader.get(REQUEST_ID_HEADER)),

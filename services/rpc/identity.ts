@@ -46,6 +46,14 @@ export function identifyByName(byName: CallersByName): Identify {
   }
 }
 
+/**
+ * A web page calls, in a browser of this machine, say: where the machine is the guard it would be `local`, if only the name of
+ * its host led here for a moment. Browsers tell so of every POST; none of our callers is one.
+ */
+export function browserRefused(): ConnectError {
+  return toConnectError(new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, 'web pages may not call'))
+}
+
 export function unknownCaller(): ConnectError {
   return toConnectError(
     new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, 'the certificate of the caller has no role here'),

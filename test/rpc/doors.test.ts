@@ -267,6 +267,23 @@ test.each(networkDoors)('a request above the size limit is refused: %s', async (
   expect(failure.code).toBe(Code.ResourceExhausted)
 })
 
+test.each([
+  ['HTTP/1.1', '1.1', 0],
+  ['HTTP/1.1 on an address of its own', '1.1', 1],
+  ['HTTP/2', '2', 0],
+] as const)(
+  'a web page may not call, whatever name its host has: by Connect over %s',
+  async (_, httpVersion, address) => {
+    const account = connected(address, { httpVersion, useBinaryFormat: false })
+    const call = () => account.getSession({ sessionToken: 'abc' }, { headers: { origin: 'http://rebound.example' } })
+    const before = calls.length
+    const failure = await failureOf(call())
+    expect(failure.code).toBe(Code.PermissionDenied)
+    expect(failure.findDetails(ErrorDetailSchema)[0]?.reason).toBe(ErrorReason.CALLER_NOT_ALLOWED)
+    expect(calls).toHaveLength(before)
+  },
+)
+
 test('a service that takes larger requests lends that to no other in its process', async () => {
   const bytes = new Uint8Array(70_000)
   const limits = { maxRequestBytes: 65_536, maxStreams: 1, largerRequests: new Map([[SurveyService.typeName, 80_000]]) }
