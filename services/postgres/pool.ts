@@ -1,6 +1,7 @@
 // Connections to the database that takes writes. Finds it among several hosts and follows it when it moves.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { StoreUnavailable } from '../store/store-unavailable.js'
 import { type Host, type PostgresAddress, parseAddress } from './address.js'
 import { isDisconnected, isReadOnly, NotWritable, PoolExhausted } from './errors.js'
 import { createGatheringSocket } from './gathering-socket.js'
@@ -65,8 +66,19 @@ export class PrimaryPool {
     return this.#options.connectTimeoutMs
   }
 
-  /** A connection to the primary; the caller releases it, with the error if it is not to be used again. */
+  /**
+   * A connection to the primary; the caller releases it, with the error if it is not to be used again.
+   * @throws StoreUnavailable for whatever reason a server refuses it, a missing privilege for example.
+   */
   async acquire(): Promise<pg.PoolClient> {
+    try {
+      return await this.#connect()
+    } catch (error) {
+      throw error instanceof pg.DatabaseError ? new StoreUnavailable(error) : error
+    }
+  }
+
+  async #connect(): Promise<pg.PoolClient> {
     const pool = this.#pool
     if (pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
       throw new PoolExhausted()

@@ -100,6 +100,33 @@ test(
 )
 
 test(
+  'a database that refuses connections for whatever reason is unavailable, and is used again when it does not',
+  async () => {
+    const url = new URL(await cluster.createDatabase())
+    const admin = url.href
+    await query(admin, 'CREATE ROLE guest LOGIN; GRANT ALL ON SCHEMA public TO guest')
+    const name = url.pathname.slice(1)
+    url.username = 'guest'
+    const store = closing(await openPostgresTokenStore({ url: url.href }))
+    const elsewhere = new URL(admin)
+    elsewhere.pathname = '/postgres'
+    for (const [close, open] of [
+      [`REVOKE CONNECT ON DATABASE "${name}" FROM PUBLIC`, `GRANT CONNECT ON DATABASE "${name}" TO PUBLIC`],
+      [`ALTER DATABASE "${name}" ALLOW_CONNECTIONS false`, `ALTER DATABASE "${name}" ALLOW_CONNECTIONS true`],
+    ] as const) {
+      await store.ping()
+      await query(elsewhere.href, close)
+      await query(elsewhere.href, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${name}'`)
+      await expect(store.ping()).rejects.toBeInstanceOf(StoreUnavailable)
+      await expect(store.findApp('app')).rejects.toBeInstanceOf(StoreUnavailable)
+      await query(elsewhere.href, open)
+      await untilIt(() => store.ping())
+    }
+  },
+  MINUTE,
+)
+
+test(
   'what was acknowledged survives immediate stops under load, and what failed did not happen',
   async () => {
     const store = closing(
