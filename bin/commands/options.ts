@@ -28,10 +28,13 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   }
 }
 
+const DATE_LENGTH = 'YYYY-MM-DD'.length
+
 /** ISO 8601 with a time zone; a date alone means its first moment in UTC. */
 export function time(text: string): Date {
   const isIso = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2}))?$/.test(text)
   const date = new Date(text)
-  if (isIso && !Number.isNaN(date.getTime())) return date
+  const day = new Date(text.slice(0, DATE_LENGTH)) // the 31st of a month with 30 days is the 1st of the next one to Date
+  if (isIso && !Number.isNaN(date.getTime()) && day.toISOString().startsWith(text.slice(0, DATE_LENGTH))) return date
   throw new InvalidArgumentError('must be a time like 2027-01-31T00:00:00Z')
 }

@@ -25,10 +25,10 @@ export function textOf(bytes: Uint8Array, source: string): string {
   }
 }
 
-/** A password from standard input, without the one newline that `echo` adds. */
+/** A password from standard input, without the one newline that `echo` adds and the mark that some editors put before it. */
 export async function readPassword(): Promise<string> {
-  const text = await readStdin(MAX_PASSWORD_BYTES + 2)
-  const password = text.replace(/\r?\n$/, '')
+  const text = await readStdin(MAX_PASSWORD_BYTES + Buffer.byteLength('\ufeff\r\n'))
+  const password = text.replace(/^\ufeff/, '').replace(/\r?\n$/, '')
   if (password === '') {
     throw new CommandError(
       'no password on standard input',

@@ -221,21 +221,22 @@ describe('users', () => {
     expect(stderr).toContain('password: must not contain control characters')
   })
 
-  test('the newline behind a password, of whichever system, is no part of it, however long it is', async () => {
+  test('the mark before a password and the newline behind it, of whichever system, are no part of it, however long it is', async () => {
     const service = await createProcess()
     const create = (username: string, input: string) =>
       service.cli(['user', 'create', '--username', username, '--password-stdin'], { input })
     const longest = 'x'.repeat(1024)
     for (const [name, end] of Object.entries({ unix: '\n', windows: '\r\n', none: '' })) {
       expect(await create(name, longest + end), name).toMatchObject({ exitCode: 0 })
+      expect(await create(`${name}.marked`, `\ufeff${longest}${end}`), name).toMatchObject({ exitCode: 0 })
     }
     const twice = await create('twice', 'correct horse\n\n')
     expect(twice).toMatchObject({
       exitCode: 1,
       stderr: expect.stringContaining('password: must not contain control characters'),
     })
-    const tooLong = await create('long', `${longest}xxx`)
-    expect(tooLong).toMatchObject({ exitCode: 1, stderr: 'survey-auth: standard input is longer than 1026 bytes\n' })
+    const tooLong = await create('long', `${longest}xxxxxx`)
+    expect(tooLong).toMatchObject({ exitCode: 1, stderr: 'survey-auth: standard input is longer than 1029 bytes\n' })
   })
 
   test('a name is taken once', async () => {

@@ -121,6 +121,13 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ['workers where there is no gateway', ['serve', 'token', '--workers', '2'], /serve token has none/],
     ['a worker without its parent', ['serve', 'gateway', '--worker'], /starts these itself/],
     ['a time that is none', ['app', 'secret', 'add', 'app_x', '--name', 'n', '--expires', 'soon'], /2027-01-31/],
+    ...['2027-02-30', '2027-04-31T00:00:00+08:00', '2027-00-10', '2027-01-32', '2026-02-29T10:00Z'].map(
+      (day): [string, string[], RegExp] => [
+        `a day that there is not: ${day}`,
+        ['audit', 'list', '--since', day],
+        /2027-01-31/,
+      ],
+    ),
     [
       'two ends of one secret',
       ['app', 'secret', 'add', 'app_x', '--name', 'n', '--expires-in-days', '1', '--expires', '2030-01-01'],
