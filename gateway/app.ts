@@ -125,7 +125,7 @@ class Gateway {
 
   constructor(server: Server, options: GatewayOptions) {
     this.#options = options
-    this.#connections = new Connections(server, options.limits.keepAliveTimeoutMs)
+    this.#connections = new Connections(server, options.limits)
     this.#admission = new Admission(options.limits.maxInFlight)
     this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
     if (options.sharedLimits) this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
@@ -186,7 +186,7 @@ class Gateway {
       isAdmitted = true
       if (turn) await turn
       answer = await route.answer(request, this.#options)
-      if (app !== undefined && answer.status < 400) this.#rates.countApp(app, route, now())
+      if (app !== undefined && countsForApp(answer, kind)) this.#rates.countApp(app, route, now())
     } catch (error) {
       if (!isAdmitted && this.#connections.isAlone(incoming)) await this.#refusals.next()
       answer = this.#refuse(request, kind, error)
@@ -231,6 +231,7 @@ class Gateway {
 
   #refuseTunnel(socket: Duplex): void {
     socket.on('error', () => socket.destroy()) // node:http hears no more of it: unheard, a reset would end the process
+    if (this.#endsWithAnswers(socket)) return
     this.#refuseRaw(socket, new Problem('method_not_allowed', 'this is not a proxy', { allow: 'GET' }), 'CONNECT')
   }
 
@@ -244,10 +245,15 @@ class Gateway {
       target === undefined
         ? problemOfParseFailure(error, this.#options.limits)
         : noRoute(this.#router.find(pathOf(target)))
+    if (!this.#endsWithAnswers(socket)) this.#refuseRaw(socket, problem, 'none')
+  }
+
+  /** Of what comes after a whole request: that request gets its answer, and the connection ends with it. */
+  #endsWithAnswers(socket: Duplex): boolean {
     const unanswered = this.#connections.unanswered(socket)
-    // Bytes after a whole request: that request gets its answer, and the connection ends with it.
-    if (unanswered?.req.complete) unanswered.shouldKeepAlive = false
-    else this.#refuseRaw(socket, problem, 'none')
+    if (!unanswered?.req.complete) return false
+    unanswered.shouldKeepAlive = false
+    return true
   }
 
   #refuseRaw(socket: Duplex, problem: Problem, method: string): void {
@@ -257,6 +263,11 @@ class Gateway {
     const outcome = problem.type
     this.#options.onRequest({ route: NO_ROUTE, method, status: answer.status, durationMs: 0, requestId, outcome })
   }
+}
+
+/** Whether nobody could have had this answer by knowing the appid alone. */
+function countsForApp({ status, countsForApp }: Answer, kind: Route['kind']): boolean {
+  return kind === 'api' ? status < 400 : countsForApp === true
 }
 
 /** What a service says of its own unexpected failures: it has logged them with their cause, and this adds nothing. */
@@ -298,7 +309,7 @@ function checkRequest({ url = '', httpVersion }: IncomingMessage, headers: Heade
   if (url.length > limits.maxUrlBytes) throw urlTooLong(limits)
   if (headers.bytes > limits.maxHeaderBytes) throw headersTooLarge(limits)
   if (headers.hosts > 1 || (headers.hosts === 0 && httpVersion === '1.1')) {
-    throw invalidArgument('the Host header must be given once') // RFC 9112 §3.2
+    throw invalidArgument('the Host header must be given once', { httpStatus: 400 }) // RFC 9112 §3.2, whatever clients read
   }
 }
 

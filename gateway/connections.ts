@@ -3,6 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { GatewayLimits } from './limits.js'
 
 /** How long a connected client may take to send its next, and last, request when the server is to stop, in ms. */
 const HEAR_WITHIN_MS = 1_000
@@ -35,15 +36,21 @@ export class Connections {
   #accepted = 0
   #isDraining = false
 
-  /** One that has had an answer is closed when it has been idle for `keepAliveTimeoutMs`, a second or two later. */
-  constructor(server: Server, keepAliveTimeoutMs: number) {
+  /**
+   * One that has had an answer is closed when it has been idle for `keepAliveTimeoutMs`, a second or two later, and one whose
+   * client takes nothing of an answer for `requestTimeoutMs`, as one that sends nothing of a request is.
+   */
+  constructor(server: Server, { keepAliveTimeoutMs, requestTimeoutMs }: GatewayLimits) {
     this.#server = server
     server.on('connection', (socket) => {
       this.#accepted += 1
       this.#waiting.set(socket, [])
       socket.once('close', () => this.#waiting.delete(socket))
     })
-    const looking = setInterval(() => this.#closeIdle(keepAliveTimeoutMs), LOOK_FOR_IDLE_EVERY_MS).unref()
+    const looking = setInterval(() => {
+      for (const socket of this.#waiting.keys()) cutOffUnlessRead(socket, requestTimeoutMs)
+      void this.#closeIdle(keepAliveTimeoutMs)
+    }, LOOK_FOR_IDLE_EVERY_MS).unref()
     server.once('close', () => clearInterval(looking))
   }
 
@@ -148,6 +155,12 @@ export class Connections {
   *#withNothingUnderWay(): Generator<Socket> {
     for (const [socket, { length }] of this.#waiting) if (length === 0 && socket.writableLength === 0) yield socket
   }
+}
+
+/** node:net, which knows how much of an answer has gone out, ends the connection when no more of it does for so long. */
+function cutOffUnlessRead(socket: Socket, timeoutMs: number): void {
+  const patienceMs = socket.writableLength > 0 ? timeoutMs : 0
+  if ((socket.timeout ?? 0) !== patienceMs) socket.setTimeout(patienceMs)
 }
 
 /** The connection ends with the last of these answers, not with one before it. */

@@ -44,6 +44,8 @@ export interface Answer {
   readonly outcome?: string
   /** The appid of the request if it was well-formed, for the log. */
   readonly appid?: string
+  /** Of a page: it counts for the app that it is about, since somebody who is signed in has asked for it. */
+  readonly countsForApp?: boolean
 }
 
 export interface Route {

@@ -88,7 +88,8 @@ function pageToJson({ id, index, questions }: Page): object {
 }
 
 function questionToJson(question: Question): object {
-  const { id, index, type, title, description, required, goto, starNum, starBeginNum } = question
+  const { id, index, type, title, description, required, goto } = question
+  const { starNum, starBeginNum } = starsOf(question)
   return {
     id,
     index,
@@ -131,7 +132,9 @@ function shanghaiTime(unixSeconds: number): string {
 }
 
 /** A star question always says how many stars it has, and where they begin (decisions 26). */
-const STARS = { starNum: 5, starBeginNum: 1 }
+function starsOf({ type, starNum, starBeginNum }: Question): Partial<Pick<Question, 'starNum' | 'starBeginNum'>> {
+  return type === 'star' ? { starNum: starNum ?? 5, starBeginNum: starBeginNum ?? 1 } : { starNum, starBeginNum }
+}
 
 /** What is no Unicode would become U+FFFD on its way; the other doors refuse it when they decode. */
 const string = z.string().refine((text) => text.isWellFormed(), 'holds one half of a surrogate pair')
@@ -220,8 +223,7 @@ function questionFromJson(
   at: number,
   pageNumber: string,
 ): MessageInitShape<typeof QuestionSchema> {
-  const whole = question.type === 'star' ? { ...STARS, ...question } : question
-  const { sub_type, subTitles, options, starNum, starBeginNum, ...plain } = whole
+  const { sub_type, subTitles, options, starNum, starBeginNum, ...plain } = question
   return {
     ...plain,
     id: plain.id ?? `q-${pageNumber}-${at + 1}`,

@@ -1,5 +1,6 @@
 // The files pages refer to, read once at start. The only answers of the service that may be cached: their address
-// carries a hash of their content, so that a new version has a new address.
+// carries a hash of their content, so that a new version has a new address. By the address of another version, which a page
+// of another gateway has while they are replaced one by one, they are given and not kept.
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -9,10 +10,11 @@ import type { Route } from '../http.js'
 /** Folder of these sources, whether this runs from the sources or from the compiled tree, which holds no assets. */
 export const PAGES_FOLDER = join(packageRoot(dirname(fileURLToPath(import.meta.url))), 'gateway', 'pages')
 
-const YEAR_SECONDS = 31_536_000 // the longest max-age caches are asked to honour
+const KEPT = 'public, max-age=31536000, immutable' // a year, the longest that caches are asked to honour
 
 interface Asset {
   readonly path: string
+  readonly version: string
   readonly href: string
   readonly contentType: string
   readonly body: Buffer
@@ -27,11 +29,11 @@ export const assetRoutes: readonly Route[] = [style, script, icon].map((asset) =
   method: 'GET',
   path: asset.path,
   kind: 'page',
-  answer: async () => ({
+  answer: async (request) => ({
     status: 200,
     headers: {
       'content-type': asset.contentType,
-      'cache-control': `public, max-age=${YEAR_SECONDS}, immutable`,
+      'cache-control': request.query().optional('v', 35) === asset.version ? KEPT : 'no-store',
       'x-content-type-options': 'nosniff',
       'content-security-policy': "default-src 'none'",
     },
@@ -44,7 +46,7 @@ function readAsset(name: string, contentType: string): Asset {
   const body = readFileSync(join(PAGES_FOLDER, name))
   const version = createHash('sha256').update(body).digest('base64url').slice(0, 12)
   const path = `/connect/assets/${name}`
-  return { path, href: `${path}?v=${version}`, contentType, body }
+  return { path, version, href: `${path}?v=${version}`, contentType, body }
 }
 
 function packageRoot(folder: string): string {

@@ -66,12 +66,8 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
     decision: [...fields, csrfField(visit, decisionUse(sessionToken, asked))],
     switchAccount: [...fields, csrfField(visit, signOutUse(sessionToken, asked))],
   }
-  return renderPage('authorization', frame, view, {
-    status: 200,
-    outcome: 'authorization',
-    appid: asked.appid,
-    setCookies,
-  })
+  const rendered = { status: 200, outcome: 'authorization', appid: asked.appid, setCookies }
+  return { ...renderPage('authorization', frame, view, rendered), countsForApp: true }
 }
 
 function decide(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {

@@ -120,6 +120,17 @@ describe('methods', () => {
       }),
   )
 
+  test('a client that asks for a tunnel gets the answers to what it asked before, and is told if there are none', () => {
+    const slow = { GetAuthorizedUser: () => sleep(50, services.GetAuthorizedUser()) }
+    return withGateway({ services: slow }, async ({ port }) => {
+      const tunnel = 'CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n'
+      const get = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
+      const statuses = async (sent: string) => (await sendRaw(port, sent)).match(/HTTP\/1\.1 \d{3}/g)
+      expect(await statuses(get + get + tunnel)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200'])
+      expect(await statuses(tunnel)).toEqual(['HTTP/1.1 405'])
+    })
+  })
+
   test('a client that asks for a tunnel and resets its connection ends nothing but that', () =>
     withGateway({}, async (gateway) => {
       const accepted = once(gateway.server, 'connection') as Promise<[net.Socket]>
@@ -413,6 +424,44 @@ describe('malformed HTTP', () => {
     })
   })
 
+  describe('of an answer that is larger than what the kernel takes', () => {
+    const nickname = 'x'.repeat(40 * 1024 * 1024)
+    const large = { GetAuthorizedUser: () => ({ openid: 'oid', nickname, avatar: '' }) }
+    const limits = { headersTimeoutMs: 1_000, requestTimeoutMs: 1_000 }
+
+    test('a client that takes nothing for as long as a request may take is cut off', () =>
+      withGateway({ services: large, limits }, async (gateway) => {
+        const accepted = once(gateway.server, 'connection')
+        const client = net.connect(gateway.port, '127.0.0.1').pause()
+        client.on('error', () => undefined).write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+        const [socket] = (await accepted) as [net.Socket]
+        await once(socket, 'close')
+        expect(socket.bytesWritten).toBeGreaterThan(nickname.length)
+        client.destroy()
+      }))
+
+    test('a client that takes a little now and then is not, nor is the connection when it has taken all', () =>
+      withGateway({ services: large, limits }, async (gateway) => {
+        const client = net.connect(gateway.port, '127.0.0.1')
+        const request = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
+        let bytes = 0
+        const pauses = (chunk: Buffer) => {
+          const paused = Math.floor(bytes / 2 ** 22)
+          bytes += chunk.length
+          if (Math.floor(bytes / 2 ** 22) > paused) client.pause()
+        }
+        client.on('data', pauses)
+        const resuming = setInterval(() => client.resume(), 500)
+        client.write(request)
+        await vi.waitUntil(() => bytes > nickname.length, 25_000)
+        await sleep(2_500)
+        client.write(request)
+        await vi.waitUntil(() => bytes > 2 * nickname.length, 25_000)
+        clearInterval(resuming)
+        client.destroy()
+      }))
+  })
+
   test('a connection on which nothing was sent is told so, however short idle ones are kept', () =>
     withGateway(
       { limits: { keepAliveTimeoutMs: 1, headersTimeoutMs: 2_500, requestTimeoutMs: 2_500 } },
@@ -645,6 +694,7 @@ describe('failures of services', () => {
       expect((await fetch(url + USER, { method: 'POST' })).status).toBe(405)
       expect((await fetch(`${url}/api/surveys?x=${'a'.repeat(9000)}`)).status).toBe(414)
       expect(await sendRaw(port, 'hello\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
+      expect(await sendRaw(port, `GET ${USER} HTTP/1.1\r\nConnection: close\r\n\r\n`)).toMatch(/^HTTP\/1\.1 400 /)
       expect((await fetch(`${url}/api/surveys`)).status).toBe(200)
     }))
 })
@@ -698,6 +748,22 @@ describe('rates', () => {
     return withGateway({ services: failing, now: still, limits: { rates } }, async ({ url }) => {
       const link = `${url}/connect/oauth2/authorize?appid=app&redirect_uri=x&response_type=code&scope=s`
       for (let n = 0; n < 6; n++) expect((await fetch(link)).status).toBe(400)
+    })
+  })
+
+  test('nor does its page as long as nobody is signed in, nor a page that is of no app', () => {
+    const check = { CheckAuthorizationRequest: () => ({ appName: 'App', refreshTokenTtlSeconds: 1 }) }
+    const session = { GetSession: () => ({ username: 'ann', nickname: '' }) }
+    const rates = { ...defaultLimits.rates, page: { perSource: plenty, perApp: rate } }
+    return withGateway({ services: { ...check, ...session }, now: still, limits: { rates } }, async ({ url }) => {
+      const query = '?appid=app&redirect_uri=x&response_type=code&scope=s'
+      const link = `${url}/connect/oauth2/authorize${query}`
+      const headers = { cookie: `sa_session=${'s'.repeat(43)}` }
+      for (let n = 0; n < 6; n++) expect((await fetch(link)).status).toBe(200)
+      for (let n = 0; n < 6; n++) expect((await fetch(url + query, { headers })).status).toBe(200)
+      const shown = []
+      for (let n = 0; n < 5; n++) shown.push((await fetch(link, { headers })).status)
+      expect(shown).toEqual([200, 200, 200, 429, 429])
     })
   })
 

@@ -43,6 +43,8 @@ test('a star question always says how many stars it has, and where they begin', 
     pages: [{ questions: [{ starNum: 5, starBeginNum: 1 }, { starNum: 10, starBeginNum: 1 }, { type: 'radio' }] }],
   })
   expect(survey.pages[0]?.questions[2]).not.toHaveProperty('starNum', 5)
+  const ofAnRpc = create(SurveySchema, { title: 't', pages: [{ questions: [{ type: 'star' }] }] })
+  expect(surveyToJson(ofAnRpc, 0)).toMatchObject({ pages: [{ questions: [{ starNum: 5, starBeginNum: 1 }] }] })
 })
 
 test('ids, indexes and numbers of stars that are given are kept', () => {

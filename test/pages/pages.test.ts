@@ -639,6 +639,15 @@ describe('every page', () => {
     expect(headers.get('cache-control')).toMatch(/immutable/)
     expect(headers.get('content-type')).toMatch(/^text\/css/)
   })
+
+  test.each(['', '?v=another0hash', '?V=1'])(
+    'they are given and not kept by the address of another version: %j',
+    async (query) => {
+      const { status, headers } = await visitor.request(`/connect/assets/style.css${query}`)
+      expect([status, headers.get('cache-control')]).toEqual([200, 'no-store'])
+      expect(headers.get('content-type')).toMatch(/^text\/css/)
+    },
+  )
 })
 
 test('the language switch is remembered', async () => {
