@@ -9,10 +9,14 @@ const GRAPHEME_CODE_POINTS = 12 // the longest emoji in use; stacked accents bey
 const HARMFUL =
   /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]/gu
 
+/** What can be seen; the five at the end are letters and a symbol that cannot. */
+const INK = /[^\p{Z}\p{C}\p{M}\u115f\u1160\u2800\u3164\uffa0]/u
+
 const segmenter = new Intl.Segmenter('und', { granularity: 'grapheme' })
 
 /** A name as a person sees it: harmful characters visible as U+FFFD, cut to 60 graphemes, `fallback` when blank. */
 export function displayName(name: string, fallback: string): string {
+  if (!INK.test(name)) return fallback
   const shown = graphemes(name.slice(0, 2000).trim().replace(HARMFUL, '\ufffd'), NAME_GRAPHEMES + 1)
   if (shown.length === 0) return fallback
   return shown.length > NAME_GRAPHEMES ? `${shown.slice(0, NAME_GRAPHEMES).join('').trimEnd()}…` : shown.join('')

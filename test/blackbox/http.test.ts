@@ -54,6 +54,12 @@ describe('methods', () => {
     expectError(await service.call('/api/oauth2/user', { method: 'POST', body, headers }), 'method_not_allowed')
   })
 
+  test('a 401 challenges nobody to send a header', async () => {
+    const target = withQuery('/api/surveys', { appid: access.app.appid, access_token: 'wrong', openid: 'wrong' })
+    const { status, headers } = await service.visitor().request(target)
+    expect([status, headers.get('www-authenticate')]).toEqual([401, undefined])
+  })
+
   test('a method override header overrides nothing', async () => {
     const headers = { 'x-http-method-override': 'GET', 'x-method-override': 'GET' }
     expectError(await service.call(profileTarget(), { method: 'POST', headers }), 'method_not_allowed')

@@ -13,6 +13,7 @@ describe('a name is shown', () => {
   test.each([
     ['as it is', '小明 O’Neil', '小明 O’Neil'],
     ['by its fallback when blank', ' \t ', 'app1'],
+    ['by its fallback when it holds letters without ink alone', '\u3164\u2800\uffa0', 'app1'],
     ['whole at 60 graphemes', 'a'.repeat(60), 'a'.repeat(60)],
     ['cut at 61', 'a'.repeat(61), `${'a'.repeat(60)}…`],
     ['without cutting an emoji in two', '👩‍👩‍👧‍👦'.repeat(61), `${'👩‍👩‍👧‍👦'.repeat(60)}…`],
