@@ -1,6 +1,6 @@
 // The services behind the pages, in memory: enough to sign in, authorize and disconnect, and to fail when told to.
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
-import { createClient, createRouterTransport } from '@connectrpc/connect'
+import { createClient, createRouterTransport, type HandlerContext } from '@connectrpc/connect'
 import type { GatewayDeps } from '../../gateway/http.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
@@ -24,18 +24,20 @@ export class FakeServices {
   /** Codes by the id of the confirmed form. */
   readonly codes = new Map<string, string>()
   readonly calls: string[] = []
+  /** Of each of the calls: what it says of its request, and how long it may take at most. */
+  readonly causes: { readonly requestId: string | null; readonly timeoutMs: number | undefined }[] = []
   #random = 0
 
   deps(publicUrl: string): GatewayDeps {
     const transport = createRouterTransport(({ service }) => {
       service(TokenService, {
-        checkAuthorizationRequest: (asked) => {
-          this.#called('checkAuthorizationRequest')
+        checkAuthorizationRequest: (asked, context) => {
+          this.#called('checkAuthorizationRequest', context)
           this.#check(asked)
           return { appName: this.app.name, refreshTokenTtlSeconds: 2_592_000 }
         },
-        issueCode: (request) => {
-          this.#called('issueCode')
+        issueCode: (request, context) => {
+          this.#called('issueCode', context)
           this.#requireSession(request.sessionToken)
           const code = this.codes.get(request.requestId) ?? `code${this.codes.size + 1}`
           this.codes.set(request.requestId, code)
@@ -43,8 +45,8 @@ export class FakeServices {
         },
       })
       service(AccountService, {
-        signIn: (typed) => {
-          this.#called('signIn')
+        signIn: (typed, context) => {
+          this.#called('signIn', context)
           if (this.signInWaitSeconds > 0) throw failure(ErrorReason.RATE_LIMITED, this.signInWaitSeconds)
           const { username, password } = this.user
           if (typed.username !== username || typed.password !== password) throw failure(ErrorReason.INVALID_CREDENTIALS)
@@ -53,13 +55,13 @@ export class FakeServices {
           this.sessions.add(sessionToken)
           return { sessionToken, expireTime: timestampFromMs(this.nowMs + DAY_MS) }
         },
-        signOut: ({ sessionToken }) => {
-          this.#called('signOut')
+        signOut: ({ sessionToken }, context) => {
+          this.#called('signOut', context)
           this.sessions.delete(sessionToken)
           return {}
         },
-        getSession: ({ sessionToken }) => {
-          this.#called('getSession')
+        getSession: ({ sessionToken }, context) => {
+          this.#called('getSession', context)
           this.#requireSession(sessionToken)
           return {
             username: this.user.username,
@@ -67,8 +69,8 @@ export class FakeServices {
             avatar: 'https://elsewhere.example/a.png',
           }
         },
-        listConnectedApps: ({ sessionToken }) => {
-          this.#called('listConnectedApps')
+        listConnectedApps: ({ sessionToken }, context) => {
+          this.#called('listConnectedApps', context)
           this.#requireSession(sessionToken)
           const times = {
             createTime: timestampFromMs(this.nowMs - 3 * DAY_MS),
@@ -78,8 +80,8 @@ export class FakeServices {
           const apps = [...this.grants].map(([grantId, app]) => ({ grantId, ...app, scope: 'snsapi_user', ...times }))
           return { apps }
         },
-        disconnectApp: ({ sessionToken, grantId }) => {
-          this.#called('disconnectApp')
+        disconnectApp: ({ sessionToken, grantId }, context) => {
+          this.#called('disconnectApp', context)
           this.#requireSession(sessionToken)
           if (!this.grants.delete(grantId)) throw failure(ErrorReason.NOT_FOUND)
           return {}
@@ -97,8 +99,9 @@ export class FakeServices {
     }
   }
 
-  #called(method: string): void {
+  #called(method: string, { requestHeader, timeoutMs }: HandlerContext): void {
     this.calls.push(method)
+    this.causes.push({ requestId: requestHeader.get('x-request-id'), timeoutMs: timeoutMs() })
     if (this.failure === 'bug') throw new Error('a bug')
     if (this.failure !== undefined) throw failure(this.failure)
   }

@@ -586,6 +586,23 @@ test('the log is told how each visit ended and for which app, once that is known
   expect(new Set(told.map((record) => record.appid))).toEqual(new Set([appid]))
 })
 
+test('the services are told for which request they are called, and are waited for only so long', async () => {
+  const page = await authorizationPage()
+  await visitor.decide(page, 'confirm')
+  await visitor.decide(page, 'cancel')
+  served.services.grants.set('g1', { appid: 'app1', appName: 'Harvest Insights' })
+  const apps = await visitor.open('/connect/apps')
+  await visitor.submit(apps, form(apps, 'grant_id'))
+  await visitor.submit(page, formTo(page, '/connect/sign-out'))
+  const { calls, causes } = served.services
+  expect(new Set(calls).size, 'all that pages call').toBe(7)
+  const requestIds = served.records.map(({ requestId }) => requestId)
+  for (const [at, { requestId, timeoutMs }] of causes.entries()) {
+    expect(requestIds, calls[at]).toContain(requestId)
+    expect(timeoutMs, calls[at]).toBeGreaterThan(0)
+  }
+})
+
 describe('every page', () => {
   const paths = [
     '/',
