@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { isFromOwnPage } from '../../gateway/pages/own-origin.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import type { Form } from '../harness/html.js'
+import { type Form, readHtml } from '../harness/html.js'
 import { decisionForm, formWith, type Page, Visitor } from '../harness/visitor.js'
 import { type Served, serve } from './serve.js'
 
@@ -196,6 +196,7 @@ describe('the authorization page', () => {
       ['cancel', 'Cancel'],
       ['confirm', 'Confirm'],
     ])
+    expect(page.html.text, 'what stands behind the host could look like another one').not.toContain('/callback')
     expect(page.text).not.toContain('elsewhere.example')
   })
 
@@ -273,12 +274,23 @@ describe('the authorization page', () => {
     expect(reply.text).toContain('value="Abc123"')
   })
 
-  test('a sign-out in another tab leads to the sign-in form as well', async () => {
-    const page = await authorizationPage()
-    await visitor.submit(page, formTo(page, '/connect/sign-out'))
-    const reply = await visitor.decide(page, 'confirm')
-    expect(reply.status).toBe(401)
-    expect(served.services.calls).not.toContain('issueCode')
+  test.each(['confirm', 'cancel'] as const)(
+    'a sign-out in another tab leads to the sign-in form as well, on %s',
+    async (decision) => {
+      const page = await authorizationPage()
+      await visitor.submit(page, formTo(page, '/connect/sign-out'))
+      const reply = await visitor.decide(page, decision)
+      expect(reply.status).toBe(401)
+      expect(reply.text).toContain('You have been signed out. Nothing has been changed.')
+      expect(served.services.calls).not.toContain('issueCode')
+    },
+  )
+
+  test('an app without a name that can be seen is called by its appid, on every page', async () => {
+    served.services.app.name = ' \t'
+    served.services.grants.set('g1', { appid: 'app1', appName: ' \t' })
+    const pages = [await visitor.open(authorizePath()), await authorizationPage(), await visitor.open('/connect/apps')]
+    expect(pages.filter(({ html }) => !html.text.includes('app1'))).toEqual([])
   })
 
   test('hostile names are escaped, isolated, stripped of what reorders text, and cut', async () => {
@@ -370,6 +382,17 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     const wayOn = expired.html.links.find(({ text }) => text === 'Start again')
     expect(wayOn?.href).toBe(`${authorizePath()}#wj_redirect`)
   })
+
+  test.each(['/connect/oauth2/authorize', '/connect/sign-in', '/connect/sign-out', '/connect/apps/disconnect'])(
+    'of one that another site sends to %s nothing is read, not even where it was to lead',
+    async (path) => {
+      const body = new URL(authorizePath(), served.origin).search.slice(1)
+      const headers = { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': 'cross-site' }
+      const reply = await visitor.request(path, { method: 'POST', headers, body })
+      expect(reply.status).toBe(403)
+      expect(readHtml(reply.text).links.find(({ text }) => text === 'Start again')?.href).toBe('/connect/apps')
+    },
+  )
 
   const PUBLIC = 'http://127.0.0.1'
   test.each<[string, Record<string, string>, boolean]>([
@@ -665,6 +688,36 @@ describe('every page', () => {
       expect(headers.get('content-type')).toMatch(/^text\/css/)
     },
   )
+})
+
+test('the language switch leads to the same page, with all that the app asked for', async () => {
+  const toChinese = (page: { readonly text: string }) =>
+    readHtml(page.text).links.find(({ text }) => text === '中文')?.href
+  const asked = `${authorizePath()}&lang=zh#wj_redirect`
+  const signIn = await visitor.open(authorizePath())
+  expect(toChinese(signIn)).toBe(asked)
+  const failed = await visitor.submit(signIn, form(signIn, 'password'), { ...USER, password: 'wrong' })
+  expect(toChinese(failed)).toBe(asked)
+  expect(toChinese(await visitor.open('/connect/apps'))).toBe('/connect/apps?lang=zh')
+  expect(toChinese(await authorizationPage())).toBe(asked)
+  expect(toChinese(await visitor.open('/connect/apps'))).toBe('/connect/apps?lang=zh')
+  expect(toChinese(await visitor.open('/'))).toBe('/?lang=zh')
+})
+
+test('times and durations are said in the language of the page', async () => {
+  visitor = new Visitor(served.origin, 'zh')
+  served.services.grants.set('g1', { appid: 'app1', appName: 'Harvest Insights' })
+  const page = await visitor.open(authorizePath())
+  served.services.signInWaitSeconds = 40
+  expect((await visitor.submit(page, form(page, 'password'), USER)).text).toContain('40 秒')
+  served.services.signInWaitSeconds = 0
+  expect((await authorizationPage()).html.text).toContain('30 天')
+  const shown = (await visitor.open('/connect/apps')).html.text
+  expect(shown.match(/2026年\d+月\d+日 08:30 UTC\+8/g)).toEqual([
+    '2026年11月18日 08:30 UTC+8',
+    '2026年11月21日 08:30 UTC+8',
+    '2026年12月18日 08:30 UTC+8',
+  ])
 })
 
 test('the language switch is remembered', async () => {
