@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { surveyCopy, tokenCopy } from '../../bin/compose/copied-schemas.js'
+import { CopyRefused } from '../../services/copy/copy-refused.js'
 import { type CopyOptions, copyStores, type Job } from '../../services/copy/copy-stores.js'
 import { openSource } from '../../services/copy/source.js'
 import { openTarget } from '../../services/copy/target.js'
@@ -164,14 +165,14 @@ describe('a copy', () => {
     expect(replay.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
   })
 
-  test('of both files goes to one database, and many rows go in many batches', async () => {
+  test('of both files goes to one database, and many rows go in many batches and are read back in several', async () => {
     const directory = temporaryDirectory()
     const [tokens, surveys] = [await fullTokenFile(directory), await fullSurveyFile(directory)]
     const db = new Database(tokens)
     const insert = db.prepare(
       `INSERT INTO audit_events VALUES (NULL, ?, 1, 'code.issued', 'user', '', '', '', '', '李')`,
     )
-    db.transaction(() => Array.from({ length: 2500 }, (_, n) => insert.run(`event ${n}`)))()
+    db.transaction(() => Array.from({ length: 10_500 }, (_, n) => insert.run(`event ${n}`)))()
     db.close()
     const url = await createDatabase()
     const batches: number[] = []
@@ -182,7 +183,7 @@ describe('a copy', () => {
     ]
     const reports = await copyStores(jobs, { isForced: false, onProgress })
     expect(reports.every(({ isEqual }) => isEqual)).toBe(true)
-    expect(batches.length).toBe(3)
+    expect(batches.length).toBe(11)
     expect(await rowsIn(url, tokens)).toBe(Object.values(rowsOf(tokens)).flat().length)
   })
 
@@ -226,6 +227,15 @@ describe('a copy', () => {
     for (const statement of deleting) await expect(query(url, statement), statement).rejects.toThrow('lock timeout')
     await target.close()
     for (const statement of deleting) await query(url, statement)
+  })
+
+  test('goes to tables that have lost a column', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    await (await openPostgresTokenStore({ url, ...patient })).close()
+    await query(url, 'ALTER TABLE users ADD COLUMN gone text; ALTER TABLE users DROP COLUMN gone')
+    const reports = await copyTokens(file, url)
+    expect(reports.filter(({ isEqual }) => !isEqual)).toEqual([])
   })
 
   test('is found equal where the target sorts texts in another order', async () => {
@@ -314,14 +324,28 @@ describe('a copy is refused, and nothing is written,', () => {
     await expect(copyTokens(file, await createDatabase())).rejects.toThrow('redirect_uris of apps (appid "app2")')
   })
 
-  test('when a row does not fit', async () => {
-    const file = await fullTokenFile(temporaryDirectory())
+  test.each([
+    ['is of nobody', fullTokenFile, tokenCopy, 'grants', `user_id = 'nobody'`],
+    ['has a number that is too large', fullSurveyFile, surveyCopy, 'surveys', 'version = 2147483648'],
+  ] as const)('when a row %s', async (_, fullFile, schema, table, change) => {
+    const file = await fullFile(temporaryDirectory())
     const url = await createDatabase()
     const db = new Database(file)
     db.pragma('foreign_keys = OFF')
-    db.exec(`UPDATE grants SET user_id = 'nobody'`)
+    db.exec(`UPDATE ${table} SET ${change}`)
     db.close()
-    await expect(copyTokens(file, url)).rejects.toThrow('PostgreSQL does not take a row of grants')
+    const copied = copyStores([{ file, schema, url }], quietly)
+    await expect(copied).rejects.toThrow(`PostgreSQL does not take a row of ${table}`)
+    await expect(copied).rejects.toBeInstanceOf(CopyRefused)
+    expect(await rowsIn(url, file)).toBe(0)
+  })
+
+  test('when a table of the target has a column that the file has not', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    await (await openPostgresTokenStore({ url, ...patient })).close()
+    await query(url, 'ALTER TABLE users ADD COLUMN more text')
+    await expect(copyTokens(file, url)).rejects.toThrow(/^users has \d+ columns in PostgreSQL$/)
     expect(await rowsIn(url, file)).toBe(0)
   })
 
