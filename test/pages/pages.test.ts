@@ -105,7 +105,21 @@ describe('signing in', () => {
     expect(reply.text).toContain('Username or password is not right')
     expect(reply.text).toContain(`value="${typed.username}"`)
     expect(reply.text).not.toContain(`value="${typed.password}"`)
+    expect(reply.text).toContain('aria-invalid')
     expect(reply.headers.has('set-cookie')).toBe(false)
+  })
+
+  test.each([
+    ['no name', { username: '', password: 'right password' }],
+    ['a name of spaces', { username: '  ', password: 'right password' }],
+    ['no password', { username: 'lin', password: '' }],
+  ])('%s is asked for again, and no service about it', async (_, typed) => {
+    const page = await visitor.open(authorizePath())
+    const reply = await visitor.submit(page, form(page, 'password'), typed)
+    expect(reply.status).toBe(401)
+    expect(reply.text).toContain('Please enter your username and your password.')
+    expect(reply.text).toContain(`value="${typed.username.trim()}"`)
+    expect(served.services.calls).not.toContain('signIn')
   })
 
   test('the space that a phone puts behind a name is none of it', async () => {
@@ -146,6 +160,7 @@ describe('signing in', () => {
     expect(reply.status).toBe(429)
     expect(reply.headers.get('retry-after')).toBe('40')
     expect(reply.text).toContain('40 seconds')
+    expect(reply.text).not.toContain('aria-invalid')
     expect(served.records.at(-1)?.outcome).toBe('request_rate_limited')
   })
 
@@ -375,10 +390,14 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     if (status === 400) expect(reply.text).toContain('This form has expired')
   })
 
-  test('an expired form offers a way on to the same request', async () => {
-    const page = await authorizationPage()
+  test.each<[string, () => Promise<Page>, (page: Page) => Form]>([
+    ['to sign in', () => visitor.open(authorizePath()), (page) => form(page, 'password')],
+    ['to decide', authorizationPage, decisionForm],
+    ['to switch the account', authorizationPage, (page) => formTo(page, '/connect/sign-out')],
+  ])('an expired form %s offers a way on to the same request', async (_, open, formOf) => {
+    const page = await open()
     served.services.nowMs += HALF_HOUR_MS
-    const expired = await visitor.submitAndFollow(page, decisionForm(page), { decision: 'confirm' })
+    const expired = await visitor.submitAndFollow(page, formOf(page), { decision: 'confirm', ...USER })
     const wayOn = expired.html.links.find(({ text }) => text === 'Start again')
     expect(wayOn?.href).toBe(`${authorizePath()}#wj_redirect`)
   })
