@@ -238,6 +238,16 @@ describe('a copy', () => {
     expect(reports.filter(({ isEqual }) => !isEqual)).toEqual([])
   })
 
+  test('may take an hour for a statement, and as long as the file takes between two', async () => {
+    const target = await openTarget(await createDatabase(), tokenCopy.postgres)
+    onTestFinished(() => target.close())
+    for (const [setting, value] of [
+      ['statement_timeout', '1h'],
+      ['idle_in_transaction_session_timeout', '0'],
+    ])
+      await target.execute(`DO $$ BEGIN ASSERT current_setting('${setting}') = '${value}', '${setting}'; END $$`)
+  })
+
   test('is found equal where the target sorts texts in another order', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()

@@ -258,6 +258,13 @@ describe('the authorization page', () => {
     expect(served.services.codes.size).toBe(2)
   })
 
+  test('what identifies a form begins with the time, so that codes lie together, and goes on with 18 random bytes', async () => {
+    await visitor.decide(await authorizationPage(), 'confirm')
+    const [formId = ''] = served.services.codes.keys()
+    const bytes = Buffer.from(formId, 'base64url')
+    expect([bytes.readUIntBE(0, 6), bytes.length]).toEqual([served.services.nowMs, 24])
+  })
+
   test('a second GET leaves the first form good', async () => {
     const page = await authorizationPage()
     await visitor.open(authorizePath())
@@ -318,6 +325,13 @@ describe('the authorization page', () => {
   })
 })
 
+/** On the way of a request: the page of each, and the form on it. */
+const forms: [string, () => Promise<Page>, (page: Page) => Form][] = [
+  ['to sign in', () => visitor.open(authorizePath()), (page) => form(page, 'password')],
+  ['to decide', () => authorizationPage(), decisionForm],
+  ['to switch the account', () => authorizationPage(), (page) => formTo(page, '/connect/sign-out')],
+]
+
 describe('a form is only acted upon when it is ours, of this session, for this request, and fresh', () => {
   test.each<[string, Record<string, string>]>([
     ['without a token', { csrf: '' }],
@@ -325,6 +339,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     ['with another state', { state: 'Other' }],
     ['with another redirect_uri', { redirect_uri: 'https://evil.example/' }],
     ['with another app', { appid: 'app2' }],
+    ['with letters that went from one parameter to the next', { scope: 'snsapi_userA', state: 'bc123' }],
   ])('%s it is refused', async (_, changed) => {
     const page = await authorizationPage()
     const reply = await visitor.submit(page, decisionForm(page), { decision: 'confirm', ...changed })
@@ -356,6 +371,13 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     const other = new Visitor(served.origin)
     const own = await other.openSignedIn(authorizePath(), USER)
     expect((await other.submit(own, decisionForm(page), { decision: 'confirm' })).status).toBe(403)
+  })
+
+  test('nobody is signed in by the form of another browser, which another site could have opened', async () => {
+    const other = await new Visitor(served.origin).open(authorizePath())
+    const page = await visitor.open(authorizePath())
+    expect((await visitor.submit(page, form(other, 'password'), USER)).status).toBe(403)
+    expect(served.services.calls).not.toContain('signIn')
   })
 
   test('the form of the user who was signed in before is refused', async () => {
@@ -390,11 +412,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     if (status === 400) expect(reply.text).toContain('This form has expired')
   })
 
-  test.each<[string, () => Promise<Page>, (page: Page) => Form]>([
-    ['to sign in', () => visitor.open(authorizePath()), (page) => form(page, 'password')],
-    ['to decide', authorizationPage, decisionForm],
-    ['to switch the account', authorizationPage, (page) => formTo(page, '/connect/sign-out')],
-  ])('an expired form %s offers a way on to the same request', async (_, open, formOf) => {
+  test.each(forms)('an expired form %s offers a way on to the same request', async (_, open, formOf) => {
     const page = await open()
     served.services.nowMs += HALF_HOUR_MS
     const expired = await visitor.submitAndFollow(page, formOf(page), { decision: 'confirm', ...USER })
@@ -550,15 +568,27 @@ describe('connected apps', () => {
 })
 
 describe('when services fail', () => {
-  test('unavailable is 503 with a way to try again that keeps the request', async () => {
-    const page = await authorizationPage()
+  test.each(forms)(
+    'unavailable is 503 with a way to try again that keeps the request: a form %s',
+    async (_, open, formOf) => {
+      const page = await open()
+      served.services.failure = ErrorReason.UNAVAILABLE
+      const sent = { decision: 'confirm', ...USER }
+      const reply = await visitor.submitAndFollow(page, formOf(page), sent)
+      expect(reply.status).toBe(503)
+      expect(reply.headers.get('retry-after')).toBe('1')
+      expect(reply.html.links.find(({ text }) => text === 'Try again')?.href).toBe(`${authorizePath()}#wj_redirect`)
+      served.services.failure = undefined
+      expect((await visitor.submit(page, formOf(page), sent)).status).toBe(303)
+    },
+  )
+
+  test('an app is not said to be disconnected when nobody can say', async () => {
+    served.services.grants.set('g1', { appid: 'app1', appName: 'Harvest Insights' })
+    const page = await visitor.openSignedIn('/connect/apps', USER)
     served.services.failure = ErrorReason.UNAVAILABLE
-    const reply = await visitor.submitAndFollow(page, decisionForm(page), { decision: 'confirm' })
-    expect(reply.status).toBe(503)
-    expect(reply.headers.get('retry-after')).toBe('1')
-    expect(reply.html.links.find(({ text }) => text === 'Try again')?.href).toBe(`${authorizePath()}#wj_redirect`)
-    served.services.failure = undefined
-    expect((await visitor.decide(page, 'confirm')).status).toBe(303)
+    const reply = await visitor.submit(page, form(page, 'grant_id'))
+    expect([reply.status, reply.headers.get('location')]).toEqual([503, undefined])
   })
 
   test('and so it is when the page was to be shown', async () => {
