@@ -273,6 +273,20 @@ describe('a copy', () => {
     expect(reports.find(({ table }) => table === 'audit_events')).toMatchObject({ rows: before, isEqual: true })
   })
 
+  test('leaves neither a connection nor the file open, made or refused', async () => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await createDatabase()
+    const ours = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'survey-auth'`
+    await copyTokens(file, url)
+    await expect.poll(() => query(url, ours), { timeout: 10_000 }).toEqual([])
+    await expect(copyTokens(file, url)).rejects.toThrow('the target is not empty')
+    await expect.poll(() => query(url, ours), { timeout: 10_000 }).toEqual([])
+    const db = new Database(file)
+    db.pragma('locking_mode = EXCLUSIVE')
+    db.exec('BEGIN EXCLUSIVE; ROLLBACK')
+    db.close()
+  })
+
   test('leaves the file as it was, to the byte', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const before = createHash('sha256').update(readFileSync(file)).digest('hex')
@@ -434,6 +448,17 @@ describe('a copy is refused, and nothing is written,', () => {
     const url = await tampering(table, body)
     const reports = await copyTokens(file, url)
     expect(reports.filter(({ isEqual }) => !isEqual).map((report) => report.table)).toEqual([table])
+    expect(await rowsIn(url, file)).toBe(0)
+  })
+
+  test.each([
+    ['while rows are written', 'PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW;', []],
+    ['when they are written', 'RETURN NEW;', ['SELECT pg_terminate_backend(pg_backend_pid())']],
+  ])('when PostgreSQL goes away %s, which is said', async (_, body, afterwards) => {
+    const file = await fullTokenFile(temporaryDirectory())
+    const url = await tampering('grants', body)
+    const copied = copyStores([{ file, schema: { ...tokenCopy, afterwards }, url }], quietly)
+    await expect(copied).rejects.toBeInstanceOf(StoreUnavailable)
     expect(await rowsIn(url, file)).toBe(0)
   })
 

@@ -779,8 +779,10 @@ test('the language switch is remembered', async () => {
 test('over https the cookies are Secure and bound to the host', async () => {
   const secure = await serve('https://auth.example')
   try {
-    const { headers } = await new Visitor(secure.origin).request('/connect/apps')
-    expect(headers.get('set-cookie')).toMatch(/^__Host-sa_form_key=[\w-]{43}; Path=\/; HttpOnly; Secure; SameSite=Lax$/)
+    const { headers } = await new Visitor(secure.origin).request('/connect/apps?lang=zh')
+    const [formKey, language] = headers.get('set-cookie')?.split('\n') ?? []
+    expect(formKey).toMatch(/^__Host-sa_form_key=[\w-]{43}; Path=\/; HttpOnly; Secure; SameSite=Lax$/)
+    expect(language).toBe('sa_lang=zh; Max-Age=31536000; Path=/; HttpOnly; Secure; SameSite=Lax')
   } finally {
     await secure.close()
   }
