@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { isFromOwnPage } from '../../gateway/pages/own-origin.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type Form, readHtml } from '../harness/html.js'
+import type { Reply } from '../harness/http.js'
 import { decisionForm, formWith, type Page, Visitor } from '../harness/visitor.js'
 import { type Served, serve } from './serve.js'
 
@@ -235,6 +236,8 @@ describe('the authorization page', () => {
     )
     expect(reply.status).toBe(303)
     expect(reply.headers.get('location')).toBe(location)
+    expect(reply.headers.get('cache-control')).toBe('no-store')
+    expect(reply.headers.get('referrer-policy')).toBe('no-referrer')
   })
 
   test('cancelling tells the app, and issues no code', async () => {
@@ -393,7 +396,58 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     expect(visitor.cookies.delete('sa_form_key')).toBe(true)
     const page = await visitor.open(authorizePath())
     expect((await visitor.decide(page, 'confirm')).status).toBe(303)
+    expect(visitor.cookies.delete('sa_form_key')).toBe(true)
+    const apps = await visitor.open('/connect/apps')
+    expect((await visitor.submit(apps, formTo(apps, '/connect/sign-out'))).status).toBe(303)
   })
+
+  test.each<[string, () => Promise<Reply>, number, string, string]>([
+    [
+      'cross_site',
+      async () => {
+        const page = await authorizationPage()
+        const headers = { 'sec-fetch-site': 'cross-site' }
+        return visitor.submit(page, decisionForm(page), { decision: 'confirm' }, { headers })
+      },
+      403,
+      'This request came from another site',
+      '该请求来自其他网站',
+    ],
+    [
+      'expired',
+      async () => {
+        const page = await authorizationPage()
+        served.services.nowMs += HALF_HOUR_MS
+        return visitor.decide(page, 'confirm')
+      },
+      400,
+      'This form has expired',
+      '表单已过期',
+    ],
+    [
+      'rejected',
+      async () => {
+        const page = await authorizationPage()
+        return visitor.submit(page, decisionForm(page), { decision: 'confirm', csrf: '' })
+      },
+      403,
+      'This form can no longer be used',
+      '此表单已不可用',
+    ],
+  ])(
+    'one that is %s is refused in words of its own, in the language of the page',
+    async (why, send, status, ...words) => {
+      for (const [language, text] of [
+        ['en', words[0]],
+        ['zh', words[1]],
+      ] as const) {
+        visitor = new Visitor(served.origin, language)
+        const reply = await send()
+        expect([reply.status, readHtml(reply.text).title.includes(text)]).toEqual([status, true])
+        expect(served.records.at(-1)?.outcome).toBe(`form_${why}`)
+      }
+    },
+  )
 
   test('without cookies it is refused', async () => {
     const page = await authorizationPage()
@@ -496,7 +550,7 @@ describe('connected apps', () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     for (const shown of [
       'Harvest Insights',
-      'read your surveys',
+      'see your basic profile, read your surveys',
       '18 Nov 2026, 00:30 UTC',
       '21 Nov 2026',
       '18 Dec 2026',
@@ -519,9 +573,12 @@ describe('connected apps', () => {
     expect((await open('same-origin')).html.text).toContain('Access has ended')
   })
 
-  test('are not ended by who is signed out meanwhile, who sees the sign-in form', async () => {
+  test.each<[string, () => void]>([
+    ['by time', () => served.services.sessions.clear()],
+    ['in another tab', () => visitor.cookies.delete('sa_session')],
+  ])('are not ended by who was signed out meanwhile %s, who sees the sign-in form', async (_, signOut) => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
-    served.services.sessions.clear()
+    signOut()
     const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
     expect(next.status).toBe(401)
     expect(formWith(next, 'password')).toBeDefined()
@@ -529,6 +586,25 @@ describe('connected apps', () => {
     expect(next.text).not.toContain('aria-invalid')
     expect(served.services.grants.size).toBe(2)
   })
+
+  test('are not shown to who was signed out by time, who sees the sign-in form', async () => {
+    await visitor.openSignedIn('/connect/apps', USER)
+    served.services.sessions.clear()
+    const page = await visitor.open('/connect/apps')
+    expect(page.status).toBe(200)
+    expect(formWith(page, 'password')).toBeDefined()
+  })
+
+  test.each(['/connect/apps/disconnect', '/connect/sign-out'])(
+    'have a form to %s that dies with the session it was shown in',
+    async (path) => {
+      const page = await visitor.openSignedIn('/connect/apps', USER)
+      visitor.cookies.delete('sa_session')
+      await visitor.openSignedIn('/connect/apps', USER)
+      expect((await visitor.submit(page, formTo(page, path))).status).toBe(403)
+      expect([served.services.grants.size, served.services.sessions.size]).toEqual([2, 2])
+    },
+  )
 
   test('that are ended already are ended, which the page shows', async () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
@@ -690,9 +766,11 @@ describe('every page', () => {
     expect(headers.get('referrer-policy')).toBe('no-referrer')
     expect(headers.get('x-content-type-options')).toBe('nosniff')
     expect(headers.get('x-frame-options')).toBe('DENY')
-    expect(headers.get('content-security-policy')).toMatch(/^default-src 'none'; .*frame-ancestors 'none'$/)
-    expect(headers.get('content-security-policy')).toMatch(/ base-uri 'none';/)
-    expect(headers.get('content-security-policy')).not.toMatch(/form-action|unsafe/)
+    expect(headers.get('content-security-policy')?.split('; ')).toEqual([
+      "default-src 'none'",
+      ...['style-src', 'script-src', 'img-src'].map((kind) => `${kind} 'self'`),
+      ...['base-uri', 'frame-ancestors'].map((kind) => `${kind} 'none'`),
+    ])
     expect(headers.get('cross-origin-resource-policy')).toBe('same-origin')
     expect(headers.get('permissions-policy')).toMatch(/^camera=\(\), geolocation=\(\), microphone=\(\), /)
   })
@@ -712,6 +790,7 @@ describe('every page', () => {
     pages.push(await visitor.open('/connect/apps'), await visitor.open('/nothing'))
     for (const page of pages) {
       expect(page.html.lang).toBe(language === 'zh' ? 'zh-CN' : 'en')
+      expect(page.headers.get('content-language')).toBe(page.html.lang)
       expect(page.text).not.toMatch(/undefined|\[object|\{\w+\}/)
       for (const { name, attributes } of page.html.tags) {
         expect(Object.keys(attributes).filter((key) => key === 'style' || key.startsWith('on'))).toEqual([])
@@ -774,6 +853,8 @@ test('the language switch is remembered', async () => {
   const chinese = page.html.links.find(({ text }) => text === '中文')?.href.split('#')[0] ?? ''
   expect((await visitor.open(chinese)).html.title).toContain('登录')
   expect((await visitor.open('/connect/apps')).html.lang).toBe('zh-CN')
+  await visitor.open('/?lang=en-GB')
+  expect((await visitor.open('/connect/apps')).html.lang).toBe('en')
 })
 
 test('over https the cookies are Secure and bound to the host', async () => {
