@@ -26,6 +26,7 @@ export const AWKWARD = [
   `it's "quoted" \\ {a,b}`,
   'NULL',
   '\\x00',
+  '\\u0000',
   '\t\r\n\u0001\u007f',
   'é e\u0301',
 ]

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { isFromOwnPage } from '../../gateway/pages/own-origin.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type Form, readHtml } from '../harness/html.js'
-import type { Reply } from '../harness/http.js'
+import type { Outgoing, Reply } from '../harness/http.js'
 import { decisionForm, formWith, type Page, Visitor } from '../harness/visitor.js'
 import { type Served, serve } from './serve.js'
 
@@ -228,6 +228,13 @@ describe('the authorization page', () => {
     ['adds no state when it was empty', CALLBACK, '', `${CALLBACK}?code=code1`],
     ['keeps a query', `${CALLBACK}?a=1&b=%20`, 'S', `${CALLBACK}?a=1&b=%20&code=code1&state=S`],
     ['keeps an empty query', `${CALLBACK}?`, 'S', `${CALLBACK}?code=code1&state=S`],
+    ['keeps an open query', `${CALLBACK}?a=1&`, 'S', `${CALLBACK}?a=1&code=code1&state=S`],
+    [
+      'encodes what no header can hold',
+      `${CALLBACK}/é 🎉`,
+      'S',
+      `${CALLBACK}/%C3%A9%20%F0%9F%8E%89?code=code1&state=S`,
+    ],
   ])('confirming %s', async (_, redirectUri, state, location) => {
     served.services.app.redirectUris = [redirectUri]
     const reply = await visitor.decide(
@@ -280,6 +287,8 @@ describe('the authorization page', () => {
     expect(next.html.text).toContain('Sign in')
     expect(form(next, 'password').fields.state).toBe('Abc123')
     expect(served.services.sessions.size).toBe(0)
+    const again = await visitor.submit(page, formTo(page, '/connect/sign-out'))
+    expect([again.status, again.headers.get('location')]).toEqual([303, `${authorizePath()}#wj_redirect`])
   })
 
   test('and signs out also when the app is gone meanwhile', async () => {
@@ -773,6 +782,17 @@ describe('every page', () => {
     ])
     expect(headers.get('cross-origin-resource-policy')).toBe('same-origin')
     expect(headers.get('permissions-policy')).toMatch(/^camera=\(\), geolocation=\(\), microphone=\(\), /)
+  })
+
+  test.each<[number, string, string, Outgoing]>([
+    [404, 'Page not found', '/nothing', {}],
+    [405, 'This does not work here', '/', { method: 'POST' }],
+    [413, 'That was too much', '/connect/sign-in', { method: 'POST', body: 'x'.repeat(20_000) }],
+    [414, 'That was too much', `/?${'x'.repeat(9_000)}`, {}],
+  ])('that is %d says so: %s', async (status, title, path, outgoing) => {
+    const headers = { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': 'same-origin' }
+    const reply = await visitor.request(path, { headers, ...outgoing })
+    expect([reply.status, readHtml(reply.text).title.includes(title)]).toEqual([status, true])
   })
 
   test('none that leads to an app cuts itself off from who opened it, but that of the connected apps', async () => {
