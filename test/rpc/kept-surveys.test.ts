@@ -13,7 +13,7 @@ import { Decoder, encode } from '../../services/rpc/large-messages.js'
 import { ServiceError, toConnectError } from '../../services/rpc/service-error.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
-import { fingerprintOf } from '../../services/survey/validators.js'
+import { fingerprintOf, validatorOfSurvey } from '../../services/survey/validators.js'
 import { findGrant, NOW } from '../store/token-store-verbs.js'
 import {
   type Ending,
@@ -321,6 +321,12 @@ test('bytes that are no validator, or of something else, stand for nothing', asy
   await expect(survey.revalidateSurveys({ validators: Array.from({ length: 501 }, () => one) })).rejects.toThrow(
     'at most 500 items',
   )
+})
+
+test('an answer about a token whose own validator is longer than any of ours has none, and is not kept', () => {
+  const row = { surveyId: 1, ownerUserId: ANN, version: 1, hash: 'abcd', document: new Uint8Array([1]) }
+  expect(validatorOfSurvey(new Uint8Array(100), row).length).toBeGreaterThan(100)
+  expect(validatorOfSurvey(new Uint8Array(101), row)).toHaveLength(0)
 })
 
 /** Of a message that is encoded and decoded again, by a peer that keeps what it decoded. */

@@ -8,7 +8,10 @@ describe('a PostgreSQL address', () => {
     ['postgres://u:p%40@h1:5432,h2:5433/db', ['postgres://u:p%40@h1:5432/db', 'postgres://u:p%40@h2:5433/db']],
     ['postgres://[::1]:5432,[::2]/db', ['postgres://[::1]:5432/db', 'postgres://[::2]:5432/db']],
     ['postgres://h1,h2/db?target_session_attrs=read-write', ['postgres://h1:5432/db', 'postgres://h2:5432/db']],
+    ['postgres://h1,h2/db?target_session_attrs=primary', ['postgres://h1:5432/db', 'postgres://h2:5432/db']],
+    ['postgres://h/db?target_session_attrs=any', ['postgres://h:5432/db']],
     ['postgres://h/db?sslmode=verify-full', ['postgres://h:5432/db?sslmode=verify-full']],
+    ['postgres://h1:1,h2:65535/db', ['postgres://h1:1/db', 'postgres://h2:65535/db']],
   ])('%s names its hosts', (url, each) => {
     const address = parseAddress(url)
     expect(address.hosts.map((host) => address.urlOf(host))).toEqual(each)
@@ -19,7 +22,7 @@ describe('a PostgreSQL address', () => {
     'postgres://u:hunter2@h',
     'postgres://u:hunter2@/db',
     'postgres://u:hunter2@h:0/db',
-    'postgres://u:hunter2@h:70000/db',
+    'postgres://u:hunter2@h:65536/db',
     'postgres://u:hunter2@h1,,h2/db',
     'postgres://u:hunter2@h/db?target_session_attrs=standby',
   ])('%s is refused, without its password', (url) => {

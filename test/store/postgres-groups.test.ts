@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { GroupedWrites } from '../../services/postgres/grouped-writes.js'
 import { Lookups } from '../../services/postgres/lookups.js'
 import { Together, type Waiting } from '../../services/postgres/together.js'
-import type { Database } from '../../services/postgres/transaction.js'
+import { type Database, openDatabase } from '../../services/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
@@ -384,6 +384,28 @@ test('what was due while the process was busy is refused, and not begun', async 
   together.add({ key: 'in time', dueAt: performance.now() + 60_000, reject: (error) => refused.push(error) })
   await expect.poll(() => groups, { interval: 5 }).toEqual([['in time']])
   expect(refused).toEqual([expect.any(StoreUnavailable)])
+  await sleep(1)
+  together.add({ key: 'late', dueAt: performance.now() - 1, reject: (error) => refused.push(error) })
+  await expect.poll(() => refused.length, { interval: 5 }).toBe(2)
+  await sleep(1)
+  expect(groups, 'nothing is begun for nobody').toEqual([['in time']])
+})
+
+test('who comes when all connections have as many waiting as they can serve in time is refused at once', async () => {
+  const url = await createDatabase()
+  const database = closing(await openDatabase({ url, ...patient, poolSize: 1 }, { name: 'none', migrations: [] }))
+  const locker = await openBare(url)
+  const lock = { name: 'lock', text: 'SELECT pg_advisory_xact_lock(1)::text AS locked' }
+  const served = await locker.transaction(async (transaction) => {
+    await transaction.ask(lock, [])
+    const first = database.read(lock, [])
+    const waits = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`
+    await expect.poll(async () => (await query(url, waits)).length, { timeout: 30_000 }).toBe(1)
+    const served = [first, ...Array.from({ length: 50 }, () => database.read(lock, []))]
+    await expect(database.read(lock, [])).rejects.toMatchObject({ cause: { name: 'PoolExhausted' } })
+    return { all: Promise.all(served) }
+  })
+  expect(await served.all).toHaveLength(51)
 })
 
 test('who has no result in his group, and is due by then, is refused, and nothing is written for him alone', async () => {
