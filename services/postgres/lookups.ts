@@ -94,7 +94,6 @@ function ofMany({ name, text }: Statement, types: readonly string[]): Statement 
     text: `
       SELECT asked.place, found.*
       FROM unnest(${arrays.join(', ')}) WITH ORDINALITY AS asked (${names.join(', ')}, place)
-        CROSS JOIN LATERAL (SELECT * FROM (${ofOne}) one OFFSET 0) found
-      ORDER BY asked.place`,
+        CROSS JOIN LATERAL (SELECT * FROM (${ofOne}) one OFFSET 0) found`,
   }
 }
