@@ -1,8 +1,11 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { openDatabase } from '../../services/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
+import { freePort } from '../harness/free-port.js'
 import { closing } from '../postgres/closing.js'
 import { Cluster, query } from '../postgres/cluster.js'
 import { authorize, isGood, issue, redeem, refresh, type Seed, seed } from '../postgres/seed.js'
@@ -147,6 +150,43 @@ test(
   },
   2 * MINUTE,
 )
+
+/** Lets everybody in who connects. */
+const WELCOME = Buffer.from('5200000008000000005a0000000549', 'hex')
+
+/** A server that answers each piece it is sent with the next of `answers`, or the end; and after those never. */
+async function pretend(...answers: readonly (Buffer | 'end')[]): Promise<number> {
+  const sockets: Socket[] = []
+  const server = createServer((socket) => {
+    sockets.push(socket)
+    const left = [...answers]
+    socket.on('error', () => undefined)
+    socket.on('data', () => {
+      const answer = left.shift()
+      if (answer === 'end') socket.end()
+      else if (answer) socket.write(answer)
+    })
+  })
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  return (server.address() as AddressInfo).port
+}
+
+test.each([
+  ['says nothing', []],
+  ['lets us in and says no more', [WELCOME]],
+  ['lets us in and hangs up', [WELCOME, 'end']],
+] as const)('a host that %s is unavailable, alone and as one of several', async (_, answers) => {
+  const port = await pretend(...answers)
+  const nobody = await freePort()
+  for (const hosts of [`127.0.0.1:${port}`, `127.0.0.1:${nobody},127.0.0.1:${port}`]) {
+    const options = { url: `postgres://postgres@${hosts}/postgres`, connectTimeoutMs: 200, statementTimeoutMs: 200 }
+    await expect(openDatabase(options, NOTHING)).rejects.toBeInstanceOf(StoreUnavailable)
+  }
+})
 
 test(
   'a lock that is never given up makes the database unavailable to those who need it, and to nobody else',
