@@ -173,6 +173,20 @@ describe('signing in', () => {
     expect(reply.text).toContain('Username or password is not right')
   })
 
+  test.each([
+    [ErrorReason.UNAVAILABLE, 503],
+    ['bug', 500],
+  ] as const)(
+    'with a service that fails with %s is %i, and nobody is told to wait for an attempt',
+    async (failure, status) => {
+      const page = await visitor.open('/connect/apps')
+      served.services.failure = failure
+      const reply = await visitor.submit(page, form(page, 'password'), USER)
+      expect(reply.status).toBe(status)
+      expect(reply.text).not.toContain('Too many')
+    },
+  )
+
   test('too many attempts do not say a shorter time than it takes', async () => {
     const page = await visitor.open(authorizePath())
     served.services.signInWaitSeconds = 179
