@@ -174,18 +174,15 @@ describe('signing in', () => {
   })
 
   test.each([
-    [ErrorReason.UNAVAILABLE, 503],
-    ['bug', 500],
-  ] as const)(
-    'with a service that fails with %s is %i, and nobody is told to wait for an attempt',
-    async (failure, status) => {
-      const page = await visitor.open('/connect/apps')
-      served.services.failure = failure
-      const reply = await visitor.submit(page, form(page, 'password'), USER)
-      expect(reply.status).toBe(status)
-      expect(reply.text).not.toContain('Too many')
-    },
-  )
+    ['is away', 503, ErrorReason.UNAVAILABLE],
+    ['has a bug', 500, 'bug'],
+  ] as const)('by a service that %s is a %i, and no attempt too many', async (_, status, failure) => {
+    const page = await visitor.open('/connect/apps')
+    served.services.failure = failure
+    const reply = await visitor.submit(page, form(page, 'password'), USER)
+    expect(reply.status).toBe(status)
+    expect(reply.text).not.toContain('Too many')
+  })
 
   test('too many attempts do not say a shorter time than it takes', async () => {
     const page = await visitor.open(authorizePath())
