@@ -210,11 +210,14 @@ test('the token service is asked for as long as the caller waits, and with the i
   const { behind, store, survey } = await withSurveys()
   const { presented } = await granted(store)
   const verify = vi.fn(behind.token.verifyAccessToken)
-  behind.token = { ...behind.token, verifyAccessToken: verify }
-  const { signal } = new AbortController()
-  await survey.getSurvey({ ...presented, surveyId: 1n }, { signal, headers: { 'x-request-id': 'of the request' } })
-  expect(verify.mock.calls.map(([, options]) => options)).toEqual([
-    { signal, headers: { 'x-request-id': 'of the request' } },
+  const revalidate = vi.fn(behind.token.revalidateAnswers)
+  behind.token = { ...behind.token, verifyAccessToken: verify, revalidateAnswers: revalidate }
+  const options = { signal: new AbortController().signal, headers: { 'x-request-id': 'of the request' } }
+  const { validator } = await survey.getSurvey({ ...presented, surveyId: 1n, wantsValidator: true }, options)
+  await survey.revalidateSurveys({ validators: [validator] }, options)
+  expect([verify, revalidate].map(({ mock }) => mock.calls.map(([, options]) => options))).toEqual([
+    [options],
+    [options],
   ])
 })
 

@@ -1,4 +1,6 @@
+import type pg from 'pg'
 import { expect, test } from 'vitest'
+import { Transaction } from '../../services/postgres/transaction.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { openBare } from '../postgres/bare-database.js'
@@ -239,6 +241,35 @@ test('a transaction fails by what undid it, also where what was sent after that 
   })
   await expect(failing).rejects.toMatchObject({ code: '22012' })
   expect(await database.read(divide, [1])).toEqual([{ quotient: 1 }])
+})
+
+test('a transaction of which a statement failed that nobody minded is not taken for committed', async () => {
+  const url = await createDatabase()
+  await query(url, 'CREATE TABLE written (id integer)')
+  const database = await openBare(url)
+  const writing = database.transaction(async (transaction) => {
+    transaction.write({ name: 'write', text: 'INSERT INTO written VALUES (1)' }, [])
+    await transaction.ask({ name: 'divide', text: 'SELECT 1 / 0' }, []).catch(() => undefined)
+  })
+  await expect(writing).rejects.toMatchObject({ code: '22012' })
+  expect(await query(url, 'SELECT id FROM written')).toEqual([])
+})
+
+test('what waits for a BEGIN that fails is not written, and what was read beside it is not believed', async () => {
+  const sent: unknown[] = []
+  const client = {
+    query: async (query: string | { readonly text: string }) => {
+      sent.push(typeof query === 'string' ? query : query.text)
+      if (typeof query === 'string') throw new Error('canceled')
+      return { rows: [{ id: 1 }] }
+    },
+  }
+  const transaction = new Transaction(client as unknown as pg.PoolClient)
+  const begin = 'BEGIN ISOLATION LEVEL READ COMMITTED'
+  await expect(transaction.write({ name: 'write', text: 'a write' }, [])).rejects.toThrow('canceled')
+  expect(sent).toEqual([begin])
+  await expect(transaction.ask({ name: 'read', text: 'a read' }, [])).rejects.toThrow('canceled')
+  expect(sent).toEqual([begin, 'a read'])
 })
 
 const ending: [string, (store: TokenStore, seeded: Seed, grantId: string) => Promise<string>][] = [

@@ -11,7 +11,7 @@ import { patient } from '../postgres/patient.js'
 import { authorize, refresh, seed as seedOne } from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
-import { describeSurveyStore } from './survey-store-conformance.js'
+import { describeSurveyStore, expectBoundedSurveys } from './survey-store-conformance.js'
 import { describeTokenStore } from './token-store-conformance.js'
 import {
   appRow,
@@ -88,6 +88,13 @@ describe('PostgreSQL stores', () => {
     await query(url, 'DELETE FROM surveys; INSERT INTO surveys SELECT * FROM backup')
     await put('of today', NOW + 2)
     expect(await text()).toBe('of today')
+    await query(url, 'DELETE FROM surveys')
+    expect(await store.findSurvey(7)).toBeUndefined()
+  })
+
+  test('of surveys that were read only so many are kept as fit into the memory for them', async () => {
+    const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
+    await expectBoundedSurveys(store)
   })
 
   test('a survey that is read again is the same row, for those who read it at once too, until it is stored again', async () => {

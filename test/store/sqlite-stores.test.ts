@@ -6,7 +6,7 @@ import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { PresentedToken } from '../../services/token/store/token-store.js'
 import { presented } from './presented.js'
-import { describeSurveyStore } from './survey-store-conformance.js'
+import { describeSurveyStore, expectBoundedSurveys } from './survey-store-conformance.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import { describeTokenStore } from './token-store-conformance.js'
 import { auditKinds, grant, hashOf, isGood, issue, MINUTE, NOW, redeem, seed } from './token-store-verbs.js'
@@ -56,6 +56,19 @@ describe('SQLite stores', () => {
     }
     await server.close()
     await commandLine.close()
+  })
+
+  test('of surveys and lists that were read only so many are kept as fit into the memory for them', async () => {
+    const store = openSqliteSurveyStore({ file: ':memory:' })
+    await expectBoundedSurveys(store)
+    const title = 't'.repeat(14_000_000) // counts five times
+    await store.putSurveys('ann', [{ surveyId: 3, hash: '', title, state: 2, document: Buffer.of() }], NOW)
+    const list = (limit: number) => store.listSurveys('ann', { offset: 2, limit })
+    const first = await list(1)
+    expect(await list(1)).toBe(first)
+    await list(2)
+    expect(await list(1)).not.toBe(first)
+    await store.close()
   })
 
   test('many last uses are written in parts, between which others have their turn', async () => {

@@ -195,6 +195,9 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
       expect(await list(0, 2)).toEqual([3, 10, 20])
       expect(await list(2, 2)).toEqual([3, 30])
       expect(await list(4, 2)).toEqual([3])
+      expect(await list(0, 1)).toEqual([3, 10])
+      expect(await list(1, 11)).toEqual([3, 20, 30])
+      expect(await list(11, 1)).toEqual([3])
       expect(await list(Number.MAX_SAFE_INTEGER, 100)).toEqual([3])
       expect((await store.listSurveys('Ann', { offset: 0, limit: 9 })).total).toBe(0)
     },
@@ -236,6 +239,21 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     run: (store) => store.ping(),
   },
 ]
+
+/** Of a store that keeps what it read: small surveys are the same object again, of two large ones the first is forgotten. */
+export async function expectBoundedSurveys(store: SurveyStore): Promise<void> {
+  for (const [bytes, areKept] of [
+    [1_000, true],
+    [4_000_000, false], // 80 MB each with what is made of them
+  ] as const) {
+    const document = Buffer.alloc(bytes)
+    await put(store, 'ann', { ...draft(1), document }, { ...draft(2), document })
+    const first = await store.findSurvey(1)
+    expect(await store.findSurvey(1)).toBe(first)
+    await store.findSurvey(2)
+    expect((await store.findSurvey(1)) === first).toBe(areKept)
+  }
+}
 
 /** `open` gives an empty store each time; it is closed after each check. */
 export function describeSurveyStore(name: string, open: () => Promise<SurveyStore>): void {
