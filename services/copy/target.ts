@@ -45,7 +45,7 @@ export class Target {
   async describe({ name, rows, columns, key }: SourceTable): Promise<Table> {
     const found = await this.#run(
       `SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-       WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped`,
+       WHERE a.attrelid = to_regclass($1) AND a.attnum > 0`, // one that was dropped has no type
       [quoted(name)],
     )
     const types = new Map(found.map(({ attname, typname }) => [String(attname), String(typname)]))
