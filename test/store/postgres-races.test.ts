@@ -248,7 +248,7 @@ test('a transaction of which a statement failed that nobody minded is not taken 
   await query(url, 'CREATE TABLE written (id integer)')
   const database = await openBare(url)
   const writing = database.transaction(async (transaction) => {
-    transaction.write({ name: 'write', text: 'INSERT INTO written VALUES (1)' }, [])
+    await transaction.write({ name: 'write', text: 'INSERT INTO written VALUES (1)' }, [])
     await transaction.ask({ name: 'divide', text: 'SELECT 1 / 0' }, []).catch(() => undefined)
   })
   await expect(writing).rejects.toMatchObject({ code: '22012' })
