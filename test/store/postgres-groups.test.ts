@@ -67,6 +67,8 @@ test('a refresh whose grant somebody has locked keeps nobody waiting who asked w
 test.each([
   ['its code', 'codes', 'code_hash'],
   ['its openid', 'openids', 'user_id'],
+  ['its app', 'apps', 'appid'],
+  ['its secret', 'app_secrets', 'appid'],
 ] as const)('an exchange of which somebody has locked %s keeps nobody waiting', async (_, table, column) => {
   const { store, whileLocked } = await open()
   const one = await seed(store)
@@ -74,7 +76,7 @@ test.each([
   await authorize(store, one)
   const [held, free] = await Promise.all([issue(store, one), issue(store, other)])
   let exchanged: ReturnType<typeof redeem> | undefined
-  await whileLocked(table, column, table === 'codes' ? held : one.userId, async () => {
+  await whileLocked(table, column, { code_hash: held, user_id: one.userId, appid: one.appid }[column], async () => {
     exchanged = redeem(store, one, held)
     expect((await redeem(store, other, free)).result.kind).toBe('redeemed')
   })
