@@ -311,7 +311,7 @@ const limits = {
     'HTTP_REQUEST_TIMEOUT_SECONDS',
     '15',
     whole(1, 300),
-    'a client that has not sent its whole request by then is answered 408 and cut off',
+    'a client that has not sent its whole request by then is answered 408 and cut off, one that takes nothing of an answer for so long is cut off',
   ),
   httpKeepAliveSeconds: setting(
     'HTTP_KEEP_ALIVE_SECONDS',
