@@ -106,10 +106,17 @@ describe('who is behind a certificate', () => {
     }
   })
 
+  test('is also said by a name with an equals sign in it, and a last entry may be empty', () => {
+    const identify = identifyByName(parseCallers('verifier=URI:https://a.test/?team=b=c; ;gateway=DNS:gw.test;'))
+    expect([identify('URI:https://a.test/?team=b=c'), identify('DNS:gw.test')]).toEqual(['verifier', 'gateway'])
+  })
+
   test.each([
     ['local=DNS:a.test', 'local is not a role'],
     ['admin=DNS:a.test', 'admin is not a role'],
     ['gateway=a.test', 'a.test is not a name'],
+    ['gateway=DNS:', 'DNS: is not a name'],
+    ['gateway=DNS:a.test b.test', 'DNS:a.test b.test is not a name'],
     ['gateway=', 'nothing is not a name'],
     ['gateway=DNS:a.test;operator=DNS:a.test', 'DNS:a.test has two roles'],
   ])('cannot be said by %s', (text, problem) => {
