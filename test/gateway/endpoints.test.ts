@@ -3,6 +3,7 @@ import { create } from '@bufbuild/protobuf'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { KeptProfiles } from '../../gateway/api/kept-profiles.js'
 import { surveyFromJson } from '../../gateway/api/survey-json.js'
 import { ListSurveysResponseSchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { startGateway } from './start-gateway.js'
@@ -79,6 +80,22 @@ test('a profile is answered as the service has it now, also when it was another 
     const body = (await (await fetch(`${gateway.url}/api/${user}`)).json()) as Body
     expect(body.data).toEqual(profile)
   }
+})
+
+test('profiles are kept while they have as many characters as they may, twice over; with one more all are forgotten', () => {
+  const written: string[] = []
+  const profiles = new KeptProfiles(60, ({ openid }) => {
+    written.push(openid)
+    return openid.padEnd(10)
+  })
+  const ask = (openids: string) => {
+    written.length = 0
+    for (const openid of openids) profiles.bytesOf({ openid, nickname: '', avatar: '' })
+    return written.join('')
+  }
+  expect(ask('abcabc')).toBe('abc')
+  expect(ask('dddbcd')).toBe('dbc')
+  expect(ask('dbcadbc')).toBe('adbc')
 })
 
 describe('a parameter is taken up to the length that the OpenAPI document says, and no longer', () => {
