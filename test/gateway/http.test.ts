@@ -1161,6 +1161,60 @@ test('a draining gateway tells the others nothing more of what it counts', async
 })
 
 describe('a gateway with more to do than it can', () => {
+  /** Sends each of these on a connection of its own, all there before any is read, and counts turns of the event loop from then on. */
+  async function sendAtOnce({ port, server }: RunningGateway, requests: readonly string[]): Promise<() => number> {
+    const sockets = requests.map(() => net.connect(port, '127.0.0.1').resume())
+    let accepted = 0
+    server.on('connection', () => (accepted += 1))
+    await vi.waitUntil(() => accepted === sockets.length, 20_000)
+    let turns = 0
+    const turn = () => {
+      turns += 1
+      looking = setImmediate(turn)
+    }
+    let looking = setImmediate(turn)
+    onTestFinished(() => {
+      clearImmediate(looking)
+      for (const socket of sockets) socket.destroy()
+    })
+    for (const [index, request] of requests.entries()) sockets[index]?.write(request)
+    return () => turns
+  }
+
+  const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
+
+  test('begins a few pages a turn', async () => {
+    let turn = () => 0
+    const begun: number[] = []
+    const session = () => {
+      begun.push(turn())
+      return { username: 'u', nickname: 'n' }
+    }
+    await withGateway({ services: { GetSession: session } }, async (gateway) => {
+      const page = 'GET /connect/apps HTTP/1.1\r\nHost: a\r\nCookie: sa_session=s\r\n\r\n'
+      turn = await sendAtOnce(gateway, Array(40).fill(page))
+      await vi.waitUntil(() => begun.length === 40, 20_000)
+      for (const now of begun) expect(begun.filter((other) => other === now).length).toBeLessThan(10)
+    })
+  })
+
+  test('lets no failure of what it has admitted wait for those it refuses', () =>
+    withGateway({}, async (gateway) => {
+      await sendAtOnce(gateway, [...Array(400).fill(get('/api/none')), get('/api/oauth2/user')])
+      await vi.waitUntil(() => gateway.records.length === 401, 20_000)
+      expect(gateway.records.findIndex(({ route }) => route === 'user')).toBeLessThan(200)
+    }))
+
+  test('lets nobody wait for refusals of those who send ahead', async () => {
+    let turn = () => 0
+    const refused: number[] = []
+    await withGateway({ onRequest: () => refused.push(turn()) }, async (gateway) => {
+      turn = await sendAtOnce(gateway, [...Array(20).fill(get('/api/none').repeat(60)), get('/api/none')])
+      await vi.waitUntil(() => refused.length === 20 * 60 + 1, 20_000)
+      expect((refused.at(-1) ?? 0) - (refused[0] ?? 0)).toBeLessThan(8)
+    })
+  })
+
   test('lets a client that sends its form slowly keep nobody from a place', () =>
     withGateway({ limits: { maxInFlight: 1 } }, async (gateway) => {
       const slow = net.connect(gateway.port, '127.0.0.1')
