@@ -20,6 +20,7 @@ const request = toBinary(exchangeCode.input, create(exchangeCode.input, { appid:
 function open(work = Promise.resolve()) {
   let [isPaused, hasEnded] = [false, false]
   const results: MultiplexedResult[] = []
+  let drainings = 0
   const timeouts: (number | undefined)[] = []
   const stream = Object.assign(new EventEmitter(), {
     writableNeedDrain: false,
@@ -27,7 +28,11 @@ function open(work = Promise.resolve()) {
     pause: () => (isPaused = true),
     resume: () => (isPaused = false),
     end: () => (hasEnded = true),
-    write: (bytes: Buffer) => hasEnded || results.push(...fromBinary(MultiplexResponseSchema, bytes).results),
+    write(bytes: Buffer) {
+      const response = fromBinary(MultiplexResponseSchema, bytes)
+      if (!hasEnded) results.push(...response.results)
+      if (response.draining) drainings += 1
+    },
   })
   const dispatcher = {
     async call(method: DescMethod, _request: unknown, _call: unknown, timeoutMs?: number) {
@@ -37,7 +42,8 @@ function open(work = Promise.resolve()) {
     },
   }
   const methods = new Map<string, DescMethod>([[path, exchangeCode]])
-  serveMultiplex({ stream, dispatcher, limits: { maxRequestBytes: 1_000 }, methods, caller: 'gateway' } as never)
+  const limits = { maxRequestBytes: 1_000 }
+  const { drain } = serveMultiplex({ stream, dispatcher, limits, methods, caller: 'gateway' } as never)
   const receive = (message: MessageInitShape<typeof MultiplexRequestSchema>) =>
     stream.emit('data', toBinary(MultiplexRequestSchema, create(MultiplexRequestSchema, message)))
   let id = 0
@@ -53,30 +59,61 @@ function open(work = Promise.resolve()) {
     const calls = Array.from({ length: count }, (_, n) => ({ id: n, method: path, request, requestId: '' }))
     for (const part of inParts(calls, MAX_CALLS_OF_MESSAGE)) receive({ calls: [...part] })
   }
-  return { send, sendAtOnce, timeouts, results, stream, isPaused: () => isPaused, hasEnded: () => hasEnded }
+  const now = () => ({ isPaused, hasEnded, drainings })
+  return { send, sendAtOnce, timeouts, results, stream, drain, now }
 }
 
 test('a caller may end its side while its calls are under way: the stream ends behind their answers', async () => {
   let finish = () => {}
-  const { sendAtOnce, stream, results, hasEnded } = open(new Promise((resolve) => (finish = resolve)))
+  const { sendAtOnce, stream, results, now } = open(new Promise((resolve) => (finish = resolve)))
   sendAtOnce(3)
   stream.emit('end')
   await new Promise((resolve) => setTimeout(resolve, 20))
-  expect(hasEnded()).toBe(false)
+  expect(now().hasEnded).toBe(false)
   finish()
-  await vi.waitFor(() => expect(hasEnded()).toBe(true))
+  await vi.waitFor(() => expect(now().hasEnded).toBe(true))
   expect(results).toHaveLength(3)
+})
+
+test.each(['cancelled', 'error'])(
+  'of a stream that ends by %s nothing more is run, and nothing is written to it',
+  async (how) => {
+    let finish = () => {}
+    const { sendAtOnce, stream, results, timeouts, drain, now } = open(new Promise((resolve) => (finish = resolve)))
+    sendAtOnce(3)
+    stream.emit(how, new Error('reset'))
+    sendAtOnce(4)
+    drain()
+    stream.emit('end')
+    finish()
+    for (let turns = 0; turns < 3; turns += 1) await new Promise((resolve) => setImmediate(resolve))
+    expect(timeouts).toHaveLength(3)
+    expect(results).toEqual([])
+    expect(now()).toMatchObject({ hasEnded: false, drainings: 0 })
+  },
+)
+
+test('a caller hears that it should move on, unless it has ended its side', () => {
+  for (const [hasLeft, drainings] of [
+    [false, 1],
+    [true, 0],
+  ] as const) {
+    const { stream, drain, now } = open()
+    if (hasLeft) stream.emit('end')
+    drain()
+    expect(now().drainings).toBe(drainings)
+  }
 })
 
 test('a caller with ten thousand calls under way is not read from until some have ended', async () => {
   let finish = () => {}
-  const { sendAtOnce, results, isPaused } = open(new Promise((resolve) => (finish = resolve)))
+  const { sendAtOnce, results, now } = open(new Promise((resolve) => (finish = resolve)))
   sendAtOnce(9_999)
-  expect(isPaused()).toBe(false)
+  expect(now().isPaused).toBe(false)
   sendAtOnce(1)
-  expect(isPaused()).toBe(true)
+  expect(now().isPaused).toBe(true)
   finish()
-  await vi.waitFor(() => expect(isPaused()).toBe(false))
+  await vi.waitFor(() => expect(now().isPaused).toBe(false))
   expect(results.length).toBeGreaterThan(0)
 })
 
