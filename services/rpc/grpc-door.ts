@@ -229,8 +229,6 @@ function addMultiplex(
         })
         streams.add(served)
         stream.once('close', () => streams.delete(served))
-        stream.once('cancelled', () => streams.delete(served))
-        stream.once('finish', () => streams.delete(served))
       },
     },
   )

@@ -1,12 +1,14 @@
 // The same calls through every door: one behaviour, one vocabulary of failures.
+import { once } from 'node:events'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import net from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
 import * as grpc from '@grpc/grpc-js'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { AccountService, ListConnectedAppsRequestSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -43,6 +45,7 @@ const dispatcher = new Dispatcher({
 let server: RpcServer
 let tcp: Address
 let unixPath: string
+const umask = process.umask()
 const closers: (() => void)[] = []
 
 beforeAll(async () => {
@@ -165,10 +168,11 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
     expect(answer).toMatchObject({ username: 'abc', nickname: '昵称', avatar: '' })
   })
 
-  test('the request id arrives', async () => {
-    const id = '7d1c6f0e-2b1f-4f7e-9a57-0d8f5d2d8a11'
-    await account.getSession({ sessionToken: 'abc' }, { headers: { 'x-request-id': id } })
-    expect(calls.at(-1)?.requestId).toBe(id)
+  test('the request id and the trace arrive', async () => {
+    const requestId = '7d1c6f0e-2b1f-4f7e-9a57-0d8f5d2d8a11'
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+    await account.getSession({ sessionToken: 'abc' }, { headers: { 'x-request-id': requestId, traceparent } })
+    expect(calls.at(-1)).toMatchObject({ requestId, traceparent })
   })
 
   test('a call without a request id gets one', async () => {
@@ -255,9 +259,42 @@ test('the direct door hands on who calls, why, for how long, and until when it i
   expect(call.mock.calls).toEqual([[AccountService.method.listConnectedApps, request, handedOn, 7]])
 })
 
-test('the Unix socket is for its owner only', () => {
+test('the Unix socket is for its owner only, and what the process makes after it is as before', () => {
   expect(statSync(unixPath).mode & 0o777).toBe(0o600)
+  expect(process.umask()).toBe(umask)
 })
+
+test('a server has at most as many connections as it may', async () => {
+  const limits = { maxRequestBytes: 64 * 1024, maxStreams: 1, maxConnections: 1 }
+  const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
+  const common = { dispatcher, tls: undefined, callers: new Map(), limits, hasReflection: false }
+  const small = await startRpcServer({ ...common, address, connectAddress: undefined })
+  onTestFinished(() => small.drain(100))
+  const ask = () => {
+    const peer = net.connect(Number(new URL(small.addresses[0] ?? '').port), '127.0.0.1').on('error', () => undefined)
+    onTestFinished(() => void peer.destroy())
+    peer.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+    return Promise.race([once(peer, 'data').then(() => 'served'), once(peer, 'close').then(() => 'closed')])
+  }
+  expect([await ask(), await ask()]).toEqual(['served', 'closed'])
+})
+
+test.each(['end', 'resetAndDestroy'] as const)(
+  'a connection that says nothing before its %s ends only itself',
+  async (how) => {
+    const url = server.addresses[0] ?? ''
+    const peer = net
+      .connect(Number(new URL(url).port), '127.0.0.1')
+      .on('error', () => undefined)
+      .resume()
+    await once(peer, 'connect')
+    await fetch(url) // so the one before is accepted
+    const closed = once(peer, 'close')
+    peer[how]()
+    await closed
+    expect((await fetch(url)).status).toBe(404)
+  },
+)
 
 const networkDoors = Object.keys(doors).filter((name) => name !== 'direct')
 

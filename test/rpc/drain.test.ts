@@ -4,9 +4,13 @@ import http2 from 'node:http2'
 import net from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import tls from 'node:tls'
+import { fromBinary } from '@bufbuild/protobuf'
+import { createClient } from '@connectrpc/connect'
+import { createConnectTransport } from '@connectrpc/connect-node'
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { MultiplexResponseSchema } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
@@ -130,6 +134,34 @@ test.each([
   expect(await answer).toMatchObject({ username: 'somebody' })
 })
 
+test.each([
+  ['HTTP/1.1', 0, '1.1'],
+  ['HTTP/2', 0, '2'],
+  ['HTTP/2, where Connect is alone,', 1, '2'],
+] as const)('is not over before a call over Connect and %s is answered', async (_, door, httpVersion) => {
+  const { server, begun, ended } = await started({ connectAddress: address })
+  const transport = createConnectTransport({ baseUrl: server.addresses[door] ?? '', httpVersion })
+  const answer = createClient(AccountService, transport).getSession({ sessionToken: 'x' })
+  await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
+  expect(await drained(server, 5_000)).toBeLessThan(4_000)
+  expect(ended).toEqual(['the call'])
+  expect(await answer).toMatchObject({ username: 'somebody' })
+})
+
+test('tells who has a stream of calls to move on', async () => {
+  const { server, at } = await started()
+  const stream = grpcClient(at).makeBidiStreamRequest('/surveyauth.v1.MultiplexService/Multiplex', bytes, bytes)
+  const end = endOf(stream)
+  await once(stream, 'metadata')
+  const heard = once(stream, 'data')
+  const drain = drained(server, 5_000)
+  const [message] = (await heard) as [Buffer]
+  expect(fromBinary(MultiplexResponseSchema, message)).toMatchObject({ draining: true, results: [] })
+  stream.end()
+  expect(await drain).toBeLessThan(4_000)
+  expect(await end).toBe(grpc.status.OK)
+})
+
 test('does not wait for callers that keep a connection open for their next request', async () => {
   const { server, at } = await started()
   const url = `http://127.0.0.1:${(at as Extract<Address, { kind: 'plaintext' }>).port}`
@@ -206,11 +238,15 @@ test.each(['asked', 'not asked yet'])('does not wait for who keeps asking what i
   expect(await end).toBe(grpc.status.UNAVAILABLE)
 })
 
-test('cuts off a caller that does not send its request', async () => {
+test('cuts off callers that say nothing, or do not send their request', async () => {
   const { at } = await started()
-  const caller = connectedTo(at)
-  caller.write('POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ')
-  await once(caller, 'close')
+  const said = ['', 'POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ', `${half}Content-Type: application/json\r\n\r\n{`]
+  const callers = said.map((text) => {
+    const caller = connectedTo(at)
+    if (text !== '') caller.write(text)
+    return once(caller, 'close')
+  })
+  await Promise.all(callers)
 }, 30_000)
 
 test('cuts off a caller that does not finish its TLS handshake', async () => {
@@ -285,22 +321,37 @@ test('a caller over HTTP/2 that is gone without a word is let go at the Connect 
   await Promise.all(letGo)
 }, 60_000)
 
-test('does not wait longer than its grace for a request that does not end', async () => {
-  const { server } = await started()
-  const session = http2.connect(server.addresses[0] ?? '').on('error', () => undefined)
+const half = 'POST /surveyauth.v1.AccountService/GetSession HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n'
+
+/** Each begins a request that does not end. */
+const unending: Record<string, (server: RpcServer) => Promise<unknown>> = {
+  gRPC: ({ addresses }) => beginOverHttp2(addresses[0], 'application/grpc'),
+  'Connect over HTTP/2': ({ addresses }) => beginOverHttp2(addresses[1], 'application/json'),
+  'Connect over HTTP/1.1': ({ addresses }) =>
+    new Promise((resolve) => {
+      connectedTo(parseAddress(addresses[0] ?? '')).write(`${half}Content-Type: application/json\r\n\r\n{`, resolve)
+    }),
+}
+
+async function beginOverHttp2(url = '', type: string): Promise<void> {
+  const session = http2.connect(url).on('error', () => undefined)
   onTestFinished(() => session.destroy())
-  session
-    .request({
-      ':method': 'POST',
-      ':path': '/surveyauth.v1.AccountService/GetSession',
-      'content-type': 'application/grpc',
-    })
-    .on('error', () => undefined)
-  await sleep(CALL_MS)
-  const tookMs = await drained(server, 500)
-  expect(tookMs).toBeGreaterThan(400)
-  expect(tookMs).toBeLessThan(3_000)
-})
+  const path = '/surveyauth.v1.AccountService/GetSession'
+  session.request({ ':method': 'POST', ':path': path, 'content-type': type }).on('error', () => undefined)
+  await once(session, 'remoteSettings')
+}
+
+test.each(Object.keys(unending))(
+  'does not wait longer than its grace for a request that does not end, through %s',
+  async (door) => {
+    const { server } = await started({ connectAddress: address })
+    await unending[door]?.(server)
+    await sleep(CALL_MS)
+    const tookMs = await drained(server, 500)
+    expect(tookMs).toBeGreaterThan(400)
+    expect(tookMs).toBeLessThan(3_000)
+  },
+)
 
 test('a server that cannot have one of its addresses gives up the other', async () => {
   const other = net.createServer().listen(0, '127.0.0.1')

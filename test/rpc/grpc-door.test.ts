@@ -2,12 +2,15 @@
 import { once } from 'node:events'
 import http2 from 'node:http2'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
+import { Code } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import { MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
-import { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { type CallRecord, Dispatcher } from '../../services/rpc/dispatcher.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 
 const CALL_MS = 50
@@ -15,16 +18,20 @@ const PATH = '/surveyauth.v1.LimitService/CountRequests'
 const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
 
 let server: RpcServer
+/** Keys of the calls that were begun, and how calls ended. */
+const begun: (string | undefined)[] = []
+const records: CallRecord[] = []
 
 beforeAll(async () => {
   const dispatcher = new Dispatcher({
     mayCall,
-    onCall: () => undefined,
+    onCall: (record) => records.push(record),
     onUnexpected: () => undefined,
     maxDeadlineMs: 30_000,
   }).register(LimitService, {
-    async countRequests() {
-      await sleep(CALL_MS)
+    async countRequests({ counts }) {
+      begun.push(counts[0]?.key)
+      await (counts[0]?.key === FOR_EVER ? new Promise(() => undefined) : sleep(CALL_MS))
       return { totals: [1] }
     },
   })
@@ -40,8 +47,12 @@ beforeAll(async () => {
 })
 afterAll(() => server.drain(200))
 
-/** CountRequestsRequest with one count: key `k` until 1 s after 1970; gRPC puts flag and length before it. */
-const REQUEST = Buffer.from([0x0a, 7, 0x0a, 1, 0x6b, 0x12, 2, 0x08, 1])
+const FOR_EVER = 'f' // the key of a call that is not answered
+
+/** CountRequestsRequest with one count: a key of one letter until 1 s after 1970; gRPC puts flag and length before it. */
+const requestOf = (key: string) => Buffer.from([0x0a, 7, 0x0a, 1, key.charCodeAt(0), 0x12, 2, 0x08, 1])
+const jsonOf = (key: string) => `{"counts":[{"key":"${key}","windowEndTime":"1970-01-01T00:00:01Z"}]}`
+const REQUEST = requestOf('k')
 const FRAMED = Buffer.concat([Buffer.from([0, 0, 0, 0, REQUEST.length]), REQUEST])
 
 function connectedTo(door: 'gRPC' | 'Connect'): http2.ClientHttp2Session {
@@ -83,9 +94,23 @@ test.each(['2147483S', '99999999m', '99999999u'])('and so does one that has time
   expect(await statusOf(connectedTo('gRPC'), { 'grpc-timeout': timeout })).toBe('0')
 })
 
-test('a caller whose time is over before its answer is told so', async () => {
-  const status = await statusOf(connectedTo('gRPC'), { 'grpc-timeout': '1m' })
-  expect(status).toBe(String(grpc.status.DEADLINE_EXCEEDED))
+/** How a call ends whose caller does not look at its own clock. */
+const endOfLate: Record<string, () => Promise<unknown>> = {
+  gRPC: () => statusOf(connectedTo('gRPC'), { 'grpc-timeout': '20m' }),
+  async Connect() {
+    const headers = { 'content-type': 'application/json', 'connect-timeout-ms': '20' }
+    const answer = await fetch(`${server.addresses[0]}${PATH}`, { method: 'POST', headers, body: jsonOf('k') })
+    return ((await answer.json()) as { code?: string }).code
+  },
+}
+
+test.each([
+  ['gRPC', String(grpc.status.DEADLINE_EXCEEDED)],
+  ['Connect', 'deadline_exceeded'],
+])('a caller whose time is over before its answer is told so, and so is the log, through %s', async (door, end) => {
+  records.length = 0
+  expect(await endOfLate[door]?.()).toBe(end)
+  await expect.poll(() => records.map(({ code }) => code)).toEqual([Code.DeadlineExceeded])
 })
 
 test.each(['gRPC', 'Connect'] as const)('the %s door takes headers of 16 KiB, and says so', async (door) => {
@@ -99,7 +124,7 @@ test.each(['gRPC', 'Connect'] as const)('the %s door takes headers of 16 KiB, an
       'content-type': 'application/json',
       'x-much': 'm'.repeat(bytes),
     }
-    const stream = session.request(headers).end('{"counts":[{"key":"k","windowEndTime":"1970-01-01T00:00:01Z"}]}')
+    const stream = session.request(headers).end(jsonOf('k'))
     return once(stream.resume(), 'response').then(
       ([head]) => (head as http2.IncomingHttpHeaders)[':status'],
       (error: Error) => error.message,
@@ -124,6 +149,81 @@ test.each([
   const status = await end
   expect(grpc.status[status.code]).toBe(code)
   expect(status.details).toContain(why)
+})
+
+test('the health of each service is that of the server, and of another there is none', async () => {
+  const client = clientOfGrpc()
+  const healthOf = (service: string) =>
+    new Promise((resolve) => {
+      const request = Buffer.from([0x0a, service.length, ...Buffer.from(service)])
+      const asIs = (bytes: Buffer) => bytes
+      client.makeUnaryRequest('/grpc.health.v1.Health/Check', asIs, asIs, request, (error, answer) =>
+        resolve(error ? grpc.status[error.code] : answer?.[1]),
+      )
+    })
+  const [SERVING, NOT_SERVING] = [1, 2]
+  for (const [isServing, health] of [
+    [true, SERVING],
+    [false, NOT_SERVING],
+  ] as const) {
+    server.setServing(isServing)
+    for (const service of ['', LimitService.typeName, MultiplexService.typeName]) {
+      expect(await healthOf(service)).toBe(health)
+    }
+  }
+  expect(await healthOf('surveyauth.v1.NoService')).toBe('NOT_FOUND')
+})
+
+test('what is served is told to nobody where that is turned off', async () => {
+  const asIs = (bytes: Buffer) => bytes
+  const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
+  const stream = clientOfGrpc().makeBidiStreamRequest(path, asIs, asIs)
+  stream.on('error', () => undefined).resume()
+  const { code } = await new Promise<grpc.StatusObject>((resolve) => stream.once('status', resolve))
+  expect(grpc.status[code]).toBe('UNIMPLEMENTED')
+})
+
+/** Begins a call that is not answered; returns what its caller does when it goes away. */
+const begin: Record<string, () => () => void> = {
+  gRPC() {
+    const asIs = (bytes: Buffer) => bytes
+    const call = clientOfGrpc().makeUnaryRequest(PATH, asIs, asIs, requestOf(FOR_EVER), () => undefined)
+    return () => call.cancel()
+  },
+  'Connect over HTTP/1.1'() {
+    const gone = new AbortController()
+    const [method, headers, body] = ['POST', { 'content-type': 'application/json' }, jsonOf(FOR_EVER)]
+    fetch(`${server.addresses[0]}${PATH}`, { method, headers, body, signal: gone.signal }).catch(() => undefined)
+    return () => gone.abort()
+  },
+  'Connect over HTTP/2'() {
+    const headers = { ':method': 'POST', ':path': PATH, 'content-type': 'application/json' }
+    const stream = connectedTo('Connect').request(headers).end(jsonOf(FOR_EVER))
+    return () => stream.close(http2.constants.NGHTTP2_CANCEL)
+  },
+}
+
+test.each(Object.keys(begin))('a call is over when its caller goes away, through %s', async (door) => {
+  begun.length = 0
+  records.length = 0
+  const goAway = begin[door]?.()
+  await expect.poll(() => begun, { timeout: 20_000 }).toEqual([FOR_EVER])
+  goAway?.()
+  await expect.poll(() => records.map(({ code }) => code), { timeout: 20_000 }).toEqual([Code.Canceled])
+})
+
+test('a connection of HTTP/1.1 may be idle for a minute, which its caller hears; nothing compressed is taken', async () => {
+  const send = (headers: Record<string, string>, body: BodyInit) =>
+    fetch(`${server.addresses[0]}${PATH}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body,
+    })
+  const answer = await send({}, jsonOf('k'))
+  expect(await answer.json()).toEqual({ totals: [1] })
+  expect(answer.headers.get('keep-alive')).toBe('timeout=65')
+  const refused = await send({ 'content-encoding': 'gzip' }, gzipSync(jsonOf('k')))
+  expect(await refused.json()).toMatchObject({ code: 'unimplemented' })
 })
 
 test('who watches the health hears of changes only', async () => {

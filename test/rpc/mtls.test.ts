@@ -1,7 +1,10 @@
 // Over mTLS the certificate says who calls: every role against every method, and every bad certificate.
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
+import net from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import tls from 'node:tls'
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
@@ -168,6 +171,28 @@ test('without a certificate there is no connection', async () => {
   const code = await codeOf(connectAs({ ca: authority.cert })(AdminService).listApps({}))
   expect(code).not.toBe('ok')
   expect(code).not.toBe(Code.PermissionDenied)
+})
+
+test('an older TLS than 1.3 is not spoken, which is told; who resets its connection meanwhile is not told of', async () => {
+  const { port } = address as Extract<Address, { kind: 'tls' }>
+  const reset = net.connect(port, '127.0.0.1').on('error', () => undefined)
+  reset.write(Buffer.from([22, 3, 1, 2, 0, 1])) // the head of a ClientHello
+  await once(reset, 'connect')
+  const material = materialOf(authority, authority.issue('DNS:operator.test'))
+  const knock = async (maxVersion: 'TLSv1.2' | 'TLSv1.3') => {
+    const peer = tls.connect({ ...material, host: '127.0.0.1', port, maxVersion })
+    const ended = once(peer, 'secureConnect').then(
+      () => 'let in',
+      ({ code }) => code,
+    )
+    onTestFinished(() => void peer.destroy())
+    return ended
+  }
+  expect(await knock('TLSv1.3'), 'the one before is accepted').toBe('let in')
+  reset.resetAndDestroy()
+  expect(await knock('TLSv1.2')).toBe('ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION')
+  await vi.waitFor(() => expect(turnedAway).toEqual(['ERR_SSL_UNSUPPORTED_PROTOCOL']))
+  turnedAway.length = 0
 })
 
 test('a server that is not signed by our authority is not talked to', async () => {

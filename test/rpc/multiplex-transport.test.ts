@@ -21,7 +21,18 @@ const { verifyAccessToken, exchangeCode } = TokenService.method
 const verification = { appid: 'app_x', accessToken: 'sat_x' }
 const exchange = { appid: 'app_x', secret: 'sas_x', code: 'sac_x' }
 
-type Reaction = 'answer' | 'break' | 'babble' | 'leave' | 'wait' | 'silence' | 'late' | 'refuse' | 'reject' | 'large'
+type Reaction =
+  | 'answer'
+  | 'break'
+  | 'babble'
+  | 'leave'
+  | 'wait'
+  | 'silence'
+  | 'late'
+  | 'refuse'
+  | 'reject'
+  | 'large'
+  | 'strange'
 const LATE_MS = 200
 const LARGE = 'o'.repeat(5 * 1024 * 1024) // grpc-js takes 4 MiB unless told otherwise
 const hasIpv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'))
@@ -65,6 +76,8 @@ async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
   const codec = { requestSerialize: asIs, requestDeserialize: asIs, responseSerialize: asIs, responseDeserialize: asIs }
   const path = `/${MultiplexService.typeName}/Multiplex`
   server.addService({ multiplex: { path, requestStream: true, responseStream: true, ...codec } }, { multiplex: serve })
+  const unary = { requestStream: false, responseStream: false, ...codec }
+  server.addService({ check: { path: '/grpc.health.v1.Health/Check', ...unary } }, { check: () => undefined })
   const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure())
   const sockets = net.createServer((socket) => injector.injectConnection(socket)).listen(0, host)
   await once(sockets, 'listening')
@@ -95,6 +108,8 @@ function answersTo(calls: readonly MultiplexedCall[], reaction?: Reaction): Buff
     const { output }: DescMethod = method.endsWith('ExchangeCode') ? exchangeCode : verifyAccessToken
     const openid = reaction === 'large' ? LARGE : 'o_x'
     const value = reaction === 'babble' ? Buffer.from([0xff]) : toBinary(output, create(output, { openid }))
+    if (reaction === 'strange')
+      return { id, outcome: { case: 'failure' as const, value: { code: 99, message: 'odd' } } }
     return { id, outcome: { case: 'response' as const, value } }
   })
   const response = { results, draining: reaction === 'leave' }
@@ -144,7 +159,7 @@ test('closing fails what is to go over the next stream', async () => {
 })
 
 test('closing fails what is under way, over streams that are left too', async () => {
-  const { token, transport, seen } = await startPeer(['silence'])
+  const { token, transport, seen, connections } = await startPeer(['silence'])
   const fails = () =>
     expect(token.verifyAccessToken(verification)).rejects.toMatchObject({
       code: Code.Unavailable,
@@ -158,6 +173,15 @@ test('closing fails what is under way, over streams that are left too', async ()
   transport.close()
   await Promise.all([first, second])
   await expect(token.verifyAccessToken(verification)).rejects.toThrow('the connection is closed')
+  await expect.poll(connections, { timeout: 10_000 }).toBe(0)
+})
+
+test('of a peer that ends every stream a few a second are asked for', async () => {
+  const { token, streams } = await startPeer(['reject'])
+  await expect(token.verifyAccessToken(verification, { timeoutMs: 500 })).rejects.toMatchObject({
+    code: Code.DeadlineExceeded,
+  })
+  expect(streams()).toBeLessThan(15)
 })
 
 test('of a call whose time is over as it is sent the peer hears that little is left, not that it has all there is', async () => {
@@ -290,4 +314,28 @@ test('as many go over the next stream together', async () => {
 test.runIf(hasIpv6)('an address of IPv6 is one', async () => {
   const { token } = await startPeer(['answer'], '::1')
   expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
+})
+
+test('a connection stays one for however long it is there', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { token, streams } = await startPeer(['answer'])
+  for (let calls = 0; calls < 3; calls += 1) {
+    expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
+    vi.advanceTimersByTime(3_600_000)
+  }
+  expect(streams()).toBe(1)
+})
+
+test('a peer that does not say whether it serves is not waited for, and one that is left is let go', async () => {
+  const { transport, connections } = await startPeer(['answer'])
+  expect(await transport.whyNotServing()).toMatch(/^Deadline exceeded/)
+  expect(await connections()).toBe(1)
+  transport.reconnect()
+  await expect.poll(connections, { timeout: 10_000 }).toBe(0)
+})
+
+test('a failure of a kind that is not known here is an unknown one', async () => {
+  const { token } = await startPeer(['strange'])
+  await expect(token.verifyAccessToken(verification)).rejects.toMatchObject({ code: Code.Unknown, rawMessage: 'odd' })
 })
