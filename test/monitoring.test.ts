@@ -123,6 +123,11 @@ function measure(metrics: Metrics): void {
   metrics.call({ ...call, code: Code.Unauthenticated, reason: ErrorReason.INVALID_CREDENTIALS })
   metrics.call({ ...call, code: Code.DeadlineExceeded, reason: undefined })
   metrics.call({ ...call, rpc: 's/ListApps', method: 'ListApps', code: Code.Internal, reason: undefined })
+  metrics.request({ route: 'list', method: 'GET', status: 429, outcome: 'o', durationMs: 5, requestId: 'r' })
+  metrics.storeOperation('survey', 'findSurvey', 0.2)
+  metrics.replayed('revoked_grant')
+  metrics.unexpected()
+  metrics.dropped()
   metrics.revalidated(3)
   metrics.removed({ codes: 5, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 })
 }
@@ -136,6 +141,7 @@ describe('what happened', () => {
     const seconds = 'survey_auth_http_request_duration_seconds'
     expect(values).toMatchObject({
       'survey_auth_http_requests_total{route="user",status="200",outcome="ok"}': 2,
+      'survey_auth_http_requests_total{route="list",status="429",outcome="o"}': 1,
       [`${seconds}_bucket{le="0.1",route="user"}`]: 0,
       [`${seconds}_bucket{le="0.25",route="user"}`]: 1,
       [`${seconds}_bucket{le="0.5",route="user"}`]: 2,
@@ -143,6 +149,11 @@ describe('what happened', () => {
       [`${seconds}_sum{route="user"}`]: 0.75,
       [`${seconds}_count{route="user"}`]: 2,
       'survey_auth_store_duration_seconds_sum{store="token",operation="findApp"}': 0.75,
+      'survey_auth_store_duration_seconds_bucket{le="0.0001",store="survey",operation="findSurvey"}': 0,
+      'survey_auth_store_duration_seconds_bucket{le="0.00025",store="survey",operation="findSurvey"}': 1,
+      'survey_auth_replayed_codes_total{effect="revoked_grant"}': 1,
+      survey_auth_unexpected_errors_total: 1,
+      survey_auth_http_connections_dropped_total: 1,
       'survey_auth_commit_writes_sum{store="token"}': 7,
       'survey_auth_commit_duration_seconds_sum{store="token"}': 0.5,
       'survey_auth_rpc_duration_seconds_sum{method="s/ListApps"}': 0.5,
@@ -175,5 +186,19 @@ describe('what happened', () => {
     expect(valuesOf(await sumOf(both).metrics())).toMatchObject({ ...counts, [end]: 1_700_000_000 })
     const left = [countsOf(both[0]), both[1]]
     expect(valuesOf(await sumOf(left).metrics())).toMatchObject({ ...counts, [end]: 1_800_000_000 })
+  })
+  test.each([
+    ['process_start_time_seconds', 'the first', Math.min],
+    ['nodejs_eventloop_lag_seconds', 'the worst', Math.max],
+    ['nodejs_eventloop_lag_mean_seconds', 'the worst', Math.max],
+    ['nodejs_eventloop_lag_p50_seconds', 'the worst', Math.max],
+    ['nodejs_eventloop_lag_p90_seconds', 'the worst', Math.max],
+    ['nodejs_eventloop_lag_p99_seconds', 'the worst', Math.max],
+  ])('of %s in several processes %s counts', async (name, _, which) => {
+    const snapshot = await createMetrics().snapshot()
+    const of = (value: number) =>
+      snapshot.map((metric) => (metric.name === name ? { ...metric, values: [{ value, labels: {} }] } : metric))
+    const values = valuesOf(await sumOf([of(3), of(1), of(8)]).metrics())
+    expect(values[name]).toBe(which(3, 1, 8))
   })
 })

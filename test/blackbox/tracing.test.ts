@@ -8,6 +8,8 @@ interface Recorded {
   readonly traceId: string
   readonly spanId: string
   readonly parentSpanId: string | undefined
+  /** 1: those who made the parent keep the trace. */
+  readonly parentFlags: number | undefined
   readonly attributes: Attributes
   isEnded: boolean
 }
@@ -22,12 +24,13 @@ const sdk: Tracer = {
       traceId: parent?.traceId ?? randomBytes(16).toString('hex'),
       spanId: randomBytes(8).toString('hex'),
       parentSpanId: parent?.spanId,
+      parentFlags: parent?.traceFlags,
       attributes: { ...options.attributes },
       isEnded: false,
     }
     spans.push(recorded)
     const span = {
-      spanContext: () => ({ traceId: recorded.traceId, spanId: recorded.spanId, traceFlags: 1 }),
+      spanContext: () => ({ traceId: recorded.traceId, spanId: recorded.spanId, traceFlags: parent?.traceFlags ?? 1 }),
       setAttribute: (key: string, value: string | number) => Object.assign(recorded.attributes, { [key]: value }),
       setAttributes: (attributes: Attributes) => Object.assign(recorded.attributes, attributes),
       setStatus: (status: { message?: string }) => Object.assign(recorded.attributes, { status: status.message }),
@@ -51,29 +54,32 @@ afterEach(() => trace.disable())
 const REMOTE = { traceId: '4bf92f3577b34da6a3ce929d0e0e4736', spanId: '00f067aa0ba902b7' }
 
 describe('spans', () => {
-  test('of one request are one trace, from the caller through every RPC', async () => {
-    const service = await startService()
-    const { app, tokens } = await service.grantAccess()
-    spans.length = 0
-    const query = new URLSearchParams({ appid: app.appid, access_token: tokens.access_token, openid: tokens.openid })
-    const traceparent = `00-${REMOTE.traceId}-${REMOTE.spanId}-01`
-    const response = await fetch(`${service.backend.url}/api/surveys?${query}`, { headers: { traceparent } })
-    const { request_id } = (await response.json()) as { request_id: string }
+  test.each([1, 0])(
+    'of one request are one trace, from the caller through every RPC, with its flags: %i',
+    async (flags) => {
+      const service = await startService()
+      const { app, tokens } = await service.grantAccess()
+      spans.length = 0
+      const query = new URLSearchParams({ appid: app.appid, access_token: tokens.access_token, openid: tokens.openid })
+      const traceparent = `00-${REMOTE.traceId}-${REMOTE.spanId}-0${flags}`
+      const response = await fetch(`${service.backend.url}/api/surveys?${query}`, { headers: { traceparent } })
+      const { request_id } = (await response.json()) as { request_id: string }
 
-    const [request, list, verify] = [
-      'GET surveys',
-      'surveyauth.v1.SurveyService/ListSurveys',
-      'surveyauth.v1.TokenService/VerifyAccessToken',
-    ].map((name) => spans.find((span) => span.name === name))
-    expect(spans).toHaveLength(3)
-    expect(spans.every(({ traceId, isEnded }) => traceId === REMOTE.traceId && isEnded)).toBe(true)
-    expect([request?.parentSpanId, list?.parentSpanId, verify?.parentSpanId]).toEqual([
-      REMOTE.spanId,
-      request?.spanId,
-      list?.spanId,
-    ])
-    expect(spans.map(({ attributes }) => attributes.request_id)).toEqual([request_id, request_id, request_id])
-  })
+      const [request, list, verify] = [
+        'GET surveys',
+        'surveyauth.v1.SurveyService/ListSurveys',
+        'surveyauth.v1.TokenService/VerifyAccessToken',
+      ].map((name) => spans.find((span) => span.name === name))
+      expect(spans.map(({ parentFlags }) => parentFlags)).toEqual([flags, flags, flags])
+      expect(spans.every(({ traceId, isEnded }) => traceId === REMOTE.traceId && isEnded)).toBe(true)
+      expect([request?.parentSpanId, list?.parentSpanId, verify?.parentSpanId]).toEqual([
+        REMOTE.spanId,
+        request?.spanId,
+        list?.spanId,
+      ])
+      expect(spans.map(({ attributes }) => attributes.request_id)).toEqual([request_id, request_id, request_id])
+    },
+  )
 
   test('begin a trace of their own when the caller has none, or one that is malformed', async () => {
     const service = await startService()
@@ -91,7 +97,23 @@ describe('spans', () => {
     await fetch(`${service.backend.url}/api/oauth2/user?${query}`)
     const request = spans.findLast(({ name }) => name === 'GET user')
     expect(request?.attributes).toMatchObject({ 'http.response.status_code': 401, 'error.type': 'invalid_token' })
+    expect(request?.attributes, 'which is its caller’s').not.toHaveProperty('status')
+    const call = spans.findLast(({ name }) => name.endsWith('/GetAuthorizedUser'))
+    expect(call?.attributes).toMatchObject({ 'rpc.grpc.status_code': 7, status: 'permission_denied' })
     const text = JSON.stringify(spans)
     for (const secret of [app.secret, tokens.access_token, tokens.refresh_token]) expect(text).not.toContain(secret)
+  })
+  test('say that a failure is one of this service', async () => {
+    const service = await startService()
+    const { app, tokens } = await service.grantAccess()
+    await service.backend.sabotage.hideSurveys()
+    spans.length = 0
+    const query = new URLSearchParams({ appid: app.appid, access_token: tokens.access_token, openid: tokens.openid })
+    await fetch(`${service.backend.url}/api/surveys?${query}`)
+    expect(Object.fromEntries(spans.map(({ name, attributes }) => [name, attributes.status]))).toEqual({
+      'GET surveys': 'internal_server_error',
+      'surveyauth.v1.SurveyService/ListSurveys': 'internal',
+      'surveyauth.v1.TokenService/VerifyAccessToken': undefined,
+    })
   })
 })

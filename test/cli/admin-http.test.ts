@@ -121,6 +121,15 @@ test('a port in use is told by its code', async () => {
   expect(lost).toEqual([])
 })
 
+test('that its thread has ended by itself is told once, with why', async () => {
+  const metrics = { contentType: 'no header has\n', text: async () => '' } // the thread does not expect it
+  const { get, lost } = await open({ metrics })
+  await expect(get('/metrics')).rejects.toThrow()
+  await expect.poll(() => lost).toMatchObject([{ code: 'ERR_INVALID_CHAR' }])
+  await expect(get('/healthz')).rejects.toThrow()
+  expect(lost).toHaveLength(1)
+})
+
 test('ends when it is closed, and tells nobody that it was lost', async () => {
   const { admin, get, lost } = await open()
   await admin.close()

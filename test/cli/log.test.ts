@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { Code } from '@connectrpc/connect'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { createLog } from '../../bin/telemetry/log.js'
 import { BUILD } from '../harness/spawn.js'
 
@@ -27,9 +27,9 @@ const LOGGING = `
 `
 
 /** A log in memory, and what it has written: a line for each object. */
-function inMemory(logLevel: 'info' | 'debug' = 'info') {
+function inMemory(logLevel: 'info' | 'error' = 'info', pid?: number) {
   const stream = new PassThrough({ encoding: 'utf8' })
-  const log = createLog({ logLevel, logFormat: 'json' }, stream)
+  const log = createLog({ logLevel, logFormat: 'json' }, stream, pid)
   const lines = () =>
     String(stream.read() ?? '')
       .split('\n')
@@ -66,6 +66,48 @@ test('requests that failed here are errors; calls that could not be made are war
     [40, 'deadline_exceeded'],
   ])
 })
+
+test('what is below LOG_LEVEL is not written', () => {
+  const { log, written } = inMemory('error')
+  for (const status of [200, 500]) {
+    log.request({ route: 'user', method: 'GET', status, outcome: 'ok', durationMs: 1, requestId: 'r' })
+  }
+  log.warning('soon')
+  log.failure('failed', new Error('why'))
+  expect(written().map(({ status, msg }) => [status, msg])).toEqual([
+    [500, 'request'],
+    [undefined, 'failed'],
+  ])
+})
+
+test('each line has its time, and that of one of several processes says which', () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { log, written } = inMemory('info', 42)
+  for (const time of ['2026-11-24T10:00:00.000Z', '2026-11-24T10:00:00.001Z']) {
+    vi.setSystemTime(time)
+    log.request({ route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' })
+    log.note('a note')
+    expect(written()).toMatchObject([
+      { time, pid: 42, msg: 'request' },
+      { time, pid: 42, msg: 'a note' },
+    ])
+  }
+})
+
+test('a line that waits for others does not wait until there are enough of them', async () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const script = `
+    const { createLog } = await import('${LOG}')
+    const log = createLog({ logLevel: 'info', logFormat: 'json' }, process.stderr)
+    log.request({ route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' })
+    setTimeout(() => undefined, 60_000)
+  `
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script])
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const [told] = await once(child.stderr, 'data')
+  expect(JSON.parse(told)).toMatchObject({ route: 'user', msg: 'request' })
+}, 30_000)
 
 /** `spawn` gives the process a socket, the shell a pipe. */
 test.each([
@@ -119,7 +161,7 @@ test('what nobody reads is kept up to a bound, and it is told how much was lost'
     const request = { route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' }
     for (let sent = 0; sent < 40_000; sent += 1) log.request({ ...request, appid: 'x'.repeat(1_000) })
     process.stdout.write(String(process.memoryUsage().arrayBuffers))
-    setTimeout(() => undefined, 60_000)
+    process.stdin.once('data', () => log.note('all was told'))
   `
   const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
     cwd: fileURLToPath(new URL('../..', import.meta.url)),
@@ -131,9 +173,11 @@ test('what nobody reads is kept up to a bound, and it is told how much was lost'
   for await (const chunk of child.stderr) {
     read += chunk.length
     last = (last + chunk).slice(-500)
-    if (last.includes('nobody read stderr')) break
+    if (last.includes('nobody read stderr')) child.stdin.write('go on')
+    if (last.includes('all was told')) break
   }
   expect(last).toMatch(/"msg":"2\d{7} bytes of the log were lost: nobody read stderr"/)
+  expect(last.match(/were lost/g), 'told once').toHaveLength(1)
   expect(read).toBeGreaterThan(15 * 1024 * 1024)
 }, 30_000)
 
@@ -159,6 +203,7 @@ test('a disk that is full of the log neither ends nor stops the process; what wa
     isFull = ${isFullAtTheEnd}
     log.note('third')
     await sleep(200)
+    log.request({ route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' })
     process.exit(3)
   `
   const run = (isFullAtTheEnd: boolean) => {
@@ -170,6 +215,6 @@ test('a disk that is full of the log neither ends nor stops the process; what wa
     const lines = stderr.split('\n').filter(Boolean)
     return { status, told: lines.map((line) => JSON.parse(line).msg) }
   }
-  expect(run(false)).toEqual({ status: 3, told: ['first', 'second', 'third'] })
+  expect(run(false)).toEqual({ status: 3, told: ['first', 'second', 'third', 'request'] })
   expect(run(true)).toEqual({ status: 3, told: [] })
 }, 30_000)
