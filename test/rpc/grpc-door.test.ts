@@ -213,7 +213,7 @@ test.each(Object.keys(begin))('a call is over when its caller goes away, through
 })
 
 test('a connection of HTTP/1.1 may be idle for a minute, which its caller hears; nothing compressed is taken', async () => {
-  const send = (headers: Record<string, string>, body: BodyInit) =>
+  const send = (headers: Record<string, string>, body: string | Uint8Array<ArrayBuffer>) =>
     fetch(`${server.addresses[0]}${PATH}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', ...headers },
