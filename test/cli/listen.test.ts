@@ -1,7 +1,12 @@
+import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { connect } from 'node:net'
 import { expect, onTestFinished, test } from 'vitest'
 import { holdPort, letGo, serveOn } from '../../bin/compose/listen.js'
+import { start } from '../../bin/compose/start.js'
+import { readConfig } from '../../bin/config.js'
+import { freePort } from '../harness/free-port.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 
 /** All a server says to a request that is sent at once, until it closes the connection; of one that is closed behind it too. */
 function ask(port: number, closes = false): Promise<string> {
@@ -39,4 +44,13 @@ test('who connects to a port that is let go is cut off', async () => {
   await letGo(held)
   expect(await early).toBe('')
   await expect(ask(held.port)).rejects.toThrow('ECONNREFUSED')
+})
+
+test('a start that fails lets go of its ports', async () => {
+  const DATA_DIR = temporaryDirectory()
+  writeFileSync(`${DATA_DIR}/survey.db`, 'this is no database, and longer than the head of one would be'.repeat(10))
+  const [PORT, ADMIN_PORT] = [await freePort(), await freePort()].map(String)
+  const config = readConfig({ DATA_DIR, PORT, ADMIN_PORT, LOG_LEVEL: 'silent' })
+  await expect(start('all', config)).rejects.toThrow('is damaged or no database')
+  for (const port of [PORT, ADMIN_PORT]) await letGo(await holdPort('127.0.0.1', Number(port), 'PORT'))
 })

@@ -1,4 +1,5 @@
 // What becomes of calls whose stream breaks, at a peer that breaks streams as it is told.
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import net from 'node:net'
 import { networkInterfaces } from 'node:os'
@@ -16,6 +17,7 @@ import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { MAX_CALLS } from '../../services/rpc/call-table.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { BUILD } from '../harness/spawn.js'
 
 const { verifyAccessToken, exchangeCode } = TokenService.method
 const verification = { appid: 'app_x', accessToken: 'sat_x' }
@@ -338,4 +340,50 @@ test('a peer that does not say whether it serves is not waited for, and one that
 test('a failure of a kind that is not known here is an unknown one', async () => {
   const { token } = await startPeer(['strange'])
   await expect(token.verifyAccessToken(verification)).rejects.toMatchObject({ code: Code.Unknown, rawMessage: 'odd' })
+})
+
+test('nothing is kept of calls that were answered or failed, nor of streams that ended', () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const script = `
+    const dist = '${new URL('../../dist/', import.meta.url).href}'
+    const { createMultiplexTransport } = await import(dist + 'services/rpc/multiplex-transport.js')
+    const { clientOf } = await import(dist + 'services/rpc/client.js')
+    const { TokenService } = await import(dist + 'gen/surveyauth/v1/token_service_pb.js')
+    const { startRpcServer } = await import(dist + 'services/rpc/rpc-server.js')
+    const { Dispatcher } = await import(dist + 'services/rpc/dispatcher.js')
+    const handlers = TokenService.methods.map(({ localName }) => [localName, async () => ({ openid: 'o' })])
+    const dispatcher = new Dispatcher({ mayCall: () => true, onCall() {}, onUnexpected() {}, maxDeadlineMs: 60_000 })
+    dispatcher.register(TokenService, Object.fromEntries(handlers))
+    const { addresses } = await startRpcServer({
+      dispatcher, address: { kind: 'plaintext', host: '127.0.0.1', port: 0 }, connectAddress: undefined, tls: undefined,
+      callers: new Map(), limits: { maxRequestBytes: 1_000, maxStreams: 100, maxConnections: 1_000 }, hasReflection: false,
+    })
+    const address = { kind: 'plaintext', host: '127.0.0.1', port: Number(new URL(addresses[0]).port) }
+    const transport = createMultiplexTransport({
+      address, tls: undefined, maxRequestBytes: 300, maxResponseBytes: 1_000, defaultTimeoutMs: 60_000,
+    })
+    const token = clientOf(TokenService, transport.invoke)
+    const ask = (length) => token.verifyAccessToken({ appid: 'a', accessToken: 'x'.repeat(length) }).catch(() => undefined)
+    const askAll = (length) => Promise.all(Array.from({ length: 1_000 }, () => ask(length)))
+    const keptMB = async () => {
+      for (let n = 0; n < 3; n++) await new Promise((resolve) => setTimeout(resolve, 20)).then(gc)
+      return process.memoryUsage().heapUsed / 1e6
+    }
+    async function grownMB(work) {
+      await work()
+      const before = await keptMB()
+      for (let n = 0; n < 20; n++) await work()
+      return (await keptMB()) - before
+    }
+    const grown = [await grownMB(() => askAll(10)), await grownMB(() => askAll(500))]
+    grown.push(await grownMB(async () => {
+      for (let n = 0; n < 2; n++) {
+        await ask(10)
+        transport.reconnect()
+      }
+    }))
+    console.log(JSON.stringify(grown))
+    process.exit()`
+  const told = execFileSync(process.execPath, ['--expose-gc', '--input-type=module', '--eval', script])
+  for (const grownMB of JSON.parse(String(told))) expect(grownMB).toBeLessThan(4)
 })
