@@ -130,3 +130,17 @@ describe('app secrets', () => {
     expect((await service.exchange(app, await service.issueCode(app, user))).code).toBe('OK')
   })
 })
+
+test('what happened is in the audit trail for KEEP_AUDIT_DAYS, however short ended rows are kept', async () => {
+  const service = await startService({ env: { KEEP_AUDIT_DAYS: '3', KEEP_ENDED_SECONDS: '3600' } })
+  const { appid } = await service.createApp()
+  const count = async () => {
+    await service.backend.runJanitors()
+    return (await service.admin.listAuditEvents({ appid })).events.length
+  }
+  expect(await count()).toBeGreaterThan(0)
+  service.clock.advance({ days: 2, hours: 23 })
+  expect(await count()).toBeGreaterThan(0)
+  service.clock.advance({ hours: 2 })
+  expect(await count()).toBe(0)
+})

@@ -1,6 +1,8 @@
 import { create } from '@bufbuild/protobuf'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { limitsOf } from '../../bin/compose/gateway-part.js'
+import { readConfig } from '../../bin/config.js'
 import { appOnRoute, RouteRates } from '../../gateway/rates/route-rates.js'
 import { shareAll, startSharing } from '../../gateway/rates/sharing.js'
 import { WindowCounter } from '../../gateway/rates/window-counter.js'
@@ -21,6 +23,24 @@ function counterWith({ maxKeys = 100, isShared = false } = {}): WindowCounter {
 function takeMany(counter: WindowCounter, key: string, times: number, now = START): number {
   return Array.from({ length: times }, () => counter.take(key, now)).filter(Boolean).length
 }
+
+test('rates are as they are configured; the page an app has a link to is limited per app as an endpoint is', () => {
+  const settings = {
+    RATE_API_PER_SOURCE: '11',
+    RATE_API_PER_APP: '12',
+    RATE_API_WINDOW_SECONDS: '13',
+    RATE_PAGES_PER_SOURCE: '14',
+    RATE_PAGES_WINDOW_SECONDS: '15',
+    RATE_MAX_KEYS: '1600',
+  }
+  expect(limitsOf(readConfig(settings))).toMatchObject({
+    rates: {
+      api: { perSource: { requests: 11, seconds: 13 }, perApp: { requests: 12, seconds: 13 } },
+      page: { perSource: { requests: 14, seconds: 15 }, perApp: { requests: 12, seconds: 15 } },
+    },
+    maxRateKeys: 1_600,
+  })
+})
 
 describe('a window', () => {
   test('admits as many as the rate says and tells what is left and when it ends', () => {

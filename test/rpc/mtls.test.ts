@@ -191,8 +191,8 @@ test('an older TLS than 1.3 is not spoken, which is told; who resets its connect
   expect(await knock('TLSv1.3'), 'the one before is accepted').toBe('let in')
   reset.resetAndDestroy()
   expect(await knock('TLSv1.2')).toBe('ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION')
-  await vi.waitFor(() => expect(turnedAway).toEqual(['ERR_SSL_UNSUPPORTED_PROTOCOL']))
-  turnedAway.length = 0
+  await vi.waitFor(() => expect(turnedAway).toContain('ERR_SSL_UNSUPPORTED_PROTOCOL'))
+  expect(turnedAway).not.toContain('ECONNRESET')
 })
 
 test('a server that is not signed by our authority is not talked to', async () => {
