@@ -10,7 +10,7 @@ const HARMFUL =
   /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]/gu
 
 /** What can be seen; the five at the end are letters and a symbol that cannot. */
-const INK = /[^\p{Z}\p{C}\p{M}\u115f\u1160\u2800\u3164\uffa0]/u
+const INK = /[^\p{Z}\p{C}\u115f\u1160\u2800\u3164\uffa0]/u
 
 const segmenter = new Intl.Segmenter('und', { granularity: 'grapheme' })
 

@@ -110,7 +110,7 @@ function given<R extends object, K extends keyof R>(rules: R | undefined, name: 
 
 /** What a pattern asks, in words: a person may have to act on them. */
 const demands: Readonly<Record<string, string>> = {
-  '[^\\p{Z}\\p{C}\\p{M}\u115f\u1160\u2800\u3164\uffa0]': 'must not be blank', // those five are letters and a symbol without ink
+  '[^\\p{Z}\\p{C}\u115f\u1160\u2800\u3164\uffa0]': 'must not be blank', // the five are letters and a symbol without ink
   '^\\P{Cc}*$': 'must not contain control characters',
   '^[A-Za-z0-9._@+-]+$': 'only letters of ASCII, digits and . _ @ + - are allowed',
   '^$|^https?://[!-~]+$': 'must begin with https:// or http://, and hold no spaces or characters beyond ASCII',

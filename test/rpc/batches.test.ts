@@ -33,6 +33,7 @@ const LISTS: Partial<Record<ScalarType, readonly unknown[]>> = {
   [ScalarType.BYTES]: [Uint8Array.of(1, 200), Uint8Array.of()],
   [ScalarType.UINT32]: [0, 300],
   [ScalarType.INT32]: [-1, 300],
+  [ScalarType.INT64]: [1n, 2n ** 40n],
 }
 
 /** A message of this type whose texts, bytes and lists are not empty. */

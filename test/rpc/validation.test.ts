@@ -176,16 +176,7 @@ describe('the compiled rules', () => {
         validatorOf(schema)(
           create<DescMessage>(schema, { appid: 'app', redirectUris: ['https://a.example/'], name } as never),
         )
-      for (const blank of [
-        ' ',
-        '\t\n',
-        '\u00a0\u3000',
-        '\u200b\ufeff',
-        '\u3164',
-        '\u2800 ',
-        '\u115f\u1160\uffa0',
-        '\ufe0f\u0301',
-      ]) {
+      for (const blank of [' ', '\t\n', '\u00a0\u3000', '\u200b\ufeff', '\u3164', '\u2800 ', '\u115f\u1160\uffa0']) {
         expect(verdict(blank), JSON.stringify(blank)).toBe('name: must not be blank')
       }
       for (const name of [' a ', '问卷', '🗒️']) expect(verdict(name), name).toBeUndefined()
