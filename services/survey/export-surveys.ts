@@ -6,6 +6,7 @@ import type { SurveyDeps } from './deps.js'
 import { toSurvey } from './get-survey.js'
 
 const MAX_PAGE_SIZE = 100
+const PAGE_TOKEN = /^\d*$/
 /** Of documents: with the last of them far less than the 64 MiB that our own processes take as an answer. */
 const MAX_PAGE_BYTES = 8 * 1024 * 1024
 
@@ -13,8 +14,9 @@ const MAX_PAGE_BYTES = 8 * 1024 * 1024
 export function exportSurveys(deps: SurveyDeps) {
   return async (request: ExportSurveysRequest): Promise<MessageInitShape<typeof ExportSurveysResponseSchema>> => {
     const limit = Math.min(request.pageSize || MAX_PAGE_SIZE, MAX_PAGE_SIZE)
-    const afterId = request.pageToken === '' ? 0 : Number(request.pageToken)
-    if (!Number.isSafeInteger(afterId)) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'page_token is not ours')
+    const afterId = Number(request.pageToken)
+    if (!PAGE_TOKEN.test(request.pageToken) || !Number.isSafeInteger(afterId))
+      throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'page_token is not ours')
     const page = { afterId, limit, maxBytes: MAX_PAGE_BYTES }
     const rows = await deps.store.exportSurveys(request.ownerUserId || undefined, page)
     const bytes = rows.reduce((sum, { document }) => sum + document.length, 0)

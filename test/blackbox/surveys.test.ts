@@ -228,7 +228,9 @@ describe('an export', () => {
       const { surveys } = await survey.exportSurveys({ pageSize: 1, pageToken: page.nextPageToken })
       expect(surveys.map((each) => Number(each.survey?.id))).toEqual([ids[count]])
     }
-    await expect(survey.exportSurveys({ pageToken: 'another' })).rejects.toThrow('page_token is not ours')
+    for (const pageToken of ['another', '0x10', ' 1', '-1', '9007199254740993']) {
+      await expect(survey.exportSurveys({ pageToken })).rejects.toThrow('page_token is not ours')
+    }
   })
 
   test('goes on behind a page that is exactly as large as one may be', async () => {

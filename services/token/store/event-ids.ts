@@ -13,6 +13,9 @@ export function eventIds(): (now: number) => string {
   }
 }
 
+/** Whether it is an id as they are made here. */
+export const isEventId = (text: string) => /^[0-9a-f]{36}$/.test(text)
+
 /** Sorts before the ids of all events at `atMs` and after those of all earlier ones. */
 export function firstIdAt(atMs: number): string {
   return Math.max(0, Math.floor(atMs)).toString(16).padStart(12, '0')

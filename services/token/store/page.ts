@@ -1,5 +1,6 @@
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../../rpc/service-error.js'
+import { isEventId } from './event-ids.js'
 import type { Page } from './token-store.js'
 
 /** Cuts `limit` rows off a query that asked for one more, and names the position of the last when more follow. */
@@ -30,6 +31,12 @@ export function parseTimePosition(text: string): TimePosition {
 export function parseNumber(text: string): number {
   if (!/^\d{1,15}$/.test(text)) throw notValid()
   return Number(text)
+}
+
+/** A position in a list ordered by the ids of events. @throws as parseTimePosition */
+export function parseEventId(text: string): string {
+  if (!isEventId(text)) throw notValid()
+  return text
 }
 
 const notValid = () => new ServiceError(ErrorReason.INVALID_ARGUMENT, 'the page token is not valid')

@@ -1,6 +1,6 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import { eventIds } from '../event-ids.js'
-import { cutPage } from '../page.js'
+import { cutPage, parseEventId } from '../page.js'
 import type { AuditKind, AuditRow, Cause, TokenStore } from '../token-store.js'
 
 /** The beginning of a statement that goes on with the rows. */
@@ -38,7 +38,7 @@ export function createAuditMethods(database: Database): Pick<TokenStore, 'listAu
   return {
     async listAuditEvents({ appid, userId }, page) {
       const rows = await database.read<AuditRow>(listEvents(appid !== undefined, userId !== undefined), [
-        page.after ?? LAST_ID,
+        page.after === undefined ? LAST_ID : parseEventId(page.after),
         page.limit + 1,
         ...[appid, userId].filter((value) => value !== undefined),
       ])
