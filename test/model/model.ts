@@ -236,6 +236,15 @@ export class Model {
     user.isDisabled = isDisabled
   }
 
+  /** What was theirs is over; whoever has the name next is somebody else (36). */
+  deleteUser(user: ModelUser): void {
+    this.setUserDisabled(user, true)
+    for (const grant of this.grants) if (grant.user === user) grant.isRevoked = true
+    const { username, password } = user
+    const next = { username, password, nickname: '', session: undefined, signedInAtMs: 0, isDisabled: false }
+    this.users[this.users.indexOf(user)] = next
+  }
+
   // -- Questions -----------------------------------------------------------------------------------------------------
 
   /** Whether any token of it is good, while app and user are. */

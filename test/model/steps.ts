@@ -386,7 +386,8 @@ const userDisconnects = fc.record({ grant: lately, isOwn: often }).map(
       hasGrant,
       async (model, real) => {
         const grant = nth(model.grants, wish.grant)
-        const by = wish.isOwn ? grant.user : (model.users.find((other) => other !== grant.user) ?? grant.user)
+        const { username } = grant.user // whoever has the name now
+        const by = model.users.find((user) => (user.username === username) === wish.isOwn) as ModelUser
         if (!(await isSignedIn(model, real, by))) return 'no sign-in'
         const request = { sessionToken: by.session ?? '', grantId: grant.id }
         const { answer } = await askRpc(real.service.backend.asGateway.account.disconnectApp(request))
@@ -459,6 +460,20 @@ const disablesUser = fc.record({ user: either, isDisabled: fc.boolean() }).map(
       const target = model.users[wish.user] as ModelUser
       await real.service.admin.setUserDisabled({ username: target.username, disabled: wish.isDisabled })
       model.setUserDisabled(target, wish.isDisabled)
+      return 'OK'
+    }),
+)
+
+const deletesUser = fc.record({ user: either }).map(
+  (wish) =>
+    new Step('delete a user and give the name again', `user ${wish.user}`, always, async (model, real) => {
+      const target = model.users[wish.user] as ModelUser
+      const { username, password } = target
+      const { admin } = real.service
+      await admin.setUserDisabled({ username, disabled: true })
+      await admin.deleteUser({ username })
+      await admin.createUser({ username, password, nickname: '', avatar: '' })
+      model.deleteUser(target)
       return 'OK'
     }),
 )
@@ -541,6 +556,7 @@ export const anyStep = fc.oneof(
   { weight: 3, arbitrary: disablesApp },
   { weight: 3, arbitrary: disablesUser },
   { weight: 3, arbitrary: changesProfile },
+  { weight: 2, arbitrary: deletesUser },
   { weight: 6, arbitrary: advances },
   { weight: 8, arbitrary: probes },
   { weight: 1, arbitrary: restarts },
