@@ -34,7 +34,6 @@ interface FilterOptions extends Json {
 const MAX_FILE_BYTES = 64 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
 const MAX_BATCH = 1000
-const SURVEY_ID = /^[1-9]\d*$/
 const SEE_SURVEYS = 'see them with: survey-auth survey list'
 /** A file of another system may have the same unknown member everywhere. */
 const MAX_WARNINGS = 10
@@ -118,7 +117,7 @@ async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions
   if ((surveyIds.length === 0) === (owner === undefined)) {
     command.error('error: give either the ids of surveys or --owner')
   }
-  const unusable = surveyIds.find((id) => !SURVEY_ID.test(id) || !Number.isSafeInteger(Number(id)))
+  const unusable = surveyIds.find((id) => !isSurveyId(id))
   if (unusable !== undefined) throw new CommandError(`there is no survey ${unusable}`, EXIT.failure, SEE_SURVEYS)
   const deleted = await asSurveyOperator(async (operator) => {
     const ids = owner === undefined ? surveyIds.map(BigInt) : await idsOf(operator, owner)
@@ -127,6 +126,10 @@ async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions
   })
   if (json) printJson(deleted.map((id) => ({ survey_id: Number(id) })))
   message(`${countOfSurveys(deleted.length)} deleted`)
+}
+
+function isSurveyId(text: string): boolean {
+  return /^[1-9]\d*$/.test(text) && Number.isSafeInteger(Number(text))
 }
 
 export function countOfSurveys(count: number): string {
@@ -282,9 +285,9 @@ async function ownedSurvey(
   surveyId: string,
 ): Promise<OwnedSurvey[]> {
   const ownerUserId = await userIdOf(operator, owner)
-  const before = Number(surveyId) - 1
-  if (!Number.isSafeInteger(before)) return []
-  const page = await operator.survey.exportSurveys({ ownerUserId, pageToken: String(before), pageSize: 1 })
+  if (!isSurveyId(surveyId)) return []
+  const pageToken = String(Number(surveyId) - 1)
+  const page = await operator.survey.exportSurveys({ ownerUserId, pageToken, pageSize: 1 })
   return page.surveys.filter(({ survey }) => String(survey?.id) === surveyId)
 }
 
