@@ -3,7 +3,8 @@
 // The model: what a file was given before its last fsync is there. Of each later write every sector of 512 bytes is
 // there or not, each later change of size happened or not, whatever the order. A name is there once its directory was
 // flushed; before that it may or may not be. After a flush that failed, what it should have flushed is as it happens to be:
-// the kernel counts it as clean, so no later flush brings it.
+// the kernel counts it as clean, so no later flush brings it. Whoever else flushes it is told by the kernel as well, which
+// who only plays the failure cannot have it do: such a one is none.
 import { createReadStream, mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
@@ -182,9 +183,17 @@ export class Disk {
       const isFlushed = ({ doneAt }) => doneAt < event.begunAt
       for (const change of file.pending.filter(isFlushed)) file.flushed.apply(change)
       file.pending = file.pending.filter((change) => !isFlushed(change))
-    } else if (kind === 'say' && event.text === FLUSH_FAILED) {
+    } else if (kind === 'say' && event.text === FLUSH_FAILED && !this.#isFlushedByAnother()) {
       this.#applySomeOf(this.#log.pending.splice(0), this.#log.flushed)
     }
+  }
+
+  /** Whether the log is flushed, which would have failed too, before it is written anew from its beginning. */
+  #isFlushedByAnother() {
+    const ofLog = ({ kind, inode, offset }) =>
+      this.#files.get(inode) === this.#log && (kind === 'sync' || (kind === 'write' && offset === 0))
+    const next = this.#events.slice(this.#next + 1).find(ofLog)
+    return next?.kind === 'sync'
   }
 
   /** Writes one of the possible states into a new directory. */
