@@ -51,7 +51,8 @@ const lockIds: Statement = {
 const findForeign: Statement = {
   name: 'find_foreign',
   text: `
-    SELECT survey_id AS "surveyId" FROM surveys WHERE survey_id = ANY ($1::bigint[]) AND owner_user_id NOT IN ($2, '${NOBODY}')`,
+    SELECT survey_id AS "surveyId" FROM surveys
+    WHERE survey_id = ANY ($1::bigint[]) AND owner_user_id NOT IN ($2, '${NOBODY}')`,
 }
 const putSurvey: Statement = {
   name: 'put_survey',
@@ -59,7 +60,8 @@ const putSurvey: Statement = {
     INSERT INTO surveys (survey_id, owner_user_id, version, hash, title, state, stored_at_ms, document)
     VALUES ($1, $2, 1, $3, $4, $5, $6, $7)
     ON CONFLICT (survey_id) DO UPDATE SET owner_user_id = excluded.owner_user_id, version = surveys.version + 1,
-      hash = excluded.hash, title = excluded.title, state = excluded.state, stored_at_ms = excluded.stored_at_ms, document = excluded.document`,
+      hash = excluded.hash, title = excluded.title, state = excluded.state, stored_at_ms = excluded.stored_at_ms,
+      document = excluded.document`,
 }
 const findIds: Statement = {
   name: 'find_ids',

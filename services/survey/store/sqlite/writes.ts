@@ -28,8 +28,9 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
     // Primary key.
     `INSERT INTO surveys (survey_id, owner_user_id, version, hash, title, state, stored_at_ms, document)
      VALUES (:surveyId, :ownerUserId, 1, :hash, :title, :state, :now, :document)
-     ON CONFLICT (survey_id) DO UPDATE SET owner_user_id = excluded.owner_user_id, version = version + 1, hash = excluded.hash, title = excluded.title,
-       state = excluded.state, stored_at_ms = excluded.stored_at_ms, document = excluded.document`,
+     ON CONFLICT (survey_id) DO UPDATE SET owner_user_id = excluded.owner_user_id, version = version + 1,
+       hash = excluded.hash, title = excluded.title, state = excluded.state, stored_at_ms = excluded.stored_at_ms,
+       document = excluded.document`,
   )
   const empty = db.prepare<[number, number]>(
     // Primary key.

@@ -10,7 +10,7 @@ import {
   shareApp,
   waitingOrNot,
 } from './credentials.js'
-import { lockGrant, revokeGrant } from './grants.js'
+import { endGrant, lockGrant } from './grants.js'
 
 type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
 
@@ -291,9 +291,7 @@ async function replay(
   note('ends the grant')
   const grant = await transaction.askOne<{ revokedAtMs: number | null }>(lockGrant, [grantId])
   if (grant?.revokedAtMs === null) {
-    transaction.write(revokeGrant, [grantId, now])
-    const ended = { kind: 'grant.revoked', appid, userId, grantId, note: 'its code was replayed' } as const
-    audit.write(transaction, now, cause, ended)
+    endGrant(transaction, audit, { appid, userId, grantId, note: 'its code was replayed' }, now, cause)
   }
   return { kind: 'refused', replay: 'revoked_grant' }
 }

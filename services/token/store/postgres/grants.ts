@@ -2,7 +2,7 @@ import { byteKey } from '../../../collections/bounded-map.js'
 import { inParts } from '../../../collections/in-parts.js'
 import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
-import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
+import { columnsOf, type Database, type Statement, type Transaction } from '../../../postgres/transaction.js'
 import { foundOfEach } from '../../../store/found-of-each.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import {
@@ -16,7 +16,7 @@ import {
   type TokenStore,
   USES_AT_A_TIME,
 } from '../token-store.js'
-import { type Audit, INSERT_EVENTS } from './audit.js'
+import { type Audit, type Happening, INSERT_EVENTS } from './audit.js'
 import { credentialsOfAsked, type Ended, lockedUserOf, waitingOrNot } from './credentials.js'
 
 type GrantMethods = Pick<
@@ -115,7 +115,7 @@ export const lockGrant: Statement = {
   name: 'lock_grant',
   text: 'SELECT revoked_at_ms AS "revokedAtMs" FROM grants WHERE grant_id = $1 FOR NO KEY UPDATE',
 }
-export const revokeGrant: Statement = {
+const revokeGrant: Statement = {
   name: 'revoke_grant',
   text: 'UPDATE grants SET revoked_at_ms = $2 WHERE grant_id = $1',
 }
@@ -188,6 +188,18 @@ interface LockedGrant {
 const NO_GRANT: LockedGrant = { ended: 'app_ended', grantId: '', userId: '', isLive: false }
 
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
+
+/** Revokes a grant that is locked and not revoked yet. */
+export function endGrant(
+  transaction: Transaction,
+  audit: Audit,
+  grant: Required<Pick<Happening, 'appid' | 'userId' | 'grantId'>> & Pick<Happening, 'note'>,
+  now: number,
+  cause: Cause,
+): void {
+  transaction.write(revokeGrant, [grant.grantId, now])
+  audit.write(transaction, now, cause, { kind: 'grant.revoked', ...grant })
+}
 
 export function createGrantMethods(database: Database, audit: Audit): GrantMethods {
   const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, ['bytea'])
@@ -277,8 +289,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
         if (!grant) return 'not_found'
         if (grant.revokedAtMs !== null) return 'already_revoked'
         transaction.write(deleteUnusedCodes, [userId, appid])
-        transaction.write(revokeGrant, [grantId, now])
-        audit.write(transaction, now, cause, { kind: 'grant.revoked', appid, userId, grantId })
+        endGrant(transaction, audit, { appid, userId, grantId }, now, cause)
         return 'revoked'
       })
     },
@@ -294,10 +305,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
           transaction.ask<{ grantId: string }>(lockGrantsOfUser, [userId, appid]),
         ])
         transaction.write(deleteUnusedCodes, [userId, appid])
-        for (const each of left) {
-          transaction.write(revokeGrant, [each.grantId, now])
-          audit.write(transaction, now, cause, { kind: 'grant.revoked', appid, userId, grantId: each.grantId })
-        }
+        for (const each of left) endGrant(transaction, audit, { appid, userId, grantId: each.grantId }, now, cause)
         return left.length > 0 ? 'revoked' : 'already_revoked'
       })
     },

@@ -3,7 +3,7 @@ import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage } from '../page.js'
 import { nameOfRemains, PROFILE, REMAINS, type TokenStore, type UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { revokeGrant } from './grants.js'
+import { endGrant } from './grants.js'
 
 type UserMethods = Pick<
   TokenStore,
@@ -141,11 +141,8 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         const { nickname, avatar, passwordHash } = REMAINS
         const grants = await transaction.ask<{ grantId: string; appid: string }>(lockGrantsOfUser, [userId])
         transaction.write(eraseUser, [userId, nameOfRemains(userId), nickname, avatar, passwordHash])
-        for (const { grantId, appid } of grants) {
-          transaction.write(revokeGrant, [grantId, now])
-          const note = 'its user was deleted'
-          audit.write(transaction, now, cause, { kind: 'grant.revoked', appid, userId, grantId, note })
-        }
+        const note = 'its user was deleted'
+        for (const grant of grants) endGrant(transaction, audit, { ...grant, userId, note }, now, cause)
         audit.write(transaction, now, cause, { kind: 'user.deleted', userId })
         return 'deleted'
       })
