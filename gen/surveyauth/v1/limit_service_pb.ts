@@ -80,7 +80,7 @@ export const RequestCountSchema: GenMessage<RequestCount> = /*@__PURE__*/
  */
 export type CountRequestsResponse = Message<"surveyauth.v1.CountRequestsResponse"> & {
   /**
-   * In the order of the request.
+   * In the order of the request; 2^31 - 1 for more.
    *
    * @generated from field: repeated int32 totals = 1;
    */

@@ -374,8 +374,8 @@ export interface TokenStore {
 
   /**
    * Adds to the counts of requests, each key at most once per call, and returns what each key then has in its window.
-   * Counts are shared by all processes on the database. They are never below 0, need not be durable, and may be forgotten
-   * for want of memory.
+   * Counts are shared by all processes on the database. They are never below 0 nor above 2^31 - 1, need not be durable,
+   * and may be forgotten for want of memory.
    */
   countRequests(counts: readonly RequestCount[]): Promise<readonly number[]>
   /** Removes the counts of windows that ended before. */

@@ -44,6 +44,15 @@ export const rateChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a count stops at the most that its answer holds',
+    async run(store) {
+      const count = (requests: number) => store.countRequests([{ key: 'a', windowEndMs: END, requests }])
+      expect(await count(2 ** 31 - 1)).toEqual([2 ** 31 - 1])
+      expect(await count(1)).toEqual([2 ** 31 - 1])
+      expect(await count(-1)).toEqual([2 ** 31 - 2])
+    },
+  },
+  {
     title: 'windows that ended are removed, others are not',
     async run(store) {
       await store.countRequests([

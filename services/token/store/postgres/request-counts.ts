@@ -8,7 +8,7 @@ const addRequests: Statement = {
     INSERT INTO request_counts AS r (key, window_end_ms, requests)
     SELECT key, window_end_ms, requests
     FROM unnest($1::text[], $2::bigint[], $3::integer[]) AS added (key, window_end_ms, requests)
-    ON CONFLICT (key) DO UPDATE SET requests = r.requests + excluded.requests
+    ON CONFLICT (key) DO UPDATE SET requests = least(2147483647, r.requests::bigint + excluded.requests)
     RETURNING key, requests`,
 }
 /** Takes back $2 of $1. */
