@@ -40,7 +40,7 @@ interface Written {
 }
 
 /** Settings that can hold an https:// address, which needs the certificate files. */
-export const RPC_ADDRESSES = ['rpcListen', 'rpcConnectListen', 'tokenServiceUrl', 'surveyServiceUrl'] as const
+export const RPC_ADDRESSES = ['rpcListen', 'tokenServiceUrl', 'surveyServiceUrl'] as const
 export type RpcAddressSetting = (typeof RPC_ADDRESSES)[number]
 
 /**

@@ -162,12 +162,6 @@ const rpc = {
     'where the RPC doors (gRPC and Connect) listen: socket, which is a file in DATA_DIR, unix:/path, https://host:port (mTLS), http://127.0.0.1:port (loopback only, open to every user of the machine), or off',
     { fallbackText: 'a socket in DATA_DIR: rpc.sock, token.sock or survey.sock' },
   ),
-  rpcConnectListen: setting(
-    'RPC_CONNECT_LISTEN',
-    '',
-    serviceUrl,
-    'one more address, for Connect alone; none unless set',
-  ),
   tokenServiceUrl: setting(
     'TOKEN_SERVICE_URL',
     '',

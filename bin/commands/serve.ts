@@ -59,9 +59,9 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
   running.log.note('stopped')
 }
 
-function placesOf({ url, rpcAddresses, adminUrl }: Running, workers: number | undefined): string {
+function placesOf({ url, rpcAddress, adminUrl }: Running, workers: number | undefined): string {
   const gateway = workers === undefined ? url : `${url} (${workers} ${workers === 1 ? 'worker' : 'workers'})`
-  const rpc = rpcAddresses.map((address) => `${address} (RPC)`)
+  const rpc = rpcAddress === undefined ? [] : [`${rpcAddress} (RPC)`]
   const admin = adminUrl === undefined ? 'health and metrics off' : `${adminUrl} (health and metrics)`
   return [...(url === '' ? [] : [gateway]), ...rpc, admin].join(', ')
 }

@@ -10,10 +10,10 @@ const socketNames = { all: 'rpc.sock', token: 'token.sock', survey: 'survey.sock
 
 /** Where a process of each mode listens or calls. */
 export const usedAddresses: Readonly<Record<Mode, readonly RpcAddressSetting[]>> = {
-  all: ['rpcListen', 'rpcConnectListen'],
+  all: ['rpcListen'],
   gateway: ['tokenServiceUrl', 'surveyServiceUrl'],
-  token: ['rpcListen', 'rpcConnectListen'],
-  survey: ['rpcListen', 'rpcConnectListen', 'tokenServiceUrl'],
+  token: ['rpcListen'],
+  survey: ['rpcListen', 'tokenServiceUrl'],
 }
 
 export function socketIn(config: Pick<Config, 'dataDir'>, mode: keyof typeof socketNames) {

@@ -11,7 +11,7 @@ import { CommandError, EXIT } from '../exit.js'
 import type { Log } from '../telemetry/log.js'
 
 export interface RpcPart {
-  readonly addresses: readonly string[]
+  readonly address: string
   setServing(isServing: boolean): void
   /** Uses new certificates for connections from now on. */
   reloadTls(material: TlsMaterial): void
@@ -28,7 +28,6 @@ export async function startRpcPart(
   const server = await startRpcServer({
     dispatcher,
     address,
-    connectAddress: config.rpcConnectListen,
     tls,
     callers: config.rpcCallers,
     limits: {

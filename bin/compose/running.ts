@@ -25,8 +25,8 @@ export interface Overrides {
 export interface Running {
   /** Address of the gateway; empty without one. */
   readonly url: string
-  /** Addresses of the RPC doors; empty without them. */
-  readonly rpcAddresses: readonly string[]
+  /** Address of the RPC doors; undefined without them. */
+  readonly rpcAddress: string | undefined
   /** Address of /healthz, /readyz and /metrics; undefined when turned off. */
   readonly adminUrl: string | undefined
   readonly log: Log

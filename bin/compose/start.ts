@@ -61,10 +61,9 @@ class Assembly {
   readonly #metrics = createMetrics()
   readonly #observers: Observers
   readonly #dispatcher: Dispatcher
-  readonly #graceMs: number
   #stage: 'starting' | 'running' | 'shutting down' = 'starting'
-  /** What has been started, undone from the last to the first. */
-  readonly #undo: (() => Promise<unknown>)[] = []
+  /** What has been started, undone from the last to the first; each hears how long what is under way may still take. */
+  readonly #undo: ((graceMs: number) => Promise<unknown>)[] = []
   /** What has to be ready. */
   readonly #parts: Part[] = []
   /** What this process is known by over TLS; undefined when it uses none. */
@@ -91,7 +90,6 @@ class Assembly {
       maxDeadlineMs: config.rpcMaxDeadlineMs,
     })
     this.#tls = usesTls(config, usedAddresses[mode]) ? readTls(config) : undefined
-    this.#graceMs = Math.max(0, config.shutdownTimeoutSeconds * 1000 - CLOSING_MS)
   }
 
   /**
@@ -111,7 +109,7 @@ class Assembly {
     this.#stage = 'running'
     return {
       url: gateway?.url ?? '',
-      rpcAddresses: rpc?.addresses ?? [],
+      rpcAddress: rpc?.address,
       adminUrl,
       log: this.#log,
       client: (service, caller) => this.#client(service, caller),
@@ -127,7 +125,8 @@ class Assembly {
 
   async stop(): Promise<void> {
     this.#stage = 'shutting down'
-    for (const step of this.#undo.splice(0).reverse()) await step()
+    const cutAt = performance.now() + this.#config.shutdownTimeoutSeconds * 1000 - CLOSING_MS
+    for (const step of this.#undo.splice(0).reverse()) await step(Math.max(0, cutAt - performance.now()))
   }
 
   #has(part: Mode): boolean {
@@ -226,7 +225,7 @@ class Assembly {
   async #openDoor(address: Address, config: Config): Promise<RpcPart> {
     const door = await startRpcPart(config, this.#dispatcher, address, this.#tls, this.#log)
     this.#doors.push(door)
-    this.#undo.push(() => door.drain(this.#graceMs))
+    this.#undo.push((graceMs) => door.drain(graceMs))
     return door
   }
 
@@ -276,7 +275,7 @@ class Assembly {
       this.#workers = await startWorkers({ count, services: services?.address, log: this.#log })
     }
     const gateway = port ? await this.#startOwnGateway(port) : this.#workers
-    if (gateway) this.#undo.push(() => gateway.drain(this.#graceMs))
+    if (gateway) this.#undo.push((graceMs) => gateway.drain(graceMs))
     if (gateway && !isWorker) warnOfGateway(this.#config, this.#log)
     return gateway
   }

@@ -26,7 +26,6 @@ export function makeWorkersDoor(): WorkersDoor {
     address: { kind: 'unix', path: path.join(folder, SOCKET) },
     of: (config) => ({
       ...config,
-      rpcConnectListen: undefined,
       rpcReflection: 'off',
       rpcMaxConnections: Number.MAX_SAFE_INTEGER,
     }),

@@ -31,12 +31,19 @@ export class CallersOverHttp2 {
     })
   }
 
-  /** Fulfils when all are closed: each closes when its streams have ended, or when its caller is gone. */
-  async close(): Promise<void> {
-    const closed = [...this.#sessions].map(([connection, session]) => {
-      session?.close()
-      requirePong(connection, session)
-      return new Promise((resolve) => connection.once('close', resolve))
+  /**
+   * Fulfils when all are closed: each when its streams have ended, or when its caller is gone. Each hears that it is to be
+   * closed (GOAWAY) when `isFree` of its session.
+   */
+  async close(isFree: (session: ServerHttp2Session) => Promise<unknown> = async () => undefined): Promise<void> {
+    const closed = [...this.#sessions].map(async ([connection, session]) => {
+      const isClosed = new Promise((resolve) => connection.once('close', resolve))
+      if (session) {
+        requirePong(connection, session) // before it is closed, when Node answers no more
+        await Promise.race([isFree(session), isClosed])
+        session.close()
+      }
+      await isClosed
     })
     await Promise.all(closed)
   }
@@ -46,9 +53,9 @@ export class CallersOverHttp2 {
   }
 }
 
-/** Also of one whose session has ended, the connection has to. */
+/** Also of one whose session has ended, the connection has to. Of one that is being closed, Node takes every ping for lost. */
 function requirePong(connection: Duplex, session: ServerHttp2Session | undefined): void {
-  if (!session) return
+  if (!session || (session.closed && !session.destroyed)) return
   const late = setTimeout(() => connection.destroy(), PONG_WITHIN_MS).unref()
   if (session.destroyed) return
   session.ping((error) => {

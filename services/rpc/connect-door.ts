@@ -1,17 +1,16 @@
 // The third door: the Connect protocol over HTTP/1.1 and HTTP/2, so that curl with JSON can call every RPC.
-import { createServer as createHttpServer } from 'node:http'
-import { createServer as createHttp2Server, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2'
+import { createServer } from 'node:http'
+import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { TLSSocket } from 'node:tls'
 import type { DescMethod } from '@bufbuild/protobuf'
 import { createContextKey, createContextValues, type HandlerContext, type ServiceImpl } from '@connectrpc/connect'
 import { connectNodeAdapter } from '@connectrpc/connect-node'
 import type { Caller } from './callers.js'
-import { CallersOverHttp2 } from './callers-over-http2.js'
 import type { Dispatcher } from './dispatcher.js'
 import { browserRefused, type Identify, unknownCaller } from './identity.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
-import { MAX_HEADER_BYTES, MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
+import { MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
 
 export interface ConnectDoorOptions {
   readonly dispatcher: Dispatcher
@@ -21,12 +20,10 @@ export interface ConnectDoorOptions {
 
 export interface ConnectDoor {
   /** Hands over a connection that speaks HTTP/1.1. */
-  acceptHttp1(connection: Duplex): void
-  /** Hands over a connection that speaks HTTP/2. */
-  acceptHttp2(connection: Duplex): void
-  /** One request of a connection that somebody else serves and closes. */
+  accept(connection: Duplex): void
+  /** One request of a connection over HTTP/2, which somebody else serves and closes. */
   serve(request: Http2ServerRequest, response: Http2ServerResponse): void
-  /** Finishes what is under way, then closes; forcefully after `graceMs`. */
+  /** Finishes what is under way over HTTP/1.1, then closes; forcefully after `graceMs`. */
   drain(graceMs: number): Promise<void>
 }
 
@@ -60,32 +57,25 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
     acceptCompression: [], // nothing to inflate, nothing to bomb with
   })
 
-  const http1 = createHttpServer(HTTP1_LIMITS, handler)
+  const http1 = createServer(HTTP1_LIMITS, handler)
   http1.emit('listening') // which it never does by itself: without, node:http watches no connection, so nothing above applies
-  const settings = { maxConcurrentStreams: limits.maxStreams, maxHeaderListSize: MAX_HEADER_BYTES }
-  const http2 = createHttp2Server({ settings }, handler)
-  const callersOverHttp2 = new CallersOverHttp2(http2)
   const connections = new Set<Duplex>()
 
   return {
-    acceptHttp1(connection) {
+    accept(connection) {
       connections.add(connection)
       connection.once('close', () => connections.delete(connection))
       http1.emit('connection', connection)
     },
-    acceptHttp2: (connection) => callersOverHttp2.accept(connection),
     serve: handler,
     async drain(graceMs) {
       const force = setTimeout(() => {
-        callersOverHttp2.destroy()
         for (const connection of connections) connection.destroy()
       }, graceMs)
-      const closed = callersOverHttp2.close()
       while (connections.size > 0) {
         http1.closeIdleConnections()
         await new Promise((resolve) => setTimeout(resolve, 20))
       }
-      await closed
       clearTimeout(force)
       http1.close()
     },

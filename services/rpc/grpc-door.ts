@@ -1,6 +1,8 @@
 // The second door: gRPC over HTTP/2, on @grpc/grpc-js, for every method the dispatcher serves, unary or multiplexed.
 // It decodes, asks the dispatcher, encodes; listener.ts owns the sockets.
+import { once } from 'node:events'
 import {
+  constants,
   type Http2Server,
   Http2ServerRequest,
   Http2ServerResponse,
@@ -69,7 +71,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   server.createConnectionInjector(grpc.ServerCredentials.createInsecure()) // has it make an HTTP/2 server
   const http2 = http2Of(server)
   http2.updateSettings({ maxHeaderListSize: MAX_HEADER_BYTES }) // beside those of grpc-js, which has no option for it
-  const openEnded = shareWith(options.serveOthers, http2)
+  const open = shareWith(options.serveOthers, http2)
   const callers = new CallersOverHttp2(http2)
   return {
     accept: (connection) => callers.accept(connection),
@@ -80,16 +82,14 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
     },
     async drain(graceMs) {
       for (const stream of streams) stream.drain()
-      for (const stream of openEnded) endUnavailable(stream)
-      const force = setTimeout(() => {
-        server.forceShutdown()
-        callers.destroy()
-      }, graceMs)
-      // Its callback is not waited for: on Node 24 it takes connections for closed whose calls are under way. So does, on any,
-      // injector.drain().
-      server.tryShutdown(() => undefined)
-      await callers.close()
+      for (const stream of open.endless) endUnavailable(stream)
+      const force = setTimeout(() => callers.destroy(), graceMs)
+      // Not by server.tryShutdown(): from a connection that is to be closed grpc-js's clients hear no more pongs, and give it
+      // up with all its calls.
+      open.isDraining = true
+      await callers.close((session) => endOf([...open.multiplexed].filter((stream) => stream.session === session)))
       clearTimeout(force)
+      server.forceShutdown()
     },
   }
 }
@@ -102,32 +102,56 @@ function http2Of(server: grpc.Server): Http2Server {
   return http2
 }
 
-/**
- * grpc-js answers 415 to what is no gRPC. Returns the open streams of gRPC's own services, health and reflection, which end
- * when their callers like.
- */
-function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Server): ReadonlySet<ServerHttp2Stream> {
-  const openEnded = new Set<ServerHttp2Stream>()
+interface OpenStreams {
+  /** Of gRPC's own services, health and reflection: they end when their callers like. */
+  readonly endless: Set<ServerHttp2Stream>
+  /** Of calls: they end when their callers have heard that this server drains, and have all answers. */
+  readonly multiplexed: Set<ServerHttp2Stream>
+  /** Then who wants one more of these is to connect anew. */
+  isDraining: boolean
+}
+
+/** grpc-js answers 415 to what is no gRPC. */
+function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Server): OpenStreams {
+  const open: OpenStreams = { endless: new Set(), multiplexed: new Set(), isDraining: false }
   const serveGrpc = http2.listeners('stream')
   http2.removeAllListeners('stream')
   http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
     if (GRPC_TYPE.test(headers['content-type'] ?? '')) {
+      const kind = kindOf(headers[':path'])
+      if (open.isDraining && kind !== undefined) {
+        stream.session?.close()
+        stream.on('error', () => undefined) // what it is closed with
+        stream.close(constants.NGHTTP2_REFUSED_STREAM) // nothing of it was done (RFC 9113 §8.7)
+        return
+      }
       if (outlastsTimers(headers['grpc-timeout'])) delete headers['grpc-timeout'] // grpc-js would say that it has passed
       for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
-      if (!OPEN_ENDED.test(headers[':path'] ?? '')) return
-      openEnded.add(stream)
-      stream.once('close', () => openEnded.delete(stream))
+      if (kind === undefined) return
+      open[kind].add(stream)
+      stream.once('close', () => open[kind].delete(stream))
     } else {
       serveOthers(new Http2ServerRequest(stream, headers, {}, raw), new Http2ServerResponse(stream))
     }
   })
-  return openEnded
+  return open
 }
 
 const GRPC_TYPE = /^application\/grpc($|[+;])/ // not gRPC-Web, which grpc-js takes for it
 
 /** Of gRPC's own services. Their other calls end by themselves, with trailers of their own. */
-const OPEN_ENDED = /^\/grpc\..*\/(Watch|ServerReflectionInfo)$/
+const ENDLESS = /^\/grpc\..*\/(Watch|ServerReflectionInfo)$/
+const MULTIPLEXED = pathOf(MultiplexService.method.multiplex)
+
+/** Of a stream that is no single call. */
+function kindOf(path = ''): 'endless' | 'multiplexed' | undefined {
+  if (path === MULTIPLEXED) return 'multiplexed'
+  return ENDLESS.test(path) ? 'endless' : undefined
+}
+
+async function endOf(streams: readonly ServerHttp2Stream[]): Promise<void> {
+  await Promise.all(streams.map((stream) => once(stream, 'close')))
+}
 
 const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000 } // smaller ones have too few digits
 

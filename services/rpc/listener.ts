@@ -40,7 +40,7 @@ export interface Listener {
 const HANDSHAKE_TIMEOUT_MS = 10_000
 /** How long a peer may be silent after we have closed our side: an idle caller may not look for seconds. */
 const LINGER_MS = 250
-const HTTP2_PREFACE = Buffer.from('PRI * HTTP/2.0')
+const HTTP2_BEGINS = Buffer.from('PRI') // of its preface; no method of HTTP/1.1 (RFC 9113 §3.4, §11)
 
 export async function listen(options: ListenerOptions): Promise<Listener> {
   const { address } = options
@@ -60,7 +60,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
     onFirstBytes(socket, (head) => {
       waiting.delete(peerOf(socket))
       if (isStopped) socket.destroy()
-      else if (speaksHttp2(head)) options.onHttp2(socket)
+      else if (head.equals(HTTP2_BEGINS)) options.onHttp2(socket)
       else options.onHttp1(socket)
     })
   })
@@ -139,19 +139,16 @@ function secureContext(material: TlsMaterial): tls.SecureContextOptions {
 
 function onFirstBytes(socket: net.Socket, then: (head: Buffer) => void): void {
   socket.setTimeout(HANDSHAKE_TIMEOUT_MS, () => socket.destroy())
-  socket.once('readable', () => {
-    const head: Buffer | null = socket.read()
+  const read = () => {
+    const head: Buffer | null = socket.read(HTTP2_BEGINS.length) // null until they are there
     if (head === null) return
+    socket.off('readable', read)
     socket.setTimeout(0)
     socket.removeAllListeners('timeout')
     socket.unshift(head)
     then(head)
-  })
-}
-
-function speaksHttp2(head: Buffer): boolean {
-  const length = Math.min(head.length, HTTP2_PREFACE.length)
-  return head.subarray(0, length).equals(HTTP2_PREFACE.subarray(0, length))
+  }
+  socket.on('readable', read)
 }
 
 /** A socket file that nobody answers on is left from a crash; one that answers is somebody's, and an error. */

@@ -1,5 +1,5 @@
 // The client's end of MultiplexService.
-// One long-lived stream carries all calls; those of one turn of the event loop travel in one message. When a stream
+// One long-lived stream carries all calls; those of one turn of the event loop to one method travel together. When a stream
 // breaks, what was not sent yet goes over the next one, and so does, once, what its method declares to be idempotent. Any
 // other call may have been executed: it fails as `unavailable`, and the caller decides.
 import { isIP } from 'node:net'
@@ -169,7 +169,7 @@ class Transport implements MultiplexTransport {
       },
       onResponse: (response) => {
         for (const result of response.results) this.#settle(stream, result)
-        if (response.draining) this.#leave(stream)
+        if (response.draining && stream === this.#stream) this.reconnect()
         else stream.endWhenDrained()
       },
       onEnded: (status) => this.#abandon(stream, status),

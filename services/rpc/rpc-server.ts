@@ -9,10 +9,7 @@ import type { RpcLimits } from './requests.js'
 
 export interface RpcServerOptions {
   readonly dispatcher: Dispatcher
-  /** Serves gRPC, and Connect over HTTP/1.1 and HTTP/2. */
   readonly address: Address
-  /** Serves Connect alone; undefined: nowhere. */
-  readonly connectAddress: Address | undefined
   readonly tls: TlsMaterial | undefined
   readonly onTurnedAway?: OnTurnedAway
   /** Roles of certificates; used on addresses of kind `tls`. */
@@ -22,8 +19,8 @@ export interface RpcServerOptions {
 }
 
 export interface RpcServer {
-  /** Where it listens, with bound ports. */
-  readonly addresses: readonly string[]
+  /** Where it listens, with the bound port. */
+  readonly address: string
   /** What `grpc.health.v1` answers. */
   setServing(isServing: boolean): void
   reloadTls(material: TlsMaterial): void
@@ -31,48 +28,28 @@ export interface RpcServer {
   drain(graceMs: number): Promise<void>
 }
 
-/** Listens on both addresses or on none. */
 export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
-  const doors: Awaited<ReturnType<typeof openDoors>>[] = []
-  async function drain(graceMs: number): Promise<void> {
-    for (const { grpc, listener } of doors) {
-      grpc?.setServing(false)
-      listener.stop()
-    }
-    await Promise.all(doors.flatMap(({ connect, grpc }) => [connect.drain(graceMs), grpc?.drain(graceMs)]))
-  }
-  try {
-    doors.push(await openDoors(options, options.address, true))
-    if (options.connectAddress) doors.push(await openDoors(options, options.connectAddress, false))
-  } catch (error) {
-    await drain(0)
-    throw error
-  }
-  return {
-    addresses: doors.map(({ listener }) => formatAddress(listener.address)),
-    setServing(isServing) {
-      for (const { grpc } of doors) grpc?.setServing(isServing)
-    },
-    reloadTls(material) {
-      for (const { listener } of doors) listener.reloadTls(material)
-    },
-    drain,
-  }
-}
-
-async function openDoors(options: RpcServerOptions, address: Address, hasGrpc: boolean) {
-  const { dispatcher, limits, tls, hasReflection } = options
+  const { address, dispatcher, limits, tls, hasReflection, onTurnedAway } = options
   const identify = address.kind === 'tls' ? identifyByName(options.callers) : identifyLocal
   const common = { dispatcher, identify, limits }
   const connect = createConnectDoor(common)
-  const grpc = hasGrpc ? await createGrpcDoor({ ...common, serveOthers: connect.serve, hasReflection }) : undefined
+  const grpc = await createGrpcDoor({ ...common, serveOthers: connect.serve, hasReflection })
   const listener = await listen({
     address,
     tls,
-    onHttp1: connect.acceptHttp1,
-    onHttp2: grpc?.accept ?? connect.acceptHttp2,
+    onHttp1: connect.accept,
+    onHttp2: grpc.accept,
     maxConnections: limits.maxConnections,
-    onTurnedAway: options.onTurnedAway,
+    onTurnedAway,
   })
-  return { connect, grpc, listener }
+  return {
+    address: formatAddress(listener.address),
+    setServing: grpc.setServing,
+    reloadTls: (material) => listener.reloadTls(material),
+    async drain(graceMs) {
+      grpc.setServing(false)
+      listener.stop()
+      await Promise.all([connect.drain(graceMs), grpc.drain(graceMs)])
+    },
+  }
 }

@@ -103,7 +103,7 @@ describe('certificates', () => {
 
   test.each([
     ['serve token', { RPC_LISTEN: 'https://127.0.0.1:0' }],
-    ['serve', { RPC_CONNECT_LISTEN: 'https://127.0.0.1:0' }],
+    ['serve', { RPC_LISTEN: 'https://127.0.0.1:0' }],
     ['serve survey', { TOKEN_SERVICE_URL: 'https://127.0.0.1:1' }],
     ['serve gateway', { SURVEY_SERVICE_URL: 'https://127.0.0.1:1' }],
     ['app list', { TOKEN_SERVICE_URL: 'https://127.0.0.1:1' }],

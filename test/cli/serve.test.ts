@@ -97,7 +97,6 @@ test.each([
 test.each([
   ['DATA_DIR', (directory: string) => directory, ['token']],
   ['RPC_LISTEN', (directory: string) => `unix:${directory}`, ['all']],
-  ['RPC_CONNECT_LISTEN', (directory: string) => `unix:${directory}`, ['all']],
 ] as const)(
   '%s that is too long for a socket is refused by name, exit 78, and nothing listens',
   async (variable, of, args) => {

@@ -35,7 +35,6 @@ test('is asked to read before it may ask for more, and loses nothing', async () 
   const server = await startRpcServer({
     dispatcher,
     address: { kind: 'unix', path: socket },
-    connectAddress: undefined,
     tls: undefined,
     callers: new Map(),
     limits: { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 10 },

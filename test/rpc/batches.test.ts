@@ -129,7 +129,7 @@ test('among calls of one moment, one that is too large or cannot be encoded fail
     },
   )
   const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 10 }
-  const common = { dispatcher, address, connectAddress: undefined, tls: undefined, callers: new Map(), limits }
+  const common = { dispatcher, address, tls: undefined, callers: new Map(), limits }
   const server = await startRpcServer({ ...common, hasReflection: false })
   const transport = createMultiplexTransport({
     address,

@@ -32,7 +32,7 @@ async function open(authority: Authority) {
   })
   const all = await start('all', readConfig({ ...env, RPC_LISTEN: 'https://127.0.0.1:0' }), { logStream })
   onTestFinished(() => all.close())
-  const port = Number(new URL(all.rpcAddresses[0] ?? '').port)
+  const port = Number(new URL(all.rpcAddress ?? '').port)
   let connections = 0
   const relay = net.createServer((near) => {
     connections += 1

@@ -4,20 +4,24 @@ import http2 from 'node:http2'
 import net from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import tls from 'node:tls'
-import { fromBinary } from '@bufbuild/protobuf'
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
-import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import {
+  AccountService,
+  GetSessionRequestSchema,
+  GetSessionResponseSchema,
+} from '../../gen/surveyauth/v1/account_service_pb.js'
 import { MultiplexResponseSchema } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { parseCallers } from '../../services/rpc/identity.js'
-import { stateOfSocket, type TlsMaterial } from '../../services/rpc/listener.js'
-import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import type { TlsMaterial } from '../../services/rpc/listener.js'
+import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 import { createAuthority, materialOf } from './certificates.js'
@@ -27,7 +31,6 @@ const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
 
 interface More {
   readonly address?: Address
-  readonly connectAddress?: Address
   readonly tls?: TlsMaterial
   readonly hasReflection?: boolean
 }
@@ -40,13 +43,13 @@ async function started(more: More = {}) {
     mayCall,
     onCall: () => undefined,
     onUnexpected: () => undefined,
-    maxDeadlineMs: 5_000,
+    maxDeadlineMs: 20_000,
   }).register(AccountService, {
     signIn: nothing,
     signOut: nothing,
-    async getSession() {
+    async getSession({ sessionToken }) {
       begun.push('the call')
-      await sleep(CALL_MS)
+      await sleep(Number(sessionToken) || CALL_MS)
       ended.push('the call')
       return { username: 'somebody' }
     },
@@ -61,8 +64,8 @@ async function started(more: More = {}) {
     limits,
     hasReflection: false,
   }
-  const server = await startRpcServer({ ...common, address, connectAddress: undefined, ...more })
-  return { server, begun, ended, at: parseAddress(server.addresses[0] ?? '') }
+  const server = await startRpcServer({ ...common, address, ...more })
+  return { server, begun, ended, at: parseAddress(server.address) }
 }
 
 const tlsAddress: Address = { ...address, kind: 'tls' }
@@ -107,6 +110,18 @@ function endOf(stream: NodeJS.ReadableStream): Promise<grpc.status> {
 /** `HealthCheckResponse` of grpc.health.v1. */
 const [SERVING, NOT_SERVING] = [Buffer.from([8, 1]), Buffer.from([8, 2])]
 
+function transportTo(at: Address, material?: TlsMaterial): MultiplexTransport {
+  const transport = createMultiplexTransport({
+    address: at,
+    tls: material && (() => material),
+    maxRequestBytes: 64 * 1024,
+    maxResponseBytes: 64 * 1024,
+    defaultTimeoutMs: 10_000,
+  })
+  onTestFinished(() => transport.close())
+  return transport
+}
+
 async function drained(server: RpcServer, graceMs: number): Promise<number> {
   const startedAt = performance.now()
   await server.drain(graceMs)
@@ -119,14 +134,7 @@ test.each([
 ])('is over when the calls are answered that were under way, not before, over %s', async (_, address) => {
   const material = materialOfServer()
   const { server, begun, ended, at } = await started({ address, tls: material })
-  const transport = createMultiplexTransport({
-    address: at,
-    tls: () => material,
-    maxRequestBytes: 64 * 1024,
-    maxResponseBytes: 64 * 1024,
-    defaultTimeoutMs: 5_000,
-  })
-  onTestFinished(() => transport.close())
+  const transport = transportTo(at, material)
   const answer = clientOf(AccountService, transport.invoke).getSession({ sessionToken: 'x' })
   await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
   expect(await drained(server, 5_000)).toBeLessThan(4_000)
@@ -134,19 +142,78 @@ test.each([
   expect(await answer).toMatchObject({ username: 'somebody' })
 })
 
-test.each([
-  ['HTTP/1.1', 0, '1.1'],
-  ['HTTP/2', 0, '2'],
-  ['HTTP/2, where Connect is alone,', 1, '2'],
-] as const)('is not over before a call over Connect and %s is answered', async (_, door, httpVersion) => {
-  const { server, begun, ended } = await started({ connectAddress: address })
-  const transport = createConnectTransport({ baseUrl: server.addresses[door] ?? '', httpVersion })
-  const answer = createClient(AccountService, transport).getSession({ sessionToken: 'x' })
-  await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
-  expect(await drained(server, 5_000)).toBeLessThan(4_000)
-  expect(ended).toEqual(['the call'])
-  expect(await answer).toMatchObject({ username: 'somebody' })
+/** Longer than either side waits for a pong of the other. */
+const LONG_MS = { multiplexed: 2_500, unary: 6_000 }
+
+test.each(['multiplexed', 'unary'] as const)(
+  'waits for a call by gRPC that takes seconds, %s',
+  async (how) => {
+    const { server, begun, ended, at } = await started()
+    const sessionToken = String(LONG_MS[how])
+    const answers = {
+      async multiplexed() {
+        const { username } = await clientOf(AccountService, transportTo(at).invoke).getSession({ sessionToken })
+        return username
+      },
+      async unary() {
+        const request = toBinary(GetSessionRequestSchema, create(GetSessionRequestSchema, { sessionToken }))
+        const path = '/surveyauth.v1.AccountService/GetSession'
+        const answer = await new Promise<Buffer>((resolve, reject) => {
+          grpcClient(at).makeUnaryRequest(path, bytes, bytes, Buffer.from(request), (error, answer) => {
+            if (answer) resolve(answer)
+            else reject(error)
+          })
+        })
+        return fromBinary(GetSessionResponseSchema, answer).username
+      },
+    }
+    const answer = answers[how]()
+    await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
+    const drain = drained(server, 15_000)
+    expect(await answer).toBe('somebody')
+    expect(await drain).toBeLessThan(LONG_MS[how] + 2_000)
+    expect(ended).toEqual(['the call'])
+  },
+  20_000,
+)
+
+test('who has a stream of calls and wants another one is told to connect anew', async () => {
+  const { server } = await started()
+  const session = http2.connect(server.address)
+  onTestFinished(() => session.destroy())
+  const request = () =>
+    session.request({
+      ':method': 'POST',
+      ':path': '/surveyauth.v1.MultiplexService/Multiplex',
+      'content-type': 'application/grpc',
+      te: 'trailers',
+    })
+  const first = request()
+  await once(first, 'response')
+  const drain = drained(server, 5_000)
+  await once(first, 'data')
+  const goAway = once(session, 'goaway')
+  const second = request().on('error', () => undefined)
+  await new Promise((resolve) => second.once('close', resolve))
+  expect(second.rstCode).toBe(http2.constants.NGHTTP2_REFUSED_STREAM)
+  const [reason] = await goAway
+  expect(reason).toBe(http2.constants.NGHTTP2_NO_ERROR)
+  first.end()
+  expect(await drain).toBeLessThan(4_000)
 })
+
+test.each(['1.1', '2'] as const)(
+  'is not over before a call over Connect and HTTP/%s is answered',
+  async (httpVersion) => {
+    const { server, begun, ended } = await started()
+    const transport = createConnectTransport({ baseUrl: server.address, httpVersion })
+    const answer = createClient(AccountService, transport).getSession({ sessionToken: 'x' })
+    await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
+    expect(await drained(server, 5_000)).toBeLessThan(4_000)
+    expect(ended).toEqual(['the call'])
+    expect(await answer).toMatchObject({ username: 'somebody' })
+  },
+)
 
 test('tells who has a stream of calls to move on', async () => {
   const { server, at } = await started()
@@ -190,7 +257,7 @@ test('does not wait for who watches the health, and tells the end of it before',
 test('an answer about the health that its caller has not read yet when it begins is read as it was', async () => {
   const { server } = await started()
   server.setServing(true)
-  const session = http2.connect(server.addresses[0] ?? '', { settings: { initialWindowSize: 0 } })
+  const session = http2.connect(server.address, { settings: { initialWindowSize: 0 } })
   onTestFinished(() => session.destroy())
   const path = '/grpc.health.v1.Health/Check'
   const call = session.request({ ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' })
@@ -207,7 +274,7 @@ test('an answer about the health that its caller has not read yet when it begins
 
 test('who keeps asking what is served may stop while it is told that this ends', async () => {
   const { server } = await started({ hasReflection: true })
-  const session = http2.connect(server.addresses[0] ?? '', { settings: { initialWindowSize: 0 } })
+  const session = http2.connect(server.address, { settings: { initialWindowSize: 0 } })
   onTestFinished(() => session.destroy())
   const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
   const call = session.request({ ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' })
@@ -289,16 +356,13 @@ const OPENING = Buffer.concat([
   Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
 ])
 
-test.each(['gRPC', 'Connect'])(
-  'does not wait for an idle peer that keeps its side open, at the %s door',
-  async (door) => {
-    const { server } = await started({ connectAddress: address })
-    const peer = connectedTo(parseAddress(server.addresses[door === 'gRPC' ? 0 : 1] ?? ''), true)
-    peer.write(OPENING)
-    await once(peer, 'data')
-    expect(await drained(server, 5_000)).toBeLessThan(1_000)
-  },
-)
+test('does not wait for an idle peer over HTTP/2 that keeps its side open', async () => {
+  const { server, at } = await started()
+  const peer = connectedTo(at, true)
+  peer.write(OPENING)
+  await once(peer, 'data')
+  expect(await drained(server, 5_000)).toBeLessThan(1_000)
+})
 
 /** HEADERS of a call over Connect whose body is still to come (RFC 7541, its names and first values from appendix A). */
 function halfACall(): Buffer {
@@ -308,16 +372,15 @@ function halfACall(): Buffer {
   return Buffer.from([0, 0, block.length, 1, 4, 0, 0, 0, 1, ...block])
 }
 
-test('a caller over HTTP/2 that is gone without a word is let go at the Connect door, and not waited for', async () => {
-  const [ending, running] = await Promise.all([1, 2].map(() => started({ connectAddress: address })))
-  const calling = (server: RpcServer | undefined) => {
-    const peer = connectedTo(parseAddress(server?.addresses[1] ?? ''), true)
+test('a caller over HTTP/2 that is gone without a word is let go, and not waited for', async () => {
+  const [ending, running] = [await started(), await started()]
+  const letGo = [ending, running].map(({ at }) => {
+    const peer = connectedTo(at, true)
     peer.write(Buffer.concat([OPENING, halfACall()]))
     return once(peer, 'end')
-  }
-  const letGo = [calling(ending?.server), calling(running?.server)]
+  })
   await sleep(CALL_MS)
-  expect(await drained(ending?.server as RpcServer, 30_000)).toBeLessThan(20_000)
+  expect(await drained(ending.server, 30_000)).toBeLessThan(20_000)
   await Promise.all(letGo)
 }, 60_000)
 
@@ -325,15 +388,15 @@ const half = 'POST /surveyauth.v1.AccountService/GetSession HTTP/1.1\r\nHost: a\
 
 /** Each begins a request that does not end. */
 const unending: Record<string, (server: RpcServer) => Promise<unknown>> = {
-  gRPC: ({ addresses }) => beginOverHttp2(addresses[0], 'application/grpc'),
-  'Connect over HTTP/2': ({ addresses }) => beginOverHttp2(addresses[1], 'application/json'),
-  'Connect over HTTP/1.1': ({ addresses }) =>
+  gRPC: ({ address }) => beginOverHttp2(address, 'application/grpc'),
+  'Connect over HTTP/2': ({ address }) => beginOverHttp2(address, 'application/json'),
+  'Connect over HTTP/1.1': ({ address }) =>
     new Promise((resolve) => {
-      connectedTo(parseAddress(addresses[0] ?? '')).write(`${half}Content-Type: application/json\r\n\r\n{`, resolve)
+      connectedTo(parseAddress(address)).write(`${half}Content-Type: application/json\r\n\r\n{`, resolve)
     }),
 }
 
-async function beginOverHttp2(url = '', type: string): Promise<void> {
+async function beginOverHttp2(url: string, type: string): Promise<void> {
   const session = http2.connect(url).on('error', () => undefined)
   onTestFinished(() => session.destroy())
   const path = '/surveyauth.v1.AccountService/GetSession'
@@ -344,7 +407,7 @@ async function beginOverHttp2(url = '', type: string): Promise<void> {
 test.each(Object.keys(unending))(
   'does not wait longer than its grace for a request that does not end, through %s',
   async (door) => {
-    const { server } = await started({ connectAddress: address })
+    const { server } = await started()
     await unending[door]?.(server)
     await sleep(CALL_MS)
     const tookMs = await drained(server, 500)
@@ -352,14 +415,3 @@ test.each(Object.keys(unending))(
     expect(tookMs).toBeLessThan(3_000)
   },
 )
-
-test('a server that cannot have one of its addresses gives up the other', async () => {
-  const other = net.createServer().listen(0, '127.0.0.1')
-  await once(other, 'listening')
-  onTestFinished(() => void other.close())
-  const taken: Address = { ...address, port: (other.address() as net.AddressInfo).port }
-  const path = `${temporaryDirectory()}/rpc.sock`
-  await expect(started({ address: { kind: 'unix', path }, connectAddress: taken })).rejects.toThrow('EADDRINUSE')
-  await sleep(CALL_MS)
-  expect(await stateOfSocket(path)).toBe('none')
-})

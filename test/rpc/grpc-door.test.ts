@@ -38,7 +38,6 @@ beforeAll(async () => {
   server = await startRpcServer({
     dispatcher,
     address,
-    connectAddress: address,
     tls: undefined,
     callers: new Map(),
     limits: { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 100 },
@@ -55,14 +54,14 @@ const jsonOf = (key: string) => `{"counts":[{"key":"${key}","windowEndTime":"197
 const REQUEST = requestOf('k')
 const FRAMED = Buffer.concat([Buffer.from([0, 0, 0, 0, REQUEST.length]), REQUEST])
 
-function connectedTo(door: 'gRPC' | 'Connect'): http2.ClientHttp2Session {
-  const session = http2.connect(server.addresses[door === 'gRPC' ? 0 : 1] ?? '')
+function overHttp2(): http2.ClientHttp2Session {
+  const session = http2.connect(server.address)
   onTestFinished(() => session.destroy())
   return session
 }
 
 function clientOfGrpc(): grpc.Client {
-  const client = new grpc.Client((server.addresses[0] ?? '').replace('http://', ''), grpc.credentials.createInsecure())
+  const client = new grpc.Client(server.address.replace('http://', ''), grpc.credentials.createInsecure())
   onTestFinished(() => client.close())
   return client
 }
@@ -86,20 +85,20 @@ async function statusOf(session: http2.ClientHttp2Session, headers: http2.Outgoi
 test.each(['2147484S', '35792M', '597H', '99999999H'])(
   'a caller that has time for %s, longer than a timer of Node, gets its answer',
   async (timeout) => {
-    expect(await statusOf(connectedTo('gRPC'), { 'grpc-timeout': timeout })).toBe('0')
+    expect(await statusOf(overHttp2(), { 'grpc-timeout': timeout })).toBe('0')
   },
 )
 
 test.each(['2147483S', '99999999m', '99999999u'])('and so does one that has time for %s', async (timeout) => {
-  expect(await statusOf(connectedTo('gRPC'), { 'grpc-timeout': timeout })).toBe('0')
+  expect(await statusOf(overHttp2(), { 'grpc-timeout': timeout })).toBe('0')
 })
 
 /** How a call ends whose caller does not look at its own clock. */
 const endOfLate: Record<string, () => Promise<unknown>> = {
-  gRPC: () => statusOf(connectedTo('gRPC'), { 'grpc-timeout': '20m' }),
+  gRPC: () => statusOf(overHttp2(), { 'grpc-timeout': '20m' }),
   async Connect() {
     const headers = { 'content-type': 'application/json', 'connect-timeout-ms': '20' }
-    const answer = await fetch(`${server.addresses[0]}${PATH}`, { method: 'POST', headers, body: jsonOf('k') })
+    const answer = await fetch(`${server.address}${PATH}`, { method: 'POST', headers, body: jsonOf('k') })
     return ((await answer.json()) as { code?: string }).code
   },
 }
@@ -113,8 +112,8 @@ test.each([
   await expect.poll(() => records.map(({ code }) => code)).toEqual([Code.DeadlineExceeded])
 })
 
-test.each(['gRPC', 'Connect'] as const)('the %s door takes headers of 16 KiB, and says so', async (door) => {
-  const session = connectedTo(door)
+test('headers of 16 KiB are taken over HTTP/2, which is told', async () => {
+  const session = overHttp2()
   const [settings] = (await once(session, 'remoteSettings')) as [http2.Settings]
   expect(settings).toMatchObject({ maxHeaderListSize: 16 * 1024, maxConcurrentStreams: 100 })
   const answerWith = (bytes: number) => {
@@ -193,12 +192,12 @@ const begin: Record<string, () => () => void> = {
   'Connect over HTTP/1.1'() {
     const gone = new AbortController()
     const [method, headers, body] = ['POST', { 'content-type': 'application/json' }, jsonOf(FOR_EVER)]
-    fetch(`${server.addresses[0]}${PATH}`, { method, headers, body, signal: gone.signal }).catch(() => undefined)
+    fetch(`${server.address}${PATH}`, { method, headers, body, signal: gone.signal }).catch(() => undefined)
     return () => gone.abort()
   },
   'Connect over HTTP/2'() {
     const headers = { ':method': 'POST', ':path': PATH, 'content-type': 'application/json' }
-    const stream = connectedTo('Connect').request(headers).end(jsonOf(FOR_EVER))
+    const stream = overHttp2().request(headers).end(jsonOf(FOR_EVER))
     return () => stream.close(http2.constants.NGHTTP2_CANCEL)
   },
 }
@@ -214,7 +213,7 @@ test.each(Object.keys(begin))('a call is over when its caller goes away, through
 
 test('a connection of HTTP/1.1 may be idle for a minute, which its caller hears; nothing compressed is taken', async () => {
   const send = (headers: Record<string, string>, body: string | Uint8Array<ArrayBuffer>) =>
-    fetch(`${server.addresses[0]}${PATH}`, {
+    fetch(`${server.address}${PATH}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', ...headers },
       body,
@@ -241,19 +240,14 @@ test('who watches the health hears of changes only', async () => {
 })
 
 test.each(['application/grpc-web', 'application/grpc-web+proto', 'application/grpc-web-text'])(
-  '%s is served nowhere, nor is gRPC where Connect is alone',
+  '%s is served nowhere, nor is gRPC over HTTP/1.1',
   async (type) => {
-    const statusAt = async (door: 'gRPC' | 'Connect', contentType: string) => {
-      const stream = connectedTo(door).request({ ':method': 'POST', ':path': PATH, 'content-type': contentType })
-      const [head] = (await once(stream.end(FRAMED).resume(), 'response')) as [http2.IncomingHttpHeaders]
-      return head[':status']
-    }
-    expect(await statusAt('gRPC', type)).toBe(415)
-    expect(await statusAt('Connect', type)).toBe(415)
-    expect(await statusAt('Connect', 'application/grpc')).toBe(415)
+    const stream = overHttp2().request({ ':method': 'POST', ':path': PATH, 'content-type': type })
+    const [head] = (await once(stream.end(FRAMED).resume(), 'response')) as [http2.IncomingHttpHeaders]
+    expect(head[':status']).toBe(415)
     for (const contentType of [type, 'application/grpc']) {
       const headers = { 'content-type': contentType }
-      const answer = await fetch(`${server.addresses[0]}${PATH}`, { method: 'POST', headers, body: FRAMED })
+      const answer = await fetch(`${server.address}${PATH}`, { method: 'POST', headers, body: FRAMED })
       expect(answer.status).toBe(415)
     }
   },

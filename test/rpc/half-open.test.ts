@@ -68,7 +68,7 @@ beforeAll(async () => {
   const logStream = new Writable({ write: (_chunk, _encoding, done) => done() })
   const base = { DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: '0', RATE_LIMIT: 'off' }
   token = await start('token', readConfig({ ...base, RPC_LISTEN: 'http://127.0.0.1:0' }), { logStream })
-  tokenPort = Number(new URL(token.rpcAddresses[0] ?? '').port)
+  tokenPort = Number(new URL(token.rpcAddress ?? '').port)
   networkPort = await network.listen()
   const address = `http://127.0.0.1:${networkPort}`
   gateway = await start('gateway', readConfig({ ...base, TOKEN_SERVICE_URL: address }), { logStream })

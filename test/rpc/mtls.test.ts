@@ -53,14 +53,13 @@ beforeAll(async () => {
   server = await startRpcServer({
     dispatcher,
     address: { kind: 'tls', host: '127.0.0.1', port: 0 },
-    connectAddress: undefined,
     tls: materialOf(authority, authority.issue('IP:127.0.0.1')),
     callers: parseCallers(table),
     limits: { maxRequestBytes: 65_536, maxStreams: 100, maxConnections: 100 },
     hasReflection: false,
     onTurnedAway: (why) => turnedAway.push(why),
   })
-  address = parseAddress(server.addresses[0] ?? '')
+  address = parseAddress(server.address)
 })
 
 afterAll(async () => {
@@ -87,7 +86,7 @@ function grpcAs(material: TlsMaterial, host?: string): Door {
 }
 
 function connectAs({ cert, key, ca }: Partial<TlsMaterial>, httpVersion: '1.1' | '2' = '1.1'): Door {
-  const baseUrl = server.addresses[0] ?? ''
+  const baseUrl = server.address
   const transport = createConnectTransport({ baseUrl, httpVersion, nodeOptions: { cert, key, ca } })
   return (service) => createClient(service, transport)
 }

@@ -354,11 +354,11 @@ test('nothing is kept of calls that were answered or failed, nor of streams that
     const handlers = TokenService.methods.map(({ localName }) => [localName, async () => ({ openid: 'o' })])
     const dispatcher = new Dispatcher({ mayCall: () => true, onCall() {}, onUnexpected() {}, maxDeadlineMs: 60_000 })
     dispatcher.register(TokenService, Object.fromEntries(handlers))
-    const { addresses } = await startRpcServer({
-      dispatcher, address: { kind: 'plaintext', host: '127.0.0.1', port: 0 }, connectAddress: undefined, tls: undefined,
+    const { address: url } = await startRpcServer({
+      dispatcher, address: { kind: 'plaintext', host: '127.0.0.1', port: 0 }, tls: undefined,
       callers: new Map(), limits: { maxRequestBytes: 1_000, maxStreams: 100, maxConnections: 1_000 }, hasReflection: false,
     })
-    const address = { kind: 'plaintext', host: '127.0.0.1', port: Number(new URL(addresses[0]).port) }
+    const address = { kind: 'plaintext', host: '127.0.0.1', port: Number(new URL(url).port) }
     const transport = createMultiplexTransport({
       address, tls: undefined, maxRequestBytes: 300, maxResponseBytes: 1_000, defaultTimeoutMs: 60_000,
     })

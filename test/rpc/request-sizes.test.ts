@@ -71,7 +71,7 @@ test.each([
     ] as const) {
       const running = await start('all', server)
       try {
-        expect(await failureOf(running.rpcAddresses[0] ?? '', service, ask(size), client)).toBe(code)
+        expect(await failureOf(running.rpcAddress ?? '', service, ask(size), client)).toBe(code)
       } finally {
         await running.close()
       }

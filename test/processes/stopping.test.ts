@@ -1,0 +1,37 @@
+// A process that is told to stop, and callers that do not let go of it.
+import { once } from 'node:events'
+import net from 'node:net'
+import * as grpc from '@grpc/grpc-js'
+import { expect, onTestFinished, test } from 'vitest'
+import { start } from '../../bin/compose/start.js'
+import { readConfig } from '../../bin/config.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
+
+const MOST_SECONDS = 5
+
+test(`it ends within SHUTDOWN_TIMEOUT_SECONDS, though it waits for a form at the gateway and for a stream of calls at its RPC door`, async () => {
+  const running = await start(
+    'all',
+    readConfig({
+      DATA_DIR: temporaryDirectory(),
+      PORT: '0',
+      ADMIN_PORT: '0',
+      RPC_LISTEN: 'http://127.0.0.1:0',
+      LOG_LEVEL: 'silent',
+      SHUTDOWN_TIMEOUT_SECONDS: String(MOST_SECONDS),
+    }),
+  )
+  const form = net.connect(Number(new URL(running.url).port), '127.0.0.1').on('error', () => undefined)
+  onTestFinished(() => void form.destroy())
+  const bytes = (message: Buffer) => message
+  const client = new grpc.Client(new URL(running.rpcAddress ?? '').host, grpc.credentials.createInsecure())
+  onTestFinished(() => client.close())
+  const stream = client.makeBidiStreamRequest('/surveyauth.v1.MultiplexService/Multiplex', bytes, bytes)
+  stream.resume().on('error', () => undefined)
+  await once(stream, 'metadata')
+  form.write('POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nusername=')
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  const startedAt = performance.now()
+  await running.close()
+  expect(performance.now() - startedAt).toBeLessThan(MOST_SECONDS * 1000)
+}, 20_000)
