@@ -1,4 +1,5 @@
 // What commands print: data on stdout, as a table or as JSON; messages on stderr.
+import { once } from 'node:events'
 import { type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
 
 /** One column of a table: its title and what it shows of a row. */
@@ -18,27 +19,102 @@ export function printJson(value: unknown): void {
   process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
 }
 
-/** A list as JSON or as a table; an empty table is only a message on stderr, so that stdout stays data. */
-export function printRows<Row>(
-  rows: readonly Row[],
-  columns: Columns<Row>,
-  { json, whenEmpty }: { readonly json: true | undefined; readonly whenEmpty: string },
-): void {
-  if (json) printJson(rows)
-  else if (rows.length === 0) message(whenEmpty)
-  else printTable(rows, columns)
+/** How a list is printed. */
+export interface ListStyle {
+  readonly json: true | undefined
+  /** For a table of nothing, which is a message on stderr, so that stdout stays data. */
+  readonly whenEmpty: string
 }
 
-/** A table with a header line. */
-function printTable<Row>(rows: readonly Row[], columns: Columns<Row>): void {
-  const titles = Object.keys(columns)
-  const body = rows.map((row) => Object.values(columns).map((cell) => shown(cell(row))))
-  const widths = titles.map((title, column) =>
-    Math.max(width(title), ...body.map((cells) => width(cells[column] ?? ''))),
-  )
-  for (const cells of [titles.map((title) => title.toUpperCase()), ...body]) {
-    const line = cells.map((cell, column) => cell + ' '.repeat((widths[column] ?? 0) - width(cell))).join('  ')
-    process.stdout.write(`${line.trimEnd()}\n`)
+/** A list as JSON or as a table. */
+export function printRows<Row>(rows: readonly Row[], columns: Columns<Row>, { json, whenEmpty }: ListStyle): void {
+  const list = json ? new JsonList() : new Table(columns, whenEmpty)
+  list.add(rows)
+  list.end()
+}
+
+/** A list that may be long: the rows of each page are printed before the next one is asked for. */
+export async function printPages<Item, Row>(
+  pages: AsyncIterable<readonly Item[]>,
+  toRow: (item: Item) => Row,
+  columns: Columns<Row>,
+  { json, whenEmpty }: ListStyle,
+): Promise<void> {
+  await print(pages, toRow, json ? new JsonList() : new Table(columns, whenEmpty))
+}
+
+/** The same, as JSON alone. */
+export function printJsonPages<Item>(
+  pages: AsyncIterable<readonly Item[]>,
+  toRow: (item: Item) => unknown,
+): Promise<void> {
+  return print(pages, toRow, new JsonList())
+}
+
+async function print<Item, Row>(
+  pages: AsyncIterable<readonly Item[]>,
+  toRow: (item: Item) => Row,
+  list: List<Row>,
+): Promise<void> {
+  for await (const items of pages) {
+    list.add(items.map(toRow))
+    if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain')
+  }
+  list.end()
+}
+
+interface List<Row> {
+  add(rows: readonly Row[]): void
+  end(): void
+}
+
+/** As printJson prints an array. */
+class JsonList implements List<unknown> {
+  #isEmpty = true
+
+  add(rows: readonly unknown[]): void {
+    if (rows.length === 0) return
+    const texts = rows.map((row) => `  ${JSON.stringify(row, null, 2).replaceAll('\n', '\n  ')}`)
+    process.stdout.write(`${this.#isEmpty ? '[' : ','}\n${texts.join(',\n')}`)
+    this.#isEmpty = false
+  }
+
+  end(): void {
+    process.stdout.write(this.#isEmpty ? '[]\n' : '\n]\n')
+  }
+}
+
+/** With a header line. Columns are as wide as what has come takes. */
+class Table<Row> implements List<Row> {
+  readonly #columns: Columns<Row>
+  readonly #whenEmpty: string
+  readonly #widths: number[]
+  #isEmpty = true
+
+  constructor(columns: Columns<Row>, whenEmpty: string) {
+    this.#columns = columns
+    this.#whenEmpty = whenEmpty
+    this.#widths = Object.keys(columns).map(width)
+  }
+
+  add(rows: readonly Row[]): void {
+    if (rows.length === 0) return
+    const lines = rows.map((row) => Object.values(this.#columns).map((cell) => shown(cell(row))))
+    for (const cells of lines) {
+      for (const [at, cell] of cells.entries()) this.#widths[at] = Math.max(this.#widths[at] ?? 0, width(cell))
+    }
+    if (this.#isEmpty) lines.unshift(Object.keys(this.#columns).map((title) => title.toUpperCase()))
+    this.#isEmpty = false
+    process.stdout.write(lines.map((cells) => `${this.#line(cells)}\n`).join(''))
+  }
+
+  end(): void {
+    if (this.#isEmpty) message(this.#whenEmpty)
+  }
+
+  #line(cells: readonly string[]): string {
+    const padded = cells.map((cell, at) => cell + ' '.repeat((this.#widths[at] ?? 0) - width(cell)))
+    return padded.join('  ').trimEnd()
   }
 }
 

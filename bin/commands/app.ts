@@ -2,9 +2,9 @@
 import { timestampFromDate, timestampMs } from '@bufbuild/protobuf/wkt'
 import { type Command, Option } from 'commander'
 import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allApps, asOperator, type Operator } from '../compose/operator.js'
+import { asOperator, findIn, type Operator, pagesOfApps } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
-import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
+import { type Columns, isoTime, message, printFields, printJson, printPages, printRows, shortTime } from '../output.js'
 import { examples, type Json, jsonOption, repeatable, time, wholeNumber } from './options.js'
 
 interface CreateOptions extends Json {
@@ -128,19 +128,16 @@ async function createApp(options: CreateOptions): Promise<void> {
 }
 
 async function listApps(options: Json): Promise<void> {
-  const apps = await asOperator(({ admin }) => allApps(admin))
-  const rows = apps.map(appJson)
-  printRows(
-    rows,
-    {
-      appid: (row) => row.appid,
-      name: (row) => row.name,
-      disabled: (row) => row.disabled,
-      created: (row) => shortTime(row.created_at),
-      redirect_uris: (row) => row.redirect_uris.join(' '),
-    },
-    { json: options.json, whenEmpty: 'no apps yet; register one with: survey-auth app create' },
-  )
+  const style = { json: options.json, whenEmpty: 'no apps yet; register one with: survey-auth app create' }
+  await asOperator(({ admin }) => printPages(pagesOfApps(admin), appJson, columns, style))
+}
+
+const columns: Columns<ReturnType<typeof appJson>> = {
+  appid: (row) => row.appid,
+  name: (row) => row.name,
+  disabled: (row) => row.disabled,
+  created: (row) => shortTime(row.created_at),
+  redirect_uris: (row) => row.redirect_uris.join(' '),
 }
 
 async function showApp(appid: string, options: Json): Promise<void> {
@@ -212,10 +209,11 @@ function isLive({ revokeTime, expireTime }: AppSecret): boolean {
 
 /** The app whose secret it is. Asks for one app after the other: only GetApp tells of secrets. */
 async function appidOf(admin: Operator['admin'], secretId: string): Promise<string> {
-  for (const { appid } of await allApps(admin)) {
+  const found = await findIn(pagesOfApps(admin), async ({ appid }) => {
     const { app } = await admin.getApp({ appid })
-    if (app?.secrets.some((secret) => secret.secretId === secretId)) return appid
-  }
+    return app?.secrets.some((secret) => secret.secretId === secretId) === true
+  })
+  if (found) return found.appid
   // The id is not repeated: it may be the secret itself.
   throw new CommandError(
     'no app has a secret of this id',

@@ -2,8 +2,8 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import type { Command } from 'commander'
 import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allPages, asOperator } from '../compose/operator.js'
-import { isoTime, printRows, shortTime } from '../output.js'
+import { asOperator, pagesOf } from '../compose/operator.js'
+import { type Columns, isoTime, printPages, shortTime } from '../output.js'
 import { examples, type Json, jsonOption, time, wholeNumber } from './options.js'
 import { usernameOf } from './usernames.js'
 
@@ -47,32 +47,30 @@ async function listEvents(options: ListOptions): Promise<void> {
   const { appid = '', kind, requestId, since, limit = Number.POSITIVE_INFINITY, json } = options
   const isSifted = kind !== undefined || requestId !== undefined
   const pageSize = isSifted ? PAGE_SIZE : Math.min(limit, PAGE_SIZE)
-  const rows = await asOperator(async ({ admin }) => {
+  await asOperator(async ({ admin }) => {
     const username = await usernameOf(admin, options.username ?? '')
     let missing = limit
-    return allPages(async (pageToken) => {
+    const pages = pagesOf(async (pageToken) => {
       const page = await admin.listAuditEvents({ username, appid, pageSize, pageToken })
       const found = page.events.filter((event) => isWanted(event, options)).slice(0, missing)
       missing -= found.length
       const last = page.events.at(-1)
       const isOver = missing === 0 || (last !== undefined && isBefore(last, since))
-      return { rows: found.map(eventJson), nextPageToken: isOver ? '' : page.nextPageToken }
+      return { rows: found, nextPageToken: isOver ? '' : page.nextPageToken }
     })
+    await printPages(pages, eventJson, columns, { json, whenEmpty: 'no events' })
   })
-  printRows(
-    rows,
-    {
-      created: (row) => shortTime(row.created_at),
-      kind: (row) => row.kind,
-      actor: (row) => row.actor,
-      appid: (row) => row.appid,
-      user_id: (row) => row.user_id,
-      grant_id: (row) => row.grant_id,
-      note: (row) => row.note,
-      request_id: (row) => row.request_id,
-    },
-    { json, whenEmpty: 'no events' },
-  )
+}
+
+const columns: Columns<ReturnType<typeof eventJson>> = {
+  created: (row) => shortTime(row.created_at),
+  kind: (row) => row.kind,
+  actor: (row) => row.actor,
+  appid: (row) => row.appid,
+  user_id: (row) => row.user_id,
+  grant_id: (row) => row.grant_id,
+  note: (row) => row.note,
+  request_id: (row) => row.request_id,
 }
 
 function isWanted(event: AuditEvent, { kind, requestId, since }: ListOptions): boolean {

@@ -1,8 +1,8 @@
 // survey-auth grant: what users gave to apps.
 import type { Command } from 'commander'
 import type { Grant } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allPages, asOperator } from '../compose/operator.js'
-import { isoTime, message, printJson, printRows, shortTime } from '../output.js'
+import { asOperator, pagesOf } from '../compose/operator.js'
+import { type Columns, isoTime, message, printJson, printPages, shortTime } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
 import { usernameOf } from './usernames.js'
 
@@ -36,28 +36,25 @@ export function addGrantCommands(program: Command): void {
 }
 
 async function listGrants({ username: user = '', appid = '', json }: ListOptions): Promise<void> {
-  const grants = await asOperator(async ({ admin }) => {
+  await asOperator(async ({ admin }) => {
     const username = await usernameOf(admin, user)
-    return allPages(async (pageToken) => {
+    const pages = pagesOf(async (pageToken) => {
       const page = await admin.listGrants({ username, appid, pageToken })
       return { rows: page.grants, nextPageToken: page.nextPageToken }
     })
+    await printPages(pages, grantJson, columns, { json, whenEmpty: 'no grants' })
   })
-  const rows = grants.map(grantJson)
-  printRows(
-    rows,
-    {
-      grant_id: (row) => row.grant_id,
-      app: (row) => row.app_name,
-      user: (row) => row.username,
-      openid: (row) => row.openid,
-      created: (row) => shortTime(row.created_at),
-      last_used: (row) => shortTime(row.last_used_at),
-      expires: (row) => shortTime(row.expires_at),
-      revoked: (row) => shortTime(row.revoked_at),
-    },
-    { json, whenEmpty: 'no grants' },
-  )
+}
+
+const columns: Columns<ReturnType<typeof grantJson>> = {
+  grant_id: (row) => row.grant_id,
+  app: (row) => row.app_name,
+  user: (row) => row.username,
+  openid: (row) => row.openid,
+  created: (row) => shortTime(row.created_at),
+  last_used: (row) => shortTime(row.last_used_at),
+  expires: (row) => shortTime(row.expires_at),
+  revoked: (row) => shortTime(row.revoked_at),
 }
 
 function grantJson(grant: Grant) {

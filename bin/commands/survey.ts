@@ -13,13 +13,13 @@ import {
 import { inParts } from '../../services/collections/in-parts.js'
 import { validatorOf } from '../../services/rpc/validation.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
-import { allPages, asSurveyOperator, type SurveyOperator } from '../compose/operator.js'
+import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
-import { message, printJson, printRows } from '../output.js'
+import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
 import { readStdin, textOf } from './stdin.js'
-import { allUsers, usernameOf } from './usernames.js'
+import { pagesOfUsers, usernameOf } from './usernames.js'
 
 interface ImportOptions extends Json {
   readonly owner: string
@@ -31,7 +31,7 @@ interface FilterOptions extends Json {
   readonly owner?: string
 }
 
-const MAX_FILE_BYTES = 64 * 1024 * 1024
+const MAX_FILE_BYTES = 256 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
 const MAX_BATCH = 1000
 const SEE_SURVEYS = 'see them with: survey-auth survey list'
@@ -44,6 +44,10 @@ const IMPORT_NOTES = `
 A survey needs a title, and each of its questions a type; docs/api/openapi.yaml has all members. Without an id it is new;
 other ids that are missing follow from the position. Ignored, because computed: page_count, topic_count, started_at, end_at
 and creator_user_id. A member that surveys do not have is named, and not read.
+`
+
+const EXPORT_NOTES = `
+An import takes ${MAX_FILE_BYTES / 1024 / 1024} MiB at a time, of one user; --owner gives each user's by themselves.
 `
 
 const DELETE_NOTES = `
@@ -86,7 +90,7 @@ export function addSurveyCommands(program: Command): void {
     .description('surveys in full as JSON, an array or the one asked for; import takes it back unchanged')
     .option('--owner <username>', "only this user's; name or user_id")
     .option('--json', 'has no effect: it is always JSON')
-    .addHelpText('after', examples('survey export --owner li.wei > surveys.json', 'survey export 7'))
+    .addHelpText('after', EXPORT_NOTES + examples('survey export --owner li.wei > surveys.json', 'survey export 7'))
     .action(exportSurveys)
 }
 
@@ -148,32 +152,34 @@ async function deleteAll({ survey }: SurveyOperator, ids: readonly bigint[]): Pr
 }
 
 async function idsOf(operator: SurveyOperator, owner: string): Promise<bigint[]> {
-  const surveys = await ownedSurveys(operator, owner)
-  return surveys.flatMap(({ survey }) => (survey ? [survey.id] : []))
+  const ids: bigint[] = []
+  for await (const page of pagesOfSurveys(operator, owner)) ids.push(...page.map(({ survey }) => survey.id))
+  return ids
 }
 
 async function listSurveys({ owner, json }: FilterOptions): Promise<void> {
-  const rows = await asSurveyOperator(async (operator) => {
-    const names = await usernames(operator)
-    const surveys = await ownedSurveys(operator, owner)
-    return surveys.flatMap(({ survey, ownerUserId }) => {
-      if (!survey) return []
-      const { id, hash, title, state } = survey
-      return [{ survey_id: Number(id), hash, title, state, owner: names.get(ownerUserId) ?? ownerUserId }]
-    })
-  })
   const whenEmpty = 'no surveys; store some with: survey-auth survey import'
-  printRows(rows, { ...columns, owner: (row) => row.owner }, { json, whenEmpty })
+  await asSurveyOperator(async (operator) => {
+    const names = await usernames(operator)
+    const toRow = ({ survey: { id, hash, title, state }, ownerUserId }: Owned) => {
+      return { survey_id: Number(id), hash, title, state, owner: names.get(ownerUserId) ?? ownerUserId }
+    }
+    const withOwner = { ...columns, owner: (row: ReturnType<typeof toRow>) => row.owner }
+    await printPages(pagesOfSurveys(operator, owner), toRow, withOwner, { json, whenEmpty })
+  })
 }
 
 async function exportSurveys(surveyId: string | undefined, { owner }: FilterOptions): Promise<void> {
-  const surveys = await asSurveyOperator((operator) =>
-    surveyId === undefined ? ownedSurveys(operator, owner) : ownedSurvey(operator, owner, surveyId),
-  )
-  const documents = surveys.flatMap(({ survey }) => (survey ? [surveyToJson(survey, NO_CREATOR)] : []))
-  if (surveyId === undefined) return printJson(documents)
-  if (documents.length === 0) throw new CommandError(`there is no survey ${surveyId}`, EXIT.failure, SEE_SURVEYS)
-  printJson(documents[0])
+  await asSurveyOperator(async (operator) => {
+    if (surveyId === undefined) return printJsonPages(pagesOfSurveys(operator, owner), document)
+    const survey = await ownedSurvey(operator, owner, surveyId)
+    if (!survey) throw new CommandError(`there is no survey ${surveyId}`, EXIT.failure, SEE_SURVEYS)
+    printJson(document(survey))
+  })
+}
+
+function document({ survey }: Owned) {
+  return surveyToJson(survey, NO_CREATOR)
 }
 
 const states: Record<SurveyState, string> = {
@@ -270,25 +276,32 @@ function* batchesOf(surveys: readonly Survey[]): Generator<Survey[]> {
   yield batch
 }
 
-async function ownedSurveys(operator: SurveyOperator, owner: string | undefined): Promise<OwnedSurvey[]> {
+type Owned = OwnedSurvey & { readonly survey: Survey }
+
+async function* pagesOfSurveys(operator: SurveyOperator, owner: string | undefined): AsyncGenerator<readonly Owned[]> {
   const ownerUserId = await userIdOf(operator, owner)
-  return allPages(async (pageToken) => {
+  yield* pagesOf(async (pageToken) => {
     const page = await operator.survey.exportSurveys({ ownerUserId, pageToken })
-    return { rows: page.surveys, nextPageToken: page.nextPageToken }
+    return { rows: page.surveys.filter(hasSurvey), nextPageToken: page.nextPageToken }
   })
 }
 
-/** The one survey or none: a page of one, behind the id before it. */
+/** As every one has that the service gives. */
+function hasSurvey(owned: OwnedSurvey): owned is Owned {
+  return owned.survey !== undefined
+}
+
+/** A page of one, behind the id before it. */
 async function ownedSurvey(
   operator: SurveyOperator,
   owner: string | undefined,
   surveyId: string,
-): Promise<OwnedSurvey[]> {
+): Promise<Owned | undefined> {
   const ownerUserId = await userIdOf(operator, owner)
-  if (!isSurveyId(surveyId)) return []
+  if (!isSurveyId(surveyId)) return undefined
   const pageToken = String(Number(surveyId) - 1)
   const page = await operator.survey.exportSurveys({ ownerUserId, pageToken, pageSize: 1 })
-  return page.surveys.filter(({ survey }) => String(survey?.id) === surveyId)
+  return page.surveys.filter(hasSurvey).find(({ survey }) => String(survey.id) === surveyId)
 }
 
 /** Empty for all owners. */
@@ -299,6 +312,7 @@ async function userIdOf({ admin }: SurveyOperator, owner: string | undefined): P
 }
 
 async function usernames({ admin }: SurveyOperator): Promise<Map<string, string>> {
-  const users = await allUsers(admin)
-  return new Map(users.map(({ userId, username }) => [userId, username]))
+  const names = new Map<string, string>()
+  for await (const page of pagesOfUsers(admin)) for (const { userId, username } of page) names.set(userId, username)
+  return names
 }

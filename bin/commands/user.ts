@@ -3,11 +3,11 @@ import type { Command } from 'commander'
 import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, asSurveyOperator } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
-import { isoTime, message, printFields, printJson, printRows, shortTime } from '../output.js'
+import { type Columns, isoTime, message, printFields, printJson, printPages, shortTime } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
 import { readPassword } from './stdin.js'
 import { countOfSurveys, deleteSurveysOf } from './survey.js'
-import { allUsers, usernameOf } from './usernames.js'
+import { pagesOfUsers, usernameOf } from './usernames.js'
 
 interface CreateOptions extends Json {
   readonly username: string
@@ -127,19 +127,16 @@ async function createUser(options: CreateOptions): Promise<void> {
 }
 
 async function listUsers(options: Json): Promise<void> {
-  const users = await asOperator(({ admin }) => allUsers(admin))
-  const rows = users.map(userJson)
-  printRows(
-    rows,
-    {
-      username: (row) => row.username,
-      user_id: (row) => row.user_id,
-      nickname: (row) => row.nickname,
-      disabled: (row) => row.disabled,
-      created: (row) => shortTime(row.created_at),
-    },
-    { json: options.json, whenEmpty: 'no users yet; create one with: survey-auth user create' },
-  )
+  const style = { json: options.json, whenEmpty: 'no users yet; create one with: survey-auth user create' }
+  await asOperator(({ admin }) => printPages(pagesOfUsers(admin), userJson, columns, style))
+}
+
+const columns: Columns<ReturnType<typeof userJson>> = {
+  username: (row) => row.username,
+  user_id: (row) => row.user_id,
+  nickname: (row) => row.nickname,
+  disabled: (row) => row.disabled,
+  created: (row) => shortTime(row.created_at),
 }
 
 async function showUser(nameOrId: string, options: Json): Promise<void> {

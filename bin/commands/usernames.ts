@@ -1,6 +1,6 @@
 // Which user a command means.
 import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allPages, type Operator, unlessMissing } from '../compose/operator.js'
+import { findIn, type Operator, pagesOf, unlessMissing } from '../compose/operator.js'
 
 type Admin = Operator['admin']
 
@@ -13,12 +13,12 @@ const USER_ID = /^user_/
  */
 export async function usernameOf(admin: Admin, nameOrId: string): Promise<string> {
   if (!USER_ID.test(nameOrId) || (await unlessMissing(admin.getUser({ username: nameOrId })))) return nameOrId
-  const users = await allUsers(admin)
-  return users.find(({ userId }) => userId === nameOrId)?.username ?? nameOrId
+  const user = await findIn(pagesOfUsers(admin), ({ userId }) => userId === nameOrId)
+  return user?.username ?? nameOrId
 }
 
-export function allUsers(admin: Admin): Promise<User[]> {
-  return allPages(async (pageToken) => {
+export function pagesOfUsers(admin: Admin): AsyncIterable<readonly User[]> {
+  return pagesOf(async (pageToken) => {
     const page = await admin.listUsers({ pageSize: 1000, pageToken })
     return { rows: page.users, nextPageToken: page.nextPageToken }
   })

@@ -130,8 +130,8 @@ async function answering(configured: Address | undefined, sockets: readonly Addr
   )
 }
 
-export function allApps(admin: Operator['admin']): Promise<App[]> {
-  return allPages(async (pageToken) => {
+export function pagesOfApps(admin: Operator['admin']): AsyncIterable<readonly App[]> {
+  return pagesOf(async (pageToken) => {
     const page = await admin.listApps({ pageToken })
     return { rows: page.apps, nextPageToken: page.nextPageToken }
   })
@@ -147,16 +147,25 @@ export async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefine
   }
 }
 
-/** All pages of a list, one after the other. */
-export async function allPages<Row>(
+/** The pages of a list, each asked for when the one before it is done with. */
+export async function* pagesOf<Row>(
   fetchPage: (pageToken: string) => Promise<{ readonly rows: readonly Row[]; readonly nextPageToken: string }>,
-): Promise<Row[]> {
-  const all: Row[] = []
+): AsyncGenerator<readonly Row[]> {
   let pageToken = ''
   do {
     const page = await fetchPage(pageToken)
-    all.push(...page.rows)
+    yield page.rows
     pageToken = page.nextPageToken
   } while (pageToken !== '')
-  return all
+}
+
+/** The first item of a list for which it holds; what follows is not asked for. */
+export async function findIn<Item>(
+  pages: AsyncIterable<readonly Item[]>,
+  holds: (item: Item) => boolean | Promise<boolean>,
+): Promise<Item | undefined> {
+  for await (const page of pages) {
+    for (const item of page) if (await holds(item)) return item
+  }
+  return undefined
 }

@@ -4,7 +4,7 @@ import path from 'node:path'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { surveyFromJson } from '../../gateway/api/survey-json.js'
 import type { App, User } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { allApps, type SurveyOperator, unlessMissing } from '../compose/operator.js'
+import { findIn, pagesOfApps, type SurveyOperator, unlessMissing } from '../compose/operator.js'
 import { packageFile } from '../package-root.js'
 
 /** Known to everybody who reads this, so it exists in demos only, and demos listen on loopback only. */
@@ -43,7 +43,7 @@ async function demoUser({ admin }: SurveyOperator): Promise<User> {
 }
 
 async function demoApp({ admin }: SurveyOperator, redirectUri: string): Promise<App> {
-  const found = (await allApps(admin)).find(({ name }) => name === DEMO_APP)
+  const found = await findIn(pagesOfApps(admin), ({ name }) => name === DEMO_APP)
   const { app } = found
     ? await admin.updateApp({ appid: found.appid, redirectUris: withCallback(found.redirectUris, redirectUri) })
     : await admin.createApp({ name: DEMO_APP, redirectUris: [redirectUri] })

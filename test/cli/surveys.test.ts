@@ -47,11 +47,11 @@ test('a file that is larger than what is read at once is refused unread', async 
   const service = await createProcess()
   const file = path.join(service.dataDir, 'sparse.json')
   writeFileSync(file, '[]')
-  truncateSync(file, 64 * 1024 * 1024 + 1)
+  truncateSync(file, 256 * 1024 * 1024 + 1)
   const { exitCode, stderr } = await service.cli(['survey', 'import', file, '--owner', 'ann'])
   expect({ exitCode, stderr }).toEqual({
     exitCode: 1,
-    stderr: `survey-auth: ${file} is larger than 67108864 bytes\nimport it in parts\n`,
+    stderr: `survey-auth: ${file} is larger than 268435456 bytes\nimport it in parts\n`,
   })
 })
 

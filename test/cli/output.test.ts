@@ -1,0 +1,71 @@
+// Lists as they are printed, on a stdout that is watched.
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { type Columns, printPages, printRows } from '../../bin/output.js'
+
+interface Row {
+  readonly name: string
+  readonly note: string | null
+}
+
+const columns: Columns<Row> = { name: (row) => row.name, note: (row) => row.note }
+const rowOf = (name: string): Row => ({ name, note: name === 'b' ? 'line\u2028of\ntwo' : null })
+const style = (json?: true) => ({ json, whenEmpty: 'nothing' })
+
+/** What goes to stdout and stderr from now on. */
+function watched(): { out: string[]; err: string[] } {
+  const [out, err]: string[][] = [[], []]
+  const into = (texts: string[] | undefined) => (text: unknown) => Boolean(texts?.push(String(text)))
+  vi.spyOn(process.stdout, 'write').mockImplementation(into(out))
+  vi.spyOn(process.stderr, 'write').mockImplementation(into(err))
+  onTestFinished(() => void vi.restoreAllMocks())
+  return { out: out ?? [], err: err ?? [] }
+}
+
+async function* pages(...names: readonly (readonly string[])[]): AsyncGenerator<readonly string[]> {
+  yield* names
+}
+
+test.each([
+  ['one page', [['a', 'b', 'ccc']]],
+  ['pages of which some are empty', [[], ['a'], [], ['b', 'ccc'], []]],
+  ['nothing', [[]]],
+])('a list of %s as JSON is the array that JSON.stringify makes', async (_, names) => {
+  const { out } = watched()
+  await printPages(pages(...names), rowOf, columns, style(true))
+  expect(out.join('')).toBe(`${JSON.stringify(names.flat().map(rowOf), null, 2)}\n`)
+})
+
+test('a table has one head, and a row a line', async () => {
+  const { out, err } = watched()
+  await printPages(pages(['a'], [], ['b', 'long-name'], ['c']), rowOf, columns, style())
+  expect(out.join('')).toBe(
+    ['NAME  NOTE', 'a     -', 'b          line\u2028of\ufffdtwo', 'long-name  -', 'c          -', ''].join('\n'),
+  )
+  expect(err).toEqual([])
+})
+
+test('a table of nothing is said, not printed', async () => {
+  const { out, err } = watched()
+  await printPages(pages([], []), rowOf, columns, style())
+  expect({ out, err }).toEqual({ out: [], err: ['nothing\n'] })
+})
+
+test('a page is printed before the next one is asked for', async () => {
+  const { out } = watched()
+  const printed: number[] = []
+  async function* asked(): AsyncGenerator<readonly string[]> {
+    for (const name of ['a', 'b', 'c']) {
+      printed.push(out.join('').split('\n').length - 1)
+      yield [name]
+    }
+  }
+  await printPages(asked(), rowOf, columns, style())
+  expect(printed).toEqual([0, 2, 3])
+})
+
+test('a table may have more rows than a function may have arguments', () => {
+  const { out } = watched()
+  const rows = Array.from({ length: 200_000 }, () => rowOf('a'))
+  printRows(rows, columns, style())
+  expect(out.join('').split('\n')).toHaveLength(rows.length + 2)
+})
