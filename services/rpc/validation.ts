@@ -1,6 +1,7 @@
 // The rules of the proto files, compiled once per message into closures. They are protovalidate's and mean the same: a
 // test compares the two. The library interprets its rules at every call, which cost more than all else a call does.
 import { type DescField, type DescMessage, getOption, hasOption, type Message, ScalarType } from '@bufbuild/protobuf'
+import { type Timestamp, TimestampSchema } from '@bufbuild/protobuf/wkt'
 import { type FieldRules, field as fieldRules, Ignore, type StringRules } from '../../gen/buf/validate/validate_pb.js'
 
 /** What is wrong with a message, for example `pages[0].title: at most 1000 characters`; undefined if nothing is. */
@@ -12,7 +13,8 @@ type Check = (value: never, path: string) => string | undefined
 const compiled = new Map<DescMessage, Check>()
 
 /**
- * The rules of a message and all it holds. Beyond them, no text may hold U+0000, which databases cannot store.
+ * The rules of a message and all it holds. Beyond them, no text may hold U+0000, which databases cannot store, and a time is
+ * what google.protobuf.Timestamp says it is.
  * @throws Error when a rule is not known here, so that none is left unenforced.
  */
 export function validatorOf(desc: DescMessage): Validate<Message> {
@@ -20,7 +22,16 @@ export function validatorOf(desc: DescMessage): Validate<Message> {
   return (message) => check(message as never, '')
 }
 
+/** In seconds since 1970: the years 1 to 9999. */
+const TIMES = { from: -62_135_596_800n, to: 253_402_300_799n }
+
+function timeCheck({ seconds, nanos }: Timestamp, path: string): string | undefined {
+  const isTime = seconds >= TIMES.from && seconds <= TIMES.to && nanos >= 0 && nanos < 1e9
+  return isTime ? undefined : `${path}: must be a time of the years 1 to 9999`
+}
+
 function messageCheck(desc: DescMessage): Check {
+  if (desc.typeName === TimestampSchema.typeName) return timeCheck
   const known = compiled.get(desc)
   if (known) return known
   // A message may hold itself: what is compiled first is found through this.

@@ -1,4 +1,5 @@
 import { create, type DescField, type DescMessage, type Message, ScalarType } from '@bufbuild/protobuf'
+import { TimestampSchema } from '@bufbuild/protobuf/wkt'
 import { createValidator } from '@bufbuild/protovalidate'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -83,7 +84,11 @@ const bigNumbers = fc.constantFrom(
   9_007_199_254_740_992n,
 )
 
+/** What the library takes for one, whatever its seconds. */
+const times = fc.record({ seconds: fc.constantFrom(-1n, 0n, 253_402_300_799n), nanos: fc.constantFrom(0, 999_999_999) })
+
 function anyMessage(desc: DescMessage, depth = 0): fc.Arbitrary<Message> {
+  if (desc.typeName === TimestampSchema.typeName) return times.map((init) => create(TimestampSchema, init))
   const fields = Object.fromEntries(desc.fields.map((field) => [field.localName, anyValue(field, depth)]))
   return fc.record(fields, { requiredKeys: [] }).map((init) => create(desc, init as never))
 }
@@ -207,6 +212,21 @@ describe('the compiled rules', () => {
     const request = create(ImportSurveysRequestSchema, { ownerUserId: 'u', surveys: [survey] })
     expect(validatorOf(ImportSurveysRequestSchema)(request)).toMatch(
       /\[0\]\.pages\[1\]\.questions\[0\]\.title: at most 20000/,
+    )
+  })
+
+  test.each([
+    [-62_135_596_800n, 0, 'a time'],
+    [-62_135_596_801n, 0, 'none'],
+    [253_402_300_799n, 999_999_999, 'a time'],
+    [253_402_300_800n, 0, 'none'],
+    [10n ** 17n, 0, 'none'],
+    [0n, -1, 'none'],
+    [0n, 1_000_000_000, 'none'],
+  ])('know which times there are: %d s and %d ns are %s', (seconds, nanos, what) => {
+    const request = create(AddAppSecretRequestSchema, { appid: 'a', name: 'b', expireTime: { seconds, nanos } })
+    expect(validatorOf(AddAppSecretRequestSchema)(request)).toBe(
+      what === 'none' ? 'expire_time: must be a time of the years 1 to 9999' : undefined,
     )
   })
 
