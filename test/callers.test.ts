@@ -149,6 +149,15 @@ test('docs/rpc.md has a row for every RPC, with its callers', () => {
   }
 })
 
+test('no RPC is without side effects: Connect would serve it by GET, with its secrets in the URL', () => {
+  for (const method of methods) {
+    expect({ method: method.name, idempotency: method.idempotency }).not.toEqual({
+      method: method.name,
+      idempotency: MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
+    })
+  }
+})
+
 test('docs/rpc.md says of every RPC what its proto says of retries', () => {
   const text = readFileSync(new URL('../docs/rpc.md', import.meta.url), 'utf8')
   const rows = [...text.matchAll(/^\| (\w+Service\.\w+) +\|[^|]*\|[^|]*\| ([^|]*?) *\|$/gm)]

@@ -4,7 +4,7 @@ import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import type { OnTurnedAway, TlsMaterial } from '../../services/rpc/listener.js'
-import { startRpcServer } from '../../services/rpc/rpc-server.js'
+import { type RpcServerOptions, startRpcServer } from '../../services/rpc/rpc-server.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
@@ -30,18 +30,22 @@ export async function startRpcPart(
     address,
     tls,
     callers: config.rpcCallers,
-    limits: {
-      maxRequestBytes: config.rpcMaxRequestBytes,
-      largerRequests: new Map([[SurveyService.typeName, config.rpcMaxSurveyRequestBytes]]),
-      maxStreams: config.rpcMaxStreams,
-      maxConnections: config.rpcMaxConnections,
-    },
+    limits: rpcLimitsOf(config),
     hasReflection: config.rpcReflection === 'on',
     onTurnedAway: tellOfTurnedAway(log),
   }).catch((error: unknown) => {
     throw cannotListen(error)
   })
   return server
+}
+
+export function rpcLimitsOf(config: Config): RpcServerOptions['limits'] {
+  return {
+    maxRequestBytes: config.rpcMaxRequestBytes,
+    largerRequests: new Map([[SurveyService.typeName, config.rpcMaxSurveyRequestBytes]]),
+    maxStreams: config.rpcMaxStreams,
+    maxConnections: config.rpcMaxConnections,
+  }
 }
 
 const TELL_EVERY_MS = 60_000

@@ -152,16 +152,17 @@ describe('every endpoint', () => {
     }
   })
 
+  const encode = (text: string) =>
+    [...Buffer.from(text)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
+
   test.each(endpoints)('$name: decodes once', async ({ path, required }) => {
-    const twice = { ...required(), appid: encodeURIComponent(`${access.app.appid}%41`) }
+    const twice = { ...required(), appid: encode(access.app.appid) } // encoded once more on its way
     expectError(await service.get(path, twice), 'invalid_appid')
   })
 
   test.each(endpoints)('$name: reads percent-encoded names and values', async ({ path, required }) => {
     const query = required()
     const plain = await service.get(path, query)
-    const encode = (text: string) =>
-      [...Buffer.from(text)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
     const target = Object.entries(query)
       .map(([name, value]) => `${encode(name)}=${encode(String(value))}`)
       .join('&')
@@ -174,14 +175,16 @@ describe('every endpoint', () => {
     expectError(await service.get(path, { ...rest, APPID: appid }), 'invalid_argument')
   })
 
-  test.each(endpoints)('$name: a parameter of a header or a cookie does not count', async ({ path, required }) => {
-    const { appid, ...rest } = required()
-    const headers = {
-      cookie: `appid=${appid}`,
-      appid: String(appid),
-      authorization: `Bearer ${access.tokens.access_token}`,
-    }
-    expectError(await service.call(withQuery(path, rest), { headers }), 'invalid_argument')
+  test.each(parameters)('$endpoint.name: $parameter in a header or a cookie does not count', async (row) => {
+    const { endpoint, parameter } = row
+    const { [parameter]: given, ...rest } = endpoint.required()
+    const value = String(given)
+    const headers = { cookie: `${parameter}=${value}`, [parameter]: value, authorization: `Bearer ${value}` }
+    const wrong = { ...rest, [parameter]: 'wrong' }
+    expectError(await service.call(withQuery(endpoint.path, rest), { headers }), 'invalid_argument')
+    const { code, type } = await service.get(endpoint.path, wrong)
+    expect(code).not.toBe('OK')
+    expect(await service.call(withQuery(endpoint.path, wrong), { headers })).toMatchObject({ code, type })
   })
 
   test.each(endpoints)('$name: printable garbage is unknown, never malformed', async ({ path, required }) => {

@@ -16,6 +16,8 @@ const COUNT = 130
 
 let service: Verbs
 let access: Access
+/** Of a user whose surveys nobody counts. */
+let another: Access
 let ids: readonly number[]
 beforeAll(async () => {
   service = await openService()
@@ -26,6 +28,7 @@ beforeAll(async () => {
     Array.from({ length: COUNT }, (_, at) => smallSurvey(`问卷 ${at}`, states[at % 3])),
   )
   access = await service.grantAccess({ user })
+  another = await service.grantAccess()
 })
 afterAll(() => service.backend.close())
 
@@ -131,8 +134,8 @@ describe('the detail', () => {
   ]
 
   async function stored(survey: SurveyJson): Promise<Record<string, unknown>> {
-    const [id = 0] = await service.importSurveys(access.user, [survey])
-    const { code, data } = await service.survey(access, id)
+    const [id = 0] = await service.importSurveys(another.user, [survey])
+    const { code, data } = await service.survey(another, id)
     expect(code).toBe('OK')
     return data
   }

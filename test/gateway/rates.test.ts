@@ -24,7 +24,7 @@ function takeMany(counter: WindowCounter, key: string, times: number, now = STAR
   return Array.from({ length: times }, () => counter.take(key, now)).filter(Boolean).length
 }
 
-test('rates are as they are configured; the page an app has a link to is limited per app as an endpoint is', () => {
+test('limits are as they are configured; the page an app has a link to is limited per app as an endpoint is', () => {
   const settings = {
     RATE_API_PER_SOURCE: '11',
     RATE_API_PER_APP: '12',
@@ -32,8 +32,25 @@ test('rates are as they are configured; the page an app has a link to is limited
     RATE_PAGES_PER_SOURCE: '14',
     RATE_PAGES_WINDOW_SECONDS: '15',
     RATE_MAX_KEYS: '1600',
+    HTTP_HEADERS_TIMEOUT_SECONDS: '17',
+    HTTP_REQUEST_TIMEOUT_SECONDS: '18',
+    HTTP_KEEP_ALIVE_SECONDS: '19',
+    HTTP_MAX_URL_BYTES: '4200',
+    HTTP_MAX_HEADER_BYTES: '5000',
+    HTTP_MAX_FORM_BYTES: '6000',
+    HTTP_MAX_CONNECTIONS: '23',
+    HTTP_MAX_IN_FLIGHT: '24',
   }
-  expect(limitsOf(readConfig(settings))).toMatchObject({
+  expect(limitsOf(readConfig(settings))).toEqual({
+    headersTimeoutMs: 17_000,
+    requestTimeoutMs: 18_000,
+    keepAliveTimeoutMs: 19_000,
+    maxUrlBytes: 4200,
+    maxHeaderBytes: 5000,
+    maxFormBytes: 6000,
+    maxConnections: 23,
+    maxInFlight: 24,
+    rateLimit: true,
     rates: {
       api: { perSource: { requests: 11, seconds: 13 }, perApp: { requests: 12, seconds: 13 } },
       page: { perSource: { requests: 14, seconds: 15 }, perApp: { requests: 12, seconds: 15 } },

@@ -14,7 +14,7 @@ export async function halfARequest(url: string): Promise<{ finish(): void; answe
     socket.on('error', () => undefined) // it is cut off, and `close` follows
     socket.on('close', () => resolve(text))
   })
-  socket.write('POST /connect/oauth2/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n')
+  socket.write('POST /connect/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n')
   socket.write('Content-Type: application/x-www-form-urlencoded\r\n\r\na=')
   await new Promise((resolve) => setTimeout(resolve, 100))
   return { finish: () => void socket.write('b'), answer }

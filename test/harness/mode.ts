@@ -2,5 +2,11 @@
 const MODES = ['all-in-one', 'separate', 'two-of-each'] as const
 export type Mode = (typeof MODES)[number]
 
-/** SURVEY_AUTH_TEST_MODE, else all-in-one. */
-export const mode: Mode = MODES.find((known) => known === process.env.SURVEY_AUTH_TEST_MODE) ?? 'all-in-one'
+/** SURVEY_AUTH_TEST_MODE, all-in-one if that is not set. */
+export const mode = modeNamed(process.env.SURVEY_AUTH_TEST_MODE ?? 'all-in-one')
+
+function modeNamed(name: string): Mode {
+  const mode = MODES.find((known) => known === name)
+  if (!mode) throw new Error(`SURVEY_AUTH_TEST_MODE is ${name}, and not one of ${MODES.join(', ')}`)
+  return mode
+}

@@ -124,7 +124,8 @@ export class ServiceProcess {
 
   #end(signal: 'SIGTERM' | 'SIGKILL'): Promise<number> {
     const child = this.#child
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return Promise.resolve(0)
+    if (child === undefined) return Promise.resolve(0)
+    if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve(child.exitCode ?? -1)
     return new Promise((resolve) => {
       child.once('close', (code) => resolve(code ?? -1))
       child.kill(signal)

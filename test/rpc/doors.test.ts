@@ -291,6 +291,14 @@ test.each(['end', 'resetAndDestroy'] as const)(
   },
 )
 
+test('a call is not made by GET, which has its message in the URL', async () => {
+  const before = calls.length
+  const message = encodeURIComponent('{"sessionToken":"abc"}')
+  const path = `/surveyauth.v1.AccountService/GetSession?connect=v1&encoding=json&message=${message}`
+  expect((await fetch(`${server.address}${path}`)).status).toBe(405)
+  expect(calls).toHaveLength(before)
+})
+
 test.each(['P', 'PO'])('a request whose first piece is %s is one of HTTP/1.1', async (piece) => {
   const peer = net.connect(Number(new URL(server.address).port), '127.0.0.1')
   onTestFinished(() => void peer.destroy())

@@ -1,0 +1,47 @@
+// The RPC door as a process has it that is configured by its variables.
+import * as grpc from '@grpc/grpc-js'
+import { expect, onTestFinished, test } from 'vitest'
+import { rpcLimitsOf } from '../../bin/compose/rpc-part.js'
+import { start } from '../../bin/compose/start.js'
+import { type Environment, readConfig } from '../../bin/config.js'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
+
+test('limits are as they are configured', () => {
+  const settings = {
+    RPC_MAX_REQUEST_BYTES: '70000',
+    RPC_MAX_SURVEY_REQUEST_BYTES: '5000000',
+    RPC_MAX_STREAMS: '71',
+    RPC_MAX_CONNECTIONS: '72',
+  }
+  expect(rpcLimitsOf(readConfig(settings))).toEqual({
+    maxRequestBytes: 70_000,
+    largerRequests: new Map([[SurveyService.typeName, 5_000_000]]),
+    maxStreams: 71,
+    maxConnections: 72,
+  })
+})
+
+async function started(env: Environment) {
+  const base = { PORT: '0', ADMIN_PORT: '0', RPC_LISTEN: 'http://127.0.0.1:0', LOG_LEVEL: 'silent' }
+  const running = await start('all', readConfig({ DATA_DIR: temporaryDirectory(), ...base, ...env }))
+  onTestFinished(() => running.close())
+  const client = new grpc.Client(new URL(running.rpcAddress ?? '').host, grpc.credentials.createInsecure())
+  onTestFinished(() => client.close())
+  return client
+}
+
+const bytes = (message: Buffer) => message
+
+test.each([
+  [{}, grpc.status.UNIMPLEMENTED],
+  [{ RPC_REFLECTION: 'on' }, grpc.status.OK],
+] as const)('with %j a question of what is served ends with status %d', async (env, status) => {
+  const client = await started(env)
+  const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
+  const stream = client.makeBidiStreamRequest(path, bytes, bytes)
+  const end = new Promise((resolve) => stream.on('status', ({ code }) => resolve(code)))
+  stream.on('error', () => undefined).resume()
+  stream.end(Buffer.from([0x3a, 0])) // list_services
+  expect(await end).toBe(status)
+})
