@@ -430,6 +430,7 @@ describe('a form', () => {
     const signOut = signOutForm(page)
     await visitor.submitAndFollow(page, signOut)
     const reply = await visitor.decide(page, 'confirm')
+    expect(reply.status).toBe(401)
     expect(reply.headers.has('location')).toBe(false)
   })
 

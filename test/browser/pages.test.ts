@@ -202,7 +202,9 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
   test('the page cannot be framed by another site', async () => {
     const { page } = await openPage(browser)
     await page.goto(callback.redirectUri)
+    const asked = page.waitForResponse((response) => response.url().includes('/connect/oauth2/authorize'))
     await page.setContent(`<iframe src="${link().replaceAll('&', '&amp;')}"></iframe>`)
+    expect((await asked).status()).toBe(200)
     await page.waitForTimeout(500)
     const inside = await page
       .frames()[1]
@@ -254,6 +256,8 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
   test.each(views)('$name: axe finds nothing serious, in light and dark, Chinese and English', async ({ open }) => {
     for (const [colorScheme, locale] of [
       ['light', 'en-US'],
+      ['light', 'zh-CN'],
+      ['dark', 'en-US'],
       ['dark', 'zh-CN'],
     ] as const) {
       const { page } = await openPage(browser, { colorScheme, locale, bypassCSP: true })
@@ -271,14 +275,16 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     }
   })
 
-  test.each(views)('$name: 320 px wide and at 200 % zoom, nothing scrolls sideways', async ({ open }) => {
-    for (const viewport of [
-      { width: 320, height: 640 },
-      { width: 640, height: 400 },
+  test.each(views)('$name: 320 px wide and with text twice as large, nothing scrolls sideways', async ({ open }) => {
+    for (const { viewport, fontSize } of [
+      { viewport: { width: 320, height: 640 }, fontSize: '100%' },
+      { viewport: { width: 640, height: 400 }, fontSize: '200%' },
     ]) {
-      const { page } = await openPage(browser, { viewport })
+      const { page } = await openPage(browser, { viewport, bypassCSP: true })
       await open(page)
-      if (viewport.width === 640) await page.addStyleTag({ content: 'html { font-size: 200% }' }).catch(() => {})
+      const normal = await textSize(page)
+      await page.addStyleTag({ content: `html { font-size: ${fontSize} }` })
+      expect(await textSize(page)).toBe((normal * Number.parseInt(fontSize, 10)) / 100)
       const { scrollWidth, clientWidth } = await page.evaluate(() => {
         const { document } = globalThis as unknown as {
           document: { documentElement: { scrollWidth: number; clientWidth: number } }
@@ -306,6 +312,17 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
 })
 
 /** Presses Tab until the element has the focus; fails when it is out of reach. */
+/** Of what is read, in px. */
+function textSize(page: Page): Promise<number> {
+  return page.evaluate(() => {
+    const { document, getComputedStyle } = globalThis as unknown as {
+      document: { body: unknown }
+      getComputedStyle(element: unknown): { fontSize: string }
+    }
+    return Number.parseFloat(getComputedStyle(document.body).fontSize)
+  })
+}
+
 async function focusByTab(page: Page, selector: string): Promise<void> {
   for (let presses = 0; presses < 20; presses += 1) {
     const hasFocus = await page.locator(selector).evaluate((element) => {

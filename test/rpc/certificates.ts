@@ -1,6 +1,6 @@
 // Throw-away certificates for tests, made with the openssl command.
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
@@ -13,47 +13,65 @@ export interface Authority {
 }
 
 export function createAuthority(): Authority {
-  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-ca-'))
-  const file = (name: string) => path.join(folder, name)
-  const openssl = (...args: string[]) => execFileSync('openssl', args, { cwd: folder, stdio: 'pipe' })
-  const ec = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
-  openssl('req', '-x509', ...ec, '-keyout', 'ca.key', '-out', 'ca.pem', '-days', '2', '-subj', '/CN=test authority')
+  const made = inFolder({}, ({ openssl, read }) => {
+    openssl('req', '-x509', ...EC, '-keyout', 'ca.key', '-out', 'ca.pem', '-days', '2', '-subj', '/CN=test authority')
+    return { 'ca.key': read('ca.key'), 'ca.pem': read('ca.pem') }
+  })
   let serial = 0
   return {
-    cert: readFileSync(file('ca.pem'), 'utf8'),
+    cert: made['ca.pem'],
     issue(subjectAltName, days = 1) {
       serial += 1
-      const name = `leaf${serial}`
-      writeFileSync(file(`${name}.ext`), `subjectAltName=${subjectAltName}\n`)
-      openssl('req', ...ec, '-keyout', `${name}.key`, '-out', `${name}.csr`, '-subj', '/CN=leaf')
-      if (days > 0) {
-        const files = ['-in', `${name}.csr`, '-out', `${name}.pem`, '-CA', 'ca.pem', '-CAkey', 'ca.key']
-        openssl(
-          'x509',
-          '-req',
-          ...files,
-          '-extfile',
-          `${name}.ext`,
-          '-set_serial',
-          String(serial),
-          '-days',
-          String(days),
-        )
-      } else expired(name, serial)
-      return { cert: readFileSync(file(`${name}.pem`), 'utf8'), key: readFileSync(file(`${name}.key`), 'utf8') }
+      return inFolder({ ...made, 'leaf.ext': `subjectAltName=${subjectAltName}\n` }, (folder) => {
+        folder.openssl('req', ...EC, '-keyout', 'leaf.key', '-out', 'leaf.csr', '-subj', '/CN=leaf')
+        if (days > 0) sign(folder, serial, days)
+        else signExpired(folder, serial)
+        return { cert: folder.read('leaf.pem'), key: folder.read('leaf.key') }
+      })
     },
   }
+}
 
-  /** `openssl x509` learnt to set dates only lately; `openssl ca` always could. */
-  function expired(name: string, number: number): void {
-    writeFileSync(file('index.txt'), '')
-    writeFileSync(file('serial'), number.toString(16).padStart(4, '0'))
-    const config = `[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p\n[p]\ncommonName=supplied\n`
-    writeFileSync(file('ca.cnf'), config)
-    const dates = ['-startdate', '20200101000000Z', '-enddate', '20200102000000Z']
-    const files = ['-in', `${name}.csr`, '-out', `${name}.pem`, '-cert', 'ca.pem', '-keyfile', 'ca.key']
-    openssl('ca', '-batch', '-notext', '-config', 'ca.cnf', '-extfile', `${name}.ext`, ...files, ...dates)
+const EC = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
+const LEAF = ['-in', 'leaf.csr', '-out', 'leaf.pem', '-extfile', 'leaf.ext']
+
+interface Folder {
+  openssl(...args: readonly string[]): void
+  read(name: string): string
+  write(name: string, text: string): void
+}
+
+/** `work` in a folder with these files, which is gone afterwards. */
+function inFolder<T>(files: Readonly<Record<string, string>>, work: (folder: Folder) => T): T {
+  const cwd = mkdtempSync(path.join(tmpdir(), 'survey-auth-ca-'))
+  const folder: Folder = {
+    openssl: (...args) => void execFileSync('openssl', args, { cwd, stdio: 'pipe' }),
+    read: (name) => readFileSync(path.join(cwd, name), 'utf8'),
+    write: (name, text) => writeFileSync(path.join(cwd, name), text),
   }
+  try {
+    for (const [name, text] of Object.entries(files)) folder.write(name, text)
+    return work(folder)
+  } finally {
+    rmSync(cwd, { recursive: true })
+  }
+}
+
+function sign({ openssl }: Folder, serial: number, days: number): void {
+  const by = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-set_serial', String(serial), '-days', String(days)]
+  openssl('x509', '-req', ...LEAF, ...by)
+}
+
+/** `openssl x509` learnt to set dates only lately; `openssl ca` always could. */
+function signExpired({ openssl, write }: Folder, serial: number): void {
+  write('index.txt', '')
+  write('serial', serial.toString(16).padStart(4, '0'))
+  write(
+    'ca.cnf',
+    '[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\npolicy=p\n[p]\ncommonName=supplied\n',
+  )
+  const by = ['-cert', 'ca.pem', '-keyfile', 'ca.key', '-startdate', '20200101000000Z', '-enddate', '20200102000000Z']
+  openssl('ca', '-batch', '-notext', '-config', 'ca.cnf', ...LEAF, ...by)
 }
 
 /** Writes into `folder` what is given of a process's TLS; the variables that name the files, also of what is not there. */

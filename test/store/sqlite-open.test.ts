@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { chmodSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { Database, driverPath } from '../../services/sqlite/driver.js'
 import { openDatabase, toStoreError } from '../../services/sqlite/open.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
@@ -22,13 +22,13 @@ describe('opening a SQLite file', () => {
 
   test('file, -wal and -shm are readable by their owner only, whatever the umask', () => {
     const umask = process.umask(0)
+    onTestFinished(() => void process.umask(umask))
     const file = join(temporaryDirectory(), 'new', 'deep', 'a.db')
     const db = openDatabase(file)
     db.exec('CREATE TABLE t (x)')
     expect([file, `${file}-wal`, `${file}-shm`].map(mode)).toEqual(['600', '600', '600'])
     expect(mode(dirname(file))).toBe('700')
     db.close()
-    process.umask(umask)
   })
 
   test('a file that others may read is put right, the directory it lies in is left alone', () => {
