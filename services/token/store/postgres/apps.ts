@@ -1,26 +1,14 @@
 import { Lookups } from '../../../postgres/lookups.js'
-import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage } from '../page.js'
-import type { AppRow, AppSecretRow, TokenStore } from '../token-store.js'
+import type { AppRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
+import { addSecret } from './secrets.js'
 
-type AppMethods = Pick<
-  TokenStore,
-  | 'createApp'
-  | 'findApp'
-  | 'listApps'
-  | 'updateApp'
-  | 'setAppDisabled'
-  | 'addAppSecret'
-  | 'revokeAppSecret'
-  | 'listAppSecrets'
->
+type AppMethods = Pick<TokenStore, 'createApp' | 'findApp' | 'listApps' | 'updateApp' | 'setAppDisabled'>
 
 const APP = `appid, name, redirect_uris AS "redirectUris", requires_secret_on_refresh AS "requiresSecretOnRefresh",
   is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
-
-const SECRET = `secret_id AS "secretId", appid, name, secret_hash AS "secretHash", created_at_ms AS "createdAtMs",
-  expires_at_ms AS "expiresAtMs", revoked_at_ms AS "revokedAtMs", last_used_at_ms AS "lastUsedAtMs"`
 
 const insertApp: Statement = {
   name: 'insert_app',
@@ -33,7 +21,10 @@ const listApps: Statement = {
   name: 'list_apps',
   text: `SELECT ${APP} FROM apps WHERE appid > $1 ORDER BY appid LIMIT $2`,
 }
-const lockApp: Statement = { name: 'lock_app', text: `SELECT ${APP} FROM apps WHERE appid = $1 FOR NO KEY UPDATE` }
+const lockApp: Statement = {
+  name: 'lock_app',
+  text: `SELECT ${APP} FROM apps WHERE appid = $1 FOR NO KEY UPDATE`,
+}
 const updateApp: Statement = {
   name: 'update_app',
   text: 'UPDATE apps SET name = $2, redirect_uris = $3, requires_secret_on_refresh = $4 WHERE appid = $1',
@@ -50,44 +41,8 @@ const deleteCodesOfApp: Statement = {
   name: 'delete_codes_of_app',
   text: `DELETE FROM codes WHERE expires_at_ms > $2 AND appid || '' = $1 AND used_at_ms IS NULL`,
 }
-const insertSecret: Statement = {
-  name: 'insert_secret',
-  text: `
-    INSERT INTO app_secrets
-      (secret_id, appid, name, secret_hash, created_at_ms, expires_at_ms, revoked_at_ms, last_used_at_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-}
-/** By the index app_secrets_by_app. */
-const findLiveSecretName: Statement = {
-  name: 'find_live_secret_name',
-  text: `
-    SELECT secret_id AS "secretId" FROM app_secrets
-    WHERE appid = $1 AND name = $2 AND revoked_at_ms IS NULL AND (expires_at_ms IS NULL OR expires_at_ms > $3)`,
-}
-const lockSecret: Statement = {
-  name: 'lock_secret',
-  text: `
-    SELECT name, revoked_at_ms AS "revokedAtMs" FROM app_secrets WHERE secret_id = $2 AND appid = $1
-    FOR NO KEY UPDATE`,
-}
-const revokeSecret: Statement = {
-  name: 'revoke_secret',
-  text: 'UPDATE app_secrets SET revoked_at_ms = $2 WHERE secret_id = $1',
-}
-/** By the index app_secrets_by_app. */
-const listSecrets: Statement = {
-  name: 'list_secrets',
-  text: `SELECT ${SECRET} FROM app_secrets WHERE appid = $1 ORDER BY created_at_ms, secret_id`,
-}
-
-type Nullable<Row, Column extends keyof Row> = Omit<Row, Column> & {
-  [Name in Column]: Exclude<Row[Name], undefined> | null
-}
-type SecretColumns = Nullable<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'>
-
 export function createAppMethods(database: Database, audit: Audit): AppMethods {
   const apps = new Lookups<AppRow>(database, findApp, ['text'])
-  const secrets = new Lookups<SecretColumns>(database, listSecrets, ['text'])
 
   return {
     createApp(app, secret, cause) {
@@ -129,41 +84,6 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
         return { ...before, isDisabled }
       })
     },
-
-    addAppSecret(secret, now, cause) {
-      return database.transaction(async (transaction) => {
-        const { appid, name } = secret
-        // The lock on the app keeps two secrets of one name from being added at once.
-        const [app, taken] = await Promise.all([
-          transaction.askOne(lockApp, [appid]),
-          transaction.askOne(findLiveSecretName, [appid, name, now]),
-        ])
-        if (!app) return 'no_app'
-        if (taken) return 'name_taken'
-        addSecret(transaction, secret)
-        audit.write(transaction, now, cause, { kind: 'secret.added', appid, note: name })
-        return 'added'
-      })
-    },
-
-    revokeAppSecret(appid, secretId, now, cause) {
-      return database.transaction(async (transaction) => {
-        // Waits for the redemptions and mintings in progress: they hold the row FOR SHARE.
-        const secret = await transaction.askOne<{ name: string; revokedAtMs: number | null }>(lockSecret, [
-          appid,
-          secretId,
-        ])
-        if (!secret) return 'not_found'
-        if (secret.revokedAtMs !== null) return 'revoked'
-        transaction.write(revokeSecret, [secretId, now])
-        audit.write(transaction, now, cause, { kind: 'secret.revoked', appid, note: secret.name })
-        return 'revoked'
-      })
-    },
-
-    async listAppSecrets(appid) {
-      return (await secrets.find(appid)).map(toSecret)
-    },
   }
 }
 
@@ -174,26 +94,4 @@ function changedColumns(before: AppRow, after: AppRow): string[] {
     requires_secret_on_refresh: before.requiresSecretOnRefresh !== after.requiresSecretOnRefresh,
   }
   return Object.entries(columns).flatMap(([column, isChanged]) => (isChanged ? [column] : []))
-}
-
-function addSecret(transaction: Transaction, secret: AppSecretRow): void {
-  transaction.write(insertSecret, [
-    secret.secretId,
-    secret.appid,
-    secret.name,
-    secret.secretHash,
-    secret.createdAtMs,
-    secret.expiresAtMs ?? null,
-    secret.revokedAtMs ?? null,
-    secret.lastUsedAtMs ?? null,
-  ])
-}
-
-function toSecret(columns: SecretColumns): AppSecretRow {
-  return {
-    ...columns,
-    expiresAtMs: columns.expiresAtMs ?? undefined,
-    revokedAtMs: columns.revokedAtMs ?? undefined,
-    lastUsedAtMs: columns.lastUsedAtMs ?? undefined,
-  }
 }

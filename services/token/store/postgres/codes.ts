@@ -2,15 +2,8 @@ import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
 import { columnsOf, type Database, type Statement, type Transaction } from '../../../postgres/transaction.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
-import {
-  credentialsOfAsked,
-  type Ended,
-  lockedUserOf,
-  lockUnchangedUser,
-  shareApp,
-  waitingOrNot,
-} from './credentials.js'
 import { endGrant, lockGrant } from './grants.js'
+import { credentialsOfAsked, type Ended, lockedUserOf, lockUnchangedUser, shareApp, waitingOrNot } from './locks.js'
 
 type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
 
@@ -168,7 +161,7 @@ interface LockedCode {
   readonly openid: string | null
 }
 
-/** What cannot be, for example for a text with U+0000. */
+/** For the compiler: each that is asked about has its row. */
 const NO_CODE: LockedCode = { ended: 'app_ended', userId: null, scope: '', openid: null }
 
 interface UsedCode {

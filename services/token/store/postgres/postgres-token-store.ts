@@ -1,5 +1,5 @@
 // The token store on PostgreSQL, for services on more than one machine. Each method is one transaction at READ COMMITTED
-// of one or two round trips: the first locks what decides, in the order credentials.ts says, and the second changes it.
+// of one or two round trips: the first locks what decides, in the order locks.ts says, and the second changes it.
 // No sequences and no advisory locks, so that databases which speak PostgreSQL's protocol will do.
 import type { PoolOptions } from '../../../postgres/pool.js'
 import { openDatabase } from '../../../postgres/transaction.js'
@@ -10,9 +10,12 @@ import { createCodeMethods } from './codes.js'
 import { createGrantMethods } from './grants.js'
 import { createRequestCountMethods } from './request-counts.js'
 import { tokenSchema } from './schema.js'
+import { createSecretMethods } from './secrets.js'
 import { createSessionMethods } from './sessions.js'
+import { createTokenMethods } from './tokens.js'
 import { createUpkeepMethods } from './upkeep.js'
 import { createUserMethods } from './users.js'
+import { createUseMethods } from './uses.js'
 
 /** Connects and brings the schema up to date. @throws StoreUnavailable, DatabaseRefused */
 export async function openPostgresTokenStore(options: PoolOptions): Promise<TokenStore> {
@@ -20,10 +23,13 @@ export async function openPostgresTokenStore(options: PoolOptions): Promise<Toke
   const audit = new Audit()
   return {
     ...createAppMethods(database, audit),
+    ...createSecretMethods(database, audit),
     ...createUserMethods(database, audit),
     ...createSessionMethods(database, audit),
     ...createCodeMethods(database, audit),
+    ...createTokenMethods(database, audit),
     ...createGrantMethods(database, audit),
+    ...createUseMethods(database),
     ...createRequestCountMethods(database),
     ...createAuditMethods(database),
     ...createUpkeepMethods(database),

@@ -51,7 +51,7 @@ const eraseUser: Statement = {
   text: 'UPDATE users SET username = $2, nickname = $3, avatar = $4, password_hash = $5 WHERE user_id = $1',
 }
 /** By the index grants_by_user. */
-const lockGrantsOfUser: Statement = {
+const lockAllGrantsOfUser: Statement = {
   name: 'lock_all_grants_of_user',
   text: `
     SELECT grant_id AS "grantId", appid FROM grants WHERE user_id = $1 AND revoked_at_ms IS NULL
@@ -139,7 +139,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         if (!user.isDisabled) return 'not_disabled'
         const { userId } = user
         const { nickname, avatar, passwordHash } = REMAINS
-        const grants = await transaction.ask<{ grantId: string; appid: string }>(lockGrantsOfUser, [userId])
+        const grants = await transaction.ask<{ grantId: string; appid: string }>(lockAllGrantsOfUser, [userId])
         transaction.write(eraseUser, [userId, nameOfRemains(userId), nickname, avatar, passwordHash])
         const note = 'its user was deleted'
         for (const grant of grants) endGrant(transaction, audit, { ...grant, userId, note }, now, cause)

@@ -4,7 +4,6 @@ import { cutPage, formatTimePosition, parseTimePosition } from '../page.js'
 import type { Cause, GrantRow, Hash, Page, PageOf, Redemption, Revocation, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { CodeRow } from './codes.js'
-import type { KeptRows } from './kept-rows.js'
 import { NEWEST_EXPIRY, packTime, packToken, unpackTime } from './packed-tokens.js'
 import { isInSlotOf, placeNumber, requireOnePlace, takeSlot } from './places.js'
 
@@ -177,7 +176,6 @@ export function grantWrites(
   db: Connection,
   endGrant: EndGrant,
   removeUnusedCodes: (appid: string, userId: string, now: number) => void,
-  kept: KeptRows,
 ) {
   const find = db.prepare<[string], { appid: string; userId: string; revokedAtMs: number | null }>(
     // Index grants_by_id.
@@ -188,16 +186,6 @@ export function grantWrites(
     `SELECT grant_id AS grantId FROM grants
      WHERE user_id = ? AND +appid = ? AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
   )
-  const grantUsed = db.prepare<[{ id: string; atMs: number }]>(
-    // Index grants_by_id.
-    'UPDATE grants SET last_used_at_ms = :atMs WHERE grant_id = :id AND last_used_at_ms < :atMs',
-  )
-  const secretUsed = db.prepare<[{ id: string; atMs: number }]>(
-    // Primary key.
-    `UPDATE app_secrets SET last_used_at_ms = :atMs
-     WHERE secret_id = :id AND (last_used_at_ms IS NULL OR last_used_at_ms < :atMs)`,
-  )
-
   return {
     revokeGrant(grantId: string, now: number, cause: Cause): Revocation {
       const grant = find.get(grantId)
@@ -215,15 +203,6 @@ export function grantWrites(
       for (const each of left) endGrant(each.grantId, now, cause, '')
       removeUnusedCodes(grant.appid, userId, now)
       return left.length > 0 ? 'revoked' : 'already_revoked'
-    },
-
-    recordUses(uses: Parameters<TokenStore['recordUses']>[0]): void {
-      for (const [id, atMs] of uses.grants) {
-        kept.forgetGrant(id)
-        grantUsed.run({ id, atMs })
-      }
-      if (uses.secrets.size > 0) kept.forgetApps()
-      for (const [id, atMs] of uses.secrets) secretUsed.run({ id, atMs })
     },
   }
 }

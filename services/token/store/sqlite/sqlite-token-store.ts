@@ -1,11 +1,10 @@
 // TokenStore on SQLite. Reads are point lookups, done at once; writes go through a GroupCommit, which shares transactions
 // among them. One file per noun holds both; nothing outside this folder knows a table.
 
-import { inParts } from '../../../collections/in-parts.js'
 import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
-import { type TokenStore, USES_AT_A_TIME } from '../token-store.js'
+import type { TokenStore } from '../token-store.js'
 import { appReads, appWrites, liveAppFinder } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeRemovers } from './codes.js'
@@ -18,6 +17,7 @@ import { sessionReads, sessionWrites } from './sessions.js'
 import { tokenReads, tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
 import { liveUserFinder, unchangedUserFinder, userReads, userWrites } from './users.js'
+import { fewAtATime, useWrites } from './uses.js'
 
 /**
  * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
@@ -85,14 +85,6 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
   }
 }
 
-function fewAtATime(record: TokenStore['recordUses']): TokenStore['recordUses'] {
-  const none = new Map<string, number>()
-  return async ({ grants, secrets }) => {
-    for (const some of inParts([...secrets], USES_AT_A_TIME)) await record({ grants: none, secrets: new Map(some) })
-    for (const some of inParts([...grants], USES_AT_A_TIME)) await record({ grants: new Map(some), secrets: none })
-  }
-}
-
 /** Every read of the token store over one connection, its statements prepared. */
 export function tokenStoreReads(db: Connection, kept: KeptRows) {
   return {
@@ -125,7 +117,8 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
     ...sessionWrites(db, record, isUnchangedUser),
     ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, isUnchangedUser, completeGrant, endGrant }),
     ...tokenWrites(db, { record, checkApp, isLiveUser }),
-    ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser, kept),
+    ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
+    ...useWrites(db, kept),
     ...upkeepWrites(db, kept),
   }
 }

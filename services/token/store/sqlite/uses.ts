@@ -1,0 +1,36 @@
+import { inParts } from '../../../collections/in-parts.js'
+import type { Connection } from '../../../sqlite/open.js'
+import { type TokenStore, USES_AT_A_TIME } from '../token-store.js'
+import type { KeptRows } from './kept-rows.js'
+
+export function useWrites(db: Connection, kept: KeptRows) {
+  const grantUsed = db.prepare<[{ id: string; atMs: number }]>(
+    // Index grants_by_id.
+    'UPDATE grants SET last_used_at_ms = :atMs WHERE grant_id = :id AND last_used_at_ms < :atMs',
+  )
+  const secretUsed = db.prepare<[{ id: string; atMs: number }]>(
+    // Primary key.
+    `UPDATE app_secrets SET last_used_at_ms = :atMs
+     WHERE secret_id = :id AND (last_used_at_ms IS NULL OR last_used_at_ms < :atMs)`,
+  )
+
+  return {
+    recordUses(uses: Parameters<TokenStore['recordUses']>[0]): void {
+      for (const [id, atMs] of uses.grants) {
+        kept.forgetGrant(id)
+        grantUsed.run({ id, atMs })
+      }
+      if (uses.secrets.size > 0) kept.forgetApps()
+      for (const [id, atMs] of uses.secrets) secretUsed.run({ id, atMs })
+    },
+  }
+}
+
+/** In transactions of so many that nobody waits noticeably for one. */
+export function fewAtATime(record: TokenStore['recordUses']): TokenStore['recordUses'] {
+  const none = new Map<string, number>()
+  return async ({ grants, secrets }) => {
+    for (const some of inParts([...secrets], USES_AT_A_TIME)) await record({ grants: none, secrets: new Map(some) })
+    for (const some of inParts([...grants], USES_AT_A_TIME)) await record({ grants: new Map(some), secrets: none })
+  }
+}
