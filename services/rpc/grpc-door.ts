@@ -1,6 +1,5 @@
 // The second door: gRPC over HTTP/2, on @grpc/grpc-js, for every method the dispatcher serves, unary or multiplexed.
 // It decodes, asks the dispatcher, encodes; listener.ts owns the sockets.
-import { once } from 'node:events'
 import {
   constants,
   type Http2Server,
@@ -149,8 +148,9 @@ function kindOf(path = ''): 'endless' | 'multiplexed' | undefined {
   return ENDLESS.test(path) ? 'endless' : undefined
 }
 
+/** However they end. */
 async function endOf(streams: readonly ServerHttp2Stream[]): Promise<void> {
-  await Promise.all(streams.map((stream) => once(stream, 'close')))
+  await Promise.all(streams.map((stream) => new Promise((resolve) => stream.once('close', resolve))))
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000 } // smaller ones have too few digits

@@ -177,8 +177,7 @@ test.each(['multiplexed', 'unary'] as const)(
   20_000,
 )
 
-test('who has a stream of calls and wants another one is told to connect anew', async () => {
-  const { server } = await started()
+function overHttp2(server: RpcServer) {
   const session = http2.connect(server.address)
   onTestFinished(() => session.destroy())
   const request = () =>
@@ -188,6 +187,23 @@ test('who has a stream of calls and wants another one is told to connect anew', 
       'content-type': 'application/grpc',
       te: 'trailers',
     })
+  return { session, request }
+}
+
+test('a stream of calls that is reset meanwhile has ended', async () => {
+  const { server } = await started()
+  const { request } = overHttp2(server)
+  const stream = request().on('error', () => undefined)
+  await once(stream, 'response')
+  const drain = drained(server, 5_000)
+  await once(stream, 'data')
+  stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR)
+  expect(await drain).toBeLessThan(4_000)
+})
+
+test('who has a stream of calls and wants another one is told to connect anew', async () => {
+  const { server } = await started()
+  const { session, request } = overHttp2(server)
   const first = request()
   await once(first, 'response')
   const drain = drained(server, 5_000)
