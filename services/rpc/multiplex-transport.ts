@@ -28,7 +28,7 @@ import type { TlsMaterial } from './listener.js'
 
 export interface MultiplexTransportOptions {
   readonly address: Address
-  /** PEM texts; needed for an address of kind `tls`. Read again for every new connection. */
+  /** PEM texts; needed for an address of kind `tls`. Read at the beginning and by `reconnect`. */
   readonly tls: (() => TlsMaterial) | undefined
   /** Largest request the other side takes, in bytes: a larger one fails alone, where it would end the stream of all. */
   readonly maxRequestBytes: number
@@ -96,6 +96,7 @@ class Transport implements MultiplexTransport {
   readonly #deadlines = new Deadlines()
   /** Open ones; those that were left may still be waiting for answers. */
   readonly #streams = new Set<Stream>()
+  #credentials: grpc.ChannelCredentials
   #client: grpc.Client
   /** Where new calls go. */
   #stream: Stream | undefined
@@ -110,7 +111,8 @@ class Transport implements MultiplexTransport {
   constructor(options: MultiplexTransportOptions) {
     this.#options = options
     this.#peer = target(options.address)
-    this.#client = connect(options)
+    this.#credentials = credentials(options)
+    this.#client = connect(options, this.#credentials)
   }
 
   #call(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
@@ -133,10 +135,8 @@ class Transport implements MultiplexTransport {
   }
 
   reconnect(): void {
-    const old = this.#client
-    this.#client = connect(this.#options)
-    if (this.#stream) this.#leave(this.#stream)
-    else old.close()
+    this.#credentials = credentials(this.#options)
+    this.#connectAnew()
   }
 
   close(): void {
@@ -169,7 +169,7 @@ class Transport implements MultiplexTransport {
       },
       onResponse: (response) => {
         for (const result of response.results) this.#settle(stream, result)
-        if (response.draining && stream === this.#stream) this.reconnect()
+        if (response.draining && stream === this.#stream) this.#connectAnew()
         else stream.endWhenDrained()
       },
       onEnded: (status) => this.#abandon(stream, status),
@@ -185,10 +185,13 @@ class Transport implements MultiplexTransport {
     this.#pendingCount += 1
   }
 
-  /** Makes new calls elsewhere; the stream ends when its calls have. */
-  #leave(stream: Stream): void {
-    if (this.#stream === stream) this.#stream = undefined
-    stream.drain()
+  /** New calls go over a new connection; the present stream ends when its calls have, and its connection with it. */
+  #connectAnew(): void {
+    const [client, stream] = [this.#client, this.#stream]
+    this.#client = connect(this.#options, this.#credentials)
+    this.#stream = undefined
+    if (stream) stream.drain()
+    else client.close()
   }
 
   #abandon(stream: Stream, status: grpc.StatusObject): void {
@@ -384,8 +387,8 @@ function target(address: Address): string {
   return `${hostInUrl(address.host)}:${address.port}`
 }
 
-function connect(options: MultiplexTransportOptions): grpc.Client {
-  return new grpc.Client(target(options.address), credentials(options), {
+function connect(options: MultiplexTransportOptions, credentials: grpc.ChannelCredentials): grpc.Client {
+  return new grpc.Client(target(options.address), credentials, {
     'grpc.max_receive_message_length': options.maxResponseBytes,
     'grpc.initial_reconnect_backoff_ms': 50,
     'grpc.min_reconnect_backoff_ms': 50,

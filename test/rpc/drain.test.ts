@@ -110,10 +110,10 @@ function endOf(stream: NodeJS.ReadableStream): Promise<grpc.status> {
 /** `HealthCheckResponse` of grpc.health.v1. */
 const [SERVING, NOT_SERVING] = [Buffer.from([8, 1]), Buffer.from([8, 2])]
 
-function transportTo(at: Address, material?: TlsMaterial): MultiplexTransport {
+function transportTo(at: Address, tls?: () => TlsMaterial): MultiplexTransport {
   const transport = createMultiplexTransport({
     address: at,
-    tls: material && (() => material),
+    tls,
     maxRequestBytes: 64 * 1024,
     maxResponseBytes: 64 * 1024,
     defaultTimeoutMs: 10_000,
@@ -134,7 +134,7 @@ test.each([
 ])('is over when the calls are answered that were under way, not before, over %s', async (_, address) => {
   const material = materialOfServer()
   const { server, begun, ended, at } = await started({ address, tls: material })
-  const transport = transportTo(at, material)
+  const transport = transportTo(at, () => material)
   const answer = clientOf(AccountService, transport.invoke).getSession({ sessionToken: 'x' })
   await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
   expect(await drained(server, 5_000)).toBeLessThan(4_000)
@@ -199,6 +199,23 @@ test('a stream of calls that is reset meanwhile has ended', async () => {
   await once(stream, 'data')
   stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR)
   expect(await drain).toBeLessThan(4_000)
+})
+
+test('a caller whose server is replaced goes on with the certificates it has read', async () => {
+  const material = materialOfServer()
+  const first = await started({ address: tlsAddress, tls: material })
+  let reads = 0
+  const transport = transportTo(first.at, () => {
+    reads += 1
+    if (reads > 1) throw new Error('the certificates cannot be read')
+    return material
+  })
+  const ask = () => clientOf(AccountService, transport.invoke).getSession({ sessionToken: 'x' })
+  await ask()
+  await first.server.drain(5_000)
+  const second = await started({ address: first.at, tls: material })
+  expect(await ask()).toMatchObject({ username: 'somebody' })
+  expect(second.ended).toEqual(['the call'])
 })
 
 test('who has a stream of calls and wants another one is told to connect anew', async () => {
