@@ -27,8 +27,8 @@ export interface ListStyle {
 }
 
 /** A list as JSON or as a table. */
-export function printRows<Row>(rows: readonly Row[], columns: Columns<Row>, { json, whenEmpty }: ListStyle): void {
-  const list = json ? new JsonList() : new Table(columns, whenEmpty)
+export function printRows<Row>(rows: readonly Row[], columns: Columns<Row>, style: ListStyle): void {
+  const list = listOf(columns, style)
   list.add(rows)
   list.end()
 }
@@ -38,9 +38,9 @@ export async function printPages<Item, Row>(
   pages: AsyncIterable<readonly Item[]>,
   toRow: (item: Item) => Row,
   columns: Columns<Row>,
-  { json, whenEmpty }: ListStyle,
+  style: ListStyle,
 ): Promise<void> {
-  await print(pages, toRow, json ? new JsonList() : new Table(columns, whenEmpty))
+  await print(pages, toRow, listOf(columns, style))
 }
 
 /** The same, as JSON alone. */
@@ -66,6 +66,10 @@ async function print<Item, Row>(
 interface List<Row> {
   add(rows: readonly Row[]): void
   end(): void
+}
+
+function listOf<Row>(columns: Columns<Row>, { json, whenEmpty }: ListStyle): List<Row> {
+  return json ? new JsonList() : new Table(columns, whenEmpty)
 }
 
 /** As printJson prints an array. */

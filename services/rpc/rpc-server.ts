@@ -45,7 +45,7 @@ export async function startRpcServer(options: RpcServerOptions): Promise<RpcServ
   return {
     address: formatAddress(listener.address),
     setServing: grpc.setServing,
-    reloadTls: (material) => listener.reloadTls(material),
+    reloadTls: listener.reloadTls,
     async drain(graceMs) {
       grpc.setServing(false)
       listener.stop()

@@ -221,8 +221,8 @@ export const MultiplexService: GenService<{
   /**
    * Carries calls up and their outcomes down, in any order. The caller ends its side when it wants no more calls; the
    * server then finishes those under way and ends its own. When the server sends `draining` it is about to go: the
-   * caller makes new calls over another connection and ends its side of this stream. When a stream breaks, the outcome of the
-   * calls under way is unknown.
+   * caller makes new calls over another connection and ends its side of this stream. When a stream breaks, the outcome of
+   * the calls under way is unknown.
    *
    * Callers: every caller; each call on the stream is checked for the method it names.
    *

@@ -248,6 +248,9 @@ export interface RequestCount {
   readonly requests: number
 }
 
+/** Requests that a key has in a window, at most: what the answer has room for. */
+export const MAX_REQUESTS = 2 ** 31 - 1
+
 /** What a janitor's batch removed. Access tokens that a refresh makes end are not counted everywhere. */
 export type Removed = Readonly<Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents', number>>
 
@@ -375,7 +378,7 @@ export interface TokenStore {
 
   /**
    * Adds to the counts of requests, each key at most once per call, and returns what each key then has in its window.
-   * Counts are shared by all processes on the database. They are never below 0 nor above 2^31 - 1, need not be durable,
+   * Counts are shared by all processes on the database. They are never below 0 nor above MAX_REQUESTS, need not be durable,
    * and may be forgotten for want of memory.
    */
   countRequests(counts: readonly RequestCount[]): Promise<readonly number[]>

@@ -1,5 +1,5 @@
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
-import type { RequestCount, TokenStore } from '../token-store.js'
+import { MAX_REQUESTS, type RequestCount, type TokenStore } from '../token-store.js'
 
 /** $1 are keys in ascending order, so that concurrent calls lock rows in one order; $2 ends of windows, $3 requests. */
 const addRequests: Statement = {
@@ -8,7 +8,7 @@ const addRequests: Statement = {
     INSERT INTO request_counts AS r (key, window_end_ms, requests)
     SELECT key, window_end_ms, requests
     FROM unnest($1::text[], $2::bigint[], $3::integer[]) AS added (key, window_end_ms, requests)
-    ON CONFLICT (key) DO UPDATE SET requests = least(2147483647, r.requests::bigint + excluded.requests)
+    ON CONFLICT (key) DO UPDATE SET requests = least(${MAX_REQUESTS}, r.requests::bigint + excluded.requests)
     RETURNING key, requests`,
 }
 /** Takes back $2 of $1. */

@@ -186,6 +186,7 @@ export function grantWrites(
     `SELECT grant_id AS grantId FROM grants
      WHERE user_id = ? AND +appid = ? AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
   )
+
   return {
     revokeGrant(grantId: string, now: number, cause: Cause): Revocation {
       const grant = find.get(grantId)

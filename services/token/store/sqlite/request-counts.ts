@@ -1,8 +1,7 @@
-import type { RequestCount } from '../token-store.js'
+import { MAX_REQUESTS, type RequestCount } from '../token-store.js'
 
 /** With this many, those whose windows end first are forgotten: what is lost is laxer limits until then. */
 const MAX_KEYS = 200_000
-const MAX_TOTAL = 2 ** 31 - 1 // what the answer has room for
 
 /**
  * Counts of requests in memory. Whoever shares them asks the one process that serves a SQLite database, and they are not
@@ -16,7 +15,7 @@ export class RequestCounts {
   /** What is taken back to 0 leaves nothing: attempts that were refused must not push out the failures of others. */
   add({ key, windowEndMs, requests }: RequestCount): number {
     const known = this.#windows.get(windowEndMs)?.get(key)
-    const total = Math.min(Math.max(0, (known ?? 0) + requests), MAX_TOTAL)
+    const total = Math.min(Math.max(0, (known ?? 0) + requests), MAX_REQUESTS)
     if (total === 0) this.#remove(windowEndMs, key)
     else {
       if (known === undefined) this.#makeRoom()
