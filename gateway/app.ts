@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
+import { endOfTurn } from '../event-loop/end-of-turn.js'
 import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
 import { Admission } from './admission.js'
 import { announcesMore, endEmpty, readBody } from './body.js'
@@ -156,13 +157,16 @@ class Gateway {
     const startedAt = performance.now()
     const { limits, now } = this.#options
     const source = sourceOf(incoming, this.#trustedProxies)
+    const headers = readHeaders(incoming.rawHeaders)
+    if (!headers.hasBody) {
+      endEmpty(incoming)
+      await endOfTurn() // what came together is served together: the same code for all, while the core has it at hand
+    }
     const request = new HttpRequest(incoming, randomUUID(), source, this.#requestLimits)
     const resource = this.#router.find(request.path)
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request)
     const name = route?.name ?? NO_ROUTE
-    const headers = readHeaders(incoming.rawHeaders)
-    if (!headers.hasBody) endEmpty(incoming)
     const span = this.#options.startSpan?.(request.method, name, headers.traceparent)
     request.traceparent = span?.traceparent ?? headers.traceparent
     let appid: string | undefined

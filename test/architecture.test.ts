@@ -6,17 +6,26 @@ import { describe, expect, test } from 'vitest'
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
 /** What both services stand on. Neither imports the other: they meet in gen/. */
-const SHARED = ['services/collections', 'services/rpc', 'services/store', 'services/sqlite', 'services/postgres', 'gen']
+const SHARED = [
+  'event-loop',
+  'services/collections',
+  'services/rpc',
+  'services/store',
+  'services/sqlite',
+  'services/postgres',
+  'gen',
+]
 
 /** What the files of a folder may import of ours. */
 const directions: readonly { readonly folder: string; readonly mayImport: readonly string[] }[] = [
   { folder: 'gen', mayImport: ['gen'] },
-  { folder: 'gateway', mayImport: ['gateway', 'gen'] },
-  { folder: 'services/rpc', mayImport: ['services/rpc', 'services/collections', 'gen'] },
+  { folder: 'event-loop', mayImport: ['event-loop'] },
+  { folder: 'gateway', mayImport: ['gateway', 'event-loop', 'gen'] },
+  { folder: 'services/rpc', mayImport: ['services/rpc', 'services/collections', 'event-loop', 'gen'] },
   { folder: 'services/store', mayImport: ['services/store', 'services/rpc', 'gen'] },
   {
     folder: 'services/sqlite',
-    mayImport: ['services/sqlite', 'services/store', 'services/rpc', 'services/collections', 'gen'],
+    mayImport: ['services/sqlite', 'services/store', 'services/rpc', 'services/collections', 'event-loop', 'gen'],
   },
   {
     folder: 'services/postgres',
@@ -59,7 +68,7 @@ describe('architecture', () => {
   })
 
   test('only bin reads the environment', () => {
-    const readers = ['gateway', 'services', 'gen']
+    const readers = ['event-loop', 'gateway', 'services', 'gen']
       .flatMap(sourcesIn)
       .filter(({ text }) => /process\.env|from 'node:process'/.test(text))
     expect(readers.map(({ file }) => file)).toEqual([])

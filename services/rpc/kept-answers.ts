@@ -4,6 +4,7 @@
 import { hash } from 'node:crypto'
 import { create, type DescField, type DescMethod, type Message } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
+import { whenAllWentOn } from '../../event-loop/end-of-turn.js'
 import type { RevalidateSurveysRequest, RevalidateSurveysResponse } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { RevalidateAnswersRequest, RevalidateAnswersResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { BoundedMap } from '../collections/bounded-map.js'
@@ -157,7 +158,7 @@ class Revalidation {
   #look(): void {
     if (this.#isLookedAt) return
     this.#isLookedAt = true
-    setImmediate(() => {
+    whenAllWentOn(() => {
       this.#isLookedAt = false
       if (this.#next && this.#next.validators.length >= this.#unanswered) this.#ask(this.#next)
     })

@@ -4,7 +4,7 @@
 // command line, a second server) shows in `data_version`. That is asked at the end of the turn of the event loop in which
 // a read came, once for all reads of the turn: every request of theirs had arrived by then, so whatever was acknowledged
 // before one of them was sent is seen by it.
-import { endOfTurn, presentEnd } from './end-of-turn.js'
+import { endOfTurn, presentEnd } from '../../event-loop/end-of-turn.js'
 import type { Connection } from './open.js'
 
 export class ForeignWrites {

@@ -12,19 +12,24 @@ const MIB = 2 ** 20
 
 type Handle = (response: WholeResponse, url: string) => void
 
-/** A server that keeps its connections open, and a connection to it whose text is read in turn. */
+/** A server that keeps its connections open, and a connection to it whose text is read in turn; `another` makes more. */
 async function connected(handle: Handle) {
   const server = createServer({ ServerResponse: WholeResponse, keepAliveTimeout: 0 }, (request, response) =>
     handle(response, request.url ?? ''),
   ).listen(0, '127.0.0.1')
   await once(server, 'listening')
-  const socket = net.connect((server.address() as AddressInfo).port, '127.0.0.1').setEncoding('latin1')
-  await once(socket, 'connect')
   onTestFinished(() => {
-    socket.destroy()
     server.closeAllConnections()
     server.close()
   })
+  const another = () => connectedTo((server.address() as AddressInfo).port)
+  return { ...(await another()), another }
+}
+
+async function connectedTo(port: number) {
+  const socket = net.connect(port, '127.0.0.1').setEncoding('latin1')
+  await once(socket, 'connect')
+  onTestFinished(() => void socket.destroy())
   let text = ''
   socket.on('data', (piece) => {
     text += String(piece).replace(/x{100,}/g, '')
@@ -108,6 +113,50 @@ test('who pipelines is answered in the order of his requests, whichever is ready
   socket.write(Array.from({ length: 60 }, (_, n) => `GET /${n} HTTP/1.1\r\nHost: x\r\n\r\n`).join(''))
   const numbers = [...(await until('59;')).matchAll(/^(\d+);/gm)].map(([, n]) => Number(n))
   expect(numbers).toEqual(Array.from({ length: 60 }, (_, n) => n))
+})
+
+test('of answers that get ready in one moment the first goes out at once, the others together when no more do', async () => {
+  const events: string[] = []
+  const waiting: WholeResponse[] = []
+  const connections = await connected((response) => {
+    const { socket } = response
+    if (!socket) throw new Error('no socket')
+    const write = socket.write.bind(socket) as (...args: unknown[]) => boolean
+    const n = waiting.push(response)
+    socket.write = (...args: unknown[]) => {
+      events.push(`sent ${n}`)
+      return write(...args)
+    }
+  })
+  const others = await Promise.all([connections.another(), connections.another()])
+  for (const { ask } of [connections, ...others]) ask('GET / HTTP/1.1')
+  await expect.poll(() => waiting.length, { interval: 5 }).toBe(3)
+  await Promise.all(
+    waiting.map(async (response, at) => {
+      await Promise.resolve()
+      write(response, 'end')
+      events.push(`ready ${at + 1}`)
+      expect(response.writableEnded).toBe(true)
+    }),
+  )
+  for (const { until } of [connections, ...others]) await until('end')
+  expect(events).toEqual(['sent 1', 'ready 1', 'ready 2', 'ready 3', 'sent 2', 'sent 3'])
+})
+
+test('one that waits for the others of its moment harms nobody when its connection is gone', async () => {
+  const waiting: WholeResponse[] = []
+  const first = await connected((response) => {
+    waiting.push(response)
+  })
+  const others = await Promise.all([first.another(), first.another()])
+  for (const { ask } of [first, ...others]) ask('GET / HTTP/1.1')
+  await expect.poll(() => waiting.length, { interval: 5 }).toBe(3)
+  for (const response of waiting) write(response, 'end')
+  waiting[1]?.socket?.destroy()
+  const closed = waiting.map((response) => once(response, 'close'))
+  await first.until('end')
+  await others[1]?.until('end')
+  await Promise.all(closed)
 })
 
 test('who does not read is not answered further, and gets everything when he does', async () => {

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { endOfTurn } from '../../event-loop/end-of-turn.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { clientOf, type Invoke, type Outgoing } from '../../services/rpc/client.js'
 import { keepingAnswers } from '../../services/rpc/kept-answers.js'
@@ -51,6 +52,24 @@ test('answers are asked for once; then one call asks about all that are used in 
   await service.store.revokeGrant(second.grantId, NOW, byOperator)
   await Promise.allSettled([first, second].map(({ presented }) => keeping.getAuthorizedUser(presented)))
   expect(onRevalidated.mock.calls, 'those that hold').toEqual([[2], [2], [2], [1]])
+})
+
+test('requests that are served at the end of a turn are asked about within it, together', async () => {
+  const service = await startService()
+  const grants = [await granted(service.store), await granted(service.store, 'bob')]
+  const ask = async ({ presented }: Granted) => {
+    await endOfTurn()
+    await Promise.resolve()
+    return service.keeping.getAuthorizedUser(presented)
+  }
+  await Promise.all(grants.map(ask))
+  service.names()
+  const answered = Promise.all(grants.map(ask))
+  let isOver = false
+  setImmediate(() => (isOver = true)) // next after the end, which was waited for before
+  await answered
+  expect(service.names()).toEqual(['RevalidateAnswers'])
+  expect(isOver).toBe(false)
 })
 
 test('an answer is for the app, the token, the openid and the method it was given for', async () => {

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { endOfTurn, presentEnd } from '../../services/sqlite/end-of-turn.js'
+import { endOfTurn, presentEnd } from '../../event-loop/end-of-turn.js'
 import { ForeignWrites } from '../../services/sqlite/foreign-writes.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { temporaryDirectory } from './temporary-directory.js'

@@ -28,6 +28,12 @@ export function endOfTurn(): Promise<void> {
   return next
 }
 
+/** Calls `then` when all that has come until now, in this turn or in its end, has gone on as far as it can. */
+export function whenAllWentOn(then: () => void): void {
+  if (present === undefined) setImmediate(then)
+  else process.nextTick(then)
+}
+
 function over(): void {
   present = undefined
 }
