@@ -29,7 +29,7 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
    * and the connection headers of one that stays open.
    *
    * The first of a moment goes out at once, the others together when no more of them get ready. So a proxy or a load
-   * generator on this machine is woken once for all of these, and not for each: it costs as much as a third of an answer.
+   * generator on this machine is woken once for all of these, and not for each: that costs as much as a tenth of an answer.
    */
   endWhole(head: string, body: string): void {
     const { socket } = this

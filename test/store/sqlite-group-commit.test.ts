@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Statement } from 'better-sqlite3'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { endOfTurn } from '../../event-loop/end-of-turn.js'
 import { Database } from '../../services/sqlite/driver.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import type { Flush } from '../../services/sqlite/log-file.js'
@@ -50,6 +51,21 @@ describe('group commit', () => {
     await add(4)
     expect(count('COMMIT')).toBe(2)
     expect(stored()).toEqual([1, 2, 3, 4])
+  })
+
+  test('a write that comes at the end of a turn waits for one more turn, and not for two', async () => {
+    let turns = 0
+    const nextTurn = () =>
+      setImmediate(() => {
+        turns += 1
+        if (turns < 3) nextTurn()
+      })
+    await sleep(1) // begins in a turn
+    const end = endOfTurn()
+    nextTurn()
+    await end
+    expect(turns).toBe(0)
+    expect(await commits.submit(() => turns)).toBe(1) // that of the end: it is first in the next
   })
 
   test('each write succeeds or fails alone', async () => {
