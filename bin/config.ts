@@ -156,5 +156,13 @@ function problem(variable: string, message: string): ConfigProblem {
 
 /** A database address without the passwords in its login and its query. */
 export function maskPassword(text: string): string {
-  return text.replace(/^([a-z]+:\/\/[^:/@]*:)[^@/?]+@/, '$1***@').replace(/([?&](?:ssl)?password=)[^&]+/g, '$1***')
+  return text
+    .replace(/^([a-z]+:\/\/[^:/@]*:)[^@/?]+@/, '$1***@')
+    .replace(/(?<=[?&])([^=&]+)=[^&]+/g, (written, name) => (isPassword(name) ? `${name}=***` : written))
+}
+
+/** Of a name in a query, in which any character may be written as %XX. */
+function isPassword(name: string): boolean {
+  const names = new URLSearchParams(`${name}=`)
+  return names.has('password') || names.has('sslpassword')
 }

@@ -238,6 +238,7 @@ describe('survey-auth config', () => {
       'postgres://db:5432/sa?sslpassword=hunter2@2&sslmode=require',
       'postgres://db:5432/sa?sslpassword=***&sslmode=require',
     ],
+    ['postgres://db/sa?%70assword=hunter2&sslmode=require', 'postgres://db/sa?%70assword=***&sslmode=require'],
     ['postgres://sa@db/sa?sslmode=require', 'postgres://sa@db/sa?sslmode=require'],
   ])('shows %s as %s', (url, shown) => {
     const rows = describeConfig({ TOKEN_DATABASE_URL: url })
