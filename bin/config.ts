@@ -156,13 +156,12 @@ function problem(variable: string, message: string): ConfigProblem {
 
 /** A database address without the passwords in its login and its query. */
 export function maskPassword(text: string): string {
-  return text
-    .replace(/^([a-z]+:\/\/[^:/@]*:)[^@/?]+@/, '$1***@')
-    .replace(/(?<=[?&])([^=&]+)=[^&]+/g, (written, name) => (isPassword(name) ? `${name}=***` : written))
+  return text.replace(/^([a-z]+:\/\/[^:/@]*:)[^@/?]+@/, '$1***@').replace(PASSWORD_IN_QUERY, '$1***')
 }
 
-/** Of a name in a query, in which any character may be written as %XX. */
-function isPassword(name: string): boolean {
-  const names = new URLSearchParams(`${name}=`)
-  return names.has('password') || names.has('sslpassword')
+const PASSWORD_IN_QUERY = new RegExp(`([?&](?:${escapable('ssl')})?${escapable('password')}=)[^&]+`, 'gi')
+
+/** A pattern of `name` as a query may have it: each letter as it is or as %XX. */
+function escapable(name: string): string {
+  return name.replace(/./g, (letter) => `(?:${letter}|%${letter.charCodeAt(0).toString(16)})`)
 }

@@ -239,6 +239,8 @@ describe('survey-auth config', () => {
       'postgres://db:5432/sa?sslpassword=***&sslmode=require',
     ],
     ['postgres://db/sa?%70assword=hunter2&sslmode=require', 'postgres://db/sa?%70assword=***&sslmode=require'],
+    ['postgres://db/sa?ssl%70assw%6Frd=hunter2', 'postgres://db/sa?ssl%70assw%6Frd=***'],
+    ['postgres://db/sa?a=b?password=hunter2', 'postgres://db/sa?a=b?password=***'],
     ['postgres://sa@db/sa?sslmode=require', 'postgres://sa@db/sa?sslmode=require'],
   ])('shows %s as %s', (url, shown) => {
     const rows = describeConfig({ TOKEN_DATABASE_URL: url })
