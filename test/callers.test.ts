@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest'
 import { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
 import { ErrorDetailSchema, ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
+import { LeaseService } from '../gen/surveyauth/v1/lease_service_pb.js'
 import { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
@@ -51,6 +52,7 @@ const methods: readonly DescMethod[] = [
   AccountService,
   AdminService,
   LimitService,
+  LeaseService,
   SurveyService,
 ].flatMap((service) => service.methods)
 const matrix = CALLERS.flatMap((caller) =>

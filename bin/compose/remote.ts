@@ -3,12 +3,14 @@ import { create, type DescMethod } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { HeldLease } from '../../services/answers/held-lease.js'
+import { keepingAnswers } from '../../services/answers/kept-answers.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import type { Invoke } from '../../services/rpc/client.js'
-import { keepingAnswers } from '../../services/rpc/kept-answers.js'
 import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import type { Config } from '../config.js'
+import type { Observers } from './observers.js'
 import type { Part } from './part.js'
 import { readTls } from './tls.js'
 
@@ -23,12 +25,31 @@ export interface Remote extends Part {
   /** Where it is, for messages. */
   readonly url: string
   readonly invoke: Invoke
+  /** On what it answers, for a service on this machine; elsewhere a clock may stop while ours goes on. */
+  readonly lease: HeldLease | undefined
   /** Uses the certificates as they are now for calls from now on. */
   reconnect(): void
 }
 
+export interface RemoteOptions {
+  /** That to which the process makes calls of its own before it answers. */
+  readonly behind?: Remote | undefined
+  /** ms since 1970 UTC; the system clock unless given. */
+  readonly now?: () => number
+  /** Hears of tokens that were found to be good without a call. */
+  readonly onVerified?: Observers['token']['onRevalidated']
+  /** As of Overrides. */
+  readonly leaseWorthWanted?: number | undefined
+}
+
 /** A connection of `caller` to the process at `address`; it is made when first needed and made again whenever it breaks. */
-export function connectTo(service: keyof typeof REVALIDATE, address: Address, config: Config, caller: Caller): Remote {
+export function connectTo(
+  service: keyof typeof REVALIDATE,
+  address: Address,
+  config: Config,
+  caller: Caller,
+  { behind, now, onVerified, leaseWorthWanted }: RemoteOptions = {},
+): Remote {
   const transport: MultiplexTransport = createMultiplexTransport({
     address,
     tls: address.kind === 'tls' ? () => readTls(config) : undefined,
@@ -36,9 +57,20 @@ export function connectTo(service: keyof typeof REVALIDATE, address: Address, co
     maxResponseBytes: MAX_RESPONSE_BYTES,
     defaultTimeoutMs: config.rpcTimeoutMs,
   })
+  const url = formatAddress(address)
+  const isBesideThat = behind?.url === url
+  const lease =
+    address.kind === 'tls' ? undefined : isBesideThat ? behind.lease : new HeldLease(transport.invoke, leaseWorthWanted)
+  const needed = behind && !isBesideThat ? [behind.lease, lease] : [lease]
+  const leases = needed.filter((each) => each !== undefined)
   return {
-    url: formatAddress(address),
-    invoke: keepingAnswers(transport.invoke, REVALIDATE[service]),
+    url,
+    invoke: keepingAnswers(transport.invoke, REVALIDATE[service], {
+      leases: leases.length === needed.length ? leases : [],
+      now,
+      onHeld: onVerified && (() => onVerified(1)),
+    }),
+    lease,
     async absent() {
       let cause = await transport.whyNotServing()
       if (address.kind === 'tls') cause ??= await whyNotAllowed(transport.invoke, caller, REVALIDATE[service])

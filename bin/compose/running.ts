@@ -15,6 +15,8 @@ export interface Overrides {
   readonly logStream?: NodeJS.WritableStream
   /** Of new passwords; a production cost unless given. */
   readonly passwordCost?: PasswordCost
+  /** How often a lease must be wanted before it is held; as services/answers/held-lease.ts has it unless given. */
+  readonly leaseWorthWanted?: number
   /** Gateways run in so many processes of their own instead of in this one. */
   readonly workers?: number | undefined
   /** This process is one of those. */

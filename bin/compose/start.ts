@@ -2,9 +2,11 @@
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { createLeaseHandlers, Leases } from '../../services/answers/leases.js'
 import type { Address } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
@@ -192,22 +194,33 @@ class Assembly {
   async #openServices(): Promise<void> {
     const config = this.#config
     closeWhileEmpty(config.dataDir)
+    const leases = new Leases()
+    if (this.#mode !== 'gateway') this.#dispatcher.register(LeaseService, createLeaseHandlers(leases))
     if (this.#has('token')) {
       const { passwordCost } = this.#overrides
       this.#tokenPart = this.#add(
-        await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, passwordCost),
+        await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, leases, passwordCost),
       )
     } else {
-      this.#tokenRemote = this.#add(
-        connectTo('token', tokenServiceUrlOf(config), config, this.#has('gateway') ? 'gateway' : 'survey'),
-      )
+      this.#tokenRemote = this.#connectTo('token', tokenServiceUrlOf(config))
     }
     if (this.#has('survey')) {
       const token = this.#client(TokenService, 'survey')
-      this.#add(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers))
+      this.#add(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers, leases))
     } else if (this.#has('gateway')) {
-      this.#surveyRemote = this.#add(connectTo('survey', surveyServiceUrlOf(config), config, 'gateway'))
+      this.#surveyRemote = this.#connectTo('survey', surveyServiceUrlOf(config), this.#tokenRemote)
     }
+  }
+
+  /** `behind` as RemoteOptions have it. */
+  #connectTo(service: 'token' | 'survey', address: Address, behind?: Remote): Remote {
+    const remote = connectTo(service, address, this.#config, this.#has('gateway') ? 'gateway' : 'survey', {
+      behind,
+      now: this.#clock.now,
+      onVerified: this.#observers.token.onRevalidated,
+      leaseWorthWanted: this.#overrides.leaseWorthWanted,
+    })
+    return this.#add(remote)
   }
 
   #client<S extends DescService>(service: S, caller: Caller): Client<S> {

@@ -1,6 +1,7 @@
 // Which database a configuration names. The PostgreSQL driver is loaded only where it is used.
 import { chmodSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
+import type { Leases } from '../../services/answers/leases.js'
 import type { PoolOptions } from '../../services/postgres/pool.js'
 import { makeDirectories } from '../../services/sqlite/private-directory.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
@@ -23,7 +24,7 @@ export interface StoreObserver {
 }
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is no database. */
-export async function openTokenStore(config: Config, observer?: StoreObserver): Promise<TokenStore> {
+export async function openTokenStore(config: Config, observer?: StoreObserver, leases?: Leases): Promise<TokenStore> {
   const { tokenDatabase } = config
   if (tokenDatabase.kind === 'postgres') {
     const postgres = await import('../../services/token/store/postgres/postgres-token-store.js')
@@ -33,13 +34,13 @@ export async function openTokenStore(config: Config, observer?: StoreObserver): 
   const onCommit = observer?.onCommit.bind(observer, 'token')
   return observed(
     'token',
-    opened(file, () => openSqliteTokenStore({ file, onCommit })),
+    opened(file, () => openSqliteTokenStore({ file, onCommit, leases })),
     observer,
   )
 }
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is no database. */
-export async function openSurveyStore(config: Config, observer?: StoreObserver): Promise<SurveyStore> {
+export async function openSurveyStore(config: Config, observer?: StoreObserver, leases?: Leases): Promise<SurveyStore> {
   const { surveyDatabase } = config
   if (surveyDatabase.kind === 'postgres') {
     const postgres = await import('../../services/survey/store/postgres/postgres-survey-store.js')
@@ -49,7 +50,7 @@ export async function openSurveyStore(config: Config, observer?: StoreObserver):
   const onCommit = observer?.onCommit.bind(observer, 'survey')
   return observed(
     'survey',
-    opened(file, () => openSqliteSurveyStore({ file, onCommit })),
+    opened(file, () => openSqliteSurveyStore({ file, onCommit, leases })),
     observer,
   )
 }

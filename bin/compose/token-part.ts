@@ -3,6 +3,7 @@ import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { Leases } from '../../services/answers/leases.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { type Janitor, startJanitor } from '../../services/token/janitor.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
@@ -28,6 +29,7 @@ export async function openTokenPart(
   dispatcher: Dispatcher,
   clock: Clock,
   observers: Observers,
+  leases = new Leases(),
   passwordCost?: PasswordCost,
 ): Promise<TokenPart> {
   const passwords = await createPasswordHasher({
@@ -35,12 +37,13 @@ export async function openTokenPart(
     queueLimit: config.passwordHashQueueLimit,
     cost: passwordCost,
   })
-  const store = await openTokenStore(config, observers.store) // last of what may fail: nobody would close it
+  const store = await openTokenStore(config, observers.store, leases) // last of what may fail: nobody would close it
   const uses = createUseRecorder(store)
   const handlers = createTokenHandlers({
     ...clock,
     ...observers.token,
     store,
+    leases: config.tokenDatabase.kind === 'sqlite' ? leases : undefined,
     rules: config,
     uses,
     passwords,

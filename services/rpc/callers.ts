@@ -2,6 +2,7 @@
 import type { DescMethod } from '@bufbuild/protobuf'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
@@ -58,6 +59,10 @@ const limit: Row<typeof LimitService> = {
   countRequests: ['gateway'],
 }
 
+const lease: Row<typeof LeaseService> = {
+  holdLease: [], // but local: two clocks that go on together
+}
+
 const survey: Row<typeof SurveyService> = {
   getSurvey: ['gateway', 'verifier'],
   listSurveys: ['gateway', 'verifier'],
@@ -72,6 +77,7 @@ const table: Record<string, Record<string, readonly Caller[]>> = {
   [AccountService.typeName]: account,
   [AdminService.typeName]: admin,
   [LimitService.typeName]: limit,
+  [LeaseService.typeName]: lease,
   [SurveyService.typeName]: survey,
 }
 

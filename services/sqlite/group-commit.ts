@@ -13,6 +13,8 @@ export interface TransactionWatcher {
   begun(): void
   /** All of it, or some, has not happened. */
   undone(): void
+  /** It is committed. Who wrote is told when this fulfils, if it is given, and all is flushed. It does not reject. */
+  committed(): Promise<void> | undefined
 }
 
 export interface GroupCommitOptions {
@@ -45,6 +47,8 @@ interface Committed {
   readonly group: readonly QueuedWrite[]
   readonly outcomes: readonly Outcome[]
   readonly startedAt: number
+  /** When the watcher lets it be told. */
+  readonly known: Promise<void> | undefined
 }
 
 const MAX_UNANSWERED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
@@ -194,7 +198,7 @@ export class GroupCommit {
       this.#rollBack()
       return
     }
-    this.#unflushed.push({ group, outcomes, startedAt })
+    this.#unflushed.push({ group, outcomes, startedAt, known: this.#watcher?.committed() })
     if (!this.#isFlushing) this.#flush()
     this.#checkpoints.committed()
   }
@@ -212,8 +216,13 @@ export class GroupCommit {
     })
   }
 
-  #acknowledge({ group, outcomes, startedAt }: Committed): void {
-    this.#onCommit?.(group.length, performance.now() - startedAt)
+  #acknowledge(committed: Committed): void {
+    this.#onCommit?.(committed.group.length, performance.now() - committed.startedAt)
+    if (committed.known) void committed.known.then(() => this.#tell(committed))
+    else this.#tell(committed)
+  }
+
+  #tell({ group, outcomes }: Committed): void {
     this.#answered(group.length)
     group.forEach((write, index) => {
       const outcome = outcomes[index]

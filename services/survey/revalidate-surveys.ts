@@ -7,20 +7,23 @@ import type { Call } from '../rpc/dispatcher.js'
 import { foundOfEach } from '../store/found-of-each.js'
 import type { SurveyDeps } from './deps.js'
 import { fingerprintOf, NO_VALIDATOR, readValidator } from './validators.js'
-import { endedOf } from './verify.js'
+import { revalidateTokens } from './verify.js'
 
 /** What takes longer to look up, such as a list of a hundred thousand surveys, is left to the request that wants it. */
 const PATIENCE_MS = 250
 
 /** Which answers about surveys no longer hold; of the others each counts as a use of its grant. */
 export function revalidateSurveys(deps: SurveyDeps) {
+  const { leases } = deps
   return async (
-    { validators }: RevalidateSurveysRequest,
+    { validators, wantsLeaseTerms }: RevalidateSurveysRequest,
     call: Call,
   ): Promise<MessageInitShape<typeof RevalidateSurveysResponseSchema>> => {
+    const state = leases?.state ?? 0
     const answered = validators.map(readValidator)
-    const tokens = answered.map(({ token }) => token)
-    const ended = await endedOf(deps, tokens, call)
+    const tokens = { validators: answered.map(({ token }) => token), wantsLeaseTerms }
+    const ofTokens = await revalidateTokens(deps, tokens, call)
+    const ended = new Set(ofTokens.changed)
     const asked = answered.map((validator, at) => (ended.has(at) ? NO_VALIDATOR : validator))
     const found = await foundOfEach(
       asked.map(({ find }) => find(deps.store)),
@@ -30,6 +33,8 @@ export function revalidateSurveys(deps: SurveyDeps) {
       const now = found[at]
       return now && fingerprintOf(now) === fingerprint ? [] : [at]
     })
-    return { changed }
+    const { holdsMs, runs, states, stripes } = ofTokens
+    if (holdsMs === 0 || !leases) return { changed }
+    return { changed, holdsMs, runs: [...runs, leases.run], states: [...states, BigInt(state)], stripes }
   }
 }

@@ -1,6 +1,6 @@
 import { type CallOptions, Code, ConnectError } from '@connectrpc/connect'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import type { VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { RevalidateAnswersResponse, VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { headersBecauseOf } from '../rpc/request-id.js'
 import { type Reason, ServiceError } from '../rpc/service-error.js'
@@ -42,12 +42,16 @@ export async function verify(deps: SurveyDeps, presented: Presented, call: Call)
 }
 
 /**
- * Of answers about access tokens, by their validators, the positions of those that no longer hold, as TokenService says.
+ * Which answers about access tokens, by their validators, no longer hold, as TokenService says.
  * @throws ServiceError UNAVAILABLE
  */
-export async function endedOf(deps: SurveyDeps, validators: Uint8Array[], call: Call): Promise<ReadonlySet<number>> {
+export async function revalidateTokens(
+  deps: SurveyDeps,
+  asked: { readonly validators: Uint8Array[]; readonly wantsLeaseTerms: boolean },
+  call: Call,
+): Promise<RevalidateAnswersResponse> {
   try {
-    return new Set((await deps.token.revalidateAnswers({ validators }, because(call))).changed)
+    return await deps.token.revalidateAnswers(asked, because(call))
   } catch (error) {
     throw translate(error)
   }

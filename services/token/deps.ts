@@ -1,4 +1,5 @@
 // What the handlers of TokenService, AccountService and AdminService share. Nothing here is global: bin/ composes it.
+import type { Leases } from '../answers/leases.js'
 import type { PasswordHasher } from './passwords.js'
 import type { SignInLimiter } from './sign-in-limiter.js'
 import type { ReplayEffect, TokenStore } from './store/token-store.js'
@@ -28,6 +29,8 @@ export interface TokenDeps {
   readonly passwords: PasswordHasher
   readonly signInLimiter: SignInLimiter
   readonly uses: UseRecorder
+  /** On what the store says of access tokens; undefined where others write too. */
+  readonly leases?: Leases | undefined
   /** Hears how many answers about access tokens were found to hold, of those one call asked about. */
   readonly onRevalidated?: ((answers: number) => void) | undefined
   /** Hears of each used code that was sent again. */

@@ -4,6 +4,7 @@ import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import {
   MultiplexedCallSchema,
@@ -23,7 +24,7 @@ import { createMultiplexTransport } from '../../services/rpc/multiplex-transport
 import { startRpcServer } from '../../services/rpc/rpc-server.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
-const methods = [TokenService, AccountService, AdminService, LimitService, SurveyService].flatMap(
+const methods = [TokenService, AccountService, AdminService, LimitService, LeaseService, SurveyService].flatMap(
   (service) =>
     service.methods as readonly { readonly name: string; readonly input: DescMessage; readonly output: DescMessage }[],
 )

@@ -2,7 +2,7 @@ import { fdatasync, fstatSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Statement } from 'better-sqlite3'
-import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { endOfTurn } from '../../event-loop/end-of-turn.js'
 import { Database } from '../../services/sqlite/driver.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
@@ -66,6 +66,27 @@ describe('group commit', () => {
     await end
     expect(turns).toBe(0)
     expect(await commits.submit(() => turns)).toBe(1) // that of the end: it is first in the next
+  })
+
+  test('who wrote is told when the watcher allows it, and it is flushed; others are committed meanwhile', async () => {
+    const allow: (() => void)[] = []
+    const committed = () => new Promise<void>((resolve) => allow.push(resolve))
+    const watched = new GroupCommit(db, { watcher: { begun() {}, undone() {}, committed } })
+    const told: number[] = []
+    const one = add(1, watched).then((id) => told.push(id))
+    await vi.waitFor(() => expect(allow).toHaveLength(1))
+    const two = add(2, watched).then((id) => told.push(id))
+    await vi.waitFor(() => expect(allow).toHaveLength(2))
+    await sleep(20)
+    expect([told, stored()]).toEqual([[], [1, 2]])
+    allow[1]?.()
+    await two
+    const closed = watched.close().then(() => told.push(0))
+    await sleep(5)
+    expect(told).toEqual([2])
+    allow[0]?.()
+    await Promise.all([one, closed])
+    expect(told).toEqual([2, 1, 0])
   })
 
   test('each write succeeds or fails alone', async () => {

@@ -1,4 +1,5 @@
 // SurveyStore on SQLite: reads at once, writes through a GroupCommit.
+import type { Leases } from '../../../answers/leases.js'
 import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
@@ -9,18 +10,20 @@ import { surveySchema } from './schema.js'
 import { surveyStoreWrites } from './writes.js'
 
 /**
- * Opens the survey database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
+ * Opens the survey database of `file`, created and migrated as needed; `:memory:` for one that ends with the store. `leases`
+ * are told of what changes.
  * @throws StoreUnavailable, DatabaseRefused
  */
 export function openSqliteSurveyStore(options: {
   file: string
   onCommit?: GroupCommitOptions['onCommit']
+  leases?: Leases | undefined
 }): SurveyStore {
   const db = openDatabase(options.file)
   try {
     migrate(db, surveySchema)
-    const kept = new KeptSurveys(db)
-    return createSqliteSurveyStore(db, new GroupCommit(db, { onCommit: options.onCommit }), kept)
+    const kept = new KeptSurveys(db, options.leases)
+    return createSqliteSurveyStore(db, new GroupCommit(db, { onCommit: options.onCommit, watcher: kept }), kept)
   } catch (error) {
     db.close()
     throw toStoreError(error)
@@ -40,6 +43,7 @@ export function createSqliteSurveyStore(db: Connection, writer: GroupCommit, kep
     ping: reading(db, fileProbe(db)),
     async close() {
       await writer.close()
+      kept.close()
       db.close()
     },
   }

@@ -40,7 +40,7 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
 
   return {
     putSurveys(ownerUserId: string, drafts: readonly SurveyDraft[], now: number): PutResult {
-      kept.forgetAll()
+      kept.changed()
       for (const { surveyId } of drafts) {
         const owner = surveyId === 0 ? undefined : findOwner.get(surveyId)
         if (owner && owner.ownerUserId !== ownerUserId && owner.ownerUserId !== NOBODY)
@@ -58,7 +58,7 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
     },
 
     deleteSurveys(surveyIds: readonly number[], now: number): DeleteResult {
-      kept.forgetAll()
+      kept.changed()
       const missing = surveyIds.find((surveyId) => !findOwner.get(surveyId))
       if (missing !== undefined) return { kind: 'not_found', surveyId: missing }
       for (const surveyId of surveyIds) empty.run(now, surveyId)

@@ -5,10 +5,14 @@
 // of its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread. What writes
 // themselves ask of apps and users is kept too, apart: some of it was found in the middle of a transaction, and is forgotten
 // when that is undone.
+
+import { LEASE_MS, type LeasedDatabase, Leases } from '../../../answers/leases.js'
+import { stripeOf } from '../../../answers/stripes.js'
 import { BoundedMap } from '../../../collections/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import type { TransactionWatcher } from '../../../sqlite/group-commit.js'
 import { Kept } from '../../../sqlite/kept.js'
+import { LeaseLock } from '../../../sqlite/lease-lock.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash, PresentedToken } from '../token-store.js'
 
@@ -36,8 +40,8 @@ export interface AppState {
   readonly secretEnds: ReadonlyMap<string, number>
 }
 
-/** What an event may alter of what is kept. */
-type Altered = 'apps' | 'users' | 'tokens' | 'tokens of its grant'
+/** What an event may alter of what is kept; of rows alone, when it makes no answer wrong that was given about them. */
+type Altered = 'apps' | 'users' | 'tokens' | 'tokens of its grant' | 'rows of its grant'
 
 /** A kind that is missing here does not compile. */
 const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
@@ -58,12 +62,14 @@ const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
   'code.issued': [],
   'code.exchanged': [],
   'code.replayed': [],
-  'token.refreshed': ['tokens of its grant'],
+  'token.refreshed': ['rows of its grant'], // see tokensEnd
   'grant.revoked': ['tokens of its grant'],
 }
 
 export class KeptRows implements TransactionWatcher {
   readonly #foreignWrites: ForeignWrites
+  readonly #leaseLock: LeaseLock
+  readonly #leased: LeasedDatabase
   readonly #apps: Kept<AppRow>
   readonly #secrets: Kept<readonly AppSecretRow[]>
   /** By digest. */
@@ -75,8 +81,14 @@ export class KeptRows implements TransactionWatcher {
   /** Nothing is kept for writes of which nobody tells. */
   #isToldOfWrites = false
 
-  constructor(db: Connection) {
-    this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
+  /** `leases` are those on answers about access tokens. */
+  constructor(db: Connection, leases = new Leases()) {
+    this.#foreignWrites = new ForeignWrites(db, () => {
+      this.forgetAll()
+      this.#leased.isAltered()
+    })
+    this.#leaseLock = new LeaseLock(db, LEASE_MS, () => this.#foreignWrites.lookNow())
+    this.#leased = leases.cover(this.#leaseLock)
     this.#apps = new Kept(this.#foreignWrites, MAX_APP_BYTES)
     this.#secrets = new Kept(this.#foreignWrites, MAX_APP_BYTES)
   }
@@ -142,13 +154,33 @@ export class KeptRows implements TransactionWatcher {
     this.#users.forgetAll()
   }
 
+  committed(): Promise<void> | undefined {
+    return this.#leased.committed()
+  }
+
+  /** A write that ends or changes what callers may hold: who finds it done is told no sooner than who did it. */
+  ending<Args extends unknown[], Result>(write: (...args: Args) => Result): (...args: Args) => Result {
+    return (...args) => {
+      this.#leased.confirms()
+      return write(...args)
+    }
+  }
+
+  /** For a write that may end one of them within MAX_HELD_MS. */
+  tokensEnd(grantId: string): void {
+    this.#leased.alters(stripeOf(grantId))
+  }
+
   /** For every event, inside its transaction. */
   changed(kind: AuditKind, grantId: string): void {
     for (const altered of alters[kind]) {
       if (altered === 'apps') this.forgetApps()
       else if (altered === 'users') this.#users.forgetAll()
-      else if (altered === 'tokens') this.forgetTokens()
-      else this.forgetGrant(grantId)
+      else if (altered === 'tokens') this.#tokensChanged()
+      else {
+        this.forgetGrant(grantId)
+        if (altered === 'tokens of its grant') this.tokensEnd(grantId)
+      }
     }
   }
 
@@ -172,6 +204,17 @@ export class KeptRows implements TransactionWatcher {
     this.forgetTokens()
     this.forgetApps()
     this.#users.forgetAll()
+  }
+
+  /** Nothing is kept any more. */
+  close(): void {
+    this.forgetAll()
+    this.#leaseLock.close()
+  }
+
+  #tokensChanged(): void {
+    this.forgetTokens()
+    this.#leased.altersAll()
   }
 
   #forWrite<Value>(

@@ -46,6 +46,11 @@ export function addToken(packed: Buffer, minting: Minting, now: number): Buffer 
   return tokens.subarray(0, end)
 }
 
+/** Whether the next token leaves one out of these, though it may not have ended. */
+export function isFull(packed: Buffer, maxLive: number): boolean {
+  return packed.length >= maxLive * TOKEN_BYTES
+}
+
 /** When the token with this hash ends; undefined when it is not among them. */
 export function findExpiry(packed: Buffer, hash: Hash): number | undefined {
   for (const token of tokensIn(packed)) if (hashIn(token).equals(hash)) return expiryOf(token)

@@ -1,6 +1,7 @@
 // TokenStore on SQLite. Reads are point lookups, done at once; writes go through a GroupCommit, which shares transactions
 // among them. One file per noun holds both; nothing outside this folder knows a table.
 
+import type { Leases } from '../../../answers/leases.js'
 import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
@@ -20,14 +21,19 @@ import { liveUserFinder, unchangedUserFinder, userReads, userWrites } from './us
 import { fewAtATime, useWrites } from './uses.js'
 
 /**
- * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store.
+ * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store. `leases`
+ * are told of what changes.
  * @throws StoreUnavailable, DatabaseRefused
  */
-export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCommitOptions['onCommit'] }): TokenStore {
+export function openSqliteTokenStore(options: {
+  file: string
+  onCommit?: GroupCommitOptions['onCommit']
+  leases?: Leases | undefined
+}): TokenStore {
   const db = openDatabase(options.file)
   try {
     migrate(db, tokenSchema)
-    const kept = new KeptRows(db)
+    const kept = new KeptRows(db, options.leases)
     const writer = new GroupCommit(db, { onCommit: options.onCommit, watcher: kept })
     return createSqliteTokenStore(db, writer, kept)
   } catch (error) {
@@ -46,7 +52,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     findApp: reading(db, reads.findApp),
     listApps: reading(db, reads.listApps),
     updateApp: writing(writer, writes.updateApp),
-    setAppDisabled: writing(writer, writes.setAppDisabled),
+    setAppDisabled: writing(writer, kept.ending(writes.setAppDisabled)),
     addAppSecret: writing(writer, writes.addAppSecret),
     revokeAppSecret: writing(writer, writes.revokeAppSecret),
     listAppSecrets: reading(db, reads.listAppSecrets),
@@ -54,10 +60,10 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     createUser: writing(writer, writes.createUser),
     findUser: reading(db, reads.findUser),
     listUsers: reading(db, reads.listUsers),
-    updateUser: writing(writer, writes.updateUser),
-    setUserDisabled: writing(writer, writes.setUserDisabled),
+    updateUser: writing(writer, kept.ending(writes.updateUser)),
+    setUserDisabled: writing(writer, kept.ending(writes.setUserDisabled)),
     setUserPassword: writing(writer, writes.setUserPassword),
-    deleteUser: writing(writer, writes.deleteUser),
+    deleteUser: writing(writer, kept.ending(writes.deleteUser)),
     startSession: writing(writer, writes.startSession),
     findSession: reading(db, reads.findSession),
     touchSession: writing(writer, writes.touchSession),
@@ -69,8 +75,8 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     findAccessToken: reading(db, reads.findAccessToken),
     findAccessTokens: reading(db, reads.findAccessTokens),
     listGrants: reading(db, reads.listGrants),
-    revokeGrant: writing(writer, writes.revokeGrant),
-    disconnectApp: writing(writer, writes.disconnectApp),
+    revokeGrant: writing(writer, kept.ending(writes.revokeGrant)),
+    disconnectApp: writing(writer, kept.ending(writes.disconnectApp)),
     recordUses: fewAtATime(writing(writer, writes.recordUses)),
 
     listAuditEvents: reading(db, reads.listAuditEvents),
@@ -80,6 +86,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     ping: reading(db, fileProbe(db)),
     async close() {
       await writer.close()
+      kept.close()
       db.close()
     },
   }
@@ -116,7 +123,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
     ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
     ...sessionWrites(db, record, isUnchangedUser),
     ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, isUnchangedUser, completeGrant, endGrant }),
-    ...tokenWrites(db, { record, checkApp, isLiveUser }),
+    ...tokenWrites(db, kept, { record, checkApp, isLiveUser }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
     ...useWrites(db, kept),
     ...upkeepWrites(db, kept),

@@ -4,13 +4,14 @@ import {
   type Cause,
   type Hash,
   LAST_USE_RESOLUTION_MS,
+  MAX_HELD_MS,
   type Minting,
   type MintingResult,
   type PresentedToken,
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
-import { addToken, findExpiry } from './packed-tokens.js'
+import { addToken, findExpiry, isFull } from './packed-tokens.js'
 import { inSlotsOf, placeNumber, requireOnePlace } from './places.js'
 import type { CheckApp } from './secrets.js'
 import type { IsLiveUser } from './users.js'
@@ -92,7 +93,7 @@ interface MintingDeps {
   readonly isLiveUser: IsLiveUser
 }
 
-export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: MintingDeps) {
+export function tokenWrites(db: Connection, kept: KeptRows, { record, checkApp, isLiveUser }: MintingDeps) {
   const findGrant = db
     .prepare<[place: bigint, place: bigint, refreshTokenHash: Hash, appid: string, now: number], MintingRecord>(
       // Primary key. The + before a column keeps the planner from the index of the app's grants, which is long.
@@ -120,6 +121,7 @@ export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: Mi
       requireOnePlace(accessTokenHash, refreshTokenHash)
       const isUseDue = now - Number(lastUsedAtMs) >= LAST_USE_RESOLUTION_MS
       update.run(addToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, place)
+      if (minting.overlapMs < MAX_HELD_MS || isFull(tokens, minting.maxLive)) kept.tokensEnd(grantId)
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
       return 'minted'
     },

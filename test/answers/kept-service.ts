@@ -1,16 +1,21 @@
-// A TokenService and a SurveyService on SQLite, asked directly and by a process that keeps their answers.
+// A TokenService and a SurveyService on SQLite, asked directly, by a process that keeps their answers, and by one that holds
+// leases besides.
 import { randomBytes } from 'node:crypto'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { DescMethod, Message } from '@bufbuild/protobuf'
 import { ConnectError } from '@connectrpc/connect'
 import { expect, onTestFinished, vi } from 'vitest'
+import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { HeldLease } from '../../services/answers/held-lease.js'
+import { keepingAnswers } from '../../services/answers/kept-answers.js'
+import { createLeaseHandlers, LEASE_MS, Leases } from '../../services/answers/leases.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf, type Invoke, type Outgoing } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
-import { keepingAnswers } from '../../services/rpc/kept-answers.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 import { newCredential, newPlace, placeOf } from '../../services/token/credentials.js'
@@ -21,43 +26,66 @@ import { createUseRecorder } from '../../services/token/use-recorder.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 import { ACCESS_TTL, byOperator, byUser, grant, mint, NOW, seed } from '../store/token-store-verbs.js'
 
-/** `calls` are those that who keeps the answers makes; what is `behind` the surveys can be replaced, to fail. */
+/**
+ * `calls` are those that who keeps the answers makes; what is `behind` the surveys can be replaced, to fail. What the holder of
+ * leases `hears` of them may take a while on its way.
+ */
 export async function startService() {
   const folder = temporaryDirectory()
   const [file, surveyFile] = [path.join(folder, 'token.db'), path.join(folder, 'survey.db')]
-  const store = openSqliteTokenStore({ file })
+  const [leases, surveyLeases] = [new Leases(), new Leases()]
+  const store = openSqliteTokenStore({ file, leases })
   await seed(store)
   const uses = createUseRecorder(store)
   const time = { now: NOW }
   const onRevalidated = vi.fn()
   const unused = {} as never
   const deps = { store, uses, onRevalidated, randomBytes, rules: unused, passwords: unused, signInLimiter: unused }
-  const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected() {}, maxDeadlineMs: 5_000 })
-  dispatcher.register(TokenService, createTokenHandlers({ ...deps, now: () => time.now }).token)
+  const now = () => time.now
+  const direct = doorOf((dispatcher) =>
+    dispatcher
+      .register(LeaseService, createLeaseHandlers(leases))
+      .register(TokenService, createTokenHandlers({ ...deps, leases, now }).token),
+  )
   onTestFinished(() => store.close())
 
-  const direct = createDirectDoor(dispatcher, 'local')
-  const surveyStore = openSqliteSurveyStore({ file: surveyFile })
+  const surveyStore = openSqliteSurveyStore({ file: surveyFile, leases: surveyLeases })
   const token = clientOf(TokenService, direct)
   const behind = { token, surveys: surveyStore }
-  const handlers = createSurveyHandlers({
+  const surveyDeps = {
     get store() {
       return behind.surveys
     },
     get token() {
       return behind.token
     },
-    now: () => time.now,
-  })
-  dispatcher.register(SurveyService, handlers)
+    leases: surveyLeases,
+    now,
+  }
+  const surveyDirect = doorOf((dispatcher) =>
+    dispatcher
+      .register(LeaseService, createLeaseHandlers(surveyLeases))
+      .register(SurveyService, createSurveyHandlers(surveyDeps)),
+  )
   onTestFinished(() => surveyStore.close())
 
   const calls: { readonly name: string; readonly traceparent: string; readonly validators: readonly Uint8Array[] }[] =
     []
-  const counting = ((method: DescMethod, request: never, call: Outgoing) => {
-    calls.push({ name: method.name, traceparent: call.traceparent, validators: [], ...(request as object) })
-    return direct(method, request, call)
-  }) as Invoke
+  const hears = { afterMs: 0 }
+  const counted = (door: Invoke) =>
+    (async (method: DescMethod, request: never, call: Outgoing) => {
+      const isOfLease = method.parent.typeName === LeaseService.typeName
+      if (!isOfLease)
+        calls.push({ name: method.name, traceparent: call.traceparent, validators: [], ...(request as object) })
+      const answer = await door(method, request, call)
+      if (isOfLease && hears.afterMs > 0) await sleep(hears.afterMs)
+      return answer
+    }) as Invoke
+  const [tokens, surveys] = [counted(direct), counted(surveyDirect)]
+  const { revalidateAnswers } = TokenService.method
+  const { revalidateSurveys } = SurveyService.method
+  const [lease, surveyLease] = [new HeldLease(tokens, 1), new HeldLease(surveys, 1)]
+  const onHeld = vi.fn()
   return {
     file,
     store,
@@ -67,12 +95,27 @@ export async function startService() {
     calls,
     names: () => calls.splice(0).map(({ name }) => name),
     direct: token,
-    keeping: clientOf(TokenService, keepingAnswers(counting, TokenService.method.revalidateAnswers)),
+    keeping: clientOf(TokenService, keepingAnswers(tokens, revalidateAnswers)),
+    leasing: clientOf(TokenService, keepingAnswers(tokens, revalidateAnswers, { leases: [lease], now, onHeld })),
+    lease,
+    leases,
+    invoke: direct,
+    hears,
+    onHeld,
     behind,
     surveyFile,
-    survey: clientOf(SurveyService, direct),
-    keepingSurveys: clientOf(SurveyService, keepingAnswers(counting, SurveyService.method.revalidateSurveys)),
+    survey: clientOf(SurveyService, surveyDirect),
+    keepingSurveys: clientOf(SurveyService, keepingAnswers(surveys, revalidateSurveys)),
+    leasingSurveys: clientOf(
+      SurveyService,
+      keepingAnswers(surveys, revalidateSurveys, { leases: [surveyLease, lease], now, onHeld }),
+    ),
   }
+}
+
+function doorOf(register: (dispatcher: Dispatcher) => Dispatcher): Invoke {
+  const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected() {}, maxDeadlineMs: 5_000 })
+  return createDirectDoor(register(dispatcher), 'local')
 }
 
 export type Service = Awaited<ReturnType<typeof startService>>
@@ -92,6 +135,20 @@ export type Granted = Awaited<ReturnType<typeof granted>>
 export async function outcomesOf(calls: readonly Promise<Message>[]): Promise<unknown[]> {
   const settled = await Promise.allSettled(calls)
   return settled.map((one) => (one.status === 'fulfilled' ? one.value : ConnectError.from(one.reason).message))
+}
+
+/**
+ * Asks until answers are given without asking, by who holds leases and from then on hears of changes late; and until no lease
+ * of an earlier process can be in force, for which writes would wait too.
+ */
+export async function untilHeld({ onHeld, hears }: Service, ask: () => Promise<unknown>): Promise<void> {
+  await vi.waitFor(async () => {
+    onHeld.mockClear()
+    await ask()
+    expect(onHeld).toHaveBeenCalled()
+  })
+  for (const until = performance.now() + LEASE_MS; performance.now() < until; await sleep(20)) await ask()
+  hears.afterMs = 40
 }
 
 export interface Ending {
@@ -130,11 +187,12 @@ export async function expectChanged<Client>(
   { end }: Ending,
   [direct, keeping]: readonly [Client, Client],
   answersOf: (client: Client, of: Granted) => Promise<unknown[]>,
+  untilReady: (ask: () => Promise<unknown>) => Promise<unknown> = (ask) => ask(),
 ): Promise<void> {
   const [ann, bob] = [await granted(service.store), await granted(service.store, 'bob')]
   const good = await answersOf(keeping, ann)
   expect(await answersOf(keeping, ann)).toEqual(good)
-  await answersOf(keeping, bob)
+  await untilReady(() => Promise.all([ann, bob].map((one) => answersOf(keeping, one))))
 
   await end(service, ann)
   for (let i = 0; i < 2; i += 1) {

@@ -24,6 +24,7 @@ import {
   outcomesOf,
   type Service,
   startService,
+  untilHeld,
 } from './kept-service.js'
 
 const ANN = 'user_ann'
@@ -108,6 +109,15 @@ test.each([...endings, ...changes])(
   async (ending) => {
     const service = await withSurveys()
     await expectChanged(service, ending, [service.survey, service.keepingSurveys], answersOf)
+  },
+)
+
+test.each([...endings, ...changes])(
+  'an answer that is held by leases is not given any more from when $title, however late its holder hears',
+  async (ending) => {
+    const service = await withSurveys()
+    const clients = [service.survey, service.leasingSurveys] as const
+    await expectChanged(service, ending, clients, answersOf, (ask) => untilHeld(service, ask))
   },
 )
 

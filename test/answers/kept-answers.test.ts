@@ -5,8 +5,8 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { endOfTurn } from '../../event-loop/end-of-turn.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { keepingAnswers } from '../../services/answers/kept-answers.js'
 import { clientOf, type Invoke, type Outgoing } from '../../services/rpc/client.js'
-import { keepingAnswers } from '../../services/rpc/kept-answers.js'
 import { byOperator, byUser, findGrant, mint, NOW } from '../store/token-store-verbs.js'
 import {
   endings,
@@ -16,6 +16,7 @@ import {
   outcomesOf,
   type Service,
   startService,
+  untilHeld,
 } from './kept-service.js'
 
 const { getAuthorizedUser, revalidateAnswers } = TokenService.method
@@ -86,6 +87,15 @@ test.each(endings)('an answer that was kept is not given any more from when $tit
   const service = await startService()
   await expectChanged(service, ending, [service.direct, service.keeping], answersOf)
 })
+
+test.each(endings)(
+  'an answer that is held by a lease is not given any more from when $title, however late its holder hears',
+  async (ending) => {
+    const service = await startService()
+    const clients = [service.direct, service.leasing] as const
+    await expectChanged(service, ending, clients, answersOf, (ask) => untilHeld(service, ask))
+  },
+)
 
 test('who wants the validator of an answer gets it, also of one that was kept', async () => {
   const { store, direct, keeping } = await startService()

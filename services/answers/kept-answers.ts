@@ -1,6 +1,6 @@
-// Answers kept by a process that asks a service in another. None is used before the service has said, after the request
-// came, that it still holds: so what ends or changes it holds from the very next request on. The service is asked once for
-// many requests, in a few bytes for each.
+// Answers kept by a process that asks a service in another. None is used unless it is known to hold at a moment after the
+// request came: so what ends or changes it holds from the very next request on. Either a lease says so, or the service is
+// asked, once for many requests, in a few bytes for each.
 import { hash } from 'node:crypto'
 import { create, type DescField, type DescMethod, type Message } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -9,7 +9,8 @@ import type { RevalidateSurveysRequest, RevalidateSurveysResponse } from '../../
 import type { RevalidateAnswersRequest, RevalidateAnswersResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { BoundedMap } from '../collections/bounded-map.js'
 import { onceForEach } from '../collections/once-for-each.js'
-import type { Invoke, Outgoing } from './client.js'
+import type { Invoke, Outgoing } from '../rpc/client.js'
+import type { HeldLease, LeasedRun } from './held-lease.js'
 
 /** Of memory, for what is kept of one service: some 60,000 users or 4,000 surveys. */
 const MAX_BYTES = 64 * 1024 * 1024
@@ -31,15 +32,37 @@ interface Answer {
   /** Without its validator, which would keep all that it came with. */
   readonly message: Response
   readonly validator: Uint8Array
+  /** As the service gave them when it was asked last. */
+  terms: Terms | undefined
+}
+
+/** Under which an answer holds without asking: until then, while all the leases say that nothing has changed. */
+interface Terms {
+  readonly restsOn: readonly { readonly run: LeasedRun; readonly state: number }[]
+  readonly stripe: number
+  readonly endsAtMs: number
+}
+
+export interface KeepingOptions {
+  /** Those that an answer can rest on: of what the service itself asks, if anything, and of it. */
+  readonly leases?: readonly HeldLease[]
+  /** ms since 1970 UTC, of the clock by which the service judges what has expired. */
+  readonly now?: (() => number) | undefined
+  /** Hears of each answer that was given without asking. */
+  readonly onHeld?: (() => void) | undefined
 }
 
 /**
  * Calls as `invoke` makes them, to the service of `revalidate`. Kept are the answers of those of its methods whose requests
  * can want a validator. Answers are passed by reference: nobody may change them.
  */
-export function keepingAnswers(invoke: Invoke, revalidate: DescMethod): Invoke {
+export function keepingAnswers(
+  invoke: Invoke,
+  revalidate: DescMethod,
+  { leases = [], now = Date.now, onHeld }: KeepingOptions = {},
+): Invoke {
   const kept = new BoundedMap<Answer>(MAX_BYTES)
-  const revalidation = new Revalidation(invoke, revalidate)
+  const revalidation = new Revalidation(invoke, revalidate, leases, now)
   /** Of each method that can be kept, the fields that its answer depends on. */
   const fields = new Map<DescMethod, readonly string[]>()
   for (const method of revalidate.parent.methods) {
@@ -51,9 +74,18 @@ export function keepingAnswers(invoke: Invoke, revalidate: DescMethod): Invoke {
     const known = kept.get(key)
     let left = call
     if (known) {
+      wantAll(leases)
+      if (isHeld(known.terms, now)) {
+        onHeld?.()
+        return given(known, request)
+      }
       const startedAt = performance.now()
-      const { at, changed } = revalidation.add(known.validator, call)
-      if (!(await changed).has(at)) return given(known, request)
+      const { at, judged } = revalidation.add(known.validator, call)
+      const { changed, termsOf } = await judged
+      if (!changed.has(at)) {
+        known.terms = termsOf(at)
+        return given(known, request)
+      }
       kept.delete(key)
       left = { ...call, timeoutMs: call.timeoutMs && call.timeoutMs - (performance.now() - startedAt) }
     }
@@ -89,7 +121,20 @@ function nameOfScalar({ fieldKind, localName }: DescField): string {
 }
 
 function answerOf(message: Response): Answer {
-  return { message: { ...message, validator: NONE }, validator: new Uint8Array(message.validator) }
+  return { message: { ...message, validator: NONE }, validator: new Uint8Array(message.validator), terms: undefined }
+}
+
+/** One after the other: without the first the others are of no use. */
+function wantAll(leases: readonly HeldLease[]): void {
+  for (const lease of leases) {
+    lease.want()
+    if (!lease.inForce()) return
+  }
+}
+
+function isHeld(terms: Terms | undefined, now: () => number): boolean {
+  if (terms === undefined || now() >= terms.endsAtMs) return false
+  return terms.restsOn.every(({ run, state }) => run.holds(terms.stripe, state))
 }
 
 function given({ message, validator }: Answer, { wantsValidator }: Request): Response {
@@ -120,9 +165,17 @@ interface Question {
   readonly validators: Uint8Array[]
   /** With the id, the time and the trace of the first of them. */
   readonly call: Outgoing
-  readonly changed: Promise<ReadonlySet<number>>
-  readonly settle: (changed: Promise<ReadonlySet<number>>) => void
+  readonly judged: Promise<Judgement>
+  readonly settle: (judged: Promise<Judgement>) => void
 }
+
+/** What the service says of the answers it was asked about, by their places. */
+interface Judgement {
+  readonly changed: ReadonlySet<number>
+  readonly termsOf: (at: number) => Terms | undefined
+}
+
+const noTerms = () => undefined
 
 /**
  * Asks whether answers still hold, about those of one turn of the event loop together. While the service has not answered,
@@ -132,26 +185,30 @@ interface Question {
 class Revalidation {
   readonly #invoke: Invoke
   readonly #method: DescMethod
+  readonly #leases: readonly HeldLease[]
+  readonly #now: () => number
   /** Not asked yet. */
   #next: Question | undefined
   /** Validators that were sent and are not answered. */
   #unanswered = 0
   #isLookedAt = false
 
-  constructor(invoke: Invoke, method: DescMethod) {
+  constructor(invoke: Invoke, method: DescMethod, leases: readonly HeldLease[], now: () => number) {
     this.#invoke = invoke
     this.#method = method
+    this.#leases = leases
+    this.#now = now
   }
 
-  /** It holds unless its place is among those that `changed`, as of a moment after this was called; that may be rejected. */
-  add(validator: Uint8Array, call: Outgoing): { readonly at: number; readonly changed: Promise<ReadonlySet<number>> } {
+  /** It holds unless its place is among those that changed, as of a moment after this was called; `judged` may be rejected. */
+  add(validator: Uint8Array, call: Outgoing): { readonly at: number; readonly judged: Promise<Judgement> } {
     this.#next ??= questionOf(call)
     const question = this.#next
     const at = question.validators.push(validator) - 1
     if (at === 0) setTimeout(() => this.#ask(question), MAX_WAIT_MS)
     if (at + 1 === MAX_TOGETHER) this.#ask(question)
     else this.#look()
-    return { at, changed: question.changed }
+    return { at, judged: question.judged }
   }
 
   /** At the end of the turn, for what comes in it. */
@@ -174,29 +231,47 @@ class Revalidation {
       this.#unanswered -= length
       this.#look()
     }
-    const changed = this.#changedOf(question)
-    changed.then(answered, answered)
-    question.settle(changed)
+    const judged = this.#judge(question)
+    judged.then(answered, answered)
+    question.settle(judged)
   }
 
-  async #changedOf({ validators, call }: Question): Promise<ReadonlySet<number>> {
+  async #judge({ validators, call }: Question): Promise<Judgement> {
+    const sentAtMs = this.#now()
+    const wantsLeaseTerms = this.#leases.length > 0 && this.#leases.every((lease) => lease.inForce())
     try {
-      const request = create(this.#method.input, { validators } as Partial<RevalidateRequest>)
-      const { changed } = (await this.#invoke(this.#method, request, call)) as RevalidateResponse
-      return new Set(changed)
+      const request = create(this.#method.input, { validators, wantsLeaseTerms } as Partial<RevalidateRequest>)
+      const response = (await this.#invoke(this.#method, request, call)) as RevalidateResponse
+      return { changed: new Set(response.changed), termsOf: this.#termsOf(response, sentAtMs) }
     } catch (error) {
       const { code } = ConnectError.from(error)
       if (code === Code.Unavailable || code === Code.DeadlineExceeded) throw error
       // What is wrong with one call is told to one, and a service of an earlier version does not know this one.
-      return new Set(validators.keys())
+      return { changed: new Set(validators.keys()), termsOf: noTerms }
+    }
+  }
+
+  /** None where a lease is missing. */
+  #termsOf({ holdsMs, runs, states, stripes }: RevalidateResponse, sentAtMs: number): Judgement['termsOf'] {
+    if (holdsMs === 0 || runs.length === 0) return noTerms
+    const leased = this.#leases.flatMap((lease) => lease.inForce() ?? [])
+    const restsOn = runs.flatMap((name, at) => {
+      const run = leased.find((each) => each.run === name)
+      return run ? [{ run, state: Number(states[at]) }] : []
+    })
+    if (restsOn.length < runs.length) return noTerms
+    const endsAtMs = sentAtMs + holdsMs
+    return (at) => {
+      const stripe = stripes[at]
+      return stripe === undefined ? undefined : { restsOn, stripe, endsAtMs }
     }
   }
 }
 
 function questionOf({ requestId, traceparent, timeoutMs }: Outgoing): Question {
   let settle: Question['settle'] = () => undefined
-  const changed = new Promise<ReadonlySet<number>>((resolve) => {
+  const judged = new Promise<Judgement>((resolve) => {
     settle = resolve
   })
-  return { validators: [], call: { requestId, traceparent, timeoutMs, signal: undefined }, changed, settle }
+  return { validators: [], call: { requestId, traceparent, timeoutMs, signal: undefined }, judged, settle }
 }

@@ -1,0 +1,149 @@
+// The caller's side of LeaseService: a lease on what the service behind one connection answers, held while it is worth it.
+import { randomBytes, randomUUID } from 'node:crypto'
+import { create } from '@bufbuild/protobuf'
+import { type HoldLeaseResponse, LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
+import type { Invoke, Outgoing } from '../rpc/client.js'
+import { Changes } from './stripes.js'
+
+/** A lease is begun when it was wanted so often within so many ms, and given up when it was not within so many more. */
+const WORTH_WANTED = 16
+const BEGUN_WITHIN_MS = 100
+const GIVEN_UP_AFTER_MS = 500
+/** Until it is asked for again after it was not granted. */
+const PAUSE_MS = 1_000
+const TIMEOUT_MS = 2_000
+const HOLD_LEASE = LeaseService.method.holdLease
+
+/** What is known of one run of the service. */
+export class LeasedRun {
+  readonly run: string
+  #state: number
+  readonly #changes: Changes
+  /** By performance.now(). */
+  #endsAtMs = 0
+
+  constructor(run: string, state: number) {
+    this.run = run
+    this.#state = state
+    this.#changes = new Changes(state)
+  }
+
+  /** All that is known: up to this change. */
+  get state(): number {
+    return this.#state
+  }
+
+  get isInForce(): boolean {
+    return performance.now() < this.#endsAtMs
+  }
+
+  /** Whether what was true of the stripe in `state` is true now. */
+  holds(stripe: number, state: number): boolean {
+    return this.isInForce && this.#changes.isSame(stripe, state)
+  }
+
+  /** What the answer says to a request that was sent then, by performance.now(). */
+  renew({ state, hasAllChanged, changedStripes, leaseMs }: HoldLeaseResponse, sentAtMs: number): void {
+    this.#state = Number(state)
+    if (hasAllChanged) this.#changes.addAll(this.#state)
+    for (const stripe of changedStripes) this.#changes.add(stripe, this.#state)
+    this.#endsAtMs = sentAtMs + leaseMs
+  }
+
+  giveUp(): void {
+    this.#endsAtMs = 0
+  }
+}
+
+export class HeldLease {
+  readonly #invoke: Invoke
+  readonly #worthWanted: number
+  /** In a trace that nobody records. */
+  readonly #call: Outgoing = {
+    requestId: '',
+    traceparent: `00-${randomBytes(16).toString('hex')}-${randomBytes(8).toString('hex')}-00`,
+    timeoutMs: TIMEOUT_MS,
+    signal: undefined,
+  }
+  #present: LeasedRun | undefined
+  #isHolding = false
+  /** How often it was wanted since then. */
+  #wanted = 0
+  #wantedSinceMs = 0
+  #pausedUntilMs = 0
+
+  /** On what the service answers of which `invoke` makes the calls. It is begun when it is wanted `worthWanted` times. */
+  constructor(invoke: Invoke, worthWanted = WORTH_WANTED) {
+    this.#invoke = invoke
+    this.#worthWanted = worthWanted
+  }
+
+  /** What the service has said in this run of it; undefined while no lease of it is in force. */
+  inForce(): LeasedRun | undefined {
+    return this.#present?.isInForce ? this.#present : undefined
+  }
+
+  /** Says that a lease is of use, or would be. */
+  want(): void {
+    this.#wanted += 1
+    if (this.#isHolding) return
+    const now = performance.now()
+    if (now - this.#wantedSinceMs > BEGUN_WITHIN_MS) this.#countFrom(now, 1)
+    if (this.#wanted >= this.#worthWanted && now >= this.#pausedUntilMs) void this.#hold()
+  }
+
+  #countFrom(now: number, wanted: number): void {
+    this.#wantedSinceMs = now
+    this.#wanted = wanted
+  }
+
+  /** Never rejects: without a lease answers are asked about. */
+  async #hold(): Promise<void> {
+    const holder = randomUUID() // another one each time: a call of the last time may still be on its way
+    this.#isHolding = true
+    this.#countFrom(performance.now(), 0)
+    try {
+      while (this.#isWanted()) if (!(await this.#renew(holder))) return
+      this.#present?.giveUp()
+      await this.#ask(holder, true)
+    } catch {
+      this.#pause() // of an earlier version, or away
+    } finally {
+      this.#isHolding = false
+    }
+  }
+
+  #isWanted(): boolean {
+    const now = performance.now()
+    if (now - this.#wantedSinceMs < GIVEN_UP_AFTER_MS) return true
+    const isWanted = this.#wanted >= this.#worthWanted
+    this.#countFrom(now, 0)
+    return isWanted
+  }
+
+  /** False when none is granted. */
+  async #renew(holder: string): Promise<boolean> {
+    const sentAtMs = performance.now()
+    const answer = await this.#ask(holder, false)
+    if (answer.leaseMs === 0) {
+      this.#pause()
+      return false
+    }
+    if (this.#present?.run !== answer.run) {
+      this.#present?.giveUp()
+      this.#present = new LeasedRun(answer.run, Number(answer.state))
+    }
+    this.#present.renew(answer, sentAtMs)
+    return true
+  }
+
+  #pause(): void {
+    this.#pausedUntilMs = performance.now() + PAUSE_MS
+  }
+
+  #ask(holder: string, isDone: boolean): Promise<HoldLeaseResponse> {
+    const { run = '', state = 0 } = this.#present ?? {}
+    const request = { holder, run, state: BigInt(state), isDone }
+    return this.#invoke(HOLD_LEASE, create(HOLD_LEASE.input, request), this.#call)
+  }
+}

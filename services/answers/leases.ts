@@ -1,0 +1,243 @@
+// Leases on what this process answers (Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File
+// Cache Consistency", 1989). Callers that hold one use answers they have kept without asking. What ends or changes one of
+// those is acknowledged when every holder has said that it knows, or when its lease has ended, whichever is first: so from the
+// very next request on it holds with leases as without.
+//
+// One process per database may grant them, and that process must be the one that writes, or whoever else writes must wait
+// until every lease has ended that may be out: LeaseGuard sees to both.
+import { randomUUID } from 'node:crypto'
+import type { MessageInitShape } from '@bufbuild/protobuf'
+import type {
+  HoldLeaseRequest,
+  HoldLeaseResponseSchema,
+  LeaseService,
+} from '../../gen/surveyauth/v1/lease_service_pb.js'
+import type { Handlers } from '../rpc/dispatcher.js'
+import { Changes } from './stripes.js'
+
+/** How long one lasts. A write waits for so long, once, for a holder that was killed or does not turn. */
+export const LEASE_MS = 200
+/** A holder hears from us after so long, well within its lease. */
+export const RENEWED_AFTER_MS = 50
+/** More callers ask about each answer. */
+const MAX_HOLDERS = 1_000
+
+/** Who may grant leases on a database, among all processes that open it. */
+export interface LeaseGuard {
+  /** Whether this process may, from now until it ends. */
+  take(): boolean
+  /** For how many ms from now a lease may be in force that another process has granted. */
+  strangersMs(): number
+  /** Hears, if not yet, what others have written. */
+  look(): void
+}
+
+/** Who has been granted a lease. */
+interface Holder {
+  /** The last change it is known to know. */
+  knows: number
+  /** By performance.now(). */
+  leaseEndsAtMs: number
+}
+
+/** What is acknowledged when all know it who held a lease when it happened, or when their leases have ended. */
+interface Waiting {
+  readonly change: number
+  readonly late: Set<Holder>
+  /** By performance.now(): even if all know it. */
+  readonly notBeforeMs: number
+  /** Even if some do not. */
+  readonly endsAtMs: number
+  readonly resolve: () => void
+}
+
+export class Leases {
+  /** Names this process since its start. */
+  readonly run = randomUUID()
+  readonly #guards: LeaseGuard[] = []
+  readonly #changes = new Changes(0)
+  #state = 0
+  readonly #holders = new Map<string, Holder>()
+  /** Answer calls that wait for a change, by holder. */
+  readonly #calls = new Map<string, () => void>()
+  readonly #waiting = new Set<Waiting>()
+  #timer: NodeJS.Timeout | undefined
+
+  /** The number of the last change. What is looked at after this was read may rest on it. */
+  get state(): number {
+    return this.#state
+  }
+
+  /** Makes leases mean this database too. */
+  cover(guard: LeaseGuard): LeasedDatabase {
+    this.#guards.push(guard)
+    return new LeasedDatabase(this, guard)
+  }
+
+  /** Counts a change of these stripes, or of all, and tells the holders. */
+  changed(stripes: Iterable<number> | undefined): void {
+    this.#state += 1
+    if (stripes === undefined || this.#holders.size === 0) this.#changes.addAll(this.#state)
+    else for (const stripe of stripes) this.#changes.add(stripe, this.#state)
+    for (const answer of this.#calls.values()) answer()
+  }
+
+  /**
+   * Fulfils when nobody uses any more what changed last, `afterMs` from now at the earliest; undefined when that is at once.
+   * What is granted from now on tells of the change, so it waits for no lease longer than one lasts.
+   */
+  whenKnown(afterMs: number): Promise<void> | undefined {
+    const now = performance.now()
+    const late = new Set<Holder>()
+    let endsAtMs = now + afterMs
+    for (const holder of this.#holders.values()) {
+      if (holder.knows >= this.#state || holder.leaseEndsAtMs <= now) continue
+      late.add(holder)
+      endsAtMs = Math.max(endsAtMs, holder.leaseEndsAtMs)
+    }
+    if (endsAtMs === now) return undefined
+    const notBeforeMs = now + afterMs
+    return new Promise((resolve) => {
+      this.#waiting.add({ change: this.#state, late, notBeforeMs, endsAtMs, resolve })
+      this.#acknowledge()
+    })
+  }
+
+  /** LeaseService.HoldLease: see lease_service.proto. */
+  async hold({
+    holder: name,
+    run,
+    state,
+    isDone,
+  }: HoldLeaseRequest): Promise<MessageInitShape<typeof HoldLeaseResponseSchema>> {
+    const receivedAtMs = performance.now()
+    const known = run === this.run ? Number(state) : undefined
+    this.#knows(name, isDone ? Number.POSITIVE_INFINITY : (known ?? 0))
+    this.#calls.get(name)?.()
+    if (isDone) {
+      this.#holders.delete(name)
+      return this.#present()
+    }
+    if (!this.#mayGrant(name)) return this.#present()
+    if (known !== undefined && known >= this.#state) await this.#changeFor(name)
+    if (!this.#haveLooked()) return this.#present()
+    const changed = known === undefined ? undefined : this.#changes.after(known)
+    const holder = this.#holders.get(name) ?? { knows: 0, leaseEndsAtMs: 0 }
+    holder.knows = Math.max(holder.knows, known ?? 0)
+    holder.leaseEndsAtMs = Math.max(holder.leaseEndsAtMs, receivedAtMs + LEASE_MS)
+    this.#holders.set(name, holder)
+    return { ...this.#present(), hasAllChanged: !changed, changedStripes: [...(changed ?? [])], leaseMs: LEASE_MS }
+  }
+
+  #present(): { run: string; state: bigint } {
+    return { run: this.run, state: BigInt(this.#state) }
+  }
+
+  #mayGrant(name: string): boolean {
+    if (this.#guards.length === 0 || !this.#guards.every((guard) => guard.take())) return false
+    if (!this.#holders.has(name) && this.#holders.size >= MAX_HOLDERS) this.#forgetEnded()
+    return this.#holders.has(name) || this.#holders.size < MAX_HOLDERS
+  }
+
+  #forgetEnded(): void {
+    const now = performance.now()
+    for (const [name, { leaseEndsAtMs }] of this.#holders) if (leaseEndsAtMs <= now) this.#holders.delete(name)
+  }
+
+  /** False when a database does not say. */
+  #haveLooked(): boolean {
+    try {
+      for (const guard of this.#guards) guard.look()
+      return true
+    } catch {
+      return false
+    }
+  }
+
+  /** Fulfils when something has changed, or it is time to renew. */
+  #changeFor(name: string): Promise<void> {
+    return new Promise((resolve) => {
+      const answer = () => {
+        clearTimeout(timer)
+        this.#calls.delete(name)
+        resolve()
+      }
+      const timer = setTimeout(answer, RENEWED_AFTER_MS)
+      this.#calls.set(name, answer)
+    })
+  }
+
+  #knows(name: string, change: number): void {
+    const holder = this.#holders.get(name)
+    if (!holder || holder.knows >= change) return
+    holder.knows = change
+    for (const waiting of this.#waiting) if (waiting.change <= change) waiting.late.delete(holder)
+    this.#acknowledge()
+  }
+
+  /** Lets go what all know by now, and looks again when the next must be known. */
+  #acknowledge(): void {
+    const now = performance.now()
+    let nextMs = Number.POSITIVE_INFINITY
+    for (const waiting of this.#waiting) {
+      const { late, notBeforeMs, endsAtMs, resolve } = waiting
+      const endMs = late.size === 0 ? notBeforeMs : endsAtMs
+      if (endMs > now) nextMs = Math.min(nextMs, endMs)
+      else {
+        this.#waiting.delete(waiting)
+        resolve()
+      }
+    }
+    clearTimeout(this.#timer)
+    if (this.#waiting.size > 0) this.#timer = setTimeout(() => this.#acknowledge(), Math.ceil(nextMs - now))
+  }
+}
+
+/** What a store tells of its writes. */
+export class LeasedDatabase {
+  readonly #leases: Leases
+  readonly #guard: LeaseGuard
+  /** What was altered and is not committed yet. */
+  readonly #stripes = new Set<number>()
+  #isAll = false
+  #isConfirming = false
+
+  constructor(leases: Leases, guard: LeaseGuard) {
+    this.#leases = leases
+    this.#guard = guard
+  }
+
+  /** For a write, inside its transaction; nothing is taken back when that is undone. */
+  alters(stripe: number): void {
+    this.#stripes.add(stripe)
+  }
+
+  altersAll(): void {
+    this.#isAll = true
+  }
+
+  /** For a write that may find done what it is to do: who did it may not have been told yet, for the sake of holders. */
+  confirms(): void {
+    this.#isConfirming = true
+  }
+
+  /** All may have been altered, by another process. */
+  isAltered(): void {
+    this.#leases.changed(undefined)
+  }
+
+  /** For each transaction that is committed: when it may be acknowledged, for the sake of who holds a lease; undefined for now. */
+  committed(): Promise<void> | undefined {
+    const isAltering = this.#isAll || this.#stripes.size > 0
+    if (!isAltering && !this.#isConfirming) return undefined
+    if (isAltering) this.#leases.changed(this.#isAll ? undefined : this.#stripes)
+    this.#stripes.clear()
+    this.#isAll = false
+    this.#isConfirming = false
+    return this.#leases.whenKnown(this.#guard.strangersMs())
+  }
+}
+
+export function createLeaseHandlers(leases: Leases): Handlers<typeof LeaseService> {
+  return { holdLease: (request) => leases.hold(request) }
+}

@@ -1,0 +1,391 @@
+// Leases on answers: what they save, whom they keep waiting, and what becomes of one whose holder or granter is gone.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { create } from '@bufbuild/protobuf'
+import { expect, test, vi } from 'vitest'
+import { HoldLeaseRequestSchema, HoldLeaseResponseSchema } from '../../gen/surveyauth/v1/lease_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { HeldLease } from '../../services/answers/held-lease.js'
+import { keepingAnswers } from '../../services/answers/kept-answers.js'
+import { LEASE_MS, type LeaseGuard, Leases, RENEWED_AFTER_MS } from '../../services/answers/leases.js'
+import { Changes, STRIPES, stripeOf } from '../../services/answers/stripes.js'
+import { clientOf, type Invoke } from '../../services/rpc/client.js'
+import { byOperator, findGrant, mint, NOW } from '../store/token-store-verbs.js'
+import { type Granted, granted, type Service, startService, untilHeld } from './kept-service.js'
+
+/** Somebody whose answers are held by a lease. */
+async function held(service: Service, username = 'ann') {
+  const who = await granted(service.store, username)
+  const ask = () => service.leasing.getAuthorizedUser(who.presented)
+  await untilHeld(service, ask)
+  service.hears.afterMs = 0
+  service.names()
+  return { ...who, ask }
+}
+
+async function msOf(work: Promise<unknown>): Promise<number> {
+  const startedAt = performance.now()
+  await work
+  return performance.now() - startedAt
+}
+
+test('an answer that is held is given without asking, and counts as a token that was verified', async () => {
+  const service = await startService()
+  const { ask, presented } = await held(service)
+  const said = await service.direct.getAuthorizedUser(presented)
+  service.onHeld.mockClear()
+  for (let i = 0; i < 100; i += 1) expect(await ask()).toEqual(said)
+  expect(service.names()).toEqual([])
+  expect(service.onHeld).toHaveBeenCalledTimes(100)
+})
+
+test('what changes of others leaves it held; what changes of all has it asked about once', async () => {
+  const service = await startService()
+  const { ask } = await held(service)
+  const bob = await granted(service.store, 'bob')
+  for (let i = 0; i < 5; i += 1) {
+    await mint(service.store, bob.refreshTokenHash)
+    await ask()
+  }
+  expect(service.names()).toEqual([])
+  await service.store.setUserDisabled('bob', true, NOW, byOperator)
+  await ask()
+  expect(service.names()).toEqual(['RevalidateAnswers'])
+  await untilHeld(service, ask)
+})
+
+test('to use it counts as a use of its grant, to the minute', async () => {
+  const service = await startService()
+  const { ask, grantId } = await held(service)
+  for (const atMs of [NOW + 19_999, NOW + 20_000]) {
+    service.time.now = atMs
+    await ask()
+  }
+  expect(service.names()).toEqual(['RevalidateAnswers'])
+  for (let s = 20; s <= 200; s += 1) {
+    service.time.now = NOW + s * 1_000
+    await ask()
+  }
+  await service.uses.flush()
+  expect((await findGrant(service.store, grantId))?.lastUsedAtMs).toBeGreaterThan(NOW + 140_000)
+})
+
+test('it is held no longer than its token lives', async () => {
+  const service = await startService()
+  const { ask, refreshTokenHash } = await held(service)
+  await mint(service.store, refreshTokenHash, { overlapMs: 5_000 })
+  await untilHeld(service, ask)
+  service.time.now = NOW + 4_999
+  await ask()
+  service.time.now = NOW + 5_000
+  await expect(ask()).rejects.toThrow('access_token')
+})
+
+test('a write that ends nothing which is answered waits for nobody', async () => {
+  const service = await startService()
+  await held(service)
+  service.hears.afterMs = 10_000
+  expect(await msOf(granted(service.store, 'bob'))).toBeLessThan(LEASE_MS / 2)
+})
+
+/** A write that ends an answer. */
+const change = ({ store }: Service, nickname: string) => store.updateUser('ann', { nickname }, NOW, byOperator)
+
+test('a write waits for a holder that does not answer until its lease has ended, and not for it again', async () => {
+  const service = await startService()
+  const { ask } = await held(service)
+  service.hears.afterMs = 10_000
+  const waited = await msOf(change(service, 'one'))
+  expect(waited).toBeGreaterThan(LEASE_MS / 4)
+  expect(waited).toBeLessThan(LEASE_MS + 200)
+  expect(service.lease.inForce()).toBeUndefined()
+  expect(await msOf(change(service, 'two'))).toBeLessThan(LEASE_MS / 2)
+  expect((await ask()).nickname).toBe('two')
+})
+
+test('a lease that nobody wants any more is given up, and no write waits for it', async () => {
+  const service = await startService()
+  await held(service)
+  await vi.waitFor(() => expect(service.lease.inForce()).toBeUndefined(), 5_000)
+  service.hears.afterMs = 10_000
+  expect(await msOf(change(service, 'one'))).toBeLessThan(LEASE_MS / 2)
+})
+
+test('a refresh waits for nobody while earlier tokens live longer than they are held, and has nobody ask', async () => {
+  const service = await startService()
+  const { ask, refreshTokenHash } = await held(service)
+  service.hears.afterMs = 10_000
+  for (let i = 0; i < 9; i += 1) {
+    expect(await msOf(mint(service.store, refreshTokenHash, { overlapMs: 20_000, maxLive: 10 }))).toBeLessThan(
+      LEASE_MS / 2,
+    )
+    await ask()
+  }
+  expect(service.names()).toEqual([])
+  service.time.now = NOW + 20_000
+  await expect(ask()).rejects.toThrow('access_token')
+})
+
+test('a refresh that leaves out one too many waits until nobody is told of it', async () => {
+  const service = await startService()
+  const { ask, refreshTokenHash } = await held(service)
+  await mint(service.store, refreshTokenHash, { maxLive: 2 })
+  await untilHeld(service, ask)
+  await mint(service.store, refreshTokenHash, { maxLive: 2 })
+  await expect(ask()).rejects.toThrow('access_token')
+})
+
+test('a lease lasts from when it was asked for, however long the answer was on its way', async () => {
+  const answer = create(HoldLeaseResponseSchema, { run: 'a run', state: 1n, leaseMs: 100 })
+  const invoke = vi.fn(async () => sleep(60, answer))
+  const lease = new HeldLease(invoke as unknown as Invoke, 1)
+  lease.want()
+  await vi.waitFor(() => expect(lease.inForce()).toBeDefined(), { interval: 1 })
+  const run = lease.inForce()
+  invoke.mockImplementation(() => new Promise(() => undefined))
+  await sleep(45)
+  expect(run?.isInForce).toBe(false)
+})
+
+test('who gives a lease up uses it no more when the service hears of that', async () => {
+  const inForce: boolean[] = []
+  const invoke = async (_: unknown, { isDone }: { isDone: boolean }) => {
+    if (isDone) inForce.push(lease.inForce() !== undefined)
+    return create(HoldLeaseResponseSchema, { run: 'a run', state: 1n, leaseMs: 10_000 })
+  }
+  const lease = new HeldLease(invoke as unknown as Invoke, 1)
+  lease.want()
+  await vi.waitFor(() => expect(inForce).toEqual([false]))
+})
+
+test('of a service that was started anew, nothing holds without asking that its predecessor has said', async () => {
+  const first = await startService()
+  const second = await startService()
+  let service = first
+  const invoke = (async (method, request, call) => {
+    return service.invoke(method, request, call)
+  }) as Invoke
+  const lease = new HeldLease(invoke, 1)
+  const onHeld = vi.fn()
+  const client = clientOf(
+    TokenService,
+    keepingAnswers(invoke, TokenService.method.revalidateAnswers, { leases: [lease], now: () => NOW, onHeld }),
+  )
+  const { presented } = await granted(first.store)
+  const ask = () => client.getAuthorizedUser(presented)
+  await untilHeld({ ...first, onHeld } as Service, ask)
+  service = second // which knows nothing of the token
+  await vi.waitFor(() => expect(lease.inForce()?.run).toBe(second.leases.run))
+  await expect(ask()).rejects.toThrow('access_token')
+})
+
+/** A guard that lets this process grant, unless told otherwise. */
+function guarded(guard: Partial<LeaseGuard> = {}) {
+  const leases = new Leases()
+  const database = leases.cover({ take: () => true, strangersMs: () => 0, look() {}, ...guard })
+  const hold = (holder: string, known: { run?: string; state?: bigint; isDone?: boolean } = {}) =>
+    leases.hold(create(HoldLeaseRequestSchema, { holder, ...known }))
+  return { leases, database, hold }
+}
+
+test('where nothing is covered, where another process may grant, or when the database does not say, none is granted', async () => {
+  const none = new Leases()
+  expect(await none.hold(create(HoldLeaseRequestSchema, { holder: 'a' }))).not.toHaveProperty('leaseMs')
+  const away = () => {
+    throw new Error('away')
+  }
+  for (const guard of [{ take: () => false }, { look: away }]) {
+    const { hold, database } = guarded(guard)
+    expect(await hold('a')).not.toHaveProperty('leaseMs')
+    database.altersAll()
+    expect(database.committed()).toBeUndefined()
+  }
+})
+
+test('who is not granted one asks again after a second at the earliest', async () => {
+  const invoke = vi.fn(async () => create(HoldLeaseResponseSchema, {}))
+  const lease = new HeldLease(invoke as unknown as Invoke, 1)
+  for (let i = 0; i < 50; i += 1) {
+    lease.want()
+    await sleep(1)
+  }
+  expect(invoke).toHaveBeenCalledTimes(1)
+  expect(lease.inForce()).toBeUndefined()
+})
+
+test.each([
+  ['an earlier version', 'unimplemented'],
+  ['one that is away', 'unavailable'],
+])('of %s no lease is held, and nothing fails', async (_, why) => {
+  const lease = new HeldLease((() => Promise.reject(new Error(why))) as unknown as Invoke, 1)
+  lease.want()
+  await sleep(5)
+  expect(lease.inForce()).toBeUndefined()
+})
+
+test('a lease is kept while it is wanted, however often something changes', async () => {
+  let state = 0
+  const asked: boolean[] = []
+  const invoke = async (_: unknown, { isDone }: { isDone: boolean }) => {
+    asked.push(isDone)
+    state += 1
+    await sleep(1)
+    return create(HoldLeaseResponseSchema, { run: 'a run', state: BigInt(state), leaseMs: 100 })
+  }
+  const lease = new HeldLease(invoke as unknown as Invoke)
+  const timer = setInterval(() => {
+    for (let i = 0; i < 2; i += 1) lease.want()
+  }, 8)
+  await sleep(800)
+  clearInterval(timer)
+  expect(asked.length).toBeGreaterThan(100)
+  expect(asked).not.toContain(true)
+  await vi.waitFor(() => expect(asked.at(-1)).toBe(true), 3_000)
+})
+
+test('a lease is begun when it is wanted often enough within a moment', async () => {
+  const invoke = vi.fn(() => new Promise(() => undefined))
+  const lease = new HeldLease(invoke as unknown as Invoke)
+  for (let i = 0; i < 15; i += 1) lease.want()
+  await sleep(120)
+  for (let i = 0; i < 15; i += 1) lease.want()
+  expect(invoke).not.toHaveBeenCalled()
+  lease.want()
+  expect(invoke).toHaveBeenCalledTimes(1)
+})
+
+test('what changes is told at once, by its stripe; who was away for it hears of all', async () => {
+  const { leases, database, hold } = guarded()
+  const first = await hold('a')
+  expect(first).toMatchObject({ run: leases.run, state: 0n, hasAllChanged: true, leaseMs: LEASE_MS })
+  const known = { run: leases.run, state: 0n }
+  const next = hold('a', known)
+  database.alters(7)
+  database.alters(9)
+  void database.committed()
+  expect(await next).toMatchObject({ state: 1n, hasAllChanged: false, changedStripes: [7, 9] })
+  expect(await hold('b', known), 'one that knew').toMatchObject({ hasAllChanged: false, changedStripes: [7, 9] })
+  expect(await hold('c', { run: 'another', state: 5n })).toMatchObject({ hasAllChanged: true })
+  expect(await msOf(hold('a', { run: leases.run, state: 1n }))).toBeGreaterThan(RENEWED_AFTER_MS - 2)
+})
+
+test('a commit is known when all holders have said so', async () => {
+  const { leases, database, hold } = guarded()
+  const known = (state: bigint) => ({ run: leases.run, state })
+  await Promise.all(['a', 'b'].map((holder) => hold(holder)))
+  const said: string[] = []
+  database.alters(1)
+  void database.committed()?.then(() => said.push('first'))
+  database.altersAll()
+  void database.committed()?.then(() => said.push('second'))
+  void hold('a', known(2n))
+  await sleep(1)
+  expect(said).toEqual([])
+  void hold('b', known(1n))
+  await sleep(1)
+  expect(said).toEqual(['first'])
+  void hold('b', { ...known(1n), isDone: true })
+  await sleep(1)
+  expect(said).toEqual(['first', 'second'])
+  expect(database.committed(), 'nothing was altered since').toBeUndefined()
+})
+
+test('who comes back with what it knew is waited for from its first lease on', async () => {
+  const { leases, database, hold } = guarded()
+  await hold('a')
+  await hold('a', { run: leases.run, isDone: true })
+  const back = hold('a', { run: leases.run, state: 0n })
+  database.alters(1)
+  expect(database.committed(), 'it has no lease yet').toBeUndefined()
+  expect(await back).toMatchObject({ hasAllChanged: true, leaseMs: LEASE_MS })
+  database.alters(2)
+  expect(database.committed()).toBeInstanceOf(Promise)
+})
+
+test('who is granted its first lease while a write waits for another holder is waited for by the next', async () => {
+  const { leases, database, hold } = guarded()
+  await hold('a')
+  database.alters(1)
+  const first = msOf(Promise.resolve(database.committed()))
+  expect(await hold('b')).toHaveProperty('leaseMs')
+  await hold('a', { run: leases.run, state: 1n, isDone: true })
+  expect(await first, 'it was told by its first answer').toBeLessThan(LEASE_MS / 2)
+  database.alters(2)
+  expect(database.committed()).toBeInstanceOf(Promise)
+})
+
+test('who goes on calling and never says that it knows is waited for as long as a lease lasts', async () => {
+  const { leases, database, hold } = guarded()
+  await hold('a')
+  const timer = setInterval(() => void hold('a', { run: leases.run, state: 0n }), 5)
+  database.alters(1)
+  const waited = await msOf(Promise.resolve(database.committed()))
+  clearInterval(timer)
+  expect(waited).toBeGreaterThan(LEASE_MS - 5)
+  expect(waited).toBeLessThan(LEASE_MS + 100)
+})
+
+test.each([
+  ['revokes a grant', (service: Service, { grantId }: Granted) => service.store.revokeGrant(grantId, NOW, byOperator)],
+  [
+    'disconnects an app',
+    (service: Service, { grantId }: Granted) => service.store.disconnectApp(grantId, 'user_ann', NOW, byOperator),
+  ],
+  ['disables an app', (service: Service) => service.store.setAppDisabled('app1', true, NOW, byOperator)],
+  ['disables a user', (service: Service) => service.store.setUserDisabled('ann', true, NOW, byOperator)],
+  ['changes a profile', (service: Service) => service.store.updateUser('ann', { nickname: 'other' }, NOW, byOperator)],
+])('who %s a second time hears of it no sooner than who did it first', async (_, end) => {
+  const service = await startService()
+  const who = await held(service)
+  service.hears.afterMs = 10_000
+  const ended: string[] = []
+  const first = end(service, who).then(() => ended.push('first'))
+  await sleep(20)
+  const second = end(service, who).then(() => ended.push('second'))
+  await Promise.all([first, second])
+  expect(ended).toEqual(['first', 'second'])
+})
+
+test('a commit is known no sooner than leases have ended which another process may have granted', async () => {
+  const { database } = guarded({ strangersMs: () => 60 })
+  database.altersAll()
+  expect(await msOf(Promise.resolve(database.committed()))).toBeGreaterThan(58)
+})
+
+test('a holder that calls again before it was answered has one call waiting', async () => {
+  const { leases, hold } = guarded()
+  await hold('a')
+  const known = { run: leases.run, state: 0n }
+  const first = msOf(hold('a', known))
+  const second = msOf(hold('a', known))
+  expect(await first).toBeLessThan(RENEWED_AFTER_MS / 2)
+  expect(await second).toBeGreaterThan(RENEWED_AFTER_MS - 2)
+})
+
+test('so many may hold one, and no more', async () => {
+  const { hold } = guarded()
+  for (let i = 0; i < 1_000; i += 1) expect(await hold(`${i}`)).toHaveProperty('leaseMs')
+  expect(await hold('one more')).not.toHaveProperty('leaseMs')
+  expect(await hold('7')).toHaveProperty('leaseMs')
+  await sleep(LEASE_MS)
+  expect(await hold('one more'), 'the others are gone').toHaveProperty('leaseMs')
+})
+
+test('changes are known by stripe and number, as exactly as the holder needs', () => {
+  const changes = new Changes(10)
+  expect(changes.isSame(3, 9)).toBe(false)
+  expect(changes.isSame(3, 10)).toBe(true)
+  changes.add(3, 11)
+  expect([changes.isSame(3, 10), changes.isSame(3, 11), changes.isSame(4, 10)]).toEqual([false, true, true])
+  expect([changes.after(9), changes.after(10), changes.after(11)]).toEqual([undefined, [3], []])
+  changes.add(STRIPES, 12) // of a later version
+  expect([changes.isSame(4, 11), changes.isSame(4, 12)]).toEqual([false, true])
+  expect(changes.isSame(STRIPES, 12)).toBe(false)
+  expect(changes.isSame(4, Number.NaN)).toBe(false)
+})
+
+test('things are spread over the stripes', () => {
+  const used = new Set(Array.from({ length: 20_000 }, (_, n) => stripeOf(`grant_${n.toString(36)}x`)))
+  expect(used.size).toBeGreaterThan(STRIPES * 0.9)
+  expect(Math.max(...used)).toBeLessThan(STRIPES)
+  expect(Math.min(...used)).toBeGreaterThanOrEqual(0)
+})

@@ -1,0 +1,285 @@
+// Real processes on one DATA_DIR, two gateways that hold leases under load: what ends is refused from the very next request on,
+// whoever ends it, and whatever happens to the process that holds the lease, or to the one that granted it.
+import { type ChildProcess, execFile, execFileSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { Agent, get } from 'node:http'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { connectTo, type Remote } from '../../bin/compose/remote.js'
+import { readConfig } from '../../bin/config.js'
+import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { LEASE_MS } from '../../services/answers/leases.js'
+import { clientOf } from '../../services/rpc/client.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import { freePort } from '../harness/free-port.js'
+import { BUILD, PROGRAM, spawnServe } from '../harness/spawn.js'
+import { byOperator } from '../store/token-store-verbs.js'
+
+const READERS = 6 // of each gateway
+const REDIRECT_URI = 'https://app.example/callback'
+const PASSWORD = 'correct horse battery'
+
+const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-leases-'))
+const running = new Map<string, ChildProcess>()
+const remotes: Remote[] = []
+const gateways: string[] = []
+let env: Record<string, string>
+/** What each process has besides. */
+const of: Record<string, Record<string, string>> = {}
+/** Not where the command line looks for a service. */
+const doorOf = (service: string) => path.join(dataDir, `door-${service}`)
+const urlOf = (service: string) => `unix:${doorOf(service)}`
+let tokenMetrics: string
+
+beforeAll(async () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const { PATH = '', HOME = '' } = process.env
+  env = { PATH, HOME, DATA_DIR: dataDir, ADMIN_PORT: '0', RATE_LIMIT: 'off', LOG_LEVEL: 'error' }
+  const adminPort = await freePort()
+  tokenMetrics = `http://127.0.0.1:${adminPort}/metrics`
+  of.token = { RPC_LISTEN: urlOf('token'), ADMIN_PORT: `${adminPort}` }
+  of.survey = { RPC_LISTEN: urlOf('survey'), TOKEN_SERVICE_URL: urlOf('token') }
+  await Promise.all([startUp('token'), startUp('survey')])
+  const services = {
+    TOKEN_SERVICE_URL: urlOf('token'),
+    SURVEY_SERVICE_URL: urlOf('survey'),
+    PUBLIC_URL: 'http://127.0.0.1',
+  }
+  for (const name of ['gateway 1', 'gateway 2']) {
+    const port = await freePort()
+    of[name] = { PORT: `${port}`, ...services }
+    await startUp(name)
+    gateways.push(`http://127.0.0.1:${port}`)
+  }
+}, 120_000)
+
+afterAll(async () => {
+  for (const child of running.values()) child.kill('SIGKILL')
+  for (const remote of remotes) await remote.close()
+  rmSync(dataDir, { recursive: true, force: true })
+})
+
+function startUp(name: string): Promise<void> {
+  const [mode = ''] = name.split(' ')
+  const { child, listening } = spawnServe(mode, { ...env, ...of[name] })
+  running.set(name, child)
+  return listening
+}
+
+function signal(name: string, what: NodeJS.Signals): void {
+  running.get(name)?.kill(what)
+}
+
+/** The services, as a process of this machine may call them. */
+function callers() {
+  const config = readConfig({ DATA_DIR: dataDir })
+  const open = (service: 'token' | 'survey') => {
+    const address = { kind: 'unix', path: doorOf(service) } as const
+    const remote = connectTo(service, address, config, 'local')
+    remotes.push(remote)
+    return remote.invoke
+  }
+  const [token, survey] = [open('token'), open('survey')]
+  return {
+    token: clientOf(TokenService, token),
+    account: clientOf(AccountService, token),
+    admin: clientOf(AdminService, token),
+    survey: clientOf(SurveyService, survey),
+  }
+}
+
+interface Person {
+  readonly username: string
+  readonly userId: string
+  readonly token: string
+  readonly grantId: string
+  readonly surveyId: bigint
+  readonly query: string
+}
+
+/** Somebody with a survey who has authorized an app. */
+async function authorized({ token, account, admin, survey }: ReturnType<typeof callers>): Promise<Person> {
+  const username = `u${randomUUID().slice(0, 8)}`
+  const userId = (await admin.createUser({ username, password: PASSWORD })).user?.userId ?? ''
+  const app = await admin.createApp({ name: 'Reader', redirectUris: [REDIRECT_URI] })
+  const appid = app.app?.appid ?? ''
+  const { sessionToken } = await account.signIn({ username, password: PASSWORD })
+  const about = { appid, redirectUri: REDIRECT_URI }
+  const { code } = await token.issueCode({ ...about, scope: 'snsapi_user', sessionToken, requestId: randomUUID() })
+  const { accessToken, openid } = await token.exchangeCode({ ...about, secret: app.secret, code })
+  const { grantId } = await token.verifyAccessToken({ appid, accessToken })
+  const { surveys } = await survey.importSurveys({ ownerUserId: userId, surveys: [{ title: 'Lunch' }] })
+  const query = new URLSearchParams({ appid, access_token: accessToken, openid }).toString()
+  return { username, userId, token: accessToken, grantId, surveyId: surveys[0]?.id ?? 0n, query }
+}
+
+/** What one request is answered: the data, or the type of the error. */
+function ask(agent: Agent, url: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const request = get(url, { agent }, (answer) => {
+      let text = ''
+      answer.setEncoding('utf8').on('data', (chunk) => {
+        text += chunk
+      })
+      answer.on('end', () => {
+        const { error, data } = JSON.parse(text)
+        resolve(error.type || JSON.stringify(data))
+      })
+    })
+    request.on('error', reject)
+  })
+}
+
+interface Read {
+  readonly sentAtMs: number
+  readonly said: string
+}
+
+/** Reads again and again at both gateways, from before `end` until after it; what was said to requests that were sent after it. */
+async function readWhile(
+  targets: readonly string[],
+  end: () => Promise<unknown>,
+  meanwhileMs = 400,
+): Promise<string[]> {
+  const agent = new Agent({ keepAlive: true })
+  const reads: Read[] = []
+  let isOver = false
+  const readers = gateways.flatMap((gateway) =>
+    Array.from({ length: READERS }, async (_, n) => {
+      while (!isOver) {
+        const sentAtMs = performance.now()
+        const said = await ask(agent, `${gateway}${targets[n % targets.length]}`)
+        reads.push({ sentAtMs, said })
+      }
+    }),
+  )
+  await sleep(meanwhileMs)
+  const before = reads.length
+  await end()
+  const endedAtMs = performance.now()
+  await sleep(150)
+  isOver = true
+  await Promise.all(readers)
+  agent.destroy()
+  expect(before).toBeGreaterThan(100)
+  const after = reads.filter(({ sentAtMs }) => sentAtMs > endedAtMs)
+  expect(after.length).toBeGreaterThan(10)
+  return [...new Set(after.map(({ said }) => said))]
+}
+
+const targetsOf = ({ query, surveyId }: Person) => [
+  `/api/oauth2/user?${query}`,
+  `/api/surveys/${surveyId}?${query}`,
+  `/api/surveys?${query}`,
+]
+
+async function questions(): Promise<number> {
+  const text = await (await fetch(tokenMetrics)).text()
+  const counts = [
+    ...text.matchAll(/survey_auth_rpc_calls_total\{method="surveyauth\.v1\.TokenService\/\w+",code="ok"\} (\d+)/g),
+  ]
+  return counts.reduce((sum, [, count]) => sum + Number(count), 0)
+}
+
+test('while nothing changes, requests are answered without a call', async () => {
+  const person = await authorized(callers())
+  await readWhile(targetsOf(person), async () => undefined)
+  const agent = new Agent({ keepAlive: true })
+  const [url] = targetsOf(person)
+  const before = await questions()
+  for (let i = 0; i < 300; i += 1) await ask(agent, `${gateways[0]}${url}`)
+  agent.destroy()
+  expect((await questions()) - before).toBeLessThan(60)
+})
+
+test('what operators and users end or change is told at once, at both gateways', async () => {
+  const services = callers()
+  for (let round = 0; round < 4; round += 1) {
+    const person = await authorized(services)
+    const { username, grantId, surveyId, userId } = person
+    const [user, ...surveys] = targetsOf(person)
+    const renamed = await readWhile([`${user}`], () => services.admin.updateUser({ username, nickname: `名${round}` }))
+    expect(renamed).toHaveLength(1)
+    expect(renamed[0]).toContain(`名${round}`)
+    const retitled = await readWhile(surveys, () =>
+      services.survey.importSurveys({ ownerUserId: userId, surveys: [{ id: surveyId, title: `Tea ${round}` }] }),
+    )
+    expect(retitled).toHaveLength(2)
+    for (const said of retitled) expect(said).toContain(`Tea ${round}`)
+    expect(await readWhile(targetsOf(person), () => services.admin.revokeGrant({ grantId }))).toEqual(['invalid_token'])
+  }
+}, 60_000)
+
+test('while a gateway is stopped with a lease, a write waits for that at most, and what waited for it is refused', async () => {
+  const services = callers()
+  const person = await authorized(services)
+  const agent = new Agent({ keepAlive: true })
+  const [url] = targetsOf(person)
+  await readWhile([`${url}`], async () => undefined)
+  await Promise.all(Array.from({ length: 200 }, () => ask(agent, `${gateways[1]}${url}`)))
+  signal('gateway 2', 'SIGSTOP')
+  const startedAt = performance.now()
+  await services.admin.revokeGrant({ grantId: person.grantId })
+  const waited = performance.now() - startedAt
+  const late = ask(agent, `${gateways[1]}${url}`)
+  expect(await ask(agent, `${gateways[0]}${url}`)).toBe('invalid_token')
+  signal('gateway 2', 'SIGCONT')
+  expect(await late).toBe('invalid_token')
+  expect(waited).toBeGreaterThan(LEASE_MS / 4)
+  expect(waited).toBeLessThan(LEASE_MS + 1_000)
+  agent.destroy()
+})
+
+test('another process that writes waits until nobody is told the old any more, also while the service is stopped', async () => {
+  const person = await authorized(callers())
+  const writer = openSqliteTokenStore({ file: path.join(dataDir, 'token.db') })
+  const agent = new Agent({ keepAlive: true })
+  const [url] = targetsOf(person)
+  await readWhile([`${url}`], async () => undefined)
+  const last = Array.from({ length: 200 }, () => ask(agent, `${gateways[0]}${url}`))
+  await Promise.all(last)
+  signal('token', 'SIGSTOP')
+  await writer.revokeGrant(person.grantId, Date.now(), byOperator)
+  const after = ask(agent, `${gateways[0]}${url}`)
+  await sleep(20)
+  signal('token', 'SIGCONT')
+  expect(await after).toBe('invalid_token')
+  agent.destroy()
+  await writer.close()
+})
+
+test('the command line, where it writes to the file itself, is no exception', async () => {
+  const person = await authorized(callers())
+  const byHand = async () => {
+    const args = [PROGRAM, 'grant', 'revoke', person.grantId]
+    const { stderr } = await promisify(execFile)(process.execPath, args, { env })
+    expect(stderr).not.toContain('using the token service')
+  }
+  expect(await readWhile(targetsOf(person), byHand)).toEqual(['invalid_token'])
+}, 60_000)
+
+test('a token service that is killed and started anew ends at once what its predecessor had said', async () => {
+  const person = await authorized(callers())
+  signal('token', 'SIGKILL')
+  await startUp('token')
+  const services = callers()
+  expect(await readWhile(targetsOf(person), () => services.admin.revokeGrant({ grantId: person.grantId }))).toEqual([
+    'invalid_token',
+  ])
+  const another = await authorized(services)
+  const agent = new Agent({ keepAlive: true })
+  const [url] = targetsOf(another)
+  await Promise.all(Array.from({ length: 200 }, () => ask(agent, `${gateways[0]}${url}`)))
+  signal('token', 'SIGKILL')
+  await startUp('token')
+  await callers().admin.revokeGrant({ grantId: another.grantId })
+  expect(await ask(agent, `${gateways[0]}${url}`)).toBe('invalid_token')
+  agent.destroy()
+}, 60_000)

@@ -1,0 +1,119 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, rmSync, statSync, symlinkSync } from 'node:fs'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
+import { driverPath } from '../../services/sqlite/driver.js'
+import { LeaseLock } from '../../services/sqlite/lease-lock.js'
+import { openDatabase } from '../../services/sqlite/open.js'
+import { temporaryDirectory } from './temporary-directory.js'
+
+const LEASE_MS = 100
+
+let file: string
+beforeEach(() => {
+  file = path.join(temporaryDirectory(), 'entries.db')
+})
+
+function locking(of = file) {
+  const db = openDatabase(of)
+  const lock = new LeaseLock(db, LEASE_MS, () => undefined)
+  onTestFinished(() => {
+    lock.close()
+    db.close()
+  })
+  return lock
+}
+
+/** Another process that has the lock. */
+async function lockElsewhere() {
+  const script = `const db = new (require(process.argv[1]))(process.argv[2]); db.exec('BEGIN EXCLUSIVE')
+    console.log('has it'); setInterval(() => {}, 1000)`
+  const child = spawn(process.execPath, ['-e', script, driverPath, `${file}-lease`], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  await once(child.stdout, 'data')
+  return async () => {
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+  }
+}
+
+test('where nobody has granted a lease, nobody waits for one, and no file is made', () => {
+  expect(locking().strangersMs()).toBe(0)
+  expect(existsSync(`${file}-lease`)).toBe(false)
+})
+
+test('one process may grant; the file is for its owner alone', () => {
+  const lock = locking()
+  expect([lock.take(), lock.take()]).toEqual([true, true])
+  expect(statSync(`${file}-lease`).mode & 0o777).toBe(0o600)
+  expect(locking().take()).toBe(false)
+})
+
+test('who writes beside it waits for as long as a lease lasts; it itself does not, once those before it have ended', async () => {
+  const [granter, writer] = [locking(), locking()]
+  granter.take()
+  expect(granter.strangersMs()).toBeGreaterThan(0)
+  await sleep(LEASE_MS + 1)
+  expect([granter.strangersMs(), writer.strangersMs()]).toEqual([0, LEASE_MS])
+})
+
+test('what is closed is let go, and not taken again', () => {
+  const [first, second] = [locking(), locking()]
+  first.take()
+  first.close()
+  expect([first.take(), second.take(), second.strangersMs() > 0]).toEqual([false, true, true])
+})
+
+test('the file of a database that is opened by another name is the same', () => {
+  const [lock, byLink] = [locking(), `${file}.link`]
+  symlinkSync(file, byLink)
+  expect([lock.take(), locking(byLink).take(), existsSync(`${byLink}-lease`)]).toEqual([true, false, false])
+})
+
+test('a file that is gone or another one is locked anew, and its process waits as for a stranger', async () => {
+  const [first, second] = [locking(), locking()]
+  first.take()
+  await sleep(LEASE_MS + 1)
+  rmSync(`${file}-lease`)
+  expect([second.take(), first.take(), first.strangersMs()]).toEqual([true, false, LEASE_MS])
+})
+
+test('where one was ever granted, who opens the database has waited when it writes later', async () => {
+  const first = locking()
+  first.take()
+  first.close()
+  const second = locking()
+  await sleep(LEASE_MS + 1)
+  expect(second.strangersMs()).toBe(0)
+})
+
+test('the lock of a process that was killed is free, and who writes then waits for its leases', async () => {
+  const kill = await lockElsewhere()
+  const lock = locking()
+  expect([lock.take(), lock.strangersMs()]).toEqual([false, LEASE_MS])
+  await kill()
+  const left = lock.strangersMs()
+  expect(left).toBeGreaterThan(LEASE_MS / 2)
+  expect(lock.take()).toBe(true)
+  await sleep(left + 1)
+  expect(lock.strangersMs()).toBe(0)
+})
+
+test('a database in memory is of one process', () => {
+  const lock = locking(':memory:')
+  expect([lock.take(), lock.strangersMs()]).toEqual([true, 0])
+})
+
+test('a file that cannot be locked is warned of once, and no lease is granted', () => {
+  const warned = vi.spyOn(process, 'emitWarning').mockReturnValue()
+  onTestFinished(() => warned.mockRestore())
+  const lock = locking()
+  mkdirSync(`${file}-lease`)
+  expect([lock.take(), lock.take(), lock.strangersMs()]).toEqual([false, false, LEASE_MS])
+  expect(warned).toHaveBeenCalledTimes(1)
+  expect(String(warned.mock.calls[0])).toContain('entries.db-lease cannot be locked')
+})
