@@ -19,6 +19,10 @@ const ENTRY_BYTES = 500
 const MAX_TOGETHER = 500
 /** How long a question waits for the answer to the one before it, or for more to ask. */
 const MAX_WAIT_MS = 1
+/** An answer in use that was asked about so long ago is asked about again, so that last uses are right to the minute. */
+const ASKED_AGAIN_AFTER_MS = 20_000
+/** How long such a question, for which nobody waits, gathers others. */
+const GATHERED_MS = 1_000
 const NONE = new Uint8Array()
 
 /** A request of a method whose answers can be kept, and such an answer. */
@@ -41,6 +45,8 @@ interface Terms {
   readonly restsOn: readonly { readonly run: LeasedRun; readonly state: number }[]
   readonly stripe: number
   readonly endsAtMs: number
+  /** From when on the answer is to be asked about again, though it holds. */
+  askAgainAtMs: number
 }
 
 export interface KeepingOptions {
@@ -63,6 +69,7 @@ export function keepingAnswers(
 ): Invoke {
   const kept = new BoundedMap<Answer>(MAX_BYTES)
   const revalidation = new Revalidation(invoke, revalidate, leases, now)
+  const later = new Revalidation(invoke, revalidate, leases, now, GATHERED_MS)
   /** Of each method that can be kept, the fields that its answer depends on. */
   const fields = new Map<DescMethod, readonly string[]>()
   for (const method of revalidate.parent.methods) {
@@ -70,13 +77,33 @@ export function keepingAnswers(
     if (wantsValidator) fields.set(method, Object.values(others).map(nameOfScalar))
   }
 
+  /** Nobody waits: it holds meanwhile, or until its terms end. */
+  function askAgain(key: string, known: Answer, terms: Terms, { requestId, traceparent }: Outgoing): void {
+    if (now() < terms.askAgainAtMs) return
+    terms.askAgainAtMs = now() + ASKED_AGAIN_AFTER_MS
+    const { at, judged } = later.add(known.validator, {
+      requestId,
+      traceparent,
+      timeoutMs: undefined,
+      signal: undefined,
+    })
+    judged.then(
+      ({ changed, termsOf }) => {
+        if (!changed.has(at)) known.terms = termsOf(at)
+        else if (kept.get(key) === known) kept.delete(key)
+      },
+      () => undefined, // asked about when its terms end
+    )
+  }
+
   async function ask(method: DescMethod, key: string, request: Request, call: Outgoing): Promise<Response> {
     const known = kept.get(key)
     let left = call
     if (known) {
       wantAll(leases)
-      if (isHeld(known.terms, now)) {
+      if (known.terms && isHeld(known.terms, now)) {
         onHeld?.()
+        askAgain(key, known, known.terms, call)
         return given(known, request)
       }
       const startedAt = performance.now()
@@ -132,9 +159,8 @@ function wantAll(leases: readonly HeldLease[]): void {
   }
 }
 
-function isHeld(terms: Terms | undefined, now: () => number): boolean {
-  if (terms === undefined || now() >= terms.endsAtMs) return false
-  return terms.restsOn.every(({ run, state }) => run.holds(terms.stripe, state))
+function isHeld(terms: Terms, now: () => number): boolean {
+  return now() < terms.endsAtMs && terms.restsOn.every(({ run, state }) => run.holds(terms.stripe, state))
 }
 
 function given({ message, validator }: Answer, { wantsValidator }: Request): Response {
@@ -187,17 +213,26 @@ class Revalidation {
   readonly #method: DescMethod
   readonly #leases: readonly HeldLease[]
   readonly #now: () => number
+  readonly #gatheredMs: number | undefined
   /** Not asked yet. */
   #next: Question | undefined
   /** Validators that were sent and are not answered. */
   #unanswered = 0
   #isLookedAt = false
 
-  constructor(invoke: Invoke, method: DescMethod, leases: readonly HeldLease[], now: () => number) {
+  /** `gatheredMs`: how long all questions gather, when nobody waits for them. */
+  constructor(
+    invoke: Invoke,
+    method: DescMethod,
+    leases: readonly HeldLease[],
+    now: () => number,
+    gatheredMs?: number,
+  ) {
     this.#invoke = invoke
     this.#method = method
     this.#leases = leases
     this.#now = now
+    this.#gatheredMs = gatheredMs
   }
 
   /** It holds unless its place is among those that changed, as of a moment after this was called; `judged` may be rejected. */
@@ -205,15 +240,20 @@ class Revalidation {
     this.#next ??= questionOf(call)
     const question = this.#next
     const at = question.validators.push(validator) - 1
-    if (at === 0) setTimeout(() => this.#ask(question), MAX_WAIT_MS)
+    if (at === 0) this.#askAfterAll(question)
     if (at + 1 === MAX_TOGETHER) this.#ask(question)
     else this.#look()
     return { at, judged: question.judged }
   }
 
+  #askAfterAll(question: Question): void {
+    const timer = setTimeout(() => this.#ask(question), this.#gatheredMs ?? MAX_WAIT_MS)
+    if (this.#gatheredMs !== undefined) timer.unref() // it keeps no process from ending
+  }
+
   /** At the end of the turn, for what comes in it. */
   #look(): void {
-    if (this.#isLookedAt) return
+    if (this.#isLookedAt || this.#gatheredMs !== undefined) return
     this.#isLookedAt = true
     whenAllWentOn(() => {
       this.#isLookedAt = false
@@ -261,9 +301,10 @@ class Revalidation {
     })
     if (restsOn.length < runs.length) return noTerms
     const endsAtMs = sentAtMs + holdsMs
+    const askAgainAtMs = sentAtMs + ASKED_AGAIN_AFTER_MS
     return (at) => {
       const stripe = stripes[at]
-      return stripe === undefined ? undefined : { restsOn, stripe, endsAtMs }
+      return stripe === undefined ? undefined : { restsOn, stripe, endsAtMs, askAgainAtMs }
     }
   }
 }

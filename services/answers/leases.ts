@@ -77,7 +77,7 @@ export class Leases {
   /** Counts a change of these stripes, or of all, and tells the holders. */
   changed(stripes: Iterable<number> | undefined): void {
     this.#state += 1
-    if (stripes === undefined || this.#holders.size === 0) this.#changes.addAll(this.#state)
+    if (stripes === undefined) this.#changes.addAll(this.#state)
     else for (const stripe of stripes) this.#changes.add(stripe, this.#state)
     for (const answer of this.#calls.values()) answer()
   }

@@ -121,9 +121,8 @@ export const LeaseService: GenService<{
    * something changes, and after 50 ms at the latest: whoever goes on calling holds a lease all the time, and by each call
    * says what it knows. Safe to retry.
    *
-   * For callers on this machine alone: a lease is measured by two clocks, which have to go on together.
-   *
-   * Callers: gateway, survey.
+   * Callers: none but those of the same machine, behind a Unix socket or on plaintext loopback. A lease is measured by two
+   * clocks, which have to go on together.
    *
    * @generated from rpc surveyauth.v1.LeaseService.HoldLease
    */

@@ -577,7 +577,7 @@ export type RevalidateSurveysResponse = Message<"surveyauth.v1.RevalidateSurveys
   /**
    * The others may be used without asking for so many ms from when the caller sent its request, while it holds leases of
    * all `runs` and has heard from none of them that the answer's stripe, or everything, changed after that run's state. 0
-   * where no leases are granted. Once the time is over, to ask counts as a use of the grant again.
+   * where no leases are granted. To ask counts as a use of the grant: ask again about one in use every 20 s, and wait for none.
    *
    * @generated from field: uint32 holds_ms = 2;
    */

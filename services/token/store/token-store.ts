@@ -28,11 +28,8 @@ export interface PresentedToken {
 /** A last use is worth a write when the one before it is older than this: last uses are right to the minute. */
 export const LAST_USE_RESOLUTION_MS = 60_000
 
-/**
- * Who holds a lease asks again after so long, so that its uses are recorded to the minute. What ends later than that need not
- * be told.
- */
-export const MAX_HELD_MS = LAST_USE_RESOLUTION_MS / 3
+/** Who holds a lease asks again after so long at the latest. What ends later than that need not be told. */
+export const MAX_HELD_MS = 120_000
 
 /** Last uses written in one transaction: few enough that nobody waits noticeably for them. There may be 100,000. */
 export const USES_AT_A_TIME = 500
