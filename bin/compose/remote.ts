@@ -25,7 +25,7 @@ export interface Remote extends Part {
   /** Where it is, for messages. */
   readonly url: string
   readonly invoke: Invoke
-  /** On what it answers, for a service on this machine; elsewhere a clock may stop while ours goes on. */
+  /** A gateway's, on what a service on this machine answers; elsewhere a clock may stop while ours goes on. */
   readonly lease: HeldLease | undefined
   /** Uses the certificates as they are now for calls from now on. */
   reconnect(): void
@@ -58,15 +58,13 @@ export function connectTo(
     defaultTimeoutMs: config.rpcTimeoutMs,
   })
   const url = formatAddress(address)
-  const isBesideThat = behind?.url === url
-  const lease =
-    address.kind === 'tls' ? undefined : isBesideThat ? behind.lease : new HeldLease(transport.invoke, leaseWorthWanted)
-  const needed = behind && !isBesideThat ? [behind.lease, lease] : [lease]
-  const leases = needed.filter((each) => each !== undefined)
+  const lease = behind?.url === url ? behind.lease : leaseOn(address, caller, transport.invoke, leaseWorthWanted)
+  const needed = new Set(behind ? [behind.lease, lease] : [lease])
+  const leases = [...needed].filter((each) => each !== undefined)
   return {
     url,
     invoke: keepingAnswers(transport.invoke, REVALIDATE[service], {
-      leases: leases.length === needed.length ? leases : [],
+      leases: leases.length === needed.size ? leases : [],
       now,
       onHeld: onVerified && (() => onVerified(1)),
     }),
@@ -81,6 +79,16 @@ export function connectTo(
       transport.close()
     },
   }
+}
+
+/** A service that asks for a gateway passes validators on, which a lease says nothing of. */
+function leaseOn(
+  { kind }: Address,
+  caller: Caller,
+  invoke: Invoke,
+  worthWanted: number | undefined,
+): HeldLease | undefined {
+  return caller === 'gateway' && kind !== 'tls' ? new HeldLease(invoke, worthWanted) : undefined
 }
 
 /**

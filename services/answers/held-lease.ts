@@ -5,10 +5,10 @@ import { type HoldLeaseResponse, LeaseService } from '../../gen/surveyauth/v1/le
 import type { Invoke, Outgoing } from '../rpc/client.js'
 import { Changes } from './stripes.js'
 
-/** A lease is begun when it was wanted so often within so many ms, and given up when it was not within so many more. */
+/** A lease is begun when it was wanted so often within so many ms, and renewed no more when it was not within so many more. */
 const WORTH_WANTED = 16
 const BEGUN_WITHIN_MS = 100
-const GIVEN_UP_AFTER_MS = 500
+const UNWANTED_AFTER_MS = 500
 /** Until it is asked for again after it was not granted. */
 const PAUSE_MS = 1_000
 const TIMEOUT_MS = 2_000
@@ -58,6 +58,7 @@ export class LeasedRun {
 export class HeldLease {
   readonly #invoke: Invoke
   readonly #worthWanted: number
+  readonly #holder = randomUUID()
   /** In a trace that nobody records. */
   readonly #call: Outgoing = {
     requestId: '',
@@ -99,13 +100,10 @@ export class HeldLease {
 
   /** Never rejects: without a lease answers are asked about. */
   async #hold(): Promise<void> {
-    const holder = randomUUID() // another one each time: a call of the last time may still be on its way
     this.#isHolding = true
     this.#countFrom(performance.now(), 0)
     try {
-      while (this.#isWanted()) if (!(await this.#renew(holder))) return
-      this.#present?.giveUp()
-      await this.#ask(holder, true)
+      while (this.#isWanted()) if (!(await this.#renew())) return
     } catch {
       this.#pause() // of an earlier version, or away
     } finally {
@@ -115,16 +113,18 @@ export class HeldLease {
 
   #isWanted(): boolean {
     const now = performance.now()
-    if (now - this.#wantedSinceMs < GIVEN_UP_AFTER_MS) return true
+    if (now - this.#wantedSinceMs < UNWANTED_AFTER_MS) return true
     const isWanted = this.#wanted >= this.#worthWanted
     this.#countFrom(now, 0)
     return isWanted
   }
 
   /** False when none is granted. */
-  async #renew(holder: string): Promise<boolean> {
+  async #renew(): Promise<boolean> {
+    const { run = '', state = 0 } = this.#present ?? {}
+    const request = create(HOLD_LEASE.input, { holder: this.#holder, run, state: BigInt(state) })
     const sentAtMs = performance.now()
-    const answer = await this.#ask(holder, false)
+    const answer = await this.#invoke(HOLD_LEASE, request, this.#call)
     if (answer.leaseMs === 0) {
       this.#pause()
       return false
@@ -139,11 +139,5 @@ export class HeldLease {
 
   #pause(): void {
     this.#pausedUntilMs = performance.now() + PAUSE_MS
-  }
-
-  #ask(holder: string, isDone: boolean): Promise<HoldLeaseResponse> {
-    const { run = '', state = 0 } = this.#present ?? {}
-    const request = { holder, run, state: BigInt(state), isDone }
-    return this.#invoke(HOLD_LEASE, create(HOLD_LEASE.input, request), this.#call)
   }
 }

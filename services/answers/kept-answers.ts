@@ -89,7 +89,7 @@ export function keepingAnswers(
     })
     judged.then(
       ({ changed, termsOf }) => {
-        if (!changed.has(at)) known.terms = termsOf(at)
+        if (!changed.has(at)) known.terms = termsOf(at) ?? terms
         else if (kept.get(key) === known) kept.delete(key)
       },
       () => undefined, // asked about when its terms end

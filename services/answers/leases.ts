@@ -108,16 +108,11 @@ export class Leases {
     holder: name,
     run,
     state,
-    isDone,
   }: HoldLeaseRequest): Promise<MessageInitShape<typeof HoldLeaseResponseSchema>> {
     const receivedAtMs = performance.now()
     const known = run === this.run ? Number(state) : undefined
-    this.#knows(name, isDone ? Number.POSITIVE_INFINITY : (known ?? 0))
+    this.#knows(name, known ?? 0)
     this.#calls.get(name)?.()
-    if (isDone) {
-      this.#holders.delete(name)
-      return this.#present()
-    }
     if (!this.#mayGrant(name)) return this.#present()
     if (known !== undefined && known >= this.#state) await this.#changeFor(name)
     if (!this.#haveLooked()) return this.#present()

@@ -27,7 +27,6 @@ export class LeaseLock {
     this.#leaseMs = leaseMs
     this.#look = look
     this.#file = database.memory ? database.name : `${realpathSync(database.name)}-lease`
-    if (existsSync(this.#file)) this.take() // so that leases of an earlier process have ended when somebody writes
   }
 
   /** Whether this process may grant leases, from now until it closes this. */
@@ -41,7 +40,7 @@ export class LeaseLock {
   /** Not of a file that was moved or deleted since: another process would lock another one. */
   #isHeld(): boolean {
     if (this.#takenAtMs === undefined || this.#lockedFile === undefined) return this.#takenAtMs !== undefined
-    if (statSync(this.#file, { throwIfNoEntry: false })?.ino === this.#lockedFile) return true
+    if (inodeOf(this.#file) === this.#lockedFile) return true
     this.#letGo()
     return false
   }
@@ -76,8 +75,9 @@ export class LeaseLock {
     try {
       makeFile(this.#file)
       this.#lock = new Database(this.#file, { timeout: 0 })
+      this.#lock.pragma('journal_mode = MEMORY') // which would be a file of its own
       this.#lock.exec('BEGIN EXCLUSIVE')
-      this.#lockedFile = statSync(this.#file).ino
+      this.#lockedFile = inodeOf(this.#file)
       return true
     } catch (error) {
       this.#letGo()
@@ -89,7 +89,18 @@ export class LeaseLock {
   #warn(error: unknown): void {
     if (this.#hasWarned) return
     this.#hasWarned = true
-    process.emitWarning(`${this.#file} cannot be locked, so no leases are granted: ${error}`)
+    process.emitWarning(
+      `${this.#file} cannot be locked: no leases are granted, and what ends something takes 0.2 s: ${error}`,
+    )
+  }
+}
+
+/** undefined when it is not there, or cannot be asked. */
+function inodeOf(file: string): number | undefined {
+  try {
+    return statSync(file).ino
+  } catch {
+    return undefined
   }
 }
 

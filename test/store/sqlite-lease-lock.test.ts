@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, rmSync, statSync, symlinkSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
@@ -82,13 +82,21 @@ test('a file that is gone or another one is locked anew, and its process waits a
   expect([second.take(), first.take(), first.strangersMs()]).toEqual([true, false, LEASE_MS])
 })
 
-test('where one was ever granted, who opens the database has waited when it writes later', async () => {
-  const first = locking()
-  first.take()
-  first.close()
-  const second = locking()
-  await sleep(LEASE_MS + 1)
-  expect(second.strangersMs()).toBe(0)
+test('a file that cannot be looked at any more is not held, and does not make a write fail', () => {
+  const lock = locking()
+  lock.take()
+  rmSync(`${file}-lease`)
+  symlinkSync(`${file}-lease`, `${file}-lease`)
+  const warned = vi.spyOn(process, 'emitWarning').mockReturnValue()
+  onTestFinished(() => warned.mockRestore())
+  expect([lock.strangersMs(), lock.take()]).toEqual([LEASE_MS, false])
+})
+
+test('no other file is left beside it', () => {
+  locking().take()
+  expect(readdirSync(path.dirname(file)).filter((name) => name.startsWith('entries.db-lease'))).toEqual([
+    'entries.db-lease',
+  ])
 })
 
 test('the lock of a process that was killed is free, and who writes then waits for its leases', async () => {

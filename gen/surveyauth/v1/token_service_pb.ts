@@ -543,6 +543,7 @@ export type RevalidateAnswersResponse = Message<"surveyauth.v1.RevalidateAnswers
    * The others may be used without asking for so many ms from when the caller sent its request, while it holds leases of
    * all `runs` and has heard from none of them that the answer's stripe, or everything, changed after that run's state. 0
    * where no leases are granted. To ask counts as a use of the grant: ask again about one in use every 20 s, and wait for none.
+   * An expire_time in an answer may be later than it is, when a refresh has shortened it since; holds_ms ends before it.
    *
    * @generated from field: uint32 holds_ms = 2;
    */

@@ -28,8 +28,10 @@ export interface PresentedToken {
 /** A last use is worth a write when the one before it is older than this: last uses are right to the minute. */
 export const LAST_USE_RESOLUTION_MS = 60_000
 
-/** Who holds a lease asks again after so long at the latest. What ends later than that need not be told. */
+/** Who holds a lease on an answer about a token asks again after so long at the latest. */
 export const MAX_HELD_MS = 120_000
+/** What a write makes end later than this need not be told to them. The write itself may have waited for some seconds. */
+export const NOT_TOLD_MS = MAX_HELD_MS + 10_000
 
 /** Last uses written in one transaction: few enough that nobody waits noticeably for them. There may be 100,000. */
 export const USES_AT_A_TIME = 500

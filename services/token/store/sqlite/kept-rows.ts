@@ -166,7 +166,7 @@ export class KeptRows implements TransactionWatcher {
     }
   }
 
-  /** For a write that may end one of them within MAX_HELD_MS. */
+  /** For a write that may end one of them within NOT_TOLD_MS. */
   tokensEnd(grantId: string): void {
     this.#leased.alters(stripeOf(grantId))
   }

@@ -112,7 +112,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const findAppState = appStateFinder(db, kept)
   const checkApp = appChecker(findAppState)
   const unusedCodes = unusedCodeRemovers(db)
-  const endGrant = grantEnder(db, record)
+  const endGrant = kept.ending(grantEnder(db, record))
   const completeGrant = grantCompleter(db, endGrant)
   const isLiveApp = liveAppFinder(findAppState)
   const isLiveUser = liveUserFinder(db, kept)

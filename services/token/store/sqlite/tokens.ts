@@ -4,9 +4,9 @@ import {
   type Cause,
   type Hash,
   LAST_USE_RESOLUTION_MS,
-  MAX_HELD_MS,
   type Minting,
   type MintingResult,
+  NOT_TOLD_MS,
   type PresentedToken,
 } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
@@ -121,7 +121,7 @@ export function tokenWrites(db: Connection, kept: KeptRows, { record, checkApp, 
       requireOnePlace(accessTokenHash, refreshTokenHash)
       const isUseDue = now - Number(lastUsedAtMs) >= LAST_USE_RESOLUTION_MS
       update.run(addToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, place)
-      if (minting.overlapMs < MAX_HELD_MS || isFull(tokens, minting.maxLive)) kept.tokensEnd(grantId)
+      if (minting.overlapMs < NOT_TOLD_MS || isFull(tokens, minting.maxLive)) kept.tokensEnd(grantId)
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
       return 'minted'
     },
