@@ -1,6 +1,7 @@
 // What the command line works through: the services' own RPCs, called as operator. It talks to the server that is
 // configured, else to one that runs on this DATA_DIR, else it opens the databases itself; that is safe beside a server
-// too, since every call is a transaction and servers ask the database anew on every request.
+// too: every call is a transaction, servers ask the database whether others wrote, and who ends something waits until leases
+// of theirs have heard of it or ended.
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'

@@ -178,6 +178,22 @@ test('a token whose row cannot be read is left out of many, and the others are f
   expect(await store.findAccessTokens(tokens.slice(0, 1))).toEqual([undefined])
 })
 
+test('a recorded use is that of the row that is kept, which stays', async () => {
+  const store = openSqliteTokenStore({ file: file() })
+  onTestFinished(() => store.close())
+  await seed(store)
+  const { accessTokenHash, grantId } = await grant(store)
+  const known = await store.findAccessToken(presented(accessTokenHash))
+  for (const atMs of [NOW + 90_000, NOW + 60_000]) {
+    await store.recordUses({ grants: new Map([[grantId, atMs]]), secrets: new Map() })
+  }
+  const found = await store.findAccessToken(presented(accessTokenHash))
+  expect(found, 'the same object').toBe(known)
+  expect(found?.grantLastUsedAtMs).toBe(NOW + 90_000)
+  await store.revokeGrant(grantId, NOW, byOperator)
+  expect((await store.findAccessToken(presented(accessTokenHash)))?.grantLastUsedAtMs).toBe(NOW + 90_000)
+})
+
 test('one row that is asked for under ever more digests makes no others be forgotten', async () => {
   const path = file()
   const store = openSqliteTokenStore({ file: path })

@@ -125,7 +125,8 @@ export interface AccessTokenRow {
   readonly avatar: string
   /** Its own expiry, or the end of its overlap when it was replaced. */
   readonly expiresAtMs: number
-  readonly grantLastUsedAtMs: number
+  /** As recorded; of a row that is kept, it goes on with what is. */
+  grantLastUsedAtMs: number
   /** Grant revoked, app disabled or user disabled: not good, whatever the expiry says. */
   readonly isRevoked: boolean
 }

@@ -178,13 +178,24 @@ export class KeptRows implements TransactionWatcher {
       else if (altered === 'users') this.#users.forgetAll()
       else if (altered === 'tokens') this.#tokensChanged()
       else {
-        this.forgetGrant(grantId)
+        this.#forgetGrant(grantId)
         if (altered === 'tokens of its grant') this.tokensEnd(grantId)
       }
     }
   }
 
-  forgetGrant(grantId: string): void {
+  /**
+   * For a write that records it: no answer depends on it, so the rows stay. When that is undone they say a minute too much,
+   * and who collects uses has it written again.
+   */
+  grantUsed(grantId: string, atMs: number): void {
+    for (const digest of this.#digestsByGrant.get(grantId) ?? []) {
+      const token = this.#tokens.get(digest)
+      if (token && token.grantLastUsedAtMs < atMs) token.grantLastUsedAtMs = atMs
+    }
+  }
+
+  #forgetGrant(grantId: string): void {
     for (const digest of this.#digestsByGrant.get(grantId) ?? []) this.#tokens.delete(digest)
     this.#digestsByGrant.delete(grantId)
   }
@@ -246,7 +257,7 @@ export class KeptRows implements TransactionWatcher {
   #keepToken(digest: string, token: AccessTokenRow): void {
     const { grantId } = token
     if (this.#tokens.size >= MAX_TOKENS) this.forgetTokens()
-    if (this.#digestsByGrant.get(grantId)?.length === MAX_OF_GRANT) this.forgetGrant(grantId)
+    if (this.#digestsByGrant.get(grantId)?.length === MAX_OF_GRANT) this.#forgetGrant(grantId)
     this.#tokens.set(digest, token)
     const ofGrant = this.#digestsByGrant.get(grantId)
     if (ofGrant) ofGrant.push(digest)

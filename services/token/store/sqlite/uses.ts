@@ -17,7 +17,7 @@ export function useWrites(db: Connection, kept: KeptRows) {
   return {
     recordUses(uses: Parameters<TokenStore['recordUses']>[0]): void {
       for (const [id, atMs] of uses.grants) {
-        kept.forgetGrant(id)
+        kept.grantUsed(id, atMs)
         grantUsed.run({ id, atMs })
       }
       if (uses.secrets.size > 0) kept.forgetApps()
