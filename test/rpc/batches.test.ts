@@ -35,6 +35,7 @@ const LISTS: Partial<Record<ScalarType, readonly unknown[]>> = {
   [ScalarType.UINT32]: [0, 300],
   [ScalarType.INT32]: [-1, 300],
   [ScalarType.INT64]: [1n, 2n ** 40n],
+  [ScalarType.UINT64]: [0n, 2n ** 40n],
 }
 
 /** A message of this type whose texts, bytes and lists are not empty. */

@@ -57,7 +57,7 @@ test('who writes beside it waits for as long as a lease lasts; it itself does no
   const [granter, writer] = [locking(), locking()]
   granter.take()
   expect(granter.strangersMs()).toBeGreaterThan(0)
-  await sleep(LEASE_MS + 1)
+  await sleep(LEASE_MS + 5)
   expect([granter.strangersMs(), writer.strangersMs()]).toEqual([0, LEASE_MS])
 })
 
@@ -77,7 +77,7 @@ test('the file of a database that is opened by another name is the same', () => 
 test('a file that is gone or another one is locked anew, and its process waits as for a stranger', async () => {
   const [first, second] = [locking(), locking()]
   first.take()
-  await sleep(LEASE_MS + 1)
+  await sleep(LEASE_MS + 5)
   rmSync(`${file}-lease`)
   expect([second.take(), first.take(), first.strangersMs()]).toEqual([true, false, LEASE_MS])
 })
@@ -107,7 +107,7 @@ test('the lock of a process that was killed is free, and who writes then waits f
   const left = lock.strangersMs()
   expect(left).toBeGreaterThan(LEASE_MS / 2)
   expect(lock.take()).toBe(true)
-  await sleep(left + 1)
+  await sleep(left + 5)
   expect(lock.strangersMs()).toBe(0)
 })
 
