@@ -2,7 +2,7 @@
 import type { Client } from '@connectrpc/connect'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { Leases } from '../../services/answers/leases.js'
+import type { Leases } from '../../services/answers/leases.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 import type { Config } from '../config.js'
@@ -17,7 +17,7 @@ export async function openSurveyPart(
   clock: Clock,
   token: Client<typeof TokenService>,
   observers: Observers,
-  leases = new Leases(),
+  leases?: Leases,
 ): Promise<Part> {
   const store = await openSurveyStore(config, observers.store, leases)
   const deps = { store, token, now: clock.now, leases: config.surveyDatabase.kind === 'sqlite' ? leases : undefined }

@@ -3,7 +3,7 @@ import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { Leases } from '../../services/answers/leases.js'
+import type { Leases } from '../../services/answers/leases.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { type Janitor, startJanitor } from '../../services/token/janitor.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
@@ -29,7 +29,7 @@ export async function openTokenPart(
   dispatcher: Dispatcher,
   clock: Clock,
   observers: Observers,
-  leases = new Leases(),
+  leases?: Leases,
   passwordCost?: PasswordCost,
 ): Promise<TokenPart> {
   const passwords = await createPasswordHasher({

@@ -88,15 +88,15 @@ export class Leases {
    */
   whenKnown(afterMs: number): Promise<void> | undefined {
     const now = performance.now()
+    const notBeforeMs = now + afterMs
     const late = new Set<Holder>()
-    let endsAtMs = now + afterMs
+    let endsAtMs = notBeforeMs
     for (const holder of this.#holders.values()) {
       if (holder.knows >= this.#state || holder.leaseEndsAtMs <= now) continue
       late.add(holder)
       endsAtMs = Math.max(endsAtMs, holder.leaseEndsAtMs)
     }
     if (endsAtMs === now) return undefined
-    const notBeforeMs = now + afterMs
     return new Promise((resolve) => {
       this.#waiting.add({ change: this.#state, late, notBeforeMs, endsAtMs, resolve })
       this.#acknowledge()
@@ -117,8 +117,7 @@ export class Leases {
     if (known !== undefined && known >= this.#state) await this.#changeFor(name)
     if (!this.#haveLooked()) return this.#present()
     const changed = known === undefined ? undefined : this.#changes.after(known)
-    const holder = this.#holders.get(name) ?? { knows: 0, leaseEndsAtMs: 0 }
-    holder.knows = Math.max(holder.knows, known ?? 0)
+    const holder = this.#holders.get(name) ?? { knows: known ?? 0, leaseEndsAtMs: 0 }
     holder.leaseEndsAtMs = Math.max(holder.leaseEndsAtMs, receivedAtMs + LEASE_MS)
     this.#holders.set(name, holder)
     return { ...this.#present(), hasAllChanged: !changed, changedStripes: [...(changed ?? [])], leaseMs: LEASE_MS }

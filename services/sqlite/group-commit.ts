@@ -13,7 +13,10 @@ export interface TransactionWatcher {
   begun(): void
   /** All of it, or some, has not happened. */
   undone(): void
-  /** It is committed. Who wrote is told when this fulfils, if it is given, and all is flushed. It does not reject, and this does not throw. */
+  /**
+   * It is committed. Who wrote is told when this fulfils, if it is given, and all is flushed. It does not reject, and this does
+   * not throw.
+   */
   committed(): Promise<void> | undefined
 }
 

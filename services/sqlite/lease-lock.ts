@@ -11,7 +11,7 @@ export class LeaseLock {
   readonly #look: () => void
   readonly #file: string
   #lock: Connection | undefined
-  /** Its inode; undefined for a database in memory. */
+  /** Its inode. */
   #lockedFile: number | undefined
   /** By performance.now(). */
   #takenAtMs: number | undefined
@@ -39,8 +39,8 @@ export class LeaseLock {
 
   /** Not of a file that was moved or deleted since: another process would lock another one. */
   #isHeld(): boolean {
-    if (this.#takenAtMs === undefined || this.#lockedFile === undefined) return this.#takenAtMs !== undefined
-    if (inodeOf(this.#file) === this.#lockedFile) return true
+    if (this.#takenAtMs === undefined || this.#database.memory) return this.#takenAtMs !== undefined
+    if (this.#lockedFile !== undefined && inodeOf(this.#file) === this.#lockedFile) return true
     this.#letGo()
     return false
   }
