@@ -142,6 +142,10 @@ interface Read {
   readonly said: string
 }
 
+async function until(isTrue: () => boolean): Promise<void> {
+  while (!isTrue()) await sleep(10)
+}
+
 /** Reads again and again at both gateways, from before `end` until after it; what was said to requests that were sent after it. */
 async function readWhile(
   targets: readonly string[],
@@ -161,10 +165,12 @@ async function readWhile(
     }),
   )
   await sleep(meanwhileMs)
+  await until(() => reads.length > 100) // on a busy machine
   const before = reads.length
   await end()
   const endedAtMs = performance.now()
   await sleep(150)
+  await until(() => reads.filter(({ sentAtMs }) => sentAtMs > endedAtMs).length > 10)
   isOver = true
   await Promise.all(readers)
   agent.destroy()
