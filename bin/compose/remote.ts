@@ -19,7 +19,10 @@ const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const ROLE_TIMEOUT_MS = 1_000
 
 /** What says whether answers that are kept still hold. */
-const REVALIDATE = { token: TokenService.method.revalidateAnswers, survey: SurveyService.method.revalidateSurveys }
+export const REVALIDATE = {
+  token: TokenService.method.revalidateAnswers,
+  survey: SurveyService.method.revalidateSurveys,
+}
 
 export interface Remote extends Part {
   /** Where it is, for messages. */
@@ -31,15 +34,18 @@ export interface Remote extends Part {
   reconnect(): void
 }
 
-export interface RemoteOptions {
-  /** That to which the process makes calls of its own before it answers. */
-  readonly behind?: Remote | undefined
+export interface KeepingSetup {
   /** ms since 1970 UTC; the system clock unless given. */
   readonly now?: () => number
   /** Hears of tokens that were found to be good without a call. */
   readonly onVerified?: Observers['token']['onRevalidated']
   /** As of Overrides. */
   readonly leaseWorthWanted?: number | undefined
+}
+
+export interface RemoteOptions extends KeepingSetup {
+  /** That to which the process makes calls of its own before it answers. */
+  readonly behind?: Remote | undefined
 }
 
 /** A connection of `caller` to the process at `address`; it is made when first needed and made again whenever it breaks. */

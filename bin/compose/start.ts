@@ -25,8 +25,9 @@ import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-par
 import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers, type Observers } from './observers.js'
+import { ownServices } from './own-services.js'
 import type { Absence, Clock, Part } from './part.js'
-import { connectTo, type Remote } from './remote.js'
+import { connectTo, type KeepingSetup, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
 import { closeWhileEmpty, makePrivateDirectory } from './stores.js'
@@ -214,13 +215,13 @@ class Assembly {
 
   /** `behind` as RemoteOptions have it. */
   #connectTo(service: 'token' | 'survey', address: Address, behind?: Remote): Remote {
-    const remote = connectTo(service, address, this.#config, this.#has('gateway') ? 'gateway' : 'survey', {
-      behind,
-      now: this.#clock.now,
-      onVerified: this.#observers.token.onRevalidated,
-      leaseWorthWanted: this.#overrides.leaseWorthWanted,
-    })
-    return this.#add(remote)
+    const caller = this.#has('gateway') ? 'gateway' : 'survey'
+    return this.#add(connectTo(service, address, this.#config, caller, { behind, ...this.#keeping() }))
+  }
+
+  #keeping(): KeepingSetup {
+    const { leaseWorthWanted } = this.#overrides
+    return { now: this.#clock.now, onVerified: this.#observers.token.onRevalidated, leaseWorthWanted }
   }
 
   #client<S extends DescService>(service: S, caller: Caller): Client<S> {
@@ -295,10 +296,11 @@ class Assembly {
 
   #startOwnGateway(port: HeldPort): Promise<GatewayPart> {
     const isAlone = this.#tokenPart !== undefined && this.#config.tokenDatabase.kind === 'sqlite'
+    const own = this.#tokenPart && ownServices(this.#dispatcher, this.#config, this.#keeping())
     const clients = {
-      token: this.#client(TokenService, 'gateway'),
+      token: own ? clientOf(TokenService, own.token) : this.#client(TokenService, 'gateway'),
       account: this.#client(AccountService, 'gateway'),
-      survey: this.#client(SurveyService, 'gateway'),
+      survey: own ? clientOf(SurveyService, own.survey) : this.#client(SurveyService, 'gateway'),
       sharedLimits: isAlone ? undefined : this.#client(LimitService, 'gateway'), // alone it has nobody to share with
     }
     return startGatewayPart(this.#config, port, clients, this.#clock, this.#observers)
