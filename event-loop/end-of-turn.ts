@@ -34,6 +34,11 @@ export function whenAllWentOn(then: () => void): void {
   else process.nextTick(then)
 }
 
+/** Calls `then` when all that comes in the next turn, too, has gone on as far as it can. */
+export function afterNextTurn(then: () => void): void {
+  whenAllWentOn(() => void endOfTurn().then(() => whenAllWentOn(then)))
+}
+
 function over(): void {
   present = undefined
 }

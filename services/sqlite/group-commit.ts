@@ -1,7 +1,7 @@
 // Group commit: writes that arrive within a turn of the event loop, or while the disk flushes, share one transaction, and
 // transactions that commit while it flushes share the next flush. Nobody is told of a write before it is flushed.
 import type { Statement } from 'better-sqlite3'
-import { whenAllWentOn } from '../../event-loop/end-of-turn.js'
+import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
 import { type Flush, LogFile } from './log-file.js'
@@ -141,7 +141,7 @@ export class GroupCommit {
       this.#turn()
     }
     if (delayMs > 0) setTimeout(run, delayMs)
-    else whenAllWentOn(() => setImmediate(run)) // a turn in which others may come
+    else afterNextTurn(run) // in which others may come
   }
 
   #turn(): void {

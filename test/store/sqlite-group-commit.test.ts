@@ -30,6 +30,7 @@ beforeEach(() => {
 })
 afterEach(() => db.close())
 
+const nextTick = () => new Promise<void>((resolve) => process.nextTick(resolve))
 const add = (id: number, to = commits) =>
   to.submit(() => {
     insert.run(id)
@@ -66,6 +67,15 @@ describe('group commit', () => {
     await end
     expect(turns).toBe(0)
     expect(await commits.submit(() => turns)).toBe(1) // that of the end: it is first in the next
+  })
+
+  test('what comes in the turn that a write waits for, and is served at its end, shares its transaction', async () => {
+    await endOfTurn()
+    const first = add(1)
+    await nextTick() // by now it is known when the first is to run
+    const others = endOfTurn().then(() => Promise.all([add(2), add(3)]))
+    await Promise.all([first, others])
+    expect(count('COMMIT')).toBe(1)
   })
 
   test('who wrote is told when the watcher allows it, and it is flushed; others are committed meanwhile', async () => {
