@@ -1,5 +1,6 @@
 // What callers ask for at about the same time is done together: what a statement costs at both ends, and a commit, is many
 // times what one more row of it does.
+import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { PoolExhausted } from './errors.js'
 
@@ -42,11 +43,11 @@ export class Together<Item extends Waiting> {
     this.#schedule()
   }
 
-  /** At the end of the turn of the event loop, in which others come too. */
+  /** After a turn of the event loop in which others come too. */
   #schedule(): void {
     if (this.#isScheduled || this.#underWay >= MAX_UNDER_WAY || this.#waiting.length === 0) return
     this.#isScheduled = true
-    setImmediate(() => {
+    afterNextTurn(() => {
       this.#isScheduled = false
       const group = this.#take()
       if (group.length === 0) return
