@@ -8,6 +8,7 @@ import { create, type DescMessage, type DescMethod, fromBinary, type Message, to
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
+import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
 import {
   MultiplexedCallSchema,
@@ -296,7 +297,7 @@ class Stream {
 
   send(pending: Pending): void {
     pending.call.id = this.pending.add(pending)
-    if (this.#queue.push(pending) === 1) setImmediate(() => this.#flush())
+    if (this.#queue.push(pending) === 1) afterNextTurn(() => this.#flush())
   }
 
   /** Ends when its calls have. */
