@@ -1,5 +1,6 @@
-// Real processes on one DATA_DIR, two gateways that hold leases under load: what ends is refused from the very next request on,
-// whoever ends it, and whatever happens to the process that holds the lease, or to the one that granted it.
+// Real processes on one DATA_DIR, gateways that hold leases under load, beside the services or in one process with them: what
+// ends is refused from the very next request on, whoever ends it, and whatever happens to the process that holds the lease, or
+// to the one that granted it.
 import { type ChildProcess, execFile, execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -8,7 +9,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { connectTo, type Remote } from '../../bin/compose/remote.js'
 import { readConfig } from '../../bin/config.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
@@ -26,45 +27,46 @@ const READERS = 6 // of each gateway
 const REDIRECT_URI = 'https://app.example/callback'
 const PASSWORD = 'correct horse battery'
 
-const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-leases-'))
 const running = new Map<string, ChildProcess>()
 const remotes: Remote[] = []
-const gateways: string[] = []
+let dataDir: string
 let env: Record<string, string>
-/** What each process has besides. */
-const of: Record<string, Record<string, string>> = {}
-/** Not where the command line looks for a service. */
-const doorOf = (service: string) => path.join(dataDir, `door-${service}`)
-const urlOf = (service: string) => `unix:${doorOf(service)}`
+/** What each process has besides; its mode is the first word of its name. */
+let of: Record<string, Record<string, string>>
+let gateways: string[]
+/** The process that has each service. */
+let home: { readonly token: string; readonly survey: string }
+/** Where a process answers RPCs; not where the command line looks for one. */
+const doorOf = (name: string) => path.join(dataDir, `door-${name}`)
+const urlOf = (name: string) => `unix:${doorOf(name)}`
 let tokenMetrics: string
 
-beforeAll(async () => {
-  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+beforeAll(() => void execFileSync(process.execPath, [BUILD], { stdio: 'inherit' }), 120_000)
+
+async function startService(gatewayNames: readonly string[]): Promise<void> {
   const { PATH = '', HOME = '' } = process.env
+  dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-leases-'))
   env = { PATH, HOME, DATA_DIR: dataDir, ADMIN_PORT: '0', RATE_LIMIT: 'off', LOG_LEVEL: 'error' }
   const adminPort = await freePort()
   tokenMetrics = `http://127.0.0.1:${adminPort}/metrics`
-  of.token = { RPC_LISTEN: urlOf('token'), ADMIN_PORT: `${adminPort}` }
-  of.survey = { RPC_LISTEN: urlOf('survey'), TOKEN_SERVICE_URL: urlOf('token') }
-  await Promise.all([startUp('token'), startUp('survey')])
-  const services = {
-    TOKEN_SERVICE_URL: urlOf('token'),
-    SURVEY_SERVICE_URL: urlOf('survey'),
-    PUBLIC_URL: 'http://127.0.0.1',
-  }
-  for (const name of ['gateway 1', 'gateway 2']) {
+  of = { [home.token]: { RPC_LISTEN: urlOf(home.token), ADMIN_PORT: `${adminPort}` } }
+  const services = { TOKEN_SERVICE_URL: urlOf(home.token), SURVEY_SERVICE_URL: urlOf(home.survey) }
+  if (home.survey !== home.token) of[home.survey] = { RPC_LISTEN: urlOf(home.survey), ...services }
+  gateways = []
+  for (const name of gatewayNames) {
     const port = await freePort()
-    of[name] = { PORT: `${port}`, ...services }
-    await startUp(name)
+    of[name] = { ...of[name], ...services, PORT: `${port}`, PUBLIC_URL: 'http://127.0.0.1' }
     gateways.push(`http://127.0.0.1:${port}`)
   }
-}, 120_000)
+  for (const name of Object.keys(of)) await startUp(name)
+}
 
-afterAll(async () => {
+async function endService(): Promise<void> {
   for (const child of running.values()) child.kill('SIGKILL')
-  for (const remote of remotes) await remote.close()
+  running.clear()
+  for (const remote of remotes.splice(0)) await remote.close()
   rmSync(dataDir, { recursive: true, force: true })
-})
+}
 
 function startUp(name: string): Promise<void> {
   const [mode = ''] = name.split(' ')
@@ -81,7 +83,7 @@ function signal(name: string, what: NodeJS.Signals): void {
 function callers() {
   const config = readConfig({ DATA_DIR: dataDir })
   const open = (service: 'token' | 'survey') => {
-    const address = { kind: 'unix', path: doorOf(service) } as const
+    const address = { kind: 'unix', path: doorOf(home[service]) } as const
     const remote = connectTo(service, address, config, 'local')
     remotes.push(remote)
     return remote.invoke
@@ -146,7 +148,7 @@ async function until(isTrue: () => boolean): Promise<void> {
   while (!isTrue()) await sleep(10)
 }
 
-/** Reads again and again at both gateways, from before `end` until after it; what was said to requests that were sent after it. */
+/** Reads again and again at all gateways, from before `end` until after it; what was said to requests that were sent after it. */
 async function readWhile(
   targets: readonly string[],
   end: () => Promise<unknown>,
@@ -194,98 +196,118 @@ async function questions(): Promise<number> {
   return counts.reduce((sum, [, count]) => sum + Number(count), 0)
 }
 
-test('while nothing changes, requests are answered without a call', async () => {
-  const person = await authorized(callers())
-  await readWhile(targetsOf(person), async () => undefined)
-  const agent = new Agent({ keepAlive: true })
-  const [url] = targetsOf(person)
-  const before = await questions()
-  for (let i = 0; i < 300; i += 1) await ask(agent, `${gateways[0]}${url}`)
-  agent.destroy()
-  expect((await questions()) - before).toBeLessThan(60)
-})
+const both = { token: 'token', survey: 'survey' }
+const one = { token: 'all', survey: 'all' }
 
-test('what operators and users end or change is told at once, at both gateways', async () => {
-  const services = callers()
-  for (let round = 0; round < 4; round += 1) {
+describe.each([
+  ['two gateways beside the services', both, ['gateway 1', 'gateway 2']],
+  ['a gateway in one process with the services', one, ['all']],
+])('%s', (_, where, names) => {
+  beforeAll(async () => {
+    home = where
+    await startService(names)
+  }, 60_000)
+  afterAll(endService)
+
+  test('while nothing changes, requests are answered without a call', async () => {
+    const person = await authorized(callers())
+    await readWhile(targetsOf(person), async () => undefined)
+    const agent = new Agent({ keepAlive: true })
+    const [url] = targetsOf(person)
+    const before = await questions()
+    for (let i = 0; i < 300; i += 1) await ask(agent, `${gateways[0]}${url}`)
+    agent.destroy()
+    expect((await questions()) - before).toBeLessThan(60)
+  })
+
+  test('what operators and users end or change is told at once, at every gateway', async () => {
+    const services = callers()
+    for (let round = 0; round < 4; round += 1) {
+      const person = await authorized(services)
+      const { username, grantId, surveyId, userId } = person
+      const [user, ...surveys] = targetsOf(person)
+      const renamed = await readWhile([`${user}`], () =>
+        services.admin.updateUser({ username, nickname: `名${round}` }),
+      )
+      expect(renamed).toHaveLength(1)
+      expect(renamed[0]).toContain(`名${round}`)
+      const retitled = await readWhile(surveys, () =>
+        services.survey.importSurveys({ ownerUserId: userId, surveys: [{ id: surveyId, title: `Tea ${round}` }] }),
+      )
+      expect(retitled).toHaveLength(2)
+      for (const said of retitled) expect(said).toContain(`Tea ${round}`)
+      expect(await readWhile(targetsOf(person), () => services.admin.revokeGrant({ grantId }))).toEqual([
+        'invalid_token',
+      ])
+    }
+  }, 60_000)
+
+  test('another process that writes waits until nobody is told the old any more, also while the service is stopped', async () => {
+    const person = await authorized(callers())
+    const writer = openSqliteTokenStore({ file: path.join(dataDir, 'token.db') })
+    const agent = new Agent({ keepAlive: true })
+    const [url] = targetsOf(person)
+    await readWhile([`${url}`], async () => undefined)
+    const last = Array.from({ length: 200 }, () => ask(agent, `${gateways[0]}${url}`))
+    await Promise.all(last)
+    signal(home.token, 'SIGSTOP')
+    await writer.revokeGrant(person.grantId, Date.now(), byOperator)
+    const after = ask(agent, `${gateways[0]}${url}`)
+    await sleep(20)
+    signal(home.token, 'SIGCONT')
+    expect(await after).toBe('invalid_token')
+    agent.destroy()
+    await writer.close()
+  })
+
+  test('the command line, where it writes to the file itself, is no exception', async () => {
+    const person = await authorized(callers())
+    const byHand = async () => {
+      const args = [PROGRAM, 'grant', 'revoke', person.grantId]
+      const { stderr } = await promisify(execFile)(process.execPath, args, { env })
+      expect(stderr).not.toContain('using the token service')
+    }
+    expect(await readWhile(targetsOf(person), byHand)).toEqual(['invalid_token'])
+  }, 60_000)
+
+  test('a token service that is killed and started anew ends at once what its predecessor had said', async () => {
+    const person = await authorized(callers())
+    signal(home.token, 'SIGKILL')
+    await startUp(home.token)
+    const services = callers()
+    expect(await readWhile(targetsOf(person), () => services.admin.revokeGrant({ grantId: person.grantId }))).toEqual([
+      'invalid_token',
+    ])
+    const another = await authorized(services)
+    const agent = new Agent({ keepAlive: true })
+    const [url] = targetsOf(another)
+    await Promise.all(Array.from({ length: 200 }, () => ask(agent, `${gateways[0]}${url}`)))
+    signal(home.token, 'SIGKILL')
+    await startUp(home.token)
+    await callers().admin.revokeGrant({ grantId: another.grantId })
+    expect(await ask(agent, `${gateways[0]}${url}`)).toBe('invalid_token')
+    agent.destroy()
+  }, 60_000)
+
+  if (names.length === 1) return
+
+  test('while a gateway is stopped with a lease, a write waits for that at most, and what waited for it is refused', async () => {
+    const services = callers()
     const person = await authorized(services)
-    const { username, grantId, surveyId, userId } = person
-    const [user, ...surveys] = targetsOf(person)
-    const renamed = await readWhile([`${user}`], () => services.admin.updateUser({ username, nickname: `名${round}` }))
-    expect(renamed).toHaveLength(1)
-    expect(renamed[0]).toContain(`名${round}`)
-    const retitled = await readWhile(surveys, () =>
-      services.survey.importSurveys({ ownerUserId: userId, surveys: [{ id: surveyId, title: `Tea ${round}` }] }),
-    )
-    expect(retitled).toHaveLength(2)
-    for (const said of retitled) expect(said).toContain(`Tea ${round}`)
-    expect(await readWhile(targetsOf(person), () => services.admin.revokeGrant({ grantId }))).toEqual(['invalid_token'])
-  }
-}, 60_000)
-
-test('while a gateway is stopped with a lease, a write waits for that at most, and what waited for it is refused', async () => {
-  const services = callers()
-  const person = await authorized(services)
-  const agent = new Agent({ keepAlive: true })
-  const [url] = targetsOf(person)
-  await readWhile([`${url}`], async () => undefined)
-  await Promise.all(Array.from({ length: 200 }, () => ask(agent, `${gateways[1]}${url}`)))
-  signal('gateway 2', 'SIGSTOP')
-  const startedAt = performance.now()
-  await services.admin.revokeGrant({ grantId: person.grantId })
-  const waited = performance.now() - startedAt
-  const late = ask(agent, `${gateways[1]}${url}`)
-  expect(await ask(agent, `${gateways[0]}${url}`)).toBe('invalid_token')
-  signal('gateway 2', 'SIGCONT')
-  expect(await late).toBe('invalid_token')
-  expect(waited).toBeGreaterThan(LEASE_MS / 4)
-  expect(waited).toBeLessThan(LEASE_MS + 1_000)
-  agent.destroy()
+    const agent = new Agent({ keepAlive: true })
+    const [url] = targetsOf(person)
+    await readWhile([`${url}`], async () => undefined)
+    await Promise.all(Array.from({ length: 200 }, () => ask(agent, `${gateways.at(-1)}${url}`)))
+    signal('gateway 2', 'SIGSTOP')
+    const startedAt = performance.now()
+    await services.admin.revokeGrant({ grantId: person.grantId })
+    const waited = performance.now() - startedAt
+    const late = ask(agent, `${gateways.at(-1)}${url}`)
+    expect(await ask(agent, `${gateways[0]}${url}`)).toBe('invalid_token')
+    signal('gateway 2', 'SIGCONT')
+    expect(await late).toBe('invalid_token')
+    expect(waited).toBeGreaterThan(LEASE_MS / 4)
+    expect(waited).toBeLessThan(LEASE_MS + 1_000)
+    agent.destroy()
+  })
 })
-
-test('another process that writes waits until nobody is told the old any more, also while the service is stopped', async () => {
-  const person = await authorized(callers())
-  const writer = openSqliteTokenStore({ file: path.join(dataDir, 'token.db') })
-  const agent = new Agent({ keepAlive: true })
-  const [url] = targetsOf(person)
-  await readWhile([`${url}`], async () => undefined)
-  const last = Array.from({ length: 200 }, () => ask(agent, `${gateways[0]}${url}`))
-  await Promise.all(last)
-  signal('token', 'SIGSTOP')
-  await writer.revokeGrant(person.grantId, Date.now(), byOperator)
-  const after = ask(agent, `${gateways[0]}${url}`)
-  await sleep(20)
-  signal('token', 'SIGCONT')
-  expect(await after).toBe('invalid_token')
-  agent.destroy()
-  await writer.close()
-})
-
-test('the command line, where it writes to the file itself, is no exception', async () => {
-  const person = await authorized(callers())
-  const byHand = async () => {
-    const args = [PROGRAM, 'grant', 'revoke', person.grantId]
-    const { stderr } = await promisify(execFile)(process.execPath, args, { env })
-    expect(stderr).not.toContain('using the token service')
-  }
-  expect(await readWhile(targetsOf(person), byHand)).toEqual(['invalid_token'])
-}, 60_000)
-
-test('a token service that is killed and started anew ends at once what its predecessor had said', async () => {
-  const person = await authorized(callers())
-  signal('token', 'SIGKILL')
-  await startUp('token')
-  const services = callers()
-  expect(await readWhile(targetsOf(person), () => services.admin.revokeGrant({ grantId: person.grantId }))).toEqual([
-    'invalid_token',
-  ])
-  const another = await authorized(services)
-  const agent = new Agent({ keepAlive: true })
-  const [url] = targetsOf(another)
-  await Promise.all(Array.from({ length: 200 }, () => ask(agent, `${gateways[0]}${url}`)))
-  signal('token', 'SIGKILL')
-  await startUp('token')
-  await callers().admin.revokeGrant({ grantId: another.grantId })
-  expect(await ask(agent, `${gateways[0]}${url}`)).toBe('invalid_token')
-  agent.destroy()
-}, 60_000)
