@@ -34,9 +34,10 @@ export function whenAllWentOn(then: () => void): void {
   else process.nextTick(then)
 }
 
-/** Calls `then` when all that comes in the next turn, too, has gone on as far as it can. */
+/** Calls `then` when all that comes in this turn and in the next one has gone on as far as it can, and is sent if it is ready. */
 export function afterNextTurn(then: () => void): void {
-  whenAllWentOn(() => void endOfTurn().then(() => whenAllWentOn(then)))
+  const nextEnd = present === undefined ? endOfTurn().then(endOfTurn) : endOfTurn()
+  void nextEnd.then(() => process.nextTick(() => process.nextTick(then)))
 }
 
 function over(): void {

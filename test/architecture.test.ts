@@ -34,7 +34,7 @@ const directions: readonly { readonly folder: string; readonly mayImport: readon
   },
   {
     folder: 'services/postgres',
-    mayImport: ['services/postgres', 'services/store', 'services/rpc', 'services/collections', 'gen'],
+    mayImport: ['services/postgres', 'services/store', 'services/rpc', 'services/collections', 'event-loop', 'gen'],
   },
   {
     folder: 'services/copy',

@@ -15,7 +15,7 @@ export function ownServices(
   { now, onVerified, leaseWorthWanted }: KeepingSetup,
 ): Readonly<Record<keyof typeof REVALIDATE, Invoke>> {
   const asGateway = createDirectDoor(dispatcher, 'gateway')
-  if (tokenDatabase.kind !== 'sqlite') return { token: asGateway, survey: asGateway } // nobody grants a lease
+  if (tokenDatabase.kind !== 'sqlite') return { token: asGateway, survey: asGateway } // which grants no leases
   const lease = new HeldLease(createDirectDoor(dispatcher, 'local'), leaseWorthWanted)
   const keeping = { leases: [lease], now, onHeld: onVerified && (() => onVerified(1)) }
   const keepingOf = (service: keyof typeof REVALIDATE) => keepingAnswers(asGateway, REVALIDATE[service], keeping)

@@ -211,6 +211,7 @@ class Assembly {
     } else if (this.#has('gateway')) {
       this.#surveyRemote = this.#connectTo('survey', surveyServiceUrlOf(config), this.#tokenRemote)
     }
+    leases.takeOver()
   }
 
   /** `behind` as RemoteOptions have it. */

@@ -104,6 +104,7 @@ export class HeldLease {
     this.#countFrom(performance.now(), 0)
     try {
       while (this.#isWanted()) if (!(await this.#renew())) return
+      await this.#giveUp()
     } catch {
       this.#pause() // of an earlier version, or away
     } finally {
@@ -135,6 +136,12 @@ export class HeldLease {
     }
     this.#present.renew(answer, sentAtMs)
     return true
+  }
+
+  /** So that nobody waits for a lease of which no use is made. */
+  async #giveUp(): Promise<void> {
+    this.#present?.giveUp()
+    await this.#invoke(HOLD_LEASE, create(HOLD_LEASE.input, { holder: this.#holder, givesUp: true }), this.#call)
   }
 
   #pause(): void {

@@ -1,6 +1,6 @@
-// Answers kept by a process that asks a service in another. None is used unless it is known to hold at a moment after the
-// request came: so what ends or changes it holds from the very next request on. Either a lease says so, or the service is
-// asked, once for many requests, in a few bytes for each.
+// Answers kept by who asks a service, in another process or its own. None is used unless it is known to hold at a moment
+// after the request came: so what ends or changes it holds from the very next request on. Either a lease says so, or the
+// service is asked, once for many requests, in a few bytes for each.
 import { hash } from 'node:crypto'
 import { create, type DescField, type DescMethod, type Message } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -54,7 +54,7 @@ export interface KeepingOptions {
   readonly leases?: readonly HeldLease[]
   /** ms since 1970 UTC, of the clock by which the service judges what has expired. */
   readonly now?: (() => number) | undefined
-  /** Hears of each answer that was given without asking. */
+  /** Hears of each answer that was given and not asked about. */
   readonly onHeld?: (() => void) | undefined
 }
 
@@ -79,7 +79,6 @@ export function keepingAnswers(
 
   /** Nobody waits: it holds meanwhile, or until its terms end. */
   function askAgain(key: string, known: Answer, terms: Terms, { requestId, traceparent }: Outgoing): void {
-    if (now() < terms.askAgainAtMs) return
     terms.askAgainAtMs = now() + ASKED_AGAIN_AFTER_MS
     const { at, judged } = later.add(known.validator, {
       requestId,
@@ -102,8 +101,8 @@ export function keepingAnswers(
     if (known) {
       wantAll(leases)
       if (known.terms && isHeld(known.terms, now)) {
-        onHeld?.()
-        askAgain(key, known, known.terms, call)
+        if (now() < known.terms.askAgainAtMs) onHeld?.()
+        else askAgain(key, known, known.terms, call) // which counts it as a use
         return given(known, request)
       }
       const startedAt = performance.now()

@@ -26,7 +26,7 @@ const MAX_HOLDERS = 1_000
 export interface LeaseGuard {
   /** Whether this process may, from now until it ends. */
   take(): boolean
-  /** For how many ms from now a lease may be in force that another process has granted. */
+  /** For how many ms from now a lease may be in force that another process has granted; takes over from one that has ended. */
   strangersMs(): number
   /** Hears, if not yet, what others have written. */
   look(): void
@@ -74,6 +74,11 @@ export class Leases {
     return new LeasedDatabase(this, guard)
   }
 
+  /** For a process that has started: what one before it has granted ends now, and not when something is to be written. */
+  takeOver(): void {
+    for (const guard of this.#guards) guard.strangersMs()
+  }
+
   /** Counts a change of these stripes, or of all, and tells the holders. */
   changed(stripes: Iterable<number> | undefined): void {
     this.#state += 1
@@ -108,12 +113,14 @@ export class Leases {
     holder: name,
     run,
     state,
+    givesUp,
   }: HoldLeaseRequest): Promise<MessageInitShape<typeof HoldLeaseResponseSchema>> {
     const receivedAtMs = performance.now()
     const known = run === this.run ? Number(state) : undefined
-    this.#knows(name, known ?? 0)
+    this.#knows(name, givesUp ? Number.POSITIVE_INFINITY : (known ?? 0))
     this.#calls.get(name)?.()
-    if (!this.#mayGrant(name)) return this.#present()
+    if (givesUp) this.#holders.delete(name)
+    if (givesUp || !this.#mayGrant(name)) return this.#present()
     if (known !== undefined && known >= this.#state) await this.#changeFor(name)
     if (!this.#haveLooked()) return this.#present()
     const changed = known === undefined ? undefined : this.#changes.after(known)

@@ -1,5 +1,5 @@
 // The client's end of MultiplexService.
-// One long-lived stream carries all calls; those of one turn of the event loop to one method travel together. When a stream
+// One long-lived stream carries all calls; those of two turns of the event loop to one method travel together. When a stream
 // breaks, what was not sent yet goes over the next one, and so does, once, what its method declares to be idempotent. Any
 // other call may have been executed: it fails as `unavailable`, and the caller decides.
 import { isIP } from 'node:net'
@@ -267,7 +267,7 @@ class Stream {
   readonly #options: StreamOptions
   /** Takes MultiplexRequests as bytes. */
   readonly #call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
-  /** Calls not sent yet: sent together at the end of the turn, or when the connection is there. */
+  /** Calls not sent yet: sent together after one more turn, or when the connection is there. */
   #queue: Pending[] = []
   #isConnected = false
   #isDraining = false

@@ -1,4 +1,4 @@
-// Group commit: writes that arrive within a turn of the event loop, or while the disk flushes, share one transaction, and
+// Group commit: writes that arrive within two turns of the event loop, or while the disk flushes, share one transaction, and
 // transactions that commit while it flushes share the next flush. Nobody is told of a write before it is flushed.
 import type { Statement } from 'better-sqlite3'
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'

@@ -263,7 +263,7 @@ export type ConnectedApp = Message<"surveyauth.v1.ConnectedApp"> & {
   createTime?: Timestamp | undefined;
 
   /**
-   * When the app last used a token of any, to the minute; when the newest began if never since.
+   * When the app last used a token of any, to a minute and a half; when the newest began if never since.
    *
    * @generated from field: google.protobuf.Timestamp last_use_time = 6;
    */

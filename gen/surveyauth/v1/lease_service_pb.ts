@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/lease_service.proto.
  */
 export const file_surveyauth_v1_lease_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL2xlYXNlX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEiUgoQSG9sZExlYXNlUmVxdWVzdBIZCgZob2xkZXIYASABKAlCCbpIBnIEEAEYQBIUCgNydW4YAiABKAlCB7pIBHICGEASDQoFc3RhdGUYAyABKAQicwoRSG9sZExlYXNlUmVzcG9uc2USCwoDcnVuGAEgASgJEg0KBXN0YXRlGAIgASgEEhcKD2hhc19hbGxfY2hhbmdlZBgDIAEoCBIXCg9jaGFuZ2VkX3N0cmlwZXMYBCADKA0SEAoIbGVhc2VfbXMYBSABKA0yYwoMTGVhc2VTZXJ2aWNlElMKCUhvbGRMZWFzZRIfLnN1cnZleWF1dGgudjEuSG9sZExlYXNlUmVxdWVzdBogLnN1cnZleWF1dGgudjEuSG9sZExlYXNlUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_buf_validate_validate]);
+  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL2xlYXNlX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEiZAoQSG9sZExlYXNlUmVxdWVzdBIZCgZob2xkZXIYASABKAlCCbpIBnIEEAEYQBIUCgNydW4YAiABKAlCB7pIBHICGEASDQoFc3RhdGUYAyABKAQSEAoIZ2l2ZXNfdXAYBCABKAgicwoRSG9sZExlYXNlUmVzcG9uc2USCwoDcnVuGAEgASgJEg0KBXN0YXRlGAIgASgEEhcKD2hhc19hbGxfY2hhbmdlZBgDIAEoCBIXCg9jaGFuZ2VkX3N0cmlwZXMYBCADKA0SEAoIbGVhc2VfbXMYBSABKA0yYwoMTGVhc2VTZXJ2aWNlElMKCUhvbGRMZWFzZRIfLnN1cnZleWF1dGgudjEuSG9sZExlYXNlUmVxdWVzdBogLnN1cnZleWF1dGgudjEuSG9sZExlYXNlUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_buf_validate_validate]);
 
 /**
  * Who asks, and what it knows.
@@ -45,6 +45,13 @@ export type HoldLeaseRequest = Message<"surveyauth.v1.HoldLeaseRequest"> & {
    * @generated from field: uint64 state = 3;
    */
   state: bigint;
+
+  /**
+   * The caller wants no lease and uses none from now on, so nobody waits for it; answered at once.
+   *
+   * @generated from field: bool gives_up = 4;
+   */
+  givesUp: boolean;
 };
 
 /**
@@ -115,8 +122,8 @@ export const LeaseService: GenService<{
    * something changes, and after 50 ms at the latest: whoever goes on calling holds a lease all the time, and by each call
    * says what it knows. Safe to retry.
    *
-   * Callers: none but those of the same machine, behind a Unix socket or on plaintext loopback. A lease is measured by two
-   * clocks, which have to go on together.
+   * Callers: none but those of the same machine, behind a Unix socket or on plaintext loopback, and the process itself. A
+   * lease is measured by two clocks, which have to go on together.
    *
    * @generated from rpc surveyauth.v1.LeaseService.HoldLease
    */
