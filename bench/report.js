@@ -120,7 +120,7 @@ function generatorText({ rows }) {
 }
 
 function cpuTable(figures) {
-  return byContestant(figures, (one) => one.cpu.toFixed(1))
+  return byContestant(figures, ({ cpu }) => (Number.isNaN(cpu) ? '–' : cpu.toFixed(1)))
 }
 
 function targetTable({ judged, isDisturbed }) {
