@@ -68,8 +68,9 @@ export function keepingAnswers(
   { leases = [], now = Date.now, onHeld }: KeepingOptions = {},
 ): Invoke {
   const kept = new BoundedMap<Answer>(MAX_BYTES)
-  const revalidation = new Revalidation(invoke, revalidate, leases, now)
-  const later = new Revalidation(invoke, revalidate, leases, now, GATHERED_MS)
+  const asking = { invoke, method: revalidate, leases, now }
+  const revalidation = new Revalidation(asking)
+  const later = new Revalidation({ ...asking, gatheredMs: GATHERED_MS })
   /** Of each method that can be kept, the fields that its answer depends on. */
   const fields = new Map<DescMethod, readonly string[]>()
   for (const method of revalidate.parent.methods) {
@@ -202,36 +203,30 @@ interface Judgement {
 
 const noTerms = () => undefined
 
+interface RevalidationOptions {
+  readonly invoke: Invoke
+  readonly method: DescMethod
+  readonly leases: readonly HeldLease[]
+  readonly now: () => number
+  /** Of questions for which nobody waits: how long they gather. */
+  readonly gatheredMs?: number
+}
+
 /**
  * Asks whether answers still hold, about those of one turn of the event loop together. While the service has not answered,
  * fewer than it was asked about wait for it or for others to come, since a message costs as much as some ten validators: who
  * is alone never waits, and of a crowd half is asked about while the other half gathers.
  */
 class Revalidation {
-  readonly #invoke: Invoke
-  readonly #method: DescMethod
-  readonly #leases: readonly HeldLease[]
-  readonly #now: () => number
-  readonly #gatheredMs: number | undefined
+  readonly #options: RevalidationOptions
   /** Not asked yet. */
   #next: Question | undefined
   /** Validators that were sent and are not answered. */
   #unanswered = 0
   #isLookedAt = false
 
-  /** `gatheredMs`: how long all questions gather, when nobody waits for them. */
-  constructor(
-    invoke: Invoke,
-    method: DescMethod,
-    leases: readonly HeldLease[],
-    now: () => number,
-    gatheredMs?: number,
-  ) {
-    this.#invoke = invoke
-    this.#method = method
-    this.#leases = leases
-    this.#now = now
-    this.#gatheredMs = gatheredMs
+  constructor(options: RevalidationOptions) {
+    this.#options = options
   }
 
   /** It holds unless its place is among those that changed, as of a moment after this was called; `judged` may be rejected. */
@@ -246,13 +241,14 @@ class Revalidation {
   }
 
   #askAfterAll(question: Question): void {
-    const timer = setTimeout(() => this.#ask(question), this.#gatheredMs ?? MAX_WAIT_MS)
-    if (this.#gatheredMs !== undefined) timer.unref() // it keeps no process from ending
+    const { gatheredMs } = this.#options
+    const timer = setTimeout(() => this.#ask(question), gatheredMs ?? MAX_WAIT_MS)
+    if (gatheredMs !== undefined) timer.unref() // it keeps no process from ending
   }
 
   /** At the end of the turn, for what comes in it. */
   #look(): void {
-    if (this.#isLookedAt || this.#gatheredMs !== undefined) return
+    if (this.#isLookedAt || this.#options.gatheredMs !== undefined) return
     this.#isLookedAt = true
     whenAllWentOn(() => {
       this.#isLookedAt = false
@@ -276,11 +272,12 @@ class Revalidation {
   }
 
   async #judge({ validators, call }: Question): Promise<Judgement> {
-    const sentAtMs = this.#now()
-    const wantsLeaseTerms = this.#leases.length > 0 && this.#leases.every((lease) => lease.inForce())
+    const { invoke, method, leases, now } = this.#options
+    const sentAtMs = now()
+    const wantsLeaseTerms = leases.length > 0 && leases.every((lease) => lease.inForce())
     try {
-      const request = create(this.#method.input, { validators, wantsLeaseTerms } as Partial<RevalidateRequest>)
-      const response = (await this.#invoke(this.#method, request, call)) as RevalidateResponse
+      const request = create(method.input, { validators, wantsLeaseTerms } as Partial<RevalidateRequest>)
+      const response = (await invoke(method, request, call)) as RevalidateResponse
       return { changed: new Set(response.changed), termsOf: this.#termsOf(response, sentAtMs) }
     } catch (error) {
       const { code } = ConnectError.from(error)
@@ -293,7 +290,7 @@ class Revalidation {
   /** None where a lease is missing. */
   #termsOf({ holdsMs, runs, states, stripes }: RevalidateResponse, sentAtMs: number): Judgement['termsOf'] {
     if (holdsMs === 0 || runs.length === 0) return noTerms
-    const leased = this.#leases.flatMap((lease) => lease.inForce() ?? [])
+    const leased = this.#options.leases.flatMap((lease) => lease.inForce() ?? [])
     const restsOn = runs.flatMap((name, at) => {
       const run = leased.find((each) => each.run === name)
       return run ? [{ run, state: Number(states[at]) }] : []

@@ -1,20 +1,20 @@
 // Lookups that share a statement, at a database that answers as it is told.
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { Lookups } from '../../services/postgres/lookups.js'
 import type { Database } from '../../services/postgres/transaction.js'
 import { mostKeptMB } from '../harness/kept.js'
 
 type Row = { readonly key: string }
 
-/** Lookups of rows by their key, of one value or several; `groups` are the keys of each statement. */
-function lookups(maxTogether?: number, types: readonly string[] = ['text']) {
+/** Lookups of rows by their key, of one value or several; `groups` are the keys of each statement, which is `answered` then. */
+function lookups(maxTogether?: number, types: readonly string[] = ['text'], answered?: Promise<void>) {
   const groups: string[][] = []
   const database = {
     dueAt: () => performance.now() + 10_000,
     read: async (_: unknown, [first = [], ...others]: readonly string[][]) => {
       const keys = first.map((value, index) => [value, ...others.map((column) => column[index])].join(' '))
       groups.push(keys)
-      await new Promise((resolve) => setImmediate(resolve))
+      await (answered ?? new Promise((resolve) => setImmediate(resolve)))
       return keys.map((key, index) => ({ place: index + 1, key }))
     },
   }
@@ -41,11 +41,15 @@ test('keys of several values are told apart, however their texts run together', 
 })
 
 test('who asks when a statement is under way is given what the next one finds', async () => {
-  const { groups, rows } = lookups(1)
+  let answer = () => {}
+  const answered = new Promise<void>((resolve) => {
+    answer = resolve
+  })
+  const { groups, rows } = lookups(1, ['text'], answered)
   const first = rows.findOne('a')
-  await new Promise((resolve) => setImmediate(resolve))
-  expect(groups).toEqual([['a']])
+  await vi.waitFor(() => expect(groups).toEqual([['a']]), { interval: 1 })
   const second = rows.findOne('a')
+  answer()
   expect(await second).not.toBe(await first)
   expect(groups).toEqual([['a'], ['a']])
 })
