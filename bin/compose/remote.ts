@@ -4,13 +4,12 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { HeldLease } from '../../services/answers/held-lease.js'
-import { keepingAnswers } from '../../services/answers/kept-answers.js'
+import { type KeepingOptions, keepingAnswers } from '../../services/answers/kept-answers.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import type { Invoke } from '../../services/rpc/client.js'
 import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import type { Config } from '../config.js'
-import type { Observers } from './observers.js'
 import type { Part } from './part.js'
 import { readTls } from './tls.js'
 
@@ -34,11 +33,7 @@ export interface Remote extends Part {
   reconnect(): void
 }
 
-export interface KeepingSetup {
-  /** ms since 1970 UTC; the system clock unless given. */
-  readonly now?: () => number
-  /** Hears of tokens that were found to be good without a call. */
-  readonly onVerified?: Observers['token']['onRevalidated']
+export interface KeepingSetup extends Pick<KeepingOptions, 'now' | 'onHeld'> {
   /** As of Overrides. */
   readonly leaseWorthWanted?: number | undefined
 }
@@ -54,7 +49,7 @@ export function connectTo(
   address: Address,
   config: Config,
   caller: Caller,
-  { behind, now, onVerified, leaseWorthWanted }: RemoteOptions = {},
+  { behind, leaseWorthWanted, ...keeping }: RemoteOptions = {},
 ): Remote {
   const transport: MultiplexTransport = createMultiplexTransport({
     address,
@@ -70,9 +65,8 @@ export function connectTo(
   return {
     url,
     invoke: keepingAnswers(transport.invoke, REVALIDATE[service], {
+      ...keeping,
       leases: leases.length === needed.size ? leases : [],
-      now,
-      onHeld: onVerified && (() => onVerified(1)),
     }),
     lease,
     async absent() {

@@ -221,8 +221,9 @@ class Assembly {
   }
 
   #keeping(): KeepingSetup {
+    const { onRevalidated } = this.#observers.token
     const { leaseWorthWanted } = this.#overrides
-    return { now: this.#clock.now, onVerified: this.#observers.token.onRevalidated, leaseWorthWanted }
+    return { now: this.#clock.now, onHeld: () => onRevalidated?.(1), leaseWorthWanted }
   }
 
   #client<S extends DescService>(service: S, caller: Caller): Client<S> {
@@ -299,9 +300,9 @@ class Assembly {
     const isAlone = this.#tokenPart !== undefined && this.#config.tokenDatabase.kind === 'sqlite'
     const own = this.#tokenPart && ownServices(this.#dispatcher, this.#config, this.#keeping())
     const clients = {
-      token: own ? clientOf(TokenService, own.token) : this.#client(TokenService, 'gateway'),
+      token: own?.token ?? this.#client(TokenService, 'gateway'),
       account: this.#client(AccountService, 'gateway'),
-      survey: own ? clientOf(SurveyService, own.survey) : this.#client(SurveyService, 'gateway'),
+      survey: own?.survey ?? this.#client(SurveyService, 'gateway'),
       sharedLimits: isAlone ? undefined : this.#client(LimitService, 'gateway'), // alone it has nobody to share with
     }
     return startGatewayPart(this.#config, port, clients, this.#clock, this.#observers)
