@@ -23,6 +23,13 @@ export const REVALIDATE = {
   survey: SurveyService.method.revalidateSurveys,
 }
 
+/** What people and apps wait for in crowds and a commit writes: what comes meanwhile goes with the next one. */
+const COMMITTED = [
+  TokenService.method.issueCode,
+  TokenService.method.exchangeCode,
+  TokenService.method.refreshAccessToken,
+]
+
 export interface Remote extends Part {
   /** Where it is, for messages. */
   readonly url: string
@@ -57,6 +64,7 @@ export function connectTo(
     maxRequestBytes: service === 'survey' ? config.rpcMaxSurveyRequestBytes : config.rpcMaxRequestBytes,
     maxResponseBytes: MAX_RESPONSE_BYTES,
     defaultTimeoutMs: config.rpcTimeoutMs,
+    patient: COMMITTED,
   })
   const url = formatAddress(address)
   const lease = behind?.url === url ? behind.lease : leaseOn(address, caller, transport.invoke, leaseWorthWanted)

@@ -1,14 +1,14 @@
 // The client's end of MultiplexService.
-// One long-lived stream carries all calls; those of two turns of the event loop to one method travel together. When a stream
-// breaks, what was not sent yet goes over the next one, and so does, once, what its method declares to be idempotent. Any
-// other call may have been executed: it fails as `unavailable`, and the caller decides.
+// One long-lived stream carries all calls; those of two turns of the event loop to one method travel together, and of some
+// methods those that come while earlier ones are unanswered. When a stream breaks, what was not sent yet goes over the next
+// one, and so does, once, what its method declares to be idempotent. Any other call may have been executed: it fails as
+// `unavailable`, and the caller decides.
 import { isIP } from 'node:net'
 import { checkServerIdentity } from 'node:tls'
 import { create, type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
-import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
 import {
   MultiplexedCallSchema,
@@ -17,7 +17,6 @@ import {
   type MultiplexResponse,
   MultiplexService,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
-import { groupBy } from '../collections/group-by.js'
 import { type Address, hostInUrl } from './address.js'
 import { holding, inBatches } from './batches.js'
 import { CallTable, MAX_CALLS } from './call-table.js'
@@ -26,6 +25,7 @@ import { type Deadline, Deadlines } from './deadlines.js'
 import { pathOf } from './dispatcher.js'
 import { Decoder } from './large-messages.js'
 import type { TlsMaterial } from './listener.js'
+import { SendQueue } from './send-queue.js'
 
 export interface MultiplexTransportOptions {
   readonly address: Address
@@ -37,6 +37,11 @@ export interface MultiplexTransportOptions {
   readonly maxResponseBytes: number
   /** Deadline of calls that name none, in ms. */
   readonly defaultTimeoutMs: number
+  /**
+   * Methods whose calls wait for the answers to those before them, and then go together. What a service commits gains nothing
+   * by being there while the commit before it is flushed, and a message takes as much at both ends as several calls of it.
+   */
+  readonly patient?: readonly DescMethod[]
 }
 
 export interface MultiplexTransport {
@@ -165,6 +170,7 @@ class Transport implements MultiplexTransport {
     const stream: Stream = new Stream(this.#client, {
       peer: this.#peer,
       maxRequestBytes: this.#options.maxRequestBytes,
+      patient: this.#options.patient ?? [],
       onConnected: () => {
         this.#waitingSinceMs = undefined
       },
@@ -223,7 +229,7 @@ class Transport implements MultiplexTransport {
 
   /** The deadline stays: what is forgotten is settled next, or put on another stream. */
   #forget(pending: Pending): void {
-    if (pending.stream.pending.delete(pending.call.id)) this.#pendingCount -= 1
+    if (pending.stream.forget(pending)) this.#pendingCount -= 1
   }
 
   #settle(from: Stream, result: MultiplexedResult): void {
@@ -253,6 +259,7 @@ class Transport implements MultiplexTransport {
 interface StreamOptions {
   readonly peer: string
   readonly maxRequestBytes: number
+  readonly patient: readonly DescMethod[]
   readonly onConnected: () => void
   readonly onResponse: (response: MultiplexResponse) => void
   readonly onEnded: (status: grpc.StatusObject) => void
@@ -267,8 +274,8 @@ class Stream {
   readonly #options: StreamOptions
   /** Takes MultiplexRequests as bytes. */
   readonly #call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
-  /** Calls not sent yet: sent together after one more turn, or when the connection is there. */
-  #queue: Pending[] = []
+  /** Of calls not sent yet, which at first wait for the connection. */
+  readonly #queues = new Map<DescMethod, SendQueue<Pending>>()
   #isConnected = false
   #isDraining = false
 
@@ -285,7 +292,7 @@ class Stream {
     this.#call.on('metadata', () => {
       this.#isConnected = true
       options.onConnected()
-      this.#flush()
+      for (const queue of this.#queues.values()) queue.flush()
     })
     this.#call.on('data', options.onResponse)
     this.#call.on('error', () => undefined) // `status` follows and says the same
@@ -297,7 +304,14 @@ class Stream {
 
   send(pending: Pending): void {
     pending.call.id = this.pending.add(pending)
-    if (this.#queue.push(pending) === 1) afterNextTurn(() => this.#flush())
+    this.#queueOf(pending.method).add(pending)
+  }
+
+  /** False when it was forgotten before. */
+  forget(pending: Pending): boolean {
+    const isPending = this.pending.delete(pending.call.id)
+    if (isPending) this.#queueOf(pending.method).settled()
+    return isPending
   }
 
   /** Ends when its calls have. */
@@ -314,24 +328,29 @@ class Stream {
     this.#call.cancel()
   }
 
-  /** Sends what is queued and not given up meanwhile, in messages the server accepts. */
-  #flush(): void {
-    if (!this.#isConnected) return
-    const waiting = this.#queue.filter(({ call }) => this.pending.get(call.id) !== undefined)
-    this.#queue = []
+  #queueOf(method: DescMethod): SendQueue<Pending> {
+    const known = this.#queues.get(method)
+    if (known) return known
+    const queue = new SendQueue<Pending>({
+      waitsForAnswers: this.#options.patient.includes(method),
+      isOpen: () => this.#isConnected,
+      send: (calls) => this.#write(method.input, calls),
+    })
+    this.#queues.set(method, queue)
+    return queue
+  }
+
+  /** Writes those that are not given up meanwhile, in messages the server accepts. */
+  #write(input: DescMessage, calls: readonly Pending[]): void {
+    const { maxRequestBytes, onUnencodable } = this.#options
+    const waiting = calls.filter(({ call }) => this.pending.get(call.id) !== undefined)
     const sentMs = performance.now()
     for (const pending of waiting) {
       pending.timesSent += 1
       pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadline.atMs - sentMs))
     }
-    for (const [{ input }, ofMethod] of groupBy(waiting, ({ method }) => method)) this.#write(input, ofMethod, sentMs)
-    this.endWhenDrained()
-  }
-
-  #write(input: DescMessage, calls: Pending[], sentMs: number): void {
-    const { maxRequestBytes, onUnencodable } = this.#options
     const schema = holding(MultiplexRequestSchema, MultiplexedCallSchema.field.request, input)
-    const batches = inBatches(calls, {
+    const batches = inBatches(waiting, {
       encode: (part) => {
         const bytes = toBinary(schema, create(schema, { calls: part.map(({ call }) => call), sentMs } as never))
         if (bytes.length > maxRequestBytes) throw this.#tooLarge(bytes.length)
@@ -341,6 +360,7 @@ class Stream {
       onUnencodable,
     })
     for (const batch of batches) this.#call.write(batch)
+    this.endWhenDrained()
   }
 
   #tooLarge(bytes: number): ConnectError {

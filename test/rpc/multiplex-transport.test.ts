@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import net from 'node:net'
 import { networkInterfaces } from 'node:os'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { create, type DescMethod, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
@@ -47,6 +48,8 @@ const STATUS = {
 /** A peer that reacts to the n-th stream, and to all after the last, as `reactions` says; `seen` are the calls it got. */
 async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
   const seen: MultiplexedCall[] = []
+  /** How many calls each message had. */
+  const sizes: number[] = []
   const waiting: (() => void)[] = []
   let streams = 0
   let ended = 0
@@ -68,6 +71,7 @@ async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
     stream.on('data', (bytes: Buffer) => {
       const { calls } = fromBinary(MultiplexRequestSchema, bytes)
       seen.push(...calls)
+      sizes.push(calls.length)
       if (reaction === 'break') fail(STATUS.break)
       else if (reaction === 'late') setTimeout(() => stream.write(answersTo(calls)), LATE_MS)
       else if (reaction !== 'silence') stream.write(answersTo(calls, reaction))
@@ -90,6 +94,7 @@ async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
     maxRequestBytes: 65_536,
     maxResponseBytes: 6 * 1024 * 1024,
     defaultTimeoutMs: 20_000,
+    patient: [exchangeCode],
   })
   onTestFinished(() => {
     transport.close()
@@ -102,7 +107,7 @@ async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
   }
   const connections = () => new Promise<number>((resolve) => sockets.getConnections((_, count) => resolve(count)))
   const token = clientOf(TokenService, transport.invoke)
-  return { seen, transport, greet, token, connections, ended: () => ended, streams: () => streams }
+  return { seen, sizes, transport, greet, token, connections, ended: () => ended, streams: () => streams }
 }
 
 function answersTo(calls: readonly MultiplexedCall[], reaction?: Reaction): Buffer {
@@ -150,6 +155,24 @@ test('a call that may have changed something is sent once', async () => {
   await expect(token.exchangeCode(exchange)).rejects.toMatchObject({ code: Code.Unavailable })
   await token.verifyAccessToken(verification) // the next stream works
   expect(seen.map(({ method }) => method.split('/').at(-1))).toEqual(['ExchangeCode', 'VerifyAccessToken'])
+})
+
+test('who is patient waits for the answer to the call before, for 5 ms, and others do not', async () => {
+  const { sizes, token, transport } = await startPeer(['silence'])
+  const calls: Promise<unknown>[] = [token.exchangeCode(exchange)]
+  await expect.poll(() => sizes).toEqual([1])
+
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  onTestFinished(() => void vi.useRealTimers())
+  calls.push(token.exchangeCode(exchange))
+  for (let turn = 0; turn < 5; turn++) await nextTurn()
+  calls.push(token.exchangeCode(exchange), token.verifyAccessToken(verification))
+  await expect.poll(() => sizes).toEqual([1, 1])
+
+  vi.advanceTimersByTime(5)
+  await expect.poll(() => sizes).toEqual([1, 1, 2])
+  transport.close()
+  await Promise.allSettled(calls)
 })
 
 test('closing fails what is to go over the next stream', async () => {
