@@ -23,7 +23,7 @@ export const REVALIDATE = {
   survey: SurveyService.method.revalidateSurveys,
 }
 
-/** What people and apps wait for in crowds and a commit writes: what comes meanwhile goes with the next one. */
+/** What people and apps wait for in crowds and a commit writes. */
 const COMMITTED = [
   TokenService.method.issueCode,
   TokenService.method.exchangeCode,

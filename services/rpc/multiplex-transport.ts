@@ -17,6 +17,7 @@ import {
   type MultiplexResponse,
   MultiplexService,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import { groupBy } from '../collections/group-by.js'
 import { type Address, hostInUrl } from './address.js'
 import { holding, inBatches } from './batches.js'
 import { CallTable, MAX_CALLS } from './call-table.js'
@@ -38,8 +39,9 @@ export interface MultiplexTransportOptions {
   /** Deadline of calls that name none, in ms. */
   readonly defaultTimeoutMs: number
   /**
-   * Methods whose calls wait for the answers to those before them, and then go together. What a service commits gains nothing
-   * by being there while the commit before it is flushed, and a message takes as much at both ends as several calls of it.
+   * Methods whose calls wait for the answers to those of all of them before, and then go together (send-queue.ts). What a service
+   * commits gains nothing by being there while the commit before it is flushed, and a message takes as much at both ends as
+   * several calls of it.
    */
   readonly patient?: readonly DescMethod[]
 }
@@ -275,7 +277,8 @@ class Stream {
   /** Takes MultiplexRequests as bytes. */
   readonly #call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
   /** Of calls not sent yet, which at first wait for the connection. */
-  readonly #queues = new Map<DescMethod, SendQueue<Pending>>()
+  readonly #queue: SendQueue<Pending>
+  readonly #patientQueue: SendQueue<Pending>
   #isConnected = false
   #isDraining = false
 
@@ -283,6 +286,13 @@ class Stream {
     const { multiplex } = MultiplexService.method
     this.client = client
     this.#options = options
+    const queue = {
+      isOpen: () => this.#isConnected,
+      isWanted: ({ call }: Pending) => this.pending.get(call.id) !== undefined,
+      send: (calls: readonly Pending[]) => this.#send(calls),
+    }
+    this.#queue = new SendQueue({ ...queue, waitsForAnswers: false })
+    this.#patientQueue = new SendQueue({ ...queue, waitsForAnswers: true })
     this.#call = client.makeBidiStreamRequest(
       pathOf(multiplex),
       (bytes: Buffer) => bytes,
@@ -292,7 +302,8 @@ class Stream {
     this.#call.on('metadata', () => {
       this.#isConnected = true
       options.onConnected()
-      for (const queue of this.#queues.values()) queue.flush()
+      this.#queue.flush()
+      this.#patientQueue.flush()
     })
     this.#call.on('data', options.onResponse)
     this.#call.on('error', () => undefined) // `status` follows and says the same
@@ -310,7 +321,7 @@ class Stream {
   /** False when it was forgotten before. */
   forget(pending: Pending): boolean {
     const isPending = this.pending.delete(pending.call.id)
-    if (isPending) this.#queueOf(pending.method).settled()
+    if (isPending) this.#queueOf(pending.method).settled(pending)
     return isPending
   }
 
@@ -329,28 +340,24 @@ class Stream {
   }
 
   #queueOf(method: DescMethod): SendQueue<Pending> {
-    const known = this.#queues.get(method)
-    if (known) return known
-    const queue = new SendQueue<Pending>({
-      waitsForAnswers: this.#options.patient.includes(method),
-      isOpen: () => this.#isConnected,
-      send: (calls) => this.#write(method.input, calls),
-    })
-    this.#queues.set(method, queue)
-    return queue
+    return this.#options.patient.includes(method) ? this.#patientQueue : this.#queue
   }
 
-  /** Writes those that are not given up meanwhile, in messages the server accepts. */
-  #write(input: DescMessage, calls: readonly Pending[]): void {
-    const { maxRequestBytes, onUnencodable } = this.#options
-    const waiting = calls.filter(({ call }) => this.pending.get(call.id) !== undefined)
+  /** In messages the server accepts. */
+  #send(calls: readonly Pending[]): void {
     const sentMs = performance.now()
-    for (const pending of waiting) {
+    for (const pending of calls) {
       pending.timesSent += 1
       pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadline.atMs - sentMs))
     }
+    for (const [{ input }, ofMethod] of groupBy(calls, ({ method }) => method)) this.#write(input, ofMethod, sentMs)
+    this.endWhenDrained()
+  }
+
+  #write(input: DescMessage, calls: readonly Pending[], sentMs: number): void {
+    const { maxRequestBytes, onUnencodable } = this.#options
     const schema = holding(MultiplexRequestSchema, MultiplexedCallSchema.field.request, input)
-    const batches = inBatches(waiting, {
+    const batches = inBatches(calls, {
       encode: (part) => {
         const bytes = toBinary(schema, create(schema, { calls: part.map(({ call }) => call), sentMs } as never))
         if (bytes.length > maxRequestBytes) throw this.#tooLarge(bytes.length)
@@ -360,7 +367,6 @@ class Stream {
       onUnencodable,
     })
     for (const batch of batches) this.#call.write(batch)
-    this.endWhenDrained()
   }
 
   #tooLarge(bytes: number): ConnectError {

@@ -1,27 +1,31 @@
-// Calls of one method on their way to be sent. Those of two turns of the event loop go together.
+// Calls on their way to be sent. Those of two turns of the event loop go together.
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 
 /** Of more than so many in a message each costs hardly less. */
 const WORTH_A_MESSAGE = 32
-/** An answer that takes longer does so for another reason than the calls before it. */
+/** What takes longer is not waited for: a message costs little beside it. */
 const MAX_WAIT_MS = 5
 
 export interface SendQueueOptions<Call> {
   /**
-   * Whether calls wait for the answers to those before them: until all are there, until so many have come as are worth a
-   * message, or for 5 ms, whichever comes first.
+   * Whether calls wait for the answers to those before them: until all are there or so many have come as are worth a message,
+   * as long as answers take 5 ms at most. When they take longer calls go as they come, until one has taken less.
    */
   readonly waitsForAnswers: boolean
   /** While it is not, all wait, until `flush`. */
   readonly isOpen: () => boolean
+  /** False of one that was given up. */
+  readonly isWanted: (call: Call) => boolean
   readonly send: (calls: readonly Call[]) => void
 }
 
 export class SendQueue<Call> {
   readonly #options: SendQueueOptions<Call>
   #waiting: Call[] = []
-  /** Those that wait, and those that were sent and are not settled. */
-  #unsettled = 0
+  /** Of those that went together last, or before them and took long, the ones that are not settled. */
+  #awaited = new Set<Call>()
+  #awaitedSinceMs = 0
+  #isQuick = true
   #isScheduled = false
   #timer: NodeJS.Timeout | undefined
 
@@ -31,13 +35,13 @@ export class SendQueue<Call> {
 
   add(call: Call): void {
     this.#waiting.push(call)
-    this.#unsettled += 1
     this.#look()
   }
 
-  /** One is answered or given up; one that still waits is sent for all that. */
-  settled(): void {
-    this.#unsettled -= 1
+  /** It is answered or given up. */
+  settled(call: Call): void {
+    if (!this.#awaited.delete(call) || this.#awaited.size > 0) return
+    this.#isQuick = this.#waitedMs() <= MAX_WAIT_MS
     this.#look()
   }
 
@@ -45,14 +49,19 @@ export class SendQueue<Call> {
   flush(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
-    if (this.#waiting.length === 0 || !this.#options.isOpen()) return
-    const calls = this.#waiting
+    if (!this.#options.isOpen()) return
+    const calls = this.#waiting.filter(this.#options.isWanted)
     this.#waiting = []
+    if (calls.length === 0) return
+    if (this.#options.waitsForAnswers && this.#awaited.size === 0) {
+      this.#awaited = new Set(calls)
+      this.#awaitedSinceMs = performance.now()
+    }
     this.#options.send(calls)
   }
 
   #look(): void {
-    if (this.#waiting.length === 0 || this.#isScheduled) return
+    if (this.#isScheduled || this.#waiting.length === 0 || !this.#options.isOpen()) return
     if (this.#mayGo()) {
       this.#isScheduled = true
       afterNextTurn(() => {
@@ -60,12 +69,19 @@ export class SendQueue<Call> {
         this.flush()
       })
     } else {
-      this.#timer ??= setTimeout(() => this.flush(), MAX_WAIT_MS)
+      this.#timer ??= setTimeout(() => {
+        this.#isQuick = false
+        this.flush()
+      }, MAX_WAIT_MS - this.#waitedMs())
     }
   }
 
   #mayGo(): boolean {
-    if (!this.#options.waitsForAnswers || this.#waiting.length >= WORTH_A_MESSAGE) return true
-    return this.#unsettled <= this.#waiting.length
+    if (this.#awaited.size === 0 || !this.#isQuick || this.#waiting.length >= WORTH_A_MESSAGE) return true
+    return this.#waitedMs() >= MAX_WAIT_MS
+  }
+
+  #waitedMs(): number {
+    return performance.now() - this.#awaitedSinceMs
   }
 }

@@ -7,49 +7,65 @@ const turns = () => new Promise<void>((resolve) => afterNextTurn(resolve))
 
 /** `sent` are the calls of each message. Time stands still, except for `advanceBy`. */
 function makeQueue(waitsForAnswers: boolean) {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const sent: string[][] = []
+  const givenUp = new Set<string>()
   const state = { isOpen: true }
   const queue = new SendQueue<string>({
     waitsForAnswers,
     isOpen: () => state.isOpen,
+    isWanted: (call) => !givenUp.has(call),
     send: (calls) => sent.push([...calls]),
   })
   const addAll = (...calls: string[]) => {
     for (const call of calls) queue.add(call)
   }
-  return { queue, sent, state, addAll, advanceBy: (ms: number) => vi.advanceTimersByTime(ms) }
+  return {
+    queue,
+    sent,
+    state,
+    /** Adds calls and lets two turns pass. */
+    async add(...calls: string[]) {
+      addAll(...calls)
+      await turns()
+    },
+    addAll,
+    async settle(...calls: string[]) {
+      for (const call of calls) queue.settled(call)
+      await turns()
+    },
+    giveUp(call: string) {
+      givenUp.add(call)
+      queue.settled(call)
+    },
+    advanceBy: (ms: number) => vi.advanceTimersByTime(ms),
+  }
 }
 
 const many = (count: number) => Array.from({ length: count }, (_, index) => `call ${index}`)
 
 test('calls of one turn and the next go together, answered or not', async () => {
-  const { sent, addAll } = makeQueue(false)
+  const { sent, addAll, add } = makeQueue(false)
   addAll('first')
   setImmediate(() => addAll('second'))
   await turns()
   await turns()
-  addAll('third')
-  await turns()
+  await add('third')
   expect(sent).toEqual([['first', 'second'], ['third']])
 })
 
 test('who waits for answers waits for all of them, and goes with those who came meanwhile', async () => {
-  const { queue, sent, addAll } = makeQueue(true)
-  addAll('first', 'second')
-  await turns()
+  const { sent, add, settle } = makeQueue(true)
+  await add('first', 'second')
   expect(sent).toEqual([['first', 'second']])
 
-  addAll('third')
-  await turns()
-  queue.settled()
-  addAll('fourth')
-  await turns()
+  await add('third')
+  await settle('first')
+  await add('fourth')
   expect(sent).toHaveLength(1)
 
-  queue.settled()
-  await turns()
+  await settle('second')
   expect(sent).toEqual([
     ['first', 'second'],
     ['third', 'fourth'],
@@ -57,80 +73,95 @@ test('who waits for answers waits for all of them, and goes with those who came 
 })
 
 test('so many as are worth a message go at once', async () => {
-  const { sent, addAll } = makeQueue(true)
-  addAll('first')
-  await turns()
-  addAll(...many(31))
-  await turns()
+  const { sent, add } = makeQueue(true)
+  await add('first')
+  await add(...many(31))
   expect(sent).toHaveLength(1)
 
-  addAll('one more')
-  await turns()
+  await add('one more')
   expect(sent[1]).toEqual([...many(31), 'one more'])
 })
 
-test('an answer is waited for 5 ms by who waits longest, and not again by those who went', async () => {
-  const { sent, addAll, advanceBy } = makeQueue(true)
-  addAll('first')
-  await turns()
-  addAll('second')
+test('an answer is waited for until 5 ms after its call was sent, and then by nobody', async () => {
+  const { sent, add, advanceBy } = makeQueue(true)
+  await add('first')
   advanceBy(4)
-  addAll('third')
+  await add('second')
   expect(sent).toHaveLength(1)
 
   advanceBy(1)
-  expect(sent).toEqual([['first'], ['second', 'third']])
+  expect(sent).toEqual([['first'], ['second']])
 
-  addAll('fourth')
-  advanceBy(4)
-  expect(sent).toHaveLength(2)
-  advanceBy(1)
-  expect(sent[2]).toEqual(['fourth'])
+  await add('third')
+  await add('fourth')
+  expect(sent).toEqual([['first'], ['second'], ['third'], ['fourth']])
 })
 
-test('one that is given up, sent or not, is not waited for', async () => {
-  const { queue, sent, addAll } = makeQueue(true)
-  addAll('first')
-  await turns()
-  addAll('second')
-  queue.settled() // the second: whoever sends leaves it out
-  addAll('third')
-  queue.settled() // the first
-  await turns()
-  expect(sent).toEqual([['first'], ['second', 'third']])
+test('who comes alone does not wait for an answer that takes long already', async () => {
+  const { sent, add, advanceBy } = makeQueue(true)
+  await add('first')
+  advanceBy(1_000)
+  await add('second')
+  expect(sent).toEqual([['first'], ['second']])
+})
 
-  queue.settled()
-  addAll('fourth')
+test('when answers have taken longer nobody waits, until one is there in time', async () => {
+  const { sent, add, settle, advanceBy } = makeQueue(true)
+  await add('slow')
+  advanceBy(6)
+  await settle('slow')
+  await add('first')
+  await add('second')
+  expect(sent).toEqual([['slow'], ['first'], ['second']])
+
+  advanceBy(5)
+  await settle('first')
+  await add('third')
+  await add('fourth')
+  expect(sent.slice(3)).toEqual([['third']])
+
+  await settle('second', 'third')
+  expect(sent.slice(3)).toEqual([['third'], ['fourth']])
+})
+
+test('one that is given up before it was sent is not sent, and not waited for', async () => {
+  const { sent, add, addAll, settle, giveUp } = makeQueue(true)
+  addAll('given up', 'first')
+  giveUp('given up')
   await turns()
-  expect(sent[2]).toEqual(['fourth'])
+  expect(sent).toEqual([['first']])
+
+  await add('second')
+  expect(sent).toHaveLength(1)
+  await settle('first')
+  expect(sent).toEqual([['first'], ['second']])
+
+  await settle('second')
+  addAll('given up')
+  await turns()
+  await add('third')
+  expect(sent[2]).toEqual(['third'])
+})
+
+test('one that is given up after it was sent is not waited for', async () => {
+  const { sent, add, giveUp } = makeQueue(true)
+  await add('first')
+  await add('second')
+  giveUp('first')
+  await turns()
+  expect(sent).toEqual([['first'], ['second']])
 })
 
 test('while it is closed all wait, and then go together', async () => {
-  const { queue, sent, state, addAll } = makeQueue(true)
+  const { queue, sent, state, add, advanceBy } = makeQueue(true)
+  await add('before')
   state.isOpen = false
-  addAll('first')
-  await turns()
-  addAll('second')
-  await turns()
-  expect(sent).toEqual([])
+  await add('first')
+  advanceBy(10)
+  await add('second')
+  expect(sent).toEqual([['before']])
 
   state.isOpen = true
   queue.flush()
-  expect(sent).toEqual([['first', 'second']])
-})
-
-test('who went before the 5 ms were over leaves them to nobody', async () => {
-  const { queue, sent, addAll, advanceBy } = makeQueue(true)
-  addAll('first')
-  await turns()
-  addAll('second')
-  advanceBy(3)
-  queue.settled()
-  await turns()
-  expect(sent).toEqual([['first'], ['second']])
-
-  addAll('third')
-  advanceBy(3) // 6 ms since the second began to wait
-  await turns()
-  expect(sent).toHaveLength(2)
+  expect(sent).toEqual([['before'], ['first', 'second']])
 })
