@@ -22,9 +22,10 @@ export interface SendQueueOptions<Call> {
 export class SendQueue<Call> {
   readonly #options: SendQueueOptions<Call>
   #waiting: Call[] = []
-  /** Of those that went together last, or before them and took long, the ones that are not settled. */
+  /** Of one message, the calls that are not settled; those of the next are awaited when there are none. */
   #awaited = new Set<Call>()
   #awaitedSinceMs = 0
+  /** Whether the last that was awaited was settled in time. */
   #isQuick = true
   #isScheduled = false
   #timer: NodeJS.Timeout | undefined
@@ -69,10 +70,7 @@ export class SendQueue<Call> {
         this.flush()
       })
     } else {
-      this.#timer ??= setTimeout(() => {
-        this.#isQuick = false
-        this.flush()
-      }, MAX_WAIT_MS - this.#waitedMs())
+      this.#timer ??= setTimeout(() => this.flush(), MAX_WAIT_MS - this.#waitedMs())
     }
   }
 
