@@ -78,15 +78,17 @@ export const cores = (() => {
   return allowed.length < 2 ? undefined : { server: allowed[0], load: allowed[1] }
 })()
 
+/** How survey-auth's own command starts Node (bin/survey-auth.js). Its peers get the same: on one core it helps them too. */
+export const SERVER_FLAGS = ['--v8-pool-size=1']
+
 /**
  * Starts `node ...args` on the core of `role`.
  * @param {{ role: 'server' | 'load', env?: Record<string, string>, log?: string, ipc?: boolean }} options
  */
 export function startNode(args, { role, env = {}, log, ipc = false }) {
   const output = log === undefined ? 'inherit' : openSync(log, 'a')
-  const command = cores
-    ? ['taskset', '-c', String(cores[role]), process.execPath, ...args]
-    : [process.execPath, ...args]
+  const node = [process.execPath, ...(role === 'server' ? SERVER_FLAGS : []), ...args]
+  const command = cores ? ['taskset', '-c', String(cores[role]), ...node] : node
   const child = spawn(command[0], command.slice(1), {
     env: { PATH: process.env.PATH, NODE_ENV: 'production', ...env },
     stdio: ['ignore', output === 'inherit' ? 2 : output, output === 'inherit' ? 2 : output, ...(ipc ? ['ipc'] : [])],

@@ -5,6 +5,7 @@ import path from 'node:path'
 import { chart } from './chart.js'
 import { contestants, lines, surveyAuthVariables } from './contestants.js'
 import { figuresOf } from './figures.js'
+import { SERVER_FLAGS } from './processes.js'
 import { root } from './root.js'
 
 const BEGIN = '<!-- figures: written by `npm run bench` -->'
@@ -75,7 +76,7 @@ function runText({ command, date, machine, load, isPinned, settings, cells }) {
   return [
     `- \`${command}\`, ${date}`,
     `- ${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB; ${machine.system}; databases on ${machine.fileSystem}`,
-    `- Node ${machine.node}, ${versions.join(', ')}`,
+    `- Node ${machine.node} with ${SERVER_FLAGS.map((flag) => `\`${flag}\``).join(' ')}, ${versions.join(', ')}`,
     `- ${connections} connections, ${rounds} ${rounds === 1 ? 'round' : 'rounds'} of ${durationMs / 1000} s; ${pinned}`,
     `- load of the machine ${load.before.toFixed(1)} before and ${load.after.toFixed(1)} after; ${percent(load.stolen)} of its time taken by other machines`,
     `- survey-auth with ${Object.entries(surveyAuthVariables)
