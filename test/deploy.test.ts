@@ -44,7 +44,7 @@ function variablesSetIn(file: string): string[] {
 }
 
 function assignmentsIn(lines: readonly (string | undefined)[]): string[] {
-  return lines.flatMap((line = '') => line.split(' ').map((assignment) => assignment.split('=', 1)[0] ?? ''))
+  return lines.flatMap((line = '') => [...line.matchAll(/(?:^| )(\w+)=(?:"[^"]*"|\S*)/g)].map(([, name = '']) => name))
 }
 
 describe('variables', () => {
@@ -113,6 +113,20 @@ describe('commands', () => {
     expect(textOf('docker/Dockerfile')).toMatch(
       /^ENTRYPOINT \["node", ".*\/bin\/survey-auth\.js"\]\nCMD \["serve", "all"\]$/m,
     )
+  })
+
+  test('the image, the units and npm start Node with as few threads as the command does', () => {
+    const [, flags = ''] =
+      /exec node (--\S+) "\$0"/.exec(readFileSync(path.join(ROOT, 'bin/survey-auth.js'), 'utf8')) ?? []
+    expect(flags).toBe('--v8-pool-size=1')
+    for (const file of ['systemd/survey-auth.env', 'docker/Dockerfile']) {
+      expect(textOf(file)).toMatch(new RegExp(`^(ENV )?NODE_OPTIONS=.* ${flags}"?$`, 'm'))
+    }
+    for (const unit of units) expect(textOf(unit)).toMatch(/^EnvironmentFile=.*\/survey-auth\.env$/m)
+    const { scripts } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
+      scripts: Record<string, string>
+    }
+    for (const name of ['start', 'demo']) expect(scripts[name]).toMatch(`node ${flags} bin/survey-auth.js `)
   })
 
   test('survey-auth commands in comments exist', () => {

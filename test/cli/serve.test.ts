@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { readdirSync, renameSync } from 'node:fs'
+import { readdirSync, readFileSync, renameSync } from 'node:fs'
 import { connect } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -23,6 +23,26 @@ test('the first line tells where it listens', async () => {
 test('SIGTERM ends it with exit code 0', async () => {
   const service = await startProcess()
   expect(await service.stop()).toBe(0)
+})
+
+test('by its name, Node starts with one thread that helps, workers do too, and signals reach it', async () => {
+  const PATH = `${path.dirname(process.execPath)}:${process.env.PATH}`
+  const env = { PATH, DATA_DIR: temporaryDirectory(), PORT: '0', ADMIN_PORT: '0' }
+  const service = spawn(PROGRAM, ['serve', 'all', '--workers', '1'], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  onTestFinished(() => void service.kill('SIGKILL'))
+  const ended = new Promise((resolve) => service.once('exit', resolve))
+  await new Promise<void>((resolve, reject) => {
+    service.stderr.on('data', (chunk: Buffer) => {
+      if (chunk.toString('utf8').includes('listening on')) resolve()
+    })
+    void ended.then((code) => reject(new Error(`it ended with ${code}`)))
+  })
+  const commandOf = (pid: string) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
+  const workers = readFileSync(`/proc/${service.pid}/task/${service.pid}/children`, 'utf8').trim().split(' ')
+  expect(workers).toHaveLength(1)
+  for (const pid of [String(service.pid), ...workers]) expect(commandOf(pid)).toContain('--v8-pool-size=1')
+  service.kill('SIGTERM')
+  expect(await ended).toBe(0)
 })
 
 test('a second signal ends it at once, whatever is in flight', async () => {
