@@ -9,7 +9,7 @@ import { Clock } from '../harness/clock.js'
 import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, startProcess } from '../harness/process.js'
-import { PROGRAM } from '../harness/spawn.js'
+import { PROGRAM, untilListening } from '../harness/spawn.js'
 import { openService, startService } from '../harness.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
@@ -31,12 +31,7 @@ test('by its name, Node starts with one thread that helps, workers do too, and s
   const service = spawn(PROGRAM, ['serve', 'all', '--workers', '1'], { env, stdio: ['ignore', 'ignore', 'pipe'] })
   onTestFinished(() => void service.kill('SIGKILL'))
   const ended = new Promise((resolve) => service.once('exit', resolve))
-  await new Promise<void>((resolve, reject) => {
-    service.stderr.on('data', (chunk: Buffer) => {
-      if (chunk.toString('utf8').includes('listening on')) resolve()
-    })
-    void ended.then((code) => reject(new Error(`it ended with ${code}`)))
-  })
+  await untilListening(service)
   const commandOf = (pid: string) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
   const workers = readFileSync(`/proc/${service.pid}/task/${service.pid}/children`, 'utf8').trim().split(' ')
   expect(workers).toHaveLength(1)
