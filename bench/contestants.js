@@ -3,7 +3,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../test/harness/free-port.js'
 import { REDIRECT_URI, SCOPE } from './person.js'
-import { ask, descendants, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
+import { ask, descendants, flagsOf, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
 import { root } from './root.js'
 import { seedSurveyAuth } from './seed.js'
 
@@ -172,6 +172,7 @@ async function startSurveyAuth(modes, amounts, product = root, urls = undefined)
     const adminPort = await freePort()
     const started = startNode([...profiling, path.join(product, 'bin', 'survey-auth.js'), 'serve', mode], {
       role: 'server',
+      flags: flagsOf(product),
       log: path.join(dataDir, `${mode}.log`),
       env: {
         ...surveyAuthVariables,

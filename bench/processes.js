@@ -4,6 +4,7 @@ import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, 
 import os from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { root } from './root.js'
 
 /** Fine enough to measure a start by it. */
 const READY_POLL_MS = 5
@@ -78,16 +79,22 @@ export const cores = (() => {
   return allowed.length < 2 ? undefined : { server: allowed[0], load: allowed[1] }
 })()
 
-/** How survey-auth's own command starts Node (bin/survey-auth.js). Its peers get the same: on one core it helps them too. */
-export const SERVER_FLAGS = ['--v8-pool-size=1']
+/** How the command of a survey-auth, in this folder, starts Node. */
+export function flagsOf(product) {
+  const command = readFileSync(path.join(product, 'bin', 'survey-auth.js'), 'utf8')
+  return /^':' \/\/; exec node ((?:--\S+ )*)"\$0"/m.exec(command)?.[1].trim().split(' ') ?? []
+}
+
+/** Peers get the same: it helps them too. */
+export const SERVER_FLAGS = flagsOf(root)
 
 /**
- * Starts `node ...args` on the core of `role`.
- * @param {{ role: 'server' | 'load', env?: Record<string, string>, log?: string, ipc?: boolean }} options
+ * Starts `node ...flags ...args` on the core of `role`.
+ * @param {{ role: 'server' | 'load', flags?: string[], env?: Record<string, string>, log?: string, ipc?: boolean }} options
  */
-export function startNode(args, { role, env = {}, log, ipc = false }) {
+export function startNode(args, { role, flags = role === 'server' ? SERVER_FLAGS : [], env = {}, log, ipc = false }) {
   const output = log === undefined ? 'inherit' : openSync(log, 'a')
-  const node = [process.execPath, ...(role === 'server' ? SERVER_FLAGS : []), ...args]
+  const node = [process.execPath, ...flags, ...args]
   const command = cores ? ['taskset', '-c', String(cores[role]), ...node] : node
   const child = spawn(command[0], command.slice(1), {
     env: { PATH: process.env.PATH, NODE_ENV: 'production', ...env },

@@ -1,6 +1,7 @@
 // The operators' HTTP server: /healthz, /readyz, /metrics. It has no part in the protocol and is not for the public. It runs
 // in a thread of its own (admin-thread.js), which asks here for what only this thread knows.
 import { Worker } from 'node:worker_threads'
+import { SIDE_THREAD } from '../../event-loop/side-thread.js'
 import { packageFile } from '../package-root.js'
 
 export interface AdminHttpOptions {
@@ -44,8 +45,7 @@ const PLAIN = 'text/plain; charset=utf-8'
 export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
   const { host, port, hungAfterMs = HUNG_AFTER_MS } = options
   const thread = new Worker(packageFile('bin/telemetry/admin-thread.js'), {
-    execArgv: [],
-    env: {},
+    ...SIDE_THREAD,
     workerData: { host, port, hungAfterMs },
   })
   let isListening = false

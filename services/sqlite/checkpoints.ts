@@ -5,6 +5,7 @@
 import { fdatasync, openSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 import type { Statement } from 'better-sqlite3'
+import { SIDE_THREAD } from '../../event-loop/side-thread.js'
 import { driverPath } from './driver.js'
 import type { Connection } from './open.js'
 
@@ -103,10 +104,9 @@ export class Checkpoints {
     await thread.hasEnded
   }
 
-  /** Nothing of this process's options, which may preload what is to run once only, such as a tracer. */
   #start() {
     const workerData = { driver: driverPath, file: this.#db.name }
-    const worker = new Worker(threadSource, { eval: true, execArgv: [], env: {}, workerData })
+    const worker = new Worker(threadSource, { ...SIDE_THREAD, eval: true, workerData })
     worker.unref()
     worker.on('message', (message: Progress | { readonly failure: string }) => {
       if ('failure' in message) this.#failed(message.failure)

@@ -2,6 +2,7 @@
 // threads have a lower priority than the others, and libuv's stay free for the disk.
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
+import { SIDE_THREAD } from '../../event-loop/side-thread.js'
 
 type Argon2 = typeof import('@node-rs/argon2')
 type Work = 'hashSync' | 'verifySync'
@@ -37,7 +38,7 @@ const driver = createRequire(import.meta.url).resolve('@node-rs/argon2')
 const free: Thread[] = []
 
 class Thread {
-  readonly #worker = new Worker(threadSource, { eval: true, execArgv: [], env: {}, workerData: { driver } })
+  readonly #worker = new Worker(threadSource, { ...SIDE_THREAD, eval: true, workerData: { driver } })
   #job: Job | undefined
 
   constructor() {

@@ -25,7 +25,7 @@ test('SIGTERM ends it with exit code 0', async () => {
   expect(await service.stop()).toBe(0)
 })
 
-test('by its name, Node starts with one thread that helps, workers do too, and signals reach it', async () => {
+test('by its name, Node starts with the options that it names, workers do too, and signals reach it', async () => {
   const PATH = `${path.dirname(process.execPath)}:${process.env.PATH}`
   const env = { PATH, DATA_DIR: temporaryDirectory(), PORT: '0', ADMIN_PORT: '0' }
   const service = spawn(PROGRAM, ['serve', 'all', '--workers', '1'], { env, stdio: ['ignore', 'ignore', 'pipe'] })
@@ -35,7 +35,8 @@ test('by its name, Node starts with one thread that helps, workers do too, and s
   const commandOf = (pid: string) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
   const workers = readFileSync(`/proc/${service.pid}/task/${service.pid}/children`, 'utf8').trim().split(' ')
   expect(workers).toHaveLength(1)
-  for (const pid of [String(service.pid), ...workers]) expect(commandOf(pid)).toContain('--v8-pool-size=1')
+  const options = ['--v8-pool-size=1', '--min-semi-space-size=16', '--no-memory-reducer']
+  for (const pid of [String(service.pid), ...workers]) expect(commandOf(pid)).toEqual(expect.arrayContaining(options))
   service.kill('SIGTERM')
   expect(await ended).toBe(0)
 })
