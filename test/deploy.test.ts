@@ -96,6 +96,7 @@ describe('commands', () => {
   test.each(units)('deploy/%s runs the program in one of its modes', (file) => {
     const [, mode] = /^ExecStart=\/\S+\/bin\/survey-auth\.js serve (\w+)$/m.exec(textOf(file)) ?? []
     expect(modes).toContain(mode)
+    expect(textOf(file)).toMatch(/^EnvironmentFile=\/etc\/survey-auth\/survey-auth\.env$/m)
   })
 
   test('every mode has a unit', () => {
