@@ -82,7 +82,8 @@ export const cores = (() => {
 /** How the command of a survey-auth, in this folder, starts Node. */
 export function flagsOf(product) {
   const command = readFileSync(path.join(product, 'bin', 'survey-auth.js'), 'utf8')
-  return /^':' \/\/; exec node ((?:--\S+ )*)"\$0"/m.exec(command)?.[1].trim().split(' ') ?? []
+  const [line = ''] = /^':' \/\/; exec node .*/m.exec(command) ?? []
+  return line.match(/--\S+/g) ?? []
 }
 
 /** Peers get the same: it helps them too. */
