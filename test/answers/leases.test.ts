@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { expect, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { HoldLeaseRequestSchema, HoldLeaseResponseSchema } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { HeldLease } from '../../services/answers/held-lease.js'
@@ -23,9 +23,20 @@ async function held(service: Service, username = 'ann') {
   return { ...who, ask }
 }
 
+/** From here on no lease ends by itself, however long the machine stands still, and who waits for the end of one waits for ever. */
+function freezeTime(): void {
+  const now = performance.now()
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  vi.advanceTimersByTime(Math.ceil(now))
+}
+
 /** Asks again and again, so that the lease is kept. */
 async function askFor(ms: number, ask: () => Promise<unknown>): Promise<void> {
-  for (const until = performance.now() + ms; performance.now() < until; await sleep(20)) await ask()
+  for (let left = ms; left > 0; left -= 20) {
+    await ask()
+    await sleep(20)
+  }
 }
 
 async function msOf(work: Promise<unknown>): Promise<number> {
@@ -37,6 +48,7 @@ async function msOf(work: Promise<unknown>): Promise<number> {
 test('an answer that is held is given without asking, and counts as a token that was verified', async () => {
   const service = await startService()
   const { ask, presented } = await held(service)
+  freezeTime()
   const said = await service.direct.getAuthorizedUser(presented)
   service.onHeld.mockClear()
   for (let i = 0; i < 100; i += 1) expect(await ask()).toEqual(said)
@@ -47,6 +59,7 @@ test('an answer that is held is given without asking, and counts as a token that
 test('what changes of others leaves it held; what changes of all has it asked about once', async () => {
   const service = await startService()
   const { ask } = await held(service)
+  freezeTime()
   const bob = await granted(service.store, 'bob')
   for (let i = 0; i < 5; i += 1) {
     await mint(service.store, bob.refreshTokenHash)
@@ -56,12 +69,17 @@ test('what changes of others leaves it held; what changes of all has it asked ab
   await service.store.setUserDisabled('bob', true, NOW, byOperator)
   await ask()
   expect(service.names()).toEqual(['RevalidateAnswers'])
-  await untilHeld(service, ask)
+  const asked = async () => {
+    await ask()
+    return service.names()
+  }
+  await expect.poll(asked).toEqual([])
 })
 
 test('one in use is asked about again every 20 s, with nobody waiting, which counts as a use of its grant', async () => {
   const service = await startService()
   const { ask, grantId } = await held(service)
+  freezeTime()
   const lastUse = async () => {
     await service.uses.flush()
     return (await findGrant(service.store, grantId))?.lastUsedAtMs
@@ -73,20 +91,20 @@ test('one in use is asked about again every 20 s, with nobody waiting, which cou
   service.onRevalidated.mockClear()
   service.time.now = NOW + 70_000
   for (let i = 0; i < 50; i += 1) await ask()
-  await vi.waitFor(() => expect(service.calls.map(({ validators }) => validators.length)).toEqual([1]), 3_000)
+  await expect.poll(() => service.calls.map(({ validators }) => validators.length), { timeout: 5_000 }).toEqual([1])
   expect(service.onHeld, 'and one is counted by the service').toHaveBeenCalledTimes(49)
   expect(service.onRevalidated.mock.calls).toEqual([[1]])
   expect(service.names()).toEqual(['RevalidateAnswers'])
   expect(await lastUse()).toBe(NOW + 70_000)
-  await untilHeld(service, ask)
   service.time.now = NOW + 140_000
   await ask()
-  await vi.waitFor(async () => expect(await lastUse()).toBe(NOW + 140_000), 3_000)
+  await expect.poll(lastUse, { timeout: 5_000 }).toBe(NOW + 140_000)
 })
 
 test('one that nobody has asked about for two minutes is waited for', async () => {
   const service = await startService()
   const { ask } = await held(service)
+  freezeTime()
   service.time.now = NOW + 119_000
   await ask()
   expect(service.names()).toEqual([])
@@ -98,10 +116,11 @@ test('one that nobody has asked about for two minutes is waited for', async () =
 test('one that was found to have changed when nobody waited is asked for again', async () => {
   const service = await startService()
   const { ask, refreshTokenHash } = await held(service)
+  freezeTime()
   await mint(service.store, refreshTokenHash, { overlapMs: 600_000 }) // which ends nothing that is held
   service.time.now = NOW + 30_000
   await ask()
-  await vi.waitFor(() => expect(service.calls.map(({ name }) => name)).toEqual(['RevalidateAnswers']), 3_000)
+  await expect.poll(() => service.calls.map(({ name }) => name), { timeout: 5_000 }).toEqual(['RevalidateAnswers'])
   await sleep(10)
   await ask()
   expect(service.names()).toEqual(['RevalidateAnswers', 'GetAuthorizedUser'])
@@ -124,6 +143,7 @@ test('what could not be asked when nobody waited stays as it is', async () => {
   )
   const ask = () => client.getAuthorizedUser(presented)
   await untilHeld({ ...service, onHeld } as Service, ask)
+  freezeTime()
   isAway = true
   service.time.now = NOW + 30_000
   await askFor(1_100, ask)
@@ -147,7 +167,8 @@ test('a write that ends nothing which is answered waits for nobody', async () =>
   const service = await startService()
   await held(service)
   service.hears.afterMs = 10_000
-  expect(await msOf(granted(service.store, 'bob'))).toBeLessThan(LEASE_MS / 2)
+  freezeTime()
+  await granted(service.store, 'bob')
 })
 
 /** A write that ends an answer. */
@@ -157,30 +178,36 @@ test('a write waits for a holder that does not answer until its lease has ended,
   const service = await startService()
   const { ask } = await held(service)
   service.hears.afterMs = 10_000
-  const waited = await msOf(change(service, 'one'))
-  expect(waited).toBeGreaterThan(LEASE_MS / 4)
-  expect(waited).toBeLessThan(LEASE_MS + 200)
+  freezeTime()
+  const told = vi.fn()
+  const first = change(service, 'one').then(told)
+  await sleep(50)
+  expect(told).not.toHaveBeenCalled()
+  vi.advanceTimersByTime(LEASE_MS)
+  await first
   expect(service.lease.inForce()).toBeUndefined()
-  expect(await msOf(change(service, 'two'))).toBeLessThan(LEASE_MS / 2)
+  await change(service, 'two')
   expect((await ask()).nickname).toBe('two')
 })
 
 test('a lease that nobody wants any more is given up before it ends, and no write waits for it', async () => {
   const service = await startService()
+  const hold = vi.spyOn(service.leases, 'hold')
   await held(service)
-  await vi.waitFor(() => expect(service.lease.inForce()).toBeUndefined(), { timeout: 5_000, interval: 5 })
+  await expect.poll(() => hold.mock.lastCall?.[0].givesUp, { timeout: 5_000 }).toBe(true)
+  freezeTime()
+  expect(service.lease.inForce()).toBeUndefined()
   service.hears.afterMs = 10_000
-  expect(await msOf(change(service, 'one'))).toBeLessThan(LEASE_MS / 2)
+  await change(service, 'one')
 })
 
 test('a refresh waits for nobody while earlier tokens live longer than they are held, and has nobody ask', async () => {
   const service = await startService()
   const { ask, refreshTokenHash } = await held(service)
   service.hears.afterMs = 10_000
+  freezeTime()
   for (let i = 0; i < 9; i += 1) {
-    expect(await msOf(mint(service.store, refreshTokenHash, { overlapMs: 130_000, maxLive: 10 }))).toBeLessThan(
-      LEASE_MS / 2,
-    )
+    await mint(service.store, refreshTokenHash, { overlapMs: 130_000, maxLive: 10 })
     await ask()
   }
   expect(service.names()).toEqual([])
@@ -198,14 +225,20 @@ test('a refresh that leaves out one too many waits until nobody is told of it', 
 })
 
 test('a lease lasts from when it was asked for, however long the answer was on its way', async () => {
+  freezeTime()
   const answer = create(HoldLeaseResponseSchema, { run: 'a run', state: 1n, leaseMs: 100 })
-  const invoke = vi.fn(async () => sleep(60, answer))
+  const invoke = vi.fn(() => new Promise(() => undefined))
+  invoke.mockImplementationOnce(async () => {
+    vi.advanceTimersByTime(60)
+    return answer
+  })
   const lease = new HeldLease(invoke as unknown as Invoke, 1)
   lease.want()
-  await vi.waitFor(() => expect(lease.inForce()).toBeDefined(), { interval: 1 })
+  await sleep(1)
   const run = lease.inForce()
-  invoke.mockImplementation(() => new Promise(() => undefined))
-  await sleep(45)
+  vi.advanceTimersByTime(39)
+  expect(run?.isInForce).toBe(true)
+  vi.advanceTimersByTime(1)
   expect(run?.isInForce).toBe(false)
 })
 
@@ -323,13 +356,15 @@ test('what changes is told at once, by its stripe; who was away for it hears of 
 })
 
 test('who gives its lease up is waited for no more, also by who waits already', async () => {
+  freezeTime()
   const { leases, database, hold } = guarded()
   const givesUp = () => leases.hold(create(HoldLeaseRequestSchema, { holder: 'a', givesUp: true }))
   await hold('a')
   database.altersAll()
-  const waiting = msOf(Promise.resolve(database.committed()))
+  const waiting = database.committed()
+  expect(waiting).toBeInstanceOf(Promise)
   expect(await givesUp()).not.toHaveProperty('leaseMs')
-  expect(await waiting).toBeLessThan(LEASE_MS / 2)
+  await waiting
   await hold('a')
   await givesUp()
   database.altersAll()
@@ -337,6 +372,7 @@ test('who gives its lease up is waited for no more, also by who waits already', 
 })
 
 test('a commit is known when all holders have said so', async () => {
+  freezeTime()
   const { leases, database, hold } = guarded()
   const known = (state: bigint) => ({ run: leases.run, state })
   await Promise.all(['a', 'b'].map((holder) => hold(holder)))
@@ -368,26 +404,32 @@ test('who comes back with what it knew is waited for from its first lease on', a
 })
 
 test('who is granted its first lease while a write waits for another holder is waited for by the next', async () => {
+  freezeTime()
   const { leases, database, hold } = guarded()
   await hold('a')
   database.alters(1)
-  const first = msOf(Promise.resolve(database.committed()))
+  const first = database.committed()
+  expect(first).toBeInstanceOf(Promise)
   expect(await hold('b')).toHaveProperty('leaseMs')
   void hold('a', { run: leases.run, state: 1n })
-  expect(await first, 'it was told by its first answer').toBeLessThan(LEASE_MS / 2)
+  await first // b was told by its first answer
   database.alters(2)
   expect(database.committed()).toBeInstanceOf(Promise)
 })
 
 test('who goes on calling and never says that it knows is waited for as long as a lease lasts', async () => {
+  freezeTime()
   const { leases, database, hold } = guarded()
   await hold('a')
-  const timer = setInterval(() => void hold('a', { run: leases.run, state: 0n }), 5)
   database.alters(1)
-  const waited = await msOf(Promise.resolve(database.committed()))
-  clearInterval(timer)
-  expect(waited).toBeGreaterThan(LEASE_MS - 5)
-  expect(waited).toBeLessThan(LEASE_MS + 100)
+  const told = vi.fn()
+  const waiting = database.committed()?.then(told)
+  vi.advanceTimersByTime(LEASE_MS - 1)
+  expect(await hold('a', { run: leases.run, state: 0n })).toHaveProperty('leaseMs')
+  await sleep(LEASE_MS + 20) // in which the timer has looked
+  expect(told).not.toHaveBeenCalled()
+  vi.advanceTimersByTime(1)
+  await waiting
 })
 
 test.each([
@@ -429,11 +471,12 @@ test('a holder that calls again before it was answered has one call waiting', as
 })
 
 test('so many may hold one, and no more', async () => {
+  freezeTime()
   const { hold } = guarded()
   for (let i = 0; i < 1_000; i += 1) expect(await hold(`${i}`)).toHaveProperty('leaseMs')
   expect(await hold('one more')).not.toHaveProperty('leaseMs')
   expect(await hold('7')).toHaveProperty('leaseMs')
-  await sleep(LEASE_MS + 5)
+  vi.advanceTimersByTime(LEASE_MS)
   expect(await hold('one more'), 'the others are gone').toHaveProperty('leaseMs')
 })
 
