@@ -7,10 +7,13 @@ import { readConfig } from '../config.js'
 import { EXIT, report } from '../exit.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
+import type { Log } from '../telemetry/log.js'
 import { examples, wholeNumber } from './options.js'
 
 /** Beyond it a machine's cores wait for the one process that has the services. */
 const MAX_WORKERS = 64
+/** Beyond the time in which it stops in order. */
+const LATE_MS = 1_000
 
 interface ServeOptions {
   readonly workers?: number
@@ -55,8 +58,21 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
   message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running, workers)}`)
   const signal = await told
   running.log.note(`${signal}: stopping`)
+  endAfter(config.shutdownTimeoutSeconds * 1000 + LATE_MS, running.log)
   await running.close()
   running.log.note('stopped')
+}
+
+/**
+ * However a disk or a database hangs, on which a step of stopping waits, or the exit of a process for one of its threads. As
+ * after a crash, nothing that was acknowledged is lost.
+ */
+function endAfter(ms: number, log: Log): void {
+  const end = () => {
+    log.failure('not stopped in time', new Error('a disk or a database hangs: the process is killed'))
+    process.kill(process.pid, 'SIGKILL')
+  }
+  setTimeout(end, ms).unref()
 }
 
 function placesOf({ url, rpcAddress, adminUrl }: Running, workers: number | undefined): string {

@@ -2,12 +2,12 @@
 // without end. SQLite would do it inside the commit that fills the log, and hold the event loop for as long as it takes. A
 // thread with a connection of its own copies instead, and the file is flushed on another, until little is left; that
 // little is copied and flushed here, which lets the next write begin the log anew.
-import { fdatasync, openSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 import type { Statement } from 'better-sqlite3'
 import { SIDE_THREAD } from '../../event-loop/side-thread.js'
+import type { DatabaseFile, Progress } from './database-file.js'
 import { driverPath } from './driver.js'
-import type { Connection } from './open.js'
+import { type Connection, isIoError } from './open.js'
 
 /** Pages in the log at which it is copied: 32 MiB. A page that changed often meanwhile is copied once. */
 const DEFAULT_PAGES = 8192
@@ -31,35 +31,42 @@ parentPort.on('message', (message) => {
   try {
     parentPort.postMessage(db.pragma('wal_checkpoint(PASSIVE)')[0])
   } catch (error) {
-    parentPort.postMessage({ failure: error.message })
+    parentPort.postMessage({ failure: error.message, code: error.code })
   }
 })`
 
-/** Pages in the log when it was copied, and how many of them the database file has: fewer when a reader needs the rest. */
-interface Progress {
-  readonly log: number
-  readonly checkpointed: number
+/** Why the thread could not copy; `code` is the driver's. */
+interface Failure {
+  readonly failure: string
+  readonly code?: string
+}
+
+export interface CheckpointsOptions {
+  /** Pages that are copied at a time. */
+  readonly pages?: number | undefined
+  /** Called when what was copied may not be on disk: all of it must be copied again before the log may begin anew. */
+  readonly onDoubt: (error: unknown) => void
 }
 
 export class Checkpoints {
   readonly #db: Connection
+  readonly #file: DatabaseFile
   readonly #pages: number
-  readonly #look: Statement<[], Progress>
+  readonly #onDoubt: (error: unknown) => void
   readonly #finish: Statement<[], Progress>
   #thread: { readonly worker: Worker; readonly hasEnded: Promise<void> } | undefined
-  /** Of the database, for flushing. Never closed: that would take away the locks SQLite holds on the file. */
-  #descriptor: number | undefined
   #isUnderWay = false
   #isPaused = false
   /** Pages at which the next begins; infinite when there is to be none. */
   #due: number
 
   /** Takes over from SQLite's own checkpoints, which stay for a database that is no file. */
-  constructor(db: Connection, pages = DEFAULT_PAGES) {
+  constructor(db: Connection, file: DatabaseFile, { pages = DEFAULT_PAGES, onDoubt }: CheckpointsOptions) {
     this.#db = db
+    this.#file = file
     this.#pages = pages
+    this.#onDoubt = onDoubt
     this.#due = db.memory ? Number.POSITIVE_INFINITY : pages
-    this.#look = db.prepare('PRAGMA wal_checkpoint(NOOP)')
     this.#finish = db.prepare('PRAGMA wal_checkpoint(PASSIVE)')
     if (!db.memory) db.pragma('wal_autocheckpoint = 0')
   }
@@ -68,12 +75,12 @@ export class Checkpoints {
   committed(): void {
     if (this.#isUnderWay || this.#due === Number.POSITIVE_INFINITY) return
     try {
-      const log = this.#pagesInLog()
+      const { log } = this.#file.progress()
       if (log < this.#pages) this.#due = this.#pages
       if (log < this.#due) return
       this.#due = log + this.#pages // unless it can be emptied, which a reader may prevent for long, as a backup does
       this.#isUnderWay = true
-      this.#descriptor ??= openSync(this.#db.name, 'r+')
+      this.#file.open()
       this.#thread ??= this.#start()
       this.#thread.worker.postMessage('copy')
     } catch (error) {
@@ -108,8 +115,8 @@ export class Checkpoints {
     const workerData = { driver: driverPath, file: this.#db.name }
     const worker = new Worker(threadSource, { ...SIDE_THREAD, eval: true, workerData })
     worker.unref()
-    worker.on('message', (message: Progress | { readonly failure: string }) => {
-      if ('failure' in message) this.#failed(message.failure)
+    worker.on('message', (message: Progress | Failure) => {
+      if ('failure' in message) this.#failed(message.failure, isIoError(message))
       else this.#flush(message)
     })
     worker.on('error', (error) => this.#giveBack(error))
@@ -123,10 +130,10 @@ export class Checkpoints {
   }
 
   #flush(progress: Progress): void {
-    if (!this.#thread || this.#descriptor === undefined) return
-    fdatasync(this.#descriptor, (error) => {
+    if (!this.#thread) return
+    this.#file.flush((error) => {
       if (!this.#thread || !this.#db.open) return
-      if (error) this.#failed(error)
+      if (error) this.#failed(error, true)
       else this.#goOn(progress)
     })
   }
@@ -137,7 +144,7 @@ export class Checkpoints {
       return
     }
     try {
-      const now = this.#pagesInLog()
+      const now = this.#file.progress().log
       const isHeld = checkpointed < log
       const isFew = now - checkpointed <= FEW_PAGES || now >= TOO_LONG * this.#pages
       if (!isHeld && !isFew) {
@@ -147,18 +154,18 @@ export class Checkpoints {
       if (!isHeld) this.#finish.get()
       this.#isUnderWay = false
     } catch (error) {
-      this.#failed(error)
+      this.#failed(error, isIoError(error))
     }
   }
 
-  #pagesInLog(): number {
-    return this.#look.get()?.log ?? 0
-  }
-
-  /** On a full disk or a locked file, say. Nothing is lost, since the log has it; the next try comes when it has grown. */
-  #failed(error: unknown): void {
+  /**
+   * On a full disk or a locked file, say: the next try comes when the log has grown. After an I/O error what was copied before
+   * may not be on disk either.
+   */
+  #failed(error: unknown, isInDoubt: boolean): void {
     process.emitWarning(`a checkpoint of ${this.#db.name} failed: ${error}`)
     this.#isUnderWay = false
+    if (isInDoubt) this.#onDoubt(error)
   }
 
   /** Without a thread, SQLite checkpoints inside commits again. */

@@ -4,7 +4,8 @@ import type { Statement } from 'better-sqlite3'
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
-import { type Flush, LogFile } from './log-file.js'
+import { DatabaseFile, type Flush } from './database-file.js'
+import { LogFile } from './log-file.js'
 import { BUSY_TIMEOUT_MS, type Connection, isBusy, isIoError, toStoreError, withoutWaiting } from './open.js'
 
 /** What keeps in memory what transactions find in the database. */
@@ -27,6 +28,8 @@ export interface GroupCommitOptions {
   readonly worthAGroup?: number
   /** How long the lock of another process is waited for, without blocking the thread. */
   readonly lockWaitMs?: number
+  /** How long a write may wait to be begun, for that and for the disk; then it is refused. */
+  readonly beginWithinMs?: number
   /** Called after each commit: how many writes shared it, and how long it took from BEGIN until it was flushed, in ms. */
   readonly onCommit?: ((writes: number, durationMs: number) => void) | undefined
   /** Told of every transaction. */
@@ -35,10 +38,14 @@ export interface GroupCommitOptions {
   readonly checkpointPages?: number | undefined
   /** How the log is flushed: fs.fdatasync, if not given. */
   readonly flush?: Flush | undefined
+  /** How the database is, likewise. */
+  readonly flushDatabase?: Flush | undefined
 }
 
 interface QueuedWrite {
   readonly write: () => unknown
+  /** By performance.now(): until when it may wait to be begun. */
+  readonly dueAtMs: number
   readonly resolve: (result: never) => void
   readonly reject: (error: unknown) => void
 }
@@ -57,6 +64,8 @@ interface Committed {
 const MAX_UNANSWERED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
 const MAX_GROUP = 256 // about 30 ms: how long reads can be kept waiting
 const LOCK_RETRY_MS = 5
+/** Of the 4.5 s of a call; the flush has the rest. Nothing happens of which a caller has been told that it did not. */
+const BEGIN_WITHIN_MS = 3_000
 const WORTH_A_GROUP = 64 // a commit costs as much as ten writes
 
 export class GroupCommit {
@@ -64,6 +73,7 @@ export class GroupCommit {
   readonly #maxUnanswered: number
   readonly #worthAGroup: number
   readonly #lockWaitMs: number
+  readonly #beginWithinMs: number
   readonly #onCommit: GroupCommitOptions['onCommit']
   readonly #watcher: TransactionWatcher | undefined
   readonly #checkpoints: Checkpoints
@@ -77,8 +87,10 @@ export class GroupCommit {
   #unanswered = 0
   #unflushed: Committed[] = []
   #isFlushing = false
-  /** A flush has failed, and nothing is written until the log is whole again. */
-  #isInDoubt = false
+  /** Flushes that have failed and are not made good: nothing is written until all is on disk again. */
+  #doubts = 0
+  /** Of the last of them. */
+  #repair: Promise<boolean> = Promise.resolve(true)
   #waitingSinceMs: number | undefined
   #isScheduled = false
   #closed: Promise<void> | undefined
@@ -89,10 +101,13 @@ export class GroupCommit {
     this.#maxUnanswered = options.maxUnanswered ?? MAX_UNANSWERED
     this.#worthAGroup = options.worthAGroup ?? WORTH_A_GROUP
     this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
+    this.#beginWithinMs = options.beginWithinMs ?? BEGIN_WITHIN_MS
     this.#onCommit = options.onCommit
     this.#watcher = options.watcher
-    this.#checkpoints = new Checkpoints(db, options.checkpointPages)
-    this.#log = new LogFile(db, options.flush)
+    const file = new DatabaseFile(db, options.flushDatabase)
+    const onDoubt = (error: unknown) => void this.#makeGood([], error)
+    this.#checkpoints = new Checkpoints(db, file, { pages: options.checkpointPages, onDoubt })
+    this.#log = new LogFile(db, file, options.flush)
     this.#begin = db.prepare('BEGIN IMMEDIATE')
     this.#savepoint = db.prepare('SAVEPOINT one_write')
     this.#rollbackTo = db.prepare('ROLLBACK TO one_write')
@@ -102,8 +117,8 @@ export class GroupCommit {
 
   /**
    * Runs one write, which is synchronous and over this connection, in a transaction; a second time if one of its group
-   * fails. Fulfils when it is committed and flushed. Rejects with StoreUnavailable when the database cannot be asked or too
-   * many writes wait, else with what the write threw, which has then left no trace.
+   * fails. Fulfils when it is committed and flushed. Rejects with StoreUnavailable when the database cannot be asked, too
+   * many writes wait or this one has waited too long, else with what the write threw, which has then left no trace.
    */
   submit<Result>(write: () => Result): Promise<Result> {
     if (this.#closed) return Promise.reject(new StoreUnavailable(new Error('the store is closed')))
@@ -111,8 +126,9 @@ export class GroupCommit {
       return Promise.reject(new StoreUnavailable(new Error('too many writes are waiting')))
     }
     this.#unanswered += 1
+    const dueAtMs = performance.now() + this.#beginWithinMs
     return new Promise((resolve, reject) => {
-      this.#queue.push({ write, resolve, reject })
+      this.#queue.push({ write, dueAtMs, resolve, reject })
       this.#scheduleGroup()
     })
   }
@@ -145,19 +161,33 @@ export class GroupCommit {
   }
 
   #turn(): void {
+    this.#refuseOverdue()
+    if (this.#queue.length > 0 && !this.#tryGroup()) {
+      this.#schedule(LOCK_RETRY_MS)
+      return
+    }
+    this.#waitingSinceMs = undefined
+    this.#scheduleGroup()
+  }
+
+  /** False when it is to be tried again. */
+  #tryGroup(): boolean {
     try {
-      const hasBegun = this.#hasBegun()
-      if (!hasBegun && this.#mayWaitOn()) {
-        this.#schedule(LOCK_RETRY_MS)
-        return
-      }
-      if (hasBegun) this.#runGroup()
+      if (this.#hasBegun()) this.#runGroup()
+      else if (this.#mayWaitOn()) return false
       else this.#refuse(this.#queue.splice(0), new Error('another process holds the lock, or the disk fails'))
     } catch (error) {
       this.#refuse(this.#queue.splice(0), error)
     }
-    this.#waitingSinceMs = undefined
-    this.#scheduleGroup()
+    return true
+  }
+
+  /** Who waits longest is first. */
+  #refuseOverdue(): void {
+    const now = performance.now()
+    const due = this.#queue.findIndex(({ dueAtMs }) => dueAtMs > now)
+    const overdue = this.#queue.splice(0, due === -1 ? this.#queue.length : due)
+    if (overdue.length > 0) this.#refuse(overdue, new Error('it has waited too long for the disk'))
   }
 
   #scheduleGroup(): void {
@@ -172,10 +202,10 @@ export class GroupCommit {
 
   /**
    * False when another process writes: then nobody is kept waiting in the driver, since reads need the thread. Also while
-   * the log is not whole.
+   * not all is on disk.
    */
   #hasBegun(): boolean {
-    if (this.#isInDoubt) return false
+    if (this.#doubts > 0) return false
     try {
       withoutWaiting(this.#db, () => this.#begin.run())
       this.#watcher?.begun()
@@ -235,21 +265,28 @@ export class GroupCommit {
   }
 
   /**
-   * After a flush that failed. What committed since would be lost with what it should have brought, so all of it waits for
-   * the repair, as long as for a lock, and then hears that nobody knows.
+   * After a flush that failed, of the log or of the database. What committed since would be lost with what it should have
+   * brought, so all of it waits for the repair, as long as for a lock, and then hears that nobody knows.
    */
   async #makeGood(waiting: Committed[], error: unknown): Promise<void> {
-    this.#isInDoubt = true
-    process.emitWarning(`the log of ${this.#db.name} could not be flushed and is written anew: ${error}`)
+    process.emitWarning(`${this.#db.name} could not be flushed, and what its log has is written anew: ${error}`)
+    this.#doubts += 1
+    this.#unanswered += 1 // closing waits for it as for them
     this.#checkpoints.pause()
+    let isTimeUp = false
     const giveUp = setTimeout(() => {
+      isTimeUp = true
       for (const { group } of waiting.splice(0)) this.#refuse(group, error, true)
+      this.#answered(1)
     }, this.#lockWaitMs)
-    if (!(await this.#log.repair(() => this.#closed !== undefined && waiting.length === 0))) return
+    const repair = this.#repair.then(() => this.#log.repair(() => this.#closed !== undefined && isTimeUp))
+    this.#repair = repair
+    if (!(await repair)) return
     clearTimeout(giveUp)
     for (const committed of waiting) this.#acknowledge(committed)
-    this.#checkpoints.resume()
-    this.#isInDoubt = false
+    if (!isTimeUp) this.#answered(1)
+    this.#doubts -= 1
+    if (this.#doubts === 0) this.#checkpoints.resume()
   }
 
   /**

@@ -4,10 +4,8 @@
 import { closeSync, fdatasync, openSync, readSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StoreUnavailable } from '../store/store-unavailable.js'
+import type { DatabaseFile, Flush } from './database-file.js'
 import { type Connection, withoutWaiting } from './open.js'
-
-/** Flushes a file as fs.fdatasync does. */
-export type Flush = (descriptor: number, done: (error: Error | null) => void) => void
 
 const REWRITE_BYTES = 64 * 1024
 const REWRITE_EVERY_MS = 250 // the whole log each time
@@ -15,6 +13,7 @@ const LOOK_EVERY_MS = 20
 
 export class LogFile {
   readonly #db: Connection
+  readonly #database: DatabaseFile
   readonly #flush: Flush
   /** Undefined for a database that is no file. The log is the same file until the last connection closes. */
   #descriptor: number | undefined
@@ -23,8 +22,9 @@ export class LogFile {
    * From here on SQLite does not flush the commits of this connection; the order of its writes and its checkpoints stay.
    * @throws StoreUnavailable
    */
-  constructor(db: Connection, flush: Flush = fdatasync) {
+  constructor(db: Connection, database: DatabaseFile, flush: Flush = fdatasync) {
     this.#db = db
+    this.#database = database
     this.#flush = flush
     if (db.memory) return
     const [main] = db.pragma('database_list') as { readonly file: string }[] // SQLite's path, its links resolved
@@ -43,57 +43,50 @@ export class LogFile {
   }
 
   /**
-   * After a flush that failed, when no transaction is open; true when all that was committed is on disk after all. What such
-   * a flush should have brought counts as clean to the kernel and will not be written again, so that a power cut would leave
-   * a hole under later commits. So the same bytes are written once more and flushed, under the lock, which is kept from the
-   * first try to the last that failed; then all is copied into the database and the log begins anew, because a file system
-   * may keep blocks that it once failed to write unreadable. Tries until it has worked, or until `isGivenUp`. Never rejects.
+   * After a flush that failed, of the log or of the database, when no transaction is open; true when all that was committed is
+   * on disk after all. What such a flush should have brought counts as clean to the kernel and will not be written again, so
+   * that a power cut would leave a hole under later commits. So the same bytes are written once more and flushed, those of the
+   * log and then those that were copied from it, under the lock, which is kept from the first try to the last that failed; then
+   * all is copied into the database and the log begins anew, because a file system may keep blocks that it once failed to write
+   * unreadable. Tries until it has worked, or until `isGivenUp`. Never rejects.
    */
   async repair(isGivenUp: () => boolean): Promise<boolean> {
     let isWhole = false
     while (!isGivenUp()) {
-      isWhole ||= await this.#rewritten()
-      if (isWhole && (await this.#begunAnew())) return true
+      try {
+        if (!isWhole) await this.#writeAgain()
+        isWhole = true
+        if (await this.#begunAnew()) return true
+      } catch {
+        isWhole = false
+      }
       await sleep(isWhole ? LOOK_EVERY_MS : REWRITE_EVERY_MS, undefined, { ref: false })
     }
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
     return false
   }
 
-  /** False when it failed; then the lock is kept, if it was had. */
-  async #rewritten(): Promise<boolean> {
-    try {
-      if (!this.#db.inTransaction) withoutWaiting(this.#db, () => this.#db.exec('BEGIN IMMEDIATE'))
-      this.#rewrite()
-      await this.#flushed()
-      this.#db.exec('ROLLBACK')
-      return true
-    } catch {
-      return false
-    }
+  /** When it fails the lock is kept, if it was had. */
+  async #writeAgain(): Promise<void> {
+    if (!this.#db.inTransaction) withoutWaiting(this.#db, () => this.#db.exec('BEGIN IMMEDIATE'))
+    this.#rewrite()
+    await flushed(this)
+    if (this.#descriptor !== undefined) this.#database.copyAgain(this.#descriptor)
+    await flushed(this.#database)
+    this.#db.exec('ROLLBACK')
   }
 
   /** False while somebody reads what was there before, as a backup does. */
   async #begunAnew(): Promise<boolean> {
-    try {
-      const busy = withoutWaiting(this.#db, () => this.#db.pragma('wal_checkpoint(TRUNCATE)', { simple: true }))
-      if (busy !== 0) return false
-      await this.#flushed()
-      return true
-    } catch {
-      return false
-    }
+    const busy = withoutWaiting(this.#db, () => this.#db.pragma('wal_checkpoint(TRUNCATE)', { simple: true }))
+    if (busy !== 0) return false
+    await flushed(this)
+    return true
   }
 
   close(): void {
     if (this.#descriptor !== undefined) closeSync(this.#descriptor)
     this.#descriptor = undefined
-  }
-
-  #flushed(): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.flush((error) => (error ? reject(error) : resolve()))
-    })
   }
 
   #rewrite(): void {
@@ -106,4 +99,10 @@ export class LogFile {
       position += writeSync(this.#descriptor, bytes, 0, length, position)
     }
   }
+}
+
+function flushed(file: LogFile | DatabaseFile): Promise<void> {
+  return new Promise((resolve, reject) => {
+    file.flush((error) => (error ? reject(error) : resolve()))
+  })
 }

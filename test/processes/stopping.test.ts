@@ -1,10 +1,13 @@
 // A process that is told to stop, and callers that do not let go of it.
 import { once } from 'node:events'
+import { rmSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
+import path from 'node:path'
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
 import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
+import { createProcess } from '../harness/process.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const MOST_SECONDS = 5
@@ -35,3 +38,27 @@ test(`it ends within SHUTDOWN_TIMEOUT_SECONDS, though it waits for a form at the
   await running.close()
   expect(performance.now() - startedAt).toBeLessThan(MOST_SECONDS * 1000)
 }, 20_000)
+
+test('a disk that hangs does not keep it from ending, and what was acknowledged is there', async () => {
+  const hanging = path.join(temporaryDirectory(), 'hanging')
+  const hang = `import fs from 'node:fs'
+    import { syncBuiltinESMExports } from 'node:module'
+    const { fdatasync } = fs
+    fs.fdatasync = (...args) => fs.existsSync('${hanging}') ? setInterval(() => {}, 1000) : fdatasync(...args)
+    syncBuiltinESMExports()`
+  const service = await createProcess({
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(hang)}`,
+    SHUTDOWN_TIMEOUT_SECONDS: '3',
+  })
+  await service.start()
+  const createUser = (name: string) =>
+    service.cli(['user', 'create', '--username', name, '--password-stdin'], { input: 'correct horse' })
+  expect((await createUser('ann')).exitCode).toBe(0)
+  writeFileSync(hanging, '')
+  expect((await createUser('bob')).exitCode).toBe(69)
+  expect(await service.stop()).toBe(-1)
+  expect(service.output).toContain('not stopped in time')
+  rmSync(hanging)
+  await service.start()
+  expect((await service.cli(['user', 'list'])).stdout).toContain('ann')
+})

@@ -1,23 +1,29 @@
 // Checkpoints in their own thread: the log stays short, reads and writes go on beside them, and nothing is left behind.
-import { existsSync, fdatasync, mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, fdatasync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import type { Flush } from '../../services/sqlite/database-file.js'
 import { Database } from '../../services/sqlite/driver.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
-import type { Flush } from '../../services/sqlite/log-file.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
 const PAGES = 64
 const PAGE_BYTES = 4096
 
-function open(flush?: Flush) {
+function open(flush?: Flush, flushDatabase?: Flush) {
   const file = path.join(temporaryDirectory(), 'test.db')
   const db = openDatabase(file)
   db.exec('CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL)')
   const insert = db.prepare('INSERT INTO notes (text) VALUES (?)')
-  const writer = new GroupCommit(db, { checkpointPages: PAGES, lockWaitMs: 60_000, flush })
+  const writer = new GroupCommit(db, {
+    checkpointPages: PAGES,
+    lockWaitMs: 60_000,
+    beginWithinMs: 60_000,
+    flush,
+    flushDatabase,
+  })
   const addPage = () => writer.submit(() => insert.run('x'.repeat(PAGE_BYTES)))
   onTestFinished(() => {
     if (db.open) db.close()
@@ -125,10 +131,47 @@ describe('checkpoints', () => {
     await sleep(100)
     isFailing = false
     await doubtful
-    expect(warned()).toEqual([expect.stringContaining('the log of')])
+    expect(warned()).toEqual([expect.stringContaining('could not be flushed')])
     await commit(opened, 600)
     expect(pagesInLog(opened.file)).toBeLessThan(6 * PAGES)
     await opened.writer.close()
+  })
+
+  it.each([
+    ['the service goes on', false],
+    ['the service is closed meanwhile', true],
+  ])('copy again what a flush of the database has lost, also when %s', async (_, isClosing) => {
+    const warned = warnings()
+    let disk: Buffer | undefined
+    const opened = open(undefined, (descriptor, done) => {
+      if (disk === undefined) return fdatasync(descriptor, done)
+      writeSync(descriptor, disk, 0, disk.length, 0) // what the kernel could not write is forgotten, and told once
+      disk = undefined
+      setImmediate(done, new Error('EIO'))
+    })
+    await commit(opened, PAGES - 10)
+    opened.db.pragma('wal_checkpoint(TRUNCATE)')
+    disk = readFileSync(opened.file)
+    const change = () => opened.writer.submit(() => opened.db.exec("UPDATE notes SET text = 'y' || text"))
+    await change()
+    const reader = new Database(opened.file)
+    reader.exec('BEGIN')
+    expect(rowsOf(reader)).toBe(PAGES - 10) // the log is copied as far as it goes now
+    const more = commit(opened, PAGES)
+    await vi.waitFor(() => expect(warned()).toHaveLength(2), 20_000)
+    expect(warned()).toEqual([expect.stringContaining('EIO'), expect.stringContaining('is written anew')])
+    reader.close()
+    await more
+    if (!isClosing) {
+      await commit(opened, 4 * PAGES)
+      expect(pagesInLog(opened.file)).toBeLessThan(6 * PAGES)
+    }
+    await opened.writer.close()
+    opened.db.close()
+    const again = new Database(opened.file)
+    const changed = again.prepare("SELECT count(*) FROM notes WHERE text LIKE 'yx%'").pluck().get()
+    expect([changed, rowsOf(again)]).toEqual([PAGES - 10, (isClosing ? 2 : 6) * PAGES - 10])
+    again.close()
   })
 
   it('end with the writer, and the last connection leaves the database alone', async () => {

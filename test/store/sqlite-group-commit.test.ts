@@ -4,9 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Statement } from 'better-sqlite3'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { endOfTurn } from '../../event-loop/end-of-turn.js'
+import type { Flush } from '../../services/sqlite/database-file.js'
 import { Database } from '../../services/sqlite/driver.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
-import type { Flush } from '../../services/sqlite/log-file.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { temporaryDirectory } from './temporary-directory.js'
@@ -333,6 +333,23 @@ describe('the flush of what was committed', () => {
     await Promise.all(all)
     expect(stored()).toEqual([1, 2, 3, 4, 5, 6])
     expect(sizes).toEqual([1, 4, 1])
+  })
+
+  test('that takes too long has the writes that wait for it refused, and they never happen', async () => {
+    const writer = new GroupCommit(db, { beginWithinMs: 50, flush: (_, done) => waiting.push(done) })
+    const first = add(1, writer)
+    await asked(1)
+    const late = outcomes([add(2, writer), add(3, writer)])
+    await sleep(60)
+    const inTime = add(4, writer)
+    end()
+    expect(await first).toBe(1)
+    for (const outcome of await late) expect(outcome).toMatchObject({ outcomeUnknown: false })
+    await asked(1)
+    end()
+    expect(await inTime).toBe(4)
+    expect(stored()).toEqual([1, 4])
+    await writer.close()
   })
 
   const writtenAt = () => statSync(`${file}-wal`, { bigint: true }).mtimeNs
