@@ -224,7 +224,8 @@ test.each([
   const config = readConfig(pemFiles(folder, materialOf(authority, authority.issue(name))))
   const remote = connectTo(service, address, config, caller)
   onTestFinished(() => remote.close())
-  expect((await remote.absent()).map((absence) => absence.cause)).toEqual(cause === undefined ? [] : [cause])
+  const causes = async () => (await remote.absent()).map((absence) => absence.cause)
+  await expect.poll(causes, { timeout: 20_000 }).toEqual(cause === undefined ? [] : [cause])
 })
 
 test.each([
