@@ -8,6 +8,8 @@ import type { TokenStore } from '../../services/token/store/token-store.js'
 import { freePort } from '../harness/free-port.js'
 import { closing } from '../postgres/closing.js'
 import { Cluster, query } from '../postgres/cluster.js'
+import { patient } from '../postgres/patient.js'
+import { Relay } from '../postgres/relay.js'
 import { authorize, isGood, issue, redeem, refresh, type Seed, seed } from '../postgres/seed.js'
 
 const NOTHING = { name: 'nothing', migrations: [] }
@@ -187,6 +189,74 @@ test.each([
     await expect(openDatabase(options, NOTHING)).rejects.toBeInstanceOf(StoreUnavailable)
   }
 })
+
+/** An exchange by way of `hosts`, of which one may fall silent. */
+async function exchangeThrough(hosts: (relay: Relay) => string) {
+  const relay = await Relay.open(cluster.port)
+  onTestFinished(() => relay.close())
+  const url = await cluster.createDatabase()
+  const beside = closing(await openPostgresTokenStore({ url, ...patient }))
+  const seeded = await seed(beside)
+  const codeHash = await issue(beside, seeded)
+  const through = `postgres://postgres@${hosts(relay)}${new URL(url).pathname}`
+  const store = closing(await openPostgresTokenStore({ url: through }))
+  return {
+    relay,
+    exchange: () => redeem(store, seeded, codeHash).catch((error: unknown) => error),
+    isUnused: async () => (await redeem(beside, seeded, codeHash)).result.kind === 'redeemed',
+    /** Ends all connections, and returns when the store must know. */
+    async disconnect() {
+      const connections = 'FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()'
+      await query(url, `SELECT pg_terminate_backend(pid) ${connections}`)
+      await expect.poll(() => query(url, `SELECT 1 ${connections}`)).toEqual([])
+      await pause(200)
+    },
+  }
+}
+
+test(
+  'an exchange that a silent server has not answered in time is not made when it speaks again',
+  async () => {
+    const { relay, exchange, isUnused } = await exchangeThrough(({ port }) => `127.0.0.1:${port}`)
+    relay.silence()
+    const outcome = exchange()
+    await pause(4_000) // the store gives the connection up after 3.5 s
+    relay.resume()
+    expect(await outcome).toMatchObject({ outcomeUnknown: false })
+    expect(await isUnused()).toBe(true)
+  },
+  MINUTE,
+)
+
+test(
+  'an exchange for which the server that takes writes is found too late is not made',
+  async () => {
+    const hosts = ({ port }: Relay) => `127.0.0.1:${port},127.0.0.1:${cluster.port}`
+    const { relay, exchange, isUnused, disconnect } = await exchangeThrough(hosts)
+    await disconnect()
+    relay.silence() // it takes connections, so 2 s pass before another host is looked for
+    expect(await exchange()).toMatchObject({ outcomeUnknown: false })
+    expect(await isUnused()).toBe(true)
+  },
+  MINUTE,
+)
+
+test(
+  'a transaction that lost a race is not run again when its time is over',
+  async () => {
+    const database = closing(await openDatabase({ url: await cluster.createDatabase() }, NOTHING))
+    const lose = { name: 'lose', text: `DO $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '40001'; END $$` }
+    let runs = 0
+    const outcome = database.transaction(async (transaction) => {
+      runs += 1
+      await pause(2_100)
+      await transaction.ask(lose, [])
+    })
+    await expect(outcome).rejects.toBeInstanceOf(StoreUnavailable)
+    expect(runs).toBeLessThanOrEqual(1)
+  },
+  MINUTE,
+)
 
 test(
   'a lock that is never given up makes the database unavailable to those who need it, and to nobody else',
