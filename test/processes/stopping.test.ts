@@ -1,10 +1,14 @@
-// A process that is told to stop, and callers that do not let go of it.
+// A process that is told to stop, and callers or a database that do not let go of it.
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import net from 'node:net'
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
 import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
+import { BUILD, spawnServe } from '../harness/spawn.js'
+import { Relay } from '../postgres/relay.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const MOST_SECONDS = 5
@@ -35,3 +39,20 @@ test(`it ends within SHUTDOWN_TIMEOUT_SECONDS, though it waits for a form at the
   await running.close()
   expect(performance.now() - startedAt).toBeLessThan(MOST_SECONDS * 1000)
 }, 20_000)
+
+test('it ends though PostgreSQL does not answer', async () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const database = new URL(await createDatabase())
+  const relay = await Relay.open(Number(database.port))
+  onTestFinished(() => relay.close())
+  database.port = String(relay.port)
+  const { PATH = '' } = process.env
+  const own = { DATA_DIR: temporaryDirectory(), ADMIN_PORT: '0', TOKEN_DATABASE_URL: database.href }
+  const { child, listening } = spawnServe('token', { PATH, LOG_LEVEL: 'silent', ...own })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  await listening
+  relay.silence()
+  child.kill('SIGTERM')
+  // The bound tells an end from none; how long a busy machine takes is no matter.
+  expect(await once(child, 'exit', { signal: AbortSignal.timeout(30_000) })).toEqual([0, null])
+}, 120_000)

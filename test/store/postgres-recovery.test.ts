@@ -1,6 +1,7 @@
 import { once } from 'node:events'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { type AddressInfo, createServer, Socket } from 'node:net'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { PrimaryPool } from '../../services/postgres/pool.js'
 import { openDatabase } from '../../services/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
@@ -392,6 +393,36 @@ test(
   },
   2 * MINUTE,
 )
+
+/** Connections of this process to a port. */
+function connectionsTo(port: number): number {
+  const { _getActiveHandles } = process as unknown as { _getActiveHandles(): readonly unknown[] }
+  return _getActiveHandles().filter((handle) => handle instanceof Socket && handle.remotePort === port).length
+}
+
+/** A pool with some connections to a host that then falls silent, and another host, `next`. */
+async function onSilentHost(next = '') {
+  const relay = await Relay.open(cluster.port)
+  onTestFinished(() => relay.close())
+  const pool = new PrimaryPool({ url: `postgres://postgres@127.0.0.1:${relay.port}${next}/postgres` })
+  const clients = await Promise.all([1, 2, 3].map(() => pool.acquire()))
+  for (const client of clients) client.release()
+  expect(connectionsTo(relay.port)).toBe(3)
+  relay.silence()
+  return { relay, pool }
+}
+
+test('a pool that is closed leaves no connection open, though the server does not answer', async () => {
+  const { relay, pool } = await onSilentHost()
+  await pool.close()
+  expect(connectionsTo(relay.port)).toBe(0)
+})
+
+test('a host that was left is left by every connection, though it does not answer', async () => {
+  const { relay, pool } = await onSilentHost(`,127.0.0.1:${cluster.port}`)
+  closing(pool).report(new Error('a connection was lost'))
+  await expect.poll(() => connectionsTo(relay.port), { timeout: 30_000 }).toBe(0)
+})
 
 test(
   'when the primary dies under load the promoted standby is found, and nothing acknowledged is lost',
