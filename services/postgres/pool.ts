@@ -4,7 +4,7 @@ import pg from 'pg'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { type Host, type PostgresAddress, parseAddress } from './address.js'
 import { isDisconnected, isReadOnly, NotWritable, PoolExhausted } from './errors.js'
-import { createGatheringSocket } from './gathering-socket.js'
+import { OpenSockets } from './open-sockets.js'
 
 export interface PoolOptions {
   /** `postgres://…`, with several hosts if there are standbys. */
@@ -34,11 +34,17 @@ const KEEPALIVE_AFTER_MS = 10_000
 /** What reads whole tables or indexes. */
 const DEAR = ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']
 const PROBE_PAUSE_MS = 100 // between two searches for a primary that was not found
+const LET_GO_PAUSE_MS = 50 // between two looks whether somebody still uses a connection of a pool that ends
 
 /** Numbers as numbers: every bigint of ours is a time in ms or an id below 2^53. */
 const types: pg.CustomTypesConfig = {
   getTypeParser: ((oid: number, format: 'text' | 'binary') =>
     oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid, format)) as typeof pg.types.getTypeParser,
+}
+
+interface HostPool {
+  readonly pool: pg.Pool
+  readonly sockets: OpenSockets
 }
 
 /**
@@ -48,7 +54,7 @@ const types: pg.CustomTypesConfig = {
 export class PrimaryPool {
   readonly #options: Required<PoolOptions>
   readonly #address: PostgresAddress
-  #pool: pg.Pool
+  #current: HostPool
   #host: Host
   #search: Promise<void> | undefined
   #isClosed = false
@@ -59,7 +65,7 @@ export class PrimaryPool {
     const [first] = this.#address.hosts
     if (!first) throw new Error('a PostgreSQL address must name a host')
     this.#host = first
-    this.#pool = this.#createPool(first)
+    this.#current = this.#createPool(first)
   }
 
   get connectTimeoutMs(): number {
@@ -79,7 +85,7 @@ export class PrimaryPool {
   }
 
   async #connect(): Promise<pg.PoolClient> {
-    const pool = this.#pool
+    const { pool } = this.#current
     if (pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
       throw new PoolExhausted()
     }
@@ -88,8 +94,8 @@ export class PrimaryPool {
     } catch (error) {
       if (!this.#mayHaveMoved(error)) throw error
       await this.#findPrimary()
-      if (this.#pool === pool) throw error
-      return await this.#pool.connect()
+      if (this.#current.pool === pool) throw error
+      return await this.#current.pool.connect()
     }
   }
 
@@ -98,10 +104,11 @@ export class PrimaryPool {
     if (this.#mayHaveMoved(error)) void this.#findPrimary()
   }
 
+  /** Fulfils when who uses a connection has let go of it, and at most a second later, whatever the server does. */
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#search
-    await this.#pool.end()
+    await end(this.#current)
   }
 
   #mayHaveMoved(error: unknown): boolean {
@@ -121,15 +128,16 @@ export class PrimaryPool {
     if (primary === undefined) {
       await sleep(PROBE_PAUSE_MS)
     } else if (primary !== this.#host) {
-      const former = this.#pool
+      const former = this.#current
       this.#host = primary
-      this.#pool = this.#createPool(primary)
-      void former.end()
+      this.#current = this.#createPool(primary)
+      void end(former)
     }
   }
 
   async #probe(host: Host): Promise<Host> {
-    const client = new pg.Client(this.#clientConfig(host))
+    const sockets = new OpenSockets()
+    const client = new pg.Client(this.#clientConfig(host, sockets))
     client.on('error', () => undefined)
     try {
       await client.connect()
@@ -137,12 +145,14 @@ export class PrimaryPool {
       return host
     } finally {
       void client.end()
+      void sockets.closed()
     }
   }
 
-  #createPool(host: Host): pg.Pool {
+  #createPool(host: Host): HostPool {
+    const sockets = new OpenSockets()
     const config: pg.PoolConfig = {
-      ...this.#clientConfig(host),
+      ...this.#clientConfig(host, sockets),
       max: this.#options.poolSize,
       idleTimeoutMillis: KEEP_IDLE_MS,
       onConnect: prepareSession,
@@ -151,10 +161,10 @@ export class PrimaryPool {
     // A connection that breaks leaves the pool by itself; whoever was using it is told by his statement.
     pool.on('error', () => undefined)
     pool.on('connect', (client) => client.on('error', () => undefined))
-    return pool
+    return { pool, sockets }
   }
 
-  #clientConfig(host: Host): pg.ClientConfig {
+  #clientConfig(host: Host, sockets: OpenSockets): pg.ClientConfig {
     const { connectTimeoutMs, statementTimeoutMs, lockTimeoutMs } = this.#options
     return {
       connectionString: this.#address.urlOf(host),
@@ -167,10 +177,17 @@ export class PrimaryPool {
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEPALIVE_AFTER_MS,
       pipeline: true,
-      stream: createGatheringSocket,
+      stream: () => sockets.create(),
       types,
     }
   }
+}
+
+/** The driver's own promise is fulfilled before the sockets are closed, or waits for a server that does not close them. */
+async function end({ pool, sockets }: HostPool): Promise<void> {
+  void pool.end()
+  while (pool.totalCount > 0) await sleep(LET_GO_PAUSE_MS)
+  await sockets.closed()
 }
 
 /**

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { DatabaseRefused } from '../store/database-refused.js'
-import { isDisconnected, isRepeatable, translate } from './errors.js'
+import { isDisconnected, isRepeatable, PoolExhausted, translate } from './errors.js'
 import { knownVersion, migrate, type Schema } from './migrate.js'
 import { type PoolOptions, PrimaryPool } from './pool.js'
 
@@ -166,14 +166,17 @@ export class Database {
     this.#pool = pool
   }
 
-  /** By performance.now(): until when who asks now may wait for anything to be begun, which is as long as for a connection. */
+  /**
+   * By performance.now(): until when who asks now may wait for anything to be begun, which is as long as for a connection.
+   * One wait to be taken together with others and one for a connection fit in a request's time, RPC_TIMEOUT_MS.
+   */
   dueAt(): number {
     return performance.now() + this.#pool.connectTimeoutMs
   }
 
   /** One statement that changes nothing. @throws StoreUnavailable */
   read<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
-    return this.#attempt((client) => send<Row>(client, statement, values))
+    return this.#attempt(this.dueAt(), (client) => send<Row>(client, statement, values))
   }
 
   /**
@@ -181,7 +184,11 @@ export class Database {
    * it must change nothing but the database. Locks are waited for `lockWaitMs`, if that is given. @throws StoreUnavailable
    */
   transaction<Result>(steps: (transaction: Transaction) => Promise<Result>, lockWaitMs?: number): Promise<Result> {
-    return this.#attempt(async (client, commitSent) => {
+    const dueAt = this.dueAt()
+    return this.#attempt(dueAt, async (client, commitSent) => {
+      // A connection may come later than that, from another host for example. Nothing happens of which the caller has been
+      // told that it did not; a read may, so it goes on.
+      if (performance.now() >= dueAt) throw new PoolExhausted()
       const transaction = new Transaction(client, lockWaitMs)
       try {
         const result = await steps(transaction)
@@ -205,9 +212,12 @@ export class Database {
 
   /**
    * Tries again, after a growing random pause, what lost a race, and once more what met a connection that had died
-   * unnoticed before its COMMIT was sent.
+   * unnoticed before its COMMIT was sent. Not after `dueAt`: whoever waited for a server that does not answer has gone.
    */
-  async #attempt<Result>(run: (client: pg.PoolClient, commitSent: () => void) => Promise<Result>): Promise<Result> {
+  async #attempt<Result>(
+    dueAt: number,
+    run: (client: pg.PoolClient, commitSent: () => void) => Promise<Result>,
+  ): Promise<Result> {
     let hasReconnected = false
     for (let attempt = 1; ; attempt++) {
       let isCommitSent = false
@@ -223,9 +233,10 @@ export class Database {
         const isLost = isDisconnected(error)
         client?.release(isLost || client.getTransactionStatus() !== 'I')
         this.#pool.report(error)
-        if (isRepeatable(error) && attempt < MAX_ATTEMPTS) {
+        const isInTime = performance.now() < dueAt
+        if (isInTime && isRepeatable(error) && attempt < MAX_ATTEMPTS) {
           await sleep(Math.random() * FIRST_PAUSE_MS * 2 ** attempt)
-        } else if (client && isLost && !isCommitSent && !hasReconnected) {
+        } else if (isInTime && client && isLost && !isCommitSent && !hasReconnected) {
           hasReconnected = true
         } else {
           throw translate(error, isCommitSent)

@@ -1,4 +1,5 @@
-// A process that is told to stop, and callers that do not let go of it.
+// A process that is told to stop, and callers or a database that do not let go of it.
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { rmSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
@@ -8,6 +9,9 @@ import { expect, onTestFinished, test } from 'vitest'
 import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
 import { createProcess } from '../harness/process.js'
+import { BUILD, spawnServe } from '../harness/spawn.js'
+import { Relay } from '../postgres/relay.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const MOST_SECONDS = 5
@@ -62,3 +66,20 @@ test('a disk that hangs does not keep it from ending, and what was acknowledged 
   await service.start()
   expect((await service.cli(['user', 'list'])).stdout).toContain('ann')
 })
+
+test('it ends though PostgreSQL does not answer', async () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const database = new URL(await createDatabase())
+  const relay = await Relay.open(Number(database.port))
+  onTestFinished(() => relay.close())
+  database.port = String(relay.port)
+  const { PATH = '' } = process.env
+  const own = { DATA_DIR: temporaryDirectory(), ADMIN_PORT: '0', TOKEN_DATABASE_URL: database.href }
+  const { child, listening } = spawnServe('token', { PATH, LOG_LEVEL: 'silent', ...own })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  await listening
+  relay.silence()
+  child.kill('SIGTERM')
+  // The bound tells an end from none; how long a busy machine takes is no matter.
+  expect(await once(child, 'exit', { signal: AbortSignal.timeout(30_000) })).toEqual([0, null])
+}, 120_000)

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { type AddressInfo, createServer, Socket } from 'node:net'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { PrimaryPool } from '../../services/postgres/pool.js'
 import { openDatabase } from '../../services/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
@@ -8,6 +9,8 @@ import type { TokenStore } from '../../services/token/store/token-store.js'
 import { freePort } from '../harness/free-port.js'
 import { closing } from '../postgres/closing.js'
 import { Cluster, query } from '../postgres/cluster.js'
+import { patient } from '../postgres/patient.js'
+import { Relay } from '../postgres/relay.js'
 import { authorize, isGood, issue, redeem, refresh, type Seed, seed } from '../postgres/seed.js'
 
 const NOTHING = { name: 'nothing', migrations: [] }
@@ -188,6 +191,74 @@ test.each([
   }
 })
 
+/** An exchange by way of `hosts`, of which one may fall silent. */
+async function exchangeThrough(hosts: (relay: Relay) => string) {
+  const relay = await Relay.open(cluster.port)
+  onTestFinished(() => relay.close())
+  const url = await cluster.createDatabase()
+  const beside = closing(await openPostgresTokenStore({ url, ...patient }))
+  const seeded = await seed(beside)
+  const codeHash = await issue(beside, seeded)
+  const through = `postgres://postgres@${hosts(relay)}${new URL(url).pathname}`
+  const store = closing(await openPostgresTokenStore({ url: through }))
+  return {
+    relay,
+    exchange: () => redeem(store, seeded, codeHash).catch((error: unknown) => error),
+    isUnused: async () => (await redeem(beside, seeded, codeHash)).result.kind === 'redeemed',
+    /** Ends all connections, and returns when the store must know. */
+    async disconnect() {
+      const connections = 'FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()'
+      await query(url, `SELECT pg_terminate_backend(pid) ${connections}`)
+      await expect.poll(() => query(url, `SELECT 1 ${connections}`)).toEqual([])
+      await pause(200)
+    },
+  }
+}
+
+test(
+  'an exchange that a silent server has not answered in time is not made when it speaks again',
+  async () => {
+    const { relay, exchange, isUnused } = await exchangeThrough(({ port }) => `127.0.0.1:${port}`)
+    relay.silence()
+    const outcome = exchange()
+    await pause(4_000) // the store gives the connection up after 3.5 s
+    relay.resume()
+    expect(await outcome).toMatchObject({ outcomeUnknown: false })
+    expect(await isUnused()).toBe(true)
+  },
+  MINUTE,
+)
+
+test(
+  'an exchange for which the server that takes writes is found too late is not made',
+  async () => {
+    const hosts = ({ port }: Relay) => `127.0.0.1:${port},127.0.0.1:${cluster.port}`
+    const { relay, exchange, isUnused, disconnect } = await exchangeThrough(hosts)
+    await disconnect()
+    relay.silence() // it takes connections, so 2 s pass before another host is looked for
+    expect(await exchange()).toMatchObject({ outcomeUnknown: false })
+    expect(await isUnused()).toBe(true)
+  },
+  MINUTE,
+)
+
+test(
+  'a transaction that lost a race is not run again when its time is over',
+  async () => {
+    const database = closing(await openDatabase({ url: await cluster.createDatabase() }, NOTHING))
+    const lose = { name: 'lose', text: `DO $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '40001'; END $$` }
+    let runs = 0
+    const outcome = database.transaction(async (transaction) => {
+      runs += 1
+      await pause(2_100)
+      await transaction.ask(lose, [])
+    })
+    await expect(outcome).rejects.toBeInstanceOf(StoreUnavailable)
+    expect(runs).toBeLessThanOrEqual(1)
+  },
+  MINUTE,
+)
+
 test(
   'a lock that is never given up makes the database unavailable to those who need it, and to nobody else',
   async () => {
@@ -322,6 +393,36 @@ test(
   },
   2 * MINUTE,
 )
+
+/** Connections of this process to a port. */
+function connectionsTo(port: number): number {
+  const { _getActiveHandles } = process as unknown as { _getActiveHandles(): readonly unknown[] }
+  return _getActiveHandles().filter((handle) => handle instanceof Socket && handle.remotePort === port).length
+}
+
+/** A pool with some connections to a host that then falls silent, and another host, `next`. */
+async function onSilentHost(next = '') {
+  const relay = await Relay.open(cluster.port)
+  onTestFinished(() => relay.close())
+  const pool = new PrimaryPool({ url: `postgres://postgres@127.0.0.1:${relay.port}${next}/postgres` })
+  const clients = await Promise.all([1, 2, 3].map(() => pool.acquire()))
+  for (const client of clients) client.release()
+  expect(connectionsTo(relay.port)).toBe(3)
+  relay.silence()
+  return { relay, pool }
+}
+
+test('a pool that is closed leaves no connection open, though the server does not answer', async () => {
+  const { relay, pool } = await onSilentHost()
+  await pool.close()
+  expect(connectionsTo(relay.port)).toBe(0)
+})
+
+test('a host that was left is left by every connection, though it does not answer', async () => {
+  const { relay, pool } = await onSilentHost(`,127.0.0.1:${cluster.port}`)
+  closing(pool).report(new Error('a connection was lost'))
+  await expect.poll(() => connectionsTo(relay.port), { timeout: 30_000 }).toBe(0)
+})
 
 test(
   'when the primary dies under load the promoted standby is found, and nothing acknowledged is lost',

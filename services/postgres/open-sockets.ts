@@ -1,0 +1,29 @@
+import type { Socket } from 'node:net'
+import { createGatheringSocket } from './gathering-socket.js'
+
+const GOODBYE_MS = 1_000
+
+/**
+ * The sockets of a pool that are open. Its driver says goodbye and leaves the rest to the server; one that does not answer
+ * leaves them open, and an open socket keeps the process alive.
+ */
+export class OpenSockets {
+  readonly #open = new Set<Socket>()
+
+  create(): Socket {
+    const socket = createGatheringSocket()
+    this.#open.add(socket)
+    socket.once('close', () => this.#open.delete(socket))
+    return socket
+  }
+
+  /** Fulfils when those are closed to which goodbye was said just now, all; after a second they are cut. */
+  async closed(): Promise<void> {
+    const open = [...this.#open]
+    const cut = setTimeout(() => {
+      for (const socket of open) socket.destroy()
+    }, GOODBYE_MS)
+    await Promise.all(open.map((socket) => new Promise<void>((resolve) => socket.once('close', () => resolve()))))
+    clearTimeout(cut)
+  }
+}
