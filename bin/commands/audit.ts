@@ -5,7 +5,7 @@ import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, pagesOf } from '../compose/operator.js'
 import { type Columns, isoTime, printPages, shortTime } from '../output.js'
 import { examples, type Json, jsonOption, time, wholeNumber } from './options.js'
-import { usernameOf } from './usernames.js'
+import { userFilter } from './usernames.js'
 
 interface ListOptions extends Json {
   readonly username?: string
@@ -25,7 +25,7 @@ export function addAuditCommands(program: Command): void {
   audit
     .command('list')
     .description('audit events, newest first')
-    .option('--username <name>', 'only those that concern this user; name or user_id')
+    .option('--username <name>', 'only those that concern this user; name, or user_id, of a deleted one too')
     .option('--appid <appid>', 'only those that concern this app')
     .option('--kind <kind>', 'only those of this kind, token.refreshed for example')
     .option('--request-id <uuid>', 'only what this request did')
@@ -48,10 +48,10 @@ async function listEvents(options: ListOptions): Promise<void> {
   const isSifted = kind !== undefined || requestId !== undefined
   const pageSize = isSifted ? PAGE_SIZE : Math.min(limit, PAGE_SIZE)
   await asOperator(async ({ admin }) => {
-    const username = await usernameOf(admin, options.username ?? '')
+    const user = await userFilter(admin, options.username ?? '')
     let missing = limit
     const pages = pagesOf(async (pageToken) => {
-      const page = await admin.listAuditEvents({ username, appid, pageSize, pageToken })
+      const page = await admin.listAuditEvents({ ...user, appid, pageSize, pageToken })
       const found = page.events.filter((event) => isWanted(event, options)).slice(0, missing)
       missing -= found.length
       const last = page.events.at(-1)

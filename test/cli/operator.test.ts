@@ -320,6 +320,19 @@ describe('users', () => {
     expect(await service.json(['survey', 'export', '--owner', user_id])).toMatchObject([{ title: 'mine' }])
   })
 
+  test('events and grants of a deleted user are listed by the user_id that the trail has', async () => {
+    const service = await createProcess()
+    const { user_id } = await createUser(service, 'li.wei')
+    await createUser(service, 'other')
+    await service.json(['user', 'disable', 'li.wei'])
+    await service.json(['user', 'delete', 'li.wei'])
+    const events = await service.json<{ kind: string }[]>(['audit', 'list', '--username', user_id])
+    expect(events.map(({ kind }) => kind)).toEqual(['user.deleted', 'user.disabled', 'user.created'])
+    expect(await service.json(['grant', 'list', '--username', user_id])).toEqual([])
+    const typo = await service.cli(['audit', 'list', '--username', `${user_id}x`])
+    expect(typo).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('there is no such user') })
+  })
+
   test('a name wins over the same user_id, which some other user has', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')

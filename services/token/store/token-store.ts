@@ -294,6 +294,8 @@ export interface TokenStore {
 
   createUser(user: UserRow, cause: Cause): Promise<'created' | 'username_taken'>
   findUser(username: string): Promise<UserRow | undefined>
+  /** Whether a user has this id, or had it: one who is deleted keeps it. */
+  isUserId(userId: string): Promise<boolean>
   /** Ascending by username. */
   listUsers(page: PageOf): Promise<Page<UserRow>>
   /**
