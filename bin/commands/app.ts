@@ -114,12 +114,14 @@ function addSecretCommands(secret: Command): void {
 }
 
 async function createApp(options: CreateOptions): Promise<void> {
-  const { app, secret, secretId } = await asOperator(({ admin }) =>
-    admin.createApp({
-      name: options.name,
-      redirectUris: options.redirectUri,
-      requiresSecretOnRefresh: options.requireSecretOnRefresh ?? false,
-    }),
+  const { app, secret, secretId } = await asOperator(
+    ({ admin }) =>
+      admin.createApp({
+        name: options.name,
+        redirectUris: options.redirectUri,
+        requiresSecretOnRefresh: options.requireSecretOnRefresh ?? false,
+      }),
+    { creates: true },
   )
   const created = { appid: app?.appid, secret, secret_id: secretId, name: app?.name, redirect_uris: app?.redirectUris }
   if (options.json) return printJson(created)

@@ -6,7 +6,7 @@ import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { removePassing } from '../../services/token/store/sqlite/passing.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
-import { isThere, snapshotDatabase } from '../compose/database-file.js'
+import { isThere, noDatabase, snapshotDatabase } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT, reasonOf } from '../exit.js'
@@ -33,15 +33,8 @@ export function addBackupCommand(program: Command): void {
 }
 
 function backup(file: string, { json }: Json): void {
-  const config = readConfig(process.env)
-  const files = filesOf(config)
-  if (!isThere(files.token)) {
-    throw new CommandError(
-      `there is no database in ${config.dataDir}`,
-      EXIT.failure,
-      'set DATA_DIR as the server has it',
-    )
-  }
+  const files = filesOf(readConfig(process.env))
+  if (!isThere(files.token)) throw noDatabase(files.token)
   const target = path.resolve(file)
   try {
     writeBeside(target, files)

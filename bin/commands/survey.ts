@@ -97,24 +97,31 @@ export function addSurveyCommands(program: Command): void {
 async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
   const surveys =
     file === '-' ? surveysOf('standard input', await readStdin(MAX_FILE_BYTES)) : surveysOf(file, contentOf(file))
-  const stored = await asSurveyOperator(async (operator) => {
-    const ownerUserId = await userIdOf(operator, owner)
-    const summaries = new Map<Survey, SurveySummary>()
-    try {
-      for (const batch of batchesOf(surveys)) {
-        const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
-        for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
-      }
-    } catch (error) {
-      const part = `the first ${summaries.size} of ${surveys.length} are stored, those with an id before others`
-      if (summaries.size > 0) message(`${part}; ${SEE_SURVEYS}`)
-      throw error
-    }
-    return surveys.flatMap((survey) => summaries.get(survey) ?? [])
-  })
+  const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys), { creates: true })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
   printRows(rows, columns, { json, whenEmpty: '' })
   message(`${countOfSurveys(rows.length)} stored for ${owner}`)
+}
+
+/** What is stored of each, in the order given. */
+async function storeAll(
+  operator: SurveyOperator,
+  owner: string,
+  surveys: readonly Survey[],
+): Promise<readonly SurveySummary[]> {
+  const ownerUserId = await userIdOf(operator, owner)
+  const summaries = new Map<Survey, SurveySummary>()
+  try {
+    for (const batch of batchesOf(surveys)) {
+      const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
+      for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
+    }
+  } catch (error) {
+    const part = `the first ${summaries.size} of ${surveys.length} are stored, those with an id before others`
+    if (summaries.size > 0) message(`${part}; ${SEE_SURVEYS}`)
+    throw error
+  }
+  return surveys.flatMap((survey) => summaries.get(survey) ?? [])
 }
 
 async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions, command: Command): Promise<void> {

@@ -122,7 +122,9 @@ async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
 async function createUser(options: CreateOptions): Promise<void> {
   const password = await readPassword()
   const { username, nickname = '', avatar = '' } = options
-  const { user } = await asOperator(({ admin }) => admin.createUser({ username, password, nickname, avatar }))
+  const { user } = await asOperator(({ admin }) => admin.createUser({ username, password, nickname, avatar }), {
+    creates: true,
+  })
   printUser(user, options)
 }
 

@@ -43,6 +43,12 @@ function createUser(service: ServiceProcess, username: string): Promise<{ user_i
 }
 
 describe('apps', () => {
+  test('the first app makes the database, and that is said', async () => {
+    const service = await createProcess()
+    const { stderr } = await service.cli(['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK])
+    expect(stderr).toContain(`creating a new database: ${path.join(service.dataDir, 'token.db')}\n`)
+  })
+
   test('app create --json prints appid, secret, secret_id, name and redirect_uris', async () => {
     const service = await createProcess()
     expect(await createApp(service)).toEqual({
@@ -192,6 +198,7 @@ describe('apps', () => {
     ['a grant that is not there', ['grant', 'revoke', 'grant_none'], /no such grant/],
   ])('%s exits 1 with the reason', async (_, args, reason) => {
     const service = await createProcess()
+    await service.cli(['migrate'])
     const { exitCode, stdout, stderr } = await service.cli(args)
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
     expect(stderr).toMatch(reason)
@@ -588,14 +595,37 @@ describe('files', () => {
     expect(stderr).toContain(`${path.join(service.dataDir, 'survey.db')} is damaged`) // what is copied first
   })
 
-  test('where there is no database, there is no backup, and DATA_DIR is named', async () => {
+  test.each([
+    'backup backup.tar',
+    'app list',
+    'app disable app_x',
+    'app secret add app_x --name 2027',
+    'user list',
+    'user delete li.wei',
+    'grant revoke grant_x',
+    'audit list',
+    'survey list',
+    'survey export',
+    'survey import - --owner li.wei',
+  ])('where there is no database, %s makes none, and names DATA_DIR', async (words) => {
     const service = await createProcess()
-    const file = path.join(service.dataDir, 'backup.tar')
-    expect(await service.cli(['backup', file])).toMatchObject({
+    const input = '{"title":"mine","pages":[]}'
+    expect(await service.cli(words.split(' '), { input })).toEqual({
       exitCode: 1,
+      stdout: '',
       stderr: `survey-auth: there is no database in ${service.dataDir}\nset DATA_DIR as the server has it\n`,
     })
     expect(readdirSync(service.dataDir)).toEqual([])
+  })
+
+  test('surveys are not looked for where there are no users, but with a token service elsewhere', async () => {
+    const service = await startProcess()
+    const elsewhere = path.join(service.dataDir, 'elsewhere')
+    const env = { DATA_DIR: elsewhere, TOKEN_SERVICE_URL: `unix:${path.join(service.dataDir, 'rpc.sock')}` }
+    const { exitCode, stderr } = await service.cli(['survey', 'list'], { env })
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain(`there is no database in ${elsewhere}\n`)
+    expect(existsSync(elsewhere)).toBe(false)
   })
 
   test('an archive holds files of any size to the byte, for their owner alone, as small as tar has it', () => {
