@@ -131,7 +131,7 @@ async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions
   const unusable = surveyIds.find((id) => !isSurveyId(id))
   if (unusable !== undefined) throw new CommandError(`there is no survey ${unusable}`, EXIT.failure, SEE_SURVEYS)
   const deleted = await asSurveyOperator(async (operator) => {
-    const ids = owner === undefined ? surveyIds.map(BigInt) : await idsOf(operator, owner)
+    const ids = owner === undefined ? [...new Set(surveyIds)].map(BigInt) : await idsOf(operator, owner)
     await deleteAll(operator, ids)
     return ids
   })

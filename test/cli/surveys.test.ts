@@ -140,13 +140,13 @@ describe.each(places)('$place', (where) => {
     expect(await ids(service)).toEqual(Array.from({ length: 1001 }, (_, at) => 500 + at))
   })
 
-  test('those that are named are deleted, or all of a user, however many, and no others', async () => {
+  test('those that are named are deleted, once, or all of a user, however many, and no others', async () => {
     const service = await serviceWithUsers(where)
     await importAs('ann', service, many(1003))
     await importAs('bob', service, { ...smallSurvey(), id: 2000 })
     const deleted = await service.cli(['survey', 'delete', '7', '3'])
     expect(deleted).toMatchObject({ exitCode: 0, stdout: '', stderr: expect.stringMatching(/^2 surveys deleted$/m) })
-    expect(await service.json(['survey', 'delete', '7'])).toEqual([{ survey_id: 7 }])
+    expect(await service.json(['survey', 'delete', '7', '7'])).toEqual([{ survey_id: 7 }])
     const unknown = await service.cli(['survey', 'delete', '1', '1999'])
     expect(unknown).toMatchObject({ exitCode: 1, stderr: expect.stringMatching(/: there is no survey 1999$/m) })
     expect(await ids(service)).toEqual(
