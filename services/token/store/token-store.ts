@@ -143,26 +143,28 @@ export interface AuditRow extends Cause {
 }
 
 /** What is audited. A new kind needs a line in docs/operations.md. */
-export type AuditKind =
-  | 'app.created'
-  | 'app.updated'
-  | 'app.disabled'
-  | 'app.enabled'
-  | 'secret.added'
-  | 'secret.revoked'
-  | 'user.created'
-  | 'user.updated'
-  | 'user.disabled'
-  | 'user.enabled'
-  | 'user.password_set'
-  | 'user.deleted'
-  | 'session.started'
-  | 'session.ended'
-  | 'code.issued'
-  | 'code.exchanged'
-  | 'code.replayed'
-  | 'token.refreshed'
-  | 'grant.revoked'
+export const AUDIT_KINDS = [
+  'app.created',
+  'app.updated',
+  'app.disabled',
+  'app.enabled',
+  'secret.added',
+  'secret.revoked',
+  'user.created',
+  'user.updated',
+  'user.disabled',
+  'user.enabled',
+  'user.password_set',
+  'user.deleted',
+  'session.started',
+  'session.ended',
+  'code.issued',
+  'code.exchanged',
+  'code.replayed',
+  'token.refreshed',
+  'grant.revoked',
+] as const
+export type AuditKind = (typeof AUDIT_KINDS)[number]
 
 /**
  * A position in a list: `after` is the `next` of the page before; undefined for the start. One that no page gave is
