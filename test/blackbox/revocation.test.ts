@@ -273,6 +273,8 @@ describe('audit', () => {
     await expect(admin.listGrants({ username: 'nobody' })).rejects.toThrow('there is no such user')
     await expect(admin.listAuditEvents({ appid: 'nothing' })).rejects.toThrow('there is no such app')
     await expect(admin.listGrants({ appid: 'nothing' })).rejects.toThrow('there is no such app')
+    await expect(admin.getApp({ appid: 'app_none' })).rejects.toThrow(/there is no such app: app_none$/)
+    await expect(admin.revokeGrant({ grantId: 'sat_canary' })).rejects.toThrow(/there is no such grant$/)
     await expect(admin.listAuditEvents({ userId: 'user_none' })).rejects.toThrow('there is no such user')
     await expect(admin.listGrants({ userId: 'user_none' })).rejects.toThrow('there is no such user')
   })

@@ -21,9 +21,10 @@ export function createGrantMethods(deps: TokenDeps): GrantMethods {
     if (username !== '' && request.userId !== '') {
       throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'give username or user_id, not both')
     }
-    if (appid !== '' && !(await store.findApp(appid))) throw notFound('app')
+    if (appid !== '' && !(await store.findApp(appid))) throw notFound('app', appid)
     const userId = username === '' ? request.userId : (await store.findUser(username))?.userId
-    if (userId === undefined || (request.userId !== '' && !(await store.isUserId(userId)))) throw notFound('user')
+    if (userId === undefined || (request.userId !== '' && !(await store.isUserId(userId))))
+      throw notFound('user', username || request.userId)
     return { ...(appid !== '' && { appid }), ...(userId !== '' && { userId }) }
   }
 
@@ -35,7 +36,7 @@ export function createGrantMethods(deps: TokenDeps): GrantMethods {
 
     async revokeGrant({ grantId }, call) {
       const outcome = await store.revokeGrant(grantId, deps.now(), byOperator(call))
-      if (outcome === 'not_found') throw notFound('grant')
+      if (outcome === 'not_found') throw notFound('grant', grantId)
       return {}
     },
 
