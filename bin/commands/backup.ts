@@ -8,7 +8,7 @@ import { removePassing } from '../../services/token/store/sqlite/passing.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { isThere, noDatabase, snapshotDatabase } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
-import { errorCode, isOfSystem } from '../error-code.js'
+import { errorCode, isOfSystem, unwritable } from '../error-code.js'
 import { CommandError, EXIT, reasonOf } from '../exit.js'
 import { printFields, printJson } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
@@ -40,7 +40,7 @@ function backup(file: string, { json }: Json): void {
     writeBeside(target, files)
   } catch (error) {
     if (errorCode(error, '') === 'EEXIST') throw new CommandError(`${target} exists already; a backup never overwrites`)
-    if (isOfSystem(error)) throw new CommandError(`cannot write ${target} (${errorCode(error, '')})`)
+    if (isOfSystem(error)) throw new CommandError(unwritable(target, error))
     throw error instanceof StoreUnavailable ? new CommandError(`cannot write ${target}: ${reasonOf(error)}`) : error
   }
   const written = { file: target, bytes: statSync(target).size }

@@ -14,7 +14,7 @@ import { inParts } from '../../services/collections/in-parts.js'
 import { validatorOf } from '../../services/rpc/validation.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
-import { errorCode } from '../error-code.js'
+import { unreadable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
@@ -211,8 +211,7 @@ function contentOf(file: string): string {
     bytes = readFileSync(file)
   } catch (error) {
     if (error instanceof CommandError) throw error
-    const reason = errorCode(error, 'unreadable')
-    throw new CommandError(`cannot read ${file} (${reason})`)
+    throw new CommandError(unreadable(file, error))
   }
   return textOf(bytes, file)
 }
