@@ -80,6 +80,12 @@ describe('help', () => {
     expect(helpOf(command)).not.toContain('(default: "")')
   })
 
+  test('survey-auth app secret --help and that of revoke have the same arguments', () => {
+    const revoke = commands.get('app secret revoke') as Command
+    expect(helpOf(revoke)).toContain('revoke [options] <id> [secret_id]\n')
+    expect(helpOf(revoke.parent as Command)).toMatch(/^ +revoke \[options\] <id> \[secret_id\] /m)
+  })
+
   test('survey-auth descriptor --help says what --json needs', () => {
     expect(helpOf(commands.get('descriptor') as Command)).toContain('with --out: tell in JSON what was written')
   })
@@ -134,7 +140,7 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       (day): [string, string[], RegExp] => [
         `a day that there is not: ${day}`,
         ['audit', 'list', '--since', day],
-        /2027-01-31/,
+        /must be a time like 2027-01-31 or 2027-01-31T08:00:00Z/,
       ],
     ),
     [
