@@ -106,7 +106,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   try {
     return await work(doors)
   } catch (error) {
-    throw await withCause(error, opened)
+    throw await withCause(error, opened, config)
   } finally {
     for (const part of opened.reverse()) await part.close()
   }
@@ -125,12 +125,14 @@ function isWithoutSurveys({ tokenDatabase }: Config): boolean {
 }
 
 /** For a service that does not answer, what is known of why, which a call that waited for it cannot know. */
-async function withCause(error: unknown, parts: readonly Part[]): Promise<unknown> {
+async function withCause(error: unknown, parts: readonly Part[], { rpcTimeoutMs }: Config): Promise<unknown> {
   const isUnanswered = error instanceof ConnectError && [Code.Unavailable, Code.DeadlineExceeded].includes(error.code)
   const absent = isUnanswered ? (await Promise.all(parts.map((part) => part.absent()))).flat() : []
   if (absent.length === 0) return error
   const texts = absent.map(({ what, cause }) => `no answer from the ${what}: ${cause}`)
-  return new CommandError(texts.join('; '), EXIT.unavailable)
+  const isLate = error instanceof ConnectError && error.code === Code.DeadlineExceeded
+  const hint = isLate ? `waited ${rpcTimeoutMs / 1000} s, RPC_TIMEOUT_MS` : undefined
+  return new CommandError(texts.join('; '), EXIT.unavailable, hint)
 }
 
 /**

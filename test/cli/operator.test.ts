@@ -190,12 +190,21 @@ describe('apps', () => {
       ['app', 'create', '--name', 'N', '--redirect-uri', 'http://example.com/'],
       /https/,
     ],
-    ['an app that is not there', ['app', 'show', 'app_none'], /no such app/],
-    ['a user that is not there', ['user', 'disable', 'nobody'], /no such user/],
-    ['grants of a user that is not there', ['grant', 'list', '--username', 'nobody'], /no such user/],
-    ['grants of an app that is not there', ['grant', 'list', '--appid', 'app_typo'], /no such app/],
-    ['events of an app that is not there', ['audit', 'list', '--appid', 'app_typo'], /no such app/],
-    ['a grant that is not there', ['grant', 'revoke', 'grant_none'], /no such grant/],
+    [
+      'an app that is not there',
+      ['app', 'show', 'app_none'],
+      /no such app: app_none\nsee them with: survey-auth app list\n/,
+    ],
+    [
+      'a user that is not there',
+      ['user', 'disable', 'nobody'],
+      /no such user: nobody\nsee them with: survey-auth user list\n/,
+    ],
+    ['grants of a user that is not there', ['grant', 'list', '--username', 'nobody'], /no such user: nobody\n/],
+    ['grants of an app that is not there', ['grant', 'list', '--appid', 'app_typo'], /no such app: app_typo\n/],
+    ['events of an app that is not there', ['audit', 'list', '--appid', 'app_typo'], /no such app: app_typo\n/],
+    ['a grant that is not there', ['grant', 'revoke', 'grant_none'], /no such grant: grant_none\nsee .*grant list\n/],
+    ['a token in place of a grant', ['grant', 'revoke', 'sat_canary'], /no such grant\nsee .*grant list\n/],
   ])('%s exits 1 with the reason', async (_, args, reason) => {
     const service = await createProcess()
     await service.cli(['migrate'])
@@ -293,7 +302,7 @@ describe('users', () => {
     expect(refused).toMatchObject({
       exitCode: 1,
       stdout: '',
-      stderr: expect.stringContaining('li.wei is not disabled'),
+      stderr: expect.stringContaining('li.wei is not disabled\nfirst: survey-auth user disable li.wei\n'),
     })
     expect(await service.json(['survey', 'list'])).toHaveLength(2)
 
@@ -351,7 +360,10 @@ describe('users', () => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
     const { exitCode, stderr } = await service.cli(['user', 'disable', 'user_none'])
-    expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: 'survey-auth: there is no such user\n' })
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 1,
+      stderr: expect.stringContaining('there is no such user: user_none\n'),
+    })
   })
 
   test('a list follows its pages to the end', async () => {
@@ -461,6 +473,19 @@ describe('--url', () => {
     expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
     expect(stderr).toContain(
       `survey-auth: no answer from the token service at http://${at}: connect ECONNREFUSED ${at}`,
+    )
+  })
+
+  test('a server that hangs accepts no calls, and how long was waited is told', async () => {
+    const service = await createProcess({ RPC_TIMEOUT_MS: '1000' })
+    await service.start()
+    service.signal('SIGSTOP')
+    const { exitCode, stdout, stderr } = await service.cli(['app', 'list'])
+    service.signal('SIGCONT')
+    const url = `unix:${path.join(service.dataDir, 'rpc.sock')}`
+    expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
+    expect(stderr).toContain(
+      `no answer from the token service at ${url}: it accepts no calls: look at its /readyz\nwaited 1 s, RPC_TIMEOUT_MS\n`,
     )
   })
 
@@ -653,6 +678,14 @@ describe('files', () => {
     const service = await createProcess()
     for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), '', { mode: 0o600 })
     expect((await service.cli(['backup', path.join(service.dataDir, 'backup.tar')])).exitCode).toBe(0)
+  })
+
+  test('a backup into a folder that is not there says so', async () => {
+    const service = await createProcess()
+    await service.cli(['migrate'])
+    const file = path.join(service.dataDir, 'none', 'backup.tar')
+    const stderr = `survey-auth: cannot write ${file}: its folder does not exist\n`
+    expect(await service.cli(['backup', file])).toMatchObject({ exitCode: 1, stderr })
   })
 
   test('a backup for which there is no room says so, and leaves nothing', async () => {
