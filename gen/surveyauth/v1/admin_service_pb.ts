@@ -346,7 +346,7 @@ export type AuditEvent = Message<"surveyauth.v1.AuditEvent"> & {
   requestId: string;
 
   /**
-   * What else is worth knowing, never a secret: for example the name of the app secret.
+   * What else is worth knowing, never a secret: for example the secret_id and the name of an app secret.
    *
    * @generated from field: string note = 9;
    */

@@ -142,6 +142,9 @@ export interface AuditRow extends Cause {
   readonly note: string
 }
 
+/** Of events on a secret; the name alone may be that of several. */
+export const noteOnSecret = ({ secretId, name }: Pick<AppSecretRow, 'secretId' | 'name'>) => `${secretId} ${name}`
+
 /** What is audited. A new kind needs a line in docs/operations.md. */
 export const AUDIT_KINDS = [
   'app.created',
