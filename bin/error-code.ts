@@ -7,3 +7,21 @@ export function errorCode(error: unknown, otherwise: string): string {
 export function isOfSystem(error: unknown): error is Error {
   return /^E[A-Z]+$/.test(errorCode(error, ''))
 }
+
+const READING: Readonly<Record<string, string>> = { ENOENT: 'there is no such file', EISDIR: 'it is a folder' }
+const WRITING: Readonly<Record<string, string>> = { ENOENT: 'its folder does not exist', EISDIR: 'it is a folder' }
+
+/** What to tell of a file that cannot be read. */
+export function unreadable(file: string, error: unknown): string {
+  return `cannot read ${file}${because(READING, error)}`
+}
+
+/** What to tell of a file that cannot be written. */
+export function unwritable(file: string, error: unknown): string {
+  return `cannot write ${file}${because(WRITING, error)}`
+}
+
+function because(words: Readonly<Record<string, string>>, error: unknown): string {
+  const code = errorCode(error, 'unknown')
+  return words[code] === undefined ? ` (${code})` : `: ${words[code]}`
+}

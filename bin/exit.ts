@@ -39,8 +39,8 @@ export function report(error: unknown): ExitCode {
   }
   if (error instanceof ConnectError) {
     message(`survey-auth: ${error.rawMessage}`)
-    if (error.code === Code.Unimplemented)
-      message('set TOKEN_SERVICE_URL and SURVEY_SERVICE_URL to the services they name')
+    const hint = hintOn(error)
+    if (hint) message(hint)
     return error.code === Code.Unavailable || error.code === Code.DeadlineExceeded ? EXIT.unavailable : EXIT.failure
   }
   if (error instanceof StoreUnavailable) {
@@ -54,6 +54,21 @@ export function report(error: unknown): ExitCode {
   const text = error instanceof Error ? (error.stack ?? error.message) : 'something that is no Error was thrown'
   message(`survey-auth: this should not happen: ${text}`)
   return EXIT.failure
+}
+
+/** Where to look for what a service says is not there. */
+const WHERE_TO_LOOK: Readonly<Record<string, string>> = {
+  app: 'see them with: survey-auth app list',
+  secret: 'see the ids with: survey-auth app secret list APPID',
+  user: 'see them with: survey-auth user list',
+  grant: 'see them with: survey-auth grant list',
+  survey: 'see them with: survey-auth survey list',
+}
+
+function hintOn({ code, rawMessage }: ConnectError): string | undefined {
+  if (code === Code.Unimplemented) return 'set TOKEN_SERVICE_URL and SURVEY_SERVICE_URL to the services they name'
+  const [, what = ''] = (code === Code.NotFound && /^there is no (?:such )?([a-z]+)/.exec(rawMessage)) || []
+  return WHERE_TO_LOOK[what]
 }
 
 /** Why a database cannot be asked, in one line. Where a name has several addresses, each says it, and their error nothing. */

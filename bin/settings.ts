@@ -3,7 +3,7 @@ import path from 'node:path'
 import { z } from 'zod'
 import { canonicalAddress } from '../gateway/source.js'
 import { parseAddress as parsePostgresAddress } from '../services/postgres/address.js'
-import { type Address, hostInUrl, parseAddress } from '../services/rpc/address.js'
+import { ADDRESS_FORMS, type Address, hostInUrl, parseAddress } from '../services/rpc/address.js'
 import { parseCallers } from '../services/rpc/identity.js'
 
 /** One variable. */
@@ -158,7 +158,11 @@ const rpc = {
   rpcListen: setting(
     'RPC_LISTEN',
     'socket',
-    parsedBy((text): Address | 'socket' | 'off' => (text === 'socket' || text === 'off' ? text : parseAddress(text))),
+    parsedBy((text): Address | 'socket' | 'off' => {
+      if (text === 'socket' || text === 'off') return text
+      if (!text.includes(':')) throw new Error(`must be socket, off, ${ADDRESS_FORMS}`)
+      return parseAddress(text)
+    }),
     'where the RPC doors (gRPC and Connect) listen: socket, which is a file in DATA_DIR, unix:/path, https://host:port (mTLS), http://127.0.0.1:port (loopback only, open to every user of the machine), or off',
     { fallbackText: 'a socket in DATA_DIR: rpc.sock, token.sock or survey.sock' },
   ),

@@ -85,7 +85,7 @@ function addSecretCommands(secret: Command): void {
     .command('add <appid>')
     .description('generate one more secret, shown this once')
     .requiredOption('--name <name>', 'name by which you will recognize it')
-    .option('--expires <time>', 'refuse it from then on, for example 2027-01-31T00:00:00Z', time)
+    .option('--expires <time>', 'refuse it from then on; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z', time)
     .addOption(
       new Option('--expires-in-days <days>', 'refuse it after so many days')
         .argParser(wholeNumber(1, 36_500))
@@ -106,7 +106,6 @@ function addSecretCommands(secret: Command): void {
     .command('revoke')
     .argument('<id>', 'id of the secret, or of its app')
     .argument('[secret_id]', 'after the id of its app')
-    .usage('[options] [appid] <secret_id>')
     .description('end a secret at once; tokens that were given out stay good')
     .addOption(jsonOption())
     .addHelpText('after', examples('app secret revoke secret_x7Q…', 'app secret revoke app_k3J… secret_x7Q…'))
@@ -114,12 +113,14 @@ function addSecretCommands(secret: Command): void {
 }
 
 async function createApp(options: CreateOptions): Promise<void> {
-  const { app, secret, secretId } = await asOperator(({ admin }) =>
-    admin.createApp({
-      name: options.name,
-      redirectUris: options.redirectUri,
-      requiresSecretOnRefresh: options.requireSecretOnRefresh ?? false,
-    }),
+  const { app, secret, secretId } = await asOperator(
+    ({ admin }) =>
+      admin.createApp({
+        name: options.name,
+        redirectUris: options.redirectUri,
+        requiresSecretOnRefresh: options.requireSecretOnRefresh ?? false,
+      }),
+    { creates: true },
   )
   const created = { appid: app?.appid, secret, secret_id: secretId, name: app?.name, redirect_uris: app?.redirectUris }
   if (options.json) return printJson(created)

@@ -1,11 +1,12 @@
 // survey-auth audit: what changed, and what was refused for a reason worth knowing.
 import { timestampMs } from '@bufbuild/protobuf/wkt'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
 import { asOperator, pagesOf } from '../compose/operator.js'
 import { type Columns, isoTime, printPages, shortTime } from '../output.js'
 import { examples, type Json, jsonOption, time, wholeNumber } from './options.js'
-import { usernameOf } from './usernames.js'
+import { userFilter } from './usernames.js'
 
 interface ListOptions extends Json {
   readonly username?: string
@@ -25,9 +26,9 @@ export function addAuditCommands(program: Command): void {
   audit
     .command('list')
     .description('audit events, newest first')
-    .option('--username <name>', 'only those that concern this user; name or user_id')
+    .option('--username <name>', 'only those that concern this user; name, or user_id, of a deleted one too')
     .option('--appid <appid>', 'only those that concern this app')
-    .option('--kind <kind>', 'only those of this kind, token.refreshed for example')
+    .addOption(new Option('--kind <kind>', 'only those of this kind').choices(AUDIT_KINDS))
     .option('--request-id <uuid>', 'only what this request did')
     .option('--since <time>', 'none from before; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z', time)
     .option('--limit <number>', 'the newest so many; all, if not given', wholeNumber(1, 1_000_000))
@@ -48,10 +49,10 @@ async function listEvents(options: ListOptions): Promise<void> {
   const isSifted = kind !== undefined || requestId !== undefined
   const pageSize = isSifted ? PAGE_SIZE : Math.min(limit, PAGE_SIZE)
   await asOperator(async ({ admin }) => {
-    const username = await usernameOf(admin, options.username ?? '')
+    const user = await userFilter(admin, options.username ?? '')
     let missing = limit
     const pages = pagesOf(async (pageToken) => {
-      const page = await admin.listAuditEvents({ username, appid, pageSize, pageToken })
+      const page = await admin.listAuditEvents({ ...user, appid, pageSize, pageToken })
       const found = page.events.filter((event) => isWanted(event, options)).slice(0, missing)
       missing -= found.length
       const last = page.events.at(-1)

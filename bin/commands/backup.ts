@@ -6,9 +6,9 @@ import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { removePassing } from '../../services/token/store/sqlite/passing.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
-import { isThere, snapshotDatabase } from '../compose/database-file.js'
+import { isThere, noDatabase, snapshotDatabase } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
-import { errorCode, isOfSystem } from '../error-code.js'
+import { errorCode, isOfSystem, unwritable } from '../error-code.js'
 import { CommandError, EXIT, reasonOf } from '../exit.js'
 import { printFields, printJson } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
@@ -33,21 +33,14 @@ export function addBackupCommand(program: Command): void {
 }
 
 function backup(file: string, { json }: Json): void {
-  const config = readConfig(process.env)
-  const files = filesOf(config)
-  if (!isThere(files.token)) {
-    throw new CommandError(
-      `there is no database in ${config.dataDir}`,
-      EXIT.failure,
-      'set DATA_DIR as the server has it',
-    )
-  }
+  const files = filesOf(readConfig(process.env))
+  if (!isThere(files.token)) throw noDatabase(files.token)
   const target = path.resolve(file)
   try {
     writeBeside(target, files)
   } catch (error) {
     if (errorCode(error, '') === 'EEXIST') throw new CommandError(`${target} exists already; a backup never overwrites`)
-    if (isOfSystem(error)) throw new CommandError(`cannot write ${target} (${errorCode(error, '')})`)
+    if (isOfSystem(error)) throw new CommandError(unwritable(target, error))
     throw error instanceof StoreUnavailable ? new CommandError(`cannot write ${target}: ${reasonOf(error)}`) : error
   }
   const written = { file: target, bytes: statSync(target).size }

@@ -3,7 +3,7 @@ import { chmodSync, readdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import type { DescService } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
-import { errorCode } from '../error-code.js'
+import { unwritable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson } from '../output.js'
 import { examples } from './options.js'
@@ -68,7 +68,6 @@ function writePublic(file: string, bytes: Uint8Array): void {
     writeFileSync(file, bytes)
     chmodSync(file, 0o644)
   } catch (error) {
-    const reason = errorCode(error, 'unknown')
-    throw new CommandError(`cannot write ${file} (${reason})`)
+    throw new CommandError(unwritable(file, error))
   }
 }

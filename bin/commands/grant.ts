@@ -4,7 +4,7 @@ import type { Grant } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, pagesOf } from '../compose/operator.js'
 import { type Columns, isoTime, message, printJson, printPages, shortTime } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
-import { usernameOf } from './usernames.js'
+import { userFilter } from './usernames.js'
 
 interface ListOptions extends Json {
   readonly username?: string
@@ -17,7 +17,7 @@ export function addGrantCommands(program: Command): void {
   grant
     .command('list')
     .description('grants, newest first; ended ones until they are cleaned away')
-    .option('--username <name>', "only this user's; name or user_id")
+    .option('--username <name>', "only this user's; name, or user_id, of a deleted one too")
     .option('--appid <appid>', "only this app's")
     .addOption(jsonOption())
     .addHelpText('after', examples('grant list --username li.wei', 'grant list --appid app_k3J… --json'))
@@ -35,11 +35,11 @@ export function addGrantCommands(program: Command): void {
     })
 }
 
-async function listGrants({ username: user = '', appid = '', json }: ListOptions): Promise<void> {
+async function listGrants({ username = '', appid = '', json }: ListOptions): Promise<void> {
   await asOperator(async ({ admin }) => {
-    const username = await usernameOf(admin, user)
+    const user = await userFilter(admin, username)
     const pages = pagesOf(async (pageToken) => {
-      const page = await admin.listGrants({ username, appid, pageToken })
+      const page = await admin.listGrants({ ...user, appid, pageToken })
       return { rows: page.grants, nextPageToken: page.nextPageToken }
     })
     await printPages(pages, grantJson, columns, { json, whenEmpty: 'no grants' })

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
-import { openSurveyStore, openTokenStore } from '../compose/stores.js'
+import { naming, openSurveyStore, openTokenStore } from '../compose/stores.js'
 import { readConfig } from '../config.js'
 import { printRows } from '../output.js'
 import type { Database } from '../settings.js'
@@ -48,5 +48,5 @@ async function migrate({ json }: Json): Promise<void> {
 async function versionOf([schemas, where]: readonly [CopiedSchema, Database]): Promise<number> {
   if (where.kind === 'sqlite') return inspectDatabase(where.file, schemas.sqlite)?.schemaVersion ?? 0
   const { schemaVersionOf } = await import('../../services/postgres/transaction.js') // with the driver: only here
-  return schemaVersionOf(where.url, schemas.postgres)
+  return naming(schemas.sqlite.name, schemaVersionOf(where.url, schemas.postgres))
 }

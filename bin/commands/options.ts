@@ -36,5 +36,5 @@ export function time(text: string): Date {
   const date = new Date(text)
   const day = new Date(text.slice(0, DATE_LENGTH)) // the 31st of a month with 30 days is the 1st of the next one to Date
   if (isIso && !Number.isNaN(date.getTime()) && day.toISOString().startsWith(text.slice(0, DATE_LENGTH))) return date
-  throw new InvalidArgumentError('must be a time like 2027-01-31T00:00:00Z')
+  throw new InvalidArgumentError('must be a time like 2027-01-31 or 2027-01-31T08:00:00Z')
 }

@@ -8,7 +8,7 @@ import { applicationIdOf } from '../../services/copy/source.js'
 import { parseAddress } from '../../services/postgres/address.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { type Config, maskPassword, readConfig } from '../config.js'
-import { errorCode } from '../error-code.js'
+import { unreadable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printRows } from '../output.js'
 import type { Database } from '../settings.js'
@@ -130,8 +130,7 @@ function contentOf(file: string): string {
   try {
     return readFileSync(file, 'utf8').trim()
   } catch (error) {
-    const reason = errorCode(error, 'unreadable')
-    throw new CommandError(`cannot read ${file} (${reason})`)
+    throw new CommandError(unreadable(file, error))
   }
 }
 

@@ -14,7 +14,7 @@ import { inParts } from '../../services/collections/in-parts.js'
 import { validatorOf } from '../../services/rpc/validation.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
-import { errorCode } from '../error-code.js'
+import { unreadable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
@@ -97,24 +97,31 @@ export function addSurveyCommands(program: Command): void {
 async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
   const surveys =
     file === '-' ? surveysOf('standard input', await readStdin(MAX_FILE_BYTES)) : surveysOf(file, contentOf(file))
-  const stored = await asSurveyOperator(async (operator) => {
-    const ownerUserId = await userIdOf(operator, owner)
-    const summaries = new Map<Survey, SurveySummary>()
-    try {
-      for (const batch of batchesOf(surveys)) {
-        const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
-        for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
-      }
-    } catch (error) {
-      const part = `the first ${summaries.size} of ${surveys.length} are stored, those with an id before others`
-      if (summaries.size > 0) message(`${part}; ${SEE_SURVEYS}`)
-      throw error
-    }
-    return surveys.flatMap((survey) => summaries.get(survey) ?? [])
-  })
+  const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys), { creates: true })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
   printRows(rows, columns, { json, whenEmpty: '' })
   message(`${countOfSurveys(rows.length)} stored for ${owner}`)
+}
+
+/** What is stored of each, in the order given. */
+async function storeAll(
+  operator: SurveyOperator,
+  owner: string,
+  surveys: readonly Survey[],
+): Promise<readonly SurveySummary[]> {
+  const ownerUserId = await userIdOf(operator, owner)
+  const summaries = new Map<Survey, SurveySummary>()
+  try {
+    for (const batch of batchesOf(surveys)) {
+      const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
+      for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
+    }
+  } catch (error) {
+    const part = `the first ${summaries.size} of ${surveys.length} are stored, those with an id before others`
+    if (summaries.size > 0) message(`${part}; ${SEE_SURVEYS}`)
+    throw error
+  }
+  return surveys.flatMap((survey) => summaries.get(survey) ?? [])
 }
 
 async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions, command: Command): Promise<void> {
@@ -124,7 +131,7 @@ async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions
   const unusable = surveyIds.find((id) => !isSurveyId(id))
   if (unusable !== undefined) throw new CommandError(`there is no survey ${unusable}`, EXIT.failure, SEE_SURVEYS)
   const deleted = await asSurveyOperator(async (operator) => {
-    const ids = owner === undefined ? surveyIds.map(BigInt) : await idsOf(operator, owner)
+    const ids = owner === undefined ? [...new Set(surveyIds)].map(BigInt) : await idsOf(operator, owner)
     await deleteAll(operator, ids)
     return ids
   })
@@ -204,8 +211,7 @@ function contentOf(file: string): string {
     bytes = readFileSync(file)
   } catch (error) {
     if (error instanceof CommandError) throw error
-    const reason = errorCode(error, 'unreadable')
-    throw new CommandError(`cannot read ${file} (${reason})`)
+    throw new CommandError(unreadable(file, error))
   }
   return textOf(bytes, file)
 }

@@ -21,7 +21,6 @@ interface UpdateOptions extends Json {
   readonly avatar?: string | false
 }
 
-const DISABLE_FIRST = 'first: survey-auth user disable'
 const DELETE_NOTES = `
 Name, profile, password and surveys are gone, all grants are revoked, and the name is free for somebody else. What stays: the
 user_id with the openids that apps know, which nobody gets again, and the audit trail until it is removed, with the name.
@@ -109,7 +108,10 @@ async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
   const deleted = await asSurveyOperator(async (operator) => {
     const { admin } = operator
     const { user } = await admin.getUser({ username: await usernameOf(admin, nameOrId) })
-    if (!user?.disabled) throw new CommandError(`${nameOrId} is not disabled`, EXIT.failure, DISABLE_FIRST)
+    if (!user?.disabled) {
+      const first = `first: survey-auth user disable ${nameOrId}`
+      throw new CommandError(`${nameOrId} is not disabled`, EXIT.failure, first)
+    }
     const { userId: user_id, username } = user
     const surveys = await deleteSurveysOf(operator, username)
     await admin.deleteUser({ username })
@@ -122,7 +124,9 @@ async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
 async function createUser(options: CreateOptions): Promise<void> {
   const password = await readPassword()
   const { username, nickname = '', avatar = '' } = options
-  const { user } = await asOperator(({ admin }) => admin.createUser({ username, password, nickname, avatar }))
+  const { user } = await asOperator(({ admin }) => admin.createUser({ username, password, nickname, avatar }), {
+    creates: true,
+  })
   printUser(user, options)
 }
 

@@ -17,6 +17,12 @@ export async function usernameOf(admin: Admin, nameOrId: string): Promise<string
   return user?.username ?? nameOrId
 }
 
+/** What narrows a list to that user, who may be deleted if it is a user_id; a name wins. Empty for all. */
+export async function userFilter(admin: Admin, nameOrId: string): Promise<{ username: string } | { userId: string }> {
+  const isName = !USER_ID.test(nameOrId) || (await unlessMissing(admin.getUser({ username: nameOrId })))
+  return isName ? { username: nameOrId } : { userId: nameOrId }
+}
+
 export function pagesOfUsers(admin: Admin): AsyncIterable<readonly User[]> {
   return pagesOf(async (pageToken) => {
     const page = await admin.listUsers({ pageSize: 1000, pageToken })

@@ -1,5 +1,6 @@
 // Looks into a SQLite file without the services: for doctor, migrate and backup. Never writes to the file itself.
 import { statSync } from 'node:fs'
+import path from 'node:path'
 import { Database } from '../../services/sqlite/driver.js'
 import { knownVersion, type Schema } from '../../services/sqlite/migrate.js'
 import { type Connection, toStoreError } from '../../services/sqlite/open.js'
@@ -25,6 +26,12 @@ export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | u
     integrity: String(database.pragma('quick_check(1)', { simple: true })),
     mode: statSync(file).mode & 0o777,
   }))
+}
+
+/** What a command says that needs a database which is not there: most often it was not told where. */
+export function noDatabase(file: string): CommandError {
+  const folder = path.dirname(file)
+  return new CommandError(`there is no database in ${folder}`, EXIT.failure, 'set DATA_DIR as the server has it')
 }
 
 /** Whether there is such a file. @throws CommandError when this user may not know. */

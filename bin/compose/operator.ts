@@ -14,12 +14,13 @@ import { clientOf, type Invoke } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { stateOfSocket } from '../../services/rpc/listener.js'
-import { type RpcAddressSetting, readConfig } from '../config.js'
+import { type Config, type RpcAddressSetting, readConfig } from '../config.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message } from '../output.js'
+import type { Database } from '../settings.js'
 import { createLog } from '../telemetry/log.js'
 import { socketIn } from './addresses.js'
-import { isThere } from './database-file.js'
+import { isThere, noDatabase } from './database-file.js'
 import { createObservers } from './observers.js'
 import type { Part } from './part.js'
 import { openSurveyPart } from './survey-part.js'
@@ -33,25 +34,33 @@ export interface SurveyOperator extends Operator {
   readonly survey: Client<typeof SurveyService>
 }
 
+interface Options {
+  /** Makes the database if there is none; other commands then say so, rather than that it holds nothing. */
+  readonly creates?: boolean
+}
+
 /** Reaches AdminService for the length of `work`. All its calls have one request id, which the audit trail shows. */
-export function asOperator<T>(work: (operator: Operator) => Promise<T>): Promise<T> {
+export function asOperator<T>(work: (operator: Operator) => Promise<T>, { creates = false }: Options = {}): Promise<T> {
   return connected(['tokenServiceUrl'], async ({ token, client }) =>
-    work({ admin: client(AdminService, await token()) }),
+    work({ admin: client(AdminService, await token(creates)) }),
   )
 }
 
-/** The same, with SurveyService. */
-export function asSurveyOperator<T>(work: (operator: SurveyOperator) => Promise<T>): Promise<T> {
+/** The same, with SurveyService, whose database is the one that is made. */
+export function asSurveyOperator<T>(
+  work: (operator: SurveyOperator) => Promise<T>,
+  { creates = false }: Options = {},
+): Promise<T> {
   return connected(['tokenServiceUrl', 'surveyServiceUrl'], async ({ token, survey, client }) => {
-    const tokenDoor = await token()
-    const surveyDoor = await survey(tokenDoor)
+    const tokenDoor = await token(false)
+    const surveyDoor = await survey(tokenDoor, creates)
     return work({ admin: client(AdminService, tokenDoor), survey: client(SurveyService, surveyDoor) })
   })
 }
 
 interface Doors {
-  token(): Promise<Invoke>
-  survey(token: Invoke): Promise<Invoke>
+  token(creates: boolean): Promise<Invoke>
+  survey(token: Invoke, creates: boolean): Promise<Invoke>
   /** All its calls belong to one request. */
   client<S extends DescService>(service: S, door: Invoke): Client<S>
 }
@@ -77,19 +86,17 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   }
 
   const doors: Doors = {
-    async token() {
+    async token(creates) {
       const remote = await connect('token', config.tokenServiceUrl)
       if (remote) return remote
-      const { tokenDatabase } = config
-      if (tokenDatabase.kind === 'sqlite' && !isThere(tokenDatabase.file)) {
-        message(`creating a new database: ${tokenDatabase.file}`)
-      }
+      checkFile(config.tokenDatabase, creates)
       opened.push(await openTokenPart(config, dispatcher, clock, observers))
       return local
     },
-    async survey(token) {
+    async survey(token, creates) {
       const remote = await connect('survey', config.surveyServiceUrl)
       if (remote) return remote
+      checkFile(config.surveyDatabase, creates || isWithoutSurveys(config))
       opened.push(await openSurveyPart(config, dispatcher, clock, clientOf(TokenService, token), observers))
       return local
     },
@@ -99,19 +106,33 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   try {
     return await work(doors)
   } catch (error) {
-    throw await withCause(error, opened)
+    throw await withCause(error, opened, config)
   } finally {
     for (const part of opened.reverse()) await part.close()
   }
 }
 
+/** @throws CommandError when a file is not there that this command does not make */
+function checkFile(database: Database, creates: boolean): void {
+  if (database.kind !== 'sqlite' || isThere(database.file)) return
+  if (!creates) throw noDatabase(database.file)
+  message(`creating a new database: ${database.file}`)
+}
+
+/** Whether users are here, so that surveys would be too: their file comes with the first of them. */
+function isWithoutSurveys({ tokenDatabase }: Config): boolean {
+  return tokenDatabase.kind === 'sqlite' && isThere(tokenDatabase.file)
+}
+
 /** For a service that does not answer, what is known of why, which a call that waited for it cannot know. */
-async function withCause(error: unknown, parts: readonly Part[]): Promise<unknown> {
+async function withCause(error: unknown, parts: readonly Part[], { rpcTimeoutMs }: Config): Promise<unknown> {
   const isUnanswered = error instanceof ConnectError && [Code.Unavailable, Code.DeadlineExceeded].includes(error.code)
   const absent = isUnanswered ? (await Promise.all(parts.map((part) => part.absent()))).flat() : []
   if (absent.length === 0) return error
   const texts = absent.map(({ what, cause }) => `no answer from the ${what}: ${cause}`)
-  return new CommandError(texts.join('; '), EXIT.unavailable)
+  const isLate = error instanceof ConnectError && error.code === Code.DeadlineExceeded
+  const hint = isLate ? `waited ${rpcTimeoutMs / 1000} s, RPC_TIMEOUT_MS` : undefined
+  return new CommandError(texts.join('; '), EXIT.unavailable, hint)
 }
 
 /**

@@ -4,13 +4,14 @@ import path from 'node:path'
 import type { Leases } from '../../services/answers/leases.js'
 import type { PoolOptions } from '../../services/postgres/pool.js'
 import { makeDirectories } from '../../services/sqlite/private-directory.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
-import { CommandError, EXIT } from '../exit.js'
+import { CommandError, EXIT, reasonOf } from '../exit.js'
 import { fileFailure } from './database-file.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
@@ -28,7 +29,8 @@ export async function openTokenStore(config: Config, observer?: StoreObserver, l
   const { tokenDatabase } = config
   if (tokenDatabase.kind === 'postgres') {
     const postgres = await import('../../services/token/store/postgres/postgres-token-store.js')
-    return observed('token', await postgres.openPostgresTokenStore(poolOptions(tokenDatabase.url, config)), observer)
+    const opening = postgres.openPostgresTokenStore(poolOptions(tokenDatabase.url, config))
+    return observed('token', await naming('token', opening), observer)
   }
   const { file } = tokenDatabase
   const onCommit = observer?.onCommit.bind(observer, 'token')
@@ -44,7 +46,8 @@ export async function openSurveyStore(config: Config, observer?: StoreObserver, 
   const { surveyDatabase } = config
   if (surveyDatabase.kind === 'postgres') {
     const postgres = await import('../../services/survey/store/postgres/postgres-survey-store.js')
-    return observed('survey', await postgres.openPostgresSurveyStore(poolOptions(surveyDatabase.url, config)), observer)
+    const opening = postgres.openPostgresSurveyStore(poolOptions(surveyDatabase.url, config))
+    return observed('survey', await naming('survey', opening), observer)
   }
   const { file } = surveyDatabase
   const onCommit = observer?.onCommit.bind(observer, 'survey')
@@ -53,6 +56,18 @@ export async function openSurveyStore(config: Config, observer?: StoreObserver, 
     opened(file, () => openSqliteSurveyStore({ file, onCommit, leases })),
     observer,
   )
+}
+
+/** Says of a database that does not answer which one it is. */
+export async function naming<T>(store: string, opening: Promise<T>): Promise<T> {
+  try {
+    return await opening
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error
+    const variable = `${store.toUpperCase()}_DATABASE_URL`
+    const text = `the ${store} database is unavailable: ${reasonOf(error)}`
+    throw new CommandError(text, EXIT.unavailable, `${variable} or ${variable}_FILE names it`)
+  }
 }
 
 function poolOptions(url: string, config: Config): PoolOptions {

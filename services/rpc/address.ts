@@ -7,6 +7,9 @@ export type Address =
   | { readonly kind: 'tls'; readonly host: string; readonly port: number }
   | { readonly kind: 'plaintext'; readonly host: string; readonly port: number }
 
+/** For messages. */
+export const ADDRESS_FORMS = 'unix:/path, https://host:port or http://127.0.0.1:port'
+
 /** Longest path of a Unix socket on Linux, in bytes, without the closing NUL. Node 20 cuts off what is more, and listens there. */
 const MAX_SOCKET_PATH = 107
 
@@ -22,7 +25,7 @@ export function parseAddress(text: string): Address {
   }
   const [scheme] = text.split('://', 1)
   if (scheme === 'tcp') return parseAddress(`http${text.slice('tcp'.length)}`)
-  if (!URL.canParse(text)) throw new Error('must be unix:/path, https://host:port or http://127.0.0.1:port')
+  if (!URL.canParse(text)) throw new Error(`must be ${ADDRESS_FORMS}`)
   const url = new URL(text)
   if (url.pathname.length > 1 || url.search !== '' || url.hash !== '' || url.username !== '') {
     throw new Error('must be an address without path, query or user')

@@ -65,6 +65,7 @@ const CONNECT_WAIT_MS = 3_000
 /** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
 const MOVE_AFTER_MS = 50
 const HEALTH_TIMEOUT_MS = 1_000
+const HANGS = 'it accepts no calls: look at its /readyz'
 /** The name that is asked for by TLS where the address is an IP address, which may not be one (RFC 6066 §3; Node 26 insists). */
 const NO_NAME = 'ip.invalid'
 /** `status: SERVING` */
@@ -388,7 +389,8 @@ function checkHealth(client: grpc.Client): Promise<string | undefined> {
       Buffer.alloc(0),
       { deadline: Date.now() + HEALTH_TIMEOUT_MS },
       (error, isServing) => {
-        if (error) resolve(error.details.replace(AROUND_THE_CAUSE, ''))
+        if (error?.code === grpc.status.DEADLINE_EXCEEDED) resolve(HANGS)
+        else if (error) resolve(error.details.replace(AROUND_THE_CAUSE, ''))
         else resolve(isServing ? undefined : 'it says that it does not serve')
       },
     )

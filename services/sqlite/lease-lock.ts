@@ -90,7 +90,7 @@ export class LeaseLock {
     if (this.#hasWarned) return
     this.#hasWarned = true
     process.emitWarning(
-      `${this.#file} cannot be locked: no leases are granted, and what ends something takes 0.2 s: ${error}`,
+      `${this.#file} cannot be locked: no leases are granted, and each revocation takes 0.2 s: ${error}`,
     )
   }
 }

@@ -66,6 +66,11 @@ export function hashCredential(kind: CredentialKind, text: string): Uint8Array |
   return storeKey(text, bodyLength === lengthOf.placed ? start : undefined)
 }
 
+/** Whether it begins as a credential does, whatever follows: no message repeats it. */
+export function isLikeCredential(text: string): boolean {
+  return Object.values(prefixes).some((prefix) => text.startsWith(`${prefix}_`))
+}
+
 /** A credential as somebody presents it. Of most, which a store found before, no more is needed than the digest. */
 export class PresentedCredential {
   /** SHA-256 of the text, a character for each byte. */

@@ -273,6 +273,32 @@ describe('audit', () => {
     await expect(admin.listGrants({ username: 'nobody' })).rejects.toThrow('there is no such user')
     await expect(admin.listAuditEvents({ appid: 'nothing' })).rejects.toThrow('there is no such app')
     await expect(admin.listGrants({ appid: 'nothing' })).rejects.toThrow('there is no such app')
+    await expect(admin.getApp({ appid: 'app_none' })).rejects.toThrow(/there is no such app: app_none$/)
+    await expect(admin.revokeGrant({ grantId: 'sat_canary' })).rejects.toThrow(/there is no such grant$/)
+    await expect(admin.listAuditEvents({ userId: 'user_none' })).rejects.toThrow('there is no such user')
+    await expect(admin.listGrants({ userId: 'user_none' })).rejects.toThrow('there is no such user')
+  })
+
+  test('of a user is listed by name or by id, by id of one who is deleted too, and so are grants', async () => {
+    const { service, access } = await granted()
+    const { admin } = service.backend
+    const { username } = access.user
+    const { userId = '' } = (await admin.getUser({ username })).user ?? {}
+    await service.grantAccess() // of somebody else
+    const [byName, grantsByName] = [await admin.listAuditEvents({ username }), await admin.listGrants({ username })]
+    expect(await admin.listAuditEvents({ userId })).toEqual(byName)
+    expect(await admin.listGrants({ userId })).toEqual(grantsByName)
+    await expect(admin.listGrants({ userId, username })).rejects.toThrow('give username or user_id, not both')
+    await admin.setUserDisabled({ username, disabled: true })
+    await admin.deleteUser({ username })
+    await expect(admin.listAuditEvents({ username })).rejects.toThrow('there is no such user')
+    const { events } = await admin.listAuditEvents({ userId })
+    expect(events.map(({ kind }) => kind).slice(0, 3)).toEqual(['user.deleted', 'grant.revoked', 'user.disabled'])
+    expect(events.slice(3)).toEqual(byName.events)
+    const grants = grantsByName.grants.map(({ grantId }) =>
+      expect.objectContaining({ grantId, username: `~${userId}` }),
+    )
+    expect((await admin.listGrants({ userId })).grants).toEqual(grants)
   })
 
   test('is read page by page without loss, as each list of operators', async () => {

@@ -150,6 +150,11 @@ describe('wrong values', () => {
     expect(problemsOf({ [variable]: value })).toEqual([variable])
   })
 
+  test.each(['tcp', 'socke'])('RPC_LISTEN=%s is told all that it can be', (RPC_LISTEN) => {
+    const forms = 'socket, off, unix:/path, https://host:port or http://127.0.0.1:port'
+    expect(() => readConfig({ RPC_LISTEN })).toThrow(`RPC_LISTEN must be ${forms}`)
+  })
+
   test('all of them are named at once', () => {
     const wrong = { PORT: 'x', CODE_TTL_SECONDS: '1e3', RATE_LIMIT: 'maybe', SESSION_TTL_SECONDS: '' }
     expect(problemsOf(wrong)).toEqual(['PORT', 'CODE_TTL_SECONDS', 'RATE_LIMIT'])

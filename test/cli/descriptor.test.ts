@@ -80,7 +80,8 @@ describe('survey-auth descriptor', () => {
 
   test('a file that cannot be written is named', async () => {
     const file = path.join(folder, 'nowhere', 'x.binpb')
-    await expect(run('--out', file)).rejects.toMatchObject({ exitCode: 1, message: `cannot write ${file} (ENOENT)` })
+    const message = `cannot write ${file}: its folder does not exist`
+    await expect(run('--out', file)).rejects.toMatchObject({ exitCode: 1, message })
   })
 
   test('binary is not written to a terminal, nor called JSON: usage, with what to do instead', async () => {

@@ -25,3 +25,16 @@ test('of a database whose name has several addresses, what each says is told in 
     exitCode: 69,
   })
 })
+
+test.each([
+  ['there is no such app: app_x', 'see them with: survey-auth app list'],
+  ['there is no such secret: secret_x', 'see the ids with: survey-auth app secret list APPID'],
+  ['there is no such user: eve', 'see them with: survey-auth user list'],
+  ['there is no such grant', 'see them with: survey-auth grant list'],
+  ['there is no survey 99', 'see them with: survey-auth survey list'],
+])('of "%s" follows where to look', (text, hint) => {
+  expect(reported(new ConnectError(text, Code.NotFound))).toEqual({
+    text: `survey-auth: ${text}\n${hint}\n`,
+    exitCode: 1,
+  })
+})

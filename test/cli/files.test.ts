@@ -10,7 +10,7 @@ import { createAuthority, pemFiles } from '../rpc/certificates.js'
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
 describe('databases', () => {
-  test.each([['serve'], ['app list'], ['migrate']])(
+  test.each([['serve'], ['app create --name N --redirect-uri https://app.example/'], ['migrate']])(
     'survey-auth %s tells of a DATA_DIR that cannot be',
     async (words) => {
       const service = await createProcess()
@@ -118,7 +118,7 @@ describe('certificates', () => {
 
   test('of addresses that a command has no use for are not looked at', async () => {
     const service = await createProcess({ RPC_LISTEN: 'https://127.0.0.1:0' })
-    expect((await service.cli(['app', 'list'])).exitCode).toBe(0)
     expect((await service.cli(['migrate'])).exitCode).toBe(0)
+    expect((await service.cli(['app', 'list'])).exitCode).toBe(0)
   })
 })

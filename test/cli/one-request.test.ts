@@ -13,11 +13,14 @@ async function requestIdsOf(dataDir: string): Promise<readonly string[]> {
     vi.unstubAllEnvs()
     vi.restoreAllMocks()
   })
-  return asOperator(async ({ admin }) => {
-    for (const username of ['ada', 'ben']) await admin.createUser({ username, password: 'correct horse' })
-    const { events } = await admin.listAuditEvents({ pageSize: 10 })
-    return events.map(({ requestId }) => requestId)
-  })
+  return asOperator(
+    async ({ admin }) => {
+      for (const username of ['ada', 'ben']) await admin.createUser({ username, password: 'correct horse' })
+      const { events } = await admin.listAuditEvents({ pageSize: 10 })
+      return events.map(({ requestId }) => requestId)
+    },
+    { creates: true },
+  )
 }
 
 function expectOne(requestIds: readonly string[]): void {

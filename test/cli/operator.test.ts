@@ -43,6 +43,12 @@ function createUser(service: ServiceProcess, username: string): Promise<{ user_i
 }
 
 describe('apps', () => {
+  test('the first app makes the database, and that is said', async () => {
+    const service = await createProcess()
+    const { stderr } = await service.cli(['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK])
+    expect(stderr).toContain(`creating a new database: ${path.join(service.dataDir, 'token.db')}\n`)
+  })
+
   test('app create --json prints appid, secret, secret_id, name and redirect_uris', async () => {
     const service = await createProcess()
     expect(await createApp(service)).toEqual({
@@ -184,14 +190,24 @@ describe('apps', () => {
       ['app', 'create', '--name', 'N', '--redirect-uri', 'http://example.com/'],
       /https/,
     ],
-    ['an app that is not there', ['app', 'show', 'app_none'], /no such app/],
-    ['a user that is not there', ['user', 'disable', 'nobody'], /no such user/],
-    ['grants of a user that is not there', ['grant', 'list', '--username', 'nobody'], /no such user/],
-    ['grants of an app that is not there', ['grant', 'list', '--appid', 'app_typo'], /no such app/],
-    ['events of an app that is not there', ['audit', 'list', '--appid', 'app_typo'], /no such app/],
-    ['a grant that is not there', ['grant', 'revoke', 'grant_none'], /no such grant/],
+    [
+      'an app that is not there',
+      ['app', 'show', 'app_none'],
+      /no such app: app_none\nsee them with: survey-auth app list\n/,
+    ],
+    [
+      'a user that is not there',
+      ['user', 'disable', 'nobody'],
+      /no such user: nobody\nsee them with: survey-auth user list\n/,
+    ],
+    ['grants of a user that is not there', ['grant', 'list', '--username', 'nobody'], /no such user: nobody\n/],
+    ['grants of an app that is not there', ['grant', 'list', '--appid', 'app_typo'], /no such app: app_typo\n/],
+    ['events of an app that is not there', ['audit', 'list', '--appid', 'app_typo'], /no such app: app_typo\n/],
+    ['a grant that is not there', ['grant', 'revoke', 'grant_none'], /no such grant: grant_none\nsee .*grant list\n/],
+    ['a token in place of a grant', ['grant', 'revoke', 'sat_canary'], /no such grant\nsee .*grant list\n/],
   ])('%s exits 1 with the reason', async (_, args, reason) => {
     const service = await createProcess()
+    await service.cli(['migrate'])
     const { exitCode, stdout, stderr } = await service.cli(args)
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
     expect(stderr).toMatch(reason)
@@ -286,7 +302,7 @@ describe('users', () => {
     expect(refused).toMatchObject({
       exitCode: 1,
       stdout: '',
-      stderr: expect.stringContaining('li.wei is not disabled'),
+      stderr: expect.stringContaining('li.wei is not disabled\nfirst: survey-auth user disable li.wei\n'),
     })
     expect(await service.json(['survey', 'list'])).toHaveLength(2)
 
@@ -320,6 +336,19 @@ describe('users', () => {
     expect(await service.json(['survey', 'export', '--owner', user_id])).toMatchObject([{ title: 'mine' }])
   })
 
+  test('events and grants of a deleted user are listed by the user_id that the trail has', async () => {
+    const service = await createProcess()
+    const { user_id } = await createUser(service, 'li.wei')
+    await createUser(service, 'other')
+    await service.json(['user', 'disable', 'li.wei'])
+    await service.json(['user', 'delete', 'li.wei'])
+    const events = await service.json<{ kind: string }[]>(['audit', 'list', '--username', user_id])
+    expect(events.map(({ kind }) => kind)).toEqual(['user.deleted', 'user.disabled', 'user.created'])
+    expect(await service.json(['grant', 'list', '--username', user_id])).toEqual([])
+    const typo = await service.cli(['audit', 'list', '--username', `${user_id}x`])
+    expect(typo).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('there is no such user') })
+  })
+
   test('a name wins over the same user_id, which some other user has', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')
@@ -331,7 +360,10 @@ describe('users', () => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
     const { exitCode, stderr } = await service.cli(['user', 'disable', 'user_none'])
-    expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: 'survey-auth: there is no such user\n' })
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 1,
+      stderr: expect.stringContaining('there is no such user: user_none\n'),
+    })
   })
 
   test('a list follows its pages to the end', async () => {
@@ -441,6 +473,19 @@ describe('--url', () => {
     expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
     expect(stderr).toContain(
       `survey-auth: no answer from the token service at http://${at}: connect ECONNREFUSED ${at}`,
+    )
+  })
+
+  test('a server that hangs accepts no calls, and how long was waited is told', async () => {
+    const service = await createProcess({ RPC_TIMEOUT_MS: '1000' })
+    await service.start()
+    service.signal('SIGSTOP')
+    const { exitCode, stdout, stderr } = await service.cli(['app', 'list'])
+    service.signal('SIGCONT')
+    const url = `unix:${path.join(service.dataDir, 'rpc.sock')}`
+    expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
+    expect(stderr).toContain(
+      `no answer from the token service at ${url}: it accepts no calls: look at its /readyz\nwaited 1 s, RPC_TIMEOUT_MS\n`,
     )
   })
 
@@ -575,14 +620,37 @@ describe('files', () => {
     expect(stderr).toContain(`${path.join(service.dataDir, 'survey.db')} is damaged`) // what is copied first
   })
 
-  test('where there is no database, there is no backup, and DATA_DIR is named', async () => {
+  test.each([
+    'backup backup.tar',
+    'app list',
+    'app disable app_x',
+    'app secret add app_x --name 2027',
+    'user list',
+    'user delete li.wei',
+    'grant revoke grant_x',
+    'audit list',
+    'survey list',
+    'survey export',
+    'survey import - --owner li.wei',
+  ])('where there is no database, %s makes none, and names DATA_DIR', async (words) => {
     const service = await createProcess()
-    const file = path.join(service.dataDir, 'backup.tar')
-    expect(await service.cli(['backup', file])).toMatchObject({
+    const input = '{"title":"mine","pages":[]}'
+    expect(await service.cli(words.split(' '), { input })).toEqual({
       exitCode: 1,
+      stdout: '',
       stderr: `survey-auth: there is no database in ${service.dataDir}\nset DATA_DIR as the server has it\n`,
     })
     expect(readdirSync(service.dataDir)).toEqual([])
+  })
+
+  test('surveys are not looked for where there are no users, but with a token service elsewhere', async () => {
+    const service = await startProcess()
+    const elsewhere = path.join(service.dataDir, 'elsewhere')
+    const env = { DATA_DIR: elsewhere, TOKEN_SERVICE_URL: `unix:${path.join(service.dataDir, 'rpc.sock')}` }
+    const { exitCode, stderr } = await service.cli(['survey', 'list'], { env })
+    expect(exitCode).toBe(1)
+    expect(stderr).toContain(`there is no database in ${elsewhere}\n`)
+    expect(existsSync(elsewhere)).toBe(false)
   })
 
   test('an archive holds files of any size to the byte, for their owner alone, as small as tar has it', () => {
@@ -610,6 +678,14 @@ describe('files', () => {
     const service = await createProcess()
     for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), '', { mode: 0o600 })
     expect((await service.cli(['backup', path.join(service.dataDir, 'backup.tar')])).exitCode).toBe(0)
+  })
+
+  test('a backup into a folder that is not there says so', async () => {
+    const service = await createProcess()
+    await service.cli(['migrate'])
+    const file = path.join(service.dataDir, 'none', 'backup.tar')
+    const stderr = `survey-auth: cannot write ${file}: its folder does not exist\n`
+    expect(await service.cli(['backup', file])).toMatchObject({ exitCode: 1, stderr })
   })
 
   test('a backup for which there is no room says so, and leaves nothing', async () => {

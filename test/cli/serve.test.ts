@@ -110,6 +110,14 @@ test.each([
   expect({ exitCode, stderr }).toEqual({ exitCode: 78, stderr: said })
 })
 
+test.each(['TOKEN', 'SURVEY'])('a %s_DATABASE_URL where nobody answers is named, exit 69', async (name) => {
+  const service = await createProcess({ [`${name}_DATABASE_URL`]: 'postgres://u:canary@127.0.0.1:9/x' })
+  const { exitCode, stderr } = await service.cli(['serve'])
+  const said = `the ${name.toLowerCase()} database is unavailable: connect ECONNREFUSED 127.0.0.1:9`
+  const names = `${name}_DATABASE_URL or ${name}_DATABASE_URL_FILE names it`
+  expect({ exitCode, stderr }).toEqual({ exitCode: 69, stderr: `survey-auth: ${said}\n${names}\n` })
+})
+
 test.each([
   ['DATA_DIR', (directory: string) => directory, ['token']],
   ['RPC_LISTEN', (directory: string) => `unix:${directory}`, ['all']],

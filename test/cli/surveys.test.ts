@@ -55,6 +55,15 @@ test('a file that is larger than what is read at once is refused unread', async 
   })
 })
 
+test.each([
+  ['a folder', '.', 'it is a folder'],
+  ['a file that is not there', 'none.json', 'there is no such file'],
+])('an import of %s says so', async (_, file, why) => {
+  const service = await createProcess()
+  const { exitCode, stderr } = await service.cli(['survey', 'import', file, '--owner', 'ann'])
+  expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: cannot read ${file}: ${why}\n` })
+})
+
 test('a member that surveys do not have is named, the rest is stored; what is exported has none', async () => {
   const service = await serviceWithUsers({ isRunning: false })
   const question = { type: 'radio', requierd: true, options: [{ txt: 'A' }], subTitles: [] }
@@ -85,7 +94,7 @@ test.each([
     exitCode: 1,
     stderr: 'there is no survey 9007199254740993',
   },
-  { what: 'nobody', words: ['--owner', 'eve'], exitCode: 1, stderr: 'there is no such user' },
+  { what: 'nobody', words: ['--owner', 'eve'], exitCode: 1, stderr: 'there is no such user: eve' },
 ])('a deletion of $what is refused and deletes nothing', async ({ words, exitCode, stderr }) => {
   const service = await serviceWithUsers({ isRunning: false })
   await importAs('ann', service, many(2))
@@ -140,15 +149,18 @@ describe.each(places)('$place', (where) => {
     expect(await ids(service)).toEqual(Array.from({ length: 1001 }, (_, at) => 500 + at))
   })
 
-  test('those that are named are deleted, or all of a user, however many, and no others', async () => {
+  test('those that are named are deleted, once, or all of a user, however many, and no others', async () => {
     const service = await serviceWithUsers(where)
     await importAs('ann', service, many(1003))
     await importAs('bob', service, { ...smallSurvey(), id: 2000 })
     const deleted = await service.cli(['survey', 'delete', '7', '3'])
     expect(deleted).toMatchObject({ exitCode: 0, stdout: '', stderr: expect.stringMatching(/^2 surveys deleted$/m) })
-    expect(await service.json(['survey', 'delete', '7'])).toEqual([{ survey_id: 7 }])
+    expect(await service.json(['survey', 'delete', '7', '7'])).toEqual([{ survey_id: 7 }])
     const unknown = await service.cli(['survey', 'delete', '1', '1999'])
-    expect(unknown).toMatchObject({ exitCode: 1, stderr: expect.stringMatching(/: there is no survey 1999$/m) })
+    expect(unknown).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringMatching(/: there is no survey 1999\nsee them with: survey-auth survey list$/m),
+    })
     expect(await ids(service)).toEqual(
       [...Array(1003).keys(), 1999].map((at) => at + 1).filter((id) => id !== 7 && id !== 3),
     )

@@ -1,7 +1,9 @@
 // The command line as somebody meets it who does not know it.
+import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { describe, expect, test, vi } from 'vitest'
 import { createProgram } from '../../bin/main.js'
+import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
 import { createProcess } from '../harness/process.js'
 
 vi.setConfig({ testTimeout: 60_000 }) // each test spawns processes
@@ -78,6 +80,12 @@ describe('help', () => {
     expect(helpOf(command)).not.toContain('(default: "")')
   })
 
+  test('survey-auth app secret --help and that of revoke have the same arguments', () => {
+    const revoke = commands.get('app secret revoke') as Command
+    expect(helpOf(revoke)).toContain('revoke [options] <id> [secret_id]\n')
+    expect(helpOf(revoke.parent as Command)).toMatch(/^ +revoke \[options\] <id> \[secret_id\] /m)
+  })
+
   test('survey-auth descriptor --help says what --json needs', () => {
     expect(helpOf(commands.get('descriptor') as Command)).toContain('with --out: tell in JSON what was written')
   })
@@ -107,6 +115,13 @@ describe('help', () => {
   })
 })
 
+test('the kinds of events that audit list takes are those that docs/operations.md explains', () => {
+  const operations = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8')
+  const table = operations.slice(operations.indexOf('\n## Audit\n'), operations.indexOf('\n## Logs\n'))
+  const explained = table.split('\n').flatMap((row) => row.split('|', 2)[1]?.match(/[a-z]+\.[a-z_]+/g) ?? [])
+  expect([...AUDIT_KINDS].sort()).toEqual(explained.sort())
+})
+
 describe('wrong usage exits 2, says why on stderr and prints no data', () => {
   test.each([
     ['an unknown command is answered with a suggestion', ['ap', 'list'], /did you mean app/i],
@@ -125,13 +140,18 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       (day): [string, string[], RegExp] => [
         `a day that there is not: ${day}`,
         ['audit', 'list', '--since', day],
-        /2027-01-31/,
+        /must be a time like 2027-01-31 or 2027-01-31T08:00:00Z/,
       ],
     ),
     [
       'two ends of one secret',
       ['app', 'secret', 'add', 'app_x', '--name', 'n', '--expires-in-days', '1', '--expires', '2030-01-01'],
       /'--expires-in-days <days>' cannot be used with option '--expires <time>'/,
+    ],
+    [
+      'a kind of event that there is not',
+      ['audit', 'list', '--kind', 'secret.revokd'],
+      /Allowed choices are app\.created, .*, secret\.revoked, .*, grant\.revoked\./,
     ],
     ['an empty filter by app', ['grant', 'list', '--appid', ''], /--appid <appid>' must not be empty/],
     ['an empty filter by user', ['audit', 'list', '--username='], /--username <name>' must not be empty/],

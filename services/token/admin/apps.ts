@@ -5,7 +5,7 @@ import type { AdminService, AppSchema, AppSecretSchema } from '../../../gen/surv
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Call, Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
-import { newCredential, newId } from '../credentials.js'
+import { isLikeCredential, newCredential, newId } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { AppRow, AppSecretRow, Cause } from '../store/token-store.js'
 import { pageOf } from './page.js'
@@ -45,7 +45,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
     },
 
     async getApp({ appid }) {
-      const app = found(await store.findApp(appid))
+      const app = found(await store.findApp(appid), appid)
       const secrets = await store.listAppSecrets(appid)
       return { app: toApp(app, secrets) }
     },
@@ -61,11 +61,12 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
           requiresSecretOnRefresh: request.requiresSecretOnRefresh,
         }),
       }
-      return { app: toApp(found(await store.updateApp(request.appid, change, deps.now(), byOperator(call)))) }
+      const app = await store.updateApp(request.appid, change, deps.now(), byOperator(call))
+      return { app: toApp(found(app, request.appid)) }
     },
 
     async setAppDisabled({ appid, disabled }, call) {
-      return { app: toApp(found(await store.setAppDisabled(appid, disabled, deps.now(), byOperator(call)))) }
+      return { app: toApp(found(await store.setAppDisabled(appid, disabled, deps.now(), byOperator(call)), appid)) }
     },
 
     async addAppSecret({ appid, name, expireTime }, call) {
@@ -76,7 +77,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
       }
       const { row, secret } = newSecret(deps, { appid, name, now, expiresAtMs })
       const outcome = await store.addAppSecret(row, now, byOperator(call))
-      if (outcome === 'no_app') throw notFound('app')
+      if (outcome === 'no_app') throw notFound('app', appid)
       if (outcome === 'name_taken') {
         throw new ServiceError(ErrorReason.ALREADY_EXISTS, 'the app has a live secret of this name')
       }
@@ -85,7 +86,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
 
     async revokeAppSecret({ appid, secretId }, call) {
       const outcome = await store.revokeAppSecret(appid, secretId, deps.now(), byOperator(call))
-      if (outcome === 'not_found') throw notFound('secret')
+      if (outcome === 'not_found') throw notFound('secret', secretId)
       return {}
     },
   }
@@ -95,12 +96,14 @@ export function byOperator(call: Call): Cause {
   return { actor: 'operator', requestId: call.requestId }
 }
 
-export function notFound(what: string): ServiceError {
-  return new ServiceError(ErrorReason.NOT_FOUND, `there is no such ${what}`)
+/** `name`: what it was asked for by, which is repeated unless it looks like a secret. */
+export function notFound(what: string, name: string): ServiceError {
+  const named = isLikeCredential(name) ? '' : `: ${name}`
+  return new ServiceError(ErrorReason.NOT_FOUND, `there is no such ${what}${named}`)
 }
 
-function found(app: AppRow | undefined): AppRow {
-  if (!app) throw notFound('app')
+function found(app: AppRow | undefined, appid: string): AppRow {
+  if (!app) throw notFound('app', appid)
   return app
 }
 

@@ -2,7 +2,9 @@
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { AdminService, AuditEventSchema, GrantSchema } from '../../../gen/surveyauth/v1/admin_service_pb.js'
+import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Handlers } from '../../rpc/dispatcher.js'
+import { ServiceError } from '../../rpc/service-error.js'
 import type { TokenDeps } from '../deps.js'
 import type { AuditRow, GrantRow } from '../store/token-store.js'
 import { byOperator, notFound } from './apps.js'
@@ -14,11 +16,16 @@ export function createGrantMethods(deps: TokenDeps): GrantMethods {
   const { store } = deps
 
   /** What a list is narrowed to; an app or user that does not exist is NOT_FOUND rather than an empty list. */
-  async function filterOf({ appid, username }: { readonly appid: string; readonly username: string }) {
-    if (appid !== '' && !(await store.findApp(appid))) throw notFound('app')
-    const user = username === '' ? undefined : await store.findUser(username)
-    if (username !== '' && !user) throw notFound('user')
-    return { ...(appid !== '' && { appid }), ...(user && { userId: user.userId }) }
+  async function filterOf(request: { readonly appid: string; readonly username: string; readonly userId: string }) {
+    const { appid, username } = request
+    if (username !== '' && request.userId !== '') {
+      throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'give username or user_id, not both')
+    }
+    if (appid !== '' && !(await store.findApp(appid))) throw notFound('app', appid)
+    const userId = username === '' ? request.userId : (await store.findUser(username))?.userId
+    if (userId === undefined || (request.userId !== '' && !(await store.isUserId(userId))))
+      throw notFound('user', username || request.userId)
+    return { ...(appid !== '' && { appid }), ...(userId !== '' && { userId }) }
   }
 
   return {
@@ -29,7 +36,7 @@ export function createGrantMethods(deps: TokenDeps): GrantMethods {
 
     async revokeGrant({ grantId }, call) {
       const outcome = await store.revokeGrant(grantId, deps.now(), byOperator(call))
-      if (outcome === 'not_found') throw notFound('grant')
+      if (outcome === 'not_found') throw notFound('grant', grantId)
       return {}
     },
 

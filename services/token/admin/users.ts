@@ -42,28 +42,30 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
     },
 
     async getUser({ username }) {
-      return { user: toUser(found(await store.findUser(username))) }
+      return { user: toUser(found(await store.findUser(username), username)) }
     },
 
     async updateUser({ username, nickname, avatar }, call) {
       const change = { ...(nickname !== undefined && { nickname }), ...(avatar !== undefined && { avatar }) }
-      return { user: toUser(found(await store.updateUser(username, change, deps.now(), byOperator(call)))) }
+      const user = await store.updateUser(username, change, deps.now(), byOperator(call))
+      return { user: toUser(found(user, username)) }
     },
 
     async setUserDisabled({ username, disabled }, call) {
-      return { user: toUser(found(await store.setUserDisabled(username, disabled, deps.now(), byOperator(call)))) }
+      const user = await store.setUserDisabled(username, disabled, deps.now(), byOperator(call))
+      return { user: toUser(found(user, username)) }
     },
 
     async setUserPassword({ username, password }, call) {
       const passwordHash = await deps.passwords.hash(password)
       const isSet = await store.setUserPassword(username, passwordHash, deps.now(), byOperator(call))
-      if (!isSet) throw notFound('user')
+      if (!isSet) throw notFound('user', username)
       return {}
     },
 
     async deleteUser({ username }, call) {
       const outcome = await store.deleteUser(username, deps.now(), byOperator(call))
-      if (outcome === 'not_found') throw notFound('user')
+      if (outcome === 'not_found') throw notFound('user', username)
       if (outcome === 'not_disabled') {
         throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'only a disabled user is deleted: disable the user first')
       }
@@ -72,8 +74,8 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
   }
 }
 
-function found(user: UserRow | undefined): UserRow {
-  if (!user) throw notFound('user')
+function found(user: UserRow | undefined, username: string): UserRow {
+  if (!user) throw notFound('user', username)
   return user
 }
 

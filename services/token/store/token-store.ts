@@ -142,27 +142,32 @@ export interface AuditRow extends Cause {
   readonly note: string
 }
 
+/** Of events on a secret; the name alone may be that of several. */
+export const noteOnSecret = ({ secretId, name }: Pick<AppSecretRow, 'secretId' | 'name'>) => `${secretId} ${name}`
+
 /** What is audited. A new kind needs a line in docs/operations.md. */
-export type AuditKind =
-  | 'app.created'
-  | 'app.updated'
-  | 'app.disabled'
-  | 'app.enabled'
-  | 'secret.added'
-  | 'secret.revoked'
-  | 'user.created'
-  | 'user.updated'
-  | 'user.disabled'
-  | 'user.enabled'
-  | 'user.password_set'
-  | 'user.deleted'
-  | 'session.started'
-  | 'session.ended'
-  | 'code.issued'
-  | 'code.exchanged'
-  | 'code.replayed'
-  | 'token.refreshed'
-  | 'grant.revoked'
+export const AUDIT_KINDS = [
+  'app.created',
+  'app.updated',
+  'app.disabled',
+  'app.enabled',
+  'secret.added',
+  'secret.revoked',
+  'user.created',
+  'user.updated',
+  'user.disabled',
+  'user.enabled',
+  'user.password_set',
+  'user.deleted',
+  'session.started',
+  'session.ended',
+  'code.issued',
+  'code.exchanged',
+  'code.replayed',
+  'token.refreshed',
+  'grant.revoked',
+] as const
+export type AuditKind = (typeof AUDIT_KINDS)[number]
 
 /**
  * A position in a list: `after` is the `next` of the page before; undefined for the start. One that no page gave is
@@ -294,6 +299,8 @@ export interface TokenStore {
 
   createUser(user: UserRow, cause: Cause): Promise<'created' | 'username_taken'>
   findUser(username: string): Promise<UserRow | undefined>
+  /** Whether a user has this id, or had it: one who is deleted keeps it. */
+  isUserId(userId: string): Promise<boolean>
   /** Ascending by username. */
   listUsers(page: PageOf): Promise<Page<UserRow>>
   /**

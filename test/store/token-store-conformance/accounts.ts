@@ -145,7 +145,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a deleted user is found no more, all their grants are revoked, and those of nobody else',
+    title: 'a deleted user is found by their id alone, all their grants are revoked, and those of nobody else',
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)
@@ -174,6 +174,15 @@ export const accountChecks: readonly Check<TokenStore>[] = [
         expect(await store.updateUser(name, { nickname: 'New' }, NOW, byOperator)).toBeUndefined()
       }
       expect((await store.listUsers({ after: undefined, limit: 9 })).rows).toEqual([userRow('bob')])
+      for (const [id, isOne] of Object.entries({
+        user_ann: true,
+        user_bob: true,
+        ann: false,
+        user_: false,
+        '': false,
+      })) {
+        expect(await store.isUserId(id), id).toBe(isOne)
+      }
       expect(await startSession(store, 'session', { userId: 'user_ann', passwordHash: '' })).toBe('refused')
       expect(await issue(store, 'another', { userId: 'user_ann', passwordHash: '' })).toBe('refused')
       expect(await isGood(store, ofBob.accessTokenHash)).toBe(true)

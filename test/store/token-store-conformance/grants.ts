@@ -269,8 +269,8 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       )
       expect(ofApp.slice(beginnings.length)).toEqual([
         ['app.updated', app1, '', '', 'name, redirect_uris'],
-        ['secret.added', app1, '', '', 'second'],
-        ['secret.revoked', app1, '', '', 'second'],
+        ['secret.added', app1, '', '', 'secret_app1_second second'],
+        ['secret.revoked', app1, '', '', 'secret_app1_second second'],
       ])
 
       const ofSessions = await story(

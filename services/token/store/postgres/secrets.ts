@@ -1,6 +1,6 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
-import type { AppSecretRow, TokenStore } from '../token-store.js'
+import { type AppSecretRow, noteOnSecret, type TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 
 type SecretMethods = Pick<TokenStore, 'addAppSecret' | 'revokeAppSecret' | 'listAppSecrets'>
@@ -62,7 +62,7 @@ export function createSecretMethods(database: Database, audit: Audit): SecretMet
         if (!app) return 'no_app'
         if (taken) return 'name_taken'
         addSecret(transaction, secret)
-        audit.write(transaction, now, cause, { kind: 'secret.added', appid, note: name })
+        audit.write(transaction, now, cause, { kind: 'secret.added', appid, note: noteOnSecret(secret) })
         return 'added'
       })
     },
@@ -77,7 +77,8 @@ export function createSecretMethods(database: Database, audit: Audit): SecretMet
         if (!secret) return 'not_found'
         if (secret.revokedAtMs !== null) return 'revoked'
         transaction.write(revokeSecret, [secretId, now])
-        audit.write(transaction, now, cause, { kind: 'secret.revoked', appid, note: secret.name })
+        const note = noteOnSecret({ secretId, name: secret.name })
+        audit.write(transaction, now, cause, { kind: 'secret.revoked', appid, note })
         return 'revoked'
       })
     },

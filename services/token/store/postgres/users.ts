@@ -7,7 +7,14 @@ import { endGrant } from './grants.js'
 
 type UserMethods = Pick<
   TokenStore,
-  'createUser' | 'findUser' | 'listUsers' | 'updateUser' | 'setUserDisabled' | 'setUserPassword' | 'deleteUser'
+  | 'createUser'
+  | 'findUser'
+  | 'isUserId'
+  | 'listUsers'
+  | 'updateUser'
+  | 'setUserDisabled'
+  | 'setUserPassword'
+  | 'deleteUser'
 >
 
 const USER = `user_id AS "userId", username, nickname, avatar, password_hash AS "passwordHash",
@@ -24,6 +31,8 @@ const insertUser: Statement = {
     ON CONFLICT (username) DO NOTHING
     RETURNING user_id`,
 }
+/** By the primary key. */
+const findUserId: Statement = { name: 'find_user_id', text: 'SELECT 1 FROM users WHERE user_id = $1' }
 /** By the index users_by_username, as all of these. */
 const findUser: Statement = { name: 'find_user', text: `SELECT ${USER} FROM users WHERE username = $1 AND ${IS_THERE}` }
 const listUsers: Statement = {
@@ -84,6 +93,10 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
     },
 
     findUser: (username) => users.findOne(username),
+
+    async isUserId(userId) {
+      return (await database.read(findUserId, [userId])).length > 0
+    },
 
     async listUsers({ limit, after = '' }) {
       return cutPage(await database.read<UserRow>(listUsers, [after, limit + 1]), limit, (user) => user.username)

@@ -1,5 +1,5 @@
 import type { Connection } from '../../../sqlite/open.js'
-import type { AppSecretRow, Cause } from '../token-store.js'
+import { type AppSecretRow, type Cause, noteOnSecret } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { AppState, KeptRows } from './kept-rows.js'
 
@@ -58,7 +58,7 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
       if (!findApp.get(appid)) return 'no_app'
       if (findLiveName.get({ appid, name, now })) return 'name_taken'
       insertSecret(secret)
-      record({ kind: 'secret.added', now, cause, appid, note: name })
+      record({ kind: 'secret.added', now, cause, appid, note: noteOnSecret(secret) })
       return 'added'
     },
 
@@ -67,7 +67,7 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
       if (secret?.appid !== appid) return 'not_found'
       if (secret.revokedAtMs !== null) return 'revoked'
       revoke.run(now, secretId)
-      record({ kind: 'secret.revoked', now, cause, appid, note: secret.name })
+      record({ kind: 'secret.revoked', now, cause, appid, note: noteOnSecret({ secretId, name: secret.name }) })
       return 'revoked'
     },
   }

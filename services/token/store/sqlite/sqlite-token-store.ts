@@ -59,6 +59,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
 
     createUser: writing(writer, writes.createUser),
     findUser: reading(db, reads.findUser),
+    isUserId: reading(db, reads.isUserId),
     listUsers: reading(db, reads.listUsers),
     updateUser: writing(writer, kept.ending(writes.updateUser)),
     setUserDisabled: writing(writer, kept.ending(writes.setUserDisabled)),

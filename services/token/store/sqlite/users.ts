@@ -40,8 +40,13 @@ export function userReads(db: Connection) {
     // Index users_by_username.
     `SELECT ${COLUMNS} FROM users WHERE username > ? AND ${IS_THERE} ORDER BY username LIMIT ?`,
   )
+  const findId = db.prepare<[string], 1>(
+    // Primary key.
+    'SELECT 1 FROM users WHERE user_id = ?',
+  )
   return {
     findUser: userFinder(db),
+    isUserId: (userId: string) => findId.get(userId) !== undefined,
     listUsers(page: PageOf): Page<UserRow> {
       const rows = list.all(page.after ?? '', page.limit + 1).map(toUser)
       return cutPage(rows, page.limit, (row) => row.username)
