@@ -6,9 +6,9 @@ import { holdPort, letGo, tryPort } from '../compose/listen.js'
 import { type Environment, readConfig } from '../config.js'
 import { authorize } from '../demo/authorize.js'
 import { guide } from '../demo/guide.js'
+import { whyNoDemo } from '../demo/known-account.js'
 import { seed } from '../demo/seed.js'
 import { CommandError, EXIT } from '../exit.js'
-import { isLoopback } from '../loopback.js'
 import { message } from '../output.js'
 import { packageFile } from '../package-root.js'
 import { untilToldToStop } from '../signals.js'
@@ -32,7 +32,11 @@ export function addDemoCommand(program: Command): void {
 }
 
 async function demo(): Promise<void> {
-  refuseInProduction(process.env)
+  const whyNot = whyNoDemo(process.env)
+  if (whyNot) {
+    const text = `the demo has an account whose password everybody knows, and ${whyNot}`
+    throw new CommandError(text, EXIT.configuration, 'survey-auth serve has none; for the demo unset the variable')
+  }
   const config = readConfig(await demoEnvironment(process.env))
   const appPort = Number(await portFor('127.0.0.1', DEFAULT_APP_PORT))
   const redirectUri = `http://127.0.0.1:${appPort}/callback`
@@ -58,24 +62,6 @@ const startExample: StartExample = async (options) => {
   const file = pathToFileURL(packageFile('examples/third-party-app/app.js'))
   const { startThirdPartyApp } = (await import(file.href)) as { startThirdPartyApp: StartExample }
   return startThirdPartyApp(options)
-}
-
-/** A demo has an account whose password is in this repository. */
-function refuseInProduction(env: Environment): void {
-  if (env.NODE_ENV === 'production') {
-    throw new CommandError(
-      'the demo does not run with NODE_ENV=production',
-      EXIT.configuration,
-      'survey-auth serve does',
-    )
-  }
-  if (env.HOST && !isLoopback(env.HOST)) {
-    throw new CommandError(
-      'HOST must be loopback in the demo: it has a known password',
-      EXIT.configuration,
-      'unset HOST',
-    )
-  }
 }
 
 /**

@@ -27,6 +27,14 @@ export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | u
   }))
 }
 
+/** What one statement reads; no rows without the schema or the file. @throws like `inspectDatabase` */
+export function readOnce<Row>(file: string, schema: Schema, sql: string, values: readonly unknown[]): Row[] {
+  if (!isThere(file)) return []
+  return reading(file, (database) =>
+    knownVersion(database, schema) === 0 ? [] : database.prepare<unknown[], Row>(sql).all(...values),
+  )
+}
+
 /** Whether there is such a file. @throws CommandError when this user may not know. */
 export function isThere(file: string): boolean {
   try {

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { AllInOne } from '../compose/all-in-one.js'
-import { DEMO_USER, type Seeded } from './seed.js'
+import { DEMO_USER } from './known-account.js'
+import type { Seeded } from './seed.js'
 
 export interface Credentials {
   /** An unused code, good for CODE_TTL_SECONDS. */

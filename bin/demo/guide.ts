@@ -1,6 +1,7 @@
 // The page of text a demo prints: what to click, who to be, what to paste.
 import type { Credentials } from './authorize.js'
-import { DEMO_USER, type Seeded } from './seed.js'
+import { DEMO_USER } from './known-account.js'
+import type { Seeded } from './seed.js'
 
 export interface GuideInput {
   readonly url: string

@@ -6,9 +6,8 @@ import { surveyFromJson } from '../../gateway/api/survey-json.js'
 import type { App, User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { findIn, pagesOfApps, type SurveyOperator, unlessMissing } from '../compose/operator.js'
 import { packageFile } from '../package-root.js'
+import { DEMO_USER } from './known-account.js'
 
-/** Known to everybody who reads this, so it exists in demos only, and demos listen on loopback only. */
-export const DEMO_USER = { username: 'demo', password: 'demo-password', nickname: '小明 (demo)', avatar: '' } as const
 const DEMO_APP = 'Harvest' // as the example app calls itself
 const SECRET_LIFE_MS = 30 * 86_400_000
 /** Callbacks of earlier runs that stay registered: a second demo beside this one keeps working. */

@@ -8,6 +8,7 @@ import { DatabaseRefused } from '../../services/store/database-refused.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
 import { type Config, RPC_ADDRESSES, usesTls } from '../config.js'
+import { ANOTHER_PASSWORD, DEMO_USER, hasDemoAccount } from '../demo/known-account.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, reasonOf } from '../exit.js'
 import { isLoopback } from '../loopback.js'
@@ -39,6 +40,7 @@ export const checks: Readonly<Record<string, (config: Config) => Verdict | Promi
   'data directory': ({ dataDir }) => privateDirectory(dataDir),
   'token database': ({ tokenDatabase }) => database(tokenDatabase, tokenCopy),
   'survey database': ({ surveyDatabase }) => database(surveyDatabase, surveyCopy),
+  'demo account': ({ tokenDatabase }) => demoAccount(tokenDatabase),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
   certificate,
@@ -90,6 +92,16 @@ async function postgres(url: string, schema: PostgresSchema): Promise<Verdict> {
     return ok(`PostgreSQL, schema version ${version}${migrated(version, schema)}`)
   } catch (error) {
     return wrong(error instanceof DatabaseRefused ? error.message : `PostgreSQL cannot be used: ${reasonOf(error)}`)
+  }
+}
+
+/** Wrong wherever it is: who runs this may not have the environment of the service. */
+async function demoAccount(where: Database): Promise<Verdict> {
+  try {
+    if (!(await hasDemoAccount(where))) return ok('there is none')
+    return wrong(`everybody knows the password of the account ${DEMO_USER.username}; run: ${ANOTHER_PASSWORD}`)
+  } catch {
+    return odd('not known: see the token database')
   }
 }
 
