@@ -2,9 +2,11 @@
 import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
-import { hostInUrl } from '../../services/rpc/address.js'
+import { hostInUrl, isTooLongForSocket } from '../../services/rpc/address.js'
+import { stateOfSocket } from '../../services/rpc/listener.js'
 import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
 import { DatabaseRefused } from '../../services/store/database-refused.js'
+import { socketIn } from '../compose/addresses.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
 import { type Config, RPC_ADDRESSES, usesTls } from '../config.js'
@@ -160,14 +162,27 @@ function adminAddress({ adminHost, adminPort }: Config): Verdict {
   return odd(`${address}; make sure that only your monitoring reaches it`)
 }
 
-async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
+async function server(config: Config): Promise<Verdict> {
+  const { adminHost, adminPort } = config
   if (adminPort === 0) return ok('not asked, ADMIN_PORT is 0')
+  const address = `${hostInUrl(adminHost)}:${adminPort}`
   try {
-    const url = `http://${hostInUrl(adminHost)}:${adminPort}/readyz`
-    const answer = await fetch(url, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
+    const answer = await fetch(`http://${address}/readyz`, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
     const text = inOneLine((await answer.text()).slice(0, 200))
-    return answer.ok ? ok('running and ready') : wrong(`running, not ready: ${text}`)
+    if (!answer.ok) return wrong(`running at ${address}, not ready: ${text}`)
+    if (await mayBeOurs(config)) return ok(`running and ready at ${address}`)
+    return odd(`one is ready at ${address}, but none has a socket in ${config.dataDir}: is it that of other data?`)
   } catch {
     return ok(`not running on ADMIN_PORT ${adminPort}`)
   }
+}
+
+/** False when services of this configuration have sockets, and nobody listens on any. */
+async function mayBeOurs(config: Config): Promise<boolean> {
+  const { rpcListen, tokenServiceUrl, surveyServiceUrl } = config
+  if (rpcListen !== 'socket' || tokenServiceUrl || surveyServiceUrl) return true
+  const sockets = (['all', 'token', 'survey'] as const).map((mode) => socketIn(config, mode).path)
+  if (sockets.some(isTooLongForSocket)) return true
+  const states = await Promise.all(sockets.map(stateOfSocket))
+  return states.some((state) => state === 'in use' || state === 'forbidden')
 }
