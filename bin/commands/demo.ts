@@ -1,4 +1,4 @@
-// survey-auth demo: the whole service with a user, an app, surveys and an example third-party app, on this machine only.
+// survey-auth demo: the whole service with a user, apps, surveys and an example third-party app, on this machine only.
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
@@ -26,7 +26,7 @@ type StartExample = (options: { baseUrl: string; appid: string; secret: string; 
 export function addDemoCommand(program: Command): void {
   program
     .command('demo')
-    .description('try everything: service, user, app, surveys and an example third-party app; data in DATA_DIR/demo')
+    .description('try everything: service, user, apps, surveys and an example third-party app; data in DATA_DIR/demo')
     .addHelpText('after', examples('demo', 'demo   # HOST and PORT are honoured; HOST must be loopback'))
     .action(demo)
 }
@@ -43,12 +43,11 @@ async function demo(): Promise<void> {
   const { startAllInOne } = await import('../compose/all-in-one.js') // heavy: only here
   const running = await startAllInOne(config)
   try {
-    const app = await seed(running, redirectUri)
-    const credentials = await authorize(running, app, redirectUri)
-    const { appid, secret } = app
-    const example = await startExample({ baseUrl: running.url, appid, secret, port: appPort })
+    const seeded = await seed(running, redirectUri)
+    const credentials = await authorize(running, seeded.pasted, redirectUri)
+    const example = await startExample({ baseUrl: running.url, ...seeded.clicked, port: appPort })
     const { codeTtlSeconds, dataDir } = config
-    const text = { url: running.url, appUrl: example.url, redirectUri, app, credentials, codeTtlSeconds, dataDir }
+    const text = { url: running.url, appUrl: example.url, redirectUri, seeded, credentials, codeTtlSeconds, dataDir }
     process.stdout.write(guide(text, { isColored: process.stdout.isTTY === true && !process.env.NO_COLOR }))
     await untilToldToStop()
     await example.close()

@@ -8,6 +8,7 @@ import { promisify } from 'node:util'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { createProcess } from '../harness/process.js'
 import { spawnServe } from '../harness/spawn.js'
+import { Visitor } from '../harness/visitor.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
@@ -79,6 +80,27 @@ test('every printed command works as printed, and Ctrl-C ends it with 0', { time
   const [page] = demo.guide.match(/^http:\S+\/connect\/oauth2\/authorize\S+$/m) ?? []
   expect((await fetch(page ?? '')).status).toBe(200)
   expect(await demo.stop()).toBe(0)
+})
+
+test('its lines go on working when what was clicked through is ended', { timeout: 60_000 }, async () => {
+  const { guide } = await startDemo(temporaryFolder())
+  const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
+  const [appsUrl = ''] = guide.match(/http:\S+\/connect\/apps/) ?? []
+  const atApp = new Visitor(appUrl)
+  const user = { username: 'demo', password: 'demo-password' }
+  const toService = new URL((await atApp.request('/connect')).headers.get('location') ?? '')
+  const atService = new Visitor(new URL(appsUrl).origin)
+  const page = await atService.openSignedIn(toService.pathname + toService.search, user)
+  const back = new URL((await atService.decide(page, 'confirm')).headers.get('location') ?? '')
+  expect((await atApp.open(back.pathname + back.search)).html.text).toContain('小明')
+
+  const apps = await atService.open('/connect/apps')
+  const [, grantId] = /Harvest.*?name="grant_id" value="([^"]+)"/s.exec(apps.text) ?? []
+  const harvest = apps.html.forms.find(({ fields }) => fields.grant_id === grantId)
+  if (!harvest) throw new Error(`nothing ends it on: ${apps.text}`)
+  expect((await atService.submitAndFollow(apps, harvest)).html.text).not.toContain('Harvest')
+  expect((await atApp.open('/')).html.text).not.toContain('小明')
+  expect(await paste(guide)).toMatchObject(everyEndpoint)
 })
 
 test('it starts again after a crash, and a second one runs beside the first', { timeout: 90_000 }, async () => {
