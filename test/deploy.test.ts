@@ -120,7 +120,7 @@ describe('commands', () => {
     const { scripts } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
       scripts: Record<string, string>
     }
-    for (const name of ['start', 'demo']) expect(scripts[name]).toMatch(/^sh bin\/survey-auth\.js /)
+    for (const name of ['start', 'demo']) expect(scripts[name]).toMatch(/^exec sh bin\/survey-auth\.js /)
   })
 
   test('survey-auth commands in comments exist', () => {

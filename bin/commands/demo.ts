@@ -1,4 +1,4 @@
-// survey-auth demo: the whole service with a user, an app, surveys and an example third-party app, on this machine only.
+// survey-auth demo: the whole service with a user, apps, surveys and an example third-party app, on this machine only.
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
@@ -6,9 +6,9 @@ import { holdPort, letGo, tryPort } from '../compose/listen.js'
 import { type Environment, readConfig } from '../config.js'
 import { authorize } from '../demo/authorize.js'
 import { guide } from '../demo/guide.js'
+import { whyNoDemo } from '../demo/known-account.js'
 import { seed } from '../demo/seed.js'
 import { CommandError, EXIT } from '../exit.js'
-import { isLoopback } from '../loopback.js'
 import { message } from '../output.js'
 import { packageFile } from '../package-root.js'
 import { untilToldToStop } from '../signals.js'
@@ -26,25 +26,28 @@ type StartExample = (options: { baseUrl: string; appid: string; secret: string; 
 export function addDemoCommand(program: Command): void {
   program
     .command('demo')
-    .description('try everything: service, user, app, surveys and an example third-party app; data in DATA_DIR/demo')
+    .description('try everything: service, user, apps, surveys and an example third-party app; data in DATA_DIR/demo')
     .addHelpText('after', examples('demo', 'demo   # HOST and PORT are honoured; HOST must be loopback'))
     .action(demo)
 }
 
 async function demo(): Promise<void> {
-  refuseInProduction(process.env)
+  const whyNot = whyNoDemo(process.env)
+  if (whyNot) {
+    const text = `the demo has an account whose password everybody knows, and ${whyNot}`
+    throw new CommandError(text, EXIT.configuration, 'survey-auth serve has none; for the demo unset the variable')
+  }
   const config = readConfig(await demoEnvironment(process.env))
   const appPort = Number(await portFor('127.0.0.1', DEFAULT_APP_PORT))
   const redirectUri = `http://127.0.0.1:${appPort}/callback`
   const { startAllInOne } = await import('../compose/all-in-one.js') // heavy: only here
   const running = await startAllInOne(config)
   try {
-    const app = await seed(running, redirectUri)
-    const credentials = await authorize(running, app, redirectUri)
-    const { appid, secret } = app
-    const example = await startExample({ baseUrl: running.url, appid, secret, port: appPort })
+    const seeded = await seed(running, redirectUri)
+    const credentials = await authorize(running, seeded.pasted, redirectUri)
+    const example = await startExample({ baseUrl: running.url, ...seeded.clicked, port: appPort })
     const { codeTtlSeconds, dataDir } = config
-    const text = { url: running.url, appUrl: example.url, redirectUri, app, credentials, codeTtlSeconds, dataDir }
+    const text = { url: running.url, appUrl: example.url, redirectUri, seeded, credentials, codeTtlSeconds, dataDir }
     process.stdout.write(guide(text, { isColored: process.stdout.isTTY === true && !process.env.NO_COLOR }))
     await untilToldToStop()
     await example.close()
@@ -58,24 +61,6 @@ const startExample: StartExample = async (options) => {
   const file = pathToFileURL(packageFile('examples/third-party-app/app.js'))
   const { startThirdPartyApp } = (await import(file.href)) as { startThirdPartyApp: StartExample }
   return startThirdPartyApp(options)
-}
-
-/** A demo has an account whose password is in this repository. */
-function refuseInProduction(env: Environment): void {
-  if (env.NODE_ENV === 'production') {
-    throw new CommandError(
-      'the demo does not run with NODE_ENV=production',
-      EXIT.configuration,
-      'survey-auth serve does',
-    )
-  }
-  if (env.HOST && !isLoopback(env.HOST)) {
-    throw new CommandError(
-      'HOST must be loopback in the demo: it has a known password',
-      EXIT.configuration,
-      'unset HOST',
-    )
-  }
 }
 
 /**

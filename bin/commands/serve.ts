@@ -3,8 +3,9 @@ import { Argument, type Command, Option } from 'commander'
 import { usedAddresses } from '../compose/addresses.js'
 import { MODES, type Mode } from '../compose/mode.js'
 import type { Running } from '../compose/running.js'
-import { readConfig } from '../config.js'
-import { EXIT, report } from '../exit.js'
+import { type Config, readConfig } from '../config.js'
+import { ANOTHER_PASSWORD, hasDemoAccount, whyNoDemo } from '../demo/known-account.js'
+import { CommandError, EXIT, report } from '../exit.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
 import type { Log } from '../telemetry/log.js'
@@ -52,6 +53,7 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
     command.error(`error: --workers are gateways, and serve ${mode} has none`, { exitCode: EXIT.usage })
   }
   const config = readConfig(process.env, usedAddresses[mode])
+  if (mode === 'all' || mode === 'token') await refuseDemoAccount(config)
   const { start } = await import('../compose/start.js') // heavy: only here
   const told = untilToldToStop() // a signal during the start ends what is started then, in order
   const running = await start(mode, config, { workers }).catch((error) => process.exit(report(error))) // whatever is still open
@@ -73,6 +75,17 @@ function endAfter(ms: number, log: Log): void {
     process.kill(process.pid, 'SIGKILL')
   }
   setTimeout(end, ms).unref()
+}
+
+/** Where others reach it. A gateway has no accounts: its token service refuses. */
+async function refuseDemoAccount({ publicUrl, tokenDatabase }: Config): Promise<void> {
+  const why = whyNoDemo(process.env, publicUrl)
+  if (!why || !(await hasDemoAccount(tokenDatabase))) return
+  throw new CommandError(
+    `this is a database of survey-auth demo, with an account whose password everybody knows, and ${why}`,
+    EXIT.configuration,
+    `set another DATA_DIR; or, to keep it: ${ANOTHER_PASSWORD}`,
+  )
 }
 
 function placesOf({ url, rpcAddress, adminUrl }: Running, workers: number | undefined): string {

@@ -34,6 +34,14 @@ export function noDatabase(file: string): CommandError {
   return new CommandError(`there is no database in ${folder}`, EXIT.failure, 'set DATA_DIR as the server has it')
 }
 
+/** What one statement reads; no rows without the schema or the file. @throws like `inspectDatabase` */
+export function readOnce<Row>(file: string, schema: Schema, sql: string, values: readonly unknown[]): Row[] {
+  if (!isThere(file)) return []
+  return reading(file, (database) =>
+    knownVersion(database, schema) === 0 ? [] : database.prepare<unknown[], Row>(sql).all(...values),
+  )
+}
+
 /** Whether there is such a file. @throws CommandError when this user may not know. */
 export function isThere(file: string): boolean {
   try {

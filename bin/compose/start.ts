@@ -12,14 +12,14 @@ import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
-import type { TlsMaterial } from '../../services/rpc/listener.js'
+import { stateOfSocket, type TlsMaterial } from '../../services/rpc/listener.js'
 import { type Config, usesTls } from '../config.js'
 import { pooledRandomBytes } from '../random.js'
 import { startAdminHttp } from '../telemetry/admin-http.js'
 import { createLog, type Log } from '../telemetry/log.js'
 import { createMetrics } from '../telemetry/metrics.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
-import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
+import { rivalSockets, rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { forwardClock } from './clock.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
 import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
@@ -195,6 +195,7 @@ class Assembly {
   async #openServices(): Promise<void> {
     const config = this.#config
     closeWhileEmpty(config.dataDir)
+    await this.#warnOfRivals()
     const leases = new Leases()
     if (this.#mode !== 'gateway') this.#dispatcher.register(LeaseService, createLeaseHandlers(leases))
     if (this.#has('token')) {
@@ -212,6 +213,17 @@ class Assembly {
       this.#surveyRemote = this.#connectTo('survey', surveyServiceUrlOf(config), this.#tokenRemote)
     }
     leases.takeOver()
+  }
+
+  /** On SQLite both would work, and each revocation would wait for the other's leases. */
+  async #warnOfRivals(): Promise<void> {
+    if (this.#config.tokenDatabase.kind !== 'sqlite' && this.#config.surveyDatabase.kind !== 'sqlite') return
+    for (const socket of rivalSockets(this.#mode, this.#config)) {
+      if ((await stateOfSocket(socket)) !== 'in use') continue
+      this.#log.warning(
+        `another process serves this DATA_DIR, at ${socket}: stop one of them, or each revocation takes 0.2 s`,
+      )
+    }
   }
 
   /** `behind` as RemoteOptions have it. */

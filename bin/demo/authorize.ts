@@ -1,9 +1,10 @@
-// Authorizes the demo app as the demo user would in a browser, so that the printed commands have live credentials.
+// Authorizes an app as the demo user would in a browser, so that the printed commands have live credentials.
 import { randomUUID } from 'node:crypto'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { AllInOne } from '../compose/all-in-one.js'
-import { DEMO_USER, type Seeded } from './seed.js'
+import { DEMO_USER } from './known-account.js'
+import type { SeededApp } from './seed.js'
 
 export interface Credentials {
   /** An unused code, good for CODE_TTL_SECONDS. */
@@ -14,7 +15,7 @@ export interface Credentials {
 }
 
 /** Confirms twice: one code is exchanged at once, the other is left to be exchanged by hand. */
-export async function authorize(running: AllInOne, app: Seeded, redirectUri: string): Promise<Credentials> {
+export async function authorize(running: AllInOne, app: SeededApp, redirectUri: string): Promise<Credentials> {
   const account = running.client(AccountService, 'gateway')
   const token = running.client(TokenService, 'gateway')
   const { username, password } = DEMO_USER

@@ -1,12 +1,13 @@
 // The page of text a demo prints: what to click, who to be, what to paste.
 import type { Credentials } from './authorize.js'
-import { DEMO_USER, type Seeded } from './seed.js'
+import { DEMO_USER } from './known-account.js'
+import type { Seeded } from './seed.js'
 
 export interface GuideInput {
   readonly url: string
   readonly appUrl: string
   readonly redirectUri: string
-  readonly app: Seeded
+  readonly seeded: Seeded
   readonly credentials: Credentials
   readonly codeTtlSeconds: number
   readonly dataDir: string
@@ -15,8 +16,8 @@ export interface GuideInput {
 type Parameters = Readonly<Record<string, string | number>>
 
 export function guide(input: GuideInput, style: { readonly isColored: boolean }): string {
-  const { url, appUrl, redirectUri, app, credentials, codeTtlSeconds } = input
-  const { appid, secret, surveyId } = app
+  const { url, appUrl, redirectUri, seeded, credentials, codeTtlSeconds } = input
+  const { appid, secret } = seeded.pasted
   const { code, accessToken, refreshToken, openid } = credentials
   const bold = (text: string) => (style.isColored ? `\u001b[1m${text}\u001b[22m` : text)
   const link = (text: string) => (style.isColored ? `\u001b[36m${text}\u001b[39m` : text)
@@ -44,7 +45,8 @@ ${bold('1. Click through it')}
    and confirm; then the app shows what it may read. What you gave it, and how to take it back: ${link(`${url}/connect/apps`)}
 
 ${bold('2. Call every endpoint yourself')}
-   The app's credentials (the secret ends in 30 days, the next run makes a new one):
+   The credentials of a second app, so that what you end by clicking ends nothing here (the secret ends in 30 days, the next run
+   makes a new one):
 
      appid      ${appid}
      secret     ${secret}
@@ -69,7 +71,7 @@ ${curl('/api/oauth2/user', { ...data, openid })}
 
 ${curl('/api/surveys', { ...data, openid })}
 
-${curl(`/api/surveys/${surveyId}`, data)}
+${curl(`/api/surveys/${seeded.surveyId}`, data)}
 
 ${bold('3. Look behind it')}
    DATA_DIR=${input.dataDir} npx survey-auth grant list

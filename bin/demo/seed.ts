@@ -1,4 +1,4 @@
-// What a demo starts with: a user, an app, surveys. Running it again finds what is there.
+// What a demo starts with: a user, two apps, surveys. Running it again finds what is there.
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
@@ -6,32 +6,41 @@ import { surveyFromJson } from '../../gateway/api/survey-json.js'
 import type { App, User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { findIn, pagesOfApps, type SurveyOperator, unlessMissing } from '../compose/operator.js'
 import { packageFile } from '../package-root.js'
+import { DEMO_USER } from './known-account.js'
 
-/** Known to everybody who reads this, so it exists in demos only, and demos listen on loopback only. */
-export const DEMO_USER = { username: 'demo', password: 'demo-password', nickname: '小明 (demo)', avatar: '' } as const
-const DEMO_APP = 'Harvest' // as the example app calls itself
+/** The one to click through, as the example calls itself, and one for the printed lines: what ends the grants of one leaves the other's. */
+const DEMO_APPS = { clicked: 'Harvest', pasted: 'Command line (curl)' } as const
 const SECRET_LIFE_MS = 30 * 86_400_000
 /** Callbacks of earlier runs that stay registered: a second demo beside this one keeps working. */
 const MAX_CALLBACKS = 10
 
-export interface Seeded {
+export interface SeededApp {
   readonly appid: string
   readonly secret: string
+}
+
+export interface Seeded extends Readonly<Record<keyof typeof DEMO_APPS, SeededApp>> {
   readonly surveyId: number
 }
 
-/** Makes sure that user, app and surveys are there; the app gets a new secret that ends by itself. */
+/** Makes sure that user, apps and surveys are there; each app gets a new secret that ends by itself. */
 export async function seed(operator: SurveyOperator, redirectUri: string): Promise<Seeded> {
   const user = await demoUser(operator)
   const surveyId = await demoSurveys(operator, user)
-  const { appid } = await demoApp(operator, redirectUri)
+  const clicked = await appWithSecret(operator, DEMO_APPS.clicked, redirectUri)
+  const pasted = await appWithSecret(operator, DEMO_APPS.pasted, redirectUri)
+  return { clicked, pasted, surveyId }
+}
+
+async function appWithSecret(operator: SurveyOperator, name: string, redirectUri: string): Promise<SeededApp> {
+  const { appid } = await demoApp(operator, name, redirectUri)
   const now = Date.now()
   const { secret } = await operator.admin.addAppSecret({
     appid,
     name: `demo ${new Date(now).toISOString()}`,
     expireTime: timestampFromMs(now + SECRET_LIFE_MS),
   })
-  return { appid, secret, surveyId }
+  return { appid, secret }
 }
 
 async function demoUser({ admin }: SurveyOperator): Promise<User> {
@@ -42,11 +51,11 @@ async function demoUser({ admin }: SurveyOperator): Promise<User> {
   return user
 }
 
-async function demoApp({ admin }: SurveyOperator, redirectUri: string): Promise<App> {
-  const found = await findIn(pagesOfApps(admin), ({ name }) => name === DEMO_APP)
+async function demoApp({ admin }: SurveyOperator, name: string, redirectUri: string): Promise<App> {
+  const found = await findIn(pagesOfApps(admin), (app) => app.name === name)
   const { app } = found
     ? await admin.updateApp({ appid: found.appid, redirectUris: withCallback(found.redirectUris, redirectUri) })
-    : await admin.createApp({ name: DEMO_APP, redirectUris: [redirectUri] })
+    : await admin.createApp({ name, redirectUris: [redirectUri] })
   if (!app) throw new Error('an answer without its app')
   return app
 }

@@ -2,12 +2,15 @@
 import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
-import { hostInUrl } from '../../services/rpc/address.js'
+import { hostInUrl, isTooLongForSocket } from '../../services/rpc/address.js'
+import { stateOfSocket } from '../../services/rpc/listener.js'
 import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
 import { DatabaseRefused } from '../../services/store/database-refused.js'
+import { socketIn } from '../compose/addresses.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
 import { type Config, RPC_ADDRESSES, usesTls } from '../config.js'
+import { ANOTHER_PASSWORD, DEMO_USER, hasDemoAccount } from '../demo/known-account.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, reasonOf } from '../exit.js'
 import { isLoopback } from '../loopback.js'
@@ -39,6 +42,7 @@ export const checks: Readonly<Record<string, (config: Config) => Verdict | Promi
   'data directory': ({ dataDir }) => privateDirectory(dataDir),
   'token database': ({ tokenDatabase }) => database(tokenDatabase, tokenCopy),
   'survey database': ({ surveyDatabase }) => database(surveyDatabase, surveyCopy),
+  'demo account': ({ tokenDatabase }) => demoAccount(tokenDatabase),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
   certificate,
@@ -90,6 +94,16 @@ async function postgres(url: string, schema: PostgresSchema): Promise<Verdict> {
     return ok(`PostgreSQL, schema version ${version}${migrated(version, schema)}`)
   } catch (error) {
     return wrong(error instanceof DatabaseRefused ? error.message : `PostgreSQL cannot be used: ${reasonOf(error)}`)
+  }
+}
+
+/** Wrong wherever it is: who runs this may not have the environment of the service. */
+async function demoAccount(where: Database): Promise<Verdict> {
+  try {
+    if (!(await hasDemoAccount(where))) return ok('there is none')
+    return wrong(`everybody knows the password of the account ${DEMO_USER.username}; run: ${ANOTHER_PASSWORD}`)
+  } catch {
+    return odd('not known: see the token database')
   }
 }
 
@@ -148,14 +162,27 @@ function adminAddress({ adminHost, adminPort }: Config): Verdict {
   return odd(`${address}; make sure that only your monitoring reaches it`)
 }
 
-async function server({ adminHost, adminPort }: Config): Promise<Verdict> {
+async function server(config: Config): Promise<Verdict> {
+  const { adminHost, adminPort } = config
   if (adminPort === 0) return ok('not asked, ADMIN_PORT is 0')
+  const address = `${hostInUrl(adminHost)}:${adminPort}`
   try {
-    const url = `http://${hostInUrl(adminHost)}:${adminPort}/readyz`
-    const answer = await fetch(url, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
+    const answer = await fetch(`http://${address}/readyz`, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
     const text = inOneLine((await answer.text()).slice(0, 200))
-    return answer.ok ? ok('running and ready') : wrong(`running, not ready: ${text}`)
+    if (!answer.ok) return wrong(`running at ${address}, not ready: ${text}`)
+    if (await mayBeOurs(config)) return ok(`running and ready at ${address}`)
+    return odd(`one is ready at ${address}, but none has a socket in ${config.dataDir}: is it that of other data?`)
   } catch {
     return ok(`not running on ADMIN_PORT ${adminPort}`)
   }
+}
+
+/** False when services of this configuration have sockets, and nobody listens on any. */
+async function mayBeOurs(config: Config): Promise<boolean> {
+  const { rpcListen, tokenServiceUrl, surveyServiceUrl } = config
+  if (rpcListen !== 'socket' || tokenServiceUrl || surveyServiceUrl) return true
+  const sockets = (['all', 'token', 'survey'] as const).map((mode) => socketIn(config, mode).path)
+  if (sockets.some(isTooLongForSocket)) return true
+  const states = await Promise.all(sockets.map(stateOfSocket))
+  return states.some((state) => state === 'in use' || state === 'forbidden')
 }

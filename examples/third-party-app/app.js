@@ -93,13 +93,13 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
     try {
       return await call(session.tokens.access_token)
     } catch (error) {
-      if (!(error instanceof SurveyError) || error.type !== 'invalid_token') throw error
+      if (!(error instanceof SurveyError) || error.action !== 'refresh') throw error
     }
     try {
       const renewed = await client.refresh(session.tokens.refresh_token)
       session.tokens = { ...session.tokens, access_token: renewed.access_token }
     } catch (error) {
-      if (error instanceof SurveyError && error.type === 'invalid_refresh_token') delete session.tokens
+      if (error instanceof SurveyError && error.action === 'reauthorize') delete session.tokens
       throw error
     }
     return call(session.tokens.access_token)

@@ -5,6 +5,7 @@ export class SurveyError extends Error {
   constructor({ code, error, request_id: requestId }) {
     super(error.message ?? error.type ?? code)
     this.type = error.type
+    this.action = error.action // what to do about it: refresh, reauthorize, retry, fix_request, contact_operator
     this.requestId = requestId
   }
 }

@@ -15,7 +15,7 @@ import {
 import type { FormUse } from './csrf.js'
 import { callbackHost, displayDuration, displayName, displayUser, initial } from './display.js'
 import type { Language } from './language.js'
-import { type SignInGoal, signedOut, signInPage } from './sign-in.js'
+import { type SignInGoal, signInAgain, signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
 import { redirectTo, renderPage } from './view.js'
 import {
@@ -80,13 +80,13 @@ function decide(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 }
 
 async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest): Promise<Answer> {
-  const { deps, request, sessionToken } = visit
+  const { deps, request, sessionToken, t } = visit
   const signedOut = sessionToken === undefined && visit.hadFormKey // in another tab: the form died with the session
   const requestId = signedOut ? '' : requireForm(visit, form, decisionUse(sessionToken, asked))
   const goal = { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
   const decision = form.optional('decision', 16)
   if (sessionToken === undefined) {
-    if (decision !== '') return signInAgain(visit, goal)
+    if (decision !== '') return signInAgain(visit, goal, t.signIn.sessionEnded)
     return redirectTo(authorizeHref(asked), { outcome: 'sign_in', appid: asked.appid }) // WebKit reloads the sign-in page so
   }
   if (decision === 'cancel') return leave(asked, { error: 'access_denied' }, 'cancelled')
@@ -96,13 +96,9 @@ async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest)
     const { code } = await deps.token.issueCode({ sessionToken, requestId, appid, redirectUri, scope }, request.rpc)
     return leave(asked, { code }, 'confirmed')
   } catch (error) {
-    if (isProblem(error, 'invalid_session')) return signInAgain(visit, goal)
+    if (isProblem(error, 'invalid_session')) return signInAgain(visit, goal, t.signIn.sessionEnded)
     throw error
   }
-}
-
-function signInAgain(visit: Visit, goal: SignInGoal): Answer {
-  return signInPage(visit, goal, signedOut(visit))
 }
 
 function leave(asked: AuthorizationRequest, result: { code: string } | { error: string }, outcome: string): Answer {

@@ -6,7 +6,7 @@ import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { FormUse } from './csrf.js'
 import { type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'
 import { isFromOwnPage } from './own-origin.js'
-import { signedOut, signInPage } from './sign-in.js'
+import { signInAgain, signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
 import { type ConnectedAppView, redirectTo, renderPage } from './view.js'
 import {
@@ -84,13 +84,13 @@ function disconnect(request: GatewayRequest, deps: GatewayDeps): Promise<Answer>
     const form = await readForm(visit)
     const grantId = form.required('grant_id', MAX_ID_LENGTH)
     const { sessionToken } = visit
-    if (sessionToken === undefined) return signInPage(visit, undefined, signedOut(visit))
+    if (sessionToken === undefined) return signInAgain(visit, undefined, visit.t.signIn.signedOut)
     requireForm(visit, form, disconnectUse(sessionToken, grantId))
     try {
       await deps.account.disconnectApp({ sessionToken, grantId }, request.rpc)
       return redirectTo(DISCONNECTED_HREF, { outcome: 'disconnected' })
     } catch (error) {
-      if (isProblem(error, 'invalid_session')) return signInPage(visit, undefined, signedOut(visit))
+      if (isProblem(error, 'invalid_session')) return signInAgain(visit, undefined, visit.t.signIn.signedOut)
       if (isProblem(error, 'not_found')) return redirectTo(APPS_PATH, { outcome: 'not_connected' })
       throw error
     }

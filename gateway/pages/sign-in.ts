@@ -98,9 +98,9 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
   }
 }
 
-/** After a form whose session ended meanwhile, in another tab for example: it was not acted upon. */
-export function signedOut({ t }: Visit): Attempt {
-  return { status: 401, outcome: 'sign_in', alert: t.signIn.signedOut }
+/** After a form whose session ended meanwhile, in another tab for example: it was not acted upon, as `alert` says. */
+export function signInAgain(visit: Visit, goal: SignInGoal | undefined, alert: string): Answer {
+  return signInPage(visit, goal, { status: 401, outcome: 'sign_in', alert })
 }
 
 function tooMany(visit: Visit, seconds: number): Attempt {

@@ -18,6 +18,7 @@ const en = {
     failed: 'Username or password is not right. Please check both and try again.',
     incomplete: 'Please enter your username and your password.',
     signedOut: 'You have been signed out. Nothing has been changed. Please sign in to go on.',
+    sessionEnded: 'Your session has ended, so nothing was shared. Sign in again to decide.',
     rateLimited: (wait: string) => `Too many attempts. Please wait ${wait} and try again.`,
   },
 
@@ -134,6 +135,7 @@ const zh: Texts = {
     failed: '用户名或密码不正确，请检查后重试。',
     incomplete: '请输入用户名和密码。',
     signedOut: '您已退出登录，没有任何内容被更改。请登录后继续。',
+    sessionEnded: '您的登录已失效，没有共享任何内容。请重新登录后再作决定。',
     rateLimited: (wait) => `尝试次数过多，请在 ${wait}后重试。`,
   },
 

@@ -132,10 +132,27 @@ export async function openDatabase(options: PoolOptions, schema: Schema): Promis
  * The version of the schema, 0 when it is not there. Refuses what openDatabase refuses, and changes nothing.
  * @throws StoreUnavailable, DatabaseRefused
  */
-export async function schemaVersionOf(url: string, schema: Schema): Promise<number> {
+export function schemaVersionOf(url: string, schema: Schema): Promise<number> {
+  return inspecting(url, (client) => knownVersion(client, schema))
+}
+
+/** What one statement reads, of a database that is wanted for nothing else; no rows without the schema. Otherwise as schemaVersionOf. */
+export function readOnce<Row extends pg.QueryResultRow>(
+  url: string,
+  schema: Schema,
+  text: string,
+  values: readonly Value[],
+): Promise<Row[]> {
+  return inspecting(url, async (client) => {
+    if ((await knownVersion(client, schema)) === 0) return []
+    return (await client.query<Row>(text, [...values])).rows
+  })
+}
+
+async function inspecting<T>(url: string, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
   const pool = new PrimaryPool({ url, poolSize: 1 })
   try {
-    return await withDurable(pool, (client) => knownVersion(client, schema))
+    return await withDurable(pool, work)
   } catch (error) {
     throw translate(error)
   } finally {

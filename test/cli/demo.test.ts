@@ -5,7 +5,11 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { createProcess } from '../harness/process.js'
+import { spawnServe } from '../harness/spawn.js'
+import { Visitor } from '../harness/visitor.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 const START_TIMEOUT_MS = 30_000
@@ -78,6 +82,27 @@ test('every printed command works as printed, and Ctrl-C ends it with 0', { time
   expect(await demo.stop()).toBe(0)
 })
 
+test('its lines go on working when what was clicked through is ended', { timeout: 60_000 }, async () => {
+  const { guide } = await startDemo(temporaryFolder())
+  const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
+  const [appsUrl = ''] = guide.match(/http:\S+\/connect\/apps/) ?? []
+  const atApp = new Visitor(appUrl)
+  const user = { username: 'demo', password: 'demo-password' }
+  const toService = new URL((await atApp.request('/connect')).headers.get('location') ?? '')
+  const atService = new Visitor(new URL(appsUrl).origin)
+  const page = await atService.openSignedIn(toService.pathname + toService.search, user)
+  const back = new URL((await atService.decide(page, 'confirm')).headers.get('location') ?? '')
+  expect((await atApp.open(back.pathname + back.search)).html.text).toContain('小明')
+
+  const apps = await atService.open('/connect/apps')
+  const [, grantId] = /Harvest.*?name="grant_id" value="([^"]+)"/s.exec(apps.text) ?? []
+  const harvest = apps.html.forms.find(({ fields }) => fields.grant_id === grantId)
+  if (!harvest) throw new Error(`nothing ends it on: ${apps.text}`)
+  expect((await atService.submitAndFollow(apps, harvest)).html.text).not.toContain('Harvest')
+  expect((await atApp.open('/')).html.text).not.toContain('小明')
+  expect(await paste(guide)).toMatchObject(everyEndpoint)
+})
+
 test('it starts again after a crash, and a second one runs beside the first', { timeout: 90_000 }, async () => {
   const dataDir = temporaryFolder()
   await (await startDemo(dataDir)).kill()
@@ -87,6 +112,72 @@ test('it starts again after a crash, and a second one runs beside the first', { 
   expect(await paste(first.guide)).toMatchObject(everyEndpoint)
   expect(await Promise.all([first.stop(), second.stop()])).toEqual([0, 0])
 })
+
+describe('its database', () => {
+  const refused =
+    /this is a database of survey-auth demo, .*\nset another DATA_DIR; or, to keep it: survey-auth user set-/
+  const serve = { RPC_LISTEN: 'off', PORT: '0', ADMIN_PORT: '0', NODE_ENV: '' }
+
+  test('is served to nobody else, and wrong, also from a backup, until its account has another password', {
+    timeout: 120_000,
+  }, async () => {
+    const place = await createProcess()
+    await (await startDemo(place.dataDir)).kill()
+    const DATA_DIR = path.join(place.dataDir, 'demo')
+    const cli = (args: string[], env = {}, input = '') =>
+      place.cli(args, { env: { ...serve, DATA_DIR, ...env }, input })
+    for (const env of [{ NODE_ENV: 'production' }, { HOST: '0.0.0.0' }, { PUBLIC_URL: 'https://auth.example.com' }]) {
+      expect(await cli(['serve'], env)).toMatchObject({ exitCode: 78, stderr: expect.stringMatching(refused) })
+    }
+    expect(await cli(['serve', 'token'], { NODE_ENV: 'production' })).toMatchObject({ exitCode: 78 })
+    const backup = path.join(place.dataDir, 'backup.tar')
+    expect((await cli(['backup', backup])).exitCode).toBe(0)
+    const restored = mkdtempSync(path.join(place.dataDir, 'restored-'))
+    await run('tar', ['-xf', backup, '-C', restored])
+    const there = { DATA_DIR: restored, NODE_ENV: 'production' }
+    expect((await cli(['serve'], there)).exitCode).toBe(78)
+    expect(await cli(['doctor'], there)).toMatchObject({
+      exitCode: 1,
+      stdout: expect.stringMatching(/demo account +wrong/),
+    })
+
+    expect((await cli(['user', 'set-password', 'demo', '--password-stdin'], there, 'another one')).exitCode).toBe(0)
+    expect(await cli(['doctor'], there)).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringMatching(/demo account +ok/),
+    })
+    expect(await startAndStop({ ...serve, ...there })).toBe(0)
+  })
+
+  test('is served to who sits at this machine', async () => {
+    const { dataDir } = await createProcess()
+    await (await startDemo(dataDir)).kill()
+    expect(await startAndStop({ ...serve, DATA_DIR: path.join(dataDir, 'demo') })).toBe(0)
+  })
+
+  test('is refused on PostgreSQL as well, and not with its account disabled', async () => {
+    const url = await createDatabase()
+    const place = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
+    const user = ['user', 'create', '--username', 'demo', '--password-stdin']
+    expect((await place.cli(user, { input: 'demo-password' })).exitCode).toBe(0)
+    expect(await place.cli(['serve'])).toMatchObject({ exitCode: 78, stderr: expect.stringMatching(refused) })
+    expect((await place.cli(['user', 'disable', 'demo'])).exitCode).toBe(0)
+    await place.start()
+    expect(await place.stop()).toBe(0)
+  })
+})
+
+/** `survey-auth serve` until it listens; its exit code after SIGTERM. */
+async function startAndStop(env: Readonly<Record<string, string>>): Promise<number | null> {
+  const { PATH = '', HOME = '' } = process.env
+  const { child, listening } = spawnServe('all', { PATH, HOME, ...env })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  await listening
+  return new Promise((resolve) => {
+    child.once('close', resolve)
+    child.kill('SIGTERM')
+  })
+}
 
 test.each([
   ['NODE_ENV', 'production'],

@@ -8,7 +8,7 @@ import { migrate } from '../../services/sqlite/migrate.js'
 import { openDatabase } from '../../services/sqlite/open.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { freePort } from '../harness/free-port.js'
-import { createProcess, type ServiceProcess } from '../harness/process.js'
+import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
 import { query } from '../postgres/cluster.js'
 import { Relay } from '../postgres/relay.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
@@ -73,6 +73,22 @@ test.each<[string, string, Record<string, string>, string, RegExp]>([
   const found = (JSON.parse(stdout) as Finding[]).find((finding) => finding.check === check)
   expect(found).toEqual({ check, state, detail: expect.stringMatching(detail) })
   expect(exitCode).toBe(state === 'wrong' ? 1 : 0)
+})
+
+test('the server of another data directory is odd, and told from its own', async () => {
+  const ADMIN_PORT = String(await freePort())
+  const service = await startProcess({ ADMIN_PORT })
+  const admin = `127.0.0.1:${ADMIN_PORT}`
+  await vi.waitUntil(async () => (await fetch(`http://${admin}/readyz`)).ok, 30_000)
+  const found = async (env: Record<string, string>) => {
+    const { stdout } = await examine(service, env)
+    return (JSON.parse(stdout) as Finding[]).find(({ check }) => check === 'server')
+  }
+  expect(await found({})).toEqual({ check: 'server', state: 'ok', detail: `running and ready at ${admin}` })
+  const DATA_DIR = path.join(service.dataDir, 'none')
+  const detail = `one is ready at ${admin}, but none has a socket in ${DATA_DIR}: is it that of other data?`
+  expect(await found({ DATA_DIR })).toEqual({ check: 'server', state: 'odd', detail })
+  expect(await found({ DATA_DIR, RPC_LISTEN: 'off' })).toMatchObject({ state: 'ok' })
 })
 
 test('a data directory that is open to others is wrong, and so is a clock that went back', async () => {
@@ -151,7 +167,7 @@ describe('SQLite', () => {
     expect(JSON.parse(stdout)).toContainEqual({
       check: 'server',
       state: 'wrong',
-      detail: 'running, not ready: token database: unavailable; survey database: unavailable',
+      detail: `running at 127.0.0.1:${adminPort}, not ready: token database: unavailable; survey database: unavailable`,
     })
   })
 

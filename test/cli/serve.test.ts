@@ -3,17 +3,20 @@ import { readdirSync, readFileSync, renameSync } from 'node:fs'
 import { connect } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { Clock } from '../harness/clock.js'
 import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, startProcess } from '../harness/process.js'
-import { PROGRAM, untilListening } from '../harness/spawn.js'
+import { PROGRAM, spawnServe, untilListening } from '../harness/spawn.js'
 import { openService, startService } from '../harness.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 test('the first line tells where it listens', async () => {
   const service = await startProcess()
@@ -38,6 +41,47 @@ test('by its name, Node starts with the options that it names, workers do too, a
   const options = ['--v8-pool-size=1', '--min-semi-space-size=16', '--no-memory-reducer']
   for (const pid of [String(service.pid), ...workers]) expect(commandOf(pid)).toEqual(expect.arrayContaining(options))
   service.kill('SIGTERM')
+  expect(await ended).toBe(0)
+})
+
+test.each([
+  ['npm start', 'SIGTERM', 'npm', 1],
+  ['npm start', 'SIGTERM', 'all its processes, as by supervisors', -1],
+  ['npm start', 'SIGINT', 'all its processes, as by terminals', -1],
+  ['npm run demo', 'SIGTERM', 'npm', 1],
+] as const)('%s stops in order at %s to %s', async (command, signal, _, sign) => {
+  const { dataDir } = await createProcess()
+  const PATH = `${path.dirname(process.execPath)}:${process.env.PATH}`
+  const service = { DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info' }
+  const env = { PATH, HOME: dataDir, npm_config_update_notifier: 'false', ...service }
+  const npm = spawn('sh', ['-c', `exec ${command}`], {
+    env,
+    cwd: ROOT,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  onTestFinished(() => endGroup(Number(npm.pid)))
+  const ended = new Promise((resolve) => npm.once('close', resolve)) // when nobody has its stdout any more
+  let said = ''
+  const collect = (chunk: Buffer) => {
+    said += chunk.toString('utf8')
+  }
+  npm.stdout.on('data', collect)
+  npm.stderr.on('data', collect)
+  await vi.waitUntil(() => /listening on|Ctrl-C ends/.test(said), 60_000)
+  process.kill(sign * Number(npm.pid), signal)
+  expect(await ended).toBe(0)
+  if (command === 'npm start') expect(said).toContain('"stopped"') // the demo has no log of it
+})
+
+test('a signal that npm passes on, which was sent to it too, is no second one', async () => {
+  const service = await startProcess({ npm_lifecycle_script: 'exec sh bin/survey-auth.js serve all' })
+  const slow = await halfARequest(service.url)
+  service.signal('SIGINT')
+  const ended = service.stop()
+  await sleep(200)
+  slow.finish()
+  expect(await slow.answer).toMatch(/^HTTP\/1\.1 40[0-9] /)
   expect(await ended).toBe(0)
 })
 
@@ -88,6 +132,28 @@ test('without its database file it is not ready, and its log says why, and when 
   renameSync(`${file}.away`, file)
   await vi.waitUntil(() => service.output.includes('everything that was missing answers again'), 10_000)
   expect(await isReady()).toBe(true)
+})
+
+test.each([
+  ['all', 'token', /another process serves this DATA_DIR, at \S+token\.sock/],
+  ['survey', 'all', /another process serves this DATA_DIR, at \S+rpc\.sock/],
+  ['survey', 'token', undefined],
+])('serve %s beside serve %s on one DATA_DIR is warned of if both have a database', async (second, first, warning) => {
+  const { dataDir } = await createProcess()
+  const { PATH = '' } = process.env
+  const log: string[] = []
+  for (const mode of [first, second]) {
+    const { child, listening } = spawnServe(mode, { PATH, DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: '0' })
+    onTestFinished(() => void child.kill('SIGKILL'))
+    if (mode === second) {
+      child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString('utf8')))
+      void listening.then(() => child.kill('SIGTERM'))
+      await new Promise((resolve) => child.once('close', resolve))
+    }
+    await listening
+  }
+  if (warning) expect(log.join('')).toMatch(warning)
+  else expect(log.join('')).not.toContain('another process')
 })
 
 test('a port in use is said plainly', async () => {
@@ -215,6 +281,14 @@ test('last uses are written when it ends, though its janitor has not come by', a
   const [grant] = (await again.admin.listGrants({})).grants
   expect(grant?.lastUseTime && timestampMs(grant.lastUseTime)).toBe(place.clock.now())
 })
+
+function endGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL')
+  } catch {
+    // all have ended
+  }
+}
 
 async function statusOf(url: string): Promise<number> {
   return fetch(url).then(

@@ -317,6 +317,7 @@ describe('the authorization page', () => {
     expect(reply.headers.has('location')).toBe(false)
     expect(reply.text).toContain('name="password"')
     expect(reply.text).toContain('value="Abc123"')
+    expect(reply.text).toContain('Your session has ended, so nothing was shared.')
   })
 
   test.each(['confirm', 'cancel'] as const)(
@@ -326,7 +327,7 @@ describe('the authorization page', () => {
       await visitor.submit(page, formTo(page, '/connect/sign-out'))
       const reply = await visitor.decide(page, decision)
       expect(reply.status).toBe(401)
-      expect(reply.text).toContain('You have been signed out. Nothing has been changed.')
+      expect(reply.text).toContain('Your session has ended, so nothing was shared.')
       expect(served.services.calls).not.toContain('issueCode')
     },
   )

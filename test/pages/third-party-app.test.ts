@@ -12,6 +12,9 @@ let visitor: Visitor
 let liveToken = 'token1'
 const asked: string[] = []
 
+const invalidToken = { type: 'invalid_token', action: 'refresh' }
+let expired = invalidToken
+
 const surveys = [{ id: 7, title: '<b>满意度</b>', state: 2 }]
 const matrix = {
   title: 'How was it?',
@@ -28,6 +31,7 @@ const survey = { ...surveys[0], topic_count: 2, pages }
 beforeEach(async () => {
   asked.length = 0
   liveToken = 'token1'
+  expired = invalidToken
   service = createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://service')
     asked.push(url.pathname)
@@ -47,7 +51,7 @@ afterEach(async () => {
 
 function answer({ pathname, searchParams }: URL): object {
   const token = searchParams.get('access_token')
-  if (token !== null && token !== liveToken) return { code: 'PermissionDenied', error: { type: 'invalid_token' } }
+  if (token !== null && token !== liveToken) return { code: 'PermissionDenied', error: expired }
   const ok = (data: object) => ({ code: 'OK', data })
   if (pathname === '/api/oauth2/access_token') return ok({ access_token: 'token1', refresh_token: 'r1', openid: 'o1' })
   if (pathname === '/api/oauth2/refresh_token') return ok({ access_token: liveToken, expires_in: 1 })
@@ -78,6 +82,13 @@ test('an expired access token is renewed once', async () => {
   liveToken = 'token2'
   expect((await visitor.open('/')).html.text).toContain('Lin')
   expect(asked.filter((path) => path === '/api/oauth2/refresh_token')).toHaveLength(1)
+})
+
+test('what is to be done follows from error.action, whatever the type', async () => {
+  await visitor.open(`/callback?code=c1&state=${await connect()}`)
+  liveToken = 'token2'
+  expired = { type: 'of_a_later_version', action: 'refresh' }
+  expect((await visitor.open('/')).html.text).toContain('<i>Lin</i>')
 })
 
 test.each(['', '?code=c1', '?code=c1&state=wrong'])('a callback with %j exchanges nothing', async (query) => {
