@@ -731,14 +731,46 @@ describe('rates', () => {
       expect((await fetch(`${url}/api/surveys?appid=app`)).status).toBe(400)
     }))
 
-  test('requests that fail do not spend the rate of the app whose appid they carry', () => {
-    const failing = {
-      GetAuthorizedUser: () => Promise.reject(refusal(ErrorReason.INVALID_TOKEN, Code.PermissionDenied)),
-    }
-    return withGateway({ services: failing, now: still, limits: limits(plenty, rate) }, async ({ url }) => {
-      for (let n = 0; n < 6; n++) expect((await fetch(url + USER)).status).toBe(401)
+  /** What an app that is admitted three times gets of five requests, all of which a service refuses for this reason. */
+  function refusedBeyondRate(name: string, method: string, reason: ErrorReason, code: Code): Promise<number[]> {
+    const services = { [method]: () => Promise.reject(refusal(reason, code)) }
+    const { path = '' } = routes.find((route) => route.name === name) ?? {}
+    const grantType = name === 'refresh_token' ? name : 'authorization_code'
+    const query = `appid=app&secret=s&code=c&grant_type=${grantType}&refresh_token=r&access_token=t&openid=o`
+    return withGateway({ services, now: still, limits: limits(plenty, rate) }, async ({ url }) => {
+      const statuses = []
+      for (let n = 0; n < 5; n++) statuses.push((await fetch(`${url}${path.replace(':id', '1')}?${query}`)).status)
+      return statuses
     })
-  })
+  }
+
+  test.each([
+    ['access_token', 'ExchangeCode', ErrorReason.INVALID_CODE, Code.InvalidArgument, 400],
+    ['user', 'GetAuthorizedUser', ErrorReason.CLAIM_ERROR, Code.PermissionDenied, 403],
+    ['surveys', 'ListSurveys', ErrorReason.CLAIM_ERROR, Code.PermissionDenied, 403],
+    ['survey', 'GetSurvey', ErrorReason.SURVEY_NOT_FOUND, Code.NotFound, 404],
+  ] as const)(
+    'requests to %s that fail after good credentials spend the rate of their app: %s, reason %i',
+    async (name, method, reason, code, status) => {
+      expect(await refusedBeyondRate(name, method, reason, code)).toEqual([status, status, status, 429, 429])
+    },
+  )
+
+  test.each([
+    ['access_token', 'ExchangeCode', ErrorReason.INVALID_APPID, Code.InvalidArgument, 400],
+    ['access_token', 'ExchangeCode', ErrorReason.INVALID_SECRET, Code.PermissionDenied, 401],
+    ['access_token', 'ExchangeCode', ErrorReason.INVALID_ARGUMENT, Code.InvalidArgument, 400],
+    ['refresh_token', 'RefreshAccessToken', ErrorReason.INVALID_REFRESH_TOKEN, Code.PermissionDenied, 401],
+    ['user', 'GetAuthorizedUser', ErrorReason.INVALID_TOKEN, Code.PermissionDenied, 401],
+    ['survey', 'GetSurvey', ErrorReason.INVALID_TOKEN, Code.PermissionDenied, 401],
+    ['survey', 'GetSurvey', ErrorReason.UNAVAILABLE, Code.Unavailable, 503],
+    ['survey', 'GetSurvey', ErrorReason.UNSPECIFIED, Code.Internal, 500],
+  ] as const)(
+    'requests to %s that anybody may have sent do not: %s, reason %i',
+    async (name, method, reason, code, status) => {
+      expect(await refusedBeyondRate(name, method, reason, code)).toEqual(Array(5).fill(status))
+    },
+  )
 
   test('nor do links of its page that are wrong', () => {
     const failing = {
