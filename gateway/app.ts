@@ -262,7 +262,7 @@ class Gateway {
 
   #refuseRaw(socket: Duplex, problem: Problem, method: string): void {
     const requestId = randomUUID()
-    const answer = failure(problem, problem.status('semantic'), requestId)
+    const answer = failure(problem, problem.status(this.#options.httpErrorStatus), requestId)
     this.#writer.writeRaw(socket, answer)
     const outcome = problem.type
     this.#options.onRequest({ route: NO_ROUTE, method, status: answer.status, durationMs: 0, requestId, outcome })

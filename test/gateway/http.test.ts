@@ -688,12 +688,36 @@ describe('failures of services', () => {
     })
   })
 
+  test.each([
+    ['UTF-8', 'GET /api/surveys?title=\u4e2d'],
+    ['UTF-8 in the path', 'GET /api/\u4e2d'],
+    ['a space', 'GET /api/surveys?title=a b'],
+    ['a control character', 'GET /api/surveys?title=a\u0001'],
+    ['a tab', 'GET /api/surveys?title=a\tb'],
+  ])('a URL with %s as it is is told so, as other bad parameters are', async (_, line) => {
+    for (const [httpErrorStatus, status] of [
+      ['semantic', 400],
+      [200, 200],
+    ] as const) {
+      await withGateway({ httpErrorStatus }, async ({ port, records }) => {
+        const raw = await sendRaw(port, `${line} HTTP/1.1\r\nHost: a\r\n\r\n`)
+        expect(await rawFailure(raw)).toEqual([status, 'InvalidArgument', 'invalid_argument'])
+        expect(raw).toContain('"message":"a character of the URL is not percent-encoded"')
+        expect(records).toMatchObject([{ status, outcome: 'invalid_argument' }])
+      })
+    }
+  })
+
   test('HTTP_ERROR_STATUS=200 keeps the status of unknown paths, methods and malformed HTTP', () =>
     withGateway({ httpErrorStatus: 200 }, async ({ url, port }) => {
       expect((await fetch(`${url}/api/nowhere`)).status).toBe(404)
       expect((await fetch(url + USER, { method: 'POST' })).status).toBe(405)
       expect((await fetch(`${url}/api/surveys?x=${'a'.repeat(9000)}`)).status).toBe(414)
-      expect(await sendRaw(port, 'hello\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
+      for (const bytes of ['hello\r\n\r\n', 'GET / HTTP/9.9\r\n\r\n', 'GET / HTTP/1.1\r\nbad header: x\r\n\r\n']) {
+        const raw = await sendRaw(port, bytes)
+        expect(await rawFailure(raw)).toEqual([400, 'InvalidArgument', 'invalid_argument'])
+        expect(raw).toContain('the request is not valid HTTP')
+      }
       expect(await sendRaw(port, `GET ${USER} HTTP/1.1\r\nConnection: close\r\n\r\n`)).toMatch(/^HTTP\/1\.1 400 /)
       expect((await fetch(`${url}/api/surveys`)).status).toBe(200)
     }))
