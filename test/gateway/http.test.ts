@@ -865,11 +865,29 @@ describe('rates', () => {
     await withGateway(
       { now: still, limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] },
       async ({ url }) => {
-        for (const what of ['unknown', '1.1.1.1:80', '']) await fetch(url + USER, from(`1.1.1.1, ${what}, 10.9.9.9`))
+        for (const what of ['unknown', '1.1.1.1:port', '[1.1.1.1'])
+          await fetch(url + USER, from(`1.1.1.1, ${what}, 10.9.9.9`))
         expect((await fetch(url + USER, from('10.9.9.9'))).status).toBe(429)
         expect((await fetch(url + USER, from('1.1.1.1'))).status).toBe(200)
       },
     )
+  })
+
+  test.each([
+    ['1.2.3.4:5678', '1.2.3.4', '1.2.3.5:5678'],
+    ['[2001:db8::1]:443', '2001:db8::2', '[2001:db8:0:1::1]:443'],
+    ['[2001:db8::1]', '2001:DB8::1', '[2001:db8:0:1::1]'],
+    ['[::ffff:1.2.3.4]:5678', '1.2.3.4', '[::ffff:1.2.3.5]:5678'],
+    ['1.2.3.4, 10.9.9.9:80', '1.2.3.4', '1.2.3.5, 10.9.9.9:80'],
+  ])('an address in X-Forwarded-For may have its port behind it: %s', async (withPort, same, another) => {
+    const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
+    const trustedProxies = ['127.0.0.1', '10.9.9.9']
+    await withGateway({ now: still, limits: limits(rate), trustedProxies }, async ({ url }) => {
+      for (let n = 0; n < 3; n++) await fetch(url + USER, from(withPort.replace('5678', `567${n}`)))
+      expect((await fetch(url + USER, from(same))).status).toBe(429)
+      expect((await fetch(url + USER, from(another))).status).toBe(200)
+      expect((await fetch(url + USER)).status).toBe(200)
+    })
   })
 
   test('the addresses of one IPv6 site are one source, those of another are not', async () => {
