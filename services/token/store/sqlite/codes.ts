@@ -138,11 +138,12 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
 }
 
 function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, isUnchangedUser }: CodeDeps) {
-  const endSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }]>(
-    // Index grants_by_user; then the primary key.
+  const endSurplus = db.prepare<[{ appid: string; userId: string; now: number; issuedAfter: number; keep: number }]>(
+    // Index grants_by_user; then the primary key. Of those that live as long as the new one does, however many have ended.
     `UPDATE grants SET ${END} WHERE place IN (
        SELECT place FROM grants
-       WHERE user_id = +:userId AND +appid = :appid AND ${IS_UNUSED} AND expires_at_ms > :now
+       WHERE user_id = +:userId AND +appid = :appid AND issued_at_ms > :issuedAfter AND created_at_ms IS NULL
+         AND expires_at_ms > :now
        ORDER BY issued_at_ms DESC, code_hash DESC LIMIT -1 OFFSET :keep)`,
   )
   const insert = db.prepare<
@@ -166,7 +167,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
       const existing = findCode(code.codeHash)
       if (existing)
         return existing.usedAtMs === undefined && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
-      endSurplus.run({ appid, userId, now, keep: maxLive - 1 })
+      endSurplus.run({ appid, userId, now, issuedAfter: now - (expiresAtMs - now), keep: maxLive - 1 })
       takeSlot(placeNumber(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
       record({ kind: 'code.issued', now, cause, appid, userId })
       return 'issued'
