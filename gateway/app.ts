@@ -190,13 +190,13 @@ class Gateway {
       isAdmitted = true
       if (turn) await turn
       answer = await route.answer(request, this.#options)
-      if (app !== undefined && countsForApp(answer, kind)) this.#rates.countApp(app, route, now())
     } catch (error) {
       if (!isAdmitted && this.#connections.isAlone(incoming)) await this.#refusals.next()
       answer = this.#refuse(request, kind, error)
     } finally {
       if (isAdmitted) this.#admission.leave(kind)
     }
+    if (route && app !== undefined && answer.countsForApp) this.#rates.countApp(app, route, now())
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false
     this.#writer.write(response, answer)
     this.#connections.ended(incoming)
@@ -262,16 +262,11 @@ class Gateway {
 
   #refuseRaw(socket: Duplex, problem: Problem, method: string): void {
     const requestId = randomUUID()
-    const answer = failure(problem, problem.status('semantic'), requestId)
+    const answer = failure(problem, problem.status(this.#options.httpErrorStatus), requestId)
     this.#writer.writeRaw(socket, answer)
     const outcome = problem.type
     this.#options.onRequest({ route: NO_ROUTE, method, status: answer.status, durationMs: 0, requestId, outcome })
   }
-}
-
-/** Whether nobody could have had this answer by knowing the appid alone. */
-function countsForApp({ status, countsForApp }: Answer, kind: Route['kind']): boolean {
-  return kind === 'api' ? status < 400 : countsForApp === true
 }
 
 /** What a service says of its own unexpected failures: it has logged them with their cause, and this adds nothing. */

@@ -25,7 +25,7 @@ export function success(data: object, requestId: string): Answer {
 /** `data`: an object, as jsonBytes gives it. */
 export function successBytes(data: string, requestId: string): Answer {
   const body = `{"code":"OK","error":{"type":""},"data":${data},"request_id":"${requestId}"}`
-  return { status: 200, headers: API_HEADERS, body, encoding: 'latin1', outcome: 'ok' }
+  return { status: 200, headers: API_HEADERS, body, encoding: 'latin1', outcome: 'ok', countsForApp: true }
 }
 
 /** A failure with the headers it needs; `status` as Problem.status() says. */
@@ -38,6 +38,7 @@ export function failure(problem: Problem, status: number, requestId: string): An
     body: jsonBytes({ code: kind.code, error, data: {}, request_id: requestId }),
     encoding: 'latin1',
     outcome: type,
+    countsForApp: kind.isForKnownApp,
   }
 }
 

@@ -21,11 +21,14 @@ export interface ProblemKind {
   readonly code: FailureCode
   readonly status: number
   readonly action: Action
+  /** Only who has sent good credentials, a secret or an access token, is answered so: the checks are in that order. */
+  readonly isForKnownApp: boolean
 }
 
-function kind(code: FailureCode, status: number, action: Action): ProblemKind {
-  return { code, status, action }
+function kind(code: FailureCode, status: number, action: Action, isForKnownApp = false): ProblemKind {
+  return { code, status, action, isForKnownApp }
 }
+const FOR_KNOWN_APP = true
 
 /** Every `error.type` with its code, status and action (docs/decisions.md, table of failures). */
 export const problemKinds = {
@@ -33,11 +36,11 @@ export const problemKinds = {
   invalid_appid: kind('InvalidArgument', 400, 'fix_request'),
   invalid_secret: kind('PermissionDenied', 401, 'fix_request'),
   invalid_grant_type: kind('InvalidArgument', 400, 'fix_request'),
-  invalid_code: kind('InvalidArgument', 400, 'reauthorize'),
+  invalid_code: kind('InvalidArgument', 400, 'reauthorize', FOR_KNOWN_APP),
   invalid_refresh_token: kind('PermissionDenied', 401, 'reauthorize'),
   invalid_token: kind('PermissionDenied', 401, 'refresh'),
-  claim_error: kind('PermissionDenied', 403, 'fix_request'),
-  survey_not_found: kind('NotFound', 404, 'fix_request'),
+  claim_error: kind('PermissionDenied', 403, 'fix_request', FOR_KNOWN_APP),
+  survey_not_found: kind('NotFound', 404, 'fix_request', FOR_KNOWN_APP),
   request_rate_limited: kind('ResourceExhausted', 429, 'retry'),
   no_route: kind('NoRoute', 404, 'fix_request'),
   method_not_allowed: kind('NoRoute', 405, 'fix_request'),

@@ -44,7 +44,10 @@ export interface Answer {
   readonly outcome?: string
   /** The appid of the request if it was well-formed, for the log. */
   readonly appid?: string
-  /** Of a page: it counts for the app that it is about, since somebody who is signed in has asked for it. */
+  /**
+   * Nobody could have had this answer by knowing the appid alone: it counts for the app. Of a page, since somebody who is
+   * signed in has asked for it.
+   */
   readonly countsForApp?: boolean
 }
 

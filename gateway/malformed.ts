@@ -5,6 +5,7 @@ import type { GatewayLimits } from './limits.js'
 /** What node:http tells about bytes it could not parse into a request. */
 export interface ParseFailure extends Error {
   readonly code?: string
+  readonly reason?: string
   readonly rawPacket?: Buffer
 }
 
@@ -16,8 +17,15 @@ export function problemOfParseFailure(failure: ParseFailure, limits: GatewayLimi
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return invalidArgument('the request did not arrive in time', { httpStatus: 408 })
     default:
-      return invalidArgument('the request is not valid HTTP')
+      return isOfTarget(failure)
+        ? invalidArgument('a character of the URL is not percent-encoded')
+        : invalidArgument('the request is not valid HTTP', { httpStatus: 400 })
   }
+}
+
+/** A space in the target ends it: what follows is no version. */
+function isOfTarget({ code, reason = '' }: ParseFailure): boolean {
+  return code === 'HPE_INVALID_URL' || (code === 'HPE_INVALID_CONSTANT' && reason.startsWith('Expected HTTP/'))
 }
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?\n/

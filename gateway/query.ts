@@ -2,7 +2,7 @@
 // that class repairs silently (a lone `%`, bytes that are not UTF-8) is refused here, and nothing is decoded twice.
 import { invalidArgument } from './errors.js'
 
-/** Beyond what a URI may hold (RFC 3986): what remains after a client encoded what it had to. */
+/** Beyond what a URI may hold (RFC 3986): what remains after a client encoded what it had to. node:http takes no URL with it. */
 const UNENCODED = /[^!-~]/
 /** C0, DEL and C1, NUL among them. */
 const CONTROL = /\p{Cc}/u

@@ -14,12 +14,20 @@ export function sourceOf(request: IncomingMessage, trustedProxies: ReadonlySet<s
   if (typeof forwarded !== 'string') return peer
   let source = peer
   for (const hop of forwarded.split(',').reverse()) {
-    const address = canonicalAddress(hop.trim())
+    const address = addressOf(hop.trim())
     if (address === undefined) return source
     source = address
     if (!trustedProxies.has(address)) return source
   }
   return source
+}
+
+/** `192.0.2.1:80`, `[2001:db8::1]:443`: some proxies add the port, as RFC 7239 §6 writes it. */
+const WITH_PORT = /^(?:\[(.+)\]|([^:]+))(?::\d{1,5})?$/
+
+function addressOf(hop: string): string | undefined {
+  const [, inBrackets, beforePort] = WITH_PORT.exec(hop) ?? []
+  return canonicalAddress(inBrackets ?? beforePort ?? hop)
 }
 
 /** An IP address as Node writes that of a connection, a mapped IPv4 address as IPv4; undefined for any other text. */

@@ -55,7 +55,7 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
   )
 }
 
-/** Whether our own form led here. An app could link to this address, and nothing would have ended. */
+/** Whether our own form led here, as far as browsers tell (decisions 23): an app could link here, and nothing would have ended. */
 function wasDisconnected({ request, deps }: Visit): boolean {
   return readOptional(request, 'disconnected') === '1' && isFromOwnPage(request, deps.publicUrl)
 }

@@ -3,7 +3,7 @@ import { parseCookie, stringifySetCookie } from 'cookie'
 
 export type SecretCookie = 'session' | 'form_key'
 
-const LANGUAGE_COOKIE = 'sa_lang' // no secret, so the same name over http and https
+const LANGUAGE_COOKIE = 'sa_lang' // no secret: the same name over http and https, whoever may have set it
 const LANGUAGE_MAX_AGE = 31_536_000 // one year, in seconds
 
 /** What our cookies hold; another value is nobody's, and no service need be asked about it. */

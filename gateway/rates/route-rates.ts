@@ -50,7 +50,7 @@ export class RouteRates {
     if (!counter.has(app, now)) throw rateLimited(counter.allowance(app, now))
   }
 
-  /** Counts a request that succeeded. */
+  /** Counts a request whose answer says that it counts. */
   countApp(app: string, { kind }: Route, now: number): void {
     if (this.#isOn) this.#byApp[kind].take(app, now)
   }

@@ -8,7 +8,7 @@ import { createContextKey, createContextValues, type HandlerContext, type Servic
 import { connectNodeAdapter } from '@connectrpc/connect-node'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
-import { browserRefused, type Identify, unknownCaller } from './identity.js'
+import { type Identify, requireCaller } from './identity.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
 import { MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
 
@@ -84,11 +84,8 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
 
 function handlerOf(dispatcher: Dispatcher, method: DescMethod) {
   return (request: never, context: HandlerContext) => {
-    const caller = context.values.get(callerKey)
-    if (!caller) throw unknownCaller()
-    if (context.requestHeader.has('origin')) throw browserRefused()
     const call = {
-      caller,
+      caller: requireCaller(context.values.get(callerKey), context.requestHeader.has('origin')),
       requestId: requestIdFrom(context.requestHeader.get(REQUEST_ID_HEADER)),
       traceparent: context.requestHeader.get('traceparent') ?? '',
       signal: context.signal,

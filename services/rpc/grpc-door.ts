@@ -18,7 +18,7 @@ import { MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.j
 import type { Caller } from './callers.js'
 import { CallersOverHttp2 } from './callers-over-http2.js'
 import { type Call, type Dispatcher, pathOf } from './dispatcher.js'
-import { type Identify, unknownCaller } from './identity.js'
+import { type Identify, requireCaller } from './identity.js'
 import { serveMultiplex } from './multiplex-server.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
 import { decodeRequest, MAX_HEADER_BYTES, MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
@@ -200,7 +200,7 @@ async function answer(
   method: DescMethod,
   peer: grpc.ServerUnaryCall<Buffer, Message>,
 ): Promise<Message> {
-  const caller = requireCaller(options, peer)
+  const caller = callerOf(options, peer)
   const request = decodeRequest(method, peer.request, options.limits)
   const aborter = new AbortController()
   peer.once('cancelled', () => aborter.abort())
@@ -238,7 +238,7 @@ function addMultiplex(
       multiplex(stream: MultiplexStream) {
         let caller: Caller
         try {
-          caller = requireCaller(options, stream)
+          caller = callerOf(options, stream)
         } catch (error) {
           stream.emit('error', toStatus(error))
           return
@@ -258,10 +258,9 @@ function addMultiplex(
   )
 }
 
-function requireCaller(options: GrpcDoorOptions, peer: Pick<MultiplexStream, 'getAuthContext'>): Caller {
+function callerOf(options: GrpcDoorOptions, peer: Pick<MultiplexStream, 'getAuthContext' | 'metadata'>): Caller {
   const caller = options.identify(peer.getAuthContext().sslPeerCertificate?.subjectaltname)
-  if (!caller) throw unknownCaller()
-  return caller
+  return requireCaller(caller, peer.metadata.get('origin').length > 0)
 }
 
 function textOf(value: grpc.MetadataValue | undefined): string {

@@ -46,16 +46,15 @@ export function identifyByName(byName: CallersByName): Identify {
   }
 }
 
-/**
- * A web page calls, in a browser of this machine, say: where the machine is the guard it would be `local`, if only the name of
- * its host led here for a moment. Browsers tell so of every POST; none of our callers is one.
- */
-export function browserRefused(): ConnectError {
-  return toConnectError(new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, 'web pages may not call'))
+/** Who calls, if they may at all: `hasOrigin` says that the call has this header. @throws ConnectError CALLER_NOT_ALLOWED */
+export function requireCaller(caller: Caller | undefined, hasOrigin: boolean): Caller {
+  if (!caller) throw notAllowed('the certificate of the caller has no role here')
+  // A web page, in a browser of this machine, say: where the machine is the guard it would be `local`, if only the name of its
+  // host led here for a moment. Browsers tell so of every POST; none of our callers is one.
+  if (hasOrigin) throw notAllowed('web pages may not call')
+  return caller
 }
 
-export function unknownCaller(): ConnectError {
-  return toConnectError(
-    new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, 'the certificate of the caller has no role here'),
-  )
+function notAllowed(message: string): ConnectError {
+  return toConnectError(new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, message))
 }

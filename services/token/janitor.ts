@@ -8,7 +8,7 @@ export interface JanitorOptions {
   readonly now: () => number
   /** Pause between rounds, in ms. */
   readonly everyMs: number
-  /** How long ended codes, sessions and grants with their tokens are kept, in ms; a used code must outlive its form (30 min). */
+  /** How long ended codes, sessions and grants with their tokens are kept, in ms; a code must outlive its form (30 min). */
   readonly keepEndedMs: number
   /** How long audit events are kept, in ms. */
   readonly keepAuditMs: number

@@ -5,7 +5,7 @@ import { inThread } from './hashing-threads.js'
 /** Whether hash and password belong together; with `undefined` it takes the same time and is false. */
 export type Compare = (passwordHash: string | undefined, password: string) => Promise<boolean>
 
-/** Passwords at rest and their comparison, off the event loop. */
+/** Passwords at rest and their comparison, off the event loop; however their letters are composed (decisions 39). */
 export interface PasswordHasher {
   /** A salted hash in PHC string format. @throws ServiceError RATE_LIMITED when too many wait */
   hash(password: string): Promise<string>
@@ -15,6 +15,9 @@ export interface PasswordHasher {
    */
   inQueue<T>(work: (compare: Compare) => Promise<T>): Promise<T>
 }
+
+/** RFC 8265 §4.2.2: keyboards and systems differ in whether a letter with a mark is one character or two. */
+const composed = (password: string) => password.normalize('NFC')
 
 /** What one argon2id takes: KiB of memory and passes over them. */
 export interface PasswordCost {
@@ -69,12 +72,12 @@ export async function createPasswordHasher(options: {
 
   const compare: Compare = (passwordHash, password) =>
     inTurn(async () => {
-      const isMatch = await inThread('verifySync', passwordHash ?? absent, password)
+      const isMatch = await inThread('verifySync', passwordHash ?? absent, composed(password))
       return isMatch && passwordHash !== undefined
     })
 
   return {
-    hash: (password) => inPlace(() => inTurn(() => inThread('hashSync', password, argon2id))),
+    hash: (password) => inPlace(() => inTurn(() => inThread('hashSync', composed(password), argon2id))),
     inQueue: (work) => inPlace(() => work(compare)),
   }
 }

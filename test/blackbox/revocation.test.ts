@@ -130,6 +130,42 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
   })
 })
 
+describe('a code that ended is not good again: its form, sent again, yields another one', () => {
+  test.each<[how: string, end: (service: Verbs, access: Access, visitor: Visitor) => Promise<unknown>]>([
+    ['when the user ends the app', (_service, _access, visitor) => disconnectAll(visitor)],
+    [
+      'when the operator revokes a grant of the app',
+      async (service, { user }) => {
+        const [grantId = ''] = await service.grantIds({ username: user.username })
+        await service.admin.revokeGrant({ grantId })
+      },
+    ],
+    [
+      'when the app is disabled for a while',
+      async (service, { app: { appid } }) => {
+        for (const disabled of [true, false]) await service.admin.setAppDisabled({ appid, disabled })
+      },
+    ],
+  ])('%s', async (_, end) => {
+    const service = await startService()
+    const access = await service.grantAccess()
+    const { app, user } = access
+    const visitor = await service.signedIn(user)
+    const page = await service.authorizationPage(visitor, app, user)
+    const confirm = async () => {
+      const { headers } = await visitor.decide(page, 'confirm')
+      return new URL(headers.get('location') ?? '').searchParams.get('code') ?? ''
+    }
+    const code = await confirm()
+    await end(service, access, visitor)
+    expect((await service.exchange(app, code)).type).toBe('invalid_code')
+    const another = await confirm()
+    expect(another).not.toBe(code)
+    expect((await service.exchange(app, code)).type).toBe('invalid_code')
+    expect((await service.exchange(app, another)).type).toBe('')
+  })
+})
+
 describe('the connected-apps page', () => {
   test("shows each app of the user with first use, last use and expiry, and nobody else's", async () => {
     const { service, access } = await granted()

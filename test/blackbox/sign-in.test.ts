@@ -39,6 +39,28 @@ describe('signing in', () => {
     expect(new Set(pages.map(({ html }) => html.text)).size).toBe(1)
   })
 
+  test('takes a password however its letters are composed, and no other letters for them', async () => {
+    const typed = 'Ångström-Việt-한국-ｗ ﬁ'
+    for (const [set, given] of [
+      [typed.normalize('NFC'), typed.normalize('NFD')],
+      [typed.normalize('NFD'), typed.normalize('NFC')],
+    ] as const) {
+      expect(given).not.toBe(set)
+      const { username } = await service.createUser({ password: set })
+      for (const [password, isRight] of [
+        [given, true],
+        [set, true],
+        [given.normalize('NFKC'), false],
+        [given.toLowerCase(), false],
+        [given.normalize('NFD').replaceAll(/\p{M}/gu, ''), false],
+      ] as const) {
+        expect(isSignInPage(await tryToSignIn(service.visitor(), username, password))).toBe(!isRight)
+      }
+      await service.admin.setUserPassword({ username, password: given })
+      expect(isSignInPage(await tryToSignIn(service.visitor(), username, set))).toBe(false)
+    }
+  })
+
   test('takes about as long for an unknown user as for a wrong password', { retry: 2 }, async () => {
     const attempt = async (username: string) => {
       const visitor = service.visitor()

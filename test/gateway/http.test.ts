@@ -688,12 +688,36 @@ describe('failures of services', () => {
     })
   })
 
+  test.each([
+    ['UTF-8', 'GET /api/surveys?title=\u4e2d'],
+    ['UTF-8 in the path', 'GET /api/\u4e2d'],
+    ['a space', 'GET /api/surveys?title=a b'],
+    ['a control character', 'GET /api/surveys?title=a\u0001'],
+    ['a tab', 'GET /api/surveys?title=a\tb'],
+  ])('a URL with %s as it is is told so, as other bad parameters are', async (_, line) => {
+    for (const [httpErrorStatus, status] of [
+      ['semantic', 400],
+      [200, 200],
+    ] as const) {
+      await withGateway({ httpErrorStatus }, async ({ port, records }) => {
+        const raw = await sendRaw(port, `${line} HTTP/1.1\r\nHost: a\r\n\r\n`)
+        expect(await rawFailure(raw)).toEqual([status, 'InvalidArgument', 'invalid_argument'])
+        expect(raw).toContain('"message":"a character of the URL is not percent-encoded"')
+        expect(records).toMatchObject([{ status, outcome: 'invalid_argument' }])
+      })
+    }
+  })
+
   test('HTTP_ERROR_STATUS=200 keeps the status of unknown paths, methods and malformed HTTP', () =>
     withGateway({ httpErrorStatus: 200 }, async ({ url, port }) => {
       expect((await fetch(`${url}/api/nowhere`)).status).toBe(404)
       expect((await fetch(url + USER, { method: 'POST' })).status).toBe(405)
       expect((await fetch(`${url}/api/surveys?x=${'a'.repeat(9000)}`)).status).toBe(414)
-      expect(await sendRaw(port, 'hello\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
+      for (const bytes of ['hello\r\n\r\n', 'GET / HTTP/9.9\r\n\r\n', 'GET / HTTP/1.1\r\nbad header: x\r\n\r\n']) {
+        const raw = await sendRaw(port, bytes)
+        expect(await rawFailure(raw)).toEqual([400, 'InvalidArgument', 'invalid_argument'])
+        expect(raw).toContain('the request is not valid HTTP')
+      }
       expect(await sendRaw(port, `GET ${USER} HTTP/1.1\r\nConnection: close\r\n\r\n`)).toMatch(/^HTTP\/1\.1 400 /)
       expect((await fetch(`${url}/api/surveys`)).status).toBe(200)
     }))
@@ -731,14 +755,46 @@ describe('rates', () => {
       expect((await fetch(`${url}/api/surveys?appid=app`)).status).toBe(400)
     }))
 
-  test('requests that fail do not spend the rate of the app whose appid they carry', () => {
-    const failing = {
-      GetAuthorizedUser: () => Promise.reject(refusal(ErrorReason.INVALID_TOKEN, Code.PermissionDenied)),
-    }
-    return withGateway({ services: failing, now: still, limits: limits(plenty, rate) }, async ({ url }) => {
-      for (let n = 0; n < 6; n++) expect((await fetch(url + USER)).status).toBe(401)
+  /** What an app that is admitted three times gets of five requests, all of which a service refuses for this reason. */
+  function refusedBeyondRate(name: string, method: string, reason: ErrorReason, code: Code): Promise<number[]> {
+    const services = { [method]: () => Promise.reject(refusal(reason, code)) }
+    const { path = '' } = routes.find((route) => route.name === name) ?? {}
+    const grantType = name === 'refresh_token' ? name : 'authorization_code'
+    const query = `appid=app&secret=s&code=c&grant_type=${grantType}&refresh_token=r&access_token=t&openid=o`
+    return withGateway({ services, now: still, limits: limits(plenty, rate) }, async ({ url }) => {
+      const statuses = []
+      for (let n = 0; n < 5; n++) statuses.push((await fetch(`${url}${path.replace(':id', '1')}?${query}`)).status)
+      return statuses
     })
-  })
+  }
+
+  test.each([
+    ['access_token', 'ExchangeCode', ErrorReason.INVALID_CODE, Code.InvalidArgument, 400],
+    ['user', 'GetAuthorizedUser', ErrorReason.CLAIM_ERROR, Code.PermissionDenied, 403],
+    ['surveys', 'ListSurveys', ErrorReason.CLAIM_ERROR, Code.PermissionDenied, 403],
+    ['survey', 'GetSurvey', ErrorReason.SURVEY_NOT_FOUND, Code.NotFound, 404],
+  ] as const)(
+    'requests to %s that fail after good credentials spend the rate of their app: %s, reason %i',
+    async (name, method, reason, code, status) => {
+      expect(await refusedBeyondRate(name, method, reason, code)).toEqual([status, status, status, 429, 429])
+    },
+  )
+
+  test.each([
+    ['access_token', 'ExchangeCode', ErrorReason.INVALID_APPID, Code.InvalidArgument, 400],
+    ['access_token', 'ExchangeCode', ErrorReason.INVALID_SECRET, Code.PermissionDenied, 401],
+    ['access_token', 'ExchangeCode', ErrorReason.INVALID_ARGUMENT, Code.InvalidArgument, 400],
+    ['refresh_token', 'RefreshAccessToken', ErrorReason.INVALID_REFRESH_TOKEN, Code.PermissionDenied, 401],
+    ['user', 'GetAuthorizedUser', ErrorReason.INVALID_TOKEN, Code.PermissionDenied, 401],
+    ['survey', 'GetSurvey', ErrorReason.INVALID_TOKEN, Code.PermissionDenied, 401],
+    ['survey', 'GetSurvey', ErrorReason.UNAVAILABLE, Code.Unavailable, 503],
+    ['survey', 'GetSurvey', ErrorReason.UNSPECIFIED, Code.Internal, 500],
+  ] as const)(
+    'requests to %s that anybody may have sent do not: %s, reason %i',
+    async (name, method, reason, code, status) => {
+      expect(await refusedBeyondRate(name, method, reason, code)).toEqual(Array(5).fill(status))
+    },
+  )
 
   test('nor do links of its page that are wrong', () => {
     const failing = {
@@ -809,11 +865,29 @@ describe('rates', () => {
     await withGateway(
       { now: still, limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] },
       async ({ url }) => {
-        for (const what of ['unknown', '1.1.1.1:80', '']) await fetch(url + USER, from(`1.1.1.1, ${what}, 10.9.9.9`))
+        for (const what of ['unknown', '1.1.1.1:port', '[1.1.1.1'])
+          await fetch(url + USER, from(`1.1.1.1, ${what}, 10.9.9.9`))
         expect((await fetch(url + USER, from('10.9.9.9'))).status).toBe(429)
         expect((await fetch(url + USER, from('1.1.1.1'))).status).toBe(200)
       },
     )
+  })
+
+  test.each([
+    ['1.2.3.4:5678', '1.2.3.4', '1.2.3.5:5678'],
+    ['[2001:db8::1]:443', '2001:db8::2', '[2001:db8:0:1::1]:443'],
+    ['[2001:db8::1]', '2001:DB8::1', '[2001:db8:0:1::1]'],
+    ['[::ffff:1.2.3.4]:5678', '1.2.3.4', '[::ffff:1.2.3.5]:5678'],
+    ['1.2.3.4, 10.9.9.9:80', '1.2.3.4', '1.2.3.5, 10.9.9.9:80'],
+  ])('an address in X-Forwarded-For may have its port behind it: %s', async (withPort, same, another) => {
+    const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
+    const trustedProxies = ['127.0.0.1', '10.9.9.9']
+    await withGateway({ now: still, limits: limits(rate), trustedProxies }, async ({ url }) => {
+      for (let n = 0; n < 3; n++) await fetch(url + USER, from(withPort.replace('5678', `567${n}`)))
+      expect((await fetch(url + USER, from(same))).status).toBe(429)
+      expect((await fetch(url + USER, from(another))).status).toBe(200)
+      expect((await fetch(url + USER)).status).toBe(200)
+    })
   })
 
   test('the addresses of one IPv6 site are one source, those of another are not', async () => {

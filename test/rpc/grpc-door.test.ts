@@ -93,6 +93,11 @@ test.each(['2147483S', '99999999m', '99999999u'])('and so does one that has time
   expect(await statusOf(overHttp2(), { 'grpc-timeout': timeout })).toBe('0')
 })
 
+test('a web page may not open a stream of calls', async () => {
+  const headers = { ':path': '/surveyauth.v1.MultiplexService/Multiplex', origin: 'http://rebound.example' }
+  expect(await statusOf(overHttp2(), headers)).toBe(String(grpc.status.PERMISSION_DENIED))
+})
+
 /** How a call ends whose caller does not look at its own clock. */
 const endOfLate: Record<string, () => Promise<unknown>> = {
   gRPC: () => statusOf(overHttp2(), { 'grpc-timeout': '20m' }),

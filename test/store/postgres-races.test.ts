@@ -390,7 +390,7 @@ const once: Once[] = [
         START,
         cause,
       ),
-    'codes WHERE used_at_ms IS NULL',
+    `codes WHERE used_at_ms IS NULL AND expires_at_ms > ${START}`,
   ],
   [
     'the latest use of a session stays',

@@ -194,7 +194,7 @@ export interface NewCode {
   readonly scope: string
   /** At most an hour from now. */
   readonly expiresAtMs: number
-  /** Live codes one user may have for one app; the oldest beyond it are removed. */
+  /** Live codes one user may have for one app; the oldest beyond it end. */
   readonly maxLive: number
 }
 
@@ -284,7 +284,7 @@ export interface TokenStore {
     cause: Cause,
   ): Promise<AppRow | undefined>
   /**
-   * Disabling removes the app's unused codes. Not an event when nothing changes.
+   * Disabling ends the app's unused codes. Not an event when nothing changes.
    * @returns undefined when there is no such app.
    */
   setAppDisabled(appid: string, isDisabled: boolean, now: number, cause: Cause): Promise<AppRow | undefined>
@@ -308,9 +308,9 @@ export interface TokenStore {
    * @returns undefined when there is no such user.
    */
   updateUser(username: string, change: ProfileChange, now: number, cause: Cause): Promise<UserRow | undefined>
-  /** Disabling ends the user's sessions and removes their unused codes. undefined when there is no such user. */
+  /** Disabling ends the user's sessions and unused codes. undefined when there is no such user. */
   setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
-  /** Ends the user's sessions and removes their unused codes. False when there is no such user. */
+  /** Ends the user's sessions and unused codes. False when there is no such user. */
   setUserPassword(username: string, passwordHash: string, now: number, cause: Cause): Promise<boolean>
   /** Leaves REMAINS of a disabled user and revokes all their grants; the name can be given again. */
   deleteUser(username: string, now: number, cause: Cause): Promise<'deleted' | 'not_found' | 'not_disabled'>
@@ -341,8 +341,8 @@ export interface TokenStore {
 
   /**
    * Stores an unused code. `exists_live`: a code with this hash is there, unused and unexpired; `exists_ended`: it is
-   * there and used or expired. `refused`: app or user is disabled or gone, or the user has another password hash since:
-   * then the session has ended too.
+   * there and used, expired or ended, by a revocation say. `refused`: app or user is disabled or gone, or the user has
+   * another password hash since: then the session has ended too.
    */
   issueCode(code: NewCode, now: number, cause: Cause): Promise<'issued' | 'exists_live' | 'exists_ended' | 'refused'>
   /**
@@ -372,7 +372,7 @@ export interface TokenStore {
     page: PageOf,
   ): Promise<Page<GrantRow>>
   /**
-   * Revokes a grant and removes the unused codes of its app and user. From the moment this fulfils no token of the
+   * Revokes a grant and ends the unused codes of its app and user. From the moment this fulfils no token of the
    * grant is good, whatever races with it.
    */
   revokeGrant(grantId: string, now: number, cause: Cause): Promise<Revocation>

@@ -20,7 +20,12 @@ import {
   redeem,
   redemption,
   seed,
+  userRow,
 } from '../token-store-verbs.js'
+
+async function disableAndEnable(setDisabled: (isDisabled: boolean) => Promise<unknown>): Promise<void> {
+  for (const isDisabled of [true, false]) await setDisabled(isDisabled)
+}
 
 const refused = { kind: 'refused', replay: 'none' }
 
@@ -220,6 +225,35 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       await redeem(store, 'used')
       expect(await issue(store, 'used')).toBe('exists_ended')
       expect((await auditKinds(store)).filter((kind) => kind === 'code.issued')).toHaveLength(2)
+    },
+  },
+  {
+    title: 'a code that was ended is not issued again, by any clock, until long after',
+    async run(store) {
+      await seed(store)
+      const { grantId } = await grant(store)
+      const other = await grant(store)
+      const endings: Record<string, () => Promise<unknown>> = {
+        'by a revocation': () => store.revokeGrant(grantId, NOW, byUser),
+        'by a disconnection': () => store.disconnectApp(other.grantId, 'user_ann', NOW, byUser),
+        'by a newer one': () => issue(store, 'newer', { maxLive: 1 }, NOW + 1),
+        'with its app': () =>
+          disableAndEnable((isDisabled) => store.setAppDisabled('app1', isDisabled, NOW, byOperator)),
+        'with its user': () =>
+          disableAndEnable((isDisabled) => store.setUserDisabled('ann', isDisabled, NOW, byOperator)),
+        'by a new password': () => store.setUserPassword('ann', userRow('ann').passwordHash, NOW, byOperator),
+      }
+      for (const [how, end] of Object.entries(endings)) {
+        await issue(store, how)
+        await end()
+        await store.removeEnded({ endedBeforeMs: NOW - MINUTE, auditBeforeMs: 0, limit: 100 })
+        for (const now of [NOW - MINUTE, NOW - 1, NOW]) {
+          expect([how, await issue(store, how, {}, now)]).toEqual([how, 'exists_ended'])
+          expect([how, (await redeem(store, how, {}, now)).result]).toEqual([how, refused])
+        }
+      }
+      const { codes } = await store.removeEnded({ endedBeforeMs: NOW, auditBeforeMs: 0, limit: 100 })
+      expect(codes).toBe(Object.keys(endings).length + 1) // the newer one was ended with its app
     },
   },
   {

@@ -45,7 +45,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a revocation removes the unused codes of its app and user, and no others',
+    title: 'a revocation ends the unused codes of its app and user, and no others',
     async run(store) {
       await seed(store)
       const { grantId } = await grant(store)

@@ -1,5 +1,6 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
+import { ENDED_AT } from '../ended-codes.js'
 import { cutPage } from '../page.js'
 import type { AppRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
@@ -37,9 +38,11 @@ const setAppDisabled: Statement = {
  * Those that can still be used, by the index codes_by_expiry: they are of a few minutes, whereas an app's own may be of days.
  * The || '' keeps the planner from the index that begins with the app.
  */
-const deleteCodesOfApp: Statement = {
-  name: 'delete_codes_of_app',
-  text: `DELETE FROM codes WHERE expires_at_ms > $2 AND appid || '' = $1 AND used_at_ms IS NULL`,
+const endCodesOfApp: Statement = {
+  name: 'end_codes_of_app',
+  text: `
+    UPDATE codes SET expires_at_ms = ${ENDED_AT}
+    WHERE expires_at_ms > $2 AND appid || '' = $1 AND used_at_ms IS NULL`,
 }
 export function createAppMethods(database: Database, audit: Audit): AppMethods {
   const apps = new Lookups<AppRow>(database, findApp, ['text'])
@@ -79,7 +82,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
         const before = await transaction.askOne<AppRow>(lockApp, [appid])
         if (!before || before.isDisabled === isDisabled) return before
         transaction.write(setAppDisabled, [appid, isDisabled])
-        if (isDisabled) transaction.write(deleteCodesOfApp, [appid, now])
+        if (isDisabled) transaction.write(endCodesOfApp, [appid, now])
         audit.write(transaction, now, cause, { kind: isDisabled ? 'app.disabled' : 'app.enabled', appid })
         return { ...before, isDisabled }
       })

@@ -1,5 +1,6 @@
 import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
 import { columnsOf, type Database, type Statement, type Transaction } from '../../../postgres/transaction.js'
+import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
 import type { Cause, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import { endGrant, lockGrant } from './grants.js'
@@ -23,10 +24,11 @@ const insertCode: Statement = {
  * first are named as an array, here and elsewhere: a planner that has no statistics yet may look for them once for every
  * row of the table.
  */
-const deleteSurplusCodes: Statement = {
-  name: 'delete_surplus_codes',
+const endSurplusCodes: Statement = {
+  name: 'end_surplus_codes',
   text: `
-    DELETE FROM codes WHERE used_at_ms IS NULL AND code_hash = ANY (ARRAY(
+    UPDATE codes SET expires_at_ms = ${ENDED_AT}
+    WHERE used_at_ms IS NULL AND ${IS_NOT_ENDED} AND code_hash = ANY (ARRAY(
       SELECT code_hash FROM codes
       WHERE user_id = $1 AND appid = $2 AND issued_at_ms > $5 AND used_at_ms IS NULL AND expires_at_ms > $3
       ORDER BY issued_at_ms DESC, code_hash DESC OFFSET $4))`,
@@ -189,7 +191,7 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
         if (!app || app.isDisabled || !user) return 'refused'
         if (existing) return existing.isLive ? 'exists_live' : 'exists_ended'
         const issuedAfter = now - (expiresAtMs - now)
-        transaction.write(deleteSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])
+        transaction.write(endSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])
         transaction.write(insertCode, [codeHash, appid, userId, redirectUri, scope, now, expiresAtMs])
         audit.write(transaction, now, cause, { kind: 'code.issued', appid, userId })
         return 'issued'

@@ -1,4 +1,5 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
 import type { Cause, GrantRow, TokenStore } from '../token-store.js'
 import type { Audit, Happening } from './audit.js'
@@ -26,12 +27,14 @@ const shareUser: Statement = {
 const lockCodesOfUserAndApp: Statement = {
   name: 'lock_codes_of_user_and_app',
   text: `
-    SELECT code_hash FROM codes WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL
+    SELECT code_hash FROM codes WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL AND ${IS_NOT_ENDED}
     ORDER BY code_hash FOR UPDATE`,
 }
-const deleteCodesOfUserAndApp: Statement = {
-  name: 'delete_codes_of_user_and_app',
-  text: 'DELETE FROM codes WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL',
+const endCodesOfUserAndApp: Statement = {
+  name: 'end_codes_of_user_and_app',
+  text: `
+    UPDATE codes SET expires_at_ms = ${ENDED_AT}
+    WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL AND ${IS_NOT_ENDED}`,
 }
 /** By the index grants_by_user. After the codes are locked, so that grants are found which they have just become. */
 const lockGrantsOfUser: Statement = {
@@ -84,7 +87,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
         ])
         if (!grant) return 'not_found'
         if (grant.revokedAtMs !== null) return 'already_revoked'
-        transaction.write(deleteCodesOfUserAndApp, [userId, appid])
+        transaction.write(endCodesOfUserAndApp, [userId, appid])
         endGrant(transaction, audit, { appid, userId, grantId }, now, cause)
         return 'revoked'
       })
@@ -100,7 +103,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
           transaction.ask(lockCodesOfUserAndApp, [userId, appid]),
           transaction.ask<{ grantId: string }>(lockGrantsOfUser, [userId, appid]),
         ])
-        transaction.write(deleteCodesOfUserAndApp, [userId, appid])
+        transaction.write(endCodesOfUserAndApp, [userId, appid])
         for (const each of left) endGrant(transaction, audit, { appid, userId, grantId: each.grantId }, now, cause)
         return left.length > 0 ? 'revoked' : 'already_revoked'
       })

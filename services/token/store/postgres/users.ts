@@ -1,5 +1,6 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
+import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
 import { cutPage } from '../page.js'
 import { nameOfRemains, PROFILE, REMAINS, type TokenStore, type UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
@@ -72,9 +73,11 @@ const deleteSessionsOfUser: Statement = {
   text: 'DELETE FROM sessions WHERE user_id = $1',
 }
 /** By the index codes_by_user, once for every app. */
-const deleteCodesOfUser: Statement = {
-  name: 'delete_codes_of_user',
-  text: 'DELETE FROM codes WHERE used_at_ms IS NULL AND appid IN (SELECT appid FROM apps) AND user_id = $1',
+const endCodesOfUser: Statement = {
+  name: 'end_codes_of_user',
+  text: `
+    UPDATE codes SET expires_at_ms = ${ENDED_AT}
+    WHERE used_at_ms IS NULL AND ${IS_NOT_ENDED} AND appid IN (SELECT appid FROM apps) AND user_id = $1`,
 }
 
 export function createUserMethods(database: Database, audit: Audit): UserMethods {
@@ -125,7 +128,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         transaction.write(setUserDisabled, [userId, isDisabled])
         if (isDisabled) {
           transaction.write(deleteSessionsOfUser, [userId])
-          transaction.write(deleteCodesOfUser, [userId])
+          transaction.write(endCodesOfUser, [userId])
         }
         audit.write(transaction, now, cause, { kind: isDisabled ? 'user.disabled' : 'user.enabled', userId })
         return { ...before, isDisabled }
@@ -138,7 +141,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         if (!user) return false
         transaction.write(setUserPassword, [user.userId, passwordHash])
         transaction.write(deleteSessionsOfUser, [user.userId])
-        transaction.write(deleteCodesOfUser, [user.userId])
+        transaction.write(endCodesOfUser, [user.userId])
         audit.write(transaction, now, cause, { kind: 'user.password_set', userId: user.userId })
         return true
       })

@@ -55,7 +55,7 @@ export function appWrites(
   db: Connection,
   record: RecordEvent,
   insertSecret: (secret: AppSecretRow) => void,
-  removeUnusedCodesOfApp: (appid: string, now: number) => void,
+  endUnusedCodesOfApp: (appid: string, now: number) => void,
 ) {
   const findApp = appFinder(db)
   const insert = db.prepare<[AppRecord]>(
@@ -92,7 +92,7 @@ export function appWrites(
       if (!before || before.isDisabled === isDisabled) return before
       const after = { ...before, isDisabled }
       update.run(toRecord(after))
-      if (isDisabled) removeUnusedCodesOfApp(appid, now)
+      if (isDisabled) endUnusedCodesOfApp(appid, now)
       record({ kind: isDisabled ? 'app.disabled' : 'app.enabled', now, cause, appid })
       return after
     },

@@ -1,5 +1,6 @@
 // Codes are the beginnings of grants: issuing one writes the row that exchanging it completes (grants.ts).
 import type { Connection } from '../../../sqlite/open.js'
+import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
 import type { Cause, Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import type { IsLiveApp } from './apps.js'
 import type { RecordEvent } from './audit.js'
@@ -15,21 +16,22 @@ import type { IsLiveUser, IsUnchangedUser } from './users.js'
 const MAX_CODE_TTL_MS = 3_600_000
 
 /** SQL: a code that is not used, of which the grant is not one yet; the first condition is for the index. */
-const IS_UNUSED = `issued_at_ms > :now - ${MAX_CODE_TTL_MS} AND created_at_ms IS NULL`
+const IS_UNUSED = `issued_at_ms > :now - ${MAX_CODE_TTL_MS} AND created_at_ms IS NULL AND ${IS_NOT_ENDED}`
+const END = `code_expires_at_ms = ${ENDED_AT}, expires_at_ms = ${ENDED_AT}`
 
-/** Removes unused codes: what revoking and disabling do to codes under way. */
-export function unusedCodeRemovers(db: Connection) {
+/** Ends unused codes: what revoking and disabling do to codes under way. */
+export function unusedCodeEnders(db: Connection) {
   const ofApp = db.prepare<[{ appid: string; now: number }]>(
     // Index grants_by_app.
-    `DELETE FROM grants WHERE appid = :appid AND ${IS_UNUSED}`,
+    `UPDATE grants SET ${END} WHERE appid = :appid AND ${IS_UNUSED}`,
   )
   const ofUser = db.prepare<[{ userId: string; now: number }]>(
     // Index grants_by_user.
-    `DELETE FROM grants WHERE user_id = :userId AND ${IS_UNUSED}`,
+    `UPDATE grants SET ${END} WHERE user_id = :userId AND ${IS_UNUSED}`,
   )
   const ofAppAndUser = db.prepare<[{ appid: string; userId: string; now: number }]>(
     // Index grants_by_user.
-    `DELETE FROM grants WHERE user_id = :userId AND +appid = :appid AND ${IS_UNUSED}`,
+    `UPDATE grants SET ${END} WHERE user_id = :userId AND +appid = :appid AND ${IS_UNUSED}`,
   )
   return {
     ofApp(appid: string, now: number): void {
@@ -136,11 +138,12 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
 }
 
 function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, isUnchangedUser }: CodeDeps) {
-  const removeSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }]>(
-    // Index grants_by_user; then the primary key.
-    `DELETE FROM grants WHERE place IN (
+  const endSurplus = db.prepare<[{ appid: string; userId: string; now: number; issuedAfter: number; keep: number }]>(
+    // Index grants_by_user; then the primary key. Of those that live as long as the new one does, however many have ended.
+    `UPDATE grants SET ${END} WHERE place IN (
        SELECT place FROM grants
-       WHERE user_id = +:userId AND +appid = :appid AND ${IS_UNUSED} AND expires_at_ms > :now
+       WHERE user_id = +:userId AND +appid = :appid AND issued_at_ms > :issuedAfter AND created_at_ms IS NULL
+         AND expires_at_ms > :now
        ORDER BY issued_at_ms DESC, code_hash DESC LIMIT -1 OFFSET :keep)`,
   )
   const insert = db.prepare<
@@ -164,7 +167,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
       const existing = findCode(code.codeHash)
       if (existing)
         return existing.usedAtMs === undefined && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
-      removeSurplus.run({ appid, userId, now, keep: maxLive - 1 })
+      endSurplus.run({ appid, userId, now, issuedAfter: now - (expiresAtMs - now), keep: maxLive - 1 })
       takeSlot(placeNumber(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
       record({ kind: 'code.issued', now, cause, appid, userId })
       return 'issued'

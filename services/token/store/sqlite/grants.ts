@@ -175,7 +175,7 @@ function toGrantRow({ atMs, accessExpiry, revokedAtMs, ...row }: GrantRecord): G
 export function grantWrites(
   db: Connection,
   endGrant: EndGrant,
-  removeUnusedCodes: (appid: string, userId: string, now: number) => void,
+  endUnusedCodes: (appid: string, userId: string, now: number) => void,
 ) {
   const find = db.prepare<[string], { appid: string; userId: string; revokedAtMs: number | null }>(
     // Index grants_by_id.
@@ -193,7 +193,7 @@ export function grantWrites(
       if (!grant) return 'not_found'
       if (grant.revokedAtMs !== null) return 'already_revoked'
       endGrant(grantId, now, cause, '')
-      removeUnusedCodes(grant.appid, grant.userId, now)
+      endUnusedCodes(grant.appid, grant.userId, now)
       return 'revoked'
     },
 
@@ -202,7 +202,7 @@ export function grantWrites(
       if (grant?.userId !== userId) return 'not_found'
       const left = findOthers.all(userId, grant.appid)
       for (const each of left) endGrant(each.grantId, now, cause, '')
-      removeUnusedCodes(grant.appid, userId, now)
+      endUnusedCodes(grant.appid, userId, now)
       return left.length > 0 ? 'revoked' : 'already_revoked'
     },
   }

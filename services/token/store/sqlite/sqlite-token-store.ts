@@ -8,7 +8,7 @@ import { type Connection, fileProbe, openDatabase, reading, toStoreError } from 
 import type { TokenStore } from '../token-store.js'
 import { appReads, appWrites, liveAppFinder } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
-import { codeWrites, unusedCodeRemovers } from './codes.js'
+import { codeWrites, unusedCodeEnders } from './codes.js'
 import { grantCompleter, grantEnder, grantReads, grantWrites, userGrantsEnder } from './grants.js'
 import { KeptRows } from './kept-rows.js'
 import { RequestCounts } from './request-counts.js'
@@ -112,7 +112,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const insertSecret = secretInserter(db)
   const findAppState = appStateFinder(db, kept)
   const checkApp = appChecker(findAppState)
-  const unusedCodes = unusedCodeRemovers(db)
+  const unusedCodes = unusedCodeEnders(db)
   const endGrant = kept.ending(grantEnder(db, record))
   const completeGrant = grantCompleter(db, endGrant)
   const isLiveApp = liveAppFinder(findAppState)

@@ -85,7 +85,7 @@ export function unchangedUserFinder(db: Connection): IsUnchangedUser {
 export function userWrites(
   db: Connection,
   record: RecordEvent,
-  removeUnusedCodesOfUser: (userId: string, now: number) => void,
+  endUnusedCodesOfUser: (userId: string, now: number) => void,
   endGrantsOfUser: (userId: string, now: number, cause: Cause, note: string) => void,
 ) {
   const findUser = userFinder(db)
@@ -142,7 +142,7 @@ export function userWrites(
       setDisabled.run(Number(isDisabled), userId)
       if (isDisabled) {
         removeSessions.run(userId)
-        removeUnusedCodesOfUser(userId, now)
+        endUnusedCodesOfUser(userId, now)
       }
       record({ kind: isDisabled ? 'user.disabled' : 'user.enabled', now, cause, userId })
       return { ...before, isDisabled }
@@ -153,7 +153,7 @@ export function userWrites(
       if (!user) return false
       setPassword.run(passwordHash, user.userId)
       removeSessions.run(user.userId)
-      removeUnusedCodesOfUser(user.userId, now)
+      endUnusedCodesOfUser(user.userId, now)
       record({ kind: 'user.password_set', now, cause, userId: user.userId })
       return true
     },
