@@ -3,6 +3,7 @@ import { Argument, type Command, Option } from 'commander'
 import { usedAddresses } from '../compose/addresses.js'
 import { MODES, type Mode } from '../compose/mode.js'
 import type { Running } from '../compose/running.js'
+import { naming } from '../compose/stores.js'
 import { type Config, readConfig } from '../config.js'
 import { ANOTHER_PASSWORD, hasDemoAccount, whyNoDemo } from '../demo/known-account.js'
 import { CommandError, EXIT, report } from '../exit.js'
@@ -80,7 +81,7 @@ function endAfter(ms: number, log: Log): void {
 /** Where others reach it. A gateway has no accounts: its token service refuses. */
 async function refuseDemoAccount({ publicUrl, tokenDatabase }: Config): Promise<void> {
   const why = whyNoDemo(process.env, publicUrl)
-  if (!why || !(await hasDemoAccount(tokenDatabase))) return
+  if (!why || !(await naming('token', hasDemoAccount(tokenDatabase)))) return
   throw new CommandError(
     `this is a database of survey-auth demo, with an account whose password everybody knows, and ${why}`,
     EXIT.configuration,
