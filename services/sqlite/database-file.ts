@@ -58,6 +58,7 @@ export class DatabaseFile {
     if (this.#db.memory) return
     this.open()
     const { log: pages, checkpointed } = progressOf(this.#db.name)
+    if (checkpointed <= 0) return // an empty log has no header either
     const size = pageSizeOf(log)
     const at = (page: number) => HEADER_BYTES + page * (PAGE_HEADER_BYTES + size)
     const last = new Map<number, number>()

@@ -451,6 +451,14 @@ describe('the flush of what was committed', () => {
     expect(await doubtful.outcome).toMatchObject({ outcomeUnknown: true })
   })
 
+  test('that fails when the log has just begun anew is made good too', async () => {
+    const doubtful = await committed(1)
+    db.pragma('wal_checkpoint(TRUNCATE)')
+    end(new Error('EIO'))
+    ending(null)
+    expect(await doubtful.outcome).toBe(1)
+  })
+
   test('closing waits for a log that can be made whole', async () => {
     flushed = flushing(60_000)
     const doubtful = await committed(1)
