@@ -31,14 +31,14 @@ parentPort.on('message', (message) => {
   try {
     parentPort.postMessage(db.pragma('wal_checkpoint(PASSIVE)')[0])
   } catch (error) {
-    parentPort.postMessage({ failure: error.message, code: error.code })
+    parentPort.postMessage({ failure: error.message, isIoError: /^SQLITE_IOERR/.test(error.code) })
   }
 })`
 
-/** Why the thread could not copy; `code` is the driver's. */
+/** Why the thread could not copy. */
 interface Failure {
   readonly failure: string
-  readonly code?: string
+  readonly isIoError: boolean
 }
 
 export interface CheckpointsOptions {
@@ -116,7 +116,7 @@ export class Checkpoints {
     const worker = new Worker(threadSource, { ...SIDE_THREAD, eval: true, workerData })
     worker.unref()
     worker.on('message', (message: Progress | Failure) => {
-      if ('failure' in message) this.#failed(message.failure, isIoError(message))
+      if ('failure' in message) this.#failed(message.failure, message.isIoError)
       else this.#flush(message)
     })
     worker.on('error', (error) => this.#giveBack(error))

@@ -128,10 +128,9 @@ export function isIoError(error: unknown): boolean {
   return primaryCode(error) === 'SQLITE_IOERR'
 }
 
-/** `SQLITE_IOERR` of `SQLITE_IOERR_FSYNC`; empty when it is not the driver's, of this thread or another. */
+/** `SQLITE_IOERR` of `SQLITE_IOERR_FSYNC`; empty when it is not the driver's. */
 function primaryCode(error: unknown): string {
-  const { code } = (error ?? {}) as { readonly code?: unknown }
-  return typeof code === 'string' && code.startsWith('SQLITE_') ? code.split('_', 2).join('_') : ''
+  return error instanceof Database.SqliteError ? error.code.split('_', 2).join('_') : ''
 }
 
 /** Makes a read of a store: answers in a promise, with the driver's failures translated. */
