@@ -61,7 +61,7 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
   message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running, workers)}`)
   const signal = await told
   running.log.note(`${signal}: stopping`)
-  endAfter(config.shutdownTimeoutSeconds * 1000 + LATE_MS, running.log)
+  endAfter(config.shutdownTimeoutSeconds * 1000, running.log)
   await running.close()
   running.log.note('stopped')
 }
@@ -71,11 +71,12 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
  * after a crash, nothing that was acknowledged is lost.
  */
 function endAfter(ms: number, log: Log): void {
-  const end = () => {
-    log.failure('not stopped in time', new Error('a disk or a database hangs: the process is killed'))
-    process.kill(process.pid, 'SIGKILL')
+  const kill = () => process.kill(process.pid, 'SIGKILL')
+  const warn = () => {
+    log.failure('not stopped in time', new Error('a disk or a database hangs: the process is killed in a second'))
+    setTimeout(kill, LATE_MS).unref() // by then the line is written
   }
-  setTimeout(end, ms).unref()
+  setTimeout(warn, ms).unref()
 }
 
 /** Where others reach it. A gateway has no accounts: its token service refuses. */
