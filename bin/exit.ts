@@ -56,19 +56,19 @@ export function report(error: unknown): ExitCode {
   return EXIT.failure
 }
 
-/** Where to look for what a service says is not there. */
-const WHERE_TO_LOOK: Readonly<Record<string, string>> = {
+/** Where to look for what is not there. */
+export const WHERE_TO_LOOK = {
   app: 'see them with: survey-auth app list',
   secret: 'see the ids with: survey-auth app secret list APPID',
   user: 'see them with: survey-auth user list',
   grant: 'see them with: survey-auth grant list',
   survey: 'see them with: survey-auth survey list',
-}
+} as const
 
 function hintOn({ code, rawMessage }: ConnectError): string | undefined {
   if (code === Code.Unimplemented) return 'set TOKEN_SERVICE_URL and SURVEY_SERVICE_URL to the services they name'
   const [, what = ''] = (code === Code.NotFound && /^there is no (?:such )?([a-z]+)/.exec(rawMessage)) || []
-  return WHERE_TO_LOOK[what]
+  return (WHERE_TO_LOOK as Readonly<Record<string, string>>)[what]
 }
 
 /** Why a database cannot be asked, in one line. Where a name has several addresses, each says it, and their error nothing. */

@@ -3,7 +3,7 @@ import { timestampFromDate, timestampMs } from '@bufbuild/protobuf/wkt'
 import { type Command, Option } from 'commander'
 import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, findIn, type Operator, pagesOfApps } from '../compose/operator.js'
-import { CommandError, EXIT } from '../exit.js'
+import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 import { type Columns, isoTime, message, printFields, printJson, printPages, printRows, shortTime } from '../output.js'
 import { examples, type Json, jsonOption, repeatable, time, wholeNumber } from './options.js'
 
@@ -216,11 +216,7 @@ async function appidOf(admin: Operator['admin'], secretId: string): Promise<stri
   })
   if (found) return found.appid
   // The id is not repeated: it may be the secret itself.
-  throw new CommandError(
-    'no app has a secret of this id',
-    EXIT.failure,
-    'see the ids with: survey-auth app secret list APPID',
-  )
+  throw new CommandError('no app has a secret of this id', EXIT.failure, WHERE_TO_LOOK.secret)
 }
 
 function inDays(days: number | undefined): Date | undefined {

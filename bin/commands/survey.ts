@@ -15,7 +15,7 @@ import { validatorOf } from '../../services/rpc/validation.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
 import { unreadable } from '../error-code.js'
-import { CommandError, EXIT } from '../exit.js'
+import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
 import { readStdin, textOf } from './stdin.js'
@@ -34,7 +34,6 @@ interface FilterOptions extends Json {
 const MAX_FILE_BYTES = 256 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
 const MAX_BATCH = 1000
-const SEE_SURVEYS = 'see them with: survey-auth survey list'
 /** A file of another system may have the same unknown member everywhere. */
 const MAX_WARNINGS = 10
 /** Exports belong to no app, so nobody has a number in them (decisions 26, `creator_user_id`). */
@@ -118,7 +117,7 @@ async function storeAll(
     }
   } catch (error) {
     const part = `the first ${summaries.size} of ${surveys.length} are stored, those with an id before others`
-    if (summaries.size > 0) message(`${part}; ${SEE_SURVEYS}`)
+    if (summaries.size > 0) message(`${part}; ${WHERE_TO_LOOK.survey}`)
     throw error
   }
   return surveys.flatMap((survey) => summaries.get(survey) ?? [])
@@ -129,7 +128,8 @@ async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions
     command.error('error: give either the ids of surveys or --owner')
   }
   const unusable = surveyIds.find((id) => !isSurveyId(id))
-  if (unusable !== undefined) throw new CommandError(`there is no survey ${unusable}`, EXIT.failure, SEE_SURVEYS)
+  if (unusable !== undefined)
+    throw new CommandError(`there is no survey ${unusable}`, EXIT.failure, WHERE_TO_LOOK.survey)
   const deleted = await asSurveyOperator(async (operator) => {
     const ids = owner === undefined ? [...new Set(surveyIds)].map(BigInt) : await idsOf(operator, owner)
     await deleteAll(operator, ids)
@@ -180,7 +180,7 @@ async function exportSurveys(surveyId: string | undefined, { owner }: FilterOpti
   await asSurveyOperator(async (operator) => {
     if (surveyId === undefined) return printJsonPages(pagesOfSurveys(operator, owner), document)
     const survey = await ownedSurvey(operator, owner, surveyId)
-    if (!survey) throw new CommandError(`there is no survey ${surveyId}`, EXIT.failure, SEE_SURVEYS)
+    if (!survey) throw new CommandError(`there is no survey ${surveyId}`, EXIT.failure, WHERE_TO_LOOK.survey)
     printJson(document(survey))
   })
 }

@@ -12,15 +12,19 @@ const USER_ID = /^user_/
  * this name says that there is none.
  */
 export async function usernameOf(admin: Admin, nameOrId: string): Promise<string> {
-  if (!USER_ID.test(nameOrId) || (await unlessMissing(admin.getUser({ username: nameOrId })))) return nameOrId
+  if (await isName(admin, nameOrId)) return nameOrId
   const user = await findIn(pagesOfUsers(admin), ({ userId }) => userId === nameOrId)
   return user?.username ?? nameOrId
 }
 
 /** What narrows a list to that user, who may be deleted if it is a user_id; a name wins. Empty for all. */
 export async function userFilter(admin: Admin, nameOrId: string): Promise<{ username: string } | { userId: string }> {
-  const isName = !USER_ID.test(nameOrId) || (await unlessMissing(admin.getUser({ username: nameOrId })))
-  return isName ? { username: nameOrId } : { userId: nameOrId }
+  return (await isName(admin, nameOrId)) ? { username: nameOrId } : { userId: nameOrId }
+}
+
+/** Whether it is no user_id, or somebody's name besides. */
+async function isName(admin: Admin, nameOrId: string): Promise<boolean> {
+  return !USER_ID.test(nameOrId) || (await unlessMissing(admin.getUser({ username: nameOrId }))) !== undefined
 }
 
 export function pagesOfUsers(admin: Admin): AsyncIterable<readonly User[]> {

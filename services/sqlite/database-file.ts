@@ -39,8 +39,9 @@ export class DatabaseFile {
   }
 
   /** Opens what is flushed: it hears of what fails from now on. @throws when it cannot be opened. */
-  open(): void {
+  open(): number {
     this.#descriptor ??= openSync(this.#db.name, 'r+')
+    return this.#descriptor
   }
 
   /** Calls back when all that was copied before is on disk, or with why it may not be: then the log has it, and nothing else. */
@@ -55,11 +56,10 @@ export class DatabaseFile {
    * again, and be lost when the log begins anew. A page that the log has once more behind what was copied is left to SQLite.
    */
   copyAgain(log: number): void {
-    if (this.#db.memory) return
-    this.open()
+    const file = this.open()
     const { log: pages, checkpointed } = progressOf(this.#db.name)
     if (checkpointed <= 0) return // an empty log has no header either
-    const size = pageSizeOf(log)
+    const size = numberAt(log, PAGE_SIZE_AT)
     const at = (page: number) => HEADER_BYTES + page * (PAGE_HEADER_BYTES + size)
     const last = new Map<number, number>()
     for (let page = 0; page < pages; page += 1) last.set(numberAt(log, at(page)), page)
@@ -68,7 +68,7 @@ export class DatabaseFile {
     for (const [number, page] of last) {
       if (page >= checkpointed || number > count) continue
       readSync(log, bytes, 0, size, at(page) + PAGE_HEADER_BYTES)
-      writeSync(this.#descriptor as number, bytes, 0, size, (number - 1) * size)
+      writeSync(file, bytes, 0, size, (number - 1) * size)
     }
     this.#db.pragma('shrink_memory') // a page that was read from the disk meanwhile may have been an older one
   }
@@ -82,10 +82,6 @@ function progressOf(file: string): Progress {
   } finally {
     db.close()
   }
-}
-
-function pageSizeOf(log: number): number {
-  return numberAt(log, PAGE_SIZE_AT)
 }
 
 function numberAt(file: number, position: number): number {
