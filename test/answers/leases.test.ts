@@ -39,12 +39,6 @@ async function askFor(ms: number, ask: () => Promise<unknown>): Promise<void> {
   }
 }
 
-async function msOf(work: Promise<unknown>): Promise<number> {
-  const startedAt = performance.now()
-  await work
-  return performance.now() - startedAt
-}
-
 test('an answer that is held is given without asking, and counts as a token that was verified', async () => {
   const service = await startService()
   const { ask, presented } = await held(service)
@@ -352,7 +346,14 @@ test('what changes is told at once, by its stripe; who was away for it hears of 
   expect(await next).toMatchObject({ state: 1n, hasAllChanged: false, changedStripes: [7, 9] })
   expect(await hold('b', known), 'one that knew').toMatchObject({ hasAllChanged: false, changedStripes: [7, 9] })
   expect(await hold('c', { run: 'another', state: 5n })).toMatchObject({ hasAllChanged: true })
-  expect(await msOf(hold('a', { run: leases.run, state: 1n }))).toBeGreaterThan(RENEWED_AFTER_MS / 2)
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const renewed = vi.fn()
+  void hold('a', { run: leases.run, state: 1n }).then(renewed)
+  await vi.advanceTimersByTimeAsync(RENEWED_AFTER_MS - 1)
+  expect(renewed).not.toHaveBeenCalled()
+  await vi.advanceTimersByTimeAsync(1)
+  expect(renewed).toHaveBeenCalled()
 })
 
 test('who gives its lease up is waited for no more, also by who waits already', async () => {
@@ -430,6 +431,7 @@ test('who goes on calling and never says that it knows is waited for as long as 
   expect(told).not.toHaveBeenCalled()
   vi.advanceTimersByTime(1)
   await waiting
+  expect(told).toHaveBeenCalled()
 })
 
 test.each([
@@ -455,9 +457,17 @@ test.each([
 })
 
 test('a commit is known no sooner than leases have ended which another process may have granted', async () => {
+  freezeTime()
   const { database } = guarded({ strangersMs: () => 60 })
   database.altersAll()
-  expect(await msOf(Promise.resolve(database.committed()))).toBeGreaterThan(30)
+  const told = vi.fn()
+  const waiting = database.committed()?.then(told)
+  vi.advanceTimersByTime(59)
+  await sleep(80) // in which the timer has looked
+  expect(told).not.toHaveBeenCalled()
+  vi.advanceTimersByTime(1)
+  await waiting
+  expect(told).toHaveBeenCalled()
 })
 
 test('a holder that calls again before it was answered has one call waiting', async () => {
