@@ -1,17 +1,16 @@
 // Rows and protocol steps for tests of token stores, with everything a test does not care about filled in.
 import { createHash } from 'node:crypto'
+import type { Cause } from '../../services/store/cause.js'
+import type { Page, PageOf } from '../../services/store/page.js'
 import type {
   AppRow,
   AppSecretRow,
   AuditKind,
   AuditRow,
-  Cause,
   GrantRow,
   Hash,
   Minting,
   NewCode,
-  Page,
-  PageOf,
   Redemption,
   TokenStore,
   UserRow,

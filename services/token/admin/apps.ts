@@ -5,10 +5,11 @@ import type { AdminService, AppSchema, AppSecretSchema } from '../../../gen/surv
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Call, Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
+import type { Cause } from '../../store/cause.js'
+import { pageOf } from '../../store/page.js'
 import { isLikeCredential, newCredential, newId } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
-import type { AppRow, AppSecretRow, Cause } from '../store/token-store.js'
-import { pageOf } from './page.js'
+import type { AppRow, AppSecretRow } from '../store/token-store.js'
 import { requireRegistrable } from './redirect-uri.js'
 
 type AppMethods = Pick<

@@ -5,11 +5,11 @@ import type { AdminService, UserSchema } from '../../../gen/surveyauth/v1/admin_
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
+import { pageOf } from '../../store/page.js'
 import { newId } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { UserRow } from '../store/token-store.js'
 import { byOperator, notFound } from './apps.js'
-import { pageOf } from './page.js'
 
 type UserMethods = Pick<
   Handlers<typeof AdminService>,

@@ -14,6 +14,9 @@
 //   nothing has happened unless the rejection is `outcomeUnknown`. Anything else that rejects is a defect, but for what
 //   PageOf says.
 
+import type { Cause } from '../../store/cause.js'
+import type { Page, PageOf } from '../../store/page.js'
+
 /** What a credential is known by: 32 bytes, of which 24 or all are its SHA-256 (services/token/credentials.ts). */
 export type Hash = Uint8Array
 
@@ -35,13 +38,6 @@ export const NOT_TOLD_MS = MAX_HELD_MS + 10_000
 
 /** Last uses written in one transaction: few enough that nobody waits noticeably for them. There may be 100,000. */
 export const USES_AT_A_TIME = 500
-
-/** Who causes a change and in which request: copied into the audit event. */
-export interface Cause {
-  readonly actor: 'app' | 'user' | 'operator'
-  /** UUID of the request. */
-  readonly requestId: string
-}
 
 export interface AppRow {
   readonly appid: string
@@ -168,21 +164,6 @@ export const AUDIT_KINDS = [
   'grant.revoked',
 ] as const
 export type AuditKind = (typeof AUDIT_KINDS)[number]
-
-/**
- * A position in a list: `after` is the `next` of the page before; undefined for the start. One that no page gave is
- * refused with a ServiceError INVALID_ARGUMENT.
- */
-export interface PageOf {
-  readonly limit: number
-  readonly after: string | undefined
-}
-
-export interface Page<Row> {
-  readonly rows: readonly Row[]
-  /** Pass as `after` to go on; undefined at the end. */
-  readonly next: string | undefined
-}
 
 export interface NewCode {
   readonly codeHash: Hash

@@ -1,7 +1,7 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
+import { cutPage } from '../../../store/page.js'
 import { ENDED_AT } from '../ended-codes.js'
-import { cutPage } from '../page.js'
 import type { AppRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { addSecret } from './secrets.js'

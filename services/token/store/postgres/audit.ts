@@ -1,7 +1,8 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
-import { eventIds } from '../event-ids.js'
-import { cutPage, parseEventId } from '../page.js'
-import type { AuditKind, AuditRow, Cause, TokenStore } from '../token-store.js'
+import type { Cause } from '../../../store/cause.js'
+import { eventIds } from '../../../store/event-ids.js'
+import { cutPage, parseEventId } from '../../../store/page.js'
+import type { AuditKind, AuditRow, TokenStore } from '../token-store.js'
 
 /** The beginning of a statement that goes on with the rows. */
 export const INSERT_EVENTS = `

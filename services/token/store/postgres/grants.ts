@@ -1,7 +1,8 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import type { Cause } from '../../../store/cause.js'
+import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../../../store/page.js'
 import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
-import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../page.js'
-import type { Cause, GrantRow, TokenStore } from '../token-store.js'
+import type { GrantRow, TokenStore } from '../token-store.js'
 import type { Audit, Happening } from './audit.js'
 
 type GrantMethods = Pick<TokenStore, 'listGrants' | 'revokeGrant' | 'disconnectApp'>

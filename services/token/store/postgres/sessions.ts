@@ -1,6 +1,7 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
-import type { Cause, Hash, SessionRow, TokenStore } from '../token-store.js'
+import type { Cause } from '../../../store/cause.js'
+import type { Hash, SessionRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { lockUnchangedUser } from './locks.js'
 

@@ -2,10 +2,10 @@ import { byteKey } from '../../../collections/bounded-map.js'
 import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
+import type { Cause } from '../../../store/cause.js'
 import { foundOfEach } from '../../../store/found-of-each.js'
 import {
   type AccessTokenRow,
-  type Cause,
   LAST_USE_RESOLUTION_MS,
   type Minting,
   type MintingResult,

@@ -1,5 +1,5 @@
 import type { Database, Statement } from '../../../postgres/transaction.js'
-import { firstIdAt } from '../event-ids.js'
+import { firstIdAt } from '../../../store/event-ids.js'
 import type { TokenStore } from '../token-store.js'
 
 // Each removes a bounded number of rows, skips rows that others hold (several janitors share the work instead of waiting

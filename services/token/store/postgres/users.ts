@@ -1,7 +1,7 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
+import { cutPage } from '../../../store/page.js'
 import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
-import { cutPage } from '../page.js'
 import { nameOfRemains, PROFILE, REMAINS, type TokenStore, type UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { endGrant } from './grants.js'

@@ -1,8 +1,9 @@
 import { setImmediate } from 'node:timers/promises'
 import type { Connection } from '../../../sqlite/open.js'
-import { eventIds } from '../event-ids.js'
-import { cutPage, parseNumber } from '../page.js'
-import type { AuditKind, AuditRow, Cause, Page, PageOf } from '../token-store.js'
+import type { Cause } from '../../../store/cause.js'
+import { eventIds } from '../../../store/event-ids.js'
+import { cutPage, type Page, type PageOf, parseNumber } from '../../../store/page.js'
+import type { AuditKind, AuditRow } from '../token-store.js'
 import type { KeptRows } from './kept-rows.js'
 
 /** Events of a block; its row has five characters for each user and app among them, and fits a page of 4 KiB. */

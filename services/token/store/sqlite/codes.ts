@@ -1,7 +1,8 @@
 // Codes are the beginnings of grants: issuing one writes the row that exchanging it completes (grants.ts).
 import type { Connection } from '../../../sqlite/open.js'
+import type { Cause } from '../../../store/cause.js'
 import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
-import type { Cause, Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
+import type { Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import type { IsLiveApp } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'

@@ -1,5 +1,6 @@
 import type { Connection } from '../../../sqlite/open.js'
-import { type AppSecretRow, type Cause, noteOnSecret } from '../token-store.js'
+import type { Cause } from '../../../store/cause.js'
+import { type AppSecretRow, noteOnSecret } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { AppState, KeptRows } from './kept-rows.js'
 

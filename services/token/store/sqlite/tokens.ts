@@ -1,7 +1,7 @@
 import type { Connection } from '../../../sqlite/open.js'
+import type { Cause } from '../../../store/cause.js'
 import {
   type AccessTokenRow,
-  type Cause,
   type Hash,
   LAST_USE_RESOLUTION_MS,
   type Minting,

@@ -1,15 +1,7 @@
 import type { Connection } from '../../../sqlite/open.js'
-import { cutPage } from '../page.js'
-import {
-  type Cause,
-  nameOfRemains,
-  type Page,
-  type PageOf,
-  PROFILE,
-  type ProfileChange,
-  REMAINS,
-  type UserRow,
-} from '../token-store.js'
+import type { Cause } from '../../../store/cause.js'
+import { cutPage, type Page, type PageOf } from '../../../store/page.js'
+import { nameOfRemains, PROFILE, type ProfileChange, REMAINS, type UserRow } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 

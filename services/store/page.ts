@@ -1,7 +1,33 @@
-import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
-import { ServiceError } from '../../rpc/service-error.js'
+// Lists in pages. The page tokens of RPCs are the stores' positions as they are.
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../rpc/service-error.js'
 import { isEventId } from './event-ids.js'
-import type { Page } from './token-store.js'
+
+const DEFAULT_PAGE_SIZE = 100
+const MAX_PAGE_SIZE = 1000
+
+/**
+ * A position in a list: `after` is the `next` of the page before; undefined for the start. One that no page gave is
+ * refused with a ServiceError INVALID_ARGUMENT.
+ */
+export interface PageOf {
+  readonly limit: number
+  readonly after: string | undefined
+}
+
+export interface Page<Row> {
+  readonly rows: readonly Row[]
+  /** Pass as `after` to go on; undefined at the end. */
+  readonly next: string | undefined
+}
+
+/** The page a list request asks for. */
+export function pageOf(request: { readonly pageSize: number; readonly pageToken: string }): PageOf {
+  return {
+    limit: Math.min(request.pageSize || DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE),
+    after: request.pageToken === '' ? undefined : request.pageToken,
+  }
+}
 
 /** Cuts `limit` rows off a query that asked for one more, and names the position of the last when more follow. */
 export function cutPage<Row>(rows: readonly Row[], limit: number, positionOf: (row: Row) => string): Page<Row> {
