@@ -19,7 +19,7 @@ import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
 import { readStdin, textOf } from './stdin.js'
-import { pagesOfUsers, usernameOf } from './usernames.js'
+import { pagesOfUsers, userIdOfFilter, usernameOf } from './usernames.js'
 
 interface ImportOptions extends Json {
   readonly owner: string
@@ -311,10 +311,8 @@ async function ownedSurvey(
 }
 
 /** Empty for all owners. */
-async function userIdOf({ admin }: SurveyOperator, owner: string | undefined): Promise<string> {
-  if (owner === undefined) return ''
-  const { user } = await admin.getUser({ username: await usernameOf(admin, owner) })
-  return user?.userId ?? ''
+async function userIdOf({ admin }: SurveyOperator, owner = ''): Promise<string> {
+  return userIdOfFilter(admin, { username: await usernameOf(admin, owner) })
 }
 
 async function usernames({ admin }: SurveyOperator): Promise<Map<string, string>> {

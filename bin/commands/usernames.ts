@@ -17,9 +17,19 @@ export async function usernameOf(admin: Admin, nameOrId: string): Promise<string
   return user?.username ?? nameOrId
 }
 
+type UserFilter = { readonly username: string } | { readonly userId: string }
+
 /** What narrows a list to that user, who may be deleted if it is a user_id; a name wins. Empty for all. */
-export async function userFilter(admin: Admin, nameOrId: string): Promise<{ username: string } | { userId: string }> {
+export async function userFilter(admin: Admin, nameOrId: string): Promise<UserFilter> {
   return (await isName(admin, nameOrId)) ? { username: nameOrId } : { userId: nameOrId }
+}
+
+/** The same for a service that knows no names. */
+export async function userIdOfFilter(admin: Admin, filter: UserFilter): Promise<string> {
+  if ('userId' in filter) return filter.userId
+  if (filter.username === '') return ''
+  const { user } = await admin.getUser(filter)
+  return user?.userId ?? ''
 }
 
 /** Whether it is no user_id, or somebody's name besides. */

@@ -2,7 +2,6 @@
 import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import type { TokenDeps } from '../../services/token/deps.js'
-import type { JanitorOptions } from '../../services/token/janitor.js'
 import type { Log } from '../telemetry/log.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { createTracing } from '../telemetry/tracing.js'
@@ -14,7 +13,8 @@ export interface Observers {
   /** undefined when nobody asks. */
   readonly store: StoreObserver | undefined
   readonly token: Pick<TokenDeps, 'onRevalidated' | 'onReplayed'>
-  readonly janitor: Pick<JanitorOptions, 'onRemoved' | 'onError'>
+  /** Of either database. */
+  readonly janitor: { onRemoved(removed: Readonly<Record<string, number>>): void; onError(error: unknown): void }
 }
 
 /** Without metrics for a command, which nobody scrapes. */

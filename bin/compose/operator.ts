@@ -58,6 +58,17 @@ export function asSurveyOperator<T>(
   })
 }
 
+/** The same, to read what both know: without SurveyService where there are no surveys, which is said. */
+export function asAuditor<T>(work: (operator: Operator & Partial<SurveyOperator>) => Promise<T>): Promise<T> {
+  const { surveyServiceUrl, surveyDatabase } = readConfig(process.env, ['tokenServiceUrl', 'surveyServiceUrl'])
+  if (surveyServiceUrl || surveyDatabase.kind !== 'sqlite' || isThere(surveyDatabase.file))
+    return asSurveyOperator(work)
+  return asOperator((operator) => {
+    message(`without surveys: there is no ${surveyDatabase.file}, and no SURVEY_SERVICE_URL`)
+    return work(operator)
+  })
+}
+
 interface Doors {
   token(creates: boolean): Promise<Invoke>
   survey(token: Invoke, creates: boolean): Promise<Invoke>

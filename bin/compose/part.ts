@@ -1,4 +1,8 @@
+import type { Rounds } from '../../services/store/rounds.js'
+import type { Config } from '../config.js'
 import { reasonOf } from '../exit.js'
+
+const DAY_MS = 86_400_000
 
 /** What a part of the service needs from its process: the real clock and randomness, or a test's. */
 export interface Clock {
@@ -20,6 +24,16 @@ export interface Part {
   /** What it lacks to serve now; empty when it can. */
   absent(): Promise<Absence[]>
   close(): Promise<void>
+}
+
+/** A service in this process, with its database. */
+export interface StorePart extends Part {
+  readonly janitor: Rounds<unknown>
+}
+
+/** What the janitors of both databases go by. */
+export function janitorTimes({ janitorIntervalSeconds, keepAuditDays }: Config) {
+  return { everyMs: janitorIntervalSeconds * 1000, keepAuditMs: keepAuditDays * DAY_MS }
 }
 
 /** Whether `what` answers the ping. */

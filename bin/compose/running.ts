@@ -2,7 +2,6 @@
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import type { Caller } from '../../services/rpc/callers.js'
-import type { Janitor } from '../../services/token/janitor.js'
 import type { PasswordCost } from '../../services/token/passwords.js'
 import type { Log } from '../telemetry/log.js'
 import type { Snapshot } from '../telemetry/metrics.js'
@@ -38,8 +37,8 @@ export interface Running {
   notReady(): Promise<string[]>
   /** What this process has counted so far, its workers not. */
   snapshot(): Promise<Snapshot>
-  /** One round of the janitor now; rejects where there is none. */
-  runJanitor: Janitor['run']
+  /** One round of each janitor of this process now. */
+  runJanitors(): Promise<void>
   /** /readyz 503, stop accepting, finish what is in flight, write down last uses, close the databases. */
   close(): Promise<void>
 }

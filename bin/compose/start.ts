@@ -26,14 +26,14 @@ import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './
 import type { Mode } from './mode.js'
 import { createObservers, type Observers } from './observers.js'
 import { ownServices } from './own-services.js'
-import type { Absence, Clock, Part } from './part.js'
+import type { Absence, Clock, Part, StorePart } from './part.js'
 import { connectTo, type KeepingSetup, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
 import { closeWhileEmpty, makePrivateDirectory } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
 import { readTls, watchTls } from './tls.js'
-import { openTokenPart, type TokenPart } from './token-part.js'
+import { openTokenPart } from './token-part.js'
 import { startWorkers, type Workers } from './workers.js'
 import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
 
@@ -72,7 +72,8 @@ class Assembly {
   /** What this process is known by over TLS; undefined when it uses none. */
   readonly #tls: TlsMaterial | undefined
   readonly #doors: RpcPart[] = []
-  #tokenPart: TokenPart | undefined
+  /** With databases, in this process. */
+  readonly #services: StorePart[] = []
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
   #tokenRemote: Remote | undefined
   #surveyRemote: Remote | undefined
@@ -118,9 +119,8 @@ class Assembly {
       client: (service, caller) => this.#client(service, caller),
       notReady: () => this.#notReady(),
       snapshot: this.#metrics.snapshot,
-      runJanitor: async () => {
-        if (!this.#tokenPart) throw new Error(`mode ${this.#mode} has no janitor`)
-        return this.#tokenPart.janitor.run()
+      runJanitors: async () => {
+        for (const { janitor } of this.#services) await janitor.run()
       },
       close: () => this.stop(),
     }
@@ -140,6 +140,10 @@ class Assembly {
     this.#parts.push(part)
     this.#undo.push(() => part.close())
     return part
+  }
+
+  #addService(service: StorePart): void {
+    this.#services.push(this.#add(service))
   }
 
   async #notReady(): Promise<string[]> {
@@ -200,7 +204,7 @@ class Assembly {
     if (this.#mode !== 'gateway') this.#dispatcher.register(LeaseService, createLeaseHandlers(leases))
     if (this.#has('token')) {
       const { passwordCost } = this.#overrides
-      this.#tokenPart = this.#add(
+      this.#addService(
         await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, leases, passwordCost),
       )
     } else {
@@ -208,7 +212,7 @@ class Assembly {
     }
     if (this.#has('survey')) {
       const token = this.#client(TokenService, 'survey')
-      this.#add(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers, leases))
+      this.#addService(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers, leases))
     } else if (this.#has('gateway')) {
       this.#surveyRemote = this.#connectTo('survey', surveyServiceUrlOf(config), this.#tokenRemote)
     }
@@ -309,8 +313,8 @@ class Assembly {
   }
 
   #startOwnGateway(port: HeldPort): Promise<GatewayPart> {
-    const isAlone = this.#tokenPart !== undefined && this.#config.tokenDatabase.kind === 'sqlite'
-    const own = this.#tokenPart && ownServices(this.#dispatcher, this.#config, this.#keeping())
+    const isAlone = this.#has('token') && this.#config.tokenDatabase.kind === 'sqlite'
+    const own = this.#has('token') ? ownServices(this.#dispatcher, this.#config, this.#keeping()) : undefined
     const clients = {
       token: own?.token ?? this.#client(TokenService, 'gateway'),
       account: this.#client(AccountService, 'gateway'),

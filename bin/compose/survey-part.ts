@@ -1,13 +1,14 @@
-// SurveyService in this process, with its database.
+// SurveyService in this process, with its database and its upkeep.
 import type { Client } from '@connectrpc/connect'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Leases } from '../../services/answers/leases.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
+import { startJanitor } from '../../services/survey/janitor.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 import type { Config } from '../config.js'
 import type { Observers } from './observers.js'
-import { absentUnless, type Clock, type Part } from './part.js'
+import { absentUnless, type Clock, janitorTimes, type StorePart } from './part.js'
 import { openSurveyStore } from './stores.js'
 
 /** Opens the database, creating and migrating it if need be, and registers the handlers. `token` is called as `survey`. */
@@ -18,12 +19,17 @@ export async function openSurveyPart(
   token: Client<typeof TokenService>,
   observers: Observers,
   leases?: Leases,
-): Promise<Part> {
+): Promise<StorePart> {
   const store = await openSurveyStore(config, observers.store, leases)
   const deps = { store, token, now: clock.now, leases: config.surveyDatabase.kind === 'sqlite' ? leases : undefined }
   dispatcher.register(SurveyService, createSurveyHandlers(deps))
+  const janitor = startJanitor({ ...observers.janitor, ...janitorTimes(config), store, now: clock.now })
   return {
+    janitor,
     absent: () => absentUnless('survey database', store.ping()),
-    close: () => store.close(),
+    async close() {
+      await janitor.stop()
+      await store.close()
+    },
   }
 }

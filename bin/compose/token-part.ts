@@ -5,7 +5,7 @@ import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Leases } from '../../services/answers/leases.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
-import { type Janitor, startJanitor } from '../../services/token/janitor.js'
+import { startJanitor } from '../../services/token/janitor.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
 import { createPasswordHasher, type PasswordCost } from '../../services/token/passwords.js'
 import { createSignInLimiter, noSignInLimiter } from '../../services/token/sign-in-limiter.js'
@@ -14,14 +14,8 @@ import { createTokenHandlers } from '../../services/token/token-service.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import type { Config } from '../config.js'
 import type { Observers } from './observers.js'
-import { absentUnless, type Clock, type Part } from './part.js'
+import { absentUnless, type Clock, janitorTimes, type StorePart } from './part.js'
 import { openTokenStore } from './stores.js'
-
-const DAY_MS = 86_400_000
-
-export interface TokenPart extends Part {
-  readonly janitor: Janitor
-}
 
 /** Opens the database, creating and migrating it if need be, and registers the handlers. */
 export async function openTokenPart(
@@ -31,7 +25,7 @@ export async function openTokenPart(
   observers: Observers,
   leases?: Leases,
   passwordCost?: PasswordCost,
-): Promise<TokenPart> {
+): Promise<StorePart> {
   const passwords = await createPasswordHasher({
     concurrency: config.passwordHashConcurrency,
     queueLimit: config.passwordHashQueueLimit,
@@ -56,12 +50,11 @@ export async function openTokenPart(
     .register(AdminService, handlers.admin)
   const janitor = startJanitor({
     ...observers.janitor,
+    ...janitorTimes(config),
     store,
     uses,
     now: clock.now,
-    everyMs: config.janitorIntervalSeconds * 1000,
     keepEndedMs: config.keepEndedSeconds * 1000,
-    keepAuditMs: config.keepAuditDays * DAY_MS,
   })
   return {
     janitor,

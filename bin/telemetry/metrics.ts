@@ -2,7 +2,7 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { RequestRecord } from '../../gateway/app.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
-import { REPLAY_EFFECTS, type Removed, type ReplayEffect } from '../../services/token/store/token-store.js'
+import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/token/store/token-store.js'
 import { counterFamily, histogramFamily } from './families.js'
 import { codeName, reasonName } from './log.js'
 
@@ -10,7 +10,7 @@ export interface Metrics {
   readonly contentType: string
   request(record: RequestRecord): void
   call(record: CallRecord): void
-  removed(removed: Removed): void
+  removed(removed: Readonly<Record<string, number>>): void
   storeOperation(store: string, operation: string, durationMs: number): void
   /** Answers about access tokens of which one call found that they hold: each is a token verified. */
   revalidated(answers: number): void

@@ -70,6 +70,7 @@ const survey: Row<typeof SurveyService> = {
   importSurveys: ['survey_writer', 'operator'],
   deleteSurveys: ['survey_writer', 'operator'],
   exportSurveys: ['survey_writer', 'operator'],
+  listSurveyEvents: ['operator'],
 }
 
 const table: Record<string, Record<string, readonly Caller[]>> = {

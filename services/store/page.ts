@@ -59,10 +59,12 @@ export function parseNumber(text: string): number {
   return Number(text)
 }
 
-/** A position in a list ordered by the ids of events. @throws as parseTimePosition */
-export function parseEventId(text: string): string {
-  if (!isEventId(text)) throw notValid()
-  return text
+const LAST_EVENT_ID = '~' // sorts after every id
+
+/** In a list of events by their ids, newest first: the id before which the page begins. @throws as parseTimePosition */
+export function eventIdBefore({ after = LAST_EVENT_ID }: PageOf): string {
+  if (after !== LAST_EVENT_ID && !isEventId(after)) throw notValid()
+  return after
 }
 
 const notValid = () => new ServiceError(ErrorReason.INVALID_ARGUMENT, 'the page token is not valid')

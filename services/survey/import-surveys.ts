@@ -6,7 +6,9 @@ import {
   type Survey,
   SurveySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
+import { causeOf } from './cause.js'
 import type { SurveyDeps } from './deps.js'
 import { toSummary } from './list-surveys.js'
 import type { SurveyDraft } from './store/survey-store.js'
@@ -16,12 +18,15 @@ export const MAX_DOCUMENT_BYTES = 4_000_000
 
 /** Stores surveys of one user, all or none. */
 export function importSurveys(deps: SurveyDeps) {
-  return async (request: ImportSurveysRequest): Promise<MessageInitShape<typeof ImportSurveysResponseSchema>> => {
+  return async (
+    request: ImportSurveysRequest,
+    call: Call,
+  ): Promise<MessageInitShape<typeof ImportSurveysResponseSchema>> => {
     const now = deps.now()
     const drafts = request.surveys.map((survey) => toDraft(survey, now))
     const refused = findRefused(drafts)
     if (refused) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, `surveys[${refused.at}]: ${refused.because}`)
-    const result = await deps.store.putSurveys(request.ownerUserId, drafts, now)
+    const result = await deps.store.putSurveys(request.ownerUserId, drafts, now, causeOf(call))
     if (result.kind === 'id_taken') {
       throw new ServiceError(ErrorReason.ALREADY_EXISTS, `survey ${result.surveyId} belongs to another user`)
     }

@@ -7,6 +7,7 @@ import type { SurveyDeps } from './deps.js'
 import { exportSurveys } from './export-surveys.js'
 import { getSurvey } from './get-survey.js'
 import { importSurveys } from './import-surveys.js'
+import { listSurveyEvents } from './list-survey-events.js'
 import { listSurveys } from './list-surveys.js'
 import { revalidateSurveys } from './revalidate-surveys.js'
 
@@ -18,5 +19,6 @@ export function createSurveyHandlers(deps: SurveyDeps): Handlers<typeof SurveySe
     importSurveys: importSurveys(deps),
     deleteSurveys: deleteSurveys(deps),
     exportSurveys: exportSurveys(deps),
+    listSurveyEvents: listSurveyEvents(deps),
   }
 }

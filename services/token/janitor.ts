@@ -1,4 +1,5 @@
 // The janitor: removes what ended long ago, in small batches, and writes down last uses. It never touches a live grant.
+import { type Rounds, startRounds } from '../store/rounds.js'
 import type { Removed, TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'
 
@@ -18,27 +19,18 @@ export interface JanitorOptions {
   readonly onError: (error: unknown) => void
 }
 
-export interface Janitor {
-  /** One round now: flushes last uses and removes everything that is due. */
-  run(): Promise<Removed>
-  /** Stops after the round in progress, if any. */
-  stop(): Promise<void>
-}
-
 /** Rows per table and transaction: small enough that no other write waits noticeably. */
 const BATCH = 500
 /** Requests are counted by the clocks of several processes. */
 const CLOCKS_DIFFER_MS = 60_000
 
-export function startJanitor(options: JanitorOptions): Janitor {
-  let round: Promise<unknown> = Promise.resolve()
-  let isStopped = false
-
-  async function run(): Promise<Removed> {
+/** Each round flushes last uses and removes everything that is due. */
+export function startJanitor(options: JanitorOptions): Rounds<Removed> {
+  async function round(isStopped: () => boolean): Promise<Removed> {
     await options.uses.flush()
     const total = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
     let isMore = true
-    while (isMore && !isStopped) {
+    while (isMore && !isStopped()) {
       const now = options.now()
       const removed = await options.store.removeEnded({
         endedBeforeMs: now - options.keepEndedMs,
@@ -53,24 +45,5 @@ export function startJanitor(options: JanitorOptions): Janitor {
     return total
   }
 
-  /** Rounds never overlap. */
-  function runNext(): Promise<Removed> {
-    const next = round.then(run)
-    round = next.catch(() => undefined)
-    return next
-  }
-
-  const timer = setInterval(() => {
-    runNext().catch(options.onError)
-  }, options.everyMs)
-  timer.unref()
-
-  return {
-    run: runNext,
-    async stop() {
-      isStopped = true
-      clearInterval(timer)
-      await round
-    },
-  }
+  return startRounds({ round, everyMs: options.everyMs, onError: options.onError })
 }

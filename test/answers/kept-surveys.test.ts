@@ -14,7 +14,7 @@ import { ServiceError, toConnectError } from '../../services/rpc/service-error.j
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { fingerprintOf, validatorOfSurvey } from '../../services/survey/validators.js'
-import { findGrant, NOW } from '../store/token-store-verbs.js'
+import { byOperator, findGrant, NOW } from '../store/token-store-verbs.js'
 import {
   type Ending,
   endings,
@@ -98,7 +98,12 @@ const changes: readonly Ending[] = [
     async end({ surveyFile }) {
       const other = openSqliteSurveyStore({ file: surveyFile })
       const document = toBinary(SurveySchema, titled('of another'))
-      await other.putSurveys(ANN, [{ surveyId: 2, hash: 'abcd', title: 'of another', state: 2, document }], NOW)
+      await other.putSurveys(
+        ANN,
+        [{ surveyId: 2, hash: 'abcd', title: 'of another', state: 2, document }],
+        NOW,
+        byOperator,
+      )
       await other.close()
     },
   },

@@ -142,8 +142,8 @@ describe('a copy', () => {
     const copy = closing(await openPostgresSurveyStore({ url, ...patient }))
     expect(await everySurveyOf(copy)).toEqual(await everySurveyOf(source))
     const draft = { surveyId: 0, hash: '', title: 'new', state: 2, document: Buffer.of(1) }
-    expect(await copy.putSurveys('user_ann', [draft], NOW)).toMatchObject({ rows: [{ surveyId: 81 }] })
-    expect(await copy.deleteSurveys([80], NOW)).toEqual({ kind: 'deleted' })
+    expect(await copy.putSurveys('user_ann', [draft], NOW, byOperator)).toMatchObject({ rows: [{ surveyId: 81 }] })
+    expect(await copy.deleteSurveys([80], NOW, byOperator)).toEqual({ kind: 'deleted' })
   })
 
   test('goes on where the file ended: tokens are good, used codes are known, openids stay', async () => {

@@ -80,12 +80,27 @@ export async function fullSurveyFile(directory: string): Promise<string> {
   const store = openSqliteSurveyStore({ file })
   const draft = { surveyId: 0, hash: '', state: 2 }
   const drafts = AWKWARD.map((title) => ({ ...draft, title, document: Buffer.from(`\0${title}`) }))
-  await store.putSurveys('user_ann', drafts, NOW)
+  await store.putSurveys('user_ann', drafts, NOW, byOperator)
   const large = { ...draft, surveyId: 2 ** 53 - 2, title: 'large', document: Buffer.alloc(2 * 1024 * 1024, 'large') }
-  await store.putSurveys('user_bob', [large, { ...draft, surveyId: 77, title: 'again', document: Buffer.of() }], NOW)
-  await store.putSurveys('user_bob', [{ ...draft, surveyId: 77, title: 'again', document: Buffer.of(0xff) }], NOW + 1)
-  await store.putSurveys('user_bob', [{ ...draft, surveyId: 80, title: 'deleted', document: Buffer.of(1) }], NOW + 1)
-  await store.deleteSurveys([80], NOW + 2)
+  await store.putSurveys(
+    'user_bob',
+    [large, { ...draft, surveyId: 77, title: 'again', document: Buffer.of() }],
+    NOW,
+    byOperator,
+  )
+  await store.putSurveys(
+    'user_bob',
+    [{ ...draft, surveyId: 77, title: 'again', document: Buffer.of(0xff) }],
+    NOW + 1,
+    byOperator,
+  )
+  await store.putSurveys(
+    'user_bob',
+    [{ ...draft, surveyId: 80, title: 'deleted', document: Buffer.of(1) }],
+    NOW + 1,
+    byOperator,
+  )
+  await store.deleteSurveys([80], NOW + 2, byOperator)
   await store.close()
   return file
 }

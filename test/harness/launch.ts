@@ -128,7 +128,7 @@ async function backendOf(
     },
     log: () => lines.join(''),
     async runJanitors() {
-      for (const { runJanitor } of tokens) await runJanitor()
+      for (const process of new Set([...tokens, ...surveys])) await process.runJanitors()
     },
     async close() {
       for (const kind of [gateways, surveys, tokens]) await Promise.all(kind.map((running) => running.close()))

@@ -41,7 +41,7 @@ export interface Backend {
   readonly asGateway: { readonly token: Client<typeof TokenService>; readonly account: Client<typeof AccountService> }
   /** Everything logged so far. */
   log(): string
-  /** Of each token service, one after the other. */
+  /** Of each process with a database, one after the other. */
   runJanitors(): Promise<void>
   close(): Promise<void>
 }

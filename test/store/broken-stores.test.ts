@@ -248,9 +248,9 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
   {
     how: 'lets anyone replace a survey',
     breaks: (store) => ({
-      putSurveys: async (_owner, drafts, now) => {
+      putSurveys: async (_owner, drafts, now, cause) => {
         const owner = (await store.findSurvey(drafts.find((draft) => draft.surveyId > 0)?.surveyId ?? 0))?.ownerUserId
-        return store.putSurveys(owner ?? 'ann', drafts, now)
+        return store.putSurveys(owner ?? 'ann', drafts, now, cause)
       },
     }),
     caughtBy: ['an id of another owner is named, and nothing of the batch is stored'],
@@ -258,10 +258,10 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
   {
     how: 'stores drafts one by one',
     breaks: (store) => ({
-      async putSurveys(owner, drafts, now) {
+      async putSurveys(owner, drafts, now, cause) {
         const rows = []
         for (const draft of drafts) {
-          const result = await store.putSurveys(owner, [draft], now)
+          const result = await store.putSurveys(owner, [draft], now, cause)
           if (result.kind !== 'stored') return result
           rows.push(...result.rows)
         }
@@ -273,15 +273,42 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
   {
     how: 'deletes surveys one by one',
     breaks: (store) => ({
-      async deleteSurveys(ids, now) {
+      async deleteSurveys(ids, now, cause) {
         for (const id of ids) {
-          const result = await store.deleteSurveys([id], now)
+          const result = await store.deleteSurveys([id], now, cause)
           if (result.kind !== 'deleted') return result
         }
         return { kind: 'deleted' }
       },
     }),
     caughtBy: ['an id that no survey ever had is named, and none of the batch is deleted'],
+  },
+  {
+    how: 'writes no events of surveys',
+    breaks: () => ({ listEvents: () => Promise.resolve({ rows: [], next: undefined }) }),
+    caughtBy: ['what is stored and deleted is audited, each survey by itself, and what is refused is not'],
+  },
+  {
+    how: 'takes every survey that is stored for a new one',
+    breaks: (store) => ({
+      async listEvents(filter, page) {
+        const { rows, next } = await store.listEvents(filter, page)
+        return { rows: rows.map((row) => ({ ...row, kind: 'survey.created' as const })), next }
+      },
+    }),
+    caughtBy: ['what is stored and deleted is audited, each survey by itself, and what is refused is not'],
+  },
+  {
+    how: 'forgets the filter of events',
+    breaks: (store) => ({ listEvents: (_, page) => store.listEvents({}, page) }),
+    caughtBy: ['events are listed newest first, narrow by survey and owner, and page without loss'],
+  },
+  {
+    how: 'removes events at their bound, and more than the limit',
+    breaks: (store) => ({
+      removeEvents: ({ beforeMs }) => store.removeEvents({ beforeMs: beforeMs + 1, limit: 1000 }),
+    }),
+    caughtBy: ['events before their bound go, at most the limit at a time, and those at it stay'],
   },
   {
     how: 'counts the page and not the list',

@@ -1,7 +1,8 @@
 // Several janitors on one database, while it is written to: as many as there are token services.
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { type Janitor, startJanitor } from '../../services/token/janitor.js'
+import type { Rounds } from '../../services/store/rounds.js'
+import { startJanitor } from '../../services/token/janitor.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { Removed, TokenStore } from '../../services/token/store/token-store.js'
@@ -41,7 +42,7 @@ const stores = {
   },
 }
 
-function janitorOf(store: TokenStore, errors: unknown[]): Janitor {
+function janitorOf(store: TokenStore, errors: unknown[]): Rounds<Removed> {
   const janitor = startJanitor({
     store,
     uses: createUseRecorder(store),
@@ -80,7 +81,7 @@ test.each(Object.entries(stores))('janitors on one %s share the work, and nobody
   await fillWithEnded(store)
   const live = await grant(store, { username: 'bob' }, {}, LATER)
   const errors: unknown[] = []
-  const janitors: Janitor[] = []
+  const janitors: Rounds<Removed>[] = []
   for (let n = 0; n < JANITORS; n += 1) {
     const own = await open()
     onTestFinished(() => own.close())

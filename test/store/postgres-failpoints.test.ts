@@ -11,6 +11,7 @@ import { createDatabase } from '../postgres/shared-cluster.js'
 import {
   AFTER_WRITE,
   ENDS_THE_TOKEN,
+  eventsOf,
   fillSurveyStore,
   fillTokenStore,
   idsOf,
@@ -120,8 +121,9 @@ describe('a survey store whose connection breaks', () => {
   test.each(surveyWrites)('after the commit of $name says that the outcome is unknown', async (write) => {
     const opened = await openSurveys()
     await expectUnknown(opened, write)
-    const { text, ids } = AFTER_WRITE[write.name] ?? {}
+    const { text, ids, events } = AFTER_WRITE[write.name] ?? {}
     expect(await textOf(opened.store)).toBe(text)
     expect(await idsOf(opened.store)).toEqual(ids)
+    expect(await eventsOf(opened.store)).toEqual(events)
   })
 })

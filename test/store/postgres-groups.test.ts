@@ -17,6 +17,7 @@ import { patient } from '../postgres/patient.js'
 import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
+import { byOperator } from './token-store-verbs.js'
 
 async function open(options: Partial<Record<keyof typeof patient, number>> = {}) {
   const url = await createDatabase()
@@ -286,7 +287,12 @@ test('who waited in vain for a lookup is answered when he asks again', async () 
 
 test('a lookup that the database refuses fails alone', async () => {
   const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
-  await store.putSurveys('ann', [{ surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('a') }], START)
+  await store.putSurveys(
+    'ann',
+    [{ surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('a') }],
+    START,
+    byOperator,
+  )
   const [good, refused] = await Promise.allSettled([store.findSurvey(7), store.findSurvey(2 ** 64)])
   expect(good).toMatchObject({ status: 'fulfilled', value: { surveyId: 7 } })
   expect(String((refused as PromiseRejectedResult).reason)).toContain('out of range')
@@ -326,7 +332,7 @@ test('a survey that many ask for at once is kept once, and what others know of i
     state: 2,
     document: randomBytes(bytes),
   })
-  await store.putSurveys('ann', [draft(1, 1_000), draft(2, 400_000)], START)
+  await store.putSurveys('ann', [draft(1, 1_000), draft(2, 400_000)], START, byOperator)
   const first = await store.findSurvey(1)
   const herd = await Promise.all(Array.from({ length: 40 }, () => store.findSurvey(2)))
   expect(new Set(herd).size).toBe(1)
@@ -339,7 +345,7 @@ test('a survey of the same version that was stored at another time is read anew'
   const url = await createDatabase()
   const store = closing(await openPostgresSurveyStore({ url, ...patient }))
   const draft = { surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('first') }
-  await store.putSurveys('ann', [draft], START)
+  await store.putSurveys('ann', [draft], START, byOperator)
   const first = await store.findSurvey(7)
   expect(await store.findSurvey(7)).toBe(first)
   // What a restored backup does, after which another survey becomes the version that was known.

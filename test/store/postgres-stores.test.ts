@@ -11,7 +11,7 @@ import { createDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
 import { describeSurveyStore, expectBoundedSurveys } from './survey-store-conformance.js'
 import { describeTokenStore } from './token-store-conformance.js'
-import { grant, hashOf, isGood, mint, NOW, REFRESH_TTL, seed } from './token-store-verbs.js'
+import { byOperator, grant, hashOf, isGood, mint, NOW, REFRESH_TTL, seed } from './token-store-verbs.js'
 
 describeTokenStore('PostgreSQL', async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }))
 describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
@@ -66,7 +66,12 @@ describe('PostgreSQL stores', () => {
     const url = await createDatabase()
     const store = closing(await openPostgresSurveyStore({ url, ...patient }))
     const put = (text: string, at: number) =>
-      store.putSurveys('ann', [{ surveyId: 7, hash: '', title: 't', state: 2, document: Buffer.from(text) }], at)
+      store.putSurveys(
+        'ann',
+        [{ surveyId: 7, hash: '', title: 't', state: 2, document: Buffer.from(text) }],
+        at,
+        byOperator,
+      )
     const text = async () => Buffer.from((await store.findSurvey(7))?.document ?? []).toString()
     await put('of the backup', NOW)
     await query(url, 'CREATE TABLE backup AS SELECT * FROM surveys')
@@ -87,7 +92,12 @@ describe('PostgreSQL stores', () => {
   test('a survey that is read again is the same row, for those who read it at once too, until it is stored again', async () => {
     const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
     const put = () =>
-      store.putSurveys('ann', [{ surveyId: 7, hash: '', title: 't', state: 2, document: Buffer.of(1) }], NOW)
+      store.putSurveys(
+        'ann',
+        [{ surveyId: 7, hash: '', title: 't', state: 2, document: Buffer.of(1) }],
+        NOW,
+        byOperator,
+      )
     const read = async () => {
       const rows = await Promise.all([store.findSurvey(7), store.findSurvey(7)])
       expect(rows[1]).toBe(rows[0])

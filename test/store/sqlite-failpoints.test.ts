@@ -17,6 +17,7 @@ import {
   AFTER_WRITE,
   draft,
   ENDS_THE_TOKEN,
+  eventsOf,
   fillSurveyStore,
   fillTokenStore,
   type GivenGrant,
@@ -175,9 +176,10 @@ describe('a survey store whose database fails', () => {
     async (write) => {
       const store = await openSurveyStoreWithRows()
       await expectUnknown({ store, given: undefined }, write)
-      const { text, ids } = AFTER_WRITE[write.name] ?? {}
+      const { text, ids, events } = AFTER_WRITE[write.name] ?? {}
       expect(await textOf(store)).toBe(text)
       expect(await idsOf(store)).toEqual(ids)
+      expect(await eventsOf(store)).toEqual(events)
     },
   )
 
@@ -186,10 +188,12 @@ describe('a survey store whose database fails', () => {
     const maxPages = Number(real.pragma('max_page_count', { simple: true }))
     real.pragma(`max_page_count = ${Number(real.pragma('page_count', { simple: true }))}`)
     const large = { ...draft(7, 'large'), document: Buffer.alloc(1_000_000) }
-    await expect(store.putSurveys('ann', [draft(0, 'small'), large], NOW)).rejects.toBeInstanceOf(StoreUnavailable)
+    await expect(store.putSurveys('ann', [draft(0, 'small'), large], NOW, byOperator)).rejects.toBeInstanceOf(
+      StoreUnavailable,
+    )
     expect(await textOf(store)).toBe('a')
     expect((await store.listSurveys('ann', { offset: 0, limit: 9 })).total).toBe(1)
     real.pragma(`max_page_count = ${maxPages}`)
-    expect(await store.putSurveys('ann', [large], NOW)).toMatchObject({ kind: 'stored' })
+    expect(await store.putSurveys('ann', [large], NOW, byOperator)).toMatchObject({ kind: 'stored' })
   })
 })

@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest'
 import { migrate, type Schema } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { eventReads, eventUpkeep } from '../../services/survey/store/sqlite/events.js'
 import { KeptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveyStoreReads } from '../../services/survey/store/sqlite/reads.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
@@ -59,6 +60,8 @@ function surveyStatements(): ReturnType<typeof recording> {
   const kept = new KeptSurveys(recorded.plain)
   surveyStoreReads(recorded.db, kept)
   surveyStoreWrites(recorded.db, kept)
+  eventReads(recorded.db)
+  eventUpkeep(recorded.db)
   return recorded
 }
 

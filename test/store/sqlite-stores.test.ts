@@ -9,7 +9,7 @@ import { presented } from './presented.js'
 import { describeSurveyStore, expectBoundedSurveys } from './survey-store-conformance.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import { describeTokenStore } from './token-store-conformance.js'
-import { auditKinds, grant, hashOf, isGood, issue, MINUTE, NOW, redeem, seed } from './token-store-verbs.js'
+import { auditKinds, byOperator, grant, hashOf, isGood, issue, MINUTE, NOW, redeem, seed } from './token-store-verbs.js'
 
 const file = () => join(temporaryDirectory(), 'store.db')
 
@@ -47,7 +47,7 @@ describe('SQLite stores', () => {
     const survey = { surveyId: 7, hash: '', state: 2, document: Buffer.from('a') }
     const list = () => server.listSurveys('ann', { offset: 0, limit: 5 })
     for (const title of ['first', 'second', 'third']) {
-      await commandLine.putSurveys('ann', [{ ...survey, title, document: Buffer.from(title) }], NOW)
+      await commandLine.putSurveys('ann', [{ ...survey, title, document: Buffer.from(title) }], NOW, byOperator)
       const found = await server.findSurvey(7)
       expect(Buffer.from(found?.document ?? []).toString()).toBe(title)
       expect((await list()).rows).toMatchObject([{ title }])
@@ -62,7 +62,7 @@ describe('SQLite stores', () => {
     const store = openSqliteSurveyStore({ file: ':memory:' })
     await expectBoundedSurveys(store)
     const title = 't'.repeat(14_000_000) // counts five times
-    await store.putSurveys('ann', [{ surveyId: 3, hash: '', title, state: 2, document: Buffer.of() }], NOW)
+    await store.putSurveys('ann', [{ surveyId: 3, hash: '', title, state: 2, document: Buffer.of() }], NOW, byOperator)
     const list = (limit: number) => store.listSurveys('ann', { offset: 2, limit })
     const first = await list(1)
     expect(await list(1)).toBe(first)

@@ -103,20 +103,36 @@ export const draft = (surveyId: number, title: string) => ({
 
 /** Survey 7, whose text is `a`. */
 export async function fillSurveyStore(store: SurveyStore): Promise<void> {
-  await store.putSurveys('ann', [draft(7, 'a')], NOW)
+  await store.putSurveys('ann', [draft(7, 'a')], NOW, byOperator)
 }
 
 export const surveyWrites: readonly Write<SurveyStore, unknown>[] = [
-  { name: 'putSurveys of new ones', run: (store) => store.putSurveys('ann', [draft(0, 'b'), draft(0, 'c')], NOW) },
-  { name: 'putSurveys of ones there', run: (store) => store.putSurveys('ann', [draft(7, 'b'), draft(0, 'c')], NOW) },
-  { name: 'deleteSurveys', run: (store) => store.deleteSurveys([7], NOW) },
+  {
+    name: 'putSurveys of new ones',
+    run: (store) => store.putSurveys('ann', [draft(0, 'b'), draft(0, 'c')], NOW, byOperator),
+  },
+  {
+    name: 'putSurveys of ones there',
+    run: (store) => store.putSurveys('ann', [draft(7, 'b'), draft(0, 'c')], NOW, byOperator),
+  },
+  { name: 'deleteSurveys', run: (store) => store.deleteSurveys([7], NOW, byOperator) },
+  { name: 'removeEvents', run: (store) => store.removeEvents({ beforeMs: NOW + 1, limit: 500 }) },
 ]
 
-/** What is there after each of them: the text of survey 7, and the ids of all. */
-export const AFTER_WRITE: Readonly<Record<string, { readonly text: string; readonly ids: readonly number[] }>> = {
-  'putSurveys of new ones': { text: 'a', ids: [7, 8, 9] },
-  'putSurveys of ones there': { text: 'b', ids: [7, 8] },
-  deleteSurveys: { text: '', ids: [] },
+interface AfterWrite {
+  readonly text: string
+  readonly ids: readonly number[]
+  readonly events: readonly string[]
+}
+
+const FILLED = 'created 7'
+
+/** What is there after each of them: the text of survey 7, the ids of all, and the events from the oldest on. */
+export const AFTER_WRITE: Readonly<Record<string, AfterWrite>> = {
+  'putSurveys of new ones': { text: 'a', ids: [7, 8, 9], events: [FILLED, 'created 8', 'created 9'] },
+  'putSurveys of ones there': { text: 'b', ids: [7, 8], events: [FILLED, 'replaced 7', 'created 8'] },
+  deleteSurveys: { text: '', ids: [], events: [FILLED, 'deleted 7'] },
+  removeEvents: { text: 'a', ids: [7], events: [] },
 }
 
 /** The text of survey 7. */
@@ -129,4 +145,10 @@ export async function idsOf(store: SurveyStore): Promise<number[]> {
   const { total, rows } = await store.listSurveys('ann', { offset: 0, limit: 9 })
   if (total !== rows.length) throw new Error(`${rows.length} surveys are listed of ${total}`)
   return rows.map(({ surveyId }) => surveyId)
+}
+
+/** From the oldest on, for example `created 7`. */
+export async function eventsOf(store: SurveyStore): Promise<string[]> {
+  const { rows } = await store.listEvents({}, { limit: 9, after: undefined })
+  return rows.map(({ kind, surveyId }) => `${kind.slice('survey.'.length)} ${surveyId}`).reverse()
 }

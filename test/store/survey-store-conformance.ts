@@ -1,7 +1,9 @@
 // What survey-store.ts promises, one check per promise. Every adapter of SurveyStore is held to the same list.
 import { expect } from 'vitest'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type SurveyDraft, type SurveyStore, surveyHash } from '../../services/survey/store/survey-store.js'
 import { type Check, describeConformance } from './conformance.js'
+import { allPages, byOperator } from './token-store-verbs.js'
 
 const NOW = 1_767_225_600_000
 const MAX_ID = Number.MAX_SAFE_INTEGER
@@ -11,7 +13,7 @@ function draft(surveyId: number, title = `survey ${surveyId}`): SurveyDraft {
 }
 
 async function put(store: SurveyStore, owner: string, ...drafts: SurveyDraft[]): Promise<number[]> {
-  const result = await store.putSurveys(owner, drafts, NOW)
+  const result = await store.putSurveys(owner, drafts, NOW, byOperator)
   if (result.kind !== 'stored') throw new Error(`nothing was stored: ${result.kind}`)
   return result.rows.map((row) => row.surveyId)
 }
@@ -21,7 +23,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     title: 'a survey is found as it was stored, with the hash that follows from its id',
     async run(store) {
       const document = Buffer.from([0, 1, 254, 255])
-      const stored = await store.putSurveys('ann', [{ ...draft(7, '满意度 <调查>'), document }], NOW)
+      const stored = await store.putSurveys('ann', [{ ...draft(7, '满意度 <调查>'), document }], NOW, byOperator)
       const summary = { surveyId: 7, hash: surveyHash(7), title: '满意度 <调查>', state: 2 }
       expect(stored).toEqual({ kind: 'stored', rows: [summary] })
       const found = await store.findSurvey(7)
@@ -105,7 +107,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
       expect(await store.findSurvey(MAX_ID)).toMatchObject({ surveyId: MAX_ID })
       expect(await put(store, 'ann', draft(0), draft(2 ** 52), draft(0))).toEqual([1, 2 ** 52, 2])
       expect(await put(store, 'ann', draft(2 ** 52 - 2), draft(0))).toEqual([2 ** 52 - 2, 2 ** 52 - 1])
-      await expect(store.putSurveys('ann', [draft(0)], NOW)).rejects.toThrow('no survey id is left')
+      await expect(store.putSurveys('ann', [draft(0)], NOW, byOperator)).rejects.toThrow('no survey id is left')
     },
   },
   {
@@ -126,7 +128,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     title: 'an id of another owner is named, and nothing of the batch is stored',
     async run(store) {
       await put(store, 'ann', draft(7, 'of ann'))
-      const result = await store.putSurveys('bob', [draft(6), draft(7, 'of bob'), draft(0)], NOW)
+      const result = await store.putSurveys('bob', [draft(6), draft(7, 'of bob'), draft(0)], NOW, byOperator)
       expect(result).toEqual({ kind: 'id_taken', surveyId: 7 })
       expect(await store.findSurvey(6)).toBeUndefined()
       expect((await store.findSurvey(7))?.document.toString()).toContain('of ann')
@@ -148,7 +150,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
         (await store.exportSurveys(owner, { afterId: 0, limit: 9, maxBytes: 1000 })).map((row) => row.surveyId)
       expect(await ofAnn()).toEqual([3, 7, 8, 9])
       for (const _ of ['once', 'again']) {
-        expect(await store.deleteSurveys([8, 10], NOW)).toEqual({ kind: 'deleted' })
+        expect(await store.deleteSurveys([8, 10], NOW, byOperator)).toEqual({ kind: 'deleted' })
         expect([await store.findSurvey(8), await store.findSurvey(10)]).toEqual([undefined, undefined])
         expect(await ofAnn()).toEqual([2, 7, 9])
         expect([await exported(undefined), await exported('ann'), await exported('bob')]).toEqual([[7, 9], [7, 9], []])
@@ -161,7 +163,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     title: 'an id that no survey ever had is named, and none of the batch is deleted',
     async run(store) {
       await put(store, 'ann', draft(7), draft(8))
-      expect(await store.deleteSurveys([7, 9, 8, 10], NOW)).toEqual({ kind: 'not_found', surveyId: 9 })
+      expect(await store.deleteSurveys([7, 9, 8, 10], NOW, byOperator)).toEqual({ kind: 'not_found', surveyId: 9 })
       expect((await store.listSurveys('ann', { offset: 0, limit: 9 })).total).toBe(2)
     },
   },
@@ -171,7 +173,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     async run(store) {
       const [id = 0] = await put(store, 'ann', draft(0, 'secret'))
       const before = await store.findSurvey(id)
-      await store.deleteSurveys([id], NOW)
+      await store.deleteSurveys([id], NOW, byOperator)
       expect(await put(store, 'ann', draft(0))).toEqual([id + 1])
       expect(await put(store, 'bob', draft(id, 'of bob'))).toEqual([id])
       const after = await store.findSurvey(id)
@@ -232,6 +234,86 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
       expect(await ids(undefined, 1, 1)).toEqual([2])
       expect(await ids('ann', 20)).toEqual([1, 3])
       expect(await ids('ann', 21)).toEqual([1, 3, 4])
+    },
+  },
+  {
+    title: 'what is stored and deleted is audited, each survey by itself, and what is refused is not',
+    async run(store) {
+      const cause = { actor: 'survey_writer', requestId: 'r-1' } as const
+      await store.putSurveys('ann', [draft(7), draft(0)], NOW, cause)
+      await store.putSurveys('ann', [draft(9), draft(7)], NOW + 1, byOperator)
+      await store.putSurveys('bob', [draft(6), draft(7)], NOW + 2, byOperator)
+      await store.deleteSurveys([7, 99], NOW + 3, byOperator)
+      await store.deleteSurveys([9, 7], NOW + 4, cause)
+      await store.deleteSurveys([8, 7], NOW + 5, byOperator)
+      await store.putSurveys('bob', [draft(7)], NOW + 6, byOperator)
+      const { rows, next } = await store.listEvents({}, { limit: 100, after: undefined })
+      expect(next).toBeUndefined()
+      expect(rows[0]).toEqual({
+        ...byOperator,
+        eventId: expect.stringMatching(/^[0-9a-f]{36}$/),
+        atMs: NOW + 6,
+        kind: 'survey.created',
+        surveyId: 7,
+        ownerUserId: 'bob',
+      })
+      const told = rows.map((row) =>
+        [row.atMs - NOW, row.kind.slice(7), row.surveyId, row.ownerUserId, row.actor].join(' '),
+      )
+      expect(told.sort()).toEqual([
+        '0 created 7 ann survey_writer',
+        '0 created 8 ann survey_writer',
+        '1 created 9 ann operator',
+        '1 replaced 7 ann operator',
+        '4 deleted 7 ann survey_writer',
+        '4 deleted 9 ann survey_writer',
+        '5 deleted 8 ann operator',
+        '6 created 7 bob operator',
+      ])
+      expect(new Set(rows.map((row) => row.eventId)).size).toBe(rows.length)
+    },
+  },
+  {
+    title: 'events are listed newest first, narrow by survey and owner, and page without loss',
+    async run(store) {
+      for (const at of [0, 0, 1, 2]) await store.putSurveys('ann', [draft(7), draft(8)], NOW + at, byOperator)
+      await store.putSurveys('bob', [draft(9)], NOW + 3, byOperator)
+      const list = async (filter: Parameters<SurveyStore['listEvents']>[0], limit: number) => {
+        const rows = await allPages((page) => store.listEvents(filter, page), limit)
+        expect(rows.map((row) => row.eventId)).toEqual(
+          rows
+            .map((row) => row.eventId)
+            .sort()
+            .reverse(),
+        )
+        return rows.map((row) => `${row.atMs - NOW} ${row.surveyId}`)
+      }
+      const all = await list({}, 100)
+      expect(all).toEqual(['3 9', '2 8', '2 7', '1 8', '1 7', '0 8', '0 7', '0 8', '0 7'])
+      for (const limit of [1, 2, 3, 9]) expect(await list({}, limit)).toEqual(all)
+      expect(await list({ surveyId: 8 }, 3)).toEqual(['2 8', '1 8', '0 8', '0 8'])
+      expect(await list({ ownerUserId: 'ann' }, 3)).toEqual(all.slice(1))
+      expect(await list({ ownerUserId: 'bob' }, 3)).toEqual(['3 9'])
+      expect(await list({ ownerUserId: 'ann', surveyId: 7 }, 3)).toEqual(['2 7', '1 7', '0 7', '0 7'])
+      expect(await list({ ownerUserId: 'bob', surveyId: 7 }, 3)).toEqual([])
+      expect(await list({ ownerUserId: 'Ann' }, 3)).toEqual([])
+      for (const after of ['7', 'x'.repeat(36), '~~'])
+        await expect(store.listEvents({}, { limit: 1, after })).rejects.toMatchObject({
+          reason: ErrorReason.INVALID_ARGUMENT,
+        })
+    },
+  },
+  {
+    title: 'events before their bound go, at most the limit at a time, and those at it stay',
+    async run(store) {
+      for (const at of [0, 1, 2, 3, 4]) await store.putSurveys('ann', [draft(7)], NOW + at, byOperator)
+      const left = async () =>
+        (await store.listEvents({}, { limit: 9, after: undefined })).rows.map((row) => row.atMs - NOW)
+      const remove = () => store.removeEvents({ beforeMs: NOW + 3, limit: 2 })
+      expect([await remove(), await left()]).toEqual([2, [4, 3, 2]])
+      expect([await remove(), await left()]).toEqual([1, [4, 3]])
+      expect([await remove(), await left()]).toEqual([0, [4, 3]])
+      expect((await store.findSurvey(7))?.version).toBe(5)
     },
   },
   {

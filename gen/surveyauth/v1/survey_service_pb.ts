@@ -7,13 +7,15 @@
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file surveyauth/v1/survey_service.proto.
  */
 export const file_surveyauth_v1_survey_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIr8DCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSDQoFc2NlbmUYAyABKAUSFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESKgoSc3RhcnRfdGltZV9zZWNvbmRzGAggASgDQg66SAsiCRj/gtH/rwcoABIoChBlbmRfdGltZV9zZWNvbmRzGAkgASgDQg66SAsiCRj/gtH/rwcoABIrChNjcmVhdGVfdGltZV9zZWNvbmRzGAogASgDQg66SAsiCRj/gtH/rwcoABIrChN1cGRhdGVfdGltZV9zZWNvbmRzGAsgASgDQg66SAsiCRj/gtH/rwcoABItCgVwYWdlcxgMIAMoCzITLnN1cnZleWF1dGgudjEuUGFnZUIJukgGkgEDEPQDImsKBFBhZ2USFAoCaWQYASABKAlCCLpIBXIDGIABEhYKBWluZGV4GAIgASgJQge6SARyAhgQEjUKCXF1ZXN0aW9ucxgDIAMoCzIXLnN1cnZleWF1dGgudjEuUXVlc3Rpb25CCbpIBpIBAxDoByLFBAoIUXVlc3Rpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEg0KBWluZGV4GAIgASgFEtUBCgR0eXBlGAMgASgJQsYBukjCAXK/ATK8AV4ocmFkaW98Y2hlY2tib3h8c2VsZWN0fHRleHR8dGV4dGFyZWF8YmxhbmtzfHN0YXJ8bnBzfHNvcnR8bWF0cml4X3JhZGlvfG1hdHJpeF9jaGVja2JveHxtYXRyaXhfc3RhcnxtYXRyaXhfYmxhbmt8Y2hhaW5lZF9zZWxlY3RzfHVwbG9hZHxkZXNjcmlwdGlvbnxkYXRldGltZXxzaWduYXR1cmV8YWRkcmVzc3xwaG9uZXxzaGVldCkkEhkKCHN1Yl90eXBlGAQgASgJQge6SARyAhhAEhgKBXRpdGxlGAUgASgJQgm6SAZyBBignAESHgoLZGVzY3JpcHRpb24YBiABKAlCCbpIBnIEGKCcARIQCghyZXF1aXJlZBgHIAEoCBIWCgRnb3RvGAggASgJQgi6SAVyAxiAARIxCgdvcHRpb25zGAkgAygLMhUuc3VydmV5YXV0aC52MS5PcHRpb25CCbpIBpIBAxDQDxI2CgpzdWJfdGl0bGVzGAogAygLMhcuc3VydmV5YXV0aC52MS5TdWJUaXRsZUIJukgGkgEDEOgHEhUKCHN0YXJfbnVtGAsgASgFSACIAQESGwoOc3Rhcl9iZWdpbl9udW0YDCABKAVIAYgBAUILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtImIKBk9wdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBEhEKCWV4Y2x1c2l2ZRgDIAEoCBIWCgRnb3RvGAQgASgJQgi6SAVyAxiAASI5CghTdWJUaXRsZRIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUipwEKEEdldFN1cnZleVJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEiMKCXN1cnZleV9pZBgDIAEoA0IQukgNIgsY/////////w8oARIYCgZvcGVuaWQYBCABKAlCCLpIBXIDGIABEhcKD3dhbnRzX3ZhbGlkYXRvchgFIAEoCCJmChFHZXRTdXJ2ZXlSZXNwb25zZRIlCgZzdXJ2ZXkYASABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleRIXCg9jcmVhdG9yX3VzZXJfaWQYAiABKAMSEQoJdmFsaWRhdG9yGAMgASgMIrgBChJMaXN0U3VydmV5c1JlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhoKBm9wZW5pZBgDIAEoCUIKukgHcgUQARiAARIVCgRwYWdlGAQgASgFQge6SAQaAigBEhkKCHBlcl9wYWdlGAUgASgFQge6SAQaAigBEhcKD3dhbnRzX3ZhbGlkYXRvchgGIAEoCCJjChNMaXN0U3VydmV5c1Jlc3BvbnNlEg0KBXRvdGFsGAEgASgFEioKBGxpc3QYAiADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkSEQoJdmFsaWRhdG9yGAMgASgMIlQKGFJldmFsaWRhdGVTdXJ2ZXlzUmVxdWVzdBIdCgp2YWxpZGF0b3JzGAEgAygMQgm6SAaSAQMQ9AMSGQoRd2FudHNfbGVhc2VfdGVybXMYAiABKAgibQoZUmV2YWxpZGF0ZVN1cnZleXNSZXNwb25zZRIPCgdjaGFuZ2VkGAEgAygNEhAKCGhvbGRzX21zGAIgASgNEgwKBHJ1bnMYAyADKAkSDgoGc3RhdGVzGAQgAygEEg8KB3N0cmlwZXMYBSADKA0ibgoUSW1wb3J0U3VydmV5c1JlcXVlc3QSIQoNb3duZXJfdXNlcl9pZBgBIAEoCUIKukgHcgUQARiAARIzCgdzdXJ2ZXlzGAIgAygLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXlCC7pICJIBBQgBEOgHIkYKFUltcG9ydFN1cnZleXNSZXNwb25zZRItCgdzdXJ2ZXlzGAEgAygLMhwuc3VydmV5YXV0aC52MS5TdXJ2ZXlTdW1tYXJ5IkYKFERlbGV0ZVN1cnZleXNSZXF1ZXN0Ei4KCnN1cnZleV9pZHMYASADKANCGrpIF5IBFAgBEOgHIg0iCxj/////////DygBIhcKFURlbGV0ZVN1cnZleXNSZXNwb25zZSJxChRFeHBvcnRTdXJ2ZXlzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIaCglwYWdlX3NpemUYAiABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAQiXQoVRXhwb3J0U3VydmV5c1Jlc3BvbnNlEisKB3N1cnZleXMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLk93bmVkU3VydmV5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJLCgtPd25lZFN1cnZleRIVCg1vd25lcl91c2VyX2lkGAEgASgJEiUKBnN1cnZleRgCIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5KmEKC1N1cnZleVN0YXRlEhwKGFNVUlZFWV9TVEFURV9VTlNQRUNJRklFRBAAEhsKF1NVUlZFWV9TVEFURV9DT0xMRUNUSU5HEAISFwoTU1VSVkVZX1NUQVRFX1BBVVNFRBADMsoECg1TdXJ2ZXlTZXJ2aWNlElMKCUdldFN1cnZleRIfLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVxdWVzdBogLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVzcG9uc2UiA5ACAhJZCgtMaXN0U3VydmV5cxIhLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXF1ZXN0GiIuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5c1Jlc3BvbnNlIgOQAgISawoRUmV2YWxpZGF0ZVN1cnZleXMSJy5zdXJ2ZXlhdXRoLnYxLlJldmFsaWRhdGVTdXJ2ZXlzUmVxdWVzdBooLnN1cnZleWF1dGgudjEuUmV2YWxpZGF0ZVN1cnZleXNSZXNwb25zZSIDkAICEloKDUltcG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkltcG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVzcG9uc2USXwoNRGVsZXRlU3VydmV5cxIjLnN1cnZleWF1dGgudjEuRGVsZXRlU3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVN1cnZleXNSZXNwb25zZSIDkAICEl8KDUV4cG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_buf_validate_validate]);
+  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIr8DCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSDQoFc2NlbmUYAyABKAUSFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESKgoSc3RhcnRfdGltZV9zZWNvbmRzGAggASgDQg66SAsiCRj/gtH/rwcoABIoChBlbmRfdGltZV9zZWNvbmRzGAkgASgDQg66SAsiCRj/gtH/rwcoABIrChNjcmVhdGVfdGltZV9zZWNvbmRzGAogASgDQg66SAsiCRj/gtH/rwcoABIrChN1cGRhdGVfdGltZV9zZWNvbmRzGAsgASgDQg66SAsiCRj/gtH/rwcoABItCgVwYWdlcxgMIAMoCzITLnN1cnZleWF1dGgudjEuUGFnZUIJukgGkgEDEPQDImsKBFBhZ2USFAoCaWQYASABKAlCCLpIBXIDGIABEhYKBWluZGV4GAIgASgJQge6SARyAhgQEjUKCXF1ZXN0aW9ucxgDIAMoCzIXLnN1cnZleWF1dGgudjEuUXVlc3Rpb25CCbpIBpIBAxDoByLFBAoIUXVlc3Rpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEg0KBWluZGV4GAIgASgFEtUBCgR0eXBlGAMgASgJQsYBukjCAXK/ATK8AV4ocmFkaW98Y2hlY2tib3h8c2VsZWN0fHRleHR8dGV4dGFyZWF8YmxhbmtzfHN0YXJ8bnBzfHNvcnR8bWF0cml4X3JhZGlvfG1hdHJpeF9jaGVja2JveHxtYXRyaXhfc3RhcnxtYXRyaXhfYmxhbmt8Y2hhaW5lZF9zZWxlY3RzfHVwbG9hZHxkZXNjcmlwdGlvbnxkYXRldGltZXxzaWduYXR1cmV8YWRkcmVzc3xwaG9uZXxzaGVldCkkEhkKCHN1Yl90eXBlGAQgASgJQge6SARyAhhAEhgKBXRpdGxlGAUgASgJQgm6SAZyBBignAESHgoLZGVzY3JpcHRpb24YBiABKAlCCbpIBnIEGKCcARIQCghyZXF1aXJlZBgHIAEoCBIWCgRnb3RvGAggASgJQgi6SAVyAxiAARIxCgdvcHRpb25zGAkgAygLMhUuc3VydmV5YXV0aC52MS5PcHRpb25CCbpIBpIBAxDQDxI2CgpzdWJfdGl0bGVzGAogAygLMhcuc3VydmV5YXV0aC52MS5TdWJUaXRsZUIJukgGkgEDEOgHEhUKCHN0YXJfbnVtGAsgASgFSACIAQESGwoOc3Rhcl9iZWdpbl9udW0YDCABKAVIAYgBAUILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtImIKBk9wdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBEhEKCWV4Y2x1c2l2ZRgDIAEoCBIWCgRnb3RvGAQgASgJQgi6SAVyAxiAASI5CghTdWJUaXRsZRIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUipwEKEEdldFN1cnZleVJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEiMKCXN1cnZleV9pZBgDIAEoA0IQukgNIgsY/////////w8oARIYCgZvcGVuaWQYBCABKAlCCLpIBXIDGIABEhcKD3dhbnRzX3ZhbGlkYXRvchgFIAEoCCJmChFHZXRTdXJ2ZXlSZXNwb25zZRIlCgZzdXJ2ZXkYASABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleRIXCg9jcmVhdG9yX3VzZXJfaWQYAiABKAMSEQoJdmFsaWRhdG9yGAMgASgMIrgBChJMaXN0U3VydmV5c1JlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhoKBm9wZW5pZBgDIAEoCUIKukgHcgUQARiAARIVCgRwYWdlGAQgASgFQge6SAQaAigBEhkKCHBlcl9wYWdlGAUgASgFQge6SAQaAigBEhcKD3dhbnRzX3ZhbGlkYXRvchgGIAEoCCJjChNMaXN0U3VydmV5c1Jlc3BvbnNlEg0KBXRvdGFsGAEgASgFEioKBGxpc3QYAiADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkSEQoJdmFsaWRhdG9yGAMgASgMIlQKGFJldmFsaWRhdGVTdXJ2ZXlzUmVxdWVzdBIdCgp2YWxpZGF0b3JzGAEgAygMQgm6SAaSAQMQ9AMSGQoRd2FudHNfbGVhc2VfdGVybXMYAiABKAgibQoZUmV2YWxpZGF0ZVN1cnZleXNSZXNwb25zZRIPCgdjaGFuZ2VkGAEgAygNEhAKCGhvbGRzX21zGAIgASgNEgwKBHJ1bnMYAyADKAkSDgoGc3RhdGVzGAQgAygEEg8KB3N0cmlwZXMYBSADKA0ibgoUSW1wb3J0U3VydmV5c1JlcXVlc3QSIQoNb3duZXJfdXNlcl9pZBgBIAEoCUIKukgHcgUQARiAARIzCgdzdXJ2ZXlzGAIgAygLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXlCC7pICJIBBQgBEOgHIkYKFUltcG9ydFN1cnZleXNSZXNwb25zZRItCgdzdXJ2ZXlzGAEgAygLMhwuc3VydmV5YXV0aC52MS5TdXJ2ZXlTdW1tYXJ5IkYKFERlbGV0ZVN1cnZleXNSZXF1ZXN0Ei4KCnN1cnZleV9pZHMYASADKANCGrpIF5IBFAgBEOgHIg0iCxj/////////DygBIhcKFURlbGV0ZVN1cnZleXNSZXNwb25zZSJxChRFeHBvcnRTdXJ2ZXlzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIaCglwYWdlX3NpemUYAiABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgDIAEoCUIIukgFcgMYgAQiXQoVRXhwb3J0U3VydmV5c1Jlc3BvbnNlEisKB3N1cnZleXMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLk93bmVkU3VydmV5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKZAQoXTGlzdFN1cnZleUV2ZW50c1JlcXVlc3QSHwoNb3duZXJfdXNlcl9pZBgBIAEoCUIIukgFcgMYgAESIwoJc3VydmV5X2lkGAIgASgDQhC6SA0iCxj/////////DygAEhoKCXBhZ2Vfc2l6ZRgDIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiABCJfChhMaXN0U3VydmV5RXZlbnRzUmVzcG9uc2USKgoGZXZlbnRzGAEgAygLMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiqwEKC1N1cnZleUV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEi8KC2NyZWF0ZV90aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRraW5kGAMgASgJEg0KBWFjdG9yGAQgASgJEhIKCnJlcXVlc3RfaWQYBSABKAkSEQoJc3VydmV5X2lkGAYgASgDEhUKDW93bmVyX3VzZXJfaWQYByABKAkiSwoLT3duZWRTdXJ2ZXkSFQoNb3duZXJfdXNlcl9pZBgBIAEoCRIlCgZzdXJ2ZXkYAiABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleSphCgtTdXJ2ZXlTdGF0ZRIcChhTVVJWRVlfU1RBVEVfVU5TUEVDSUZJRUQQABIbChdTVVJWRVlfU1RBVEVfQ09MTEVDVElORxACEhcKE1NVUlZFWV9TVEFURV9QQVVTRUQQAzK0BQoNU3VydmV5U2VydmljZRJTCglHZXRTdXJ2ZXkSHy5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlc3BvbnNlIgOQAgISWQoLTGlzdFN1cnZleXMSIS5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlzUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXNwb25zZSIDkAICEmsKEVJldmFsaWRhdGVTdXJ2ZXlzEicuc3VydmV5YXV0aC52MS5SZXZhbGlkYXRlU3VydmV5c1JlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLlJldmFsaWRhdGVTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJaCg1JbXBvcnRTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuSW1wb3J0U3VydmV5c1Jlc3BvbnNlEl8KDURlbGV0ZVN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5EZWxldGVTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJfCg1FeHBvcnRTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuRXhwb3J0U3VydmV5c1Jlc3BvbnNlIgOQAgISaAoQTGlzdFN1cnZleUV2ZW50cxImLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleUV2ZW50c1JlcXVlc3QaJy5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlFdmVudHNSZXNwb25zZSIDkAICYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * A survey as its owner designed it.
@@ -761,6 +763,139 @@ export const ExportSurveysResponseSchema: GenMessage<ExportSurveysResponse> = /*
   messageDesc(file_surveyauth_v1_survey_service, 17);
 
 /**
+ * Which events.
+ *
+ * @generated from message surveyauth.v1.ListSurveyEventsRequest
+ */
+export type ListSurveyEventsRequest = Message<"surveyauth.v1.ListSurveyEventsRequest"> & {
+  /**
+   * Only on this user's surveys; empty for all.
+   *
+   * @generated from field: string owner_user_id = 1;
+   */
+  ownerUserId: string;
+
+  /**
+   * Only on this survey; 0 for all.
+   *
+   * @generated from field: int64 survey_id = 2;
+   */
+  surveyId: bigint;
+
+  /**
+   * At most this many; 0 means 100, more than 1000 is 1000.
+   *
+   * @generated from field: int32 page_size = 3;
+   */
+  pageSize: number;
+
+  /**
+   * Where to go on; empty for the first page.
+   *
+   * @generated from field: string page_token = 4;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.ListSurveyEventsRequest.
+ * Use `create(ListSurveyEventsRequestSchema)` to create a new message.
+ */
+export const ListSurveyEventsRequestSchema: GenMessage<ListSurveyEventsRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 18);
+
+/**
+ * A page of events.
+ *
+ * @generated from message surveyauth.v1.ListSurveyEventsResponse
+ */
+export type ListSurveyEventsResponse = Message<"surveyauth.v1.ListSurveyEventsResponse"> & {
+  /**
+   * The events.
+   *
+   * @generated from field: repeated surveyauth.v1.SurveyEvent events = 1;
+   */
+  events: SurveyEvent[];
+
+  /**
+   * Fetches the next page; empty on the last.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.ListSurveyEventsResponse.
+ * Use `create(ListSurveyEventsResponseSchema)` to create a new message.
+ */
+export const ListSurveyEventsResponseSchema: GenMessage<ListSurveyEventsResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 19);
+
+/**
+ * Something that happened to a survey. Written in the transaction of the change.
+ *
+ * @generated from message surveyauth.v1.SurveyEvent
+ */
+export type SurveyEvent = Message<"surveyauth.v1.SurveyEvent"> & {
+  /**
+   * Identifies the event; sorts by time, together with those of AdminService.ListAuditEvents.
+   *
+   * @generated from field: string event_id = 1;
+   */
+  eventId: string;
+
+  /**
+   * When.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 2;
+   */
+  createTime?: Timestamp | undefined;
+
+  /**
+   * For example `survey.deleted`; docs/operations.md lists all.
+   *
+   * @generated from field: string kind = 3;
+   */
+  kind: string;
+
+  /**
+   * `operator` or `survey_writer`.
+   *
+   * @generated from field: string actor = 4;
+   */
+  actor: string;
+
+  /**
+   * The request that caused it.
+   *
+   * @generated from field: string request_id = 5;
+   */
+  requestId: string;
+
+  /**
+   * The survey.
+   *
+   * @generated from field: int64 survey_id = 6;
+   */
+  surveyId: bigint;
+
+  /**
+   * Whose it is; of a deleted one, whose it was.
+   *
+   * @generated from field: string owner_user_id = 7;
+   */
+  ownerUserId: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.SurveyEvent.
+ * Use `create(SurveyEventSchema)` to create a new message.
+ */
+export const SurveyEventSchema: GenMessage<SurveyEvent> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_survey_service, 20);
+
+/**
  * A survey and whose it is.
  *
  * @generated from message surveyauth.v1.OwnedSurvey
@@ -786,7 +921,7 @@ export type OwnedSurvey = Message<"surveyauth.v1.OwnedSurvey"> & {
  * Use `create(OwnedSurveySchema)` to create a new message.
  */
 export const OwnedSurveySchema: GenMessage<OwnedSurvey> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 18);
+  messageDesc(file_surveyauth_v1_survey_service, 21);
 
 /**
  * Where a survey stands.
@@ -906,6 +1041,18 @@ export const SurveyService: GenService<{
     methodKind: "unary";
     input: typeof ExportSurveysRequestSchema;
     output: typeof ExportSurveysResponseSchema;
+  },
+  /**
+   * The audit trail of surveys: what was stored and deleted, newest first. Safe to retry.
+   *
+   * Callers: operator.
+   *
+   * @generated from rpc surveyauth.v1.SurveyService.ListSurveyEvents
+   */
+  listSurveyEvents: {
+    methodKind: "unary";
+    input: typeof ListSurveyEventsRequestSchema;
+    output: typeof ListSurveyEventsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_surveyauth_v1_survey_service, 0);

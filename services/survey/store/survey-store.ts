@@ -1,9 +1,11 @@
 // The contract between SurveyService and its databases. The rules of token-store.ts hold here word for word: one call is
-// one transaction, committed and flushed when it fulfils; `now` comes from the caller; StoreUnavailable when the
+// one transaction, committed and flushed when it fulfils, with its audit events in it; `now` comes from the caller; StoreUnavailable when the
 // database cannot be asked.
 import { createHash } from 'node:crypto'
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../../rpc/service-error.js'
+import type { Cause } from '../../store/cause.js'
+import type { Page, PageOf } from '../../store/page.js'
 
 export interface SurveyRow {
   readonly surveyId: number
@@ -73,6 +75,19 @@ export interface ExportPage {
   readonly maxBytes: number
 }
 
+/** What is audited of a survey. A new kind needs a line in docs/operations.md. */
+export const SURVEY_EVENT_KINDS = ['survey.created', 'survey.replaced', 'survey.deleted'] as const
+export type SurveyEventKind = (typeof SURVEY_EVENT_KINDS)[number]
+
+export interface SurveyEventRow extends Cause {
+  readonly eventId: string
+  readonly atMs: number
+  readonly kind: SurveyEventKind
+  readonly surveyId: number
+  /** Of a deleted one, whose it was. */
+  readonly ownerUserId: string
+}
+
 /** Whose a deleted survey is. Its row stays, emptied, so that its id is not given again and its version goes on to grow. */
 export const NOBODY = ''
 
@@ -81,23 +96,35 @@ export interface SurveyStore {
   listSurveys(ownerUserId: string, window: Window): Promise<SurveyList>
   /**
    * Stores all drafts or none. New ids ascend in the order of the drafts, above every id stored so far.
-   * `id_taken`: an id belongs to another owner; it is named, and nothing was stored.
+   * `id_taken`: an id belongs to another owner; it is named, and nothing was stored. One event for each survey.
    */
   putSurveys(
     ownerUserId: string,
     drafts: readonly SurveyDraft[],
     now: number,
+    cause: Cause,
   ): Promise<
     | { readonly kind: 'stored'; readonly rows: readonly SurveySummaryRow[] }
     | { readonly kind: 'id_taken'; readonly surveyId: number }
   >
-  /** Deletes all or none; those deleted before stay so. `not_found`: no survey ever had the id, which is named. */
+  /**
+   * Deletes all or none; those deleted before stay so. `not_found`: no survey ever had the id, which is named. One event for
+   * each survey that was there.
+   */
   deleteSurveys(
     surveyIds: readonly number[],
     now: number,
+    cause: Cause,
   ): Promise<{ readonly kind: 'deleted' } | { readonly kind: 'not_found'; readonly surveyId: number }>
   /** Ascending by id; all owners when `ownerUserId` is undefined. */
   exportSurveys(ownerUserId: string | undefined, page: ExportPage): Promise<readonly SurveyRow[]>
+  /** Newest first. */
+  listEvents(
+    filter: { readonly surveyId?: number; readonly ownerUserId?: string },
+    page: PageOf,
+  ): Promise<Page<SurveyEventRow>>
+  /** Removes at most `limit` events from before `beforeMs`, the oldest, and returns how many they were. */
+  removeEvents(bounds: { readonly beforeMs: number; readonly limit: number }): Promise<number>
   /** Whether the database answers; rejects with StoreUnavailable if not. */
   ping(): Promise<void>
   close(): Promise<void>

@@ -3,7 +3,7 @@
 import { BoundedMap } from '../../../collections/bounded-map.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import type { PoolOptions } from '../../../postgres/pool.js'
-import { openDatabase, type Statement } from '../../../postgres/transaction.js'
+import { openDatabase, type Statement, type Transaction } from '../../../postgres/transaction.js'
 import { MAX_KEPT_BYTES, sizeOfSurvey } from '../kept-sizes.js'
 import {
   higherId,
@@ -14,6 +14,7 @@ import {
   type SurveySummaryRow,
   surveyHash,
 } from '../survey-store.js'
+import { Audit, createEventMethods, type SurveyHappening } from './events.js'
 import { surveySchema } from './schema.js'
 
 const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, document'
@@ -48,11 +49,9 @@ const lockIds: Statement = {
   name: 'lock_ids',
   text: 'SELECT highest_id AS "highestId" FROM survey_ids WHERE only_row FOR UPDATE',
 }
-const findForeign: Statement = {
-  name: 'find_foreign',
-  text: `
-    SELECT survey_id AS "surveyId" FROM surveys
-    WHERE survey_id = ANY ($1::bigint[]) AND owner_user_id NOT IN ($2, '${NOBODY}')`,
+const findOwners: Statement = {
+  name: 'find_owners',
+  text: 'SELECT survey_id AS "surveyId", owner_user_id AS "ownerUserId" FROM surveys WHERE survey_id = ANY ($1::bigint[])',
 }
 const putSurvey: Statement = {
   name: 'put_survey',
@@ -63,16 +62,12 @@ const putSurvey: Statement = {
       hash = excluded.hash, title = excluded.title, state = excluded.state, stored_at_ms = excluded.stored_at_ms,
       document = excluded.document`,
 }
-const findIds: Statement = {
-  name: 'find_ids',
-  text: 'SELECT survey_id AS "surveyId" FROM surveys WHERE survey_id = ANY ($1::bigint[])',
-}
 const emptySurveys: Statement = {
   name: 'empty_surveys',
   text: `
     UPDATE surveys SET owner_user_id = '${NOBODY}', version = version + 1, hash = '', title = '', state = 0,
       stored_at_ms = $2, document = ''
-    WHERE survey_id = ANY ($1::bigint[]) AND owner_user_id <> '${NOBODY}'`,
+    WHERE survey_id = ANY ($1::bigint[])`,
 }
 const setHighestId: Statement = {
   name: 'set_highest_id',
@@ -109,6 +104,19 @@ interface FoundColumns extends Omit<SurveyRow, 'document'> {
 
 type KeptSurvey = SurveyRow & Pick<FoundColumns, 'storedAtMs'>
 
+/**
+ * Locks what everybody does who changes surveys, so that two that touch the same ones in another order never wait for each
+ * other, and says whose these are, NOBODY's among them, and which id is the highest.
+ */
+async function lockSurveys(transaction: Transaction, surveyIds: readonly number[]) {
+  const [ids, found] = await Promise.all([
+    transaction.askOne<{ highestId: number }>(lockIds, []),
+    transaction.ask<{ surveyId: number; ownerUserId: string }>(findOwners, [surveyIds]),
+  ])
+  const owners = new Map(found.map(({ surveyId, ownerUserId }) => [surveyId, ownerUserId]))
+  return { highestId: ids?.highestId ?? 0, owners }
+}
+
 /** Connects and brings the schema up to date. @throws StoreUnavailable, DatabaseRefused */
 export async function openPostgresSurveyStore(options: PoolOptions): Promise<SurveyStore> {
   const database = await openDatabase(options, surveySchema)
@@ -119,6 +127,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
     MAX_DOCUMENTS,
   )
   const kept = new BoundedMap<KeptSurvey>(MAX_KEPT_BYTES)
+  const audit = new Audit()
   const lists = new Lookups<ListedColumns>(database, listSurveys, ['text', 'bigint', 'bigint'], MAX_LISTS)
   return {
     /** The same row as before as long as the database says that it is: what was made of it can be used again. */
@@ -143,17 +152,14 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
       return { total: listed[0]?.total ?? 0, rows }
     },
 
-    putSurveys(ownerUserId, drafts, now) {
+    putSurveys(ownerUserId, drafts, now, cause) {
       return database.transaction(async (transaction) => {
         const given = drafts.map((draft) => draft.surveyId).filter((id) => id !== 0)
-        const [ids, foreign] = await Promise.all([
-          transaction.askOne<{ highestId: number }>(lockIds, []),
-          transaction.ask<{ surveyId: number }>(findForeign, [given, ownerUserId]),
-        ])
-        const taken = given.find((id) => foreign.some(({ surveyId }) => surveyId === id))
+        const { highestId: lastId, owners } = await lockSurveys(transaction, given)
+        const taken = given.find((id) => ![undefined, NOBODY, ownerUserId].includes(owners.get(id)))
         if (taken !== undefined) return { kind: 'id_taken', surveyId: taken }
 
-        let highestId = given.reduce(higherId, ids?.highestId ?? 0)
+        let highestId = given.reduce(higherId, lastId)
         const rows = drafts.map((draft): SurveySummaryRow => {
           const surveyId = draft.surveyId === 0 ? nextId(highestId) : draft.surveyId
           highestId = higherId(highestId, surveyId)
@@ -163,21 +169,29 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
           return { surveyId, hash, title, state }
         })
         transaction.write(setHighestId, [highestId])
+        const happened = rows.map(({ surveyId }): SurveyHappening => {
+          return {
+            kind: owners.get(surveyId) === ownerUserId ? 'survey.replaced' : 'survey.created',
+            surveyId,
+            ownerUserId,
+          }
+        })
+        audit.write(transaction, now, cause, happened)
         return { kind: 'stored', rows }
       })
     },
 
-    deleteSurveys(surveyIds, now) {
+    deleteSurveys(surveyIds, now, cause) {
       return database.transaction(async (transaction) => {
-        // As those who store do: two that touch the same surveys in another order never wait for each other.
-        const [, found] = await Promise.all([
-          transaction.askOne(lockIds, []),
-          transaction.ask<{ surveyId: number }>(findIds, [surveyIds]),
-        ])
-        const ids = new Set(found.map(({ surveyId }) => surveyId))
-        const missing = surveyIds.find((surveyId) => !ids.has(surveyId))
+        const { owners } = await lockSurveys(transaction, surveyIds)
+        const missing = surveyIds.find((surveyId) => !owners.has(surveyId))
         if (missing !== undefined) return { kind: 'not_found', surveyId: missing }
-        transaction.write(emptySurveys, [surveyIds, now])
+        const there = [...owners].filter(([, ownerUserId]) => ownerUserId !== NOBODY)
+        transaction.write(emptySurveys, [there.map(([surveyId]) => surveyId), now])
+        const happened = there.map(([surveyId, ownerUserId]): SurveyHappening => {
+          return { kind: 'survey.deleted', surveyId, ownerUserId }
+        })
+        audit.write(transaction, now, cause, happened)
         return { kind: 'deleted' }
       })
     },
@@ -187,6 +201,8 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
         ? database.read<SurveyRow>(exportAll, [afterId, limit, maxBytes])
         : database.read<SurveyRow>(exportOwned, [afterId, limit, maxBytes, ownerUserId])
     },
+
+    ...createEventMethods(database),
 
     async ping() {
       await database.read(ping, [])

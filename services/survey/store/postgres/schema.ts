@@ -28,5 +28,22 @@ export const surveySchema: Schema = {
         INSERT INTO survey_ids (only_row, highest_id) VALUES (true, 0);
       `,
     },
+    {
+      version: 2,
+      name: 'audit events',
+      sql: `
+        CREATE TABLE survey_events (
+          event_id text COLLATE "C" PRIMARY KEY, -- sorts by time
+          at_ms bigint NOT NULL,
+          kind text NOT NULL,
+          actor text NOT NULL,
+          request_id text NOT NULL,
+          survey_id bigint NOT NULL,
+          owner_user_id text COLLATE "C" NOT NULL
+        );
+        CREATE INDEX survey_events_by_survey ON survey_events (survey_id, event_id);
+        CREATE INDEX survey_events_by_owner ON survey_events (owner_user_id, event_id);
+      `,
+    },
   ],
 }

@@ -23,5 +23,22 @@ export const surveySchema: Schema = {
         CREATE INDEX surveys_by_owner ON surveys (owner_user_id, survey_id);
       `,
     },
+    {
+      version: 2,
+      name: 'audit events',
+      sql: `
+        CREATE TABLE survey_events (
+          event_id      TEXT    NOT NULL PRIMARY KEY, -- sorts by time
+          at_ms         INTEGER NOT NULL,
+          kind          TEXT    NOT NULL,
+          actor         TEXT    NOT NULL,
+          request_id    TEXT    NOT NULL,
+          survey_id     INTEGER NOT NULL,
+          owner_user_id TEXT    NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX survey_events_by_survey ON survey_events (survey_id, event_id);
+        CREATE INDEX survey_events_by_owner ON survey_events (owner_user_id, event_id);
+      `,
+    },
   ],
 }

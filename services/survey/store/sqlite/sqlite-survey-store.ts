@@ -4,6 +4,7 @@ import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/g
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { SurveyStore } from '../survey-store.js'
+import { eventReads, eventUpkeep } from './events.js'
 import { KeptSurveys } from './kept-surveys.js'
 import { surveyStoreReads } from './reads.js'
 import { surveySchema } from './schema.js'
@@ -34,12 +35,16 @@ export function openSqliteSurveyStore(options: {
 export function createSqliteSurveyStore(db: Connection, writer: GroupCommit, kept: KeptSurveys): SurveyStore {
   const reads = surveyStoreReads(db, kept)
   const writes = surveyStoreWrites(db, kept)
+  const { listEvents } = eventReads(db)
+  const { removeEvents } = eventUpkeep(db)
   return {
     findSurvey: reading(db, reads.findSurvey),
     listSurveys: reading(db, reads.listSurveys),
     putSurveys: writing(writer, writes.putSurveys),
     deleteSurveys: writing(writer, writes.deleteSurveys),
     exportSurveys: reading(db, reads.exportSurveys),
+    listEvents: reading(db, listEvents),
+    removeEvents: writing(writer, removeEvents),
     ping: reading(db, fileProbe(db)),
     async close() {
       await writer.close()

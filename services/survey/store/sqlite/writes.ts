@@ -1,4 +1,5 @@
 import type { Connection } from '../../../sqlite/open.js'
+import type { Cause } from '../../../store/cause.js'
 import {
   higherId,
   NEW_IDS_END,
@@ -9,6 +10,7 @@ import {
   type SurveySummaryRow,
   surveyHash,
 } from '../survey-store.js'
+import { eventRecorder } from './events.js'
 import type { KeptSurveys } from './kept-surveys.js'
 
 type PutResult = Awaited<ReturnType<SurveyStore['putSurveys']>>
@@ -35,16 +37,19 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
   const empty = db.prepare<[number, number]>(
     // Primary key.
     `UPDATE surveys SET owner_user_id = '${NOBODY}', version = version + 1, hash = '', title = '', state = 0,
-       stored_at_ms = ?, document = x'' WHERE survey_id = ? AND owner_user_id <> '${NOBODY}'`,
+       stored_at_ms = ?, document = x'' WHERE survey_id = ?`,
   )
 
+  const record = eventRecorder(db)
+
   return {
-    putSurveys(ownerUserId: string, drafts: readonly SurveyDraft[], now: number): PutResult {
+    putSurveys(ownerUserId: string, drafts: readonly SurveyDraft[], now: number, cause: Cause): PutResult {
       kept.changed()
+      const replaced = new Set<number>()
       for (const { surveyId } of drafts) {
-        const owner = surveyId === 0 ? undefined : findOwner.get(surveyId)
-        if (owner && owner.ownerUserId !== ownerUserId && owner.ownerUserId !== NOBODY)
-          return { kind: 'id_taken', surveyId }
+        const owner = surveyId === 0 ? NOBODY : (findOwner.get(surveyId)?.ownerUserId ?? NOBODY)
+        if (owner === ownerUserId) replaced.add(surveyId)
+        else if (owner !== NOBODY) return { kind: 'id_taken', surveyId }
       }
       let highestId = drafts.reduce((id, draft) => higherId(id, draft.surveyId), findHighest.get()?.surveyId ?? 0)
       const rows = drafts.map((draft): SurveySummaryRow => {
@@ -52,16 +57,22 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
         highestId = higherId(highestId, surveyId)
         const row = { surveyId, hash: draft.hash || surveyHash(surveyId), title: draft.title, state: draft.state }
         put.run({ ...row, document: draft.document, ownerUserId, now })
+        record(replaced.has(surveyId) ? 'survey.replaced' : 'survey.created', { surveyId, ownerUserId }, now, cause)
         return row
       })
       return { kind: 'stored', rows }
     },
 
-    deleteSurveys(surveyIds: readonly number[], now: number): DeleteResult {
+    deleteSurveys(surveyIds: readonly number[], now: number, cause: Cause): DeleteResult {
       kept.changed()
       const missing = surveyIds.find((surveyId) => !findOwner.get(surveyId))
       if (missing !== undefined) return { kind: 'not_found', surveyId: missing }
-      for (const surveyId of surveyIds) empty.run(now, surveyId)
+      for (const surveyId of surveyIds) {
+        const ownerUserId = findOwner.get(surveyId)?.ownerUserId ?? NOBODY
+        if (ownerUserId === NOBODY) continue
+        empty.run(now, surveyId)
+        record('survey.deleted', { surveyId, ownerUserId }, now, cause)
+      }
       return { kind: 'deleted' }
     },
   }

@@ -1,7 +1,7 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import type { Cause } from '../../../store/cause.js'
 import { eventIds } from '../../../store/event-ids.js'
-import { cutPage, parseEventId } from '../../../store/page.js'
+import { cutPage, eventIdBefore } from '../../../store/page.js'
 import type { AuditKind, AuditRow, TokenStore } from '../token-store.js'
 
 /** The beginning of a statement that goes on with the rows. */
@@ -33,13 +33,11 @@ export class Audit {
   }
 }
 
-const LAST_ID = '~' // sorts after every id
-
 export function createAuditMethods(database: Database): Pick<TokenStore, 'listAuditEvents'> {
   return {
     async listAuditEvents({ appid, userId }, page) {
       const rows = await database.read<AuditRow>(listEvents(appid !== undefined, userId !== undefined), [
-        page.after === undefined ? LAST_ID : parseEventId(page.after),
+        eventIdBefore(page),
         page.limit + 1,
         ...[appid, userId].filter((value) => value !== undefined),
       ])

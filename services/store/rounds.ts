@@ -1,0 +1,41 @@
+export interface Rounds<Result> {
+  /** One now, after the one in progress if any. */
+  run(): Promise<Result>
+  /** Stops after the one in progress, if any. */
+  stop(): Promise<void>
+}
+
+export interface RoundsOptions<Result> {
+  /** Ends early once `isStopped` says so. */
+  readonly round: (isStopped: () => boolean) => Promise<Result>
+  /** Pause between rounds, in ms. */
+  readonly everyMs: number
+  /** Called when a round failed that nobody asked for; the next one tries again. */
+  readonly onError: (error: unknown) => void
+}
+
+/** Does the same again and again, in rounds that never overlap, and keeps no process alive. */
+export function startRounds<Result>({ round, everyMs, onError }: RoundsOptions<Result>): Rounds<Result> {
+  let last: Promise<unknown> = Promise.resolve()
+  let isStopped = false
+
+  function run(): Promise<Result> {
+    const next = last.then(() => round(() => isStopped))
+    last = next.catch(() => undefined)
+    return next
+  }
+
+  const timer = setInterval(() => {
+    run().catch(onError)
+  }, everyMs)
+  timer.unref()
+
+  return {
+    run,
+    async stop() {
+      isStopped = true
+      clearInterval(timer)
+      await last
+    },
+  }
+}

@@ -1,0 +1,34 @@
+import { type Rounds, startRounds } from '../store/rounds.js'
+import type { SurveyStore } from './store/survey-store.js'
+
+export interface JanitorOptions {
+  readonly store: SurveyStore
+  readonly now: () => number
+  /** Pause between rounds, in ms. */
+  readonly everyMs: number
+  /** How long audit events are kept, in ms. */
+  readonly keepAuditMs: number
+  /** Called after a round that removed something. */
+  readonly onRemoved: (removed: { readonly surveyEvents: number }) => void
+  /** Called when a round failed; the next one tries again. */
+  readonly onError: (error: unknown) => void
+}
+
+/** Rows of a transaction: small enough that no other write waits noticeably. */
+const BATCH = 500
+
+/** Each round removes the audit events that are due. */
+export function startJanitor({ store, now, keepAuditMs, onRemoved, ...rest }: JanitorOptions): Rounds<void> {
+  async function round(isStopped: () => boolean): Promise<void> {
+    let surveyEvents = 0
+    let isMore = true
+    while (isMore && !isStopped()) {
+      const removed = await store.removeEvents({ beforeMs: now() - keepAuditMs, limit: BATCH })
+      surveyEvents += removed
+      isMore = removed === BATCH
+    }
+    if (surveyEvents > 0) onRemoved({ surveyEvents })
+  }
+
+  return startRounds({ round, ...rest })
+}
