@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
 import { ErrorDetailSchema, ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
@@ -12,8 +12,12 @@ import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
 import { parseAddress } from '../services/rpc/address.js'
 import { CALLERS, type Caller, mayCall } from '../services/rpc/callers.js'
+import { clientOf } from '../services/rpc/client.js'
+import { createDirectDoor } from '../services/rpc/direct-door.js'
 import { Dispatcher } from '../services/rpc/dispatcher.js'
 import { identifyByName, parseCallers } from '../services/rpc/identity.js'
+import { openSqliteSurveyStore } from '../services/survey/store/sqlite/sqlite-survey-store.js'
+import { createSurveyHandlers } from '../services/survey/survey-service.js'
 
 /** Who may call which method: written down a second time, because a slip in the table is a hole. */
 const allowed: Readonly<Record<string, readonly Caller[]>> = {
@@ -36,6 +40,7 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'SurveyService.ImportSurveys': ['survey_writer', 'operator'],
   'SurveyService.DeleteSurveys': ['survey_writer', 'operator'],
   'SurveyService.ExportSurveys': ['survey_writer', 'operator'],
+  'SurveyService.ListSurveyEvents': ['operator'],
 }
 const OPERATOR_ONLY: readonly Caller[] = ['operator']
 
@@ -96,6 +101,26 @@ describe('callers', () => {
   test('no row, no call: a caller nobody knows is turned away everywhere', () => {
     for (const method of methods) expect(mayCall('stranger' as Caller, method)).toBe(false)
   })
+})
+
+test.each([
+  ['survey_writer', 'survey_writer'],
+  ['operator', 'operator'],
+  ['local', 'operator'],
+] as const)('what %s stores and deletes is by %s in the audit trail', async (caller, actor) => {
+  const dispatcher = new Dispatcher({ mayCall, onCall: () => {}, onUnexpected: () => {}, maxDeadlineMs: 1_000 })
+  const token = clientOf(TokenService, createDirectDoor(dispatcher, 'survey'))
+  const store = openSqliteSurveyStore({ file: ':memory:' })
+  onTestFinished(() => store.close())
+  dispatcher.register(SurveyService, createSurveyHandlers({ store, token, now: Date.now }))
+  const survey = clientOf(SurveyService, createDirectDoor(dispatcher, caller))
+  await survey.importSurveys({ ownerUserId: 'user_ann', surveys: [{ id: 7n, title: 'a' }] })
+  await survey.deleteSurveys({ surveyIds: [7n] })
+  const { events } = await clientOf(SurveyService, createDirectDoor(dispatcher, 'operator')).listSurveyEvents({})
+  expect(events.map((event) => [event.kind, event.actor])).toEqual([
+    ['survey.deleted', actor],
+    ['survey.created', actor],
+  ])
 })
 
 describe('who is behind a certificate', () => {

@@ -292,6 +292,84 @@ describe('a deletion', () => {
   })
 })
 
+describe('the audit trail of surveys', () => {
+  test('says what was stored and deleted, by whom, in which request, and nothing of what is in them', async () => {
+    const own = await startService()
+    const [ann, bob] = [await own.createUser(), await own.createUser()]
+    const [a = 0, b = 0] = await own.importSurveys(ann, [smallSurvey('confidential'), smallSurvey('b')])
+    own.clock.advance({ seconds: 1 })
+    await own.importSurveys(ann, [{ ...smallSurvey('confidential again'), id: a } as SurveyJson])
+    await expect(own.importSurveys(bob, [{ ...smallSurvey('stolen'), id: a } as SurveyJson])).rejects.toThrow('belongs')
+    own.clock.advance({ seconds: 1 })
+    for (const _ of ['once', 'again']) await own.backend.survey.deleteSurveys({ surveyIds: [BigInt(a)] })
+    await own.importSurveys(bob, [smallSurvey('c')])
+    const list = async (filter: { surveyId?: bigint; ownerUserId?: string }) => {
+      const { events } = await own.backend.survey.listSurveyEvents(filter)
+      return events.map(({ kind, surveyId, ownerUserId, actor }) => [kind, Number(surveyId), ownerUserId, actor])
+    }
+    const all = [
+      ['survey.created', b + 1, bob.userId, 'operator'],
+      ['survey.deleted', a, ann.userId, 'operator'],
+      ['survey.replaced', a, ann.userId, 'operator'],
+      ['survey.created', b, ann.userId, 'operator'],
+      ['survey.created', a, ann.userId, 'operator'],
+    ]
+    expect(await list({})).toEqual(all)
+    expect(await list({ surveyId: BigInt(a) })).toEqual(all.filter(([, id]) => id === a))
+    expect(await list({ ownerUserId: bob.userId })).toEqual(all.slice(0, 1))
+    expect(await list({ ownerUserId: bob.userId, surveyId: BigInt(a) })).toEqual([])
+
+    const { events } = await own.backend.survey.listSurveyEvents({})
+    expect(JSON.stringify(events, (_, value) => (typeof value === 'bigint' ? String(value) : value))).not.toMatch(
+      /confidential|stolen/,
+    )
+    for (const { eventId, requestId } of events) {
+      expect(eventId).toMatch(/^[0-9a-f]{36}$/)
+      expect(requestId).toMatch(/^[0-9a-f-]{36}$/)
+    }
+    expect(new Set(events.map(({ requestId }) => requestId)).size).toBe(4)
+    expect(events[3]?.requestId).toBe(events[4]?.requestId)
+  })
+
+  test('is paged, and refuses a page that it did not give', async () => {
+    const own = await startService()
+    const user = await own.createUser()
+    await own.importSurveys(
+      user,
+      ['a', 'b', 'c', 'd', 'e'].map((title) => smallSurvey(title)),
+    )
+    const ids: number[] = []
+    let pageToken = ''
+    do {
+      const page = await own.backend.survey.listSurveyEvents({ pageSize: 2, pageToken })
+      expect(page.events.length).toBeLessThanOrEqual(2)
+      ids.push(...page.events.map(({ surveyId }) => Number(surveyId)))
+      pageToken = page.nextPageToken
+    } while (pageToken !== '')
+    expect(ids).toEqual([...ids].sort((one, other) => other - one))
+    expect(ids).toHaveLength(5)
+    const foreign = own.backend.survey.listSurveyEvents({ pageToken: '7' })
+    await expect(foreign).rejects.toThrow('the page token is not valid')
+  })
+
+  test('goes when KEEP_AUDIT_DAYS are over, and the surveys stay', async () => {
+    const own = await startService({ env: { KEEP_AUDIT_DAYS: '7' } })
+    const access = await own.grantAccess()
+    const [id = 0] = await own.importSurveys(access.user, [smallSurvey('a')])
+    own.clock.advance({ days: 2 })
+    await own.importSurveys(access.user, [smallSurvey('b')])
+    const left = async () => (await own.backend.survey.listSurveyEvents({})).events.map(({ surveyId }) => surveyId)
+    own.clock.advance({ days: 5 })
+    await own.backend.runJanitors()
+    expect(await left()).toEqual([BigInt(id + 1), BigInt(id)])
+    own.clock.advance({ ms: 1 })
+    await own.backend.runJanitors()
+    expect(await left()).toEqual([BigInt(id + 1)])
+    expect((await own.backend.survey.exportSurveys({})).surveys).toHaveLength(2)
+    expect(own.backend.log()).toContain('"surveyEvents":1')
+  })
+})
+
 describe('an import', () => {
   test('tells the moment it was made of a survey that says none', async () => {
     const own = await startService()

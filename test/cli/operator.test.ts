@@ -13,13 +13,13 @@ import {
   writeFileSync,
 } from 'node:fs'
 import path from 'node:path'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { writeTar } from '../../bin/commands/tar.js'
 import { Database } from '../../services/sqlite/driver.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { freePort } from '../harness/free-port.js'
 import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
-import { PROGRAM } from '../harness/spawn.js'
+import { PROGRAM, spawnServe } from '../harness/spawn.js'
 import { fixtures, loadFiles } from '../store/schema-fixtures.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
@@ -148,6 +148,64 @@ describe('apps', () => {
     const afterThat = new Date(Date.parse(created_at) + 1).toISOString()
     expect(await list('--since', afterThat)).toEqual(all.filter((event) => event.created_at >= afterThat))
     expect(await list('--since', '2100-01-01')).toEqual([])
+  })
+
+  test('audit events of apps, users and surveys are one list, as long as it is, and each is found by what it concerns', async () => {
+    const service = await createProcess()
+    const { user_id } = await createUser(service, 'li.wei')
+    const many = JSON.stringify(Array.from({ length: 1001 }, (_, at) => ({ title: `s${at}`, pages: [] })))
+    await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input: many })
+    const { appid } = await createApp(service)
+    await service.cli(['survey', 'delete', '7'])
+    type Event = Readonly<Record<'event_id' | 'kind' | 'user_id' | 'appid' | 'request_id', string>> & {
+      readonly survey_id: number | null
+    }
+    const list = (...options: string[]) => service.json<Event[]>(['audit', 'list', ...options])
+    const all = await list()
+    const stored = Array.from({ length: 1001 }, (_, at) => `survey.created ${1001 - at}`)
+    const told = all.map(({ kind, survey_id }) => `${kind} ${survey_id}`)
+    expect(told).toEqual(['survey.deleted 7', 'app.created null', ...stored, 'user.created null'])
+    expect(all.map((row) => row.event_id)).toEqual(
+      all
+        .map((row) => row.event_id)
+        .sort()
+        .reverse(),
+    )
+    expect(Object.keys(all[0] ?? {})).toEqual(Object.keys(all[1] ?? {}))
+    expect(await list('--limit', '3')).toEqual(all.slice(0, 3))
+    expect(await list('--survey-id', '7')).toEqual(all.filter((row) => row.survey_id === 7))
+    expect(await list('--kind', 'survey.deleted')).toEqual(all.slice(0, 1))
+    expect(await list('--kind', 'user.created')).toEqual(all.slice(-1))
+    expect(await list('--appid', appid)).toEqual(all.slice(1, 2))
+    expect(await list('--appid', appid, '--survey-id', '7')).toEqual([])
+    const { request_id = '' } = all[2] ?? {}
+    expect(await list('--request-id', request_id)).toEqual(all.filter((row) => row.request_id === request_id))
+    for (const user of ['li.wei', user_id])
+      expect(await list('--username', user)).toEqual(all.filter((row) => row.user_id === user_id))
+  })
+
+  test('where there is no survey service, audit events are those of apps and users, and that is said', async () => {
+    const service = await createProcess()
+    await createUser(service, 'li.wei')
+    const env = { ...process.env, DATA_DIR: service.dataDir, ADMIN_PORT: '0' } as Record<string, string>
+    const { child, listening } = spawnServe('token', env)
+    onTestFinished(() => void child.kill('SIGKILL'))
+    await listening
+    const elsewhere = path.join(service.dataDir, 'elsewhere')
+    const url = `unix:${path.join(service.dataDir, 'token.sock')}`
+    for (const [dataDir, ...args] of [
+      [service.dataDir, 'audit', 'list'],
+      [elsewhere, '--url', url, 'audit', 'list'],
+    ] as const) {
+      const { exitCode, stdout, stderr } = await service.cli([...args, '--json'], { env: { DATA_DIR: dataDir } })
+      expect({ exitCode, kinds: JSON.parse(stdout).map(({ kind }: { kind: string }) => kind) }).toEqual({
+        exitCode: 0,
+        kinds: ['user.created'],
+      })
+      expect(stderr).toMatch(/^without surveys.* SURVEY_SERVICE_URL/m)
+    }
+    expect(existsSync(elsewhere)).toBe(false)
+    expect(readdirSync(service.dataDir)).not.toContain('survey.db')
   })
 
   test('whoever revokes the last secret of an app that is good hears of it', async () => {

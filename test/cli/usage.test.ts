@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { describe, expect, test, vi } from 'vitest'
 import { createProgram } from '../../bin/main.js'
+import { SURVEY_EVENT_KINDS } from '../../services/survey/store/survey-store.js'
 import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
 import { createProcess } from '../harness/process.js'
 
@@ -119,7 +120,7 @@ test('the kinds of events that audit list takes are those that docs/operations.m
   const operations = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8')
   const table = operations.slice(operations.indexOf('\n## Audit\n'), operations.indexOf('\n## Logs\n'))
   const explained = table.split('\n').flatMap((row) => row.split('|', 2)[1]?.match(/[a-z]+\.[a-z_]+/g) ?? [])
-  expect([...AUDIT_KINDS].sort()).toEqual(explained.sort())
+  expect([...AUDIT_KINDS, ...SURVEY_EVENT_KINDS].sort()).toEqual(explained.sort())
 })
 
 describe('wrong usage exits 2, says why on stderr and prints no data', () => {
@@ -151,7 +152,7 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     [
       'a kind of event that there is not',
       ['audit', 'list', '--kind', 'secret.revokd'],
-      /Allowed choices are app\.created, .*, secret\.revoked, .*, grant\.revoked\./,
+      /Allowed choices are app\.created, .*, secret\.revoked, .*, survey\.deleted\./,
     ],
     ['an empty filter by app', ['grant', 'list', '--appid', ''], /--appid <appid>' must not be empty/],
     ['an empty filter by user', ['audit', 'list', '--username='], /--username <name>' must not be empty/],

@@ -2,6 +2,8 @@
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Rounds } from '../../services/store/rounds.js'
+import { startJanitor as startSurveyJanitor } from '../../services/survey/janitor.js'
+import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { startJanitor } from '../../services/token/janitor.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
@@ -144,6 +146,28 @@ test('a round goes on while batches are full, whatever they are full of, and add
   ])
   expect(removed).toEqual({ codes: 750, accessTokens: 0, grants: 250, sessions: 499, auditEvents: 0 })
   expect(bounds).toHaveLength(4)
+})
+
+test('of the survey store too: rounds go on while batches are full, and say what they removed', async () => {
+  const [left, bounds, told] = [[500, 500, 3, 1], [] as unknown[], [] as unknown[]]
+  const store = {
+    async removeEvents(bound: unknown) {
+      bounds.push(bound)
+      return left.shift() ?? 0
+    },
+  } as unknown as SurveyStore
+  const janitor = startSurveyJanitor({
+    store,
+    now: () => LATER,
+    everyMs: 3_600_000,
+    keepAuditMs: 1_000 * DAY,
+    onRemoved: (removed) => told.push(removed),
+    onError: () => undefined,
+  })
+  for (let round = 0; round < 3; round += 1) await janitor.run()
+  await janitor.stop()
+  expect(told).toEqual([{ surveyEvents: 1003 }, { surveyEvents: 1 }])
+  expect(bounds).toEqual(Array.from({ length: 5 }, () => ({ beforeMs: LATER - 1_000 * DAY, limit: 500 })))
 })
 
 test('events are kept longer than what they tell of, and counts a minute longer than their window', async () => {
