@@ -1,4 +1,5 @@
 // Group commit for PostgreSQL: writes that come at about the same time share a transaction.
+import type { Cause } from '../store/cause.js'
 import { mayBeOfOne } from './errors.js'
 import { isOverdue, refuse, Together, type Waiting } from './together.js'
 import type { Database, Transaction } from './transaction.js'
@@ -27,7 +28,7 @@ interface Submitted<Args, Result> extends Waiting {
  * Writes in groups, which hardly wait for locks, so that nobody waits for what another one needs. Who finds no result there
  * has a transaction of his own, in which he waits for what he must.
  */
-export class GroupedWrites<Args, Result> {
+export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
   readonly #database: Database
   readonly #steps: Steps<Args, Result>
   readonly #together = new Together<Submitted<Args, Result>>(MAX_GROUP, (group) => this.#runTogether(group))
@@ -43,18 +44,20 @@ export class GroupedWrites<Args, Result> {
    */
   submit(key: string | undefined, args: Args): Promise<Result> {
     return new Promise((resolve, reject) => {
-      this.#together.add({ key, dueAt: this.#database.dueAt(), args, resolve, reject })
+      this.#together.add({ key, dueAt: this.#database.dueAt(args.cause), args, resolve, reject })
     })
   }
 
   async #runTogether(group: readonly Submitted<Args, Result>[]): Promise<void> {
-    let results: readonly (Result | undefined)[] = []
+    let results: ReadonlyMap<Submitted<Args, Result>, Result | undefined> = new Map()
     try {
-      const all = group.map(({ args }) => args)
-      results = await this.#database.transaction(
-        (transaction) => this.#steps(transaction, all, false),
-        GROUP_LOCK_WAIT_MS,
-      )
+      results = await this.#database.transaction(async (transaction) => {
+        const begun = group.filter((submitted) => !isOverdue(submitted)) // a connection may have been long in coming
+        if (begun.length === 0) return new Map()
+        const all = begun.map(({ args }) => args)
+        const written = await this.#steps(transaction, all, false)
+        return new Map(begun.map((submitted, index) => [submitted, written[index]]))
+      }, GROUP_LOCK_WAIT_MS)
     } catch (error) {
       if (!mayBeOfOne(error)) {
         for (const { reject } of group) reject(error)
@@ -62,17 +65,19 @@ export class GroupedWrites<Args, Result> {
       }
       // One of them cannot be written, or waits for somebody after all; alone, the others need not.
     }
-    group.forEach((submitted, index) => {
-      const result = results[index]
+    for (const submitted of group) {
+      const result = results.get(submitted)
       if (result !== undefined) submitted.resolve(result)
       else if (isOverdue(submitted)) refuse(submitted)
       else void this.#runAlone(submitted)
-    })
+    }
   }
 
   async #runAlone({ args, resolve, reject }: Submitted<Args, Result>): Promise<void> {
     try {
-      const [result] = await this.#database.transaction((transaction) => this.#steps(transaction, [args], true))
+      const [result] = await this.#database.causedTransaction(args.cause, (transaction) =>
+        this.#steps(transaction, [args], true),
+      )
       if (result === undefined) throw new TypeError('a write that may wait has a result')
       resolve(result)
     } catch (error) {

@@ -17,7 +17,7 @@ export interface Waiting {
   reject(error: unknown): void
 }
 
-/** Items that wait for their turn, all for the same time. Those of one key are never in one group. */
+/** Items that wait for their turn. Those of one key are never in one group. */
 export class Together<Item extends Waiting> {
   readonly #maxItems: number
   readonly #run: (group: readonly Item[]) => Promise<void>
@@ -73,7 +73,7 @@ export class Together<Item extends Waiting> {
     return taken
   }
 
-  /** One timer, for who waits longest. */
+  /** One timer, for who waits longest. Who comes later and may wait less has been told by then, and is not taken either. */
   #watch(): void {
     const [first] = this.#waiting
     if (this.#clock || !first) return
@@ -86,13 +86,16 @@ export class Together<Item extends Waiting> {
   }
 
   #refuseOverdue(): void {
-    const overdue = this.#waiting.findIndex((item) => !isOverdue(item))
-    for (const item of this.#waiting.splice(0, overdue === -1 ? this.#waiting.length : overdue)) refuse(item)
+    const now = performance.now()
+    const overdue = this.#waiting.filter((item) => isOverdue(item, now))
+    if (overdue.length === 0) return
+    this.#waiting = this.#waiting.filter((item) => !isOverdue(item, now))
+    for (const item of overdue) refuse(item)
   }
 }
 
-export function isOverdue({ dueAt }: Waiting): boolean {
-  return performance.now() >= dueAt
+export function isOverdue({ dueAt }: Waiting, now = performance.now()): boolean {
+  return now >= dueAt
 }
 
 export function refuse(item: Waiting): void {

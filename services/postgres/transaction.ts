@@ -1,6 +1,7 @@
 // How the stores speak to PostgreSQL: a statement by itself, or a transaction that is run again when it lost a race.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
+import type { Cause } from '../store/cause.js'
 import { DatabaseRefused } from '../store/database-refused.js'
 import { isDisconnected, isRepeatable, PoolExhausted, translate } from './errors.js'
 import { knownVersion, migrate, type Schema } from './migrate.js'
@@ -176,6 +177,8 @@ async function requireFsync(client: pg.ClientBase): Promise<void> {
   if (rows[0]?.fsync === 'off') throw new DatabaseRefused('the database runs with fsync = off and would lose grants')
 }
 
+type Steps<Result> = (transaction: Transaction) => Promise<Result>
+
 export class Database {
   readonly #pool: PrimaryPool
 
@@ -184,11 +187,13 @@ export class Database {
   }
 
   /**
-   * By performance.now(): until when who asks now may wait for anything to be begun, which is as long as for a connection.
-   * One wait to be taken together with others and one for a connection fit in a request's time, RPC_TIMEOUT_MS.
+   * By performance.now(): until when who asks now may wait for anything to be begun, which is as long as for a connection,
+   * but not longer than its `cause` may. One wait to be taken together with others and one for a connection fit in a
+   * request's time, RPC_TIMEOUT_MS.
    */
-  dueAt(): number {
-    return performance.now() + this.#pool.connectTimeoutMs
+  dueAt(cause?: Cause): number {
+    const dueAt = performance.now() + this.#pool.connectTimeoutMs
+    return cause ? Math.min(dueAt, cause.dueAtMs) : dueAt
   }
 
   /** One statement that changes nothing. @throws StoreUnavailable */
@@ -200,8 +205,16 @@ export class Database {
    * Runs `steps` in a transaction and returns what it returned, committed if it wrote. It may be run several times, so
    * it must change nothing but the database. Locks are waited for `lockWaitMs`, if that is given. @throws StoreUnavailable
    */
-  transaction<Result>(steps: (transaction: Transaction) => Promise<Result>, lockWaitMs?: number): Promise<Result> {
-    const dueAt = this.dueAt()
+  transaction<Result>(steps: Steps<Result>, lockWaitMs?: number): Promise<Result> {
+    return this.#transaction(this.dueAt(), steps, lockWaitMs)
+  }
+
+  /** The same for what a call causes: it is not begun when that is over. */
+  causedTransaction<Result>(cause: Cause, steps: Steps<Result>): Promise<Result> {
+    return this.#transaction(this.dueAt(cause), steps)
+  }
+
+  #transaction<Result>(dueAt: number, steps: Steps<Result>, lockWaitMs?: number): Promise<Result> {
     return this.#attempt(dueAt, async (client, commitSent) => {
       // A connection may come later than that, from another host for example. Nothing happens of which the caller has been
       // told that it did not; a read may, so it goes on.

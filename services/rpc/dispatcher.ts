@@ -15,8 +15,8 @@ import { Deadlines } from './deadlines.js'
 import { ServiceError, toConnectError } from './service-error.js'
 import { type Validate, validatorOf } from './validation.js'
 
-/** What a handler knows of the call besides its request. */
-export interface Call {
+/** What a door knows of a call besides its request. */
+export interface IncomingCall {
   /** Who calls, as the door established it. */
   readonly caller: Caller
   /** UUID of the request this call belongs to; the same from the gateway's answer to the audit event. */
@@ -25,6 +25,12 @@ export interface Call {
   readonly traceparent: string
   /** Aborted when the deadline passes or the caller goes away; the outcome of the call is then unknown to it. */
   readonly signal: AbortSignal | undefined
+}
+
+/** What a handler knows of it. */
+export interface Call extends IncomingCall {
+  /** By performance.now(): when the caller is told that it failed, unless it has ended by then. */
+  readonly deadlineMs: number
 }
 
 /** Handlers of a service: one function per RPC, over protobuf messages, registered once for all doors. */
@@ -116,7 +122,7 @@ export class Dispatcher {
   call<M extends DescMethod>(
     method: M,
     request: MessageShape<M['input']>,
-    call: Call,
+    call: IncomingCall,
     timeoutMs = this.#options.maxDeadlineMs,
   ): Promise<MessageShape<M['output']>> {
     return new Promise((resolve, reject) => {
@@ -162,9 +168,11 @@ export class Dispatcher {
         }
       }
       try {
-        const work = this.#begin(served, method, request, span ? { ...call, traceparent: span.traceparent } : call)
+        const { caller, requestId, traceparent, signal } = call
         const deadlineMs = startedAt + Math.min(timeoutMs, this.#options.maxDeadlineMs)
-        this.#underDeadline(work, deadlineMs, call.signal, succeed, fail)
+        const own = { caller, requestId, traceparent: span?.traceparent ?? traceparent, signal, deadlineMs }
+        const work = this.#begin(served, method, request, own)
+        this.#underDeadline(work, deadlineMs, signal, succeed, fail)
       } catch (error) {
         fail(error)
       }
@@ -217,7 +225,7 @@ export class Dispatcher {
     signal?.addEventListener('abort', onAbort, { once: true })
   }
 
-  #translate(error: unknown, method: DescMethod, call: Call): ConnectError {
+  #translate(error: unknown, method: DescMethod, call: IncomingCall): ConnectError {
     if (error instanceof ServiceError) return toConnectError(error)
     if (error instanceof ConnectError) return error // our own deadline, or the answer of a service we called
     return this.unexpected(error, method.name, call)

@@ -17,7 +17,7 @@ import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
 import { MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import type { Caller } from './callers.js'
 import { CallersOverHttp2 } from './callers-over-http2.js'
-import { type Call, type Dispatcher, pathOf } from './dispatcher.js'
+import { type Dispatcher, type IncomingCall, pathOf } from './dispatcher.js'
 import { type Identify, requireCaller } from './identity.js'
 import { serveMultiplex } from './multiplex-server.js'
 import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
@@ -204,7 +204,7 @@ async function answer(
   const request = decodeRequest(method, peer.request, options.limits)
   const aborter = new AbortController()
   peer.once('cancelled', () => aborter.abort())
-  const call: Call = {
+  const call: IncomingCall = {
     caller,
     requestId: requestIdFrom(peer.metadata.get(REQUEST_ID_HEADER)[0]),
     traceparent: textOf(peer.metadata.get('traceparent')[0]),

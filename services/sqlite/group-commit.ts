@@ -2,6 +2,7 @@
 // transactions that commit while it flushes share the next flush. Nobody is told of a write before it is flushed.
 import type { Statement } from 'better-sqlite3'
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
+import type { Cause } from '../store/cause.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
 import { DatabaseFile, type Flush } from './database-file.js'
@@ -83,7 +84,7 @@ export class GroupCommit {
   readonly #rollbackTo: Statement
   readonly #release: Statement
   readonly #commit: Statement
-  readonly #queue: QueuedWrite[] = []
+  #queue: QueuedWrite[] = []
   #unanswered = 0
   #unflushed: Committed[] = []
   #isFlushing = false
@@ -118,17 +119,18 @@ export class GroupCommit {
   /**
    * Runs one write, which is synchronous and over this connection, in a transaction; a second time if one of its group
    * fails. Fulfils when it is committed and flushed. Rejects with StoreUnavailable when the database cannot be asked, too
-   * many writes wait or this one has waited too long, else with what the write threw, which has then left no trace.
+   * many writes wait or this one has waited too long, or beyond `dueAtMs`, else with what the write threw, which has then
+   * left no trace.
    */
-  submit<Result>(write: () => Result): Promise<Result> {
+  submit<Result>(write: () => Result, dueAtMs = Number.POSITIVE_INFINITY): Promise<Result> {
     if (this.#closed) return Promise.reject(new StoreUnavailable(new Error('the store is closed')))
     if (this.#unanswered >= this.#maxUnanswered) {
       return Promise.reject(new StoreUnavailable(new Error('too many writes are waiting')))
     }
     this.#unanswered += 1
-    const dueAtMs = performance.now() + this.#beginWithinMs
+    const beginAtMs = Math.min(performance.now() + this.#beginWithinMs, dueAtMs)
     return new Promise((resolve, reject) => {
-      this.#queue.push({ write, dueAtMs, resolve, reject })
+      this.#queue.push({ write, dueAtMs: beginAtMs, resolve, reject })
       this.#scheduleGroup()
     })
   }
@@ -182,12 +184,13 @@ export class GroupCommit {
     return true
   }
 
-  /** Who waits longest is first. */
   #refuseOverdue(): void {
     const now = performance.now()
-    const due = this.#queue.findIndex(({ dueAtMs }) => dueAtMs > now)
-    const overdue = this.#queue.splice(0, due === -1 ? this.#queue.length : due)
-    if (overdue.length > 0) this.#refuse(overdue, new Error('it has waited too long for the disk'))
+    const isOverdue = ({ dueAtMs }: QueuedWrite) => dueAtMs <= now
+    const overdue = this.#queue.filter(isOverdue)
+    if (overdue.length === 0) return
+    this.#queue = this.#queue.filter((write) => !isOverdue(write))
+    this.#refuse(overdue, new Error('it has waited too long for the disk'))
   }
 
   #scheduleGroup(): void {
@@ -344,4 +347,12 @@ export function writing<Args extends unknown[], Result>(
   write: (...args: Args) => Result,
 ): (...args: Args) => Promise<Result> {
   return (...args) => writer.submit(() => write(...args))
+}
+
+/** The same for a write that a call causes: it is not begun when that is over. */
+export function causedWriting<Args extends readonly unknown[], Result>(
+  writer: GroupCommit,
+  write: (...args: [...Args, Cause]) => Result,
+): (...args: [...Args, Cause]) => Promise<Result> {
+  return (...args) => writer.submit(() => write(...args), (args.at(-1) as Cause).dueAtMs)
 }

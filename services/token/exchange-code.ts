@@ -2,6 +2,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { ExchangeCodeRequest, ExchangeCodeResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
+import { causedBy } from '../store/cause.js'
 import { invalidAppid, invalidSecret, type RecallSecret, recordUse, requireSecret } from './app-authentication.js'
 import { hashCredential, newCredential, newId, placeOfGrant } from './credentials.js'
 import type { TokenDeps } from './deps.js'
@@ -44,7 +45,7 @@ export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
         maxGrants: rules.maxGrantsPerUserAndApp,
       },
       now,
-      { actor: 'app', requestId: call.requestId },
+      causedBy('app', call),
     )
     if (result.kind === 'redeemed' || result.kind === 'refused') recordUse(deps, secret)
     switch (result.kind) {

@@ -3,6 +3,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { IssueCodeRequest, IssueCodeResponseSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
+import { causedBy } from '../store/cause.js'
 import { invalidAppid, requireApp } from './app-authentication.js'
 import { requireRedirectUri, requireScope } from './check-authorization-request.js'
 import { deriveCode } from './credentials.js'
@@ -36,7 +37,7 @@ export function issueCode(deps: TokenDeps) {
           maxLive: deps.rules.maxLiveCodesPerUserAndApp,
         },
         now,
-        { actor: 'user', requestId: call.requestId },
+        causedBy('user', call),
       )
       if (outcome === 'refused') throw await refusal(deps, appid)
       if (outcome !== 'exists_ended') return { code: code.text }

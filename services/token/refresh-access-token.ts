@@ -2,6 +2,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { RefreshAccessTokenRequest, RefreshAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
+import { causedBy } from '../store/cause.js'
 import {
   invalidAppid,
   invalidSecret,
@@ -46,7 +47,7 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
         maxLive: rules.maxLiveTokensPerGrant,
       },
       now,
-      { actor: 'app', requestId: call.requestId },
+      causedBy('app', call),
     )
     if (secret && (result === 'minted' || result === 'refused')) recordUse(deps, secret)
     switch (result) {

@@ -52,6 +52,21 @@ describe('a code', () => {
     expect(events.filter(({ kind }) => kind === 'code.issued')).toHaveLength(1)
   })
 
+  test('stays good when its exchange could not be begun before the caller was told that it failed', async () => {
+    const service = await startService()
+    const { app, code } = await withCode(service)
+    const { appid, secret, redirectUri } = app
+    const exchange = { appid, secret, code, redirectUri }
+    const late = service.backend.asGateway.token.exchangeCode(exchange, { timeoutMs: 1 }).then(
+      () => 'exchanged',
+      () => 'failed',
+    )
+    const until = performance.now() + 50
+    while (performance.now() < until); // whoever else has the process
+    expect(await late).toBe('failed')
+    expect((await service.exchange(app, code)).code).toBe('OK')
+  })
+
   test('exchanged 200 times in parallel yields one OK and 199 invalid_code, and one grant', async () => {
     const service = await startService()
     const { app, code } = await withCode(service)

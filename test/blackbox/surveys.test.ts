@@ -371,6 +371,23 @@ describe('the audit trail of surveys', () => {
 })
 
 describe('an import', () => {
+  test('that could not be begun before its caller was told that it failed does not happen', async () => {
+    const own = await startService()
+    const { userId: ownerUserId } = await own.createUser()
+    const importing = (title: string, timeoutMs: number) =>
+      own.backend.survey.importSurveys({ ownerUserId, surveys: [{ title }] }, { timeoutMs })
+    const late = importing('late', 1).then(
+      () => 'stored',
+      () => 'failed',
+    )
+    const until = performance.now() + 50
+    while (performance.now() < until); // whoever else has the process
+    expect(await late).toBe('failed')
+    await importing('in time', 60_000)
+    const { surveys } = await own.backend.survey.exportSurveys({})
+    expect(surveys.map(({ survey }) => survey?.title)).toEqual(['in time'])
+  })
+
   test('tells the moment it was made of a survey that says none', async () => {
     const own = await startService()
     own.clock.advance({ ms: 999 })

@@ -5,22 +5,23 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, test } from 'vitest'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
-import { type CallRecord, Dispatcher, type DispatcherOptions } from '../../services/rpc/dispatcher.js'
+import { type Call, type CallRecord, Dispatcher, type DispatcherOptions } from '../../services/rpc/dispatcher.js'
 
 const { countRequests } = LimitService.method
 const REQUEST = { counts: [{ key: 'key', windowEndTime: timestampFromMs(1), requests: 1 }] }
+const MAX_DEADLINE_MS = 10_000
 type Response = MessageInitShape<typeof countRequests.output>
 
-function open(handler: (signal: AbortSignal | undefined) => unknown, options: Partial<DispatcherOptions> = {}) {
+function open(handler: (call: Call) => unknown, options: Partial<DispatcherOptions> = {}) {
   const records: CallRecord[] = []
   const unexpected: unknown[] = []
   const dispatcher = new Dispatcher({
     mayCall: () => true,
     onCall: (record) => records.push(record),
     onUnexpected: (error) => unexpected.push(error),
-    maxDeadlineMs: 10_000,
+    maxDeadlineMs: MAX_DEADLINE_MS,
     ...options,
-  }).register(LimitService, { countRequests: (_, { signal }) => handler(signal) as Promise<Response> })
+  }).register(LimitService, { countRequests: (_, call) => handler(call) as Promise<Response> })
   const call = (signal?: AbortSignal, timeoutMs?: number) =>
     dispatcher
       .call(
@@ -60,6 +61,21 @@ test.each([
   await new Promise((resolve) => setTimeout(resolve, 80)) // until the deadline has passed in any case
   expect(codes()).toEqual([outcome === 'answered' ? undefined : outcome])
   expect(unexpected).toHaveLength(expected)
+})
+
+test.each([
+  ['its own time', 40, 40],
+  ['the longest there is', 1_000_000, MAX_DEADLINE_MS],
+])('a handler knows when its caller is told that it failed: after %s', async (_, timeoutMs, ms) => {
+  const known: number[] = []
+  const { call } = open(async ({ deadlineMs }) => {
+    known.push(deadlineMs)
+    return {}
+  })
+  const before = performance.now()
+  await call(undefined, timeoutMs)
+  expect(known[0]).toBeGreaterThanOrEqual(before + ms)
+  expect(known[0]).toBeLessThanOrEqual(performance.now() + ms)
 })
 
 test('ends once when the caller goes away, and listens to him no more', async () => {

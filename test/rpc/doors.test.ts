@@ -16,7 +16,7 @@ import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
-import { type Call, Dispatcher } from '../../services/rpc/dispatcher.js'
+import { type Call, Dispatcher, type IncomingCall } from '../../services/rpc/dispatcher.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { decodeRequest } from '../../services/rpc/requests.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
@@ -237,7 +237,7 @@ test.each([
   ['long before, has a caller who went away', 400, Code.Canceled],
 ])('a call that its door ends %s', async (_, timeoutMs, code) => {
   const aborter = new AbortController()
-  const call: Call = { caller: 'gateway', requestId: 'request', traceparent: '', signal: aborter.signal }
+  const call: IncomingCall = { caller: 'gateway', requestId: 'request', traceparent: '', signal: aborter.signal }
   const request = create(ListConnectedAppsRequestSchema, { sessionToken: 'x' })
   const failure = failureOf(dispatcher.call(AccountService.method.listConnectedApps, request, call, timeoutMs))
   aborter.abort()

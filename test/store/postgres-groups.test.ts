@@ -5,6 +5,7 @@ import { GroupedWrites } from '../../services/postgres/grouped-writes.js'
 import { Lookups } from '../../services/postgres/lookups.js'
 import { Together, type Waiting } from '../../services/postgres/together.js'
 import { type Database, openDatabase } from '../../services/postgres/transaction.js'
+import type { Cause } from '../../services/store/cause.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
@@ -416,15 +417,41 @@ test('who comes when all connections have as many waiting as they can serve in t
   expect(await served.all).toHaveLength(51)
 })
 
+test('who is due when a connection has come at last is not written, and those who may wait are', async () => {
+  const written: unknown[] = []
+  const database = {
+    dueAt: ({ dueAtMs }: Cause) => dueAtMs,
+    async transaction(steps: (transaction: undefined) => unknown) {
+      await sleep(60)
+      return steps(undefined)
+    },
+  }
+  type Args = { readonly cause: Cause; readonly name: string }
+  const writes = new GroupedWrites<Args, string>(database as unknown as Database, async (_, all) => {
+    written.push(all.map(({ name }) => name))
+    return all.map(({ name }) => `${name} written`)
+  })
+  const within = (name: string, ms: number) =>
+    writes.submit(undefined, { name, cause: { ...cause, dueAtMs: performance.now() + ms } })
+  const [early, late, last] = await Promise.allSettled([within('a', 60_000), within('b', 30), within('c', 60_000)])
+  expect([early, last].map((one) => one?.status === 'fulfilled' && one.value)).toEqual(['a written', 'c written'])
+  expect(late).toMatchObject({ status: 'rejected', reason: expect.any(StoreUnavailable) })
+  await expect(within('d', 30)).rejects.toBeInstanceOf(StoreUnavailable)
+  expect(written).toEqual([['a', 'c']])
+})
+
 test('who has no result in his group, and is due by then, is refused, and nothing is written for him alone', async () => {
   const runs: boolean[] = []
   const dueAt = performance.now() + 300
   const database = { dueAt: () => dueAt, transaction: (steps: () => unknown) => steps() }
-  const writes = new GroupedWrites<string, string>(database as unknown as Database, async (_, all, mayWait) => {
-    runs.push(mayWait)
-    while (performance.now() < dueAt) await sleep(20)
-    return all.map(() => (mayWait ? 'written' : undefined))
-  })
-  await expect(writes.submit(undefined, 'a')).rejects.toBeInstanceOf(StoreUnavailable)
+  const writes = new GroupedWrites<{ cause: Cause }, string>(
+    database as unknown as Database,
+    async (_, all, mayWait) => {
+      runs.push(mayWait)
+      while (performance.now() < dueAt) await sleep(20)
+      return all.map(() => (mayWait ? 'written' : undefined))
+    },
+  )
+  await expect(writes.submit(undefined, { cause })).rejects.toBeInstanceOf(StoreUnavailable)
   expect(runs).toEqual([false])
 })

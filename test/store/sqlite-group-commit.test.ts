@@ -31,11 +31,11 @@ beforeEach(() => {
 afterEach(() => db.close())
 
 const nextTick = () => new Promise<void>((resolve) => process.nextTick(resolve))
-const add = (id: number, to = commits) =>
+const add = (id: number, to = commits, dueAtMs?: number) =>
   to.submit(() => {
     insert.run(id)
     return id
-  })
+  }, dueAtMs)
 const count = (sql: string) => executed.filter((each) => each === sql).length
 const stored = (connection = db) => connection.prepare<[], number>('SELECT id FROM entries ORDER BY id').pluck().all()
 
@@ -349,6 +349,23 @@ describe('the flush of what was committed', () => {
     end()
     expect(await inTime).toBe(4)
     expect(stored()).toEqual([1, 4])
+    await writer.close()
+  })
+
+  test('that takes longer than the call of a write does has that refused, and not those that were there before it', async () => {
+    const writer = new GroupCommit(db, { beginWithinMs: 60_000, flush: (_, done) => waiting.push(done) })
+    const first = add(1, writer)
+    await asked(1)
+    const before = add(2, writer)
+    const late = outcomes([add(3, writer, performance.now() + 20)])
+    const after = add(4, writer, performance.now() + 60_000)
+    await sleep(30)
+    end()
+    for (const outcome of await late) expect(outcome).toMatchObject({ outcomeUnknown: false })
+    await asked(1)
+    end()
+    expect(await Promise.all([first, before, after])).toEqual([1, 2, 4])
+    expect(stored()).toEqual([1, 2, 4])
     await writer.close()
   })
 

@@ -107,7 +107,7 @@ describe('SQLite stores', () => {
       const { grantId, accessTokenHash } = await grant(server)
       const isRevoked = async () => (await read(presented(accessTokenHash)))?.isRevoked
       expect(await isRevoked(), how).toBe(false)
-      await commandLine.revokeGrant(grantId, NOW, { actor: 'operator', requestId: '' })
+      await commandLine.revokeGrant(grantId, NOW, byOperator)
       expect(await isRevoked(), how).toBe(true)
     }
     await Promise.all([server.close(), commandLine.close()])

@@ -28,9 +28,10 @@ export const REFRESH_TTL = 30 * DAY
 export const OVERLAP = 5 * MINUTE
 export const GRACE = 10_000
 
-export const byApp: Cause = { actor: 'app', requestId: '00000000-0000-4000-8000-00000000000a' }
-export const byUser: Cause = { actor: 'user', requestId: '00000000-0000-4000-8000-00000000000b' }
-export const byOperator: Cause = { actor: 'operator', requestId: '00000000-0000-4000-8000-00000000000c' }
+const dueAtMs = Number.POSITIVE_INFINITY
+export const byApp: Cause = { actor: 'app', requestId: '00000000-0000-4000-8000-00000000000a', dueAtMs }
+export const byUser: Cause = { actor: 'user', requestId: '00000000-0000-4000-8000-00000000000b', dueAtMs }
+export const byOperator: Cause = { actor: 'operator', requestId: '00000000-0000-4000-8000-00000000000c', dueAtMs }
 
 /** The hash of the credential a test calls by this name. */
 export function hashOf(name: string): Hash {

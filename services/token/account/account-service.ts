@@ -1,4 +1,5 @@
 // AccountService: what a person does in a browser. Sessions live here; who may give an app access is decided by them.
+
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { AccountService, ConnectedAppSchema } from '../../../gen/surveyauth/v1/account_service_pb.js'
@@ -6,6 +7,7 @@ import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import { groupBy } from '../../collections/group-by.js'
 import type { Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
+import { causedBy } from '../../store/cause.js'
 import { hashCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import { requireSession } from '../session.js'
@@ -20,8 +22,7 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
 
     async signOut(request, call) {
       const sessionHash = hashCredential('session', request.sessionToken)
-      if (sessionHash)
-        await deps.store.endSession(sessionHash, deps.now(), { actor: 'user', requestId: call.requestId })
+      if (sessionHash) await deps.store.endSession(sessionHash, deps.now(), causedBy('user', call))
       return {}
     },
 
@@ -38,7 +39,7 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
 
     async disconnectApp(request, call) {
       const { userId } = await requireSession(deps, request.sessionToken)
-      const cause = { actor: 'user', requestId: call.requestId } as const
+      const cause = causedBy('user', call)
       const outcome = await deps.store.disconnectApp(request.grantId, userId, deps.now(), cause)
       if (outcome === 'not_found') throw new ServiceError(ErrorReason.NOT_FOUND, 'there is no such grant')
       return {}

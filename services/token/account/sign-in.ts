@@ -4,6 +4,7 @@ import type { SignInRequest, SignInResponseSchema } from '../../../gen/surveyaut
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Call } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
+import { causedBy } from '../../store/cause.js'
 import { hashCredential, newCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { UserRow } from '../store/token-store.js'
@@ -29,7 +30,7 @@ async function startSession(
   deps: TokenDeps,
   { userId, passwordHash }: UserRow,
   previousSessionToken: string,
-  { requestId }: Call,
+  call: Call,
 ): Promise<MessageInitShape<typeof SignInResponseSchema> | undefined> {
   const session = newCredential('session', deps.randomBytes)
   const now = deps.now()
@@ -39,7 +40,7 @@ async function startSession(
   const result = await deps.store.startSession(
     { sessionHash: session.hash, userId, passwordHash, expiresAtMs, previousSessionHash, maxLive },
     now,
-    { actor: 'user', requestId },
+    causedBy('user', call),
   )
   return result === 'started' ? { sessionToken: session.text, expireTime: timestampFromMs(expiresAtMs) } : undefined
 }

@@ -5,7 +5,7 @@ import type { AdminService, AppSchema, AppSecretSchema } from '../../../gen/surv
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Call, Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
-import type { Cause } from '../../store/cause.js'
+import { type Cause, causedBy } from '../../store/cause.js'
 import { pageOf } from '../../store/page.js'
 import { isLikeCredential, newCredential, newId } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
@@ -93,9 +93,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
   }
 }
 
-export function byOperator(call: Call): Cause {
-  return { actor: 'operator', requestId: call.requestId }
-}
+export const byOperator = (call: Call): Cause => causedBy('operator', call)
 
 /** `name`: what it was asked for by, which is repeated unless it looks like a secret. */
 export function notFound(what: string, name: string): ServiceError {

@@ -127,7 +127,7 @@ export interface AccessTokenRow {
   readonly isRevoked: boolean
 }
 
-export interface AuditRow extends Cause {
+export interface AuditRow extends Pick<Cause, 'actor' | 'requestId'> {
   readonly eventId: string
   readonly atMs: number
   readonly kind: AuditKind

@@ -153,7 +153,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
     },
 
     putSurveys(ownerUserId, drafts, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const given = drafts.map((draft) => draft.surveyId).filter((id) => id !== 0)
         const { highestId: lastId, owners } = await lockSurveys(transaction, given)
         const taken = given.find((id) => ![undefined, NOBODY, ownerUserId].includes(owners.get(id)))
@@ -182,7 +182,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
     },
 
     deleteSurveys(surveyIds, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const { owners } = await lockSurveys(transaction, surveyIds)
         const missing = surveyIds.find((surveyId) => !owners.has(surveyId))
         if (missing !== undefined) return { kind: 'not_found', surveyId: missing }

@@ -1,6 +1,6 @@
 // SurveyStore on SQLite: reads at once, writes through a GroupCommit.
 import type { Leases } from '../../../answers/leases.js'
-import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
+import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { SurveyStore } from '../survey-store.js'
@@ -40,8 +40,8 @@ export function createSqliteSurveyStore(db: Connection, writer: GroupCommit, kep
   return {
     findSurvey: reading(db, reads.findSurvey),
     listSurveys: reading(db, reads.listSurveys),
-    putSurveys: writing(writer, writes.putSurveys),
-    deleteSurveys: writing(writer, writes.deleteSurveys),
+    putSurveys: causedWriting(writer, writes.putSurveys),
+    deleteSurveys: causedWriting(writer, writes.deleteSurveys),
     exportSurveys: reading(db, reads.exportSurveys),
     listEvents: reading(db, listEvents),
     removeEvents: writing(writer, removeEvents),

@@ -49,7 +49,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
 
   return {
     createApp(app, secret, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const { appid, name, redirectUris, requiresSecretOnRefresh, isDisabled, createdAtMs } = app
         transaction.write(insertApp, [appid, name, redirectUris, requiresSecretOnRefresh, isDisabled, createdAtMs])
         addSecret(transaction, secret)
@@ -64,7 +64,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
     },
 
     updateApp(appid, change, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const before = await transaction.askOne<AppRow>(lockApp, [appid])
         if (!before) return undefined
         const app = { ...before, ...change }
@@ -77,7 +77,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
     },
 
     setAppDisabled(appid, isDisabled, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         // Waits for the redemptions and mintings in progress: they hold the row FOR SHARE.
         const before = await transaction.askOne<AppRow>(lockApp, [appid])
         if (!before || before.isDisabled === isDisabled) return before

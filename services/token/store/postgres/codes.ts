@@ -182,7 +182,7 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
 
   return {
     issueCode(code, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const { codeHash, appid, userId, passwordHash, redirectUri, scope, expiresAtMs, maxLive } = code
         const [app, user, existing] = await Promise.all([
           transaction.askOne<{ isDisabled: boolean }>(shareApp, [appid]),

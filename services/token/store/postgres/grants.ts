@@ -76,7 +76,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
     },
 
     revokeGrant(grantId, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const found = await transaction.askOne<{ appid: string; userId: string }>(findGrant, [grantId])
         if (!found) return 'not_found'
         const { appid, userId } = found
@@ -95,7 +95,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
     },
 
     disconnectApp(grantId, userId, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const found = await transaction.askOne<{ appid: string; userId: string }>(findGrant, [grantId])
         if (found?.userId !== userId) return 'not_found'
         const { appid } = found

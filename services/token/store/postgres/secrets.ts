@@ -53,7 +53,7 @@ export function createSecretMethods(database: Database, audit: Audit): SecretMet
 
   return {
     addAppSecret(secret, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const { appid, name } = secret
         const [app, taken] = await Promise.all([
           transaction.askOne(lockAppOfSecret, [appid]),
@@ -68,7 +68,7 @@ export function createSecretMethods(database: Database, audit: Audit): SecretMet
     },
 
     revokeAppSecret(appid, secretId, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         // Waits for the redemptions and mintings in progress: they hold the row FOR SHARE.
         const secret = await transaction.askOne<{ name: string; revokedAtMs: number | null }>(lockSecret, [
           appid,

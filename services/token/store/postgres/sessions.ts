@@ -57,7 +57,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
 
   return {
     startSession(session, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const { sessionHash, userId, passwordHash, expiresAtMs, previousSessionHash, maxLive } = session
         if (!(await transaction.askOne(lockUnchangedUser, [userId, passwordHash]))) return 'refused'
         if (previousSessionHash) await end(transaction, previousSessionHash, now, cause, 'signed in anew')
@@ -79,7 +79,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
     },
 
     endSession(sessionHash, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         await end(transaction, sessionHash, now, cause, 'signed out')
       })
     },

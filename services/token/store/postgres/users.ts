@@ -85,7 +85,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
 
   return {
     createUser(user, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const { userId, username, nickname, avatar, passwordHash, isDisabled, createdAtMs } = user
         const values = [userId, username, nickname, avatar, passwordHash, isDisabled, createdAtMs]
         const created = await transaction.write(insertUser, values)
@@ -106,7 +106,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
     },
 
     updateUser(username, change, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const before = await transaction.askOne<UserRow>(lockUser, [username])
         if (!before) return undefined
         const after = { ...before, ...change }
@@ -120,7 +120,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
     },
 
     setUserDisabled(username, isDisabled, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         // Waits for the redemptions, mintings and sign-ins in progress: they hold the row too.
         const before = await transaction.askOne<UserRow>(lockUser, [username])
         if (!before || before.isDisabled === isDisabled) return before
@@ -136,7 +136,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
     },
 
     setUserPassword(username, passwordHash, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         const user = await transaction.askOne<UserRow>(lockUser, [username])
         if (!user) return false
         transaction.write(setUserPassword, [user.userId, passwordHash])
@@ -148,7 +148,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
     },
 
     deleteUser(username, now, cause) {
-      return database.transaction(async (transaction) => {
+      return database.causedTransaction(cause, async (transaction) => {
         // In the order of redemptions: user, grants.
         const user = await transaction.askOne<UserRow>(lockUser, [username])
         if (!user) return 'not_found'

@@ -2,7 +2,7 @@
 // among them. One file per noun holds both; nothing outside this folder knows a table.
 
 import type { Leases } from '../../../answers/leases.js'
-import { GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
+import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
@@ -48,36 +48,36 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
   const writes = tokenStoreWrites(db, kept)
   const requestCounts = new RequestCounts()
   return {
-    createApp: writing(writer, writes.createApp),
+    createApp: causedWriting(writer, writes.createApp),
     findApp: reading(db, reads.findApp),
     listApps: reading(db, reads.listApps),
-    updateApp: writing(writer, writes.updateApp),
-    setAppDisabled: writing(writer, kept.ending(writes.setAppDisabled)),
-    addAppSecret: writing(writer, writes.addAppSecret),
-    revokeAppSecret: writing(writer, writes.revokeAppSecret),
+    updateApp: causedWriting(writer, writes.updateApp),
+    setAppDisabled: causedWriting(writer, kept.ending(writes.setAppDisabled)),
+    addAppSecret: causedWriting(writer, writes.addAppSecret),
+    revokeAppSecret: causedWriting(writer, writes.revokeAppSecret),
     listAppSecrets: reading(db, reads.listAppSecrets),
 
-    createUser: writing(writer, writes.createUser),
+    createUser: causedWriting(writer, writes.createUser),
     findUser: reading(db, reads.findUser),
     isUserId: reading(db, reads.isUserId),
     listUsers: reading(db, reads.listUsers),
-    updateUser: writing(writer, kept.ending(writes.updateUser)),
-    setUserDisabled: writing(writer, kept.ending(writes.setUserDisabled)),
-    setUserPassword: writing(writer, writes.setUserPassword),
-    deleteUser: writing(writer, kept.ending(writes.deleteUser)),
-    startSession: writing(writer, writes.startSession),
+    updateUser: causedWriting(writer, kept.ending(writes.updateUser)),
+    setUserDisabled: causedWriting(writer, kept.ending(writes.setUserDisabled)),
+    setUserPassword: causedWriting(writer, writes.setUserPassword),
+    deleteUser: causedWriting(writer, kept.ending(writes.deleteUser)),
+    startSession: causedWriting(writer, writes.startSession),
     findSession: reading(db, reads.findSession),
     touchSession: writing(writer, writes.touchSession),
-    endSession: writing(writer, writes.endSession),
+    endSession: causedWriting(writer, writes.endSession),
 
-    issueCode: writing(writer, writes.issueCode),
-    redeemCode: writing(writer, writes.redeemCode),
-    mintAccessToken: writing(writer, writes.mintAccessToken),
+    issueCode: causedWriting(writer, writes.issueCode),
+    redeemCode: causedWriting(writer, writes.redeemCode),
+    mintAccessToken: causedWriting(writer, writes.mintAccessToken),
     findAccessToken: reading(db, reads.findAccessToken),
     findAccessTokens: reading(db, reads.findAccessTokens),
     listGrants: reading(db, reads.listGrants),
-    revokeGrant: writing(writer, kept.ending(writes.revokeGrant)),
-    disconnectApp: writing(writer, kept.ending(writes.disconnectApp)),
+    revokeGrant: causedWriting(writer, kept.ending(writes.revokeGrant)),
+    disconnectApp: causedWriting(writer, kept.ending(writes.disconnectApp)),
     recordUses: fewAtATime(writing(writer, writes.recordUses)),
 
     listAuditEvents: reading(db, reads.listAuditEvents),

@@ -1,0 +1,73 @@
+// What a call causes, and was to begin when its caller had been told that it failed: nothing happens.
+import { describe, expect, test } from 'vitest'
+import type { Cause } from '../../services/store/cause.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
+import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
+import type { SurveyStore } from '../../services/survey/store/survey-store.js'
+import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import type { TokenStore } from '../../services/token/store/token-store.js'
+import { closing } from '../postgres/closing.js'
+import { patient } from '../postgres/patient.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
+import { eventsOf, fillSurveyStore, fillTokenStore, surveyWrites, tokenWrites } from './store-writes.js'
+import { auditTrail } from './token-store-verbs.js'
+
+/** Those that nobody's call causes. */
+const UPKEEP = new Set(['touchSession', 'recordUses', 'removeEnded', 'removeEvents'])
+
+const tokenStores: Readonly<Record<string, () => Promise<TokenStore>>> = {
+  SQLite: async () => openSqliteTokenStore({ file: ':memory:' }),
+  PostgreSQL: async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }),
+}
+const surveyStores: Readonly<Record<string, () => Promise<SurveyStore>>> = {
+  SQLite: async () => openSqliteSurveyStore({ file: ':memory:' }),
+  PostgreSQL: async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }),
+}
+
+const isCause = (value: unknown): value is Cause => typeof value === 'object' && value !== null && 'dueAtMs' in value
+
+/** The store, as whoever comes too late finds it. */
+function late<Store extends object>(store: Store): Store {
+  return new Proxy(store, {
+    get(target, name, receiver) {
+      const method: unknown = Reflect.get(target, name, receiver)
+      if (typeof method !== 'function') return method
+      return (...args: unknown[]) =>
+        method.apply(
+          target,
+          args.map((arg) => (isCause(arg) ? { ...arg, dueAtMs: performance.now() - 1 } : arg)),
+        )
+    },
+  })
+}
+
+async function expectRefused(writing: Promise<unknown>): Promise<void> {
+  const failure = await writing.catch((error: unknown) => error)
+  expect(failure).toBeInstanceOf(StoreUnavailable)
+  expect(failure).toMatchObject({ outcomeUnknown: false })
+}
+
+describe.each(Object.keys(tokenStores))('on %s', (engine) => {
+  test('no write of the token store begins when its caller has been told', async () => {
+    const store = closing(await (tokenStores[engine] as () => Promise<TokenStore>)())
+    const given = await fillTokenStore(store)
+    const before = await auditTrail(store)
+    const caused = tokenWrites.filter(({ name }) => !UPKEEP.has(name))
+    expect(caused.length).toBeGreaterThan(15)
+    for (const { run } of caused) await expectRefused(run(late(store), given))
+    expect(await auditTrail(store)).toEqual(before)
+    for (const { name, run } of tokenWrites.filter(({ name }) => UPKEEP.has(name))) {
+      await expect(run(late(store), given), name).resolves.not.toBeInstanceOf(Error)
+    }
+  })
+
+  test('no write of the survey store does', async () => {
+    const store = closing(await (surveyStores[engine] as () => Promise<SurveyStore>)())
+    await fillSurveyStore(store)
+    for (const { run } of surveyWrites.filter(({ name }) => !UPKEEP.has(name)))
+      await expectRefused(run(late(store), undefined))
+    expect(await eventsOf(store)).toEqual(['created 7'])
+  })
+})
