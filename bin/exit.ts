@@ -66,7 +66,8 @@ export const WHERE_TO_LOOK = {
 } as const
 
 function hintOn({ code, rawMessage }: ConnectError): string | undefined {
-  if (code === Code.Unimplemented) return 'set TOKEN_SERVICE_URL and SURVEY_SERVICE_URL to the services they name'
+  if (code === Code.Unimplemented)
+    return 'TOKEN_SERVICE_URL and SURVEY_SERVICE_URL name the services; one of an older program does not have all of them'
   const [, what = ''] = (code === Code.NotFound && /^there is no (?:such )?([a-z]+)/.exec(rawMessage)) || []
   return (WHERE_TO_LOOK as Readonly<Record<string, string>>)[what]
 }

@@ -5,9 +5,11 @@ import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import type { SurveyEvent } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { SURVEY_EVENT_KINDS } from '../../services/survey/store/survey-store.js'
 import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
-import { asAuditor, pagesOf, type SurveyOperator } from '../compose/operator.js'
+import { type Auditor, asAuditor, pagesOf } from '../compose/operator.js'
+import { CommandError, EXIT, report } from '../exit.js'
 import { type Columns, isoTime, message, printPages, shortTime } from '../output.js'
 import { examples, type Json, jsonOption, time, wholeNumber } from './options.js'
+import { begun, merged, since, type Trail } from './trails.js'
 import { userFilter, userIdOfFilter } from './usernames.js'
 
 interface ListOptions extends Json {
@@ -20,6 +22,7 @@ interface ListOptions extends Json {
   readonly limit?: number
 }
 
+const WHERE_SURVEYS_ARE = 'SURVEY_SERVICE_URL names the service that has them'
 /** As many as the service gives at a time. */
 const PAGE_SIZE = 1000
 
@@ -52,85 +55,78 @@ export function addAuditCommands(program: Command): void {
 /** An event of either database, as it is printed. */
 type Row = ReturnType<typeof ofTokens>
 
-async function listEvents(options: ListOptions): Promise<void> {
+async function listEvents(options: ListOptions, command: Command): Promise<void> {
   const { username = '', appid = '', surveyId, kind, requestId, limit = PAGE_SIZE, json } = options
+  const isOfSurveys = SURVEY_EVENT_KINDS.some((one) => one === kind)
+  const wantsTokens = surveyId === undefined && !isOfSurveys
+  const wantsSurveys = appid === '' && (kind === undefined || isOfSurveys)
+  if (!wantsTokens && !wantsSurveys) command.error('error: no event is of a survey and of something else')
   const isSifted = kind !== undefined || requestId !== undefined
   const pageSize = isSifted ? PAGE_SIZE : Math.min(limit, PAGE_SIZE)
-  const isOfSurveys = SURVEY_EVENT_KINDS.some((one) => one === kind)
-  await asAuditor(async ({ admin, survey }) => {
+  await asAuditor({ wantsSurveys }, async ({ admin, surveys }) => {
     const user = await userFilter(admin, username)
-    const trails: AsyncIterable<readonly Row[]>[] = []
-    if (surveyId === undefined && !isOfSurveys) {
+    const trails: Trail<Row>[] = []
+    if (wantsTokens) {
       const trail = pagesOf(async (pageToken) => {
         const { events, nextPageToken } = await admin.listAuditEvents({ ...user, appid, pageSize, pageToken })
         return { rows: events.map(ofTokens), nextPageToken }
       })
-      trails.push(trail)
+      trails.push(await begun(trail))
     }
-    if (survey && appid === '' && (kind === undefined || isOfSurveys)) {
-      const ownerUserId = await userIdOfFilter(admin, user)
-      const filter = { ownerUserId, surveyId: BigInt(surveyId ?? 0), pageSize }
-      trails.push(pagesOf((pageToken) => surveyEvents(survey, { ...filter, pageToken })))
+    if (wantsSurveys) {
+      const filter = { ownerUserId: await userIdOfFilter(admin, user), surveyId: BigInt(surveyId ?? 0), pageSize }
+      const trail = begun(surveyEvents(surveys, filter, !wantsTokens))
+      trails.push(await (wantsTokens ? trail.catch(withoutSurveys) : trail))
     }
-    await printPages(wanted(newestFirst(trails), options), (row) => row, columns, { json, whenEmpty: 'no events' })
+    const list = merged(
+      trails.map((trail) => since(trail, options.since)),
+      pageSize,
+    )
+    await printPages(wanted(list, options), (row) => row, columns, { json, whenEmpty: 'no events' })
   })
 }
 
-/** None where it is not served, which is said: `--url` is for both services, and there may be the one for tokens alone. */
-async function surveyEvents(
-  survey: SurveyOperator['survey'],
-  request: Parameters<SurveyOperator['survey']['listSurveyEvents']>[0],
-): Promise<{ readonly rows: readonly Row[]; readonly nextPageToken: string }> {
-  try {
-    const { events, nextPageToken } = await survey.listSurveyEvents(request)
+async function* surveyEvents(
+  surveys: Auditor['surveys'],
+  filter: { readonly ownerUserId: string; readonly surveyId: bigint; readonly pageSize: number },
+  isAlone: boolean,
+): Trail<Row> {
+  const survey = await surveys()
+  if (!survey && isAlone)
+    throw new CommandError('there is no database of surveys here', EXIT.failure, WHERE_SURVEYS_ARE)
+  if (!survey) {
+    message(`without surveys: there is no database of them here; ${WHERE_SURVEYS_ARE}`)
+    return
+  }
+  yield* pagesOf(async (pageToken) => {
+    const { events, nextPageToken } = await survey.listSurveyEvents({ ...filter, pageToken })
     return { rows: events.map(ofSurveys), nextPageToken }
-  } catch (error) {
-    if (!(error instanceof ConnectError) || error.code !== Code.Unimplemented) throw error
-    message('without surveys, of which this service tells no events; SURVEY_SERVICE_URL names the one that does')
-    return { rows: [], nextPageToken: '' }
-  }
+  })
 }
 
-/** One list of several, in which each is as it was; the ids of events sort by time. */
-async function* newestFirst(lists: readonly AsyncIterable<readonly Row[]>[]): AsyncGenerator<readonly Row[]> {
-  const trails = lists.map((list) => ({ pages: list[Symbol.asyncIterator](), rows: [] as Row[], isOver: false }))
-  for (;;) {
-    for (const trail of trails) {
-      while (trail.rows.length === 0 && !trail.isOver) {
-        const { value, done } = await trail.pages.next()
-        trail.isOver = done === true
-        trail.rows = [...(value ?? [])].reverse() // the newest is the last
-      }
-    }
-    const known = trails.map(({ rows }) => rows).filter((rows) => rows.length > 0)
-    if (known.length === 0) return
-    const merged: Row[] = []
-    while (known.every((rows) => rows.length > 0)) {
-      const newest = known.reduce((one, other) => (idOfLast(other) > idOfLast(one) ? other : one))
-      merged.push(...newest.splice(-1))
-    }
-    yield merged
-  }
+/** The other trail is worth reading without this one, most of all when something is broken; a script can tell by the exit code. */
+function withoutSurveys(error: unknown): Trail<Row> {
+  message('without surveys:')
+  const exitCode = report(error)
+  const isElsewhere = error instanceof ConnectError && error.code === Code.Unimplemented
+  if (!isElsewhere) process.exitCode = exitCode
+  return pagesOf(async () => ({ rows: [], nextPageToken: '' }))
 }
-
-const idOfLast = (rows: readonly Row[]) => rows.at(-1)?.event_id ?? ''
 
 /** What the options leave of a list. What follows the last of it is not asked for. */
 async function* wanted(
-  pages: AsyncIterable<readonly Row[]>,
-  { kind, requestId, since, limit = Number.POSITIVE_INFINITY }: ListOptions,
+  pages: Trail<Row>,
+  { kind, requestId, limit = Number.POSITIVE_INFINITY }: ListOptions,
 ): AsyncGenerator<readonly Row[]> {
-  const isEarly = (row: Row) => since !== undefined && Date.parse(row.created_at) < since.getTime()
   let missing = limit
   for await (const page of pages) {
     const found = page
-      .filter((row) => !isEarly(row))
       .filter((row) => kind === undefined || row.kind === kind)
       .filter((row) => requestId === undefined || row.request_id === requestId)
       .slice(0, missing)
     missing -= found.length
     yield found
-    if (missing === 0 || page.some(isEarly)) return
+    if (missing === 0) return
   }
 }
 

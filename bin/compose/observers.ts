@@ -2,7 +2,7 @@
 import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import type { TokenDeps } from '../../services/token/deps.js'
-import type { Log } from '../telemetry/log.js'
+import type { Log, RemovedRows } from '../telemetry/log.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import { createTracing } from '../telemetry/tracing.js'
 import type { StoreObserver } from './stores.js'
@@ -14,7 +14,7 @@ export interface Observers {
   readonly store: StoreObserver | undefined
   readonly token: Pick<TokenDeps, 'onRevalidated' | 'onReplayed'>
   /** Of either database. */
-  readonly janitor: { onRemoved(removed: Readonly<Record<string, number>>): void; onError(error: unknown): void }
+  readonly janitor: { onRemoved(removed: RemovedRows): void; onError(error: unknown): void }
 }
 
 /** Without metrics for a command, which nobody scrapes. */

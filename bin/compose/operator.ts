@@ -58,20 +58,31 @@ export function asSurveyOperator<T>(
   })
 }
 
-/** The same, to read what both know: without SurveyService where there are no surveys, which is said. */
-export function asAuditor<T>(work: (operator: Operator & Partial<SurveyOperator>) => Promise<T>): Promise<T> {
-  const { surveyServiceUrl, surveyDatabase } = readConfig(process.env, ['tokenServiceUrl', 'surveyServiceUrl'])
-  if (surveyServiceUrl || surveyDatabase.kind !== 'sqlite' || isThere(surveyDatabase.file))
-    return asSurveyOperator(work)
-  return asOperator((operator) => {
-    message(`without surveys: there is no ${surveyDatabase.file}, and no SURVEY_SERVICE_URL`)
-    return work(operator)
+export interface Auditor extends Operator {
+  /** Reaches SurveyService; undefined where nobody serves surveys and there is no database of them. */
+  surveys(): Promise<Client<typeof SurveyService> | undefined>
+}
+
+/** The same for what only reads, with SurveyService when `work` asks for it, which it does not unless `wantsSurveys`. */
+export function asAuditor<T>(
+  { wantsSurveys }: { readonly wantsSurveys: boolean },
+  work: (auditor: Auditor) => Promise<T>,
+): Promise<T> {
+  const used = ['tokenServiceUrl', 'surveyServiceUrl'] as const
+  return connected(wantsSurveys ? used : used.slice(0, 1), async ({ token, surveyIfAny, client }) => {
+    const tokenDoor = await token(false)
+    const surveys = async () => {
+      const surveyDoor = await surveyIfAny(tokenDoor)
+      return surveyDoor && client(SurveyService, surveyDoor)
+    }
+    return work({ admin: client(AdminService, tokenDoor), surveys })
   })
 }
 
 interface Doors {
   token(creates: boolean): Promise<Invoke>
   survey(token: Invoke, creates: boolean): Promise<Invoke>
+  surveyIfAny(token: Invoke): Promise<Invoke | undefined>
   /** All its calls belong to one request. */
   client<S extends DescService>(service: S, door: Invoke): Client<S>
 }
@@ -96,6 +107,11 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     return remote.invoke
   }
 
+  async function openSurveys(token: Invoke): Promise<Invoke> {
+    opened.push(await openSurveyPart(config, dispatcher, clock, clientOf(TokenService, token), observers))
+    return local
+  }
+
   const doors: Doors = {
     async token(creates) {
       const remote = await connect('token', config.tokenServiceUrl)
@@ -105,11 +121,16 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
       return local
     },
     async survey(token, creates) {
+      const door = await doors.surveyIfAny(token)
+      if (door) return door
+      checkFile(config.surveyDatabase, creates || isWithoutSurveys(config))
+      return openSurveys(token)
+    },
+    async surveyIfAny(token) {
       const remote = await connect('survey', config.surveyServiceUrl)
       if (remote) return remote
-      checkFile(config.surveyDatabase, creates || isWithoutSurveys(config))
-      opened.push(await openSurveyPart(config, dispatcher, clock, clientOf(TokenService, token), observers))
-      return local
+      const { surveyDatabase } = config
+      return surveyDatabase.kind !== 'sqlite' || isThere(surveyDatabase.file) ? openSurveys(token) : undefined
     },
     client: (service, door) =>
       clientOf(service, (method, request, call) => door(method, request, { ...call, requestId })),

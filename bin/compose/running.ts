@@ -37,7 +37,7 @@ export interface Running {
   notReady(): Promise<string[]>
   /** What this process has counted so far, its workers not. */
   snapshot(): Promise<Snapshot>
-  /** One round of each janitor of this process now. */
+  /** One round of each janitor of this process now; rejects where there is none. */
   runJanitors(): Promise<void>
   /** /readyz 503, stop accepting, finish what is in flight, write down last uses, close the databases. */
   close(): Promise<void>

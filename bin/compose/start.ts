@@ -120,6 +120,7 @@ class Assembly {
       notReady: () => this.#notReady(),
       snapshot: this.#metrics.snapshot,
       runJanitors: async () => {
+        if (this.#services.length === 0) throw new Error(`mode ${this.#mode} has no janitor`)
         for (const { janitor } of this.#services) await janitor.run()
       },
       close: () => this.stop(),

@@ -6,13 +6,17 @@ import { build as pretty } from 'pino-pretty'
 import type { RequestRecord } from '../../gateway/app.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
+import type { Removed } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
 import { StderrWriter } from './stderr-writer.js'
+
+/** By table, of either database. */
+export type RemovedRows = Readonly<Partial<Record<keyof Removed | 'surveyEvents', number>>>
 
 export interface Log {
   request(record: RequestRecord): void
   call(record: CallRecord): void
-  removed(removed: Readonly<Record<string, number>>): void
+  removed(removed: RemovedRows): void
   /** A defect, or a failure of the background: logged with its stack. */
   failure(what: string, error: unknown, requestId?: string): void
   /** A fixed text about the life of the process. */

@@ -4,13 +4,13 @@ import type { RequestRecord } from '../../gateway/app.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
 import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/token/store/token-store.js'
 import { counterFamily, histogramFamily } from './families.js'
-import { codeName, reasonName } from './log.js'
+import { codeName, type RemovedRows, reasonName } from './log.js'
 
 export interface Metrics {
   readonly contentType: string
   request(record: RequestRecord): void
   call(record: CallRecord): void
-  removed(removed: Readonly<Record<string, number>>): void
+  removed(removed: RemovedRows): void
   storeOperation(store: string, operation: string, durationMs: number): void
   /** Answers about access tokens of which one call found that they hold: each is a token verified. */
   revalidated(answers: number): void

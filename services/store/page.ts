@@ -59,11 +59,10 @@ export function parseNumber(text: string): number {
   return Number(text)
 }
 
-const LAST_EVENT_ID = '~' // sorts after every id
-
 /** In a list of events by their ids, newest first: the id before which the page begins. @throws as parseTimePosition */
-export function eventIdBefore({ after = LAST_EVENT_ID }: PageOf): string {
-  if (after !== LAST_EVENT_ID && !isEventId(after)) throw notValid()
+export function eventIdBefore({ after }: PageOf): string {
+  if (after === undefined) return '~' // sorts after every id
+  if (!isEventId(after)) throw notValid()
   return after
 }
 

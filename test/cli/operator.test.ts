@@ -20,6 +20,7 @@ import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-t
 import { freePort } from '../harness/free-port.js'
 import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
 import { PROGRAM, spawnServe } from '../harness/spawn.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
 import { fixtures, loadFiles } from '../store/schema-fixtures.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
@@ -157,7 +158,7 @@ describe('apps', () => {
     await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input: many })
     const { appid } = await createApp(service)
     await service.cli(['survey', 'delete', '7'])
-    type Event = Readonly<Record<'event_id' | 'kind' | 'user_id' | 'appid' | 'request_id', string>> & {
+    type Event = Readonly<Record<'event_id' | 'created_at' | 'kind' | 'user_id' | 'appid' | 'request_id', string>> & {
       readonly survey_id: number | null
     }
     const list = (...options: string[]) => service.json<Event[]>(['audit', 'list', ...options])
@@ -173,11 +174,13 @@ describe('apps', () => {
     )
     expect(Object.keys(all[0] ?? {})).toEqual(Object.keys(all[1] ?? {}))
     expect(await list('--limit', '3')).toEqual(all.slice(0, 3))
+    for (const { created_at } of [all[0], all[1], all[500], all.at(-1)].flatMap((row) => row ?? [])) {
+      expect(await list('--since', created_at)).toEqual(all.filter((row) => row.created_at >= created_at))
+    }
     expect(await list('--survey-id', '7')).toEqual(all.filter((row) => row.survey_id === 7))
     expect(await list('--kind', 'survey.deleted')).toEqual(all.slice(0, 1))
     expect(await list('--kind', 'user.created')).toEqual(all.slice(-1))
     expect(await list('--appid', appid)).toEqual(all.slice(1, 2))
-    expect(await list('--appid', appid, '--survey-id', '7')).toEqual([])
     const { request_id = '' } = all[2] ?? {}
     expect(await list('--request-id', request_id)).toEqual(all.filter((row) => row.request_id === request_id))
     for (const user of ['li.wei', user_id])
@@ -202,10 +205,41 @@ describe('apps', () => {
         exitCode: 0,
         kinds: ['user.created'],
       })
-      expect(stderr).toMatch(/^without surveys.* SURVEY_SERVICE_URL/m)
+      expect(stderr).toMatch(/^without surveys:[\s\S]*SURVEY_SERVICE_URL/m)
     }
     expect(existsSync(elsewhere)).toBe(false)
     expect(readdirSync(service.dataDir)).not.toContain('survey.db')
+  })
+
+  test('surveys that a server has in another database are found through the server', async () => {
+    const service = await createProcess({ SURVEY_DATABASE_URL: await createDatabase() })
+    await createUser(service, 'li.wei')
+    await service.start()
+    const input = JSON.stringify({ title: 'a', pages: [] })
+    await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input })
+    const env = { SURVEY_DATABASE_URL: '' }
+    const { exitCode, stdout } = await service.cli(['audit', 'list', '--json'], { env })
+    const kinds = JSON.parse(stdout).map(({ kind }: { kind: string }) => kind)
+    expect({ exitCode, kinds }).toEqual({ exitCode: 0, kinds: ['survey.created', 'user.created'] })
+  })
+
+  test('audit events of apps and users are listed when surveys cannot be read, which is said and told by the exit code', async () => {
+    const service = await createProcess()
+    await createUser(service, 'li.wei')
+    writeFileSync(path.join(service.dataDir, 'survey.db'), 'these are the words of somebody else, and not a database')
+    const list = async (...options: string[]) => {
+      const { exitCode, stdout, stderr } = await service.cli(['audit', 'list', '--json', ...options])
+      return { exitCode, kinds: (JSON.parse(stdout || '[]') as { kind: string }[]).map(({ kind }) => kind), stderr }
+    }
+    expect(await list()).toEqual({
+      exitCode: 1,
+      kinds: ['user.created'],
+      stderr: expect.stringMatching(/^without surveys:\nsurvey-auth: .*survey\.db is damaged/),
+    })
+    expect(await list('--kind', 'user.created')).toEqual({ exitCode: 0, kinds: ['user.created'], stderr: '' })
+    const alone = { exitCode: 1, kinds: [], stderr: expect.stringMatching(/^survey-auth: .*survey\.db is damaged/) }
+    expect(await list('--survey-id', '1')).toEqual(alone)
+    expect(await list('--kind', 'survey.deleted')).toEqual(alone)
   })
 
   test('whoever revokes the last secret of an app that is good hears of it', async () => {

@@ -155,6 +155,11 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       /Allowed choices are app\.created, .*, secret\.revoked, .*, survey\.deleted\./,
     ],
     ['an empty filter by app', ['grant', 'list', '--appid', ''], /--appid <appid>' must not be empty/],
+    [
+      'events of a survey and of an app',
+      ['audit', 'list', '--survey-id', '7', '--appid', 'app_x'],
+      /no event is of a survey and/,
+    ],
     ['an empty filter by user', ['audit', 'list', '--username='], /--username <name>' must not be empty/],
     ['an empty owner', ['survey', 'list', '--owner', ''], /--owner <username>' must not be empty/],
     [

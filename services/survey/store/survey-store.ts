@@ -1,6 +1,6 @@
 // The contract between SurveyService and its databases. The rules of token-store.ts hold here word for word: one call is
-// one transaction, committed and flushed when it fulfils, with its audit events in it; `now` comes from the caller; StoreUnavailable when the
-// database cannot be asked.
+// one transaction, with its audit events, committed and flushed when it fulfils; `now` comes from the caller;
+// StoreUnavailable when the database cannot be asked.
 import { createHash } from 'node:crypto'
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../../rpc/service-error.js'

@@ -1,0 +1,77 @@
+// Lists of audit events, each in the order in which its database has them, put together.
+
+/** Of any of them. */
+export interface Dated {
+  /** Sorts by time. */
+  readonly event_id: string
+  /** ISO 8601. */
+  readonly created_at: string
+}
+
+export type Trail<Row> = AsyncIterable<readonly Row[]>
+
+/** Without what was before `start`. Ends with a page that has nothing else: a clock that was set back is passed over. */
+export async function* since<Row extends Dated>(
+  trail: Trail<Row>,
+  start: Date | undefined,
+): AsyncGenerator<readonly Row[]> {
+  for await (const page of trail) {
+    const found = page.filter((row) => start === undefined || Date.parse(row.created_at) >= start.getTime())
+    if (found.length > 0) yield found
+    else if (page.length > 0) return
+  }
+}
+
+/** Asks for the first page now. @throws what that throws */
+export async function begun<Row>(trail: Trail<Row>): Promise<Trail<Row>> {
+  const pages = trail[Symbol.asyncIterator]()
+  const first = await pages.next()
+  return (async function* () {
+    if (!first.done) yield first.value
+    for (let next = await pages.next(); !next.done; next = await pages.next()) yield next.value
+  })()
+}
+
+interface Ranked<Row> {
+  readonly row: Row
+  /** The highest id of it and of what follows on its page, so that one whose clock was behind keeps nothing back. */
+  readonly rank: string
+}
+
+/** One list, the newest first as far as each of them is, in pages of `pageSize`. */
+export async function* merged<Row extends Dated>(
+  trails: readonly Trail<Row>[],
+  pageSize: number,
+): AsyncGenerator<readonly Row[]> {
+  const heads = trails.map((trail) => ({ pages: trail[Symbol.asyncIterator](), left: [] as Ranked<Row>[] }))
+  let page: Row[] = []
+  for (;;) {
+    for (const head of heads) {
+      while (head.left.length === 0) {
+        const next = await head.pages.next()
+        if (next.done) break
+        head.left = ranked(next.value)
+      }
+    }
+    const newest = heads.reduce((one, other) => (rankOf(other.left) > rankOf(one.left) ? other : one)).left.pop()
+    if (newest) page.push(newest.row)
+    if (page.length === pageSize || !newest) {
+      yield page
+      page = []
+    }
+    if (!newest) return
+  }
+}
+
+/** The newest last. */
+function ranked<Row extends Dated>(page: readonly Row[]): Ranked<Row>[] {
+  let rank = ''
+  return page.toReversed().map((row) => {
+    if (row.event_id > rank) rank = row.event_id
+    return { row, rank }
+  })
+}
+
+function rankOf(left: readonly Ranked<unknown>[]): string {
+  return left.at(-1)?.rank ?? ''
+}
