@@ -121,7 +121,7 @@ describe('PostgreSQL stores', () => {
   test('a page token that is no position of the list is refused as the caller’s mistake', async () => {
     const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
     await expect(store.listGrants({}, { limit: 1, after: 'garbage' })).rejects.toThrow('the page token is not valid')
-    for (const after of ['garbage', `${'a'.repeat(36)}\n`, '1']) {
+    for (const after of ['garbage', `${'a'.repeat(36)}\n`, '1', '~']) {
       await expect(store.listAuditEvents({}, { limit: 1, after })).rejects.toThrow('the page token is not valid')
     }
   })
