@@ -68,8 +68,23 @@ function writeBeside(target: string, files: Files): void {
     const archive = path.join(scratch, 'backup.tar')
     writeArchive(files, scratch, archive)
     linkSync(archive, target)
+    flushFolder(path.dirname(target))
   } finally {
     rmSync(scratch, { recursive: true, force: true })
+  }
+}
+
+/** So that the name is on the disk too. Where a folder cannot be flushed, or not read, the backup is there all the same. */
+function flushFolder(folder: string): void {
+  try {
+    const descriptor = openSync(folder, 'r')
+    try {
+      fsyncSync(descriptor)
+    } finally {
+      closeSync(descriptor)
+    }
+  } catch (error) {
+    if (!['EACCES', 'EINVAL', 'ENOTSUP'].includes(errorCode(error, ''))) throw error
   }
 }
 
