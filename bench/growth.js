@@ -21,7 +21,7 @@ const AT_ONCE = 64
 const START_MS = 120_000
 const APPID = 'app_growth'
 
-const cause = { actor: 'app', requestId: randomUUID(), dueAtMs: Infinity }
+const cause = { actor: 'app', requestId: randomUUID(), dueAt: Infinity }
 
 cleanUpAtExit()
 const options = scriptOptions('npm run bench:growth', {

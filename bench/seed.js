@@ -20,7 +20,7 @@ const GRANTS_PER_USER = 10 // MAX_GRANTS_PER_USER_AND_APP is 20
 const READERS = 1_000 // at most; users whose access tokens are used and never refreshed
 const OWNERS = { owners: 100, surveysPerOwner: 25 } // of them, those who have surveys
 const SESSIONS = 100
-const cause = { actor: 'operator', requestId: randomUUID(), dueAtMs: Infinity }
+const cause = { actor: 'operator', requestId: randomUUID(), dueAt: Infinity }
 
 /**
  * @param {string} folder of the product, built

@@ -1,15 +1,14 @@
 // survey-auth audit: what changed, and what was refused for a reason worth knowing.
-import { Code, ConnectError } from '@connectrpc/connect'
 import { type Command, Option } from 'commander'
 import type { AuditEvent } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import type { SurveyEvent } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { SURVEY_EVENT_KINDS } from '../../services/survey/store/survey-store.js'
 import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
 import { type Auditor, asAuditor, pagesOf } from '../compose/operator.js'
-import { CommandError, EXIT, report } from '../exit.js'
+import { report } from '../exit.js'
 import { type Columns, isoTime, message, printPages, shortTime } from '../output.js'
 import { examples, type Json, jsonOption, time, wholeNumber } from './options.js'
-import { begun, merged, since, type Trail } from './trails.js'
+import { merged, since, type Trail } from './trails.js'
 import { userFilter, userIdOfFilter } from './usernames.js'
 
 interface ListOptions extends Json {
@@ -22,7 +21,6 @@ interface ListOptions extends Json {
   readonly limit?: number
 }
 
-const WHERE_SURVEYS_ARE = 'SURVEY_SERVICE_URL names the service that has them'
 /** As many as the service gives at a time. */
 const PAGE_SIZE = 1000
 
@@ -56,61 +54,64 @@ export function addAuditCommands(program: Command): void {
 type Row = ReturnType<typeof ofTokens>
 
 async function listEvents(options: ListOptions, command: Command): Promise<void> {
-  const { username = '', appid = '', surveyId, kind, requestId, limit = PAGE_SIZE, json } = options
+  const { username = '', appid = '', surveyId, kind, json } = options
   const isOfSurveys = SURVEY_EVENT_KINDS.some((one) => one === kind)
   const wantsTokens = surveyId === undefined && !isOfSurveys
   const wantsSurveys = appid === '' && (kind === undefined || isOfSurveys)
   if (!wantsTokens && !wantsSurveys) command.error('error: no event is of a survey and of something else')
-  const isSifted = kind !== undefined || requestId !== undefined
-  const pageSize = isSifted ? PAGE_SIZE : Math.min(limit, PAGE_SIZE)
-  await asAuditor({ wantsSurveys }, async ({ admin, surveys }) => {
+  await asAuditor({ wantsSurveys }, async (auditor) => {
+    const { admin } = auditor
     const user = await userFilter(admin, username)
     const trails: Trail<Row>[] = []
     if (wantsTokens) {
       const trail = pagesOf(async (pageToken) => {
-        const { events, nextPageToken } = await admin.listAuditEvents({ ...user, appid, pageSize, pageToken })
+        const filter = { ...user, appid, pageSize: PAGE_SIZE, pageToken }
+        const { events, nextPageToken } = await admin.listAuditEvents(filter)
         return { rows: events.map(ofTokens), nextPageToken }
       })
-      trails.push(await begun(trail))
+      trails.push(trail)
     }
     if (wantsSurveys) {
-      const filter = { ownerUserId: await userIdOfFilter(admin, user), surveyId: BigInt(surveyId ?? 0), pageSize }
-      const trail = begun(surveyEvents(surveys, filter, !wantsTokens))
-      trails.push(await (wantsTokens ? trail.catch(withoutSurveys) : trail))
+      const trail = surveyEvents(auditor, await userIdOfFilter(admin, user), surveyId)
+      trails.push(wantsTokens ? asFarAsItGoes(trail, auditor) : trail)
     }
     const list = merged(
       trails.map((trail) => since(trail, options.since)),
-      pageSize,
+      PAGE_SIZE,
     )
     await printPages(wanted(list, options), (row) => row, columns, { json, whenEmpty: 'no events' })
   })
 }
 
-async function* surveyEvents(
-  surveys: Auditor['surveys'],
-  filter: { readonly ownerUserId: string; readonly surveyId: bigint; readonly pageSize: number },
-  isAlone: boolean,
-): Trail<Row> {
+/** None where there are no surveys, which is said. */
+async function* surveyEvents({ surveys }: Auditor, ownerUserId: string, surveyId = 0): Trail<Row> {
   const survey = await surveys()
-  if (!survey && isAlone)
-    throw new CommandError('there is no database of surveys here', EXIT.failure, WHERE_SURVEYS_ARE)
   if (!survey) {
-    message(`without surveys: there is no database of them here; ${WHERE_SURVEYS_ARE}`)
+    message('without surveys, of which there is no database here; if it is elsewhere, set SURVEY_SERVICE_URL')
     return
   }
   yield* pagesOf(async (pageToken) => {
-    const { events, nextPageToken } = await survey.listSurveyEvents({ ...filter, pageToken })
+    const filter = { ownerUserId, surveyId: BigInt(surveyId), pageSize: PAGE_SIZE, pageToken }
+    const { events, nextPageToken } = await survey.listSurveyEvents(filter)
     return { rows: events.map(ofSurveys), nextPageToken }
   })
 }
 
-/** The other trail is worth reading without this one, most of all when something is broken; a script can tell by the exit code. */
-function withoutSurveys(error: unknown): Trail<Row> {
-  message('without surveys:')
-  const exitCode = report(error)
-  const isElsewhere = error instanceof ConnectError && error.code === Code.Unimplemented
-  if (!isElsewhere) process.exitCode = exitCode
-  return pagesOf(async () => ({ rows: [], nextPageToken: '' }))
+/**
+ * The other trail is worth reading without this one, most of all when something is broken. That it is not whole is said, and
+ * a script can tell by the exit code.
+ */
+async function* asFarAsItGoes(trail: Trail<Row>, { explained }: Auditor): Trail<Row> {
+  let hasBegun = false
+  try {
+    for await (const page of trail) {
+      yield page
+      hasBegun = true
+    }
+  } catch (error) {
+    message(hasBegun ? 'without older events of surveys:' : 'without surveys:')
+    process.exitCode = report(await explained(error))
+  }
 }
 
 /** What the options leave of a list. What follows the last of it is not asked for. */

@@ -68,7 +68,12 @@ function writeBeside(target: string, files: Files): void {
     const archive = path.join(scratch, 'backup.tar')
     writeArchive(files, scratch, archive)
     linkSync(archive, target)
-    flushFolder(path.dirname(target))
+    try {
+      flushFolder(path.dirname(target))
+    } catch (error) {
+      rmSync(target)
+      throw error
+    }
   } finally {
     rmSync(scratch, { recursive: true, force: true })
   }
@@ -84,7 +89,7 @@ function flushFolder(folder: string): void {
       closeSync(descriptor)
     }
   } catch (error) {
-    if (!['EACCES', 'EINVAL', 'ENOTSUP'].includes(errorCode(error, ''))) throw error
+    if (!['EACCES', 'EPERM', 'EINVAL', 'ENOTSUP'].includes(errorCode(error, ''))) throw error
   }
 }
 

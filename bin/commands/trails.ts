@@ -22,19 +22,9 @@ export async function* since<Row extends Dated>(
   }
 }
 
-/** Asks for the first page now. @throws what that throws */
-export async function begun<Row>(trail: Trail<Row>): Promise<Trail<Row>> {
-  const pages = trail[Symbol.asyncIterator]()
-  const first = await pages.next()
-  return (async function* () {
-    if (!first.done) yield first.value
-    for (let next = await pages.next(); !next.done; next = await pages.next()) yield next.value
-  })()
-}
-
 interface Ranked<Row> {
   readonly row: Row
-  /** The highest id of it and of what follows on its page, so that one whose clock was behind keeps nothing back. */
+  /** The highest id of it and of what follows on its page, which one whose clock was behind must not keep back. */
   readonly rank: string
 }
 

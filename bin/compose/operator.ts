@@ -61,6 +61,8 @@ export function asSurveyOperator<T>(
 export interface Auditor extends Operator {
   /** Reaches SurveyService; undefined where nobody serves surveys and there is no database of them. */
   surveys(): Promise<Client<typeof SurveyService> | undefined>
+  /** The failure of a call, or what is known of why it was not answered. */
+  explained(error: unknown): Promise<unknown>
 }
 
 /** The same for what only reads, with SurveyService when `work` asks for it, which it does not unless `wantsSurveys`. */
@@ -69,13 +71,13 @@ export function asAuditor<T>(
   work: (auditor: Auditor) => Promise<T>,
 ): Promise<T> {
   const used = ['tokenServiceUrl', 'surveyServiceUrl'] as const
-  return connected(wantsSurveys ? used : used.slice(0, 1), async ({ token, surveyIfAny, client }) => {
+  return connected(wantsSurveys ? used : used.slice(0, 1), async ({ token, surveyIfAny, client, explained }) => {
     const tokenDoor = await token(false)
     const surveys = async () => {
       const surveyDoor = await surveyIfAny(tokenDoor)
       return surveyDoor && client(SurveyService, surveyDoor)
     }
-    return work({ admin: client(AdminService, tokenDoor), surveys })
+    return work({ admin: client(AdminService, tokenDoor), surveys, explained })
   })
 }
 
@@ -85,6 +87,7 @@ interface Doors {
   surveyIfAny(token: Invoke): Promise<Invoke | undefined>
   /** All its calls belong to one request. */
   client<S extends DescService>(service: S, door: Invoke): Client<S>
+  explained(error: unknown): Promise<unknown>
 }
 
 async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Doors) => Promise<T>): Promise<T> {
@@ -134,11 +137,12 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     },
     client: (service, door) =>
       clientOf(service, (method, request, call) => door(method, request, { ...call, requestId })),
+    explained: (error) => withCause(error, opened, config),
   }
   try {
     return await work(doors)
   } catch (error) {
-    throw await withCause(error, opened, config)
+    throw await doors.explained(error)
   } finally {
     for (const part of opened.reverse()) await part.close()
   }

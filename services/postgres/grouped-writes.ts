@@ -1,7 +1,7 @@
 // Group commit for PostgreSQL: writes that come at about the same time share a transaction.
-import type { Cause } from '../store/cause.js'
+import { type Cause, isOver } from '../store/cause.js'
 import { mayBeOfOne } from './errors.js'
-import { isOverdue, refuse, Together, type Waiting } from './together.js'
+import { refuse, Together, type Waiting } from './together.js'
 import type { Database, Transaction } from './transaction.js'
 
 /** Few enough that their locks are not held for long. */
@@ -44,31 +44,33 @@ export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
    */
   submit(key: string | undefined, args: Args): Promise<Result> {
     return new Promise((resolve, reject) => {
-      this.#together.add({ key, dueAt: this.#database.dueAt(args.cause), args, resolve, reject })
+      this.#together.add({ key, ...this.#database.until(args.cause), args, resolve, reject })
     })
   }
 
   async #runTogether(group: readonly Submitted<Args, Result>[]): Promise<void> {
-    let results: ReadonlyMap<Submitted<Args, Result>, Result | undefined> = new Map()
+    let begun = group
+    let results: readonly (Result | undefined)[] = []
     try {
       results = await this.#database.transaction(async (transaction) => {
-        const begun = group.filter((submitted) => !isOverdue(submitted)) // a connection may have been long in coming
-        if (begun.length === 0) return new Map()
+        begun = group.filter(({ args }) => !isOver(args.cause)) // a connection may have been long in coming
         const all = begun.map(({ args }) => args)
-        const written = await this.#steps(transaction, all, false)
-        return new Map(begun.map((submitted, index) => [submitted, written[index]]))
+        return all.length > 0 ? this.#steps(transaction, all, false) : []
       }, GROUP_LOCK_WAIT_MS)
     } catch (error) {
       if (!mayBeOfOne(error)) {
-        for (const { reject } of group) reject(error)
+        for (const submitted of group) {
+          if (begun.includes(submitted)) submitted.reject(error)
+          else refuse(submitted)
+        }
         return
       }
       // One of them cannot be written, or waits for somebody after all; alone, the others need not.
     }
     for (const submitted of group) {
-      const result = results.get(submitted)
+      const result = results[begun.indexOf(submitted)]
       if (result !== undefined) submitted.resolve(result)
-      else if (isOverdue(submitted)) refuse(submitted)
+      else if (isOver(submitted)) refuse(submitted)
       else void this.#runAlone(submitted)
     }
   }

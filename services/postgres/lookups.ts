@@ -1,7 +1,8 @@
 // Rows that are looked up by their keys, those of many lookups by one statement.
 import { byteKey } from '../collections/bounded-map.js'
+import { isOver } from '../store/cause.js'
 import { mayBeOfOne } from './errors.js'
-import { isOverdue, Together, type Waiting } from './together.js'
+import { Together, type Waiting } from './together.js'
 import { columnsOf, type Database, type Statement, type Value } from './transaction.js'
 
 /** Lookups in one statement, which answers with the rows of all. */
@@ -49,7 +50,7 @@ export class Lookups<Row extends object> {
 
   #add(key: string, values: readonly Value[]): Promise<readonly Row[]> {
     const found = new Promise<readonly Row[]>((resolve, reject) => {
-      this.#together.add({ key, dueAt: this.#database.dueAt(), values, resolve, reject })
+      this.#together.add({ key, ...this.#database.until(), values, resolve, reject })
     })
     this.#asked.set(key, found)
     found.catch(() => {
@@ -73,7 +74,7 @@ export class Lookups<Row extends object> {
     } catch (error) {
       const asksAlone = group.length > 1 && mayBeOfOne(error)
       for (const asked of group) {
-        if (asksAlone && !isOverdue(asked)) void this.#ask([asked])
+        if (asksAlone && !isOver(asked)) void this.#ask([asked])
         else asked.reject(error)
       }
     }

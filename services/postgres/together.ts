@@ -1,6 +1,7 @@
 // What callers ask for at about the same time is done together: what a statement costs at both ends, and a commit, is many
 // times what one more row of it does.
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
+import { isOver, type Until } from '../store/cause.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { PoolExhausted } from './errors.js'
 
@@ -9,11 +10,10 @@ const MAX_UNDER_WAY = 2
 /** About a second of work. More are refused at once: they would wait longer than they have time. */
 const MAX_WAITING = 5_000
 
-export interface Waiting {
+/** Until when it may wait to be begun. */
+export interface Waiting extends Until {
   /** Nobody else's if undefined. */
   readonly key: string | undefined
-  /** By performance.now(): until when it may wait to be begun. */
-  readonly dueAt: number
   reject(error: unknown): void
 }
 
@@ -86,16 +86,11 @@ export class Together<Item extends Waiting> {
   }
 
   #refuseOverdue(): void {
-    const now = performance.now()
-    const overdue = this.#waiting.filter((item) => isOverdue(item, now))
-    if (overdue.length === 0) return
-    this.#waiting = this.#waiting.filter((item) => !isOverdue(item, now))
+    const overdue = new Set(this.#waiting.filter(isOver))
+    if (overdue.size === 0) return
+    this.#waiting = this.#waiting.filter((item) => !overdue.has(item))
     for (const item of overdue) refuse(item)
   }
-}
-
-export function isOverdue({ dueAt }: Waiting, now = performance.now()): boolean {
-  return now >= dueAt
 }
 
 export function refuse(item: Waiting): void {

@@ -1,7 +1,7 @@
 // How the stores speak to PostgreSQL: a statement by itself, or a transaction that is run again when it lost a race.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
-import type { Cause } from '../store/cause.js'
+import { type Cause, isOver, type Until } from '../store/cause.js'
 import { DatabaseRefused } from '../store/database-refused.js'
 import { isDisconnected, isRepeatable, PoolExhausted, translate } from './errors.js'
 import { knownVersion, migrate, type Schema } from './migrate.js'
@@ -187,18 +187,17 @@ export class Database {
   }
 
   /**
-   * By performance.now(): until when who asks now may wait for anything to be begun, which is as long as for a connection,
-   * but not longer than its `cause` may. One wait to be taken together with others and one for a connection fit in a
-   * request's time, RPC_TIMEOUT_MS.
+   * Until when who asks now may wait for anything to be begun, which is as long as for a connection, but not longer than its
+   * `cause` may. One wait to be taken together with others and one for a connection fit in a request's time, RPC_TIMEOUT_MS.
    */
-  dueAt(cause?: Cause): number {
+  until(cause?: Cause): Until {
     const dueAt = performance.now() + this.#pool.connectTimeoutMs
-    return cause ? Math.min(dueAt, cause.dueAtMs) : dueAt
+    return cause ? { dueAt: Math.min(dueAt, cause.dueAt), signal: cause.signal } : { dueAt }
   }
 
   /** One statement that changes nothing. @throws StoreUnavailable */
   read<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
-    return this.#attempt(this.dueAt(), (client) => send<Row>(client, statement, values))
+    return this.#attempt(this.until(), (client) => send<Row>(client, statement, values))
   }
 
   /**
@@ -206,19 +205,19 @@ export class Database {
    * it must change nothing but the database. Locks are waited for `lockWaitMs`, if that is given. @throws StoreUnavailable
    */
   transaction<Result>(steps: Steps<Result>, lockWaitMs?: number): Promise<Result> {
-    return this.#transaction(this.dueAt(), steps, lockWaitMs)
+    return this.#transaction(this.until(), steps, lockWaitMs)
   }
 
   /** The same for what a call causes: it is not begun when that is over. */
   causedTransaction<Result>(cause: Cause, steps: Steps<Result>): Promise<Result> {
-    return this.#transaction(this.dueAt(cause), steps)
+    return this.#transaction(this.until(cause), steps)
   }
 
-  #transaction<Result>(dueAt: number, steps: Steps<Result>, lockWaitMs?: number): Promise<Result> {
-    return this.#attempt(dueAt, async (client, commitSent) => {
+  #transaction<Result>(until: Until, steps: Steps<Result>, lockWaitMs?: number): Promise<Result> {
+    return this.#attempt(until, async (client, commitSent) => {
       // A connection may come later than that, from another host for example. Nothing happens of which the caller has been
       // told that it did not; a read may, so it goes on.
-      if (performance.now() >= dueAt) throw new PoolExhausted()
+      if (isOver(until)) throw new PoolExhausted()
       const transaction = new Transaction(client, lockWaitMs)
       try {
         const result = await steps(transaction)
@@ -242,10 +241,10 @@ export class Database {
 
   /**
    * Tries again, after a growing random pause, what lost a race, and once more what met a connection that had died
-   * unnoticed before its COMMIT was sent. Not after `dueAt`: whoever waited for a server that does not answer has gone.
+   * unnoticed before its COMMIT was sent. Not after `until`: whoever waited for a server that does not answer has gone.
    */
   async #attempt<Result>(
-    dueAt: number,
+    until: Until,
     run: (client: pg.PoolClient, commitSent: () => void) => Promise<Result>,
   ): Promise<Result> {
     let hasReconnected = false
@@ -263,7 +262,7 @@ export class Database {
         const isLost = isDisconnected(error)
         client?.release(isLost || client.getTransactionStatus() !== 'I')
         this.#pool.report(error)
-        const isInTime = performance.now() < dueAt
+        const isInTime = !isOver(until)
         if (isInTime && isRepeatable(error) && attempt < MAX_ATTEMPTS) {
           await sleep(Math.random() * FIRST_PAUSE_MS * 2 ** attempt)
         } else if (isInTime && client && isLost && !isCommitSent && !hasReconnected) {

@@ -44,6 +44,13 @@ export interface MultiplexServerOptions {
 const MAX_UNDER_WAY = 10_000
 /** Calls one message may carry: begun at once, they keep everybody else waiting, and an empty one takes two bytes. */
 export const MAX_CALLS_OF_MESSAGE = 1_000
+/**
+ * What comes later than this may be of a caller that has given the connection up, after a keepalive without an answer, and
+ * said that its calls failed. It is run when the end of the connection would have been read, if there is none.
+ */
+const LATE_MS = 250
+/** Turns of the event loop in which what lies behind a message is read. */
+const TURNS_TO_READ = 10
 /** Lateness is measured by the quickest message of this long, and of as long before. */
 const QUICKEST_OF_MS = 10_000
 /** A response message carries results up to this many bytes, or one that is larger. */
@@ -90,6 +97,8 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   let shortestMs = Number.POSITIVE_INFINITY
   let shortestBeforeMs = Number.POSITIVE_INFINITY
   let measuredSinceMs = 0
+  /** Messages that wait for what lies behind them. */
+  let waiting = 0
 
   /**
    * How much longer than the quickest of late this message was on its way, in ms. Not than the quickest of the stream: a
@@ -151,7 +160,17 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
     underWay += request.calls.length
     if (isFull()) stream.pause()
     const lateMs = lateness(request)
-    for (const call of request.calls) void run(call, lateMs)
+    if (lateMs < LATE_MS && waiting === 0) {
+      for (const call of request.calls) void run(call, lateMs)
+      return
+    }
+    const cameAtMs = performance.now()
+    waiting += 1
+    afterTurns(TURNS_TO_READ, () => {
+      waiting -= 1
+      if (isGone) return
+      for (const call of request.calls) void run(call, lateMs + performance.now() - cameAtMs)
+    })
   }
 
   stream.on('data', (bytes: Buffer) => {
@@ -178,6 +197,10 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
       if (!isGone && !hasEnded) stream.write(DRAINING)
     },
   }
+}
+
+function afterTurns(turns: number, then: () => void): void {
+  setImmediate(() => (turns > 1 ? afterTurns(turns - 1, then) : then()))
 }
 
 async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, lateMs: number): Promise<Result> {

@@ -2,7 +2,7 @@
 // transactions that commit while it flushes share the next flush. Nobody is told of a write before it is flushed.
 import type { Statement } from 'better-sqlite3'
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
-import type { Cause } from '../store/cause.js'
+import { type Cause, isOver, type Until } from '../store/cause.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
 import { DatabaseFile, type Flush } from './database-file.js'
@@ -43,15 +43,17 @@ export interface GroupCommitOptions {
   readonly flushDatabase?: Flush | undefined
 }
 
-interface QueuedWrite {
+interface QueuedWrite extends Until {
   readonly write: () => unknown
-  /** By performance.now(): until when it may wait to be begun. */
-  readonly dueAtMs: number
   readonly resolve: (result: never) => void
   readonly reject: (error: unknown) => void
 }
 
 type Outcome = { readonly result: unknown } | { readonly error: unknown }
+
+const TOO_LATE = new Error('it could not be begun in time')
+/** Those before it took so long. */
+const REFUSED: Outcome = { error: new StoreUnavailable(TOO_LATE) }
 
 /** A group whose transaction is committed: everybody sees it, and a power cut may still undo it. */
 interface Committed {
@@ -119,18 +121,19 @@ export class GroupCommit {
   /**
    * Runs one write, which is synchronous and over this connection, in a transaction; a second time if one of its group
    * fails. Fulfils when it is committed and flushed. Rejects with StoreUnavailable when the database cannot be asked, too
-   * many writes wait or this one has waited too long, or beyond `dueAtMs`, else with what the write threw, which has then
-   * left no trace.
+   * many writes wait or this one could not be begun in time, also by `until`, else with what the write threw, which has
+   * then left no trace.
    */
-  submit<Result>(write: () => Result, dueAtMs = Number.POSITIVE_INFINITY): Promise<Result> {
+  submit<Result>(write: () => Result, until?: Until): Promise<Result> {
     if (this.#closed) return Promise.reject(new StoreUnavailable(new Error('the store is closed')))
     if (this.#unanswered >= this.#maxUnanswered) {
       return Promise.reject(new StoreUnavailable(new Error('too many writes are waiting')))
     }
     this.#unanswered += 1
-    const beginAtMs = Math.min(performance.now() + this.#beginWithinMs, dueAtMs)
+    const longest = performance.now() + this.#beginWithinMs
+    const dueAt = until ? Math.min(longest, until.dueAt) : longest
     return new Promise((resolve, reject) => {
-      this.#queue.push({ write, dueAtMs: beginAtMs, resolve, reject })
+      this.#queue.push({ write, dueAt, signal: until?.signal, resolve, reject })
       this.#scheduleGroup()
     })
   }
@@ -185,12 +188,10 @@ export class GroupCommit {
   }
 
   #refuseOverdue(): void {
-    const now = performance.now()
-    const isOverdue = ({ dueAtMs }: QueuedWrite) => dueAtMs <= now
-    const overdue = this.#queue.filter(isOverdue)
-    if (overdue.length === 0) return
-    this.#queue = this.#queue.filter((write) => !isOverdue(write))
-    this.#refuse(overdue, new Error('it has waited too long for the disk'))
+    const overdue = new Set(this.#queue.filter(isOver))
+    if (overdue.size === 0) return
+    this.#queue = this.#queue.filter((write) => !overdue.has(write))
+    this.#refuse([...overdue], TOO_LATE)
   }
 
   #scheduleGroup(): void {
@@ -298,7 +299,7 @@ export class GroupCommit {
    */
   #runTogether(group: readonly QueuedWrite[]): readonly Outcome[] | undefined {
     try {
-      return group.map(({ write }) => ({ result: write() }))
+      return group.map((queued) => (isOver(queued) ? REFUSED : { result: queued.write() }))
     } catch {
       this.#rollBack()
       if (!this.#hasBegun()) throw new Error('another process took the lock')
@@ -308,10 +309,11 @@ export class GroupCommit {
 
   /** Each write between savepoints, so that each fails alone. @throws what ended the whole transaction, as a full disk may. */
   #runApart(group: readonly QueuedWrite[]): readonly Outcome[] {
-    return group.map(({ write }) => {
+    return group.map((queued) => {
+      if (isOver(queued)) return REFUSED
       this.#savepoint.run()
       try {
-        const result = write()
+        const result = queued.write()
         this.#release.run()
         return { result }
       } catch (error) {
@@ -354,5 +356,5 @@ export function causedWriting<Args extends readonly unknown[], Result>(
   writer: GroupCommit,
   write: (...args: [...Args, Cause]) => Result,
 ): (...args: [...Args, Cause]) => Promise<Result> {
-  return (...args) => writer.submit(() => write(...args), (args.at(-1) as Cause).dueAtMs)
+  return (...args) => writer.submit(() => write(...args), args.at(-1) as Cause)
 }

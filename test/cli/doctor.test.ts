@@ -215,7 +215,7 @@ describe('PostgreSQL', () => {
     expect(current).toMatchObject({
       exitCode: 0,
       token: { state: 'ok', detail: 'PostgreSQL, schema version 2' },
-      survey: { state: 'ok', detail: 'PostgreSQL, schema version 1' },
+      survey: { state: 'ok', detail: 'PostgreSQL, schema version 2' },
     })
 
     await query(url, `UPDATE schema_versions SET version = 1 WHERE name = 'token'`)

@@ -105,6 +105,7 @@ describe('store copy', () => {
     const args = ['store', 'copy', '--from', from, '--to', await createDatabase()]
     expect(await service.json(args)).toEqual([
       expect.objectContaining({ database: 'survey', table: 'surveys', rows: 0 }),
+      expect.objectContaining({ database: 'survey', table: 'survey_events', rows: 0 }),
     ])
   })
 
@@ -217,9 +218,9 @@ test('migrate shows the versions on PostgreSQL too, from 0 where there was no sc
   const service = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
   const versions = (token: number, survey: number) => [
     { database: 'token', file: 'PostgreSQL', from_version: token, to_version: 2 },
-    { database: 'survey', file: 'PostgreSQL', from_version: survey, to_version: 1 },
+    { database: 'survey', file: 'PostgreSQL', from_version: survey, to_version: 2 },
   ]
   expect(await service.json(['migrate'])).toEqual(versions(0, 0))
-  expect(await service.json(['migrate'])).toEqual(versions(2, 1))
-  expect((await service.cli(['migrate'])).stdout).toMatch(/token +2 +2 +PostgreSQL\nsurvey +1 +1 +PostgreSQL\n/)
+  expect(await service.json(['migrate'])).toEqual(versions(2, 2))
+  expect((await service.cli(['migrate'])).stdout).toMatch(/token +2 +2 +PostgreSQL\nsurvey +2 +2 +PostgreSQL\n/)
 })

@@ -7,7 +7,7 @@ const DAY = 24 * HOUR
 const APPID = 'app_power'
 const USER = 'user_power'
 const PASSWORD_HASH = 'none'
-const CAUSE = { actor: 'app', requestId: '00000000-0000-4000-8000-000000000000', dueAtMs: Infinity }
+const CAUSE = { actor: 'app', requestId: '00000000-0000-4000-8000-000000000000', dueAt: Infinity }
 const hash = (text) => createHash('sha256').update(text).digest()
 /** Of a token of grant `i`, at the place of all of them. */
 const hashAt = (i, kind) => Buffer.concat([hash(`place ${i}`).subarray(0, 8), hash(`${kind} ${i}`).subarray(8)])

@@ -6,7 +6,7 @@ import { presented } from '../store/presented.js'
 export const START = Date.UTC(2030, 0, 1)
 const MINUTE = 60_000
 
-export const cause = { actor: 'operator', requestId: randomUUID(), dueAtMs: Number.POSITIVE_INFINITY } as const
+export const cause = { actor: 'operator', requestId: randomUUID(), dueAt: Number.POSITIVE_INFINITY } as const
 
 export interface Seed {
   readonly appid: string

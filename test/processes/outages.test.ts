@@ -3,7 +3,13 @@ import { type ChildProcess, execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { connectTo } from '../../bin/compose/remote.js'
+import { readConfig } from '../../bin/config.js'
+import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { clientOf } from '../../services/rpc/client.js'
 import { freePort } from '../harness/free-port.js'
 import { BUILD, spawnServe } from '../harness/spawn.js'
 
@@ -79,6 +85,36 @@ async function expectOutage(): Promise<void> {
   expect(Number(retryAfter)).toBeGreaterThan(0)
   expect(ms).toBeLessThan(ANSWER_WITHIN_MS)
 }
+
+test('an exchange that a gateway has answered 503, while the token service stood still, does not happen when that goes on', async () => {
+  const address = { kind: 'unix', path: path.join(dataDir, 'token.sock') } as const
+  const remote = connectTo('token', address, readConfig(env), 'local')
+  onTestFinished(() => remote.close())
+  const admin = clientOf(AdminService, remote.invoke)
+  const account = clientOf(AccountService, remote.invoke)
+  const token = clientOf(TokenService, remote.invoke)
+  const redirectUri = 'https://app.example/callback'
+  const { app, secret } = await admin.createApp({ name: 'App', redirectUris: [redirectUri] })
+  const appid = app?.appid ?? ''
+  const person = { username: 'li.wei', password: 'correct horse battery' }
+  await admin.createUser(person)
+  const { sessionToken } = await account.signIn({ ...person, source: '192.0.2.1' })
+  const exchange = async (code: string) => {
+    const query = new URLSearchParams({ appid, secret, code, grant_type: 'authorization_code' })
+    return (await fetch(`${base}/api/oauth2/access_token?${query}`)).status
+  }
+  for (const stoppedMs of [2_600, 3_500]) {
+    const asked = { sessionToken, requestId: `stopped for ${stoppedMs}`, appid, redirectUri, scope: 'snsapi_user' }
+    const { code } = await token.issueCode(asked)
+    running.get('token')?.kill('SIGSTOP')
+    const told = exchange(code)
+    await new Promise((resolve) => setTimeout(resolve, stoppedMs))
+    running.get('token')?.kill('SIGCONT')
+    if ((await told) !== 503) continue // a machine that stood still itself
+    await until(works)
+    expect(await exchange(code)).toBe(200)
+  }
+}, 60_000)
 
 describe.each(['token', 'survey'] as const)('when the %s service', (mode) => {
   test('is killed, the answer is 503, and calls work again after its return', async () => {

@@ -60,7 +60,7 @@ function open(work = Promise.resolve()) {
     for (const part of inParts(calls, MAX_CALLS_OF_MESSAGE)) receive({ calls: [...part] })
   }
   const now = () => ({ isPaused, hasEnded, drainings })
-  return { send, sendAtOnce, timeouts, results, stream, drain, now }
+  return { send, sendAtOnce, receive, timeouts, results, stream, drain, now }
 }
 
 test('a caller may end its side while its calls are under way: the stream ends behind their answers', async () => {
@@ -133,6 +133,25 @@ test('a call that comes late has what is left of its time', async () => {
   expect(timeouts[0]).toBe(4_000)
   expect(timeouts[1], 'about 30 s').toBeLessThan(60_000)
   expect(timeouts[1]).toBeGreaterThan(0)
+})
+
+test('what comes late of a caller that has given the connection up is not run, nor what it sent behind that', async () => {
+  const { send, receive, timeouts, stream } = open()
+  await send(0, 4_000)
+  for (const agoMs of [600, 0]) {
+    const calls = [{ id: 7, method: path, request, timeoutMs: 4_000, requestId: '' }]
+    receive({ calls, sentMs: performance.now() + 3_600_000 - agoMs })
+  }
+  await new Promise((resolve) => setImmediate(resolve)) // the end is read a turn later
+  stream.emit('cancelled')
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  expect(timeouts).toEqual([4_000])
+})
+
+test('what comes late of a caller that is there is run a few turns later, and what follows is not held up for longer', async () => {
+  const { send, timeouts } = open()
+  for (const agoMs of [0, 600, 0, 0]) expect((await send(agoMs, 4_000))?.case).toBe('response')
+  expect(timeouts).toHaveLength(4)
 })
 
 test('of a message that does not say when it was sent nothing is late, and a call without a time has all there is', async () => {

@@ -26,7 +26,7 @@ const surveyStores: Readonly<Record<string, () => Promise<SurveyStore>>> = {
   PostgreSQL: async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }),
 }
 
-const isCause = (value: unknown): value is Cause => typeof value === 'object' && value !== null && 'dueAtMs' in value
+const isCause = (value: unknown): value is Cause => typeof value === 'object' && value !== null && 'dueAt' in value
 
 /** The store, as whoever comes too late finds it. */
 function late<Store extends object>(store: Store): Store {
@@ -37,7 +37,7 @@ function late<Store extends object>(store: Store): Store {
       return (...args: unknown[]) =>
         method.apply(
           target,
-          args.map((arg) => (isCause(arg) ? { ...arg, dueAtMs: performance.now() - 1 } : arg)),
+          args.map((arg) => (isCause(arg) ? { ...arg, dueAt: performance.now() - 1 } : arg)),
         )
     },
   })

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { GroupedWrites } from '../../services/postgres/grouped-writes.js'
 import { Lookups } from '../../services/postgres/lookups.js'
 import { Together, type Waiting } from '../../services/postgres/together.js'
@@ -417,10 +417,69 @@ test('who comes when all connections have as many waiting as they can serve in t
   expect(await served.all).toHaveLength(51)
 })
 
+test('who may wait less than those before is refused behind them, and they and those behind go on', async () => {
+  const refused: unknown[] = []
+  const begun: string[] = []
+  let finish = () => {}
+  const working = new Promise<void>((resolve) => (finish = resolve))
+  type Item = { key: string; dueAt: number; reject: (error: unknown) => void }
+  const together = new Together<Item>(1, async (group) => {
+    begun.push(...group.map(({ key }) => key))
+    await working
+  })
+  const add = (key: string, ms: number) =>
+    together.add({ key, dueAt: performance.now() + ms, reject: () => refused.push(key) })
+  for (const [key, ms] of [
+    ['a', 60_000],
+    ['b', 60_000],
+    ['c', 60_000],
+    ['late', 20],
+    ['d', 60_000],
+  ] as const)
+    add(key, ms)
+  await sleep(50)
+  finish()
+  await vi.waitFor(() => expect(begun).toEqual(['a', 'b', 'c', 'd']))
+  expect(refused).toEqual(['late'])
+})
+
+test('who has to wait alone does not begin when his time is over', async () => {
+  const database = {
+    until: (one: Cause) => one,
+    transaction: async (steps: (transaction: undefined) => unknown) => steps(undefined),
+    causedTransaction: vi.fn(async () => Promise.reject(new StoreUnavailable(new Error('not in time')))),
+  }
+  const writes = new GroupedWrites<{ cause: Cause }, string>(database as unknown as Database, async (_, all) =>
+    all.map(() => undefined),
+  )
+  const mine = { ...cause, dueAt: performance.now() + 60_000 }
+  await expect(writes.submit(undefined, { cause: mine })).rejects.toBeInstanceOf(StoreUnavailable)
+  expect(database.causedTransaction).toHaveBeenCalledExactlyOnceWith(mine, expect.any(Function))
+})
+
+test('of a group that nobody knows the outcome of, who was not in it hears that nothing happened', async () => {
+  const lost = new StoreUnavailable(new Error('lost'), true)
+  const database = {
+    until: (one: Cause) => one,
+    async transaction(steps: (transaction: undefined) => unknown) {
+      await sleep(60)
+      await steps(undefined)
+      throw lost
+    },
+  }
+  const writes = new GroupedWrites<{ cause: Cause }, string>(database as unknown as Database, async (_, all) =>
+    all.map(() => 'written'),
+  )
+  const within = (ms: number) => writes.submit(undefined, { cause: { ...cause, dueAt: performance.now() + ms } })
+  const [inIt, late] = await Promise.allSettled([within(60_000), within(30)])
+  expect(inIt).toEqual({ status: 'rejected', reason: lost })
+  expect(late).toMatchObject({ status: 'rejected', reason: { outcomeUnknown: false } })
+})
+
 test('who is due when a connection has come at last is not written, and those who may wait are', async () => {
   const written: unknown[] = []
   const database = {
-    dueAt: ({ dueAtMs }: Cause) => dueAtMs,
+    until: (one: Cause) => one,
     async transaction(steps: (transaction: undefined) => unknown) {
       await sleep(60)
       return steps(undefined)
@@ -432,7 +491,7 @@ test('who is due when a connection has come at last is not written, and those wh
     return all.map(({ name }) => `${name} written`)
   })
   const within = (name: string, ms: number) =>
-    writes.submit(undefined, { name, cause: { ...cause, dueAtMs: performance.now() + ms } })
+    writes.submit(undefined, { name, cause: { ...cause, dueAt: performance.now() + ms } })
   const [early, late, last] = await Promise.allSettled([within('a', 60_000), within('b', 30), within('c', 60_000)])
   expect([early, last].map((one) => one?.status === 'fulfilled' && one.value)).toEqual(['a written', 'c written'])
   expect(late).toMatchObject({ status: 'rejected', reason: expect.any(StoreUnavailable) })
@@ -443,7 +502,7 @@ test('who is due when a connection has come at last is not written, and those wh
 test('who has no result in his group, and is due by then, is refused, and nothing is written for him alone', async () => {
   const runs: boolean[] = []
   const dueAt = performance.now() + 300
-  const database = { dueAt: () => dueAt, transaction: (steps: () => unknown) => steps() }
+  const database = { until: () => ({ dueAt }), transaction: (steps: () => unknown) => steps() }
   const writes = new GroupedWrites<{ cause: Cause }, string>(
     database as unknown as Database,
     async (_, all, mayWait) => {

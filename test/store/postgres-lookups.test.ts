@@ -10,7 +10,7 @@ type Row = { readonly key: string }
 function lookups(maxTogether?: number, types: readonly string[] = ['text'], answered?: Promise<void>) {
   const groups: string[][] = []
   const database = {
-    dueAt: () => performance.now() + 10_000,
+    until: () => ({ dueAt: performance.now() + 10_000 }),
     read: async (_: unknown, [first = [], ...others]: readonly string[][]) => {
       const keys = first.map((value, index) => [value, ...others.map((column) => column[index])].join(' '))
       groups.push(keys)
@@ -58,7 +58,7 @@ test('what was found is let go of by the quick collector', () => {
   const kept = mostKeptMB(`
     const { Lookups } = await import(dist + 'services/postgres/lookups.js')
     const database = {
-      dueAt: () => performance.now() + 10_000,
+      until: () => ({ dueAt: performance.now() + 10_000 }),
       async read(_, [keys]) {
         await new Promise((resolve) => setImmediate(resolve))
         return keys.map((key, index) => ({ place: index + 1, key, payload: new Array(50).fill(index) }))

@@ -8,6 +8,7 @@ import type { Flush } from '../../services/sqlite/database-file.js'
 import { Database } from '../../services/sqlite/driver.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import type { Until } from '../../services/store/cause.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
@@ -31,11 +32,11 @@ beforeEach(() => {
 afterEach(() => db.close())
 
 const nextTick = () => new Promise<void>((resolve) => process.nextTick(resolve))
-const add = (id: number, to = commits, dueAtMs?: number) =>
+const add = (id: number, to = commits, until?: Until) =>
   to.submit(() => {
     insert.run(id)
     return id
-  }, dueAtMs)
+  }, until)
 const count = (sql: string) => executed.filter((each) => each === sql).length
 const stored = (connection = db) => connection.prepare<[], number>('SELECT id FROM entries ORDER BY id').pluck().all()
 
@@ -46,6 +47,29 @@ async function outcomes(promises: readonly Promise<unknown>[]): Promise<unknown[
 }
 
 describe('group commit', () => {
+  test('a write whose time is over when its turn comes in the group is refused, also when the group runs again', async () => {
+    const busy = (ms: number) => {
+      const end = performance.now() + ms
+      while (performance.now() < end);
+    }
+    const soon = () => ({ dueAt: performance.now() + 30 })
+    const long = commits.submit(() => busy(60))
+    const late = outcomes([add(1, commits, soon()), add(2)])
+    await long
+    expect(await late).toEqual([expect.any(StoreUnavailable), 2])
+
+    const again = outcomes([
+      add(3, commits, soon()),
+      commits.submit(() => {
+        busy(60)
+        throw new Error('it fails')
+      }),
+      add(4),
+    ])
+    expect(await again).toEqual([expect.any(StoreUnavailable), new Error('it fails'), 4])
+    expect(stored()).toEqual([2, 4])
+  })
+
   test('writes of one turn share one transaction, later ones have their own', async () => {
     await Promise.all([1, 2, 3].map((id) => add(id)))
     expect(count('COMMIT')).toBe(1)
@@ -357,8 +381,8 @@ describe('the flush of what was committed', () => {
     const first = add(1, writer)
     await asked(1)
     const before = add(2, writer)
-    const late = outcomes([add(3, writer, performance.now() + 20)])
-    const after = add(4, writer, performance.now() + 60_000)
+    const late = outcomes([add(3, writer, { dueAt: performance.now() + 20 })])
+    const after = add(4, writer, { dueAt: performance.now() + 60_000 })
     await sleep(30)
     end()
     for (const outcome of await late) expect(outcome).toMatchObject({ outcomeUnknown: false })
@@ -366,6 +390,25 @@ describe('the flush of what was committed', () => {
     end()
     expect(await Promise.all([first, before, after])).toEqual([1, 2, 4])
     expect(stored()).toEqual([1, 2, 4])
+    await writer.close()
+  })
+
+  test('whose caller goes away meanwhile has its write refused', async () => {
+    const writer = new GroupCommit(db, { beginWithinMs: 60_000, flush: (_, done) => waiting.push(done) })
+    const aborter = new AbortController()
+    const first = add(1, writer)
+    await asked(1)
+    const [gone, there] = [new AbortController(), aborter].map(({ signal }, at) =>
+      outcomes([add(2 + at, writer, { dueAt: Number.POSITIVE_INFINITY, signal })]),
+    )
+    aborter.abort()
+    end()
+    await first
+    await asked(1)
+    end()
+    expect(await gone).toEqual([2])
+    expect(await there).toEqual([expect.objectContaining({ outcomeUnknown: false })])
+    expect(stored()).toEqual([1, 2])
     await writer.close()
   })
 

@@ -3,7 +3,7 @@ import { expect } from 'vitest'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type SurveyDraft, type SurveyStore, surveyHash } from '../../services/survey/store/survey-store.js'
 import { type Check, describeConformance } from './conformance.js'
-import { allPages, byOperator } from './token-store-verbs.js'
+import { allPages, byOperator, saidOf } from './token-store-verbs.js'
 
 const NOW = 1_767_225_600_000
 const MAX_ID = Number.MAX_SAFE_INTEGER
@@ -250,8 +250,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
       const { rows, next } = await store.listEvents({}, { limit: 100, after: undefined })
       expect(next).toBeUndefined()
       expect(rows[0]).toEqual({
-        actor: byOperator.actor,
-        requestId: byOperator.requestId,
+        ...saidOf(byOperator),
         eventId: expect.stringMatching(/^[0-9a-f]{36}$/),
         atMs: NOW + 6,
         kind: 'survey.created',

@@ -28,10 +28,10 @@ export const REFRESH_TTL = 30 * DAY
 export const OVERLAP = 5 * MINUTE
 export const GRACE = 10_000
 
-const dueAtMs = Number.POSITIVE_INFINITY
-export const byApp: Cause = { actor: 'app', requestId: '00000000-0000-4000-8000-00000000000a', dueAtMs }
-export const byUser: Cause = { actor: 'user', requestId: '00000000-0000-4000-8000-00000000000b', dueAtMs }
-export const byOperator: Cause = { actor: 'operator', requestId: '00000000-0000-4000-8000-00000000000c', dueAtMs }
+const dueAt = Number.POSITIVE_INFINITY
+export const byApp: Cause = { actor: 'app', requestId: '00000000-0000-4000-8000-00000000000a', dueAt }
+export const byUser: Cause = { actor: 'user', requestId: '00000000-0000-4000-8000-00000000000b', dueAt }
+export const byOperator: Cause = { actor: 'operator', requestId: '00000000-0000-4000-8000-00000000000c', dueAt }
 
 /** The hash of the credential a test calls by this name. */
 export function hashOf(name: string): Hash {
@@ -198,6 +198,11 @@ export async function startSession(
     ...rest,
   }
   return store.startSession(session, now, byUser)
+}
+
+/** Of a cause, what its events say. */
+export function saidOf({ actor, requestId }: Cause) {
+  return { actor, requestId }
 }
 
 /** Events from the oldest on. */

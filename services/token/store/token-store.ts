@@ -6,7 +6,8 @@
 //   flushed to disk. Its audit event is written in the same transaction.
 // - Calls may run concurrently, from several processes. What a method says of "at most once" holds among all of them.
 // - `now` is the caller's clock, in ms since 1970 UTC, as is everything named *AtMs. A store never asks a clock.
-//   Something with `expiresAtMs` is good while now < expiresAtMs.
+//   Something with `expiresAtMs` is good while now < expiresAtMs. How long somebody waits is by performance.now().
+// - A write that could not be begun while its cause waited (cause.ts) is refused with StoreUnavailable.
 // - Credentials arrive as hashes of 32 bytes. A store never sees a credential. The hashes of a grant's tokens begin with
 //   the same 8 bytes, its place.
 // - Identifiers and names compare byte for byte. No text holds U+0000: services/rpc/validation.ts refuses it.

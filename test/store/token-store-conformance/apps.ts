@@ -15,6 +15,7 @@ import {
   mint,
   NOW,
   redeem,
+  saidOf,
   secretRow,
   seed,
 } from '../token-store-verbs.js'
@@ -34,7 +35,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
       const [found] = await store.listAppSecrets('app1')
       expect({ ...found, secretHash: Buffer.from(found?.secretHash ?? []) }).toEqual(secret)
       expect(await auditTrail(store)).toMatchObject([
-        { kind: 'app.created', appid: 'app1', atMs: NOW, ...byOperator, userId: '', grantId: '' },
+        { kind: 'app.created', appid: 'app1', atMs: NOW, ...saidOf(byOperator), userId: '', grantId: '' },
       ])
     },
   },

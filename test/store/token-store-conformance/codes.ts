@@ -19,6 +19,7 @@ import {
   NOW,
   redeem,
   redemption,
+  saidOf,
   seed,
   userRow,
 } from '../token-store-verbs.js'
@@ -67,9 +68,9 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       expect((await mint(store, redeemed.refreshTokenHash, {}, NOW + 8)).result).toBe('minted')
       const about = { appid: 'app1', userId: 'user_ann' }
       expect((await auditTrail(store, { userId: 'user_ann' })).slice(1)).toMatchObject([
-        { kind: 'code.issued', ...byUser, ...about, grantId: '', atMs: NOW },
-        { kind: 'code.exchanged', ...byApp, ...about, grantId, atMs: NOW + 7 },
-        { kind: 'token.refreshed', ...byApp, ...about, grantId, atMs: NOW + 8 },
+        { kind: 'code.issued', ...saidOf(byUser), ...about, grantId: '', atMs: NOW },
+        { kind: 'code.exchanged', ...saidOf(byApp), ...about, grantId, atMs: NOW + 7 },
+        { kind: 'token.refreshed', ...saidOf(byApp), ...about, grantId, atMs: NOW + 8 },
       ])
     },
   },
