@@ -20,7 +20,8 @@ const GRANTS_PER_USER = 10 // MAX_GRANTS_PER_USER_AND_APP is 20
 const READERS = 1_000 // at most; users whose access tokens are used and never refreshed
 const OWNERS = { owners: 100, surveysPerOwner: 25 } // of them, those who have surveys
 const SESSIONS = 100
-const cause = { actor: 'operator', requestId: randomUUID(), dueAt: Infinity }
+const call = { caller: 'operator', requestId: randomUUID(), traceparent: '', signal: undefined, deadlineMs: Infinity }
+const cause = { actor: 'operator', requestId: call.requestId, dueAt: call.deadlineMs }
 
 /**
  * @param {string} folder of the product, built
@@ -162,7 +163,7 @@ async function seedSurveys(product, dataDir, { owners, surveysPerOwner }, urls) 
         const { id, hash, ...example } = examples[index % examples.length]
         return product.surveyFromJson(example)
       })
-      const stored = await importSurveys({ ownerUserId, surveys })
+      const stored = await importSurveys({ ownerUserId, surveys }, call)
       ids.set(
         ownerUserId,
         stored.surveys.map((survey) => Number(survey.id)),

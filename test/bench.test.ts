@@ -1,10 +1,15 @@
-// The benchmark's own arithmetic: a figure is worth what its generator is.
+// The benchmark's own arithmetic, and what it fills a service with: a figure is worth what its generator is.
+import { execFileSync } from 'node:child_process'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, test } from 'vitest'
 import { Answers, closedLoop, INCOMPLETE, openLoop } from '../bench/load.js'
 import { dueAtMs, dueBy, median, middleHalf, pairedRatios, percentile, summary } from '../bench/stats.js'
+import { BUILD } from './harness/spawn.js'
+import { temporaryDirectory } from './store/temporary-directory.js'
 
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const MARKER = '{"code":"OK"'
 const GOOD = '{"code":"OK","error":{"type":""},"data":{},"request_id":"x"}'
 const REQUEST = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
@@ -175,4 +180,16 @@ describe('open loop', () => {
     const job = { port, requests: [REQUEST], marker: MARKER, connections: 2, rate: 50, durationMs: 100 }
     expect((await openLoop(job)).failures).toBe(5)
   })
+})
+
+test('a service is filled as the benchmark needs it, by the program as it is', { timeout: 120_000 }, async () => {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const dataDir = temporaryDirectory()
+  const { seedSurveyAuth } = await import('../bench/seed.js' as string)
+  const amounts = { users: 201, grants: 1_000, owners: 2, surveysPerOwner: 3 }
+  const seeded = await seedSurveyAuth(ROOT, dataDir, amounts)
+  expect(await seeded.codes(2)).toHaveLength(2)
+  await seeded.close()
+  expect([...seeded.surveys.values()].flat()).toHaveLength(6)
+  expect([seeded.readGrants.length, seeded.refreshGrants.length, seeded.sessions.length]).toEqual([1_000, 1_000, 100])
 })
