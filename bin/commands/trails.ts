@@ -33,14 +33,16 @@ export async function* merged<Row extends Dated>(
   trails: readonly Trail<Row>[],
   pageSize: number,
 ): AsyncGenerator<readonly Row[]> {
-  const heads = trails.map((trail) => ({ pages: trail[Symbol.asyncIterator](), left: [] as Ranked<Row>[] }))
+  const heads = trails.map((trail) => {
+    return { pages: trail[Symbol.asyncIterator](), left: [] as Ranked<Row>[], isOver: false }
+  })
   let page: Row[] = []
   for (;;) {
     for (const head of heads) {
-      while (head.left.length === 0) {
-        const next = await head.pages.next()
-        if (next.done) break
-        head.left = ranked(next.value)
+      while (head.left.length === 0 && !head.isOver) {
+        const { value, done } = await head.pages.next()
+        head.isOver = done === true
+        head.left = ranked(value ?? [])
       }
     }
     const newest = heads.reduce((one, other) => (rankOf(other.left) > rankOf(one.left) ? other : one)).left.pop()
