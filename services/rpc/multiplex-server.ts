@@ -97,8 +97,8 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   let shortestMs = Number.POSITIVE_INFINITY
   let shortestBeforeMs = Number.POSITIVE_INFINITY
   let measuredSinceMs = 0
-  /** Messages that wait for what lies behind them. */
-  let waiting = 0
+  /** Messages, with how late they came, that wait for what lies behind the first of them; undefined if none came late. */
+  let held: { readonly request: MultiplexRequest; readonly lateMs: number; readonly cameAtMs: number }[] | undefined
 
   /**
    * How much longer than the quickest of late this message was on its way, in ms. Not than the quickest of the stream: a
@@ -160,17 +160,20 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
     underWay += request.calls.length
     if (isFull()) stream.pause()
     const lateMs = lateness(request)
-    if (lateMs < LATE_MS && waiting === 0) {
-      for (const call of request.calls) void run(call, lateMs)
-      return
+    if (lateMs >= LATE_MS && !held) {
+      held = []
+      afterTurns(TURNS_TO_READ, release)
     }
-    const cameAtMs = performance.now()
-    waiting += 1
-    afterTurns(TURNS_TO_READ, () => {
-      waiting -= 1
-      if (isGone) return
+    if (held) held.push({ request, lateMs, cameAtMs: performance.now() })
+    else for (const call of request.calls) void run(call, lateMs)
+  }
+
+  function release(): void {
+    const released = isGone ? [] : (held ?? [])
+    held = undefined
+    for (const { request, lateMs, cameAtMs } of released) {
       for (const call of request.calls) void run(call, lateMs + performance.now() - cameAtMs)
-    })
+    }
   }
 
   stream.on('data', (bytes: Buffer) => {
