@@ -1,5 +1,4 @@
 // AccountService: what a person does in a browser. Sessions live here; who may give an app access is decided by them.
-
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { AccountService, ConnectedAppSchema } from '../../../gen/surveyauth/v1/account_service_pb.js'

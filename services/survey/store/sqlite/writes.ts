@@ -65,10 +65,10 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
 
     deleteSurveys(surveyIds: readonly number[], now: number, cause: Cause): DeleteResult {
       kept.changed()
-      const missing = surveyIds.find((surveyId) => !findOwner.get(surveyId))
-      if (missing !== undefined) return { kind: 'not_found', surveyId: missing }
-      for (const surveyId of surveyIds) {
-        const ownerUserId = findOwner.get(surveyId)?.ownerUserId ?? NOBODY
+      const found = surveyIds.map((surveyId) => [surveyId, findOwner.get(surveyId)?.ownerUserId] as const)
+      const missing = found.find(([, ownerUserId]) => ownerUserId === undefined)
+      if (missing) return { kind: 'not_found', surveyId: missing[0] }
+      for (const [surveyId, ownerUserId = NOBODY] of new Map(found)) {
         if (ownerUserId === NOBODY) continue
         empty.run(now, surveyId)
         record('survey.deleted', { surveyId, ownerUserId }, now, cause)

@@ -1,7 +1,7 @@
+import { listEvents } from '../../../postgres/events.js'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import type { Cause } from '../../../store/cause.js'
 import { eventIds } from '../../../store/event-ids.js'
-import { cutPage, eventIdBefore } from '../../../store/page.js'
 import type { AuditKind, AuditRow, TokenStore } from '../token-store.js'
 
 /** The beginning of a statement that goes on with the rows. */
@@ -33,29 +33,11 @@ export class Audit {
   }
 }
 
+const EVENTS = { table: 'audit_events', columns: 'appid, user_id AS "userId", grant_id AS "grantId", note' }
+
 export function createAuditMethods(database: Database): Pick<TokenStore, 'listAuditEvents'> {
   return {
-    async listAuditEvents({ appid, userId }, page) {
-      const rows = await database.read<AuditRow>(listEvents(appid !== undefined, userId !== undefined), [
-        eventIdBefore(page),
-        page.limit + 1,
-        ...[appid, userId].filter((value) => value !== undefined),
-      ])
-      return cutPage(rows, page.limit, (row) => row.eventId)
-    },
-  }
-}
-
-/** By the index of the app's or the user's events, or by the primary key. */
-function listEvents(byApp: boolean, byUser: boolean): Statement {
-  const conditions = [byApp && 'appid', byUser && 'user_id'].filter((column) => column !== false)
-  return {
-    name: ['list_audit_events', ...conditions].join('_'),
-    text: `
-      SELECT event_id AS "eventId", at_ms AS "atMs", kind, actor, request_id AS "requestId",
-        appid, user_id AS "userId", grant_id AS "grantId", note
-      FROM audit_events
-      WHERE event_id < $1 ${conditions.map((column, index) => `AND ${column} = $${index + 3}`).join(' ')}
-      ORDER BY event_id DESC LIMIT $2`,
+    listAuditEvents: ({ appid, userId }, page) =>
+      listEvents<AuditRow>(database, EVENTS, { appid, user_id: userId }, page),
   }
 }

@@ -1,3 +1,4 @@
+import { removalOfEvents } from '../../../postgres/events.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { firstIdAt } from '../../../store/event-ids.js'
 import type { TokenStore } from '../token-store.js'
@@ -60,17 +61,7 @@ const removeSessions: Statement = {
     )
     SELECT count(*) AS count FROM removed`,
 }
-/** By the primary key, which begins with the time. $1 is the first id of that time. */
-const removeAuditEvents: Statement = {
-  name: 'remove_audit_events',
-  text: `
-    WITH ended AS (
-      SELECT event_id FROM audit_events WHERE event_id < $1 ORDER BY event_id LIMIT $2 FOR UPDATE SKIP LOCKED
-    ), removed AS (
-      DELETE FROM audit_events a USING ended e WHERE a.event_id = e.event_id RETURNING 1
-    )
-    SELECT count(*) AS count FROM removed`,
-}
+const removeAuditEvents = removalOfEvents('audit_events')
 const ping: Statement = { name: 'ping', text: 'SELECT 1' }
 
 export function createUpkeepMethods(database: Database): Pick<TokenStore, 'removeEnded' | 'ping' | 'close'> {
