@@ -50,7 +50,7 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
       isWrong: attempt.outcome === 'sign_in_failed',
       hidden: [...requestFields(goal?.asked), csrfField(visit, signInUse(goal?.asked))],
     },
-    { ...attempt, setCookies, ...(goal ? { appid: goal.asked.appid } : {}) },
+    { ...attempt, setCookies, ...appOf(goal) },
   )
 }
 
@@ -88,7 +88,7 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
     const typed = { username, password, source: networkOf(request.source), previousSessionToken }
     const session = await deps.account.signIn(typed, request.rpc)
     const cookie = setSecretCookie(deps.publicUrl, 'session', session.sessionToken)
-    return redirectTo(goalHref(goal?.asked), { outcome: 'signed_in', setCookies: [cookie] })
+    return redirectTo(goalHref(goal?.asked), { outcome: 'signed_in', setCookies: [cookie], ...appOf(goal) })
   } catch (error) {
     const problem = toProblem(error)
     if (problem.type === 'invalid_credentials' || problem.type === 'invalid_argument')
@@ -115,6 +115,11 @@ function readTyped(form: Params, name: string, maxLength: number): string | unde
   } catch {
     return undefined
   }
+}
+
+/** For the log: the app that somebody signs in for. */
+function appOf(goal: SignInGoal | undefined): { readonly appid?: string } {
+  return goal ? { appid: goal.asked.appid } : {}
 }
 
 function signInUse(asked: AuthorizationRequest | undefined): FormUse {

@@ -742,11 +742,12 @@ test('the log is told how each visit ended and for which app, once that is known
   await visitor.decide(shown, 'confirm')
   visitor.cookies.delete('sa_session')
   await visitor.submit(page, { ...form(page, 'password'), action: '/connect/oauth2/authorize' }, USER)
-  const told = served.records.filter(({ outcome }) => outcome !== 'signed_in')
+  const told = served.records
   expect(told.map((record) => `${record.route} ${record.outcome}`)).toEqual([
     'authorize sign_in',
     'sign_in sign_in_failed',
     'authorize sign_in',
+    'sign_in signed_in',
     'authorize authorization',
     'decide cancelled',
     'decide confirmed',
