@@ -7,7 +7,7 @@ import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
 import { type Auditor, asAuditor, pagesOf } from '../compose/operator.js'
 import { report } from '../exit.js'
 import { type Columns, isoTime, message, printPages, shortTime } from '../output.js'
-import { examples, type Json, jsonOption, time, wholeNumber } from './options.js'
+import { examples, type Json, jsonOption, requestId, time, wholeNumber } from './options.js'
 import { merged, since, type Trail } from './trails.js'
 import { userFilter, userIdOfFilter } from './usernames.js'
 
@@ -34,7 +34,7 @@ export function addAuditCommands(program: Command): void {
     .option('--appid <appid>', 'only those that concern this app')
     .option('--survey-id <id>', 'only those that concern this survey', wholeNumber(1, Number.MAX_SAFE_INTEGER))
     .addOption(new Option('--kind <kind>', 'only those of this kind').choices([...AUDIT_KINDS, ...SURVEY_EVENT_KINDS]))
-    .option('--request-id <uuid>', 'only what this request did')
+    .option('--request-id <id>', 'only what this request did', requestId)
     .option('--since <time>', 'none from before; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z', time)
     .option('--limit <number>', 'the newest so many; all, if not given', wholeNumber(1, 1_000_000))
     .addOption(jsonOption())

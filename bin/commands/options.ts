@@ -1,5 +1,6 @@
 // Options that several commands share.
 import { InvalidArgumentError, Option } from 'commander'
+import { isRequestId } from '../../services/rpc/request-id.js'
 
 /** What `jsonOption` gives. */
 export interface Json {
@@ -26,6 +27,12 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
     if (value >= min && value <= max) return value
     throw new InvalidArgumentError(`must be a whole number from ${min} to ${max}`)
   }
+}
+
+/** What no request can have, such as an id with its quotes, is a mistake, and not a request that did nothing. */
+export function requestId(text: string): string {
+  if (isRequestId(text)) return text
+  throw new InvalidArgumentError('must be a request_id, such as 0190b7e2-5c3a-4f6e-9d1b-2a3c4d5e6f70')
 }
 
 const DATE_LENGTH = 'YYYY-MM-DD'.length

@@ -154,6 +154,7 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       ['audit', 'list', '--kind', 'secret.revokd'],
       /Allowed choices are app\.created, .*, secret\.revoked, .*, survey\.deleted\./,
     ],
+    ['what no request can be called', ['audit', 'list', '--request-id', '"request_id":'], /must be a request_id, such/],
     ['an empty filter by app', ['grant', 'list', '--appid', ''], /--appid <appid>' must not be empty/],
     [
       'events of a survey and of an app',
