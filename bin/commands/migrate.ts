@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
-import { naming, openSurveyStore, openTokenStore } from '../compose/stores.js'
+import { openSurveyStore, openTokenStore, versionOnPostgres } from '../compose/stores.js'
 import { readConfig } from '../config.js'
 import { printRows } from '../output.js'
 import type { Database } from '../settings.js'
@@ -47,6 +47,5 @@ async function migrate({ json }: Json): Promise<void> {
 /** 0 when there is no schema yet. */
 async function versionOf([schemas, where]: readonly [CopiedSchema, Database]): Promise<number> {
   if (where.kind === 'sqlite') return inspectDatabase(where.file, schemas.sqlite)?.schemaVersion ?? 0
-  const { schemaVersionOf } = await import('../../services/postgres/transaction.js') // with the driver: only here
-  return naming(schemas.sqlite.name, schemaVersionOf(where.url, schemas.postgres))
+  return versionOnPostgres(schemas, where.url)
 }

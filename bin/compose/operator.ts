@@ -8,6 +8,7 @@ import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import { AdminService, type App } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf, type Invoke } from '../../services/rpc/client.js'
@@ -20,9 +21,11 @@ import { message } from '../output.js'
 import type { Database } from '../settings.js'
 import { createLog } from '../telemetry/log.js'
 import { socketIn } from './addresses.js'
-import { isThere, noDatabase } from './database-file.js'
+import { surveyCopy, tokenCopy } from './copied-schemas.js'
+import { noDatabase } from './database-file.js'
 import { createObservers } from './observers.js'
 import type { Part } from './part.js'
+import { isMade } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
 import { openTokenPart } from './token-part.js'
 
@@ -119,21 +122,20 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     async token(creates) {
       const remote = await connect('token', config.tokenServiceUrl)
       if (remote) return remote
-      checkFile(config.tokenDatabase, creates)
+      if (!(await isMade(tokenCopy, config.tokenDatabase))) begin(tokenCopy, config.tokenDatabase, creates)
       opened.push(await openTokenPart(config, dispatcher, clock, observers))
       return local
     },
     async survey(token, creates) {
       const door = await doors.surveyIfAny(token)
       if (door) return door
-      checkFile(config.surveyDatabase, creates || isWithoutSurveys(config))
+      begin(surveyCopy, config.surveyDatabase, creates || (await isWithoutSurveys(config)))
       return openSurveys(token)
     },
     async surveyIfAny(token) {
       const remote = await connect('survey', config.surveyServiceUrl)
       if (remote) return remote
-      const { surveyDatabase } = config
-      return surveyDatabase.kind !== 'sqlite' || isThere(surveyDatabase.file) ? openSurveys(token) : undefined
+      return (await isMade(surveyCopy, config.surveyDatabase)) ? openSurveys(token) : undefined
     },
     client: (service, door) =>
       clientOf(service, (method, request, call) => door(method, request, { ...call, requestId })),
@@ -148,16 +150,25 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   }
 }
 
-/** @throws CommandError when a file is not there that this command does not make */
-function checkFile(database: Database, creates: boolean): void {
-  if (database.kind !== 'sqlite' || isThere(database.file)) return
-  if (!creates) throw noDatabase(database.file)
-  message(`creating a new database: ${database.file}`)
+/** @throws CommandError when there is no database and this command makes none */
+function begin({ postgres }: CopiedSchema, where: Database, creates: boolean): void {
+  if (where.kind === 'sqlite') {
+    if (!creates) throw noDatabase(where.file)
+    message(`creating a new database: ${where.file}`)
+  } else {
+    if (!creates) throw noTables(postgres.name)
+    message(`creating the tables of the ${postgres.name} database`)
+  }
 }
 
-/** Whether users are here, so that surveys would be too: their file comes with the first of them. */
-function isWithoutSurveys({ tokenDatabase }: Config): boolean {
-  return tokenDatabase.kind === 'sqlite' && isThere(tokenDatabase.file)
+/** Whether users are here, so that surveys would be too: their database comes with the first of them. */
+async function isWithoutSurveys({ tokenDatabase, surveyDatabase }: Config): Promise<boolean> {
+  return tokenDatabase.kind === surveyDatabase.kind && isMade(tokenCopy, tokenDatabase)
+}
+
+function noTables(name: string): CommandError {
+  const hint = `set ${name.toUpperCase()}_DATABASE_URL as the server has it`
+  return new CommandError(`there are no tables of the ${name} database at its address`, EXIT.failure, hint)
 }
 
 /** For a service that does not answer, what is known of why, which a call that waited for it cannot know. */

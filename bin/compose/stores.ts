@@ -2,6 +2,7 @@
 import { chmodSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import type { Leases } from '../../services/answers/leases.js'
+import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { PoolOptions } from '../../services/postgres/pool.js'
 import { makeDirectories } from '../../services/sqlite/private-directory.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
@@ -12,7 +13,8 @@ import type { TokenStore } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT, reasonOf } from '../exit.js'
-import { fileFailure } from './database-file.js'
+import type { Database } from '../settings.js'
+import { fileFailure, isThere } from './database-file.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
 
@@ -56,6 +58,17 @@ export async function openSurveyStore(config: Config, observer?: StoreObserver, 
     opened(file, () => openSqliteSurveyStore({ file, onCommit, leases })),
     observer,
   )
+}
+
+/** Whether there is one: its file, or its tables on PostgreSQL. @throws CommandError when this cannot be known; DatabaseRefused */
+export async function isMade(schemas: CopiedSchema, where: Database): Promise<boolean> {
+  return where.kind === 'sqlite' ? isThere(where.file) : (await versionOnPostgres(schemas, where.url)) > 0
+}
+
+/** Of the schema that is there, 0 for none. @throws CommandError when the server does not answer; DatabaseRefused */
+export async function versionOnPostgres({ sqlite, postgres }: CopiedSchema, url: string): Promise<number> {
+  const { schemaVersionOf } = await import('../../services/postgres/transaction.js')
+  return naming(sqlite.name, schemaVersionOf(url, postgres))
 }
 
 /** Says of a database that does not answer which one it is. */

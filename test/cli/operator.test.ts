@@ -20,6 +20,7 @@ import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-t
 import { freePort } from '../harness/free-port.js'
 import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
 import { PROGRAM, spawnServe } from '../harness/spawn.js'
+import { query } from '../postgres/cluster.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { fixtures, loadFiles } from '../store/schema-fixtures.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
@@ -770,6 +771,36 @@ describe('files', () => {
       stderr: `survey-auth: there is no database in ${service.dataDir}\nset DATA_DIR as the server has it\n`,
     })
     expect(readdirSync(service.dataDir)).toEqual([])
+  })
+
+  test('in an empty database of PostgreSQL nothing is made by what creates nothing, and its variable is named', async () => {
+    const url = await createDatabase()
+    const service = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
+    const refused = {
+      exitCode: 1,
+      stdout: '',
+      stderr:
+        'survey-auth: there are no tables of the token database at its address\nset TOKEN_DATABASE_URL as the server has it\n',
+    }
+    for (const words of ['app list', 'user delete li.wei', 'audit list', 'survey list', 'grant revoke grant_x']) {
+      expect(await service.cli(words.split(' ')), words).toEqual(refused)
+    }
+    expect(await query(url, `SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace`)).toEqual([])
+
+    const created = ['user', 'create', '--username', 'li.wei', '--password-stdin']
+    expect(await service.cli(created, { input: 'correct horse battery' })).toMatchObject({
+      exitCode: 0,
+      stderr: 'creating the tables of the token database\n',
+    })
+    expect(await service.cli(['audit', 'list'])).toMatchObject({
+      exitCode: 0,
+      stderr: 'without surveys, of which there is no database here; if it is elsewhere, set SURVEY_SERVICE_URL\n',
+    })
+    expect(await service.cli(['survey', 'list'])).toMatchObject({
+      exitCode: 0,
+      stderr:
+        'creating the tables of the survey database\nno surveys; store some with: survey-auth survey import\n',
+    })
   })
 
   test('surveys are not looked for where there are no users, but with a token service elsewhere', async () => {
