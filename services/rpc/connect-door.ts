@@ -1,5 +1,5 @@
 // The third door: the Connect protocol over HTTP/1.1 and HTTP/2, so that curl with JSON can call every RPC.
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { TLSSocket } from 'node:tls'
@@ -57,7 +57,18 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
     acceptCompression: [], // nothing to inflate, nothing to bomb with
   })
 
-  const http1 = createServer(HTTP1_LIMITS, handler)
+  const serve = (request: Requested, response: Responding) => {
+    if (isAddressed(request)) handler(request, response)
+    else refuse(response)
+  }
+  const http1 = createServer(HTTP1_LIMITS, (request, response) => {
+    try {
+      serve(request, response)
+    } catch (error) {
+      dispatcher.unexpectedAtDoor(error)
+      response.destroy()
+    }
+  })
   http1.emit('listening') // which it never does by itself: without, node:http watches no connection, so nothing above applies
   const connections = new Set<Duplex>()
 
@@ -67,7 +78,7 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       connection.once('close', () => connections.delete(connection))
       http1.emit('connection', connection)
     },
-    serve: handler,
+    serve,
     async drain(graceMs) {
       const force = setTimeout(() => {
         for (const connection of connections) connection.destroy()
@@ -80,6 +91,20 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       http1.close()
     },
   }
+}
+
+type Requested = IncomingMessage | Http2ServerRequest
+type Responding = ServerResponse | Http2ServerResponse
+
+/** Whether it names the host it is for, as RFC 9110 §7.2 requires: connect-node throws where no URL can be made of that. */
+function isAddressed(request: Requested): boolean {
+  const authority = 'authority' in request ? request.authority : request.headers.host
+  return authority !== undefined && URL.canParse(`http://${authority}`)
+}
+
+function refuse(response: Responding): void {
+  response.writeHead(400, { 'content-type': 'application/json' })
+  response.end(JSON.stringify({ code: 'invalid_argument', message: 'the request names no valid host' }))
 }
 
 function handlerOf(dispatcher: Dispatcher, method: DescMethod) {

@@ -1,5 +1,6 @@
 // The dispatcher: every RPC of every door passes through here, and nothing else does what it does.
 // It owns the order of the checks around a handler; it knows nothing of transports, tokens or stores.
+import { randomUUID } from 'node:crypto'
 import {
   create,
   type DescMethod,
@@ -183,6 +184,11 @@ export class Dispatcher {
   unexpected(error: unknown, method: string, { requestId }: Pick<Call, 'requestId'>): ConnectError {
     this.#options.onUnexpected(error, { method, requestId })
     return new ConnectError(INTERNAL, Code.Internal)
+  }
+
+  /** Reports what a door threw before it knew which call it was for. */
+  unexpectedAtDoor(error: unknown): void {
+    this.unexpected(error, 'a door', { requestId: randomUUID() })
   }
 
   #begin(served: Served | undefined, method: DescMethod, request: Message, call: Call): Promise<object> {

@@ -70,7 +70,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   server.createConnectionInjector(grpc.ServerCredentials.createInsecure()) // has it make an HTTP/2 server
   const http2 = http2Of(server)
   http2.updateSettings({ maxHeaderListSize: MAX_HEADER_BYTES }) // beside those of grpc-js, which has no option for it
-  const open = shareWith(options.serveOthers, http2)
+  const open = shareWith(options, http2)
   const callers = new CallersOverHttp2(http2)
   return {
     accept: (connection) => callers.accept(connection),
@@ -110,12 +110,12 @@ interface OpenStreams {
   isDraining: boolean
 }
 
-/** grpc-js answers 415 to what is no gRPC. */
-function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Server): OpenStreams {
+/** grpc-js answers 415 to what is no gRPC. What it and others throw ends the stream, and not the process. */
+function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Server): OpenStreams {
   const open: OpenStreams = { endless: new Set(), multiplexed: new Set(), isDraining: false }
   const serveGrpc = http2.listeners('stream')
   http2.removeAllListeners('stream')
-  http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
+  const serve = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
     if (GRPC_TYPE.test(headers['content-type'] ?? '')) {
       const kind = kindOf(headers[':path'])
       if (open.isDraining && kind !== undefined) {
@@ -131,6 +131,18 @@ function shareWith(serveOthers: GrpcDoorOptions['serveOthers'], http2: Http2Serv
       stream.once('close', () => open[kind].delete(stream))
     } else {
       serveOthers(new Http2ServerRequest(stream, headers, {}, raw), new Http2ServerResponse(stream))
+    }
+  }
+  http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
+    if (stream.closed || stream.destroyed) {
+      stream.on('error', () => undefined) // its caller has given it up, in the packet that it came with
+      return
+    }
+    try {
+      serve(stream, headers, flags, raw)
+    } catch (error) {
+      dispatcher.unexpectedAtDoor(error)
+      stream.close(constants.NGHTTP2_INTERNAL_ERROR)
     }
   })
   return open

@@ -1,22 +1,26 @@
 // The same calls through every door: one behaviour, one vocabulary of failures.
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import http2 from 'node:http2'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import type { Duplex } from 'node:stream'
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
 import * as grpc from '@grpc/grpc-js'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { AccountService, ListConnectedAppsRequestSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
+import { createConnectDoor } from '../../services/rpc/connect-door.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { type Call, Dispatcher, type IncomingCall } from '../../services/rpc/dispatcher.js'
+import { createGrpcDoor } from '../../services/rpc/grpc-door.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { decodeRequest } from '../../services/rpc/requests.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
@@ -307,6 +311,136 @@ test.each(['P', 'PO'])('a request whose first piece is %s is one of HTTP/1.1', a
   peer.write(`${'POST / HTTP/1.1'.slice(piece.length)}\r\nHost: a\r\nContent-Length: 0\r\n\r\n`)
   const [answer] = (await once(peer, 'data')) as [Buffer]
   expect(answer.toString()).toContain('HTTP/1.1 404')
+})
+
+const GET_SESSION = '/surveyauth.v1.AccountService/GetSession'
+const JSON_TYPE = 'application/json'
+
+describe('a request that names no host to make a URL of is refused, and ends nothing else', () => {
+  test.each([
+    ['a bracket', `POST ${GET_SESSION} HTTP/1.1\r\nHost: [\r\n`],
+    ['a port that there is not', `POST ${GET_SESSION} HTTP/1.1\r\nHost: a:99999\r\n`],
+    ['nothing', `POST ${GET_SESSION} HTTP/1.1\r\nHost:\r\n`],
+    ['no host', `POST ${GET_SESSION} HTTP/1.0\r\n`],
+  ])('over HTTP/1.1: %s', async (_, head) => {
+    const peer = net.connect(Number(new URL(server.address).port), '127.0.0.1')
+    onTestFinished(() => void peer.destroy())
+    peer.write(`${head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`)
+    const [answer] = (await once(peer, 'data')) as [Buffer]
+    expect(answer.toString()).toMatch(/^HTTP\/1.1 400 .*"code":"invalid_argument"/s)
+    expect((await fetch(server.address)).status).toBe(404)
+  })
+
+  test.each(['[', 'a:99999'])('over HTTP/2: %s', async (authority) => {
+    const session = http2.connect(server.address)
+    onTestFinished(() => session.destroy())
+    const status = async (host: string) => {
+      const stream = session.request({
+        ':method': 'POST',
+        ':path': GET_SESSION,
+        ':authority': host,
+        'content-type': JSON_TYPE,
+      })
+      stream.end('{"sessionToken":"abc"}')
+      const [headers] = await once(stream, 'response')
+      return headers[':status']
+    }
+    expect([await status(authority), await status('a')]).toEqual([400, 200])
+  })
+})
+
+test.each(['/a/B', GET_SESSION, '/surveyauth.v1.MultiplexService/Multiplex'])(
+  'a gRPC call that is given up in the packet that it came with ends nothing else: %s',
+  async (path) => {
+    const peer = net.connect(Number(new URL(server.address).port), '127.0.0.1')
+    onTestFinished(() => void peer.destroy())
+    const before = unexpected.length
+    const said: number[] = []
+    const cancel = Buffer.from([0, 0, 0, 8])
+    peer.write(
+      Buffer.concat([
+        Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+        http2Frame(SETTINGS, 0, 0),
+        http2Frame(HEADERS, END_HEADERS, 1, headerBlock({ ':path': path, 'content-type': 'application/grpc' })),
+        http2Frame(RST_STREAM, 0, 1, cancel),
+        http2Frame(PING, 0, 0, Buffer.from('is there')),
+      ]),
+    )
+    const pong = http2Frame(PING, ACK, 0, Buffer.from('is there'))
+    await vi.waitUntil(() => {
+      said.push(...(peer.read() ?? []))
+      return Buffer.from(said).includes(pong)
+    })
+    expect(unexpected).toHaveLength(before)
+  },
+)
+
+const [HEADERS, RST_STREAM, SETTINGS, PING] = [1, 3, 4, 6]
+const [ACK, END_HEADERS] = [1, 4]
+
+/** RFC 9113 §4.1. */
+function http2Frame(type: number, flags: number, stream: number, payload: Buffer = Buffer.alloc(0)): Buffer {
+  const head = Buffer.alloc(9)
+  head.writeUIntBE(payload.length, 0, 3)
+  head.writeUInt8(type, 3)
+  head.writeUInt8(flags, 4)
+  head.writeUInt32BE(stream, 5)
+  return Buffer.concat([head, payload])
+}
+
+/** Of a request by POST: literals without indexing (RFC 7541 §6.2.2), all shorter than 127 bytes. */
+function headerBlock(headers: Readonly<Record<string, string>>): Buffer {
+  const all = { ':method': 'POST', ':scheme': 'http', ':authority': 'a', ...headers }
+  return Buffer.concat(
+    Object.entries(all).flatMap(([name, value]) => [
+      Buffer.from([0, name.length]),
+      Buffer.from(name),
+      Buffer.from([value.length]),
+      Buffer.from(value),
+    ]),
+  )
+}
+
+describe('what is thrown at a door ends its request alone and is reported once', () => {
+  const thrown = new Error('by what the door is made of')
+  const throwing = () => {
+    throw thrown
+  }
+  const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100 }
+
+  async function listening(accept: (connection: Duplex) => void): Promise<string> {
+    const listener = net.createServer(accept).listen(0, '127.0.0.1')
+    onTestFinished(() => void listener.close())
+    await once(listener, 'listening')
+    return `http://127.0.0.1:${(listener.address() as net.AddressInfo).port}`
+  }
+
+  beforeEach(() => {
+    unexpected.length = 0
+  })
+  afterEach(() => {
+    expect(unexpected).toEqual([thrown])
+  })
+
+  test('over HTTP/1.1', async () => {
+    const door = createConnectDoor({ dispatcher, limits, identify: throwing })
+    onTestFinished(() => door.drain(100))
+    const url = await listening(door.accept)
+    const call = { method: 'POST', headers: { 'content-type': JSON_TYPE }, body: '{}' }
+    await expect(fetch(`${url}${GET_SESSION}`, call)).rejects.toThrow('fetch failed')
+    expect((await fetch(url)).status).toBe(404)
+  })
+
+  test('over HTTP/2', async () => {
+    const identify = () => 'local' as const
+    const door = await createGrpcDoor({ dispatcher, limits, identify, serveOthers: throwing, hasReflection: false })
+    onTestFinished(() => door.drain(100))
+    const session = http2.connect(await listening(door.accept))
+    onTestFinished(() => session.destroy())
+    const stream = session.request({ ':path': '/' })
+    await expect(once(stream, 'response')).rejects.toMatchObject({ code: 'ERR_HTTP2_STREAM_ERROR' })
+    expect(session.destroyed).toBe(false)
+  })
 })
 
 const networkDoors = Object.keys(doors).filter((name) => name !== 'direct')
