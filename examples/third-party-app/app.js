@@ -30,15 +30,19 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
   const style = await readFile(new URL('./style.css', import.meta.url))
   const sessions = new Map()
   const server = createServer((request, response) => {
-    const url = new URL(request.url ?? '/', address(server))
-    const answer = request.method === 'GET' ? route(url, request) : notFound()
-    answer
+    answer(request)
       .catch((error) => failurePage(error))
       .then(({ status = 200, headers = {}, body = '' }) => {
         response.writeHead(status, { 'content-type': 'text/html; charset=utf-8', ...SAFE_HEADERS, ...headers })
         response.end(body)
       })
   })
+
+  /** @param {import('node:http').IncomingMessage} request */
+  async function answer(request) {
+    const target = `${address(server)}${request.url}` // whatever was sent: it need not be a path
+    return request.method === 'GET' && URL.canParse(target) ? route(new URL(target), request) : notFound()
+  }
 
   /** @param {URL} url @param {import('node:http').IncomingMessage} request */
   async function route(url, request) {
@@ -145,7 +149,7 @@ function failurePage(error) {
   return { status: 502, body: page(messagePage('The survey service did not help', detail)) }
 }
 
-async function notFound() {
+function notFound() {
   return { status: 404, body: page(messagePage('Nothing here', 'There is no page at this address.')) }
 }
 

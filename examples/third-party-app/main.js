@@ -10,5 +10,11 @@ if (!appid || !secret) {
   )
   process.exit(2)
 }
-const { url } = await startThirdPartyApp({ baseUrl, appid, secret, port: Number(port) })
-console.log(`open ${url}`)
+try {
+  const { url } = await startThirdPartyApp({ baseUrl, appid, secret, port: Number(port) })
+  console.log(`open ${url}`)
+} catch (error) {
+  if (error.code !== 'EADDRINUSE') throw error
+  console.error(`port ${port} is in use: choose another one by PORT, and register its callback address for the app`)
+  process.exit(1)
+}

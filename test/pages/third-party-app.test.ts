@@ -1,8 +1,8 @@
 // The example app against a service that answers as the documented one does.
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { type AddressInfo, connect as connectSocket } from 'node:net'
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest'
 import { startThirdPartyApp } from '../../examples/third-party-app/app.js'
 import { Visitor } from '../harness/visitor.js'
 
@@ -126,4 +126,12 @@ test('a visitor who refuses is told that nothing was shared', async () => {
   const page = await visitor.open(`/callback?error=access_denied&state=${await connect()}`)
   expect(page.html.text).toContain('nothing was shared')
   expect(asked).toEqual([])
+})
+
+test.each(['//', '///x', 'http://[/', '/%', '*'])('what is no address of the app is answered: %s', async (target) => {
+  const peer = connectSocket(Number(new URL(app.url).port), '127.0.0.1')
+  onTestFinished(() => void peer.destroy())
+  peer.write(`GET ${target} HTTP/1.1\r\nHost: a\r\n\r\n`)
+  const [answer] = (await once(peer, 'data')) as [Buffer]
+  expect(answer.toString()).toMatch(/^HTTP\/1.1 404 .*There is no page/s)
 })
