@@ -254,10 +254,9 @@ class Gateway {
 
   /** Of what comes after a whole request: that request gets its answer, and the connection ends with it. */
   #endsWithAnswers(socket: Duplex): boolean {
-    const unanswered = this.#connections.unanswered(socket)
-    if (!unanswered?.req.complete) return false
-    unanswered.shouldKeepAlive = false
-    return true
+    const last = this.#connections.lastCertain(socket)
+    if (last) last.shouldKeepAlive = false
+    return last !== undefined
   }
 
   #refuseRaw(socket: Duplex, problem: Problem, method: string): void {

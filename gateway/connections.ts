@@ -86,9 +86,10 @@ export class Connections {
     return this.#waiting.get(socket)?.length === 1
   }
 
-  /** The last response this connection waits for. */
-  unanswered(socket: Duplex): ServerResponse | undefined {
-    return this.#waiting.get(socket as Socket)?.at(-1) // another one has none
+  /** The last response this connection waits for that will come, or has come, whatever follows its request. */
+  lastCertain(socket: Duplex): ServerResponse | undefined {
+    const waiting = this.#waiting.get(socket as Socket) // another one has none
+    return waiting?.findLast(({ req, writableEnded }) => req.complete || writableEnded)
   }
 
   /**

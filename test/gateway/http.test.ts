@@ -307,6 +307,23 @@ describe('malformed HTTP', () => {
   )
 
   test.each([
+    ['GET /api/surveys', 'Transfer-Encoding: chunked', 'ZZ\r\n'],
+    ['POST /connect/sign-in', 'Transfer-Encoding: chunked', 'ZZ\r\n'],
+  ])(
+    'a request whose body is not to be read does not replace the answer to the one before it: %s, %s',
+    (line, header, body) => {
+      const slowly = { GetAuthorizedUser: () => sleep(50, services.GetAuthorizedUser()) }
+      const limits = { headersTimeoutMs: 100, requestTimeoutMs: 100 }
+      return withGateway({ services: slowly, limits }, async (gateway) => {
+        const get = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
+        const raw = await sendRaw(gateway.port, `${get}${line} HTTP/1.1\r\nHost: a\r\n${header}\r\n\r\n${body}`)
+        expect(raw.match(/HTTP\/1\.1 \d+/g)?.[0]).toBe('HTTP/1.1 200')
+        expect(gateway.calls).toHaveLength(1)
+      })
+    },
+  )
+
+  test.each([
     ['HTTP/1.0', `GET ${USER} HTTP/1.0\r\n\r\n`, 1],
     ['HTTP/1.1', `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`, 1],
     ['two requests', `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(2), 2],
@@ -1081,7 +1098,7 @@ test('a draining gateway cuts off who has no answer in time', () => {
 })
 
 test('a draining gateway answers all that a client has pipelined, in order', async () => {
-  const slow = { GetAuthorizedUser: () => sleep(300, { openid: 'oid', nickname: '', avatar: '' }) }
+  const slow = { GetAuthorizedUser: () => sleep(50, { openid: 'oid', nickname: '', avatar: '' }) }
   await withGateway({ services: slow }, async (gateway) => {
     const client = net.connect(gateway.port, '127.0.0.1')
     const chunks: Buffer[] = []
