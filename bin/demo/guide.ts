@@ -1,4 +1,5 @@
 // The page of text a demo prints: what to click, who to be, what to paste.
+import { packageFile } from '../package-root.js'
 import type { Credentials } from './authorize.js'
 import { DEMO_USER } from './known-account.js'
 import type { Seeded } from './seed.js'
@@ -31,6 +32,7 @@ export function guide(input: GuideInput, style: { readonly isColored: boolean })
     state: 'demo1',
   }
   const data = { appid, access_token: accessToken }
+  const program = packageFile('bin/survey-auth.js') // from wherever the line is pasted
 
   return `
 ${bold('survey-auth demo')}
@@ -74,8 +76,8 @@ ${curl('/api/surveys', { ...data, openid })}
 ${curl(`/api/surveys/${seeded.surveyId}`, data)}
 
 ${bold('3. Look behind it')}
-   DATA_DIR=${input.dataDir} npx survey-auth grant list
-   DATA_DIR=${input.dataDir} npx survey-auth audit list
+   DATA_DIR=${input.dataDir} ${program} grant list
+   DATA_DIR=${input.dataDir} ${program} audit list
 
 Ctrl-C ends the demo. Its data stays in ${input.dataDir}; delete the folder to start afresh.
 `

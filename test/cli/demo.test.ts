@@ -79,6 +79,12 @@ test('every printed command works as printed, and Ctrl-C ends it with 0', { time
   expect(await paste(demo.guide)).toMatchObject(everyEndpoint)
   const [page] = demo.guide.match(/^http:\S+\/connect\/oauth2\/authorize\S+$/m) ?? []
   expect((await fetch(page ?? '')).status).toBe(200)
+  const lines = demo.guide.match(/DATA_DIR=.* list$/gm) ?? []
+  const tables = await Promise.all(lines.map((line) => run('sh', ['-c', line], { cwd: tmpdir() }))) // from any folder
+  expect(tables.map(({ stdout }) => stdout)).toEqual([
+    expect.stringContaining('GRANT_ID'),
+    expect.stringContaining('KIND'),
+  ])
   expect(await demo.stop()).toBe(0)
 })
 
