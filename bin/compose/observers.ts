@@ -4,7 +4,7 @@ import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import type { Log, RemovedRows } from '../telemetry/log.js'
 import type { Metrics } from '../telemetry/metrics.js'
-import { createTracing } from '../telemetry/tracing.js'
+import type { Tracing } from '../telemetry/tracing.js'
 import type { StoreObserver } from './stores.js'
 
 export interface Observers {
@@ -17,9 +17,8 @@ export interface Observers {
   readonly janitor: { onRemoved(removed: RemovedRows): void; onError(error: unknown): void }
 }
 
-/** Without metrics for a command, which nobody scrapes. */
-export function createObservers(log: Log, metrics?: Metrics): Observers {
-  const tracing = createTracing()
+/** With the log alone for a command, which nobody scrapes or traces. */
+export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing): Observers {
   return {
     dispatcher: {
       startSpan: tracing?.startCallSpan,

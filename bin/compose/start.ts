@@ -18,6 +18,7 @@ import { pooledRandomBytes } from '../random.js'
 import { startAdminHttp } from '../telemetry/admin-http.js'
 import { createLog, type Log } from '../telemetry/log.js'
 import { createMetrics } from '../telemetry/metrics.js'
+import { createTracing } from '../telemetry/tracing.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
 import { rivalSockets, rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { forwardClock } from './clock.js'
@@ -87,7 +88,7 @@ class Assembly {
     this.#log = createLog(config, overrides.logStream ?? process.stderr, sharesStderr ? process.pid : undefined)
     const now = forwardClock({ now: overrides.now ?? Date.now, onSetBack: (ms) => this.#log.warning(setBack(ms)) })
     this.#clock = { now, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
-    this.#observers = createObservers(this.#log, this.#metrics)
+    this.#observers = createObservers(this.#log, this.#metrics, createTracing())
     this.#dispatcher = new Dispatcher({
       ...this.#observers.dispatcher,
       mayCall,
