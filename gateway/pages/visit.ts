@@ -64,8 +64,8 @@ export function isProblem(error: unknown, ...types: readonly ProblemType[]): boo
   return types.includes(toProblem(error).type)
 }
 
-/** Why a form is not acted upon. */
-class FormRefused extends Error {
+/** Why a form is not acted upon; guarded() answers for it. */
+export class FormRefused extends Error {
   constructor(readonly why: 'cross_site' | 'expired' | 'rejected') {
     super(`form refused: ${why}`)
   }
