@@ -1,6 +1,7 @@
 // How a command ends: exit codes, and what the person reads who has to act.
 import { Code, ConnectError } from '@connectrpc/connect'
 import { CommanderError } from 'commander'
+import { reasonOf } from '../services/rpc/service-error.js'
 import { DatabaseRefused } from '../services/store/database-refused.js'
 import { StoreUnavailable } from '../services/store/store-unavailable.js'
 import { ConfigError } from './config.js'
@@ -70,14 +71,6 @@ function hintOn({ code, rawMessage }: ConnectError): string | undefined {
     return 'TOKEN_SERVICE_URL and SURVEY_SERVICE_URL name the services; one of an older program does not have all of them'
   const [, what = ''] = (code === Code.NotFound && /^there is no (?:such )?([a-z]+)/.exec(rawMessage)) || []
   return (WHERE_TO_LOOK as Readonly<Record<string, string>>)[what]
-}
-
-/** Why a database cannot be asked, in one line. Where a name has several addresses, each says it, and their error nothing. */
-export function reasonOf(error: unknown): string {
-  const cause = error instanceof StoreUnavailable ? error.options.cause : error
-  const causes: unknown[] = cause instanceof AggregateError ? cause.errors : [cause]
-  const messages = causes.map((one) => (one instanceof Error ? one.message : 'unknown'))
-  return messages.join('; ').replace(/\s+/g, ' ')
 }
 
 /** Commander has written its message already; 0 is help or the version that was asked for. */

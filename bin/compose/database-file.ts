@@ -67,7 +67,7 @@ export function snapshotDatabase(
 ): void {
   reading(file, (database) => {
     knownVersion(database, schema) // before, to copy nothing in vain
-    database.prepare('VACUUM INTO ?').run(copy)
+    copyInto(copy, database)
     knownVersion(database, schema) // after: versions only grow, so the copy's is known too
   })
   if (!remove) return
@@ -75,6 +75,15 @@ export function snapshotDatabase(
     if (knownVersion(database, schema) > 0) remove(database)
     database.exec('VACUUM')
   })
+}
+
+/** What fails for want of room does so where the copy is. */
+function copyInto(copy: string, database: Connection): void {
+  try {
+    database.prepare('VACUUM INTO ?').run(copy)
+  } catch (error) {
+    throw toStoreError(error, copy)
+  }
 }
 
 function reading<T>(file: string, work: (database: Connection) => T): T {
@@ -96,6 +105,6 @@ function using<T>(file: string, options: { readonly?: true; timeout?: number }, 
 /** What a failure of a SQLite file means: damage, StoreUnavailable, or what was thrown when it is a defect. */
 export function fileFailure(file: string, error: unknown): unknown {
   const code = errorCode(error, '')
-  if (!/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return toStoreError(error)
+  if (!/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return toStoreError(error, file)
   return new CommandError(`${file} is damaged or no database (${code})`, EXIT.failure, 'survey-auth doctor says more')
 }

@@ -1,7 +1,10 @@
 // Where everything in a process tells what happened: the log, the metrics and the traces.
 import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
+import { reasonOf } from '../../services/rpc/service-error.js'
 import type { TokenDeps } from '../../services/token/deps.js'
+import { errorCode } from '../error-code.js'
+import { lineAMinute } from '../telemetry/line-a-minute.js'
 import type { Log, RemovedRows } from '../telemetry/log.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import type { Tracing } from '../telemetry/tracing.js'
@@ -43,7 +46,11 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
       },
       onDropped: metrics?.dropped,
     },
-    store: metrics && { onOperation: metrics.storeOperation, onCommit: metrics.commit },
+    store: metrics && {
+      onOperation: metrics.storeOperation,
+      onCommit: metrics.commit,
+      onUnavailable: tellOfOutages(log),
+    },
     token: { onRevalidated: metrics?.revalidated, onReplayed: metrics?.replayed },
     janitor: {
       onRemoved(removed) {
@@ -52,5 +59,13 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
       },
       onError: (error) => log.failure('the janitor failed and will try again', error),
     },
+  }
+}
+
+function tellOfOutages(log: Log): StoreObserver['onUnavailable'] {
+  const tell = lineAMinute(log)
+  return (store, error) => {
+    const reason = reasonOf(error)
+    tell(`${store} ${errorCode(error.cause, reason)}`, `the ${store} database is unavailable: ${reason}`)
   }
 }

@@ -1,6 +1,6 @@
+import { reasonOf } from '../../services/rpc/service-error.js'
 import type { Rounds } from '../../services/store/rounds.js'
 import type { Config } from '../config.js'
-import { reasonOf } from '../exit.js'
 
 const DAY_MS = 86_400_000
 

@@ -8,6 +8,7 @@ import { type RpcServerOptions, startRpcServer } from '../../services/rpc/rpc-se
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
+import { lineAMinute } from '../telemetry/line-a-minute.js'
 import type { Log } from '../telemetry/log.js'
 
 export interface RpcPart {
@@ -48,20 +49,9 @@ export function rpcLimitsOf(config: Config): RpcServerOptions['limits'] {
   }
 }
 
-const TELL_EVERY_MS = 60_000
-
-/** In a line a minute: peers try again and again. */
 function tellOfTurnedAway(log: Log): OnTurnedAway {
-  let toldAtMs = Number.NEGATIVE_INFINITY
-  let untold = 0
-  return (why, from) => {
-    untold += 1
-    const now = performance.now()
-    if (now - toldAtMs < TELL_EVERY_MS) return
-    log.warning(`TLS has turned away ${from ?? 'a caller'}: ${why} (${untold} since the last line on this)`)
-    toldAtMs = now
-    untold = 0
-  }
+  const tell = lineAMinute(log)
+  return (why, from) => tell('TLS', `TLS has turned away ${from ?? 'a caller'}: ${why}`)
 }
 
 function cannotListen(error: unknown): unknown {

@@ -4,6 +4,7 @@ import path from 'node:path'
 import type { Leases } from '../../services/answers/leases.js'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { PoolOptions } from '../../services/postgres/pool.js'
+import { reasonOf } from '../../services/rpc/service-error.js'
 import { makeDirectories } from '../../services/sqlite/private-directory.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
@@ -12,18 +13,19 @@ import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-t
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
-import { CommandError, EXIT, reasonOf } from '../exit.js'
+import { CommandError, EXIT } from '../exit.js'
 import type { Database } from '../settings.js'
 import { fileFailure, isThere } from './database-file.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
 
-/** Hears how long the databases take. */
+/** Hears how long the databases take, and why they cannot be asked. */
 export interface StoreObserver {
   /** One method of a store, from the call to its answer. */
   onOperation(store: 'token' | 'survey', operation: string, durationMs: number): void
   /** One commit of a SQLite database: writes that shared it, and its time. */
   onCommit(store: 'token' | 'survey', writes: number, durationMs: number): void
+  onUnavailable(store: 'token' | 'survey', error: StoreUnavailable): void
 }
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is no database. */
@@ -91,7 +93,7 @@ function poolOptions(url: string, config: Config): PoolOptions {
   }
 }
 
-/** The store, each of whose methods is timed. */
+/** The store, each of whose methods is timed, and none of whose failures for want of the database goes unheard. */
 function observed<S extends object>(name: 'token' | 'survey', store: S, observer: StoreObserver | undefined): S {
   if (!observer) return store
   const methods = Object.entries(store) as [string, (...args: unknown[]) => Promise<unknown>][]
@@ -100,7 +102,10 @@ function observed<S extends object>(name: 'token' | 'survey', store: S, observer
       const startedAt = performance.now()
       const ended = () => observer.onOperation(name, operation, performance.now() - startedAt)
       const work = method(...args)
-      work.then(ended, ended)
+      work.then(ended, (error) => {
+        ended()
+        if (error instanceof StoreUnavailable) observer.onUnavailable(name, error)
+      })
       return work
     }
     return [operation, run] as const
@@ -115,7 +120,7 @@ function opened<S>(file: string, open: () => S): S {
     return open()
   } catch (error) {
     if (!isOfSystem(error)) throw fileFailure(file, error)
-    throw new CommandError(`cannot open ${file} (${errorCode(error, '')})`, EXIT.unavailable, WRITABLE)
+    throw cannot(`open ${file}`, error)
   }
 }
 
@@ -127,9 +132,14 @@ export function makePrivateDirectory(directory: string): void {
   try {
     makeDirectories(directory)
   } catch (error) {
-    const code = errorCode(error, 'unknown')
-    throw new CommandError(`cannot make the directory ${directory} (${code})`, EXIT.unavailable, WRITABLE)
+    throw cannot(`make the directory ${directory}`, error)
   }
+}
+
+function cannot(what: string, error: unknown): CommandError {
+  const code = errorCode(error, 'unknown')
+  const hint = code === 'ENOSPC' ? 'its disk is full: make room on it' : WRITABLE
+  return new CommandError(`cannot ${what} (${code})`, EXIT.unavailable, hint)
 }
 
 /** For what this user made under a umask that lets others in. Once something is in it, `doctor` judges its mode. */

@@ -21,6 +21,7 @@ import { redirectTo, renderPage } from './view.js'
 import {
   APPS_PATH,
   csrfField,
+  FormRefused,
   guarded,
   isProblem,
   openVisit,
@@ -97,6 +98,7 @@ async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest)
     return leave(asked, { code }, 'confirmed')
   } catch (error) {
     if (isProblem(error, 'invalid_session')) return signInAgain(visit, goal, t.signIn.sessionEnded)
+    if (isProblem(error, 'invalid_argument')) throw new FormRefused('expired') // it was confirmed too often
     throw error
   }
 }

@@ -17,6 +17,11 @@ export function isFromOwnPage(request: Pick<GatewayRequest, 'header'>, publicUrl
   return isOwnOrigin(origin, publicUrl)
 }
 
+/** Whether the browser says of a request that passed isFromOwnPage() that it comes from there, and not only nothing else. */
+export function saysOwnPage(request: Pick<GatewayRequest, 'header'>): boolean {
+  return request.header('sec-fetch-site') !== undefined || (request.header('origin') ?? 'null') !== 'null'
+}
+
 /** As browsers have it (W3C Secure Contexts §3.1): to other addresses they send no Fetch Metadata. */
 function isTrustworthy({ protocol, hostname }: URL): boolean {
   return protocol === 'https:' || LOOPBACK.has(hostname)

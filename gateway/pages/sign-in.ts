@@ -15,7 +15,7 @@ import type { FormUse } from './csrf.js'
 import { displayName, displayWait } from './display.js'
 import type { Language } from './language.js'
 import { redirectTo, renderPage } from './view.js'
-import { APPS_PATH, csrfField, guarded, openVisit, readForm, requireForm, type Visit } from './visit.js'
+import { APPS_PATH, csrfField, guarded, isOfLostKey, openVisit, readForm, requireForm, type Visit } from './visit.js'
 
 /** Where a sign-in leads: the authorization it interrupts, with its checked app; undefined for the connected apps. */
 export interface SignInGoal {
@@ -68,11 +68,23 @@ function signIn(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
     const form = await readForm(visit)
     const asked = readRequestInProgress(form)
     return guarded(visit, goalHref(asked), async () => {
-      requireForm(visit, form, signInUse(asked))
+      const refusal = refusalOf(visit, form, asked)
       const goal = asked && { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
-      return tryPassword(visit, form, goal)
+      return refusal ? signInPage(visit, goal, refusal) : tryPassword(visit, form, goal)
     })
   })
+}
+
+/** Of a form that the next one can take the place of; undefined of one that is good. guarded() answers for any other. */
+function refusalOf(visit: Visit, form: Params, asked: AuthorizationRequest | undefined): Attempt | undefined {
+  try {
+    requireForm(visit, form, signInUse(asked))
+    return undefined
+  } catch (error) {
+    if (!isOfLostKey(visit, error)) throw error
+    const username = readTyped(form, 'username', 128) ?? ''
+    return { status: 403, outcome: 'form_rejected', username, alert: visit.t.signIn.formReplaced }
+  }
 }
 
 async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefined): Promise<Answer> {

@@ -19,6 +19,8 @@ const en = {
     incomplete: 'Please enter your username and your password.',
     signedOut: 'You have been signed out. Nothing has been changed. Please sign in to go on.',
     sessionEnded: 'Your session has ended, so nothing was shared. Sign in again to decide.',
+    formReplaced:
+      'Another tab opened our pages meanwhile, so this form was made anew. Please enter your password again.',
     rateLimited: (wait: string) => `Too many attempts. Please wait ${wait} and try again.`,
   },
 
@@ -136,6 +138,7 @@ const zh: Texts = {
     incomplete: '请输入用户名和密码。',
     signedOut: '您已退出登录，没有任何内容被更改。请登录后继续。',
     sessionEnded: '您的登录已失效，没有共享任何内容。请重新登录后再作决定。',
+    formReplaced: '另一个标签页同时打开了本站页面，此表单已重新生成。请再次输入密码。',
     rateLimited: (wait) => `尝试次数过多，请在 ${wait}后重试。`,
   },
 

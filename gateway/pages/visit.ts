@@ -7,7 +7,7 @@ import { readSecretCookie, setLanguageCookie, setSecretCookie } from './cookies.
 import { checkForm, type FormUse, isFormKey, newFormId, newFormKey, signForm } from './csrf.js'
 import { errorPage } from './error-page.js'
 import { type Language, languageOf, toLanguage } from './language.js'
-import { isFromOwnPage } from './own-origin.js'
+import { isFromOwnPage, saysOwnPage } from './own-origin.js'
 import { type Texts, texts } from './texts.js'
 import type { HiddenField } from './view.js'
 
@@ -64,8 +64,8 @@ export function isProblem(error: unknown, ...types: readonly ProblemType[]): boo
   return types.includes(toProblem(error).type)
 }
 
-/** Why a form is not acted upon. */
-class FormRefused extends Error {
+/** Why a form is not acted upon; guarded() answers for it. */
+export class FormRefused extends Error {
   constructor(readonly why: 'cross_site' | 'expired' | 'rejected') {
     super(`form refused: ${why}`)
   }
@@ -90,6 +90,14 @@ export function requireForm(visit: Visit, form: Params, use: FormUse): string {
   const check = checkForm(visit.formKey, use, form.optional('csrf', 512), visit.deps.now())
   if ('refused' in check) throw new FormRefused(check.refused)
   return check.formId
+}
+
+/**
+ * Whether a form of our own page was refused for its signature by a browser that has a key: two pages that are opened at once
+ * before it has one bring one each, and it keeps the last.
+ */
+export function isOfLostKey({ request, hadFormKey }: Visit, error: unknown): boolean {
+  return error instanceof FormRefused && error.why === 'rejected' && hadFormKey && saysOwnPage(request)
 }
 
 /**

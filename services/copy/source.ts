@@ -150,5 +150,5 @@ function explained(file: string, error: unknown): unknown {
   const code = error instanceof Database.SqliteError ? error.code : ''
   if (code === 'SQLITE_NOTADB') return new CopyRefused(`${file} is not a SQLite database`)
   if (code.startsWith('SQLITE_CORRUPT')) return new CopyRefused(`${file} is damaged: ${(error as Error).message}`)
-  return toStoreError(error)
+  return toStoreError(error, file)
 }

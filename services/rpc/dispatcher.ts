@@ -79,6 +79,9 @@ export interface DispatcherOptions {
 /** Two doors abort a call when its deadline passes, by timers that began when it came, so much before ours at most, in ms. */
 const DOOR_MS = 10
 
+/** Who runs the services, or could open the databases as well: they are told why one cannot be asked. */
+const MAY_KNOW: ReadonlySet<Caller> = new Set(['operator', 'local'])
+
 /** The unexpected leaves as this text, whatever it was. */
 const INTERNAL = 'internal error'
 
@@ -232,7 +235,7 @@ export class Dispatcher {
   }
 
   #translate(error: unknown, method: DescMethod, call: IncomingCall): ConnectError {
-    if (error instanceof ServiceError) return toConnectError(error)
+    if (error instanceof ServiceError) return toConnectError(error, { tellsCause: MAY_KNOW.has(call.caller) })
     if (error instanceof ConnectError) return error // our own deadline, or the answer of a service we called
     return this.unexpected(error, method.name, call)
   }

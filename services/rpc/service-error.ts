@@ -40,11 +40,23 @@ export class ServiceError extends Error {
   }
 }
 
-/** The one translation of failures at the RPC boundary: status code and `ErrorDetail` of an expected failure. */
-export function toConnectError(error: ServiceError): ConnectError {
-  const { reason, message } = error
+/**
+ * The one translation of failures at the RPC boundary: status code and `ErrorDetail` of an expected failure. `tellsCause` to who
+ * runs the services alone: a cause may name files and addresses.
+ */
+export function toConnectError(error: ServiceError, { tellsCause = false } = {}): ConnectError {
+  const { reason } = error
+  const message = tellsCause && error.cause !== undefined ? `${error.message}: ${reasonOf(error)}` : error.message
   const retryAfterSeconds = error.options.retryAfterSeconds ?? 0
   return new ConnectError(message, codes[reason], undefined, [
     { desc: ErrorDetailSchema, value: { reason, message, retryAfterSeconds } },
   ])
+}
+
+/** What stands behind a failure, in one line. Where a name has several addresses, each says it, and their error nothing. */
+export function reasonOf(error: unknown): string {
+  const cause = error instanceof ServiceError ? error.cause : error
+  const causes: unknown[] = cause instanceof AggregateError ? cause.errors : [cause]
+  const messages = causes.map((one) => (one instanceof Error ? one.message : 'unknown'))
+  return messages.join('; ').replace(/\s+/g, ' ')
 }

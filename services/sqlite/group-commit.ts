@@ -7,7 +7,7 @@ import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
 import { DatabaseFile, type Flush } from './database-file.js'
 import { LogFile } from './log-file.js'
-import { BUSY_TIMEOUT_MS, type Connection, isBusy, isIoError, toStoreError, withoutWaiting } from './open.js'
+import { BUSY_TIMEOUT_MS, type Connection, explained, isBusy, isIoError, toStoreError, withoutWaiting } from './open.js'
 
 /** What keeps in memory what transactions find in the database. */
 export interface TransactionWatcher {
@@ -321,7 +321,7 @@ export class GroupCommit {
         this.#watcher?.undone()
         this.#rollbackTo.run()
         this.#release.run()
-        return { error: toStoreError(error) }
+        return { error: toStoreError(error, this.#db.name) }
       }
     })
   }
@@ -332,8 +332,9 @@ export class GroupCommit {
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
   }
 
-  #refuse(group: readonly QueuedWrite[], cause: unknown, isOutcomeUnknown = false): void {
+  #refuse(group: readonly QueuedWrite[], error: unknown, isOutcomeUnknown = false): void {
     this.#answered(group.length)
+    const cause = explained(error, this.#db.name)
     for (const write of group) write.reject(new StoreUnavailable(cause, isOutcomeUnknown))
   }
 

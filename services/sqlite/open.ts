@@ -3,7 +3,7 @@
 //
 // A + before a parameter in statements that run often: without it SQLite plans the statement anew each time it is bound, as
 // another value of a LIMIT (3.53) or of what a join compares with (3.54) might have a better plan. That takes 5 to 10 µs.
-import { chmodSync, closeSync, openSync, statSync } from 'node:fs'
+import { chmodSync, closeSync, openSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Database as Connection } from 'better-sqlite3'
 import { DatabaseRefused } from '../store/database-refused.js'
@@ -23,6 +23,8 @@ const WAL_RETRY_MS = 10
  * SQLite walks all cached pages when the file has shrunk in the transaction.
  */
 const CACHE_KIB = 8_192
+
+const ROOM_BYTES = 65_536 // twice what SQLite asks for at once, to open a database
 
 /**
  * What a commit must mean: flushed to disk before it is acknowledged; a LogFile takes that over. Each is set, then read
@@ -58,7 +60,7 @@ export function openDatabase(file: string): Connection {
     return db
   } catch (error) {
     db?.close()
-    throw toStoreError(error)
+    throw toStoreError(error, file)
   }
 }
 
@@ -100,8 +102,31 @@ const unavailable = new Set([
 ])
 
 /** The one translation of the driver's failures: StoreUnavailable, or what was thrown when it is a defect. */
-export function toStoreError(error: unknown): unknown {
-  return unavailable.has(primaryCode(error)) ? new StoreUnavailable(error) : error
+export function toStoreError(error: unknown, file: string): unknown {
+  return unavailable.has(primaryCode(error)) ? new StoreUnavailable(explained(error, file)) : error
+}
+
+/** A failure of the driver or of the system with its code, and as that of a full disk when it is one. */
+export function explained(error: unknown, file: string): unknown {
+  if (!(error instanceof Error && 'code' in error)) return error
+  const code = String(error.code)
+  const what = isForRoom(code, file) ? `the disk of ${file} is full, make room on it` : error.message
+  return what.includes(code) ? error : new Error(`${what} (${code})`, { cause: error })
+}
+
+/** Whether a failure is for want of room on the disk of a file, which SQLite often calls a failure of the disk. */
+function isForRoom(code: string, file: string): boolean {
+  if (code === 'SQLITE_FULL' || code === 'ENOSPC') return true
+  return code.startsWith('SQLITE_IOERR') && freeBytes(file) < ROOM_BYTES
+}
+
+function freeBytes(file: string): number {
+  try {
+    const { bavail, bsize } = statfsSync(dirname(file))
+    return bavail * bsize
+  } catch {
+    return Number.POSITIVE_INFINITY // nobody knows
+  }
 }
 
 export function isBusy(error: unknown): boolean {
@@ -138,7 +163,8 @@ export function reading<Args extends unknown[], Result>(
   db: Connection,
   read: (...args: Args) => Result | Promise<Result>,
 ): (...args: Args) => Promise<Result> {
-  const refuse = (error: unknown) => Promise.reject(db.open ? toStoreError(error) : new StoreUnavailable(error))
+  const refuse = (error: unknown) =>
+    Promise.reject(db.open ? toStoreError(error, db.name) : new StoreUnavailable(error))
   // Not async: what is answered from memory passes through here, and then each promise counts.
   return (...args) => {
     try {

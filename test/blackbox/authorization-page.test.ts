@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Form } from '../harness/html.js'
+import { type Form, readHtml } from '../harness/html.js'
 import type { Reply } from '../harness/http.js'
 import { authorizePath, type Query, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
 import { decisionForm, formWith, type Page, type Visitor } from '../harness/visitor.js'
@@ -257,12 +257,17 @@ describe('a decision', () => {
     tokensOf(await service.exchange(app, codeIn(reply)))
   })
 
-  test('made again after its code was used yields another, sixteen in all', async () => {
+  test('made again after its code was used yields another, sixteen in all, then the way to a new form', async () => {
     const { visitor, page } = await openForm()
     for (let i = 0; i < 16; i += 1) {
       tokensOf(await service.exchange(app, codeIn(await visitor.decide(page, 'confirm'))))
     }
-    expectPageWithoutRedirect(await visitor.decide(page, 'confirm'), 400)
+    const reply = await visitor.decide(page, 'confirm')
+    expectPageWithoutRedirect(reply, 400)
+    const { text, links } = readHtml(reply.text)
+    expect(text).toContain('This form has expired')
+    const again = links.find((link) => link.text === 'Start again')?.href
+    expect(again).toBe(`${authorizePath(app, 'abc')}#wj_redirect`)
   })
 
   test('is asked for every time: nothing is remembered', async () => {

@@ -115,6 +115,7 @@ describe('a spawned service', () => {
     const metrics = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text()
     const counts = metrics.split('\n').filter((line) => line.startsWith('survey_auth_replayed_codes_total{'))
     expect(counts.toSorted()).toEqual([
+      'survey_auth_replayed_codes_total{effect="already_revoked"} 0',
       'survey_auth_replayed_codes_total{effect="forgiven"} 1',
       'survey_auth_replayed_codes_total{effect="revoked_grant"} 1',
       'survey_auth_replayed_codes_total{effect="too_late"} 0',

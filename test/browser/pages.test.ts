@@ -297,6 +297,24 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     }
   })
 
+  test.each([320, 360, 480])(
+    '%d px wide, the way to another account is right below the user, without a gap',
+    async (width) => {
+      const { page } = await openPage(browser, { viewport: { width, height: 800 } })
+      await page.goto(link())
+      await signIn(page)
+      const boxOf = async (selector: string) => {
+        const box = await page.locator(selector).boundingBox()
+        if (!box) throw new Error(`there is no ${selector}`)
+        return { ...box, bottom: box.y + box.height }
+      }
+      const [account, who, button] = [await boxOf('.account'), await boxOf('.who'), await boxOf('.account button')]
+      expect(button.y).toBeCloseTo(who.bottom, 0)
+      expect(account.bottom - button.bottom).toBeLessThan(2)
+      await page.context().close()
+    },
+  )
+
   test('a hostile name of an app is shown whole, isolated, and does not break the page at 320 px', async () => {
     const hostile = await service.createApp({
       name: `<b>${'W'.repeat(60)}</b> \u202eevil`,

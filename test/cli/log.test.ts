@@ -4,6 +4,7 @@ import { PassThrough } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { lineAMinute } from '../../bin/telemetry/line-a-minute.js'
 import { createLog } from '../../bin/telemetry/log.js'
 import { BUILD } from '../harness/spawn.js'
 
@@ -77,6 +78,23 @@ test('what is below LOG_LEVEL is not written', () => {
   expect(written().map(({ status, msg }) => [status, msg])).toEqual([
     [500, 'request'],
     [undefined, 'failed'],
+  ])
+})
+
+test('of what comes again and again each kind has a line a minute, which tells how often it was', () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { log, written } = inMemory()
+  const tell = lineAMinute(log)
+  for (const waitMs of [0, 59_999, 1, 0]) {
+    vi.advanceTimersByTime(waitMs)
+    tell('one', `one after ${waitMs} ms`)
+  }
+  tell('other', 'the other')
+  expect(written().map(({ level, msg }) => [level, msg])).toEqual([
+    [40, 'one after 0 ms (1 since the last line on this)'],
+    [40, 'one after 1 ms (2 since the last line on this)'],
+    [40, 'the other (1 since the last line on this)'],
   ])
 })
 

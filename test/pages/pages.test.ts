@@ -404,6 +404,35 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     expect(served.services.calls).not.toContain('signIn')
   })
 
+  test('of two first visits at once both sign in, one by a form that was made anew with the name and not the password', async () => {
+    const pages = await Promise.all([visitor.open(authorizePath()), visitor.open('/connect/apps')])
+    const anew: Page[] = []
+    for (const page of pages) {
+      const next = await visitor.submitAndFollow(page, form(page, 'password'), USER)
+      if (formWith(next, 'password')) anew.push(next)
+    }
+    const [page] = anew
+    if (anew.length !== 1 || !page) throw new Error(`${anew.length} forms were made anew`)
+    expect(page.status).toBe(403)
+    expect(page.html.text).toContain('this form was made anew')
+    expect(form(page, 'password').fields).toMatchObject({ username: USER.username, password: '' })
+    expect(page.text).not.toContain(USER.password)
+    expect((await visitor.submit(page, form(page, 'password'), USER)).status).toBe(303)
+  })
+
+  test.each([
+    ['a browser that sends no key', () => ({ origin: served.origin, cookie: '' })],
+    ['one that does not say it comes from our page', () => ({})],
+  ])('a sign-in form of another key is not made anew for %s', async (_, said) => {
+    const other = await new Visitor(served.origin).open(authorizePath())
+    await visitor.open(authorizePath())
+    const headers = { 'content-type': 'application/x-www-form-urlencoded', ...said() }
+    const body = new URLSearchParams({ ...form(other, 'password').fields, ...USER }).toString()
+    const reply = await visitor.request('/connect/sign-in', { method: 'POST', headers, body })
+    expect(reply.status).toBe(403)
+    expect(reply.text).toContain('This form can no longer be used')
+  })
+
   test('the form of the user who was signed in before is refused', async () => {
     const page = await authorizationPage()
     visitor.cookies.delete('sa_session')

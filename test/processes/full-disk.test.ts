@@ -8,11 +8,14 @@ import { expect, test } from 'vitest'
 import { grantAccessOn } from '../harness/access.js'
 import { send } from '../harness/http.js'
 import { type ServiceProcess, startProcess } from '../harness/process.js'
+import { PROGRAM } from '../harness/spawn.js'
 import { withQuery } from '../harness/verbs.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 
 /** Whether strace is here and may attach to a process that is not its child: then only `timeout` ends it, with 124. */
 const canAttach = spawnSync('sh', ['-c', 'sleep 1 & timeout 0.3 strace -o /dev/null -p $!']).status === 124
 const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0
+const canMount = spawnSync('unshare', ['-rm', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt']).status === 0
 
 interface Answer {
   readonly status: number
@@ -82,6 +85,31 @@ test.skipIf(!hasPrlimit)(
     expect(await service.stop()).toBe(0)
   },
 )
+
+test.skipIf(!hasPrlimit)('why writes fail is told by one line of the log, and to the operator’s commands', async () => {
+  const { service, refresh } = await startWithAccess()
+  limitFiles(service, statSync(path.join(service.dataDir, 'token.db-wal')).size)
+  for (let i = 0; i < 3; i += 1) expect(await refresh()).toMatchObject({ status: 503 })
+  const { exitCode, stderr } = await service.cli(['user', 'disable', 'ana'])
+  expect(exitCode).toBe(69)
+  expect(stderr).toContain('the database is unavailable: disk I/O error (SQLITE_IOERR_WRITE)\n')
+  limitFiles(service, undefined)
+  expect(await service.stop()).toBe(0)
+  const told = service.output.match(/"level":40,.*the token database is unavailable: .*/g)
+  expect(told).toEqual([expect.stringContaining('disk I/O error (SQLITE_IOERR_WRITE) (1 since the last line on this)')])
+})
+
+test.skipIf(!canMount)('a start on a disk that is full says whose disk it is, and what to do', () => {
+  const directory = temporaryDirectory()
+  const script = `mount -t tmpfs -o size=1m tmpfs "$DATA_DIR" && "$0" "$1" migrate && rm "$DATA_DIR"/*-shm
+    cat /dev/zero > "$DATA_DIR"/full; exec "$0" "$1" serve all`
+  const { status, stderr } = spawnSync('unshare', ['-rm', 'sh', '-c', script, process.execPath, PROGRAM], {
+    env: { PATH: process.env.PATH, DATA_DIR: directory },
+    encoding: 'utf8',
+  })
+  const reason = `the disk of ${directory}/token.db is full, make room on it (SQLITE_IOERR_SHMSIZE)`
+  expect([status, stderr.split('\n').at(-2)]).toEqual([69, `survey-auth: the database is unavailable: ${reason}`])
+})
 
 test.skipIf(!canAttach)(
   'a flush that fails once is made good; while all fail writes answer 503 and reads go on; it recovers without a restart',

@@ -5,7 +5,9 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, test } from 'vitest'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import { CALLERS, type Caller } from '../../services/rpc/callers.js'
 import { type Call, type CallRecord, Dispatcher, type DispatcherOptions } from '../../services/rpc/dispatcher.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 
 const { countRequests } = LimitService.method
 const REQUEST = { counts: [{ key: 'key', windowEndTime: timestampFromMs(1), requests: 1 }] }
@@ -34,7 +36,7 @@ function open(handler: (call: Call) => unknown, options: Partial<DispatcherOptio
         () => 'answered',
         (error: unknown) => (error instanceof ConnectError ? Code[error.code] : String(error)),
       )
-  return { call, records, unexpected, codes: () => records.map(({ code }) => code && Code[code]) }
+  return { dispatcher, call, records, unexpected, codes: () => records.map(({ code }) => code && Code[code]) }
 }
 
 const never = () => new Promise(() => undefined)
@@ -110,4 +112,18 @@ test.each([
   },
 ])('fails with what $what throws', async ({ options, handler }) => {
   expect(await open(handler, options).call(undefined, 20)).toBe('Error: observer')
+})
+
+test('why a database cannot be asked is told to who runs the services, and to no other caller', async () => {
+  const { dispatcher } = open(() => Promise.reject(new StoreUnavailable(new Error('the disk of token.db is full'))))
+  const told = async (caller: Caller) => {
+    const call = { caller, requestId: 'r', traceparent: '', signal: undefined }
+    const failed = dispatcher.call(countRequests, create(countRequests.input, REQUEST), call)
+    return failed.catch((error: ConnectError) => error.rawMessage)
+  }
+  const texts = await Promise.all(CALLERS.map(async (caller) => [caller, await told(caller)]))
+  const fixed = 'the database is unavailable'
+  const full = `${fixed}: the disk of token.db is full`
+  const others = Object.fromEntries(CALLERS.map((caller) => [caller, fixed]))
+  expect(Object.fromEntries(texts)).toEqual({ ...others, operator: full, local: full })
 })

@@ -90,18 +90,26 @@ describe('failures of the driver', () => {
   const unavailable = ['BUSY', 'BUSY_SNAPSHOT', 'LOCKED', 'FULL', 'IOERR', 'IOERR_FSYNC', 'READONLY', 'CANTOPEN']
   test.each(unavailable)('SQLITE_%s means that the database is unavailable', (code) => {
     const error = new Database.SqliteError('text', `SQLITE_${code}`)
-    expect(toStoreError(error)).toMatchObject({ outcomeUnknown: false, cause: error })
-    expect(toStoreError(error)).toBeInstanceOf(StoreUnavailable)
+    const failure = toStoreError(error, 'token.db')
+    expect(failure).toBeInstanceOf(StoreUnavailable)
+    const reason = code === 'FULL' ? 'the disk of token.db is full, make room on it' : 'text'
+    expect(failure).toMatchObject({ outcomeUnknown: false, cause: { message: `${reason} (SQLITE_${code})` } })
+  })
+
+  test.skipIf(process.platform !== 'linux')('a failure of a disk without any room is that of a full one', () => {
+    const error = new Database.SqliteError('disk I/O error', 'SQLITE_IOERR_SHMSIZE')
+    const message = 'the disk of /proc/token.db is full, make room on it (SQLITE_IOERR_SHMSIZE)'
+    expect(toStoreError(error, '/proc/token.db')).toMatchObject({ cause: { message } })
   })
 
   const defects = ['ERROR', 'CONSTRAINT_UNIQUE', 'CORRUPT', 'NOTADB', 'MISMATCH']
   test.each(defects)('SQLITE_%s is a defect and stays what it is', (code) => {
     const error = new Database.SqliteError('text', `SQLITE_${code}`)
-    expect(toStoreError(error)).toBe(error)
+    expect(toStoreError(error, 'token.db')).toBe(error)
   })
 
   test('an error of anything else with such a code is not the driver’s', () => {
     const error = Object.assign(new Error('text'), { code: 'SQLITE_BUSY' })
-    expect(toStoreError(error)).toBe(error)
+    expect(toStoreError(error, 'token.db')).toBe(error)
   })
 })

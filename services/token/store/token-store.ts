@@ -201,8 +201,8 @@ export interface Redemption {
   readonly maxGrants: number
 }
 
-/** Of a used code that is sent again: within the grace, before the code's expiry, or after it. */
-export const REPLAY_EFFECTS = ['forgiven', 'revoked_grant', 'too_late'] as const
+/** Of a used code that is sent again: within the grace, before the code's expiry, its grant alive or not, or after it. */
+export const REPLAY_EFFECTS = ['forgiven', 'revoked_grant', 'already_revoked', 'too_late'] as const
 export type ReplayEffect = (typeof REPLAY_EFFECTS)[number]
 
 export type RedemptionResult =

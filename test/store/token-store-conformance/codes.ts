@@ -171,15 +171,41 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       const { name, grantId, accessTokenHash } = await grant(store)
-      for (const now of [NOW, NOW + 1]) {
+      for (const [now, replay] of [
+        [NOW, 'revoked_grant'],
+        [NOW + 1, 'already_revoked'],
+      ] as const) {
         const again = await redeem(store, name, { replayGraceMs: 0 }, now)
-        expect(again.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
+        expect(again.result).toEqual({ kind: 'refused', replay })
         expect(await isGood(store, accessTokenHash)).toBe(false)
         expect(await findGrant(store, grantId)).toMatchObject({ revokedAtMs: NOW })
       }
       const kinds = await auditKinds(store)
       expect(kinds.filter((kind) => kind === 'code.replayed')).toHaveLength(2)
       expect(kinds.filter((kind) => kind === 'grant.revoked')).toHaveLength(1)
+    },
+  },
+  {
+    title: 'of concurrent replays one ends the grant; of a grant that its user ended, none does',
+    async run(store) {
+      await seed(store)
+      const ended = await grant(store)
+      await store.disconnectApp(ended.grantId, 'user_ann', NOW, byUser)
+      const live = await grant(store)
+      for (const [{ name, grantId }, ends] of [
+        [ended, 0],
+        [live, 1],
+      ] as const) {
+        const replays = await Promise.all(Array.from({ length: 8 }, () => redeem(store, name, {}, NOW + GRACE)))
+        const effects = replays.map(({ result }) => result.kind === 'refused' && result.replay)
+        const expected = Array.from({ length: 8 }, (_, n) => (n < ends ? 'revoked_grant' : 'already_revoked'))
+        expect(effects.sort().reverse()).toEqual(expected)
+        const trail = await auditTrail(store, { appid: 'app1' })
+        const notes = trail.filter((event) => event.kind === 'code.replayed' && event.grantId === grantId)
+        expect(notes.map(({ note }) => note).sort()).toEqual(
+          Array.from({ length: 8 }, (_, n) => (n < ends ? 'ends the grant' : 'its grant had ended')),
+        )
+      }
     },
   },
   {

@@ -27,7 +27,7 @@ export function openSqliteSurveyStore(options: {
     return createSqliteSurveyStore(db, new GroupCommit(db, { onCommit: options.onCommit, watcher: kept }), kept)
   } catch (error) {
     db.close()
-    throw toStoreError(error)
+    throw toStoreError(error, options.file)
   }
 }
 

@@ -284,10 +284,12 @@ async function replay(
     return { kind: 'refused', replay: 'too_late' }
   }
   if (!mayWait) return undefined
-  note('ends the grant')
   const grant = await transaction.askOne<{ revokedAtMs: number | null }>(lockGrant, [grantId])
-  if (grant?.revokedAtMs === null) {
-    endGrant(transaction, audit, { appid, userId, grantId, note: 'its code was replayed' }, now, cause)
+  if (grant?.revokedAtMs !== null) {
+    note('its grant had ended')
+    return { kind: 'refused', replay: 'already_revoked' }
   }
+  note('ends the grant')
+  endGrant(transaction, audit, { appid, userId, grantId, note: 'its code was replayed' }, now, cause)
   return { kind: 'refused', replay: 'revoked_grant' }
 }

@@ -57,6 +57,7 @@ type CodeRecord = [
   expiresAtMs: bigint,
   usedAtMs: bigint | null,
   grantId: string | null,
+  revokedAtMs: bigint | null,
   openid: string | null,
 ]
 
@@ -72,6 +73,8 @@ export interface CodeRow {
   readonly expiresAtMs: number
   readonly usedAtMs: number | undefined
   readonly grantId: string | null
+  /** Of what it has become. */
+  readonly isRevoked: boolean
   /** The user's for this app; null when the app sees the user for the first time. */
   readonly openid: string | null
 }
@@ -83,7 +86,7 @@ function codeFinder(db: Connection): FindCode {
     .prepare<[place: bigint, place: bigint, codeHash: Hash], CodeRecord>(
       // Primary keys of both tables.
       `SELECT g.place, g.appid, g.user_id, g.scope, g.redirect_uri, g.code_expires_at_ms, g.created_at_ms, g.grant_id,
-         o.openid
+         g.revoked_at_ms, o.openid
        FROM grants g LEFT JOIN openids o ON o.appid = g.appid AND o.user_id = g.user_id
        WHERE g.${inSlotsOf('?')} AND g.code_hash = +?`,
     )
@@ -108,7 +111,7 @@ function codeFinder(db: Connection): FindCode {
   return (codeHash) => {
     const record = look(codeHash)
     if (!record) return undefined
-    const [place, appid, userId, scope, redirectUri, expiresAtMs, usedAtMs, grantId, openid] = record
+    const [place, appid, userId, scope, redirectUri, expiresAtMs, usedAtMs, grantId, revokedAtMs, openid] = record
     return {
       place,
       appid,
@@ -118,6 +121,7 @@ function codeFinder(db: Connection): FindCode {
       expiresAtMs: Number(expiresAtMs),
       usedAtMs: usedAtMs === null ? undefined : Number(usedAtMs),
       grantId,
+      isRevoked: revokedAtMs !== null,
       openid,
     }
   }
@@ -179,7 +183,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
 function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, completeGrant, endGrant }: CodeDeps) {
-  /** A replay is forgiven before the grace ends, ends the grant before the code expires, and does nothing later. */
+  /** A replay is forgiven before the grace ends, ends the grant if it lives before the code expires, and does nothing later. */
   function refuseReplay(
     code: CodeRow,
     times: { usedAtMs: number; graceMs: number; now: number },
@@ -196,6 +200,10 @@ function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, comple
     if (now >= code.expiresAtMs) {
       note('after its expiry: without effect')
       return { kind: 'refused', replay: 'too_late' }
+    }
+    if (code.isRevoked) {
+      note('its grant had ended')
+      return { kind: 'refused', replay: 'already_revoked' }
     }
     note('ends the grant')
     endGrant(grantId, now, cause, 'its code was replayed')

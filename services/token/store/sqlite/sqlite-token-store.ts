@@ -38,7 +38,7 @@ export function openSqliteTokenStore(options: {
     return createSqliteTokenStore(db, writer, kept)
   } catch (error) {
     db.close()
-    throw toStoreError(error)
+    throw toStoreError(error, options.file)
   }
 }
 
