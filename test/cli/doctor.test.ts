@@ -109,6 +109,26 @@ test('a data directory that is open to others is wrong, and so is a clock that w
   expect(await findings()).toEqual([1, 'ok', 'wrong'])
 })
 
+test('only a data directory of its own is to be closed to others, and a file is none', async () => {
+  const service = await createProcess()
+  const found = async (DATA_DIR: string) => {
+    const { stdout } = await examine(service, { DATA_DIR })
+    return (JSON.parse(stdout) as Finding[]).find(({ check }) => check === 'data directory')
+  }
+  await service.cli(['migrate'])
+  chmodSync(service.dataDir, 0o755)
+  const { dataDir } = service
+  const detail = `${dataDir} is open to others; run: chmod 700 ${dataDir}`
+  expect(await found(dataDir)).toEqual({ check: 'data directory', state: 'wrong', detail })
+  const file = path.join(dataDir, 'passwd')
+  writeFileSync(file, '', { mode: 0o644 })
+  expect((await found(dataDir))?.detail).toBe(
+    `${dataDir} is open to others; it holds other things too: DATA_DIR should be a directory of its own`,
+  )
+  const none = { check: 'data directory', state: 'wrong', detail: `${file} is not a directory` }
+  expect(await found(file)).toEqual(none)
+})
+
 describe('SQLite', () => {
   test.each([
     ['token', 'app list', ['app', 'list']],

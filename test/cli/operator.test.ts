@@ -798,8 +798,7 @@ describe('files', () => {
     })
     expect(await service.cli(['survey', 'list'])).toMatchObject({
       exitCode: 0,
-      stderr:
-        'creating the tables of the survey database\nno surveys; store some with: survey-auth survey import\n',
+      stderr: 'creating the tables of the survey database\nno surveys; store some with: survey-auth survey import\n',
     })
   })
 
