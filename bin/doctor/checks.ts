@@ -91,7 +91,8 @@ function sqliteFile(file: string, schema: SqliteSchema): Verdict {
       return odd(`${file} is fresh from a backup; the next start turns its WAL on${next}`)
     return ok(`schema version ${facts.schemaVersion}, intact${next}`)
   } catch (error) {
-    if (error instanceof DatabaseRefused || error instanceof CommandError) return wrong(error.message)
+    if (error instanceof CommandError) return wrong([error.message, error.hint].join('; '))
+    if (error instanceof DatabaseRefused) return wrong(error.message)
     return wrong(`${file} cannot be read: ${reasonOf(error)}`)
   }
 }

@@ -734,7 +734,7 @@ describe('files', () => {
       const { exitCode, stderr } = await service.cli(command)
       expect({ exitCode, stderr }).toEqual({
         exitCode: 1,
-        stderr: `survey-auth: ${database} is damaged or no database (SQLITE_NOTADB)\nsurvey-auth doctor says more\n`,
+        stderr: `survey-auth: ${database} is damaged or no database (SQLITE_NOTADB)\nrestore a backup\n`,
       })
     }
     expect((await service.cli(['doctor'])).stdout).toMatch(
