@@ -31,12 +31,15 @@ async function examine(service: ServiceProcess, env: Record<string, string> = {}
   return { exitCode, stdout, token, survey, certificate }
 }
 
-test('a variable that is misspelt is odd', async () => {
+test('a variable that is misspelt, or only the beginning of one, is odd', async () => {
   const env = {
     TOKEN_DATABASE_URL_FLIE: '/run/secrets/token',
     RATE_LIMITS: 'on',
     TRUSTED_PROXY: '10.0.0.1',
     PORTS: '1',
+    ACCESS_TOKEN_TTL: '5',
+    DATABASE: '1',
+    TOKEN_SERVICE_HOST: '10.0.0.1', // as Kubernetes sets it
   }
   const { exitCode, stdout } = await examine(await createProcess(), env)
   expect(exitCode).toBe(0)
@@ -44,7 +47,7 @@ test('a variable that is misspelt is odd', async () => {
     check: 'configuration',
     state: 'odd',
     detail:
-      'TOKEN_DATABASE_URL_FLIE has no effect; is TOKEN_DATABASE_URL_FILE meant? RATE_LIMITS has no effect; is RATE_LIMIT meant?',
+      'TOKEN_DATABASE_URL_FLIE has no effect; is TOKEN_DATABASE_URL_FILE meant? RATE_LIMITS has no effect; is RATE_LIMIT meant? ACCESS_TOKEN_TTL has no effect; is ACCESS_TOKEN_TTL_SECONDS meant?',
   })
 })
 
