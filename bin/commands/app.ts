@@ -201,7 +201,7 @@ async function revokeSecret(id: string, idBehindAppid: string | undefined, { jso
   })
   if (json) printJson({ appid, secret_id: secretId })
   message('revoked')
-  if (!secrets.some(isLive)) message(`the app has no secret left: survey-auth app secret add ${appid}`)
+  if (!secrets.some(isLive)) message(`the app has no secret left: survey-auth app secret add ${appid} --name NAME`)
 }
 
 function isLive({ revokeTime, expireTime }: AppSecret): boolean {

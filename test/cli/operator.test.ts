@@ -287,7 +287,7 @@ describe('apps', () => {
     await service.json(['app', 'secret', 'add', appid, '--name', 'short', '--expires', new Date(expires).toISOString()])
     await new Promise((resolve) => setTimeout(resolve, expires - Date.now() + 1))
     const { exitCode, stderr } = await service.cli(['app', 'secret', 'revoke', secret_id])
-    const told = `revoked\nthe app has no secret left: survey-auth app secret add ${appid}\n`
+    const told = `revoked\nthe app has no secret left: survey-auth app secret add ${appid} --name NAME\n`
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: told })
   })
 
