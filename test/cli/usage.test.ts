@@ -137,6 +137,11 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ['workers where there is no gateway', ['serve', 'token', '--workers', '2'], /serve token has none/],
     ['a worker without its parent', ['serve', 'gateway', '--worker'], /starts these itself/],
     ['a time that is none', ['app', 'secret', 'add', 'app_x', '--name', 'n', '--expires', 'soon'], /2027-01-31/],
+    [
+      'an end that is past',
+      ['app', 'secret', 'add', 'app_x', '--name', 'n', '--expires', '2020-01-01'],
+      /--expires <time>' argument '2020-01-01' is invalid. must be in the future/,
+    ],
     ...['2027-02-30', '2027-04-31T00:00:00+08:00', '2027-00-10', '2027-01-32', '2026-02-29T10:00Z'].map(
       (day): [string, string[], RegExp] => [
         `a day that there is not: ${day}`,
