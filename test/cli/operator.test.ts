@@ -471,7 +471,16 @@ describe('users', () => {
     const { user_id } = await createUser(service, 'li.wei')
     await createUser(service, 'other')
     await service.json(['user', 'disable', 'li.wei'])
-    await service.json(['user', 'delete', 'li.wei'])
+    const deleted = await service.cli(['user', 'delete', 'li.wei'])
+    expect(deleted.stdout).toBe(`user_id   ${user_id}\nusername  li.wei\nsurveys   0\n`)
+    for (const list of ['audit', 'grant']) {
+      expect(await service.cli([list, 'list', '--username', 'li.wei'])).toMatchObject({
+        exitCode: 1,
+        stderr: expect.stringMatching(/there is no such user: li.wei\n.*user_id.* audit list --kind user.created\n$/),
+      })
+    }
+    const created = await service.json<unknown[]>(['audit', 'list', '--kind', 'user.created'])
+    expect(created).toContainEqual(expect.objectContaining({ user_id, note: 'li.wei' }))
     const events = await service.json<{ kind: string }[]>(['audit', 'list', '--username', user_id])
     expect(events.map(({ kind }) => kind)).toEqual(['user.deleted', 'user.disabled', 'user.created'])
     expect(await service.json(['grant', 'list', '--username', user_id])).toEqual([])
