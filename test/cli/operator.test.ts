@@ -182,6 +182,9 @@ describe('apps', () => {
     expect(await list('--survey-id', '7')).toEqual(all.filter((row) => row.survey_id === 7))
     expect(await list('--kind', 'survey.deleted')).toEqual(all.slice(0, 1))
     expect(await list('--kind', 'user.created')).toEqual(all.slice(-1))
+    const two = [all[0], all.at(-1)]
+    expect(await list('--kind', 'user.created', '--kind', 'survey.deleted')).toEqual(two)
+    expect(await list('--kind', 'user.created', 'survey.deleted')).toEqual(two)
     expect(await list('--appid', appid)).toEqual(all.slice(1, 2))
     const { request_id = '' } = all[2] ?? {}
     expect(await list('--request-id', request_id)).toEqual(all.filter((row) => row.request_id === request_id))

@@ -166,6 +166,16 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       ['audit', 'list', '--survey-id', '7', '--appid', 'app_x'],
       /no event is of a survey and/,
     ],
+    ...[
+      ['--limit <number>', 'audit list --limit 1 --limit 2'],
+      ['--name <name>', 'app create --name N --redirect-uri https://a/ --redirect-uri https://b/ --name=M'],
+      ['--workers <n>', 'serve --workers 1 --workers 2'],
+      ['--url <address>', '--url http://127.0.0.1:9 --url http://127.0.0.1:10 app list'],
+    ].map(([flags = '', words = '']): [string, string[], RegExp] => [
+      `two values for ${flags}`,
+      words.split(' '),
+      new RegExp(`option '${flags}' is given twice`),
+    ]),
     ['an empty filter by user', ['audit', 'list', '--username='], /--username <name>' must not be empty/],
     ['an empty owner', ['survey', 'list', '--owner', ''], /--owner <username>' must not be empty/],
     [
