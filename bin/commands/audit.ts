@@ -7,7 +7,7 @@ import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
 import { type Auditor, asAuditor, pagesOf } from '../compose/operator.js'
 import { report } from '../exit.js'
 import { type Columns, isoTime, message, printPages, shortTime } from '../output.js'
-import { examples, type Json, jsonOption, requestId, time, wholeNumber } from './options.js'
+import { examples, type Json, jsonOption, requestId, surveyId, time, wholeNumber } from './options.js'
 import { merged, since, type Trail } from './trails.js'
 import { userFilter, userIdOfFilter } from './usernames.js'
 
@@ -34,7 +34,7 @@ export function addAuditCommands(program: Command): void {
     .description('audit events, newest first')
     .option('--username <name>', 'only those that concern this user; name, or user_id, of a deleted one too')
     .option('--appid <appid>', 'only those that concern this app')
-    .option('--survey-id <id>', 'only those that concern this survey', wholeNumber(1, Number.MAX_SAFE_INTEGER))
+    .option('--survey-id <id>', 'only those that concern this survey', surveyId)
     .addOption(new Option('--kind <kind...>', 'only those of this kind; several may be given').choices(KINDS))
     .option('--request-id <id>', 'only what this request did', requestId)
     .option('--since <time>', 'none from before; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z', time)

@@ -29,6 +29,12 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   }
 }
 
+export const surveyId = wholeNumber(1, Number.MAX_SAFE_INTEGER)
+
+export function surveyIds(text: string, previous: readonly number[] = []): readonly number[] {
+  return [...previous, surveyId(text)]
+}
+
 /** What no request can have, such as an id with its quotes, is a mistake, and not a request that did nothing. */
 export function requestId(text: string): string {
   if (isRequestId(text)) return text

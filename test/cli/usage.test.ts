@@ -183,7 +183,7 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       ['app', 'update', 'app_x', '--redirect-uri', 'https://a/', '--redirect-uri', ''],
       /--redirect-uri/,
     ],
-    ['an empty argument', ['survey', 'export', ''], /argument 'survey_id' must not be empty/],
+    ['an empty argument', ['app', 'show', ''], /argument 'appid' must not be empty/],
     ['an empty server', ['--url', '', 'app', 'list'], /--url <address>' must not be empty/],
     ['a server that is no address', ['--url', 'foo', 'app', 'list'], /--url <address>' must be unix:/],
     ...askNone.map((words): [string, string[], RegExp] => [
