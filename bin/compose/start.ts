@@ -104,11 +104,12 @@ class Assembly {
    * there are services.
    */
   async start(): Promise<Running> {
+    const rpcAddress = rpcAddressOf(this.#mode, this.#config, this.#log)
     const adminUrl = await this.#openAdmin()
     const publicPort = await this.#takePublicPort()
     const workersDoor = this.#makeWorkersDoor()
     await this.#openServices()
-    const rpc = await this.#openRpcDoor()
+    const rpc = rpcAddress && (await this.#openRpcDoor(rpcAddress))
     if (workersDoor) await this.#openDoor(workersDoor.address, workersDoor.of(this.#config))
     await this.#followHealth()
     this.#followCertificates()
@@ -257,9 +258,7 @@ class Assembly {
     return clientOf(service, elsewhere?.invoke ?? createDirectDoor(this.#dispatcher, caller))
   }
 
-  async #openRpcDoor(): Promise<RpcPart | undefined> {
-    const address = rpcAddressOf(this.#mode, this.#config, this.#log)
-    if (!address) return undefined
+  async #openRpcDoor(address: Address): Promise<RpcPart> {
     if (this.#config.rpcListen === 'socket') makePrivateDirectory(this.#config.dataDir) // no store needs it on PostgreSQL
     return this.#openDoor(address, this.#config)
   }

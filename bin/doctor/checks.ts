@@ -45,6 +45,7 @@ export const checks: Readonly<Record<string, (config: Config) => Verdict | Promi
   'demo account': ({ tokenDatabase }) => demoAccount(tokenDatabase),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
+  timeouts,
   certificate,
   'public address': publicAddress,
   'admin address': adminAddress,
@@ -145,6 +146,16 @@ function clock(file: string | undefined): Verdict {
     return wrong(`the database was written ${Math.round(aheadMs / 1000)} s in the future; the clock went back`)
   }
   return ok(new Date(now).toISOString())
+}
+
+function timeouts(config: Config): Verdict {
+  const { tokenDatabase, surveyDatabase, databaseStatementTimeoutMs, rpcTimeoutMs, rpcMaxDeadlineMs } = config
+  if (rpcTimeoutMs > rpcMaxDeadlineMs) return odd('RPC_TIMEOUT_MS is more than RPC_MAX_DEADLINE_MS, which holds then')
+  const isOnPostgres = [tokenDatabase, surveyDatabase].some(({ kind }) => kind === 'postgres')
+  if (isOnPostgres && databaseStatementTimeoutMs >= rpcTimeoutMs) {
+    return odd('DATABASE_STATEMENT_TIMEOUT_MS is not below RPC_TIMEOUT_MS: statements go on when nobody waits for them')
+  }
+  return ok(`a call may take ${rpcTimeoutMs} ms`)
 }
 
 function certificate(config: Config): Verdict {

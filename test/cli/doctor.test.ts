@@ -67,6 +67,8 @@ test.each<[string, string, Record<string, string>, string, RegExp]>([
     /^\[::1\]:9, this machine only$/,
   ],
   ['admin address', 'for others in IPv6', { ADMIN_PORT: '9', ADMIN_HOST: '::' }, 'odd', /^\[::\]:9; make sure/],
+  ['timeouts', 'in order', { DATABASE_STATEMENT_TIMEOUT_MS: '4500' }, 'ok', /^a call may take 4500 ms$/],
+  ['timeouts', 'a deadline below one', { RPC_MAX_DEADLINE_MS: '4499' }, 'odd', /^RPC_TIMEOUT_MS is more than RPC_MAX_/],
   ['server', 'without an admin port', { ADMIN_PORT: '0' }, 'ok', /^not asked/],
   ['server', 'not running', { ADMIN_PORT: '9' }, 'ok', /^not running on ADMIN_PORT 9$/],
   ['data directory', 'not there yet', { DATA_DIR: 'none' }, 'odd', /does not exist yet; the first start creates it$/],
@@ -226,6 +228,8 @@ describe('PostgreSQL', () => {
     const { exitCode, token, survey } = await examine(service, both(url))
     const found = { state: 'odd', detail: 'PostgreSQL has no schema yet; the first start creates it' }
     expect({ exitCode, token, survey }).toMatchObject({ exitCode: 0, token: found, survey: found })
+    const late = await examine(service, { ...both(url), DATABASE_STATEMENT_TIMEOUT_MS: '4500' })
+    expect(late.stdout).toContain('DATABASE_STATEMENT_TIMEOUT_MS is not below RPC_TIMEOUT_MS')
     expect(await query(url, `SELECT to_regclass('schema_versions') AS name`)).toEqual([{ name: null }])
   })
 

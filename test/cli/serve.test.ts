@@ -198,7 +198,15 @@ test.each(['TOKEN', 'SURVEY'])('a %s_DATABASE_URL where nobody answers is named,
   const { exitCode, stderr } = await service.cli(['serve'])
   const said = `the ${name.toLowerCase()} database is unavailable: connect ECONNREFUSED 127.0.0.1:9`
   const names = `${name}_DATABASE_URL or ${name}_DATABASE_URL_FILE names it`
-  expect({ exitCode, stderr }).toEqual({ exitCode: 69, stderr: `survey-auth: ${said}\n${names}\n` })
+  const ending = expect.stringMatching(new RegExp(`survey-auth: ${said}\n${names}\n$`))
+  expect({ exitCode, stderr }).toEqual({ exitCode: 69, stderr: ending })
+})
+
+test.each(['token', 'survey'])('serve %s, which nobody could reach, is refused and makes no database', async (mode) => {
+  const service = await createProcess({ RPC_LISTEN: 'off' })
+  const { exitCode, stderr } = await service.cli(['serve', mode])
+  expect({ exitCode, stderr }).toMatchObject({ exitCode: 78, stderr: expect.stringContaining('RPC_LISTEN is off\n') })
+  expect(readdirSync(service.dataDir)).toEqual([])
 })
 
 test.each([
