@@ -219,12 +219,7 @@ const BYTE_ORDER_MARK = /^\ufeff/
 
 /** All that the service would refuse is refused here, before any is stored. @throws CommandError naming the place. */
 function surveysOf(source: string, text: string): Survey[] {
-  let json: unknown
-  try {
-    json = JSON.parse(text.replace(BYTE_ORDER_MARK, ''))
-  } catch {
-    throw new CommandError(`${source} is not JSON`)
-  }
+  const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''))
   const list = Array.isArray(json) ? json : [json]
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)
   const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
@@ -247,6 +242,22 @@ function surveysOf(source: string, text: string): Survey[] {
   for (const one of unknown.slice(0, MAX_WARNINGS)) message(`${one} is no member of a survey: not read`)
   if (unknown.length > MAX_WARNINGS) message(`and ${unknown.length - MAX_WARNINGS} more that were not read`)
   return surveys
+}
+
+function parsed(source: string, text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw new CommandError(`${source} is not JSON${placeOf(error, text)}`)
+  }
+}
+
+/** Line and column where Node stopped to read; empty for mistakes of which it does not tell. */
+function placeOf(error: unknown, text: string): string {
+  const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
+  if (position === undefined) return ''
+  const lines = text.slice(0, Number(position)).split('\n')
+  return `: line ${lines.length}, column ${(lines.at(-1) ?? '').length + 1}`
 }
 
 /** Where `given` has members that `known` has not; a misspelt one would be lost without a word. */

@@ -56,6 +56,16 @@ test('a file that is larger than what is read at once is refused unread', async 
 })
 
 test.each([
+  ['{"title": "a"\n "pages": []}', ': line 2, column 2'],
+  ['[{"title": "a",}]', ': line 1, column 16'],
+  ['title', ''], // of which Node does not tell where
+])('an import of %j, which is not JSON, says where as far as Node tells', async (input, where) => {
+  const service = await createProcess()
+  const { exitCode, stderr } = await service.cli(['survey', 'import', '-', '--owner', 'ann'], { input })
+  expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: standard input is not JSON${where}\n` })
+})
+
+test.each([
   ['a folder', '.', 'it is a folder'],
   ['a file that is not there', 'none.json', 'there is no such file'],
 ])('an import of %s says so', async (_, file, why) => {
