@@ -12,7 +12,7 @@ import { addDescriptorCommand } from './commands/descriptor.js'
 import { addDoctorCommand } from './commands/doctor.js'
 import { addGrantCommands } from './commands/grant.js'
 import { addMigrateCommand } from './commands/migrate.js'
-import { repeatable } from './commands/options.js'
+import { examples, repeatable } from './commands/options.js'
 import { addServeCommand } from './commands/serve.js'
 import { addStoreCommands } from './commands/store.js'
 import { addSurveyCommands } from './commands/survey.js'
@@ -66,11 +66,29 @@ export function createProgram(): Command {
   addDoctorCommand(program)
   addConfigCommand(program)
   addDescriptorCommand(program)
+  addHelpCommand(program)
   for (const command of allFrom(program)) {
     command.showHelpAfterError(`(${wordsOf(command)} --help shows what there is)`) // of the command that was meant
     refuseSecondValues(command)
   }
   return program
+}
+
+/** Commander's own takes one word, and answers one that it does not know with help on all. */
+function addHelpCommand(program: Command): void {
+  program
+    .command('help')
+    .argument('[command...]', 'its words')
+    .description('show help for a command')
+    .addHelpText('after', examples('help audit list'))
+    .action((words: readonly string[], _options: unknown, help: Command) => {
+      let meant = program
+      for (const word of words) {
+        const child = meant.commands.find((command) => command.name() === word)
+        meant = child ?? help.error(`error: unknown command '${words.join(' ')}'`)
+      }
+      meant.help()
+    })
 }
 
 function allFrom(command: Command): Command[] {

@@ -98,6 +98,7 @@ describe('help', () => {
   test.each([
     [['help'], 'Usage: survey-auth [options]'],
     [['help', 'app'], 'Usage: survey-auth app [options]'],
+    [['help', 'app', 'secret', 'add'], 'Usage: survey-auth app secret add [options]'],
     [['app', 'help', 'create'], 'Usage: survey-auth app create [options]'],
   ])('survey-auth %j shows help', async (args, usage) => {
     const service = await createProcess()
@@ -196,6 +197,8 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       ['app', 'create'],
       /\(survey-auth app create --help shows what there is\)/,
     ],
+    ['help for an unknown command', ['help', 'foo'], /^error: unknown command 'foo'\n/],
+    ['help for an unknown subcommand', ['help', 'app', 'foo'], /^error: unknown command 'app foo'\n/],
     ['help for a command that is not there', ['app', 'help', 'lst'], /Usage: survey-auth app/],
     ['an update of nothing', ['app', 'update', 'app_x', '--json'], /nothing to change: give --name, --redirect-uri,/],
     ['no command', [], /Usage/],
