@@ -12,6 +12,7 @@ import { addDescriptorCommand } from './commands/descriptor.js'
 import { addDoctorCommand } from './commands/doctor.js'
 import { addGrantCommands } from './commands/grant.js'
 import { addMigrateCommand } from './commands/migrate.js'
+import { examples, repeatable } from './commands/options.js'
 import { addServeCommand } from './commands/serve.js'
 import { addStoreCommands } from './commands/store.js'
 import { addSurveyCommands } from './commands/survey.js'
@@ -65,14 +66,45 @@ export function createProgram(): Command {
   addDoctorCommand(program)
   addConfigCommand(program)
   addDescriptorCommand(program)
-  pointToHelp(program)
+  addHelpCommand(program)
+  for (const command of allFrom(program)) {
+    command.showHelpAfterError(`(${wordsOf(command)} --help shows what there is)`) // of the command that was meant
+    refuseSecondValues(command)
+  }
   return program
 }
 
-/** What follows an error names the help of the command that was meant. */
-function pointToHelp(command: Command): void {
-  command.showHelpAfterError(`(${wordsOf(command)} --help shows what there is)`)
-  for (const child of command.commands) pointToHelp(child)
+/** Commander's own takes one word, and answers one that it does not know with help on all. */
+function addHelpCommand(program: Command): void {
+  program
+    .command('help')
+    .argument('[command...]', 'its words')
+    .description('show help for a command')
+    .addHelpText('after', examples('help audit list'))
+    .action((words: readonly string[], _options: unknown, help: Command) => {
+      let meant = program
+      for (const word of words) {
+        const child = meant.commands.find((command) => command.name() === word)
+        meant = child ?? help.error(`error: unknown command '${words.join(' ')}'`)
+      }
+      meant.help()
+    })
+}
+
+function allFrom(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(allFrom)]
+}
+
+/** Of two values of an option the first would be lost without a word. */
+function refuseSecondValues(command: Command): void {
+  for (const option of command.options) {
+    if (!option.required || option.variadic || option.parseArg === repeatable) continue
+    let isGiven = false
+    command.on(`option:${option.name()}`, () => {
+      if (isGiven) command.error(`error: option '${option.flags}' is given twice`)
+      isGiven = true
+    })
+  }
 }
 
 /** An empty value is most often a shell variable that is not set; as a filter it would let everything through. */

@@ -5,7 +5,7 @@ import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js
 import { asOperator, findIn, type Operator, pagesOfApps } from '../compose/operator.js'
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 import { type Columns, isoTime, message, printFields, printJson, printPages, printRows, shortTime } from '../output.js'
-import { examples, type Json, jsonOption, repeatable, time, wholeNumber } from './options.js'
+import { examples, type Json, jsonOption, repeatable, timeToCome, wholeNumber } from './options.js'
 
 interface CreateOptions extends Json {
   readonly name: string
@@ -85,7 +85,11 @@ function addSecretCommands(secret: Command): void {
     .command('add <appid>')
     .description('generate one more secret, shown this once')
     .requiredOption('--name <name>', 'name by which you will recognize it')
-    .option('--expires <time>', 'refuse it from then on; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z', time)
+    .option(
+      '--expires <time>',
+      'refuse it from then on; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z',
+      timeToCome,
+    )
     .addOption(
       new Option('--expires-in-days <days>', 'refuse it after so many days')
         .argParser(wholeNumber(1, 36_500))
@@ -201,7 +205,7 @@ async function revokeSecret(id: string, idBehindAppid: string | undefined, { jso
   })
   if (json) printJson({ appid, secret_id: secretId })
   message('revoked')
-  if (!secrets.some(isLive)) message(`the app has no secret left: survey-auth app secret add ${appid}`)
+  if (!secrets.some(isLive)) message(`the app has no secret left: survey-auth app secret add ${appid} --name NAME`)
 }
 
 function isLive({ revokeTime, expireTime }: AppSecret): boolean {

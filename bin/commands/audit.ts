@@ -7,7 +7,7 @@ import { AUDIT_KINDS } from '../../services/token/store/token-store.js'
 import { type Auditor, asAuditor, pagesOf } from '../compose/operator.js'
 import { report } from '../exit.js'
 import { type Columns, isoTime, message, printPages, shortTime } from '../output.js'
-import { examples, type Json, jsonOption, requestId, time, wholeNumber } from './options.js'
+import { examples, type Json, jsonOption, requestId, surveyId, time, wholeNumber } from './options.js'
 import { merged, since, type Trail } from './trails.js'
 import { userFilter, userIdOfFilter } from './usernames.js'
 
@@ -15,7 +15,7 @@ interface ListOptions extends Json {
   readonly username?: string
   readonly appid?: string
   readonly surveyId?: number
-  readonly kind?: string
+  readonly kind?: readonly string[]
   readonly requestId?: string
   readonly since?: Date
   readonly limit?: number
@@ -23,6 +23,8 @@ interface ListOptions extends Json {
 
 /** As many as the service gives at a time. */
 const PAGE_SIZE = 1000
+
+const KINDS = [...AUDIT_KINDS, ...SURVEY_EVENT_KINDS]
 
 export function addAuditCommands(program: Command): void {
   const audit = program.command('audit').description('the audit trail; docs/operations.md lists the kinds of events')
@@ -32,8 +34,8 @@ export function addAuditCommands(program: Command): void {
     .description('audit events, newest first')
     .option('--username <name>', 'only those that concern this user; name, or user_id, of a deleted one too')
     .option('--appid <appid>', 'only those that concern this app')
-    .option('--survey-id <id>', 'only those that concern this survey', wholeNumber(1, Number.MAX_SAFE_INTEGER))
-    .addOption(new Option('--kind <kind>', 'only those of this kind').choices([...AUDIT_KINDS, ...SURVEY_EVENT_KINDS]))
+    .option('--survey-id <id>', 'only those that concern this survey', surveyId)
+    .addOption(new Option('--kind <kind...>', 'only those of this kind; several may be given').choices(KINDS))
     .option('--request-id <id>', 'only what this request did', requestId)
     .option('--since <time>', 'none from before; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z', time)
     .option('--limit <number>', 'the newest so many; all, if not given', wholeNumber(1, 1_000_000))
@@ -43,7 +45,7 @@ export function addAuditCommands(program: Command): void {
       examples(
         'audit list --limit 50',
         'audit list --appid app_k3J… --json',
-        'audit list --since 2027-01-31 --kind code.replayed',
+        'audit list --since 2027-01-31 --kind code.replayed grant.revoked',
         'audit list --survey-id 7',
       ),
     )
@@ -54,10 +56,9 @@ export function addAuditCommands(program: Command): void {
 type Row = ReturnType<typeof ofTokens>
 
 async function listEvents(options: ListOptions, command: Command): Promise<void> {
-  const { username = '', appid = '', surveyId, kind, json } = options
-  const isOfSurveys = SURVEY_EVENT_KINDS.some((one) => one === kind)
-  const wantsTokens = surveyId === undefined && !isOfSurveys
-  const wantsSurveys = appid === '' && (kind === undefined || isOfSurveys)
+  const { username = '', appid = '', surveyId, kind = KINDS, json } = options
+  const wantsTokens = surveyId === undefined && AUDIT_KINDS.some((one) => kind.includes(one))
+  const wantsSurveys = appid === '' && SURVEY_EVENT_KINDS.some((one) => kind.includes(one))
   if (!wantsTokens && !wantsSurveys) command.error('error: no event is of a survey and of something else')
   await asAuditor({ wantsSurveys }, async (auditor) => {
     const { admin } = auditor
@@ -122,7 +123,7 @@ async function* wanted(
   let missing = limit
   for await (const page of pages) {
     const found = page
-      .filter((row) => kind === undefined || row.kind === kind)
+      .filter((row) => kind === undefined || kind.includes(row.kind))
       .filter((row) => requestId === undefined || row.request_id === requestId)
       .slice(0, missing)
     missing -= found.length

@@ -1,9 +1,9 @@
 // survey-auth doctor: is everything as it should be? Changes nothing.
 import type { Command } from 'commander'
-import { RPC_ADDRESSES, readConfig, VARIABLES } from '../config.js'
+import { RPC_ADDRESSES, readConfig } from '../config.js'
 import { checks, type Finding, inOneLine } from '../doctor/checks.js'
-import { misspelt } from '../doctor/misspelt.js'
 import { EXIT } from '../exit.js'
+import { misspelt } from '../misspelt.js'
 import { message, printRows } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
 
@@ -44,8 +44,7 @@ async function examine(): Promise<Finding[]> {
 
 /** All that are set are right by now. */
 function variables(): Finding {
-  const found = misspelt(Object.keys(process.env), VARIABLES)
-  const texts = found.map(({ written, meant }) => `${written} has no effect; is ${meant} meant?`)
-  if (found.length > 0) return { check: 'configuration', state: 'odd', detail: texts.join(' ') }
+  const odd = misspelt(process.env)
+  if (odd.length > 0) return { check: 'configuration', state: 'odd', detail: odd.join(' ') }
   return { check: 'configuration', state: 'ok', detail: 'every variable is valid' }
 }

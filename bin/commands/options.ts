@@ -29,6 +29,12 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   }
 }
 
+export const surveyId = wholeNumber(1, Number.MAX_SAFE_INTEGER)
+
+export function surveyIds(text: string, previous: readonly number[] = []): readonly number[] {
+  return [...previous, surveyId(text)]
+}
+
 /** What no request can have, such as an id with its quotes, is a mistake, and not a request that did nothing. */
 export function requestId(text: string): string {
   if (isRequestId(text)) return text
@@ -44,4 +50,11 @@ export function time(text: string): Date {
   const day = new Date(text.slice(0, DATE_LENGTH)) // the 31st of a month with 30 days is the 1st of the next one to Date
   if (isIso && !Number.isNaN(date.getTime()) && day.toISOString().startsWith(text.slice(0, DATE_LENGTH))) return date
   throw new InvalidArgumentError('must be a time like 2027-01-31 or 2027-01-31T08:00:00Z')
+}
+
+/** The same, of a time that is to come. */
+export function timeToCome(text: string): Date {
+  const date = time(text)
+  if (date.getTime() > Date.now()) return date
+  throw new InvalidArgumentError('must be in the future')
 }

@@ -7,6 +7,7 @@ import { naming } from '../compose/stores.js'
 import { type Config, readConfig } from '../config.js'
 import { ANOTHER_PASSWORD, hasDemoAccount, whyNoDemo } from '../demo/known-account.js'
 import { CommandError, EXIT, report } from '../exit.js'
+import { misspelt } from '../misspelt.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
 import type { Log } from '../telemetry/log.js'
@@ -59,6 +60,7 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
   const told = untilToldToStop() // a signal during the start ends what is started then, in order
   const running = await start(mode, config, { workers }).catch((error) => process.exit(report(error))) // whatever is still open
   message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running, workers)}`)
+  for (const text of misspelt(process.env)) running.log.warning(text)
   const signal = await told
   running.log.note(`${signal}: stopping`)
   endAfter(config.shutdownTimeoutSeconds * 1000, running.log)

@@ -17,7 +17,7 @@ import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/opera
 import { unreadable } from '../error-code.js'
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
-import { examples, type Json, jsonOption } from './options.js'
+import { examples, type Json, jsonOption, surveyId, surveyIds } from './options.js'
 import { readStdin, textOf } from './stdin.js'
 import { pagesOfUsers, userIdOfFilter, usernameOf } from './usernames.js'
 
@@ -69,7 +69,8 @@ export function addSurveyCommands(program: Command): void {
     .action(importSurveys)
 
   survey
-    .command('delete [survey_id...]')
+    .command('delete')
+    .argument('[survey_id...]', 'ids of surveys', surveyIds)
     .description('delete surveys for good: those named, or all of a user')
     .option('--owner <username>', 'all of this user; name or user_id')
     .addOption(jsonOption())
@@ -85,7 +86,8 @@ export function addSurveyCommands(program: Command): void {
     .action(listSurveys)
 
   survey
-    .command('export [survey_id]')
+    .command('export')
+    .argument('[survey_id]', 'id of one survey', surveyId)
     .description('surveys in full as JSON, an array or the one asked for; import takes it back unchanged')
     .option('--owner <username>', "only this user's; name or user_id")
     .option('--json', 'has no effect: it is always JSON')
@@ -123,13 +125,14 @@ async function storeAll(
   return surveys.flatMap((survey) => summaries.get(survey) ?? [])
 }
 
-async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions, command: Command): Promise<void> {
+async function deleteSurveys(
+  surveyIds: readonly number[],
+  { owner, json }: DeleteOptions,
+  command: Command,
+): Promise<void> {
   if ((surveyIds.length === 0) === (owner === undefined)) {
     command.error('error: give either the ids of surveys or --owner')
   }
-  const unusable = surveyIds.find((id) => !isSurveyId(id))
-  if (unusable !== undefined)
-    throw new CommandError(`there is no survey ${unusable}`, EXIT.failure, WHERE_TO_LOOK.survey)
   const deleted = await asSurveyOperator(async (operator) => {
     const ids = owner === undefined ? [...new Set(surveyIds)].map(BigInt) : await idsOf(operator, owner)
     await deleteAll(operator, ids)
@@ -137,10 +140,6 @@ async function deleteSurveys(surveyIds: string[], { owner, json }: DeleteOptions
   })
   if (json) printJson(deleted.map((id) => ({ survey_id: Number(id) })))
   message(`${countOfSurveys(deleted.length)} deleted`)
-}
-
-function isSurveyId(text: string): boolean {
-  return /^[1-9]\d*$/.test(text) && Number.isSafeInteger(Number(text))
 }
 
 export function countOfSurveys(count: number): string {
@@ -176,7 +175,7 @@ async function listSurveys({ owner, json }: FilterOptions): Promise<void> {
   })
 }
 
-async function exportSurveys(surveyId: string | undefined, { owner }: FilterOptions): Promise<void> {
+async function exportSurveys(surveyId: number | undefined, { owner }: FilterOptions): Promise<void> {
   await asSurveyOperator(async (operator) => {
     if (surveyId === undefined) return printJsonPages(pagesOfSurveys(operator, owner), document)
     const survey = await ownedSurvey(operator, owner, surveyId)
@@ -220,12 +219,7 @@ const BYTE_ORDER_MARK = /^\ufeff/
 
 /** All that the service would refuse is refused here, before any is stored. @throws CommandError naming the place. */
 function surveysOf(source: string, text: string): Survey[] {
-  let json: unknown
-  try {
-    json = JSON.parse(text.replace(BYTE_ORDER_MARK, ''))
-  } catch {
-    throw new CommandError(`${source} is not JSON`)
-  }
+  const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''))
   const list = Array.isArray(json) ? json : [json]
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)
   const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
@@ -248,6 +242,22 @@ function surveysOf(source: string, text: string): Survey[] {
   for (const one of unknown.slice(0, MAX_WARNINGS)) message(`${one} is no member of a survey: not read`)
   if (unknown.length > MAX_WARNINGS) message(`and ${unknown.length - MAX_WARNINGS} more that were not read`)
   return surveys
+}
+
+function parsed(source: string, text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw new CommandError(`${source} is not JSON${placeOf(error, text)}`)
+  }
+}
+
+/** Line and column where Node stopped to read; empty for mistakes of which it does not tell. */
+function placeOf(error: unknown, text: string): string {
+  const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
+  if (position === undefined) return ''
+  const lines = text.slice(0, Number(position)).split('\n')
+  return `: line ${lines.length}, column ${(lines.at(-1) ?? '').length + 1}`
 }
 
 /** Where `given` has members that `known` has not; a misspelt one would be lost without a word. */
@@ -301,13 +311,12 @@ function hasSurvey(owned: OwnedSurvey): owned is Owned {
 async function ownedSurvey(
   operator: SurveyOperator,
   owner: string | undefined,
-  surveyId: string,
+  surveyId: number,
 ): Promise<Owned | undefined> {
   const ownerUserId = await userIdOf(operator, owner)
-  if (!isSurveyId(surveyId)) return undefined
-  const pageToken = String(Number(surveyId) - 1)
+  const pageToken = String(surveyId - 1)
   const page = await operator.survey.exportSurveys({ ownerUserId, pageToken, pageSize: 1 })
-  return page.surveys.filter(hasSurvey).find(({ survey }) => String(survey.id) === surveyId)
+  return page.surveys.filter(hasSurvey).find(({ survey }) => Number(survey.id) === surveyId)
 }
 
 /** Empty for all owners. */

@@ -118,6 +118,7 @@ async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
     return { user_id, username, surveys }
   })
   if (json) printJson(deleted)
+  else printFields(deleted)
   message(`${deleted.username} is deleted, with ${countOfSurveys(deleted.surveys)}; the name is free`)
 }
 

@@ -1,6 +1,8 @@
 // Which user a command means.
 import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { notFound } from '../../services/token/admin/apps.js'
 import { findIn, type Operator, pagesOf, unlessMissing } from '../compose/operator.js'
+import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 
 type Admin = Operator['admin']
 
@@ -12,7 +14,7 @@ const USER_ID = /^user_/
  * this name says that there is none.
  */
 export async function usernameOf(admin: Admin, nameOrId: string): Promise<string> {
-  if (await isName(admin, nameOrId)) return nameOrId
+  if (!USER_ID.test(nameOrId) || (await isName(admin, nameOrId))) return nameOrId
   const user = await findIn(pagesOfUsers(admin), ({ userId }) => userId === nameOrId)
   return user?.username ?? nameOrId
 }
@@ -21,7 +23,10 @@ type UserFilter = { readonly username: string } | { readonly userId: string }
 
 /** What narrows a list to that user, who may be deleted if it is a user_id; a name wins. Empty for all. */
 export async function userFilter(admin: Admin, nameOrId: string): Promise<UserFilter> {
-  return (await isName(admin, nameOrId)) ? { username: nameOrId } : { userId: nameOrId }
+  if (nameOrId === '' || (await isName(admin, nameOrId))) return { username: nameOrId }
+  if (USER_ID.test(nameOrId)) return { userId: nameOrId }
+  const hint = `${WHERE_TO_LOOK.user}; a deleted one goes by user_id, which is beside the name in: survey-auth audit list --kind user.created`
+  throw new CommandError(notFound('user', nameOrId).message, EXIT.failure, hint)
 }
 
 /** The same for a service that knows no names. */
@@ -32,9 +37,9 @@ export async function userIdOfFilter(admin: Admin, filter: UserFilter): Promise<
   return user?.userId ?? ''
 }
 
-/** Whether it is no user_id, or somebody's name besides. */
-async function isName(admin: Admin, nameOrId: string): Promise<boolean> {
-  return !USER_ID.test(nameOrId) || (await unlessMissing(admin.getUser({ username: nameOrId }))) !== undefined
+/** Whether somebody is called so. */
+async function isName(admin: Admin, username: string): Promise<boolean> {
+  return (await unlessMissing(admin.getUser({ username }))) !== undefined
 }
 
 export function pagesOfUsers(admin: Admin): AsyncIterable<readonly User[]> {

@@ -20,9 +20,17 @@ export function socketIn(config: Pick<Config, 'dataDir'>, mode: keyof typeof soc
   return { kind: 'unix', path: path.join(config.dataDir, socketNames[mode]) } as const
 }
 
-/** Where this process listens for RPCs; undefined when it does not. @throws CommandError when DATA_DIR is too long for a socket. */
+/**
+ * Where this process listens for RPCs; undefined when it does not.
+ * @throws CommandError when nobody could reach the services of a process that has nothing else.
+ */
 export function rpcAddressOf(mode: Mode, config: Config, log: Log): Address | undefined {
-  if (mode === 'gateway' || config.rpcListen === 'off') return undefined
+  if (mode === 'gateway') return undefined
+  if (config.rpcListen === 'off') {
+    if (mode === 'all') return undefined
+    const hint = 'unset it for a socket in DATA_DIR, or set an address'
+    throw new CommandError(`nobody could reach serve ${mode}: RPC_LISTEN is off`, EXIT.configuration, hint)
+  }
   if (config.rpcListen !== 'socket') return config.rpcListen
   const address = socketIn(config, mode)
   if (!isTooLongForSocket(address.path)) return address

@@ -1,11 +1,12 @@
 // Looks into a SQLite file without the services: for doctor, migrate and backup. Never writes to the file itself.
-import { statSync } from 'node:fs'
+import { accessSync, constants, existsSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { Database } from '../../services/sqlite/driver.js'
 import { knownVersion, type Schema } from '../../services/sqlite/migrate.js'
 import { type Connection, toStoreError } from '../../services/sqlite/open.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
+import { ownerOf, userName } from '../owner.js'
 
 export interface DatabaseFacts {
   /** 0 when there is no schema yet. */
@@ -49,8 +50,42 @@ export function isThere(file: string): boolean {
     return true
   } catch (error) {
     if (errorCode(error, '') !== 'EACCES') return false
-    throw new CommandError(`cannot read ${file} (EACCES)`, EXIT.failure, 'run this as the user that the service has')
+    throw forbidden(file)
   }
+}
+
+/** SQLite does not say why it cannot open a file. */
+function mayOpen(file: string): boolean {
+  try {
+    accessSync(file, constants.R_OK | constants.W_OK)
+    return true
+  } catch (error) {
+    return errorCode(error, '') !== 'EACCES'
+  }
+}
+
+/** Most often a command was run by another user than the service, now, or when it made the file. */
+function forbidden(file: string): CommandError {
+  const self = process.getuid?.() ?? 0
+  const isOwnDirectory = ownerOf(path.dirname(file)) === self
+  return new CommandError(
+    `cannot open ${file} (EACCES): it belongs to ${userName(ownerOf(file))}`,
+    EXIT.unavailable,
+    isOwnDirectory ? `as root: chown ${userName(self)} ${file}*` : 'run this as the user that the service has',
+  )
+}
+
+/** @throws CommandError where root would make this database in the directory of a user who could not open it. */
+export function refuseToMakeForOthers(file: string): void {
+  const directory = path.dirname(file)
+  if (process.getuid?.() !== 0 || existsSync(file) || !existsSync(directory)) return
+  const owner = ownerOf(directory)
+  if (owner === 0) return
+  throw new CommandError(
+    `${directory} belongs to ${userName(owner)}, who could not open a database that root makes there`,
+    EXIT.failure,
+    'run this as that user',
+  )
 }
 
 /**
@@ -102,9 +137,10 @@ function using<T>(file: string, options: { readonly?: true; timeout?: number }, 
   }
 }
 
-/** What a failure of a SQLite file means: damage, StoreUnavailable, or what was thrown when it is a defect. */
+/** What a failure of a SQLite file means: another's file, damage, StoreUnavailable, or what was thrown when it is a defect. */
 export function fileFailure(file: string, error: unknown): unknown {
   const code = errorCode(error, '')
+  if (/^(EACCES|SQLITE_CANTOPEN)/.test(code) && !mayOpen(file)) return forbidden(file)
   if (!/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return toStoreError(error, file)
-  return new CommandError(`${file} is damaged or no database (${code})`, EXIT.failure, 'survey-auth doctor says more')
+  return new CommandError(`${file} is damaged or no database (${code})`, EXIT.failure, 'restore a backup')
 }

@@ -22,10 +22,10 @@ import type { Database } from '../settings.js'
 import { createLog } from '../telemetry/log.js'
 import { socketIn } from './addresses.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
-import { noDatabase } from './database-file.js'
+import { noDatabase, refuseToMakeForOthers } from './database-file.js'
 import { createObservers } from './observers.js'
 import type { Part } from './part.js'
-import { isMade } from './stores.js'
+import { creating, isMade } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
 import { openTokenPart } from './token-part.js'
 
@@ -150,15 +150,11 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   }
 }
 
-/** @throws CommandError when there is no database and this command makes none */
-function begin({ postgres }: CopiedSchema, where: Database, creates: boolean): void {
-  if (where.kind === 'sqlite') {
-    if (!creates) throw noDatabase(where.file)
-    message(`creating a new database: ${where.file}`)
-  } else {
-    if (!creates) throw noTables(postgres.name)
-    message(`creating the tables of the ${postgres.name} database`)
-  }
+/** @throws CommandError when there is no database and this command makes none, or would make it for another user */
+function begin(schemas: CopiedSchema, where: Database, creates: boolean): void {
+  if (!creates) throw where.kind === 'sqlite' ? noDatabase(where.file) : noTables(schemas.postgres.name)
+  if (where.kind === 'sqlite') refuseToMakeForOthers(where.file)
+  message(creating(schemas, where))
 }
 
 /** Whether users are here, so that surveys would be too: their database comes with the first of them. */

@@ -7,6 +7,7 @@ import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { createLeaseHandlers, Leases } from '../../services/answers/leases.js'
+import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Address } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
@@ -15,6 +16,7 @@ import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { stateOfSocket, type TlsMaterial } from '../../services/rpc/listener.js'
 import { type Config, usesTls } from '../config.js'
 import { pooledRandomBytes } from '../random.js'
+import type { Database } from '../settings.js'
 import { startAdminHttp } from '../telemetry/admin-http.js'
 import { createLog, type Log } from '../telemetry/log.js'
 import { createMetrics } from '../telemetry/metrics.js'
@@ -22,6 +24,7 @@ import { createTracing } from '../telemetry/tracing.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
 import { rivalSockets, rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { forwardClock } from './clock.js'
+import { surveyCopy, tokenCopy } from './copied-schemas.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
 import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
@@ -31,7 +34,7 @@ import type { Absence, Clock, Part, StorePart } from './part.js'
 import { connectTo, type KeepingSetup, type Remote } from './remote.js'
 import { type RpcPart, startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
-import { closeWhileEmpty, makePrivateDirectory } from './stores.js'
+import { closeWhileEmpty, creating, isMade, makePrivateDirectory } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
 import { readTls, watchTls } from './tls.js'
 import { openTokenPart } from './token-part.js'
@@ -102,11 +105,12 @@ class Assembly {
    * there are services.
    */
   async start(): Promise<Running> {
+    const rpcAddress = rpcAddressOf(this.#mode, this.#config, this.#log)
     const adminUrl = await this.#openAdmin()
     const publicPort = await this.#takePublicPort()
     const workersDoor = this.#makeWorkersDoor()
     await this.#openServices()
-    const rpc = await this.#openRpcDoor()
+    const rpc = rpcAddress && (await this.#openRpcDoor(rpcAddress))
     if (workersDoor) await this.#openDoor(workersDoor.address, workersDoor.of(this.#config))
     await this.#followHealth()
     this.#followCertificates()
@@ -206,6 +210,7 @@ class Assembly {
     if (this.#mode !== 'gateway') this.#dispatcher.register(LeaseService, createLeaseHandlers(leases))
     if (this.#has('token')) {
       const { passwordCost } = this.#overrides
+      await this.#tellOfNew(tokenCopy, config.tokenDatabase)
       this.#addService(
         await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, leases, passwordCost),
       )
@@ -214,11 +219,16 @@ class Assembly {
     }
     if (this.#has('survey')) {
       const token = this.#client(TokenService, 'survey')
+      await this.#tellOfNew(surveyCopy, config.surveyDatabase)
       this.#addService(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers, leases))
     } else if (this.#has('gateway')) {
       this.#surveyRemote = this.#connectTo('survey', surveyServiceUrlOf(config), this.#tokenRemote)
     }
     leases.takeOver()
+  }
+
+  async #tellOfNew(schemas: CopiedSchema, where: Database): Promise<void> {
+    if (!(await isMade(schemas, where))) this.#log.note(creating(schemas, where))
   }
 
   /** On SQLite both would work, and each revocation would wait for the other's leases. */
@@ -249,9 +259,7 @@ class Assembly {
     return clientOf(service, elsewhere?.invoke ?? createDirectDoor(this.#dispatcher, caller))
   }
 
-  async #openRpcDoor(): Promise<RpcPart | undefined> {
-    const address = rpcAddressOf(this.#mode, this.#config, this.#log)
-    if (!address) return undefined
+  async #openRpcDoor(address: Address): Promise<RpcPart> {
     if (this.#config.rpcListen === 'socket') makePrivateDirectory(this.#config.dataDir) // no store needs it on PostgreSQL
     return this.#openDoor(address, this.#config)
   }

@@ -67,6 +67,13 @@ export async function isMade(schemas: CopiedSchema, where: Database): Promise<bo
   return where.kind === 'sqlite' ? isThere(where.file) : (await versionOnPostgres(schemas, where.url)) > 0
 }
 
+/** What is said before one is made that is not there: who mistyped DATA_DIR would find everything gone. */
+export function creating({ postgres }: CopiedSchema, where: Database): string {
+  return where.kind === 'sqlite'
+    ? `creating a new database: ${where.file}`
+    : `creating the tables of the ${postgres.name} database`
+}
+
 /** Of the schema that is there, 0 for none. @throws CommandError when the server does not answer; DatabaseRefused */
 export async function versionOnPostgres({ sqlite, postgres }: CopiedSchema, url: string): Promise<number> {
   const { schemaVersionOf } = await import('../../services/postgres/transaction.js')
@@ -119,8 +126,9 @@ function opened<S>(file: string, open: () => S): S {
   try {
     return open()
   } catch (error) {
-    if (!isOfSystem(error)) throw fileFailure(file, error)
-    throw cannot(`open ${file}`, error)
+    const failure = fileFailure(file, error)
+    if (!isOfSystem(failure)) throw failure
+    throw cannot(`open ${file}`, failure)
   }
 }
 

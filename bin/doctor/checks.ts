@@ -1,5 +1,5 @@
 // What the doctor looks at, one function per line of its report.
-import { accessSync, constants, existsSync, readFileSync, statfsSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
 import { hostInUrl, isTooLongForSocket } from '../../services/rpc/address.js'
@@ -46,6 +46,7 @@ export const checks: Readonly<Record<string, (config: Config) => Verdict | Promi
   'demo account': ({ tokenDatabase }) => demoAccount(tokenDatabase),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
+  timeouts,
   certificate,
   'public address': publicAddress,
   'admin address': adminAddress,
@@ -54,16 +55,26 @@ export const checks: Readonly<Record<string, (config: Config) => Verdict | Promi
 
 function privateDirectory(directory: string): Verdict {
   if (!existsSync(directory)) return odd(`${directory} does not exist yet; the first start creates it`)
-  const { mode, uid } = statSync(directory)
-  if ((mode & 0o077) !== 0) return wrong(`${directory} is open to others; run: chmod 700 ${directory}`)
+  const stat = statSync(directory)
+  if (!stat.isDirectory()) return wrong(`${directory} is not a directory`)
+  const { mode, uid } = stat
   const self = process.getuid?.()
   if (self !== undefined && self !== 0 && uid !== self) return wrong(`${directory} belongs to another user`)
+  if ((mode & 0o077) !== 0) return wrong(`${directory} is open to others; ${toClose(directory)}`)
   try {
     accessSync(directory, constants.W_OK)
   } catch (error) {
     return wrong(`${directory} cannot be written (${errorCode(error, 'unknown')})`)
   }
   return ok(`${directory}, for its owner alone`)
+}
+
+/** What is in a DATA_DIR by us or by docs/operations.md. To close a directory that others use, /etc for one, breaks them. */
+const OURS = /^((token|survey)\.db(-.+)?|.+\.sock|demo|moved)$/
+
+function toClose(directory: string): string {
+  const isOurs = readdirSync(directory).every((name) => OURS.test(name))
+  return isOurs ? `run: chmod 700 ${directory}` : 'it holds other things too: DATA_DIR should be a directory of its own'
 }
 
 function database(where: Database, schemas: CopiedSchema): Verdict | Promise<Verdict> {
@@ -82,7 +93,8 @@ function sqliteFile(file: string, schema: SqliteSchema): Verdict {
       return odd(`${file} is fresh from a backup; the next start turns its WAL on${next}`)
     return ok(`schema version ${facts.schemaVersion}, intact${next}`)
   } catch (error) {
-    if (error instanceof DatabaseRefused || error instanceof CommandError) return wrong(error.message)
+    if (error instanceof CommandError) return wrong([error.message, error.hint].join('; '))
+    if (error instanceof DatabaseRefused) return wrong(error.message)
     return wrong(`${file} cannot be read: ${reasonOf(error)}`)
   }
 }
@@ -135,6 +147,16 @@ function clock(file: string | undefined): Verdict {
     return wrong(`the database was written ${Math.round(aheadMs / 1000)} s in the future; the clock went back`)
   }
   return ok(new Date(now).toISOString())
+}
+
+function timeouts(config: Config): Verdict {
+  const { tokenDatabase, surveyDatabase, databaseStatementTimeoutMs, rpcTimeoutMs, rpcMaxDeadlineMs } = config
+  if (rpcTimeoutMs > rpcMaxDeadlineMs) return odd('RPC_TIMEOUT_MS is more than RPC_MAX_DEADLINE_MS, which holds then')
+  const isOnPostgres = [tokenDatabase, surveyDatabase].some(({ kind }) => kind === 'postgres')
+  if (isOnPostgres && databaseStatementTimeoutMs >= rpcTimeoutMs) {
+    return odd('DATABASE_STATEMENT_TIMEOUT_MS is not below RPC_TIMEOUT_MS: statements go on when nobody waits for them')
+  }
+  return ok(`a call may take ${rpcTimeoutMs} ms`)
 }
 
 function certificate(config: Config): Verdict {

@@ -210,9 +210,10 @@ class Transport implements MultiplexTransport {
     if (stream.client !== this.#client) stream.client.close()
     const isRefused = status.code === grpc.status.UNAUTHENTICATED || status.code === grpc.status.PERMISSION_DENIED
     const code = isRefused ? (status.code as number as Code) : Code.Unavailable
+    const what = isRefused ? `${this.#peer} refuses` : `connection to ${this.#peer} lost`
     for (const pending of stream.pending.calls()) {
       if (!isRefused && !this.#isClosed && maySend(pending)) continue
-      this.#fail(pending, new ConnectError(`connection to ${this.#peer} lost: ${status.details}`, code))
+      this.#fail(pending, new ConnectError(`${what}: ${status.details}`, code))
     }
     if (stream.pending.size > 0) setTimeout(() => this.#moveFrom(stream), MOVE_AFTER_MS)
     if (this.#pendingCount === 0) this.#waitingSinceMs = undefined

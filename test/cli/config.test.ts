@@ -261,6 +261,16 @@ describe('survey-auth config', () => {
     expect(rows).toContainEqual(expect.objectContaining({ variable: 'DATA_DIR', value: service.dataDir }))
   })
 
+  test('a variable that is misspelt is told beside them, and by the log of serve', async () => {
+    const service = await createProcess({ CODE_TTL_SECOND: '10' })
+    const text = 'CODE_TTL_SECOND has no effect; is CODE_TTL_SECONDS meant?'
+    expect(await service.cli(['config'])).toMatchObject({ exitCode: 0, stderr: `${text}\n` })
+    await service.start()
+    await service.stop()
+    const warnings = service.output.split('\n').filter((line) => line.includes('"level":40'))
+    expect(warnings.map((line) => JSON.parse(line).msg)).toEqual([text])
+  })
+
   test.each(['config', 'serve', 'user list'])(
     'survey-auth %s exits 78 and names every wrong variable',
     async (words) => {

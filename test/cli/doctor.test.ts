@@ -31,12 +31,15 @@ async function examine(service: ServiceProcess, env: Record<string, string> = {}
   return { exitCode, stdout, token, survey, certificate }
 }
 
-test('a variable that is misspelt is odd', async () => {
+test('a variable that is misspelt, or only the beginning of one, is odd', async () => {
   const env = {
     TOKEN_DATABASE_URL_FLIE: '/run/secrets/token',
     RATE_LIMITS: 'on',
     TRUSTED_PROXY: '10.0.0.1',
     PORTS: '1',
+    ACCESS_TOKEN_TTL: '5',
+    DATABASE: '1',
+    TOKEN_SERVICE_HOST: '10.0.0.1', // as Kubernetes sets it
   }
   const { exitCode, stdout } = await examine(await createProcess(), env)
   expect(exitCode).toBe(0)
@@ -44,7 +47,7 @@ test('a variable that is misspelt is odd', async () => {
     check: 'configuration',
     state: 'odd',
     detail:
-      'TOKEN_DATABASE_URL_FLIE has no effect; is TOKEN_DATABASE_URL_FILE meant? RATE_LIMITS has no effect; is RATE_LIMIT meant?',
+      'TOKEN_DATABASE_URL_FLIE has no effect; is TOKEN_DATABASE_URL_FILE meant? RATE_LIMITS has no effect; is RATE_LIMIT meant? ACCESS_TOKEN_TTL has no effect; is ACCESS_TOKEN_TTL_SECONDS meant?',
   })
 })
 
@@ -64,6 +67,8 @@ test.each<[string, string, Record<string, string>, string, RegExp]>([
     /^\[::1\]:9, this machine only$/,
   ],
   ['admin address', 'for others in IPv6', { ADMIN_PORT: '9', ADMIN_HOST: '::' }, 'odd', /^\[::\]:9; make sure/],
+  ['timeouts', 'in order', { DATABASE_STATEMENT_TIMEOUT_MS: '4500' }, 'ok', /^a call may take 4500 ms$/],
+  ['timeouts', 'a deadline below one', { RPC_MAX_DEADLINE_MS: '4499' }, 'odd', /^RPC_TIMEOUT_MS is more than RPC_MAX_/],
   ['server', 'without an admin port', { ADMIN_PORT: '0' }, 'ok', /^not asked/],
   ['server', 'not running', { ADMIN_PORT: '9' }, 'ok', /^not running on ADMIN_PORT 9$/],
   ['data directory', 'not there yet', { DATA_DIR: 'none' }, 'odd', /does not exist yet; the first start creates it$/],
@@ -107,6 +112,26 @@ test('a data directory that is open to others is wrong, and so is a clock that w
   const inAnHour = Date.now() / 1000 + 3600
   utimesSync(path.join(service.dataDir, 'token.db'), inAnHour, inAnHour)
   expect(await findings()).toEqual([1, 'ok', 'wrong'])
+})
+
+test('only a data directory of its own is to be closed to others, and a file is none', async () => {
+  const service = await createProcess()
+  const found = async (DATA_DIR: string) => {
+    const { stdout } = await examine(service, { DATA_DIR })
+    return (JSON.parse(stdout) as Finding[]).find(({ check }) => check === 'data directory')
+  }
+  await service.cli(['migrate'])
+  chmodSync(service.dataDir, 0o755)
+  const { dataDir } = service
+  const detail = `${dataDir} is open to others; run: chmod 700 ${dataDir}`
+  expect(await found(dataDir)).toEqual({ check: 'data directory', state: 'wrong', detail })
+  const file = path.join(dataDir, 'passwd')
+  writeFileSync(file, '', { mode: 0o644 })
+  expect((await found(dataDir))?.detail).toBe(
+    `${dataDir} is open to others; it holds other things too: DATA_DIR should be a directory of its own`,
+  )
+  const none = { check: 'data directory', state: 'wrong', detail: `${file} is not a directory` }
+  expect(await found(file)).toEqual(none)
 })
 
 describe('SQLite', () => {
@@ -203,6 +228,8 @@ describe('PostgreSQL', () => {
     const { exitCode, token, survey } = await examine(service, both(url))
     const found = { state: 'odd', detail: 'PostgreSQL has no schema yet; the first start creates it' }
     expect({ exitCode, token, survey }).toMatchObject({ exitCode: 0, token: found, survey: found })
+    const late = await examine(service, { ...both(url), DATABASE_STATEMENT_TIMEOUT_MS: '4500' })
+    expect(late.stdout).toContain('DATABASE_STATEMENT_TIMEOUT_MS is not below RPC_TIMEOUT_MS')
     expect(await query(url, `SELECT to_regclass('schema_versions') AS name`)).toEqual([{ name: null }])
   })
 

@@ -18,6 +18,12 @@ test('a service that does not have the call is answered with what names the serv
   expect(exitCode).toBe(1)
 })
 
+test('a certificate with another role, or with none, is answered with what gives it the right one', () => {
+  const { text, exitCode } = reported(new ConnectError('gateway may not call ListApps', Code.PermissionDenied))
+  expect(text).toMatch(/may not call ListApps\n.*operator.*RPC_CALLERS.*RPC_TLS_CERT\n$/)
+  expect(exitCode).toBe(1)
+})
+
 test('of a database whose name has several addresses, what each says is told in one line', () => {
   const refused = ['::1:5432', '127.0.0.1:5432'].map((address) => new Error(`connect ECONNREFUSED ${address}`))
   expect(reported(new StoreUnavailable(new AggregateError(refused)))).toEqual({

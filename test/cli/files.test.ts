@@ -1,6 +1,6 @@
 // Files and directories that are not as they should be are said plainly, and are no defects.
 import { spawnSync } from 'node:child_process'
-import { chmodSync, existsSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { createProcess } from '../harness/process.js'
@@ -69,6 +69,58 @@ describe('databases', () => {
     expect(existsSync(path.join(dataDir, 'rpc.sock'))).toBe(true)
     expect(statSync(dataDir).mode & 0o777).toBe(0o700)
   })
+})
+
+describe.skipIf(process.getuid?.() !== 0)('databases of two users', () => {
+  const NOBODY = 65534
+  const asNobody = (DATA_DIR: string, ...args: readonly string[]) => {
+    const env = { PATH: process.env.PATH, DATA_DIR, PORT: '0', ADMIN_PORT: '0' }
+    const options = { env, cwd: DATA_DIR, uid: NOBODY, gid: NOBODY, encoding: 'utf8' } as const
+    return spawnSync(process.execPath, [PROGRAM, ...args], options)
+  }
+
+  test.each([['app create --name N --redirect-uri https://app.example/'], ['migrate']])(
+    'survey-auth %s, run by root, makes none in the directory of another user, whom it names',
+    async (words) => {
+      const service = await createProcess()
+      chownSync(service.dataDir, NOBODY, NOBODY)
+      const text = `survey-auth: ${service.dataDir} belongs to nobody, who could not open a database that root makes there`
+      const stderr = `${text}\nrun this as that user\n`
+      expect(await service.cli(words.split(' '))).toEqual({ exitCode: 1, stdout: '', stderr })
+      expect(readdirSync(service.dataDir)).toEqual([])
+    },
+  )
+
+  test('one that root has made in the directory of the service is told by whose it is and what helps', async () => {
+    const dataDir = await madeByRoot()
+    chownSync(dataDir, NOBODY, NOBODY)
+    const file = path.join(dataDir, 'token.db')
+    const [text, hint] = [`cannot open ${file} (EACCES): it belongs to root`, `as root: chown nobody ${file}*`]
+    for (const words of ['serve', 'app list', 'migrate', 'backup b.tar']) {
+      const { status, stderr } = asNobody(dataDir, ...words.split(' '))
+      expect({ words, status, stderr }).toEqual({ words, status: 69, stderr: `survey-auth: ${text}\n${hint}\n` })
+    }
+    const { stdout } = asNobody(dataDir, 'doctor', '--json')
+    const detail = `${text}; ${hint}`
+    expect(JSON.parse(stdout)).toContainEqual({ check: 'token database', state: 'wrong', detail })
+  })
+
+  test.each([
+    ['which is closed', 0o700],
+    ['which is open', 0o755],
+  ])('one in a directory of root, %s, is for who has the service', async (_, mode) => {
+    const dataDir = await madeByRoot()
+    chmodSync(dataDir, mode)
+    const { status, stderr } = asNobody(dataDir, 'app', 'list')
+    const text = `survey-auth: cannot open ${path.join(dataDir, 'token.db')} (EACCES): it belongs to root`
+    expect({ status, stderr }).toEqual({ status: 69, stderr: `${text}\nrun this as the user that the service has\n` })
+  })
+
+  async function madeByRoot(): Promise<string> {
+    const service = await createProcess()
+    await service.cli(['app', 'create', '--name', 'N', '--redirect-uri', 'https://app.example/'])
+    return service.dataDir
+  }
 })
 
 describe('certificates', () => {

@@ -182,6 +182,9 @@ describe('apps', () => {
     expect(await list('--survey-id', '7')).toEqual(all.filter((row) => row.survey_id === 7))
     expect(await list('--kind', 'survey.deleted')).toEqual(all.slice(0, 1))
     expect(await list('--kind', 'user.created')).toEqual(all.slice(-1))
+    const two = [all[0], all.at(-1)]
+    expect(await list('--kind', 'user.created', '--kind', 'survey.deleted')).toEqual(two)
+    expect(await list('--kind', 'user.created', 'survey.deleted')).toEqual(two)
     expect(await list('--appid', appid)).toEqual(all.slice(1, 2))
     const { request_id = '' } = all[2] ?? {}
     expect(await list('--request-id', request_id)).toEqual(all.filter((row) => row.request_id === request_id))
@@ -287,7 +290,7 @@ describe('apps', () => {
     await service.json(['app', 'secret', 'add', appid, '--name', 'short', '--expires', new Date(expires).toISOString()])
     await new Promise((resolve) => setTimeout(resolve, expires - Date.now() + 1))
     const { exitCode, stderr } = await service.cli(['app', 'secret', 'revoke', secret_id])
-    const told = `revoked\nthe app has no secret left: survey-auth app secret add ${appid}\n`
+    const told = `revoked\nthe app has no secret left: survey-auth app secret add ${appid} --name NAME\n`
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: told })
   })
 
@@ -471,7 +474,16 @@ describe('users', () => {
     const { user_id } = await createUser(service, 'li.wei')
     await createUser(service, 'other')
     await service.json(['user', 'disable', 'li.wei'])
-    await service.json(['user', 'delete', 'li.wei'])
+    const deleted = await service.cli(['user', 'delete', 'li.wei'])
+    expect(deleted.stdout).toBe(`user_id   ${user_id}\nusername  li.wei\nsurveys   0\n`)
+    for (const list of ['audit', 'grant']) {
+      expect(await service.cli([list, 'list', '--username', 'li.wei'])).toMatchObject({
+        exitCode: 1,
+        stderr: expect.stringMatching(/there is no such user: li.wei\n.*user_id.* audit list --kind user.created\n$/),
+      })
+    }
+    const created = await service.json<unknown[]>(['audit', 'list', '--kind', 'user.created'])
+    expect(created).toContainEqual(expect.objectContaining({ user_id, note: 'li.wei' }))
     const events = await service.json<{ kind: string }[]>(['audit', 'list', '--username', user_id])
     expect(events.map(({ kind }) => kind)).toEqual(['user.deleted', 'user.disabled', 'user.created'])
     expect(await service.json(['grant', 'list', '--username', user_id])).toEqual([])
@@ -734,7 +746,7 @@ describe('files', () => {
       const { exitCode, stderr } = await service.cli(command)
       expect({ exitCode, stderr }).toEqual({
         exitCode: 1,
-        stderr: `survey-auth: ${database} is damaged or no database (SQLITE_NOTADB)\nsurvey-auth doctor says more\n`,
+        stderr: `survey-auth: ${database} is damaged or no database (SQLITE_NOTADB)\nrestore a backup\n`,
       })
     }
     expect((await service.cli(['doctor'])).stdout).toMatch(

@@ -12,6 +12,7 @@ import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, startProcess } from '../harness/process.js'
 import { PROGRAM, spawnServe, untilListening } from '../harness/spawn.js'
 import { openService, startService } from '../harness.js'
+import { createDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
@@ -21,6 +22,22 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 test('the first line tells where it listens', async () => {
   const service = await startProcess()
   expect(service.output).toContain(`listening on ${service.url}`)
+})
+
+test('it says which databases it makes, and nothing of those that are there', async () => {
+  const url = await createDatabase()
+  const service = await createProcess({ SURVEY_DATABASE_URL: url })
+  const made = [
+    `creating a new database: ${path.join(service.dataDir, 'token.db')}`,
+    'creating the tables of the survey database',
+  ]
+  const said = () => made.map((text) => service.output.split(`"${text}"`).length - 1)
+  await service.start()
+  await service.stop()
+  expect(said()).toEqual([1, 1])
+  await service.start()
+  await service.stop()
+  expect(said()).toEqual([1, 1])
 })
 
 test('SIGTERM ends it with exit code 0', async () => {
@@ -181,7 +198,15 @@ test.each(['TOKEN', 'SURVEY'])('a %s_DATABASE_URL where nobody answers is named,
   const { exitCode, stderr } = await service.cli(['serve'])
   const said = `the ${name.toLowerCase()} database is unavailable: connect ECONNREFUSED 127.0.0.1:9`
   const names = `${name}_DATABASE_URL or ${name}_DATABASE_URL_FILE names it`
-  expect({ exitCode, stderr }).toEqual({ exitCode: 69, stderr: `survey-auth: ${said}\n${names}\n` })
+  const ending = expect.stringMatching(new RegExp(`survey-auth: ${said}\n${names}\n$`))
+  expect({ exitCode, stderr }).toEqual({ exitCode: 69, stderr: ending })
+})
+
+test.each(['token', 'survey'])('serve %s, which nobody could reach, is refused and makes no database', async (mode) => {
+  const service = await createProcess({ RPC_LISTEN: 'off' })
+  const { exitCode, stderr } = await service.cli(['serve', mode])
+  expect({ exitCode, stderr }).toMatchObject({ exitCode: 78, stderr: expect.stringContaining('RPC_LISTEN is off\n') })
+  expect(readdirSync(service.dataDir)).toEqual([])
 })
 
 test.each([

@@ -56,6 +56,16 @@ test('a file that is larger than what is read at once is refused unread', async 
 })
 
 test.each([
+  ['{"title": "a"\n "pages": []}', ': line 2, column 2'],
+  ['[{"title": "a",}]', ': line 1, column 16'],
+  ['title', ''], // of which Node does not tell where
+])('an import of %j, which is not JSON, says where as far as Node tells', async (input, where) => {
+  const service = await createProcess()
+  const { exitCode, stderr } = await service.cli(['survey', 'import', '-', '--owner', 'ann'], { input })
+  expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: standard input is not JSON${where}\n` })
+})
+
+test.each([
   ['a folder', '.', 'it is a folder'],
   ['a file that is not there', 'none.json', 'there is no such file'],
 ])('an import of %s says so', async (_, file, why) => {
@@ -86,14 +96,9 @@ test('a member that surveys do not have is named, the rest is stored; what is ex
 test.each([
   { what: 'neither ids nor a user', words: [], exitCode: 2, stderr: 'give either the ids of surveys or --owner' },
   { what: 'both', words: ['1', '--owner', 'ann'], exitCode: 2, stderr: 'give either the ids of surveys or --owner' },
-  { what: 'what is no id', words: ['1', '-1'], exitCode: 1, stderr: 'there is no survey -1' },
-  { what: 'what is no number', words: ['1', 'x'], exitCode: 1, stderr: 'there is no survey x' },
-  {
-    what: 'a number too large',
-    words: ['9007199254740993'],
-    exitCode: 1,
-    stderr: 'there is no survey 9007199254740993',
-  },
+  { what: 'what is no id', words: ['1', '-1'], exitCode: 2, stderr: "'-1' is invalid for argument 'survey_id'" },
+  { what: 'what is no number', words: ['1', 'x'], exitCode: 2, stderr: "'x' is invalid for argument 'survey_id'" },
+  { what: 'a number too large', words: ['9007199254740993'], exitCode: 2, stderr: 'from 1 to 9007199254740991' },
   { what: 'nobody', words: ['--owner', 'eve'], exitCode: 1, stderr: 'there is no such user: eve' },
 ])('a deletion of $what is refused and deletes nothing', async ({ words, exitCode, stderr }) => {
   const service = await serviceWithUsers({ isRunning: false })
@@ -108,9 +113,15 @@ test('an export by what is no id of a survey of that user says so', async () => 
   await importAs('ann', service, [{ ...smallSurvey(), id: 7 }])
   await importAs('bob', service, [{ ...smallSurvey(), id: 121 }])
   expect(await service.json(['survey', 'export', '--owner', 'ann', '7'])).toMatchObject({ id: 7 })
-  for (const id of ['0', '-1', '8', '121', '7.0', 'x', '9007199254740993', '9'.repeat(400)]) {
-    const { exitCode, stderr } = await service.cli(['survey', 'export', '--owner', 'ann', '--', id])
-    expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining(`there is no survey ${id}\n`) })
+  const exportOf = (id: string) => service.cli(['survey', 'export', '--owner', 'ann', '--', id])
+  for (const id of ['8', '121']) {
+    expect(await exportOf(id)).toMatchObject({
+      exitCode: 1,
+      stderr: expect.stringContaining(`there is no survey ${id}\n`),
+    })
+  }
+  for (const id of ['0', '-1', '7.0', 'x', '9007199254740993', '9'.repeat(400)]) {
+    expect(await exportOf(id)).toMatchObject({ exitCode: 2, stderr: expect.stringContaining("argument 'survey_id'") })
   }
 })
 

@@ -98,6 +98,7 @@ describe('help', () => {
   test.each([
     [['help'], 'Usage: survey-auth [options]'],
     [['help', 'app'], 'Usage: survey-auth app [options]'],
+    [['help', 'app', 'secret', 'add'], 'Usage: survey-auth app secret add [options]'],
     [['app', 'help', 'create'], 'Usage: survey-auth app create [options]'],
   ])('survey-auth %j shows help', async (args, usage) => {
     const service = await createProcess()
@@ -137,6 +138,11 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ['workers where there is no gateway', ['serve', 'token', '--workers', '2'], /serve token has none/],
     ['a worker without its parent', ['serve', 'gateway', '--worker'], /starts these itself/],
     ['a time that is none', ['app', 'secret', 'add', 'app_x', '--name', 'n', '--expires', 'soon'], /2027-01-31/],
+    [
+      'an end that is past',
+      ['app', 'secret', 'add', 'app_x', '--name', 'n', '--expires', '2020-01-01'],
+      /--expires <time>' argument '2020-01-01' is invalid. must be in the future/,
+    ],
     ...['2027-02-30', '2027-04-31T00:00:00+08:00', '2027-00-10', '2027-01-32', '2026-02-29T10:00Z'].map(
       (day): [string, string[], RegExp] => [
         `a day that there is not: ${day}`,
@@ -161,6 +167,16 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       ['audit', 'list', '--survey-id', '7', '--appid', 'app_x'],
       /no event is of a survey and/,
     ],
+    ...[
+      ['--limit <number>', 'audit list --limit 1 --limit 2'],
+      ['--name <name>', 'app create --name N --redirect-uri https://a/ --redirect-uri https://b/ --name=M'],
+      ['--workers <n>', 'serve --workers 1 --workers 2'],
+      ['--url <address>', '--url http://127.0.0.1:9 --url http://127.0.0.1:10 app list'],
+    ].map(([flags = '', words = '']): [string, string[], RegExp] => [
+      `two values for ${flags}`,
+      words.split(' '),
+      new RegExp(`option '${flags}' is given twice`),
+    ]),
     ['an empty filter by user', ['audit', 'list', '--username='], /--username <name>' must not be empty/],
     ['an empty owner', ['survey', 'list', '--owner', ''], /--owner <username>' must not be empty/],
     [
@@ -168,7 +184,7 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       ['app', 'update', 'app_x', '--redirect-uri', 'https://a/', '--redirect-uri', ''],
       /--redirect-uri/,
     ],
-    ['an empty argument', ['survey', 'export', ''], /argument 'survey_id' must not be empty/],
+    ['an empty argument', ['app', 'show', ''], /argument 'appid' must not be empty/],
     ['an empty server', ['--url', '', 'app', 'list'], /--url <address>' must not be empty/],
     ['a server that is no address', ['--url', 'foo', 'app', 'list'], /--url <address>' must be unix:/],
     ...askNone.map((words): [string, string[], RegExp] => [
@@ -181,6 +197,8 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       ['app', 'create'],
       /\(survey-auth app create --help shows what there is\)/,
     ],
+    ['help for an unknown command', ['help', 'foo'], /^error: unknown command 'foo'\n/],
+    ['help for an unknown subcommand', ['help', 'app', 'foo'], /^error: unknown command 'app foo'\n/],
     ['help for a command that is not there', ['app', 'help', 'lst'], /Usage: survey-auth app/],
     ['an update of nothing', ['app', 'update', 'app_x', '--json'], /nothing to change: give --name, --redirect-uri,/],
     ['no command', [], /Usage/],

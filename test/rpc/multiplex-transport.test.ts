@@ -311,7 +311,7 @@ test('when there is no connection for three seconds, calls fail at once', async 
 })
 
 test.each([
-  ['refuses every caller', 'refuse', 'lost: refuse', Code.Unauthenticated],
+  ['refuses every caller', 'refuse', ' refuses: refuse', Code.Unauthenticated],
   ['ends every stream before it has begun', 'reject', 'no connection to', Code.Unavailable],
 ] as const)('of a peer that %s that is said, for however long it does', async (_, reaction, text, code) => {
   vi.useFakeTimers({ toFake: ['performance'] })
