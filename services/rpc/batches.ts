@@ -3,7 +3,6 @@
 // its own first. Those would cost four times as much as all the rest.
 import { clone, createFileRegistry, type DescField, type DescFile, type DescMessage } from '@bufbuild/protobuf'
 import { FieldDescriptorProto_Type, FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
-import { inParts } from '../collections/in-parts.js'
 
 /** Items encoded at a time: enough to share the cost of a message, few enough that they seldom turn out too large. */
 const MAX_ITEMS = 128
@@ -45,13 +44,27 @@ export interface BatchOptions<Item> {
   readonly encode: (items: readonly Item[]) => Uint8Array
   /** Of one batch, unless a single item is larger. */
   readonly maxBytes: number
+  /** What is known before of the bytes that an item takes: large ones are not encoded in vain, with too many others. */
+  readonly sizeOf?: (item: Item) => number
   /** Called for an item that `encode` throws for; it is left out. */
   readonly onUnencodable: (item: Item, error: unknown) => void
 }
 
-/** All items, encoded in batches. */
-export function* inBatches<Item>(items: readonly Item[], options: BatchOptions<Item>): Generator<Buffer> {
-  for (const some of inParts(items, MAX_ITEMS)) yield* encoded(some, options)
+/** All items, encoded in batches. No more is asked of `items` than the next batch needs. */
+export function* inBatches<Item>(items: Iterable<Item>, options: BatchOptions<Item>): Generator<Buffer> {
+  let some: Item[] = []
+  let bytes = 0
+  for (const item of items) {
+    const size = options.sizeOf?.(item) ?? 0
+    if (some.length === MAX_ITEMS || (some.length > 0 && bytes + size > options.maxBytes)) {
+      yield* encoded(some, options)
+      some = []
+      bytes = 0
+    }
+    some.push(item)
+    bytes += size
+  }
+  if (some.length > 0) yield* encoded(some, options)
 }
 
 function* encoded<Item>(items: readonly Item[], options: BatchOptions<Item>): Generator<Buffer> {

@@ -19,15 +19,24 @@ import { encode } from './large-messages.js'
 import { requestIdFrom } from './request-id.js'
 import { decodeRequest, type RpcLimits } from './requests.js'
 
-/** A MultiplexedResult whose response may be a message not encoded yet, of type `output`. */
+/** A MultiplexedResult whose response is a message not encoded yet, of type `output`. */
 interface Result {
   readonly id: number
   readonly call: MultiplexedCall
   readonly output?: DescMessage
+  /** When the caller has given the call up, by performance.now(). */
+  readonly dueAtMs: number
   readonly outcome: {
     readonly case: 'response' | 'failure'
-    readonly value: Uint8Array | Message | { readonly code: number; readonly message: string }
+    readonly value: Message | { readonly code: number; readonly message: string }
   }
+}
+
+/** The same of a response that was encoded. */
+interface EncodedResult {
+  readonly id: number
+  readonly call: MultiplexedCall
+  readonly outcome: { readonly case: 'response'; readonly value: Uint8Array }
 }
 
 export interface MultiplexServerOptions {
@@ -55,6 +64,11 @@ const TURNS_TO_READ = 10
 const QUICKEST_OF_MS = 10_000
 /** A response message carries results up to this many bytes, or one that is larger. */
 const BATCH_BYTES = 256 * 1024
+/**
+ * Of responses, encoded and not yet taken from us. What else has ended waits as messages, which share what is large, and is
+ * encoded when there is room, unless its caller has given it up by then.
+ */
+const MAX_UNSENT_BYTES = 4 * 1024 * 1024
 
 const { response } = MultiplexedResultSchema.field
 const DRAINING = Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { draining: true })))
@@ -90,6 +104,9 @@ function refusal(message: string): Error {
 export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {
   const { stream } = options
   let results: Result[] = []
+  /** Messages of results that ended before those; undefined when all are written. */
+  let sending: Iterator<Buffer> | undefined
+  let unsentBytes = 0
   let underWay = 0
   let hasEnded = false
   let isGone = false
@@ -118,24 +135,66 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   }
 
   function flush(): void {
-    const ended = results
-    results = []
-    for (const [output, ofOutput] of isGone ? [] : groupBy(ended, (result) => result.output)) {
-      const schema = output ? holding(MultiplexResponseSchema, response, output) : MultiplexResponseSchema
-      const batches = inBatches(ofOutput, {
-        encode: (part) => toBinary(schema, create(schema, { results: part } as never)),
-        maxBytes: BATCH_BYTES,
-        onUnencodable: ({ call }, error) => add(failureOf(call, unencodable(options, call, error))),
-      })
-      for (const batch of batches) stream.write(batch)
+    sending ??= messagesOf(results.splice(0))
+    while (sending && !isGone && unsentBytes < MAX_UNSENT_BYTES) {
+      const { value, done } = sending.next()
+      if (!done) write(value)
+      else sending = results.length > 0 ? messagesOf(results.splice(0)) : undefined
     }
     resumeWhenRoom()
     endWhenDone()
   }
 
+  function* messagesOf(ended: readonly Result[]): Generator<Buffer> {
+    for (const [output, ofOutput] of groupBy(ended, (result) => result.output)) {
+      if (output && hasParts(output)) yield* batchesOf(encodedOf(output, ofOutput), MultiplexResponseSchema)
+      else
+        yield* batchesOf(
+          ofOutput,
+          output ? holding(MultiplexResponseSchema, response, output) : MultiplexResponseSchema,
+        )
+    }
+  }
+
+  function batchesOf(ofOutput: Iterable<Result | EncodedResult>, schema: DescMessage): Iterable<Buffer> {
+    return inBatches(ofOutput, {
+      encode: (part) => toBinary(schema, create(schema, { results: part } as never)),
+      maxBytes: BATCH_BYTES,
+      sizeOf: ({ outcome: { value } }) => (value instanceof Uint8Array ? value.length : 0),
+      onUnencodable: ({ call }, error) => add(failureOf(call, unencodable(options, call, error))),
+    })
+  }
+
+  /** Each encoded by itself, once for all that share it, and when it is its turn. */
+  function* encodedOf(output: DescMessage, ofOutput: readonly Result[]): Generator<EncodedResult> {
+    for (const { id, call, dueAtMs, outcome } of ofOutput) {
+      if (performance.now() > dueAtMs) {
+        add(failureOf(call, new ConnectError('deadline exceeded', Code.DeadlineExceeded)))
+        continue
+      }
+      let value: Uint8Array
+      try {
+        value = encode(output, outcome.value as Message)
+      } catch (error) {
+        add(failureOf(call, unencodable(options, call, error)))
+        continue
+      }
+      yield { id, call, outcome: { case: 'response', value } }
+    }
+  }
+
+  function write(message: Buffer): void {
+    unsentBytes += message.length
+    stream.write(message, () => {
+      const wasFull = unsentBytes >= MAX_UNSENT_BYTES
+      unsentBytes -= message.length
+      if (wasFull && unsentBytes < MAX_UNSENT_BYTES) flush()
+    })
+  }
+
   /** Whether this caller has to finish, or to read, before it may ask for more. */
   function isFull(): boolean {
-    return underWay >= MAX_UNDER_WAY || stream.writableNeedDrain
+    return underWay >= MAX_UNDER_WAY || unsentBytes >= MAX_UNSENT_BYTES || stream.writableNeedDrain
   }
 
   function resumeWhenRoom(): void {
@@ -143,11 +202,11 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   }
 
   function endWhenDone(): void {
-    if (hasEnded && !isGone && underWay === 0 && results.length === 0) stream.end()
+    if (hasEnded && !isGone && underWay === 0 && results.length === 0 && !sending) stream.end()
   }
 
   function add(result: Result): void {
-    if (results.push(result) === 1) setImmediate(flush)
+    if (results.push(result) === 1 && !sending) setImmediate(flush)
   }
 
   async function run(call: MultiplexedCall, lateMs: number): Promise<void> {
@@ -191,6 +250,8 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   })
   const leave = () => {
     isGone = true
+    results = []
+    sending = undefined
   }
   stream.on('cancelled', leave)
   stream.on('error', leave)
@@ -207,8 +268,9 @@ function afterTurns(turns: number, then: () => void): void {
 }
 
 async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, lateMs: number): Promise<Result> {
+  const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
+  const dueAtMs = performance.now() + (timeoutMs ?? Number.POSITIVE_INFINITY)
   try {
-    const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
     if (timeoutMs !== undefined && timeoutMs <= 0) {
       throw new ConnectError('deadline exceeded on the way', Code.DeadlineExceeded)
     }
@@ -225,7 +287,7 @@ async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, 
       },
       timeoutMs,
     )
-    return { id: call.id, call, ...responseOf(method.output, response) }
+    return { id: call.id, call, output: method.output, dueAtMs, outcome: { case: 'response', value: response } }
   } catch (error) {
     return failureOf(call, error instanceof ConnectError ? error : unencodable(options, call, error))
   }
@@ -236,15 +298,13 @@ function unencodable({ dispatcher }: MultiplexServerOptions, call: MultiplexedCa
   return dispatcher.unexpected(error, call.method.slice(call.method.lastIndexOf('/') + 1), call)
 }
 
-/** What has parts may be large and come again, so it is encoded by itself, once. */
-function responseOf(output: DescMessage, message: Message): Pick<Result, 'output' | 'outcome'> {
-  const hasParts = output.fields.some(({ fieldKind }) => fieldKind === 'message' || fieldKind === 'list')
-  if (hasParts) return { outcome: { case: 'response', value: encode(output, message) } }
-  return { output, outcome: { case: 'response', value: message } }
+/** What has parts may be large and come again. */
+function hasParts({ fields }: DescMessage): boolean {
+  return fields.some(({ fieldKind }) => fieldKind === 'message' || fieldKind === 'list')
 }
 
 function failureOf(call: MultiplexedCall, failure: ConnectError): Result {
   const detail = failure.findDetails(ErrorDetailSchema)[0]
   const value = { code: failure.code as number, message: failure.rawMessage, ...(detail && { detail }) }
-  return { id: call.id, call, outcome: { case: 'failure', value } }
+  return { id: call.id, call, dueAtMs: Number.POSITIVE_INFINITY, outcome: { case: 'failure', value } }
 }
