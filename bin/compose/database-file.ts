@@ -71,7 +71,7 @@ function forbidden(file: string): CommandError {
   return new CommandError(
     `cannot open ${file} (EACCES): it belongs to ${userName(ownerOf(file))}`,
     EXIT.unavailable,
-    isOwnDirectory ? `as root: chown ${userName(self)} ${file}*` : 'run this as the user that the service has',
+    isOwnDirectory ? `as root: chown ${self} ${file}*` : 'run this as the user that the service has',
   )
 }
 

@@ -95,7 +95,7 @@ describe.skipIf(process.getuid?.() !== 0)('databases of two users', () => {
     const dataDir = await madeByRoot()
     chownSync(dataDir, NOBODY, NOBODY)
     const file = path.join(dataDir, 'token.db')
-    const [text, hint] = [`cannot open ${file} (EACCES): it belongs to root`, `as root: chown nobody ${file}*`]
+    const [text, hint] = [`cannot open ${file} (EACCES): it belongs to root`, `as root: chown ${NOBODY} ${file}*`]
     for (const words of ['serve', 'app list', 'migrate', 'backup b.tar']) {
       const { status, stderr } = asNobody(dataDir, ...words.split(' '))
       expect({ words, status, stderr }).toEqual({ words, status: 69, stderr: `survey-auth: ${text}\n${hint}\n` })
