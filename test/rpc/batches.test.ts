@@ -95,6 +95,27 @@ test('every item is in one batch, in order; none is too large but one that is so
   expect(seen).toEqual(sizes)
 })
 
+test('what is known to be large is encoded once, and asked for when it is its turn', () => {
+  let encoded = 0
+  const encode = (items: readonly number[]) => {
+    encoded += items.length
+    return new Uint8Array(items.reduce((sum, size) => sum + size, 0))
+  }
+  const asked: number[] = []
+  function* sizes() {
+    for (const size of [900, 900, 50, 40, 5_000, 10]) {
+      asked.push(size)
+      yield size
+    }
+  }
+  const refuse = () => expect.unreachable()
+  const batches = inBatches(sizes(), { encode, maxBytes: 1_000, sizeOf: (size) => size, onUnencodable: refuse })
+  const first = batches.next().value as Buffer
+  expect([first.length, asked]).toEqual([900, [900, 900]])
+  expect([...batches].map(({ length }) => length)).toEqual([990, 5_000, 10])
+  expect(encoded).toBe(6)
+})
+
 test('what cannot be encoded is left out and named, and nothing else is lost', () => {
   const items = Array.from({ length: 300 }, (_, index) => index)
   const encode = (part: readonly number[]) => {

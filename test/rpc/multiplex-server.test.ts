@@ -8,6 +8,7 @@ import {
   MultiplexRequestSchema,
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { inParts } from '../../services/collections/in-parts.js'
 import { decodeCalls, MAX_CALLS_OF_MESSAGE, serveMultiplex } from '../../services/rpc/multiplex-server.js'
@@ -194,6 +195,48 @@ test('a time that is no number makes nothing late, and takes no call its deadlin
   for (const agoMs of [0, Number.NaN, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY, 0]) await send(agoMs, 4_000)
   for (const timeoutMs of timeouts) expect(timeoutMs).toBeGreaterThan(3_000)
   expect(timeouts).toHaveLength(5)
+})
+
+test('large answers are encoded when there is room for them, and not for a caller that has given the call up by then', async () => {
+  const { getSurvey } = SurveyService.method
+  const [MB, CALLS] = [1024 * 1024, 100]
+  const results: MultiplexedResult[] = []
+  let encodedBytes = 0
+  const taken: (() => void)[] = []
+  const stream = Object.assign(new EventEmitter(), {
+    writableNeedDrain: false,
+    isPaused: () => false,
+    pause: () => undefined,
+    end: () => undefined,
+    write(bytes: Buffer, whenTaken: () => void) {
+      encodedBytes += bytes.length
+      results.push(...fromBinary(MultiplexResponseSchema, bytes).results)
+      taken.push(whenTaken)
+    },
+  })
+  const answers = { call: async () => create(getSurvey.output, { survey: { title: 'x'.repeat(MB) } }) }
+  const methods = new Map<string, DescMethod>([['/get', getSurvey]])
+  serveMultiplex({
+    stream,
+    dispatcher: answers,
+    limits: { maxRequestBytes: 1_000 },
+    methods,
+    caller: 'gateway',
+  } as never)
+  const calls = Array.from({ length: CALLS }, (_, id) => ({ id, method: '/get', timeoutMs: 1_000, requestId: '' }))
+  stream.emit('data', toBinary(MultiplexRequestSchema, create(MultiplexRequestSchema, { calls })))
+
+  await vi.waitFor(() => expect(results).not.toEqual([]))
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  expect([results.length, Math.round(encodedBytes / MB)]).toEqual([4, 4])
+  taken.splice(0, 2).forEach((whenTaken) => void whenTaken())
+  expect(results.length).toBe(6)
+  await new Promise((resolve) => setTimeout(resolve, 1_100))
+  while (taken.length > 0) taken.shift()?.()
+  expect(results.map(({ id }) => id).sort((a, b) => a - b)).toEqual(calls.map(({ id }) => id))
+  // One more than were written was encoded, which did not fit into the message of the one before it.
+  expect(results.filter(({ outcome }) => outcome.case === 'response')).toHaveLength(7)
+  for (const { outcome } of results.slice(7)) expect(outcome.value).toMatchObject({ code: Code.DeadlineExceeded })
 })
 
 test('a message with more calls than one may carry is refused before they are decoded', () => {
