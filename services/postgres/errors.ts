@@ -51,6 +51,11 @@ export function isDisconnected(error: unknown): boolean {
   return isIn(disconnecting, error) || isTransport(error)
 }
 
+/** A statement was not answered in the time in which the server would have cancelled it: the driver has no class for this. */
+export function isUnanswered(error: unknown): boolean {
+  return error instanceof Error && error.message === 'Query read timeout'
+}
+
 /** A server that answers and does not take writes. */
 export class NotWritable extends Error {
   override readonly name = 'NotWritable'

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { type Host, type PostgresAddress, parseAddress } from './address.js'
-import { isDisconnected, isReadOnly, NotWritable, PoolExhausted } from './errors.js'
+import { isDisconnected, isReadOnly, isUnanswered, NotWritable, PoolExhausted } from './errors.js'
 import { OpenSockets } from './open-sockets.js'
 
 export interface PoolOptions {
@@ -44,6 +44,8 @@ const types: pg.CustomTypesConfig = {
 
 interface HostPool {
   readonly pool: pg.Pool
+  /** Its connections. */
+  readonly clients: WeakSet<pg.ClientBase>
   readonly sockets: OpenSockets
 }
 
@@ -92,15 +94,19 @@ export class PrimaryPool {
     try {
       return await pool.connect()
     } catch (error) {
-      if (!this.#mayHaveMoved(error)) throw error
-      await this.#findPrimary()
+      if (this.#mayHaveMoved(error)) await this.#findPrimary()
       if (this.#current.pool === pool) throw error
       return await this.#current.pool.connect()
     }
   }
 
-  /** Tells the pool of a failure, so that it looks for another primary if that may be the reason. Never rejects. */
-  report(error: unknown): void {
+  /**
+   * Tells the pool of a failure, so that it looks for another primary if that may be the reason, and leaves all connections
+   * when one of them, `client`, got no answer: what forgets one, a firewall for example, forgets all that are as old, and each
+   * would keep its callers waiting in turn. Never rejects.
+   */
+  report(error: unknown, client?: pg.ClientBase): void {
+    if (client && isUnanswered(error) && this.#current.clients.has(client)) this.#connectTo(this.#host)
     if (this.#mayHaveMoved(error)) void this.#findPrimary()
   }
 
@@ -128,11 +134,17 @@ export class PrimaryPool {
     if (primary === undefined) {
       await sleep(PROBE_PAUSE_MS)
     } else if (primary !== this.#host) {
-      const former = this.#current
-      this.#host = primary
-      this.#current = this.#createPool(primary)
-      void end(former)
+      this.#connectTo(primary)
     }
+  }
+
+  /** Anew, by connections of which none was there before. */
+  #connectTo(host: Host): void {
+    if (this.#isClosed) return
+    const former = this.#current
+    this.#host = host
+    this.#current = this.#createPool(host)
+    void end(former)
   }
 
   async #probe(host: Host): Promise<Host> {
@@ -158,10 +170,14 @@ export class PrimaryPool {
       onConnect: prepareSession,
     }
     const pool = new pg.Pool(config)
+    const clients = new WeakSet<pg.ClientBase>()
     // A connection that breaks leaves the pool by itself; whoever was using it is told by his statement.
     pool.on('error', () => undefined)
-    pool.on('connect', (client) => client.on('error', () => undefined))
-    return { pool, sockets }
+    pool.on('connect', (client) => {
+      clients.add(client)
+      client.on('error', () => undefined)
+    })
+    return { pool, clients, sockets }
   }
 
   #clientConfig(host: Host, sockets: OpenSockets): pg.ClientConfig {

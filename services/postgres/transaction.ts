@@ -261,7 +261,7 @@ export class Database {
       } catch (error) {
         const isLost = isDisconnected(error)
         client?.release(isLost || client.getTransactionStatus() !== 'I')
-        this.#pool.report(error)
+        this.#pool.report(error, client)
         const isInTime = !isOver(until)
         if (isInTime && isRepeatable(error) && attempt < MAX_ATTEMPTS) {
           await sleep(Math.random() * FIRST_PAUSE_MS * 2 ** attempt)

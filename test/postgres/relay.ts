@@ -33,6 +33,11 @@ export class Relay {
     for (const socket of this.#sockets) socket.pause()
   }
 
+  /** Passes nothing more on for those who are connected, and says nothing of it. New connections are as good as ever. */
+  forgetConnections(): void {
+    for (const socket of this.#sockets) socket.pause()
+  }
+
   /** Passes on what was kept back, and what comes. */
   resume(): void {
     this.#isSilent = false

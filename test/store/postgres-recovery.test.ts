@@ -425,6 +425,32 @@ test('a host that was left is left by every connection, though it does not answe
 })
 
 test(
+  'when connections are forgotten on the way, those who ask after the first was not answered are answered over new ones',
+  async () => {
+    const relay = await Relay.open(cluster.port)
+    onTestFinished(() => relay.close())
+    const url = await cluster.createDatabase()
+    const through = `postgres://postgres@127.0.0.1:${relay.port}${new URL(url).pathname}`
+    const database = closing(await openDatabase({ url: through }, NOTHING))
+    const sleepy = { name: 'sleepy', text: 'SELECT pg_sleep(0.3)' }
+    await Promise.all(Array.from({ length: 10 }, () => database.read(sleepy, [])))
+    expect(connectionsTo(relay.port)).toBe(10)
+    relay.forgetConnections()
+    const one = { name: 'one', text: 'SELECT 1 AS one' }
+    const asked = Array.from({ length: 3 }, async (_, index) => {
+      await pause(500 * index)
+      return database.read(one, []).catch((error: unknown) => error)
+    })
+    expect(await asked[0]).toMatchObject({ cause: { message: 'Query read timeout' } })
+    await pause(100)
+    expect(await database.read(one, [])).toEqual([{ one: 1 }])
+    await Promise.all(asked)
+    await expect.poll(() => connectionsTo(relay.port), { timeout: 30_000 }).toBeLessThanOrEqual(2)
+  },
+  MINUTE,
+)
+
+test(
   'when the primary dies under load the promoted standby is found, and nothing acknowledged is lost',
   async () => {
     const url = await cluster.createDatabase()
