@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
-import { inspectDatabase, refuseToMakeForOthers } from '../compose/database-file.js'
+import { inspectDatabase, warnOfOwner } from '../compose/database-file.js'
 import { openSurveyStore, openTokenStore, versionOnPostgres } from '../compose/stores.js'
 import { readConfig } from '../config.js'
 import { printRows } from '../output.js'
@@ -24,7 +24,7 @@ async function migrate({ json }: Json): Promise<void> {
     [tokenCopy, config.tokenDatabase],
     [surveyCopy, config.surveyDatabase],
   ]
-  for (const [, where] of databases) if (where.kind === 'sqlite') refuseToMakeForOthers(where.file)
+  for (const [, where] of databases) if (where.kind === 'sqlite') warnOfOwner(where.file)
   const before = await Promise.all(databases.map(versionOf))
   for (const openStore of [openTokenStore, openSurveyStore]) await (await openStore(config)).close() // opening migrates
   const after = await Promise.all(databases.map(versionOf))

@@ -6,6 +6,7 @@ import { knownVersion, type Schema } from '../../services/sqlite/migrate.js'
 import { type Connection, toStoreError } from '../../services/sqlite/open.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
+import { message } from '../output.js'
 import { ownerOf, userName } from '../owner.js'
 
 export interface DatabaseFacts {
@@ -75,17 +76,12 @@ function forbidden(file: string): CommandError {
   )
 }
 
-/** @throws CommandError where root would make this database in the directory of a user who could not open it. */
-export function refuseToMakeForOthers(file: string): void {
+/** Says so where root makes this database in the directory of a user who cannot open it then. */
+export function warnOfOwner(file: string): void {
   const directory = path.dirname(file)
   if (process.getuid?.() !== 0 || existsSync(file) || !existsSync(directory)) return
   const owner = ownerOf(directory)
-  if (owner === 0) return
-  throw new CommandError(
-    `${directory} belongs to ${userName(owner)}, who could not open a database that root makes there`,
-    EXIT.failure,
-    'run this as that user',
-  )
+  if (owner !== 0) message(`${directory} belongs to ${userName(owner)}, who cannot open what root makes there`)
 }
 
 /**

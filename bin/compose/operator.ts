@@ -22,7 +22,7 @@ import type { Database } from '../settings.js'
 import { createLog } from '../telemetry/log.js'
 import { socketIn } from './addresses.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
-import { noDatabase, refuseToMakeForOthers } from './database-file.js'
+import { noDatabase, warnOfOwner } from './database-file.js'
 import { createObservers } from './observers.js'
 import type { Part } from './part.js'
 import { creating, isMade } from './stores.js'
@@ -150,10 +150,10 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   }
 }
 
-/** @throws CommandError when there is no database and this command makes none, or would make it for another user */
+/** @throws CommandError when there is no database and this command makes none */
 function begin(schemas: CopiedSchema, where: Database, creates: boolean): void {
   if (!creates) throw where.kind === 'sqlite' ? noDatabase(where.file) : noTables(schemas.postgres.name)
-  if (where.kind === 'sqlite') refuseToMakeForOthers(where.file)
+  if (where.kind === 'sqlite') warnOfOwner(where.file)
   message(creating(schemas, where))
 }
 

@@ -1,6 +1,6 @@
 // Files and directories that are not as they should be are said plainly, and are no defects.
 import { spawnSync } from 'node:child_process'
-import { chmodSync, chownSync, existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { createProcess } from '../harness/process.js'
@@ -71,23 +71,28 @@ describe('databases', () => {
   })
 })
 
-describe.skipIf(process.getuid?.() !== 0)('databases of two users', () => {
-  const NOBODY = 65534
-  const asNobody = (DATA_DIR: string, ...args: readonly string[]) => {
-    const env = { PATH: process.env.PATH, DATA_DIR, PORT: '0', ADMIN_PORT: '0' }
-    const options = { env, cwd: DATA_DIR, uid: NOBODY, gid: NOBODY, encoding: 'utf8' } as const
-    return spawnSync(process.execPath, [PROGRAM, ...args], options)
-  }
+const NOBODY = 65534
 
+function asNobody(DATA_DIR: string, ...args: readonly string[]) {
+  const env = { PATH: process.env.PATH, DATA_DIR, PORT: '0', ADMIN_PORT: '0' }
+  const options = { env, cwd: DATA_DIR, uid: NOBODY, gid: NOBODY, encoding: 'utf8' } as const
+  return spawnSync(process.execPath, [PROGRAM, ...args], options)
+}
+
+// Who is not root cannot be another user, and in a directory of root's own no other can read the program: there is nothing to
+// try then, nor anything that the machine could have.
+const isOneOfTwo = process.getuid?.() === 0 && asNobody('/', '--version').status === 0
+if (isOneOfTwo) describe('databases of two users', ofTwoUsers)
+
+function ofTwoUsers(): void {
   test.each([['app create --name N --redirect-uri https://app.example/'], ['migrate']])(
-    'survey-auth %s, run by root, makes none in the directory of another user, whom it names',
+    'survey-auth %s, run by root, says whose directory it is that it makes one in',
     async (words) => {
       const service = await createProcess()
       chownSync(service.dataDir, NOBODY, NOBODY)
-      const text = `survey-auth: ${service.dataDir} belongs to nobody, who could not open a database that root makes there`
-      const stderr = `${text}\nrun this as that user\n`
-      expect(await service.cli(words.split(' '))).toEqual({ exitCode: 1, stdout: '', stderr })
-      expect(readdirSync(service.dataDir)).toEqual([])
+      const { exitCode, stderr } = await service.cli(words.split(' '))
+      expect(exitCode).toBe(0)
+      expect(stderr).toContain(`${service.dataDir} belongs to nobody, who cannot open what root makes there\n`)
     },
   )
 
@@ -121,7 +126,7 @@ describe.skipIf(process.getuid?.() !== 0)('databases of two users', () => {
     await service.cli(['app', 'create', '--name', 'N', '--redirect-uri', 'https://app.example/'])
     return service.dataDir
   }
-})
+}
 
 describe('certificates', () => {
   const authority = createAuthority()
