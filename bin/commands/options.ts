@@ -23,7 +23,7 @@ export function repeatable(value: string, previous: string[] = []): string[] {
 
 export function wholeNumber(min: number, max: number): (text: string) => number {
   return (text) => {
-    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
+    const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN
     if (value >= min && value <= max) return value
     throw new InvalidArgumentError(`must be a whole number from ${min} to ${max}`)
   }

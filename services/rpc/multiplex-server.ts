@@ -147,12 +147,9 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
 
   function* messagesOf(ended: readonly Result[]): Generator<Buffer> {
     for (const [output, ofOutput] of groupBy(ended, (result) => result.output)) {
-      if (output && hasParts(output)) yield* batchesOf(encodedOf(output, ofOutput), MultiplexResponseSchema)
-      else
-        yield* batchesOf(
-          ofOutput,
-          output ? holding(MultiplexResponseSchema, response, output) : MultiplexResponseSchema,
-        )
+      if (!output) yield* batchesOf(ofOutput, MultiplexResponseSchema)
+      else if (hasParts(output)) yield* batchesOf(encodedOf(output, ofOutput), MultiplexResponseSchema)
+      else yield* batchesOf(ofOutput, holding(MultiplexResponseSchema, response, output))
     }
   }
 

@@ -114,7 +114,7 @@ test('an export by what is no id of a survey of that user says so', async () => 
   await importAs('bob', service, [{ ...smallSurvey(), id: 121 }])
   expect(await service.json(['survey', 'export', '--owner', 'ann', '7'])).toMatchObject({ id: 7 })
   const exportOf = (id: string) => service.cli(['survey', 'export', '--owner', 'ann', '--', id])
-  for (const id of ['8', '121']) {
+  for (const id of ['8', '121', '9007199254740991']) {
     expect(await exportOf(id)).toMatchObject({
       exitCode: 1,
       stderr: expect.stringContaining(`there is no survey ${id}\n`),
