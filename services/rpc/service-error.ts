@@ -42,11 +42,12 @@ export class ServiceError extends Error {
 
 /**
  * The one translation of failures at the RPC boundary: status code and `ErrorDetail` of an expected failure. `tellsCause` to who
- * runs the services alone: a cause may name files and addresses.
+ * runs the services alone: a cause may name files and addresses. What another service answered is for nobody to read.
  */
 export function toConnectError(error: ServiceError, { tellsCause = false } = {}): ConnectError {
-  const { reason } = error
-  const message = tellsCause && error.cause !== undefined ? `${error.message}: ${reasonOf(error)}` : error.message
+  const { reason, cause } = error
+  const isTold = tellsCause && cause !== undefined && !(cause instanceof ConnectError)
+  const message = isTold ? `${error.message}: ${reasonOf(error)}` : error.message
   const retryAfterSeconds = error.options.retryAfterSeconds ?? 0
   return new ConnectError(message, codes[reason], undefined, [
     { desc: ErrorDetailSchema, value: { reason, message, retryAfterSeconds } },
