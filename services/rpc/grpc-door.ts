@@ -120,7 +120,6 @@ function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Ser
       const kind = kindOf(headers[':path'])
       if (open.isDraining && kind !== undefined) {
         stream.session?.close()
-        stream.on('error', () => undefined) // what it is closed with
         stream.close(constants.NGHTTP2_REFUSED_STREAM) // nothing of it was done (RFC 9113 §8.7)
         return
       }
@@ -134,10 +133,8 @@ function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Ser
     }
   }
   http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
-    if (stream.closed || stream.destroyed) {
-      stream.on('error', () => undefined) // its caller has given it up, in the packet that it came with
-      return
-    }
+    stream.on('error', () => undefined) // what it is closed with, by us or its caller; unheard, it would end the process
+    if (stream.closed || stream.destroyed) return // its caller has given it up, in the packet that it came with
     try {
       serve(stream, headers, flags, raw)
     } catch (error) {
