@@ -2,6 +2,7 @@
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../test/harness/free-port.js'
+import { codeIssuer } from './codes.js'
 import { REDIRECT_URI, SCOPE } from './person.js'
 import { ask, descendants, flagsOf, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
 import { root } from './root.js'
@@ -186,31 +187,32 @@ async function startSurveyAuth(modes, amounts, product = root, urls = undefined)
     parts.push({ name: mode, adminUrl: `http://127.0.0.1:${adminPort}`, started })
   }
   await Promise.all(parts.map(({ adminUrl, started }) => untilReady(started, adminUrl, START_MS)))
+  const codes = await codeIssuer(path.join(dataDir, modes[0] === 'all' ? 'rpc.sock' : 'token.sock'), seeded)
   return {
     port,
     processes: parts.map(({ name, started }) => ({ name, pid: started.pid })),
     adminUrls: parts.map(({ adminUrl }) => adminUrl),
     lines: Object.keys(lines),
-    requests: await surveyAuthRequests(port, seeded),
+    requests: await surveyAuthRequests(port, seeded, codes),
     loopDelayMs: async () => Math.max(...(await Promise.all(parts.map(loopDelayMs)))),
     emptyLogs: () => {
       for (const { started } of parts) started.emptyLog()
     },
     async close() {
-      await seeded.close()
+      codes.close()
       await Promise.all(parts.reverse().map(({ started }) => stop(started)))
     },
   }
 }
 
-async function surveyAuthRequests(port, seeded) {
+async function surveyAuthRequests(port, seeded, codes) {
   const { appid, secret, readGrants, refreshGrants, surveys } = seeded
   const api = (at, query) => get(port, `/api${at}?${new URLSearchParams({ appid, ...query })}`)
   const owners = readGrants.filter(({ userId }) => surveys.has(userId))
   const cookies = await pageCookies(port, appid, seeded.sessions)
   const makers = {
     exchange: async (count) =>
-      (await seeded.codes(count)).map((code) =>
+      (await codes.issue(count)).map((code) =>
         api('/oauth2/access_token', { secret, code, grant_type: 'authorization_code' }),
       ),
     refresh: () =>

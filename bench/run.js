@@ -165,7 +165,6 @@ async function measureOpen(work, one, share) {
   if (!(rate > 0)) return
   const warmupMs = Math.min(300, openMs / 4)
   const expected = (rate * (warmupMs + openMs)) / 1000 / HEADROOM + 100
-  await contestant.loopDelayMs() // starts anew
   const result = await job(work, one, 'open', expected, { rate, warmupMs, durationMs: openMs })
   const { latency, unsent, worstLagMs } = result
   one.open.push({ share, rate, ...latency, unsent, worstLagMs, loopDelayMs: await contestant.loopDelayMs() })
@@ -177,6 +176,7 @@ async function job({ running, generator, chosen }, one, loop, expected, timing) 
   const isOnce = once && one.name !== 'ceiling'
   const prepared = await contestant.requests(one.line, Math.ceil(expected * HEADROOM))
   contestant.emptyLogs()
+  await contestant.loopDelayMs() // starts anew
   const { result } = await ask(
     generator.child,
     {

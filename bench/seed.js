@@ -9,17 +9,17 @@ import { root } from './root.js'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-const CODE_TTL_MS = HOUR_MS // the product's is 5 min; a prepared code must outlive its run
+const CODE_TTL_MS = 300_000
 /** Writes that share commits well and fit the writer's queue, or the few connections to PostgreSQL. */
 const AT_ONCE = { sqlite: 2_000, postgres: 200 }
 /** Of PASSWORD, at the cost that the service hashes with. */
 const PASSWORD_HASH =
   '$argon2id$v=19$m=19456,t=2,p=1$TXHA/l6K6dEyyZn2jnkf7A$yhvmXL9ueZTtwQXnLSi1nGQGwiFWbPEuvliTeh47ujI'
 
-const GRANTS_PER_USER = 10 // MAX_GRANTS_PER_USER_AND_APP is 20
+const GRANTS_PER_USER = 10
 const READERS = 1_000 // at most; users whose access tokens are used and never refreshed
 const OWNERS = { owners: 100, surveysPerOwner: 25 } // of them, those who have surveys
-const SESSIONS = 100
+const BROWSERS = 100 // of readers, who open the authorization page
 const call = { caller: 'operator', requestId: randomUUID(), traceparent: '', signal: undefined, deadlineMs: Infinity }
 const cause = { actor: 'operator', requestId: call.requestId, dueAt: call.deadlineMs }
 
@@ -116,34 +116,37 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
     return { userId, openid: result.openid, accessToken: accessToken.text, refreshToken: refreshToken.text }
   }
 
+  async function session(userId) {
+    const token = product.newCredential('session', randomBytes)
+    const row = { sessionHash: token.hash, userId, passwordHash: PASSWORD_HASH }
+    const more = { expiresAtMs: now + 12 * HOUR_MS, previousSessionHash: undefined, maxLive: 20 }
+    const result = await store.startSession({ ...row, ...more }, now, cause)
+    if (result !== 'started') throw new Error(`a session was ${result}`)
+    return token.text
+  }
+
   const readers = userIds.slice(0, Math.min(READERS, grants / GRANTS_PER_USER))
   const refreshers = userIds.slice(readers.length, readers.length + grants / GRANTS_PER_USER)
   const newcomers = userIds.slice(readers.length + refreshers.length)
   const readGrants = await inGroups(grants, atOnce, (index) => grant(readers[index % readers.length]))
   const refreshGrants = await inGroups(grants, atOnce, (index) => grant(refreshers[index % refreshers.length]))
-  const sessions = await inGroups(SESSIONS, atOnce, async (index) => {
-    const token = product.newCredential('session', randomBytes)
-    const session = { sessionHash: token.hash, userId: readers[index], passwordHash: PASSWORD_HASH }
-    const more = { expiresAtMs: now + 12 * HOUR_MS, previousSessionHash: undefined, maxLive: 20 }
-    const result = await store.startSession({ ...session, ...more }, now, cause)
-    if (result !== 'started') throw new Error(`a session was ${result}`)
-    return token.text
-  })
+  const signedIn = await inGroups(BROWSERS + newcomers.length, atOnce, (index) =>
+    session(index < BROWSERS ? readers[index] : newcomers[index - BROWSERS]),
+  )
+  await store.close()
   const surveys = await seedSurveys(product, dataDir, { owners: readers.slice(0, owners), surveysPerOwner }, urls)
 
-  let nextUser = 0
   return {
     appid,
     secret: secret.text,
     readGrants,
     refreshGrants,
-    sessions,
+    /** Session tokens of readers. */
+    sessions: signedIn.slice(0, BROWSERS),
+    /** Session tokens of many users whose grants nobody uses: of one user too many of them would end the oldest. */
+    newcomers: signedIn.slice(BROWSERS),
     /** Ids of surveys by owner. */
     surveys,
-    /** Fresh codes, spread over users whose grants nobody uses: too many of them would end the oldest. */
-    codes: (count) =>
-      inGroups(count, atOnce, async () => (await issueCode(newcomers[nextUser++ % newcomers.length])).text),
-    close: () => store.close(),
   }
 }
 
@@ -191,7 +194,7 @@ async function importProduct(folder) {
 }
 
 /** `make(index)` for 0 to count - 1, so many at once. */
-async function inGroups(count, atOnce, make) {
+export async function inGroups(count, atOnce, make) {
   const made = []
   for (let start = 0; start < count; start += atOnce) {
     const size = Math.min(atOnce, count - start)

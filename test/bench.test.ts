@@ -1,13 +1,12 @@
 // The benchmark's own arithmetic, and what it fills a service with: a figure is worth what its generator is.
-import { execFileSync } from 'node:child_process'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, test } from 'vitest'
 import { Answers, closedLoop, INCOMPLETE, openLoop } from '../bench/load.js'
 import { dueAtMs, dueBy, median, middleHalf, pairedRatios, percentile, summary } from '../bench/stats.js'
-import { BUILD } from './harness/spawn.js'
-import { temporaryDirectory } from './store/temporary-directory.js'
+import { createProcess } from './harness/process.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const MARKER = '{"code":"OK"'
@@ -182,14 +181,23 @@ describe('open loop', () => {
   })
 })
 
-test('a service is filled as the benchmark needs it, by the program as it is', { timeout: 120_000 }, async () => {
-  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
-  const dataDir = temporaryDirectory()
+test('a service is filled as the benchmark needs it, and issues its codes', { timeout: 120_000 }, async () => {
+  const service = await createProcess()
   const { seedSurveyAuth } = await import('../bench/seed.js' as string)
-  const amounts = { users: 201, grants: 1_000, owners: 2, surveysPerOwner: 3 }
-  const seeded = await seedSurveyAuth(ROOT, dataDir, amounts)
-  expect(await seeded.codes(2)).toHaveLength(2)
-  await seeded.close()
+  const amounts = { users: 203, grants: 1_000, owners: 2, surveysPerOwner: 3 }
+  const seeded = await seedSurveyAuth(ROOT, service.dataDir, amounts)
   expect([...seeded.surveys.values()].flat()).toHaveLength(6)
-  expect([seeded.readGrants.length, seeded.refreshGrants.length, seeded.sessions.length]).toEqual([1_000, 1_000, 100])
+  const { appid, secret, readGrants, refreshGrants, sessions, newcomers } = seeded
+  expect([readGrants, refreshGrants, sessions, newcomers].map(({ length }) => length)).toEqual([1_000, 1_000, 100, 3])
+
+  await service.start()
+  const { codeIssuer } = await import('../bench/codes.js' as string)
+  const codes = await codeIssuer(path.join(service.dataDir, 'rpc.sock'), seeded)
+  const issued = await codes.issue(5)
+  codes.close()
+  const exchanges = issued.map(async (code: string) => {
+    const query = new URLSearchParams({ appid, secret, code, grant_type: 'authorization_code' })
+    return (await fetch(`${service.url}/api/oauth2/access_token?${query}`)).status
+  })
+  expect(await Promise.all(exchanges)).toEqual([200, 200, 200, 200, 200])
 })
