@@ -1,5 +1,5 @@
 #!/bin/sh
-':' //; exec node --v8-pool-size=1 --min-semi-space-size=16 --no-memory-reducer "$0" "$@"
+':' //; exec node --v8-pool-size=1 --min-semi-space-size=16 --no-memory-reducer --no-allocation-site-pretenuring "$0" "$@"
 // The command `survey-auth`: compiles if needed, then runs bin/main.ts as compiled. A shell reads the line above and starts
 // Node, to which it says nothing: with one thread that helps the collector and the compiler instead of four, and without
 // making memory small when there is little to do (docs/operations.md, "How Node is started").

@@ -55,7 +55,12 @@ test('by its name, Node starts with the options that it names, workers do too, a
   const commandOf = (pid: string) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
   const workers = readFileSync(`/proc/${service.pid}/task/${service.pid}/children`, 'utf8').trim().split(' ')
   expect(workers).toHaveLength(1)
-  const options = ['--v8-pool-size=1', '--min-semi-space-size=16', '--no-memory-reducer']
+  const options = [
+    '--v8-pool-size=1',
+    '--min-semi-space-size=16',
+    '--no-memory-reducer',
+    '--no-allocation-site-pretenuring',
+  ]
   for (const pid of [String(service.pid), ...workers]) expect(commandOf(pid)).toEqual(expect.arrayContaining(options))
   service.kill('SIGTERM')
   expect(await ended).toBe(0)
