@@ -1,8 +1,8 @@
 #!/bin/sh
 ':' //; exec node --v8-pool-size=1 --min-semi-space-size=16 --no-memory-reducer --no-allocation-site-pretenuring "$0" "$@"
 // The command `survey-auth`: compiles if needed, then runs bin/main.ts as compiled. A shell reads the line above and starts
-// Node, to which it says nothing: with one thread that helps the collector and the compiler instead of four, and without
-// making memory small when there is little to do (docs/operations.md, "How Node is started").
+// Node, to which it says nothing: with one thread that helps the collector and the compiler instead of four, without making
+// memory small when there is little to do or objects old from their start (docs/operations.md, "How Node is started").
 import cluster from 'node:cluster'
 import { buildIfNeeded } from './build-if-needed.js'
 
