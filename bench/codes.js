@@ -11,8 +11,6 @@ import { inGroups } from './seed.js'
 const AT_ONCE = 2_000 // they share commits
 const TIMEOUT_MS = 10_000
 const SETTLED_MS = 500 // until what was written is copied from the log into the database
-const TIME_BYTES = 6
-const FORM_ID_BYTES = 24
 
 /**
  * @param {string} socket of the service
@@ -20,10 +18,13 @@ const FORM_ID_BYTES = 24
  * @returns {Promise<{ issue: (count: number) => Promise<string[]>, close: () => void }>}
  */
 export async function codeIssuer(socket, { appid, newcomers }) {
-  const [{ createMultiplexTransport }, { clientOf }, { TokenService }] = await Promise.all(
-    ['services/rpc/multiplex-transport.js', 'services/rpc/client.js', 'gen/surveyauth/v1/token_service_pb.js'].map(
-      (file) => import(pathToFileURL(path.join(root, 'dist', file))),
-    ),
+  const [{ createMultiplexTransport }, { clientOf }, { TokenService }, { newFormId }] = await Promise.all(
+    [
+      'services/rpc/multiplex-transport.js',
+      'services/rpc/client.js',
+      'gen/surveyauth/v1/token_service_pb.js',
+      'gateway/pages/csrf.js',
+    ].map((file) => import(pathToFileURL(path.join(root, 'dist', file)))),
   )
   const transport = createMultiplexTransport({
     address: { kind: 'unix', path: socket },
@@ -38,19 +39,12 @@ export async function codeIssuer(socket, { appid, newcomers }) {
     async issue(count) {
       const codes = await inGroups(count, AT_ONCE, async () => {
         const sessionToken = newcomers[next++ % newcomers.length]
-        const asked = { sessionToken, requestId: formId(), appid, redirectUri: REDIRECT_URI, scope: SCOPE }
-        return (await token.issueCode(asked)).code
+        const requestId = newFormId(randomBytes, Date.now())
+        return (await token.issueCode({ sessionToken, requestId, appid, redirectUri: REDIRECT_URI, scope: SCOPE })).code
       })
       await sleep(SETTLED_MS)
       return codes
     },
     close: () => transport.close(),
   }
-}
-
-/** As the authorization page makes them: a time first. */
-function formId() {
-  const time = Buffer.alloc(TIME_BYTES)
-  time.writeUIntBE(Date.now(), 0, TIME_BYTES)
-  return Buffer.concat([time, randomBytes(FORM_ID_BYTES - TIME_BYTES)]).toString('base64url')
 }
