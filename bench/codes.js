@@ -8,16 +8,15 @@ import { REDIRECT_URI, SCOPE } from './person.js'
 import { root } from './root.js'
 import { inGroups } from './seed.js'
 
-const AT_ONCE = 2_000 // they share commits
 const TIMEOUT_MS = 10_000
 const SETTLED_MS = 500 // until what was written is copied from the log into the database
 
 /**
  * @param {string} socket of the service
- * @param {{ appid: string, newcomers: string[] }} seeded
+ * @param {{ appid: string, newcomers: string[], atOnce: number }} seeded
  * @returns {Promise<{ issue: (count: number) => Promise<string[]>, close: () => void }>}
  */
-export async function codeIssuer(socket, { appid, newcomers }) {
+export async function codeIssuer(socket, { appid, newcomers, atOnce }) {
   const [{ createMultiplexTransport }, { clientOf }, { TokenService }, { newFormId }] = await Promise.all(
     [
       'services/rpc/multiplex-transport.js',
@@ -37,7 +36,7 @@ export async function codeIssuer(socket, { appid, newcomers }) {
   let next = 0
   return {
     async issue(count) {
-      const codes = await inGroups(count, AT_ONCE, async () => {
+      const codes = await inGroups(count, atOnce, async () => {
         const sessionToken = newcomers[next++ % newcomers.length]
         const requestId = newFormId(randomBytes, Date.now())
         return (await token.issueCode({ sessionToken, requestId, appid, redirectUri: REDIRECT_URI, scope: SCOPE })).code

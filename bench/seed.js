@@ -145,6 +145,8 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
     sessions: signedIn.slice(0, BROWSERS),
     /** Session tokens of many users whose grants nobody uses: of one user too many of them would end the oldest. */
     newcomers: signedIn.slice(BROWSERS),
+    /** Writes that it is given at once. */
+    atOnce,
     /** Ids of surveys by owner. */
     surveys,
   }
