@@ -1,32 +1,31 @@
 // Fresh codes, issued by the service that is measured, as when people confirm: another process that wrote to its database
 // would have it look up anew all that it keeps, in every round.
 import { randomBytes } from 'node:crypto'
-import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { pathToFileURL } from 'node:url'
 import { REDIRECT_URI, SCOPE } from './person.js'
-import { root } from './root.js'
+import { importOfDist } from './root.js'
 import { inGroups } from './seed.js'
 
 const TIMEOUT_MS = 10_000
 const SETTLED_MS = 500 // until what was written is copied from the log into the database
 
 /**
- * @param {string} socket of the service
+ * @param {{ dataDir: string, mode: 'all' | 'token' }} service that runs
  * @param {{ appid: string, newcomers: string[], atOnce: number }} seeded
  * @returns {Promise<{ issue: (count: number) => Promise<string[]>, close: () => void }>}
  */
-export async function codeIssuer(socket, { appid, newcomers, atOnce }) {
-  const [{ createMultiplexTransport }, { clientOf }, { TokenService }, { newFormId }] = await Promise.all(
+export async function codeIssuer({ dataDir, mode }, { appid, newcomers, atOnce }) {
+  const [{ createMultiplexTransport }, { clientOf }, { TokenService }, { newFormId }, { socketIn }] = await Promise.all(
     [
       'services/rpc/multiplex-transport.js',
       'services/rpc/client.js',
       'gen/surveyauth/v1/token_service_pb.js',
       'gateway/pages/csrf.js',
-    ].map((file) => import(pathToFileURL(path.join(root, 'dist', file)))),
+      'bin/compose/addresses.js',
+    ].map((file) => importOfDist(file)),
   )
   const transport = createMultiplexTransport({
-    address: { kind: 'unix', path: socket },
+    address: socketIn({ dataDir }, mode),
     tls: undefined,
     maxRequestBytes: 65_536,
     maxResponseBytes: 65_536,

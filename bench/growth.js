@@ -3,13 +3,12 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { closeSync, existsSync, fsyncSync, openSync, readSync, renameSync, statSync } from 'node:fs'
 import path from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { freePort } from '../test/harness/free-port.js'
 import { scriptOptions } from '../test/harness/script-options.js'
 import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
 import { cleanUpAtExit, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
-import { root } from './root.js'
+import { importOfDist, root } from './root.js'
 import { median, tenths } from './stats.js'
 
 const DAY_MS = 86_400_000
@@ -35,10 +34,6 @@ const { packToken } = await importOfDist('services/token/store/sqlite/packed-tok
 const rows = []
 for (const grants of options.grants) rows.push(await measure(grants))
 console.table(Object.fromEntries(rows.map(({ grants, ...row }) => [grants.toLocaleString('en'), row])))
-
-function importOfDist(file) {
-  return import(pathToFileURL(path.join(root, 'dist', file)))
-}
 
 async function measure(grants) {
   const dataDir = options.in ? path.join(options.in, String(grants)) : temporaryFolder(`growth-${grants}`)

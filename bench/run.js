@@ -176,7 +176,7 @@ async function job({ running, generator, chosen }, one, loop, expected, timing) 
   const isOnce = once && one.name !== 'ceiling'
   const prepared = await contestant.requests(one.line, Math.ceil(expected * HEADROOM))
   contestant.emptyLogs()
-  await contestant.loopDelayMs() // starts anew
+  if (loop === 'open') await contestant.loopDelayMs() // starts anew
   const { result } = await ask(
     generator.child,
     {

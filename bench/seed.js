@@ -3,9 +3,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
-import { root } from './root.js'
+import { importOfDist, root } from './root.js'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
@@ -130,9 +129,9 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
   const newcomers = userIds.slice(readers.length + refreshers.length)
   const readGrants = await inGroups(grants, atOnce, (index) => grant(readers[index % readers.length]))
   const refreshGrants = await inGroups(grants, atOnce, (index) => grant(refreshers[index % refreshers.length]))
-  const signedIn = await inGroups(BROWSERS + newcomers.length, atOnce, (index) =>
-    session(index < BROWSERS ? readers[index] : newcomers[index - BROWSERS]),
-  )
+  const browsers = readers.slice(0, BROWSERS)
+  const readerSessions = await inGroups(browsers.length, atOnce, (index) => session(browsers[index]))
+  const newcomerSessions = await inGroups(newcomers.length, atOnce, (index) => session(newcomers[index]))
   await store.close()
   const surveys = await seedSurveys(product, dataDir, { owners: readers.slice(0, owners), surveysPerOwner }, urls)
 
@@ -142,9 +141,9 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
     readGrants,
     refreshGrants,
     /** Session tokens of readers. */
-    sessions: signedIn.slice(0, BROWSERS),
+    sessions: readerSessions,
     /** Session tokens of many users whose grants nobody uses: of one user too many of them would end the oldest. */
-    newcomers: signedIn.slice(BROWSERS),
+    newcomers: newcomerSessions,
     /** Writes that it is given at once. */
     atOnce,
     /** Ids of surveys by owner. */
@@ -185,7 +184,7 @@ function databaseAt(url, file) {
 }
 
 async function importProduct(folder) {
-  const load = (file) => import(pathToFileURL(path.join(folder, 'dist', file)))
+  const load = (file) => importOfDist(file, folder)
   const [stores, credentials, surveyJson, handler] = await Promise.all([
     load('bin/compose/stores.js'),
     load('services/token/credentials.js'),

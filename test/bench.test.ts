@@ -1,7 +1,6 @@
 // The benchmark's own arithmetic, and what it fills a service with: a figure is worth what its generator is.
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, test } from 'vitest'
 import { Answers, closedLoop, INCOMPLETE, openLoop } from '../bench/load.js'
@@ -192,7 +191,7 @@ test('a service is filled as the benchmark needs it, and issues its codes', { ti
 
   await service.start()
   const { codeIssuer } = await import('../bench/codes.js' as string)
-  const codes = await codeIssuer(path.join(service.dataDir, 'rpc.sock'), seeded)
+  const codes = await codeIssuer({ dataDir: service.dataDir, mode: 'all' }, seeded)
   const issued = await codes.issue(5)
   codes.close()
   const exchanges = issued.map(async (code: string) => {
