@@ -1,6 +1,6 @@
 // What the measured rounds amount to: medians, ratios, targets.
 import { contestants, lines } from './contestants.js'
-import { median, middleHalf, pairedRatios } from './stats.js'
+import { median, middleHalf, pairedDifferences, pairedRatios } from './stats.js'
 
 /** The issue's targets. `of` names what is divided by: another contestant, on the same line. */
 const targets = [
@@ -33,6 +33,7 @@ export function figuresOf({ cells, memory }) {
       ofCeiling: ceiling && median(pairedRatios(one.rates, ceiling.rates)),
       cpu: median(cpuPerRound(one)),
       latencyMs: { p50: median(one.p50), p99: median(one.p99) },
+      open: one.open.filter(({ rounds }) => rounds.length > 0).map(middleOf),
       isGeneratorBusy: one.busy > BUSY,
     }
   })
@@ -48,12 +49,15 @@ export function figuresOf({ cells, memory }) {
       return [{ line, name, of, target, ratio, spread: middleHalf(ratios), byCpu, isMet: ratio >= target }]
     }),
   )
-  const halfLoadMs = (line, name) => find(line, name)?.open.find(({ share }) => share === hop.share)?.p50
+  const halfLoadMs = (line, name) =>
+    find(line, name)
+      ?.open.find(({ share }) => share === hop.share)
+      .rounds.map(({ p50 }) => p50) ?? []
   const hops = Object.entries(hop.hops).flatMap(([line, count]) => {
-    const [ms, baseMs] = [halfLoadMs(line, hop.name), halfLoadMs(line, hop.of)]
-    if (ms === undefined || baseMs === undefined) return []
-    const addedMs = (ms - baseMs) / count
-    return [{ line, count, addedMs, mostMs: hop.mostMs, isMet: addedMs < hop.mostMs }]
+    const added = pairedDifferences(halfLoadMs(line, hop.name), halfLoadMs(line, hop.of)).map((ms) => ms / count)
+    if (added.length === 0) return []
+    const addedMs = median(added)
+    return [{ line, count, addedMs, spread: middleHalf(added), mostMs: hop.mostMs, isMet: addedMs < hop.mostMs }]
   })
   return {
     lines: Object.keys(lines).filter((line) => cells.some((one) => one.line === line)),
@@ -65,6 +69,20 @@ export function figuresOf({ cells, memory }) {
     waited,
     isDisturbed: waited > DISTURBED,
     memory,
+  }
+}
+
+/** The open loop at one share: the median of each figure over its rounds, but whatever went wrong in any of them. */
+function middleOf({ share, rounds }) {
+  const middle = (name) => median(rounds.map((one) => one[name]))
+  return {
+    share,
+    p50: middle('p50'),
+    p99: middle('p99'),
+    p999: middle('p999'),
+    loopDelayMs: middle('loopDelayMs'),
+    overloaded: rounds.filter(({ unsent }) => unsent > 0).length,
+    worstLagMs: Math.max(...rounds.map(({ worstLagMs }) => worstLagMs)),
   }
 }
 

@@ -10,8 +10,8 @@ const HELP = `npm run bench -- [options]
                         the table on PostgreSQL: ceiling,${Object.keys(contestants).filter(isOnPostgres).join(',')}
   --baseline FOLDER     measure the survey-auth of another checkout, installed, beside this one: before and after
   --lines NAME,...      of ${Object.keys(lines).join(', ')}
-  --rounds N            rounds of the closed loop, 1 to 50
-  --seconds N           length of one round, 0.2 to 60
+  --rounds N            rounds, 1 to 50
+  --seconds N           length of one round of the closed loop, 0.2 to 60
   --minutes N           leave out rounds that would end later, 1 to 120
   --no-open             capacity only, without the latencies at 50 % and 80 % of it
   --docs                write docs/performance.md and .svg; a run without any option does it too if nothing disturbed it
@@ -20,11 +20,11 @@ const HELP = `npm run bench -- [options]
 `
 
 const LONG = {
-  rounds: 15,
+  rounds: 8,
   repeats: 2,
   durationMs: 1_000, // short, so that those who are compared are measured close to each other
   warmupMs: 5_000, // what runs once for many calls, between processes, is compiled late
-  openMs: 5_000,
+  openMs: 1_000,
   grants: 10_000,
   users: 20_000,
   budgetMs: 20 * 60_000,
@@ -34,7 +34,7 @@ const QUICK = {
   repeats: 0,
   durationMs: 700,
   warmupMs: 500,
-  openMs: 700,
+  openMs: 300,
   grants: 2_000,
   users: 5_000,
   budgetMs: 150_000,

@@ -113,6 +113,7 @@ export function startNode(args, { role, flags = role === 'server' ? SERVER_FLAGS
     /** So that the log does not fill the disk. */
     emptyLog: () => output !== 'inherit' && child.exitCode === null && ftruncateSync(output),
     hasEnded: () => child.exitCode !== null || child.signalCode !== null,
+    lastLogged: () => (log === undefined ? '' : readFileSync(log, 'utf8').trimEnd().split('\n').slice(-3).join('\n')),
   }
 }
 
@@ -148,7 +149,7 @@ export function ask(child, message, timeoutMs) {
 export async function untilReady(started, adminUrl, timeoutMs) {
   const giveUpAt = Date.now() + timeoutMs
   for (;;) {
-    if (started.hasEnded()) throw new Error('a survey-auth ended at its start')
+    if (started.hasEnded()) throw new Error(`a survey-auth ended at its start:\n${started.lastLogged()}`)
     const isReady = await fetch(`${adminUrl}/readyz`).then(
       (answer) => answer.ok,
       () => false,

@@ -56,7 +56,7 @@ function sections(results, figures) {
     },
     { title: 'CPU time of a request, µs', table: cpuTable(figures) },
     ...(figures.judged.length > 0 ? [{ title: 'Targets', table: targetTable(figures) }] : []),
-    ...(results.cells.some((one) => one.open.length > 0)
+    ...(figures.rows.some((one) => one.open.length > 0)
       ? [{ title: 'Latency, ms', table: latencyTable(figures), text: latencyText(figures) }]
       : []),
     ...(figures.hops.length > 0
@@ -67,7 +67,8 @@ function sections(results, figures) {
 }
 
 function runText({ command, date, machine, load, isPinned, settings, cells }) {
-  const { durationMs, connections } = settings
+  const { durationMs, openMs, open, connections } = settings
+  const loops = ` of ${durationMs / 1000} s${open ? `, and ${openMs / 1000} s for each latency` : ''}`
   const rounds = cells[0]?.rates.length ?? 0
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`)
   const pinned = isPinned
@@ -77,7 +78,7 @@ function runText({ command, date, machine, load, isPinned, settings, cells }) {
     `- \`${command}\`, ${date}`,
     `- ${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB; ${machine.system}; databases on ${machine.fileSystem}`,
     `- Node ${machine.node} with ${SERVER_FLAGS.map((flag) => `\`${flag}\``).join(' ')}, ${versions.join(', ')}`,
-    `- ${connections} connections, ${rounds} ${rounds === 1 ? 'round' : 'rounds'} of ${durationMs / 1000} s; ${pinned}`,
+    `- ${connections} connections, ${rounds} ${rounds === 1 ? 'round' : 'rounds'}${loops}; ${pinned}`,
     `- load of the machine ${load.before.toFixed(1)} before and ${load.after.toFixed(1)} after; ${percent(load.stolen)} of its time taken by other machines`,
     `- survey-auth with ${Object.entries(surveyAuthVariables)
       .map(([name, value]) => `\`${name}=${value}\``)
@@ -141,12 +142,13 @@ function targetTable({ judged, isDisturbed }) {
 
 function hopTable({ hops, isDisturbed }) {
   return {
-    head: ['', 'processes', 'target', 'measured', ''],
-    rows: hops.map(({ line, count, addedMs, mostMs, isMet }) => [
+    head: ['', 'processes', 'target', 'measured', 'middle half of the rounds', ''],
+    rows: hops.map(({ line, count, addedMs, spread, mostMs, isMet }) => [
       lines[line].title,
       String(count),
       `< ${mostMs}`,
       ms(addedMs),
+      spread.map(ms).join(' to '),
       verdict(isMet, isDisturbed),
     ]),
   }
@@ -177,8 +179,9 @@ function latencyTable({ rows }) {
 }
 function latencyCells(open) {
   if (!open) return ['–', '–', '–', '–']
-  const { p50, p99, p999, loopDelayMs, unsent } = open
-  return [ms(p50), ms(p99), `${ms(p999)}${unsent > 0 ? ' (overloaded)' : ''}`, ms(loopDelayMs)]
+  const { p50, p99, p999, loopDelayMs, overloaded } = open
+  const remark = overloaded === 0 ? '' : ` (overloaded in ${overloaded} ${overloaded === 1 ? 'round' : 'rounds'})`
+  return [ms(p50), ms(p99), `${ms(p999)}${remark}`, ms(loopDelayMs)]
 }
 
 function latencyText({ rows }) {

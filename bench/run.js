@@ -12,7 +12,6 @@ import { machine, machineTicks } from './machine.js'
 import { options } from './options.js'
 import { ask, cleanUpAtExit, cores, otherBenchmark, startGenerator } from './processes.js'
 import { printReport, writeDocs } from './report.js'
-import { median } from './stats.js'
 
 const HEADROOM = 1.4 // requests prepared for each that is expected, where each can be sent once only
 const FIRST_GUESS = 3_000 // a second
@@ -50,8 +49,7 @@ async function main(chosen) {
     chosen.only.filter((name) => running.get(name).lines.includes(line)).map((name) => cell(line, name)),
   )
   const work = { chosen, running, generator, cells, endAt: startedAt + chosen.budgetMs }
-  await measureCapacity(work)
-  if (chosen.open) await measureLatency(work)
+  await measure(work)
   const ticks = machineTicks()
   const stolen = (ticks.stolen - ticksBefore.stolen) / (ticks.all - ticksBefore.all)
   const memory = Object.fromEntries([...running].map(([name, contestant]) => [name, memoryMiB(contestant)]))
@@ -75,7 +73,7 @@ async function main(chosen) {
   return 0
 }
 
-/** One line of one contestant: rounds of the closed loop, then the open loop at shares of the median. */
+/** One line of one contestant, and what each round measured of it. */
 function cell(line, name) {
   return {
     line,
@@ -88,37 +86,39 @@ function cell(line, name) {
     waited: [],
     failures: 0,
     examples: [],
-    open: [],
+    open: SHARES.map((share) => ({ share, rounds: [] })),
   }
 }
 
 /**
  * Warm-up for all, then rounds over all lines; every other round goes backwards, so that nobody is always the first.
- * When time runs out, rounds are left out, and every contestant has had as many.
+ * A round's open loops follow its closed loops, at shares of what these found: half of what a machine could do minutes
+ * ago may be all that it can do now. When time runs out, rounds are left out, and every contestant has had as many.
  */
-async function measureCapacity(work) {
+async function measure(work) {
   const { chosen, cells, endAt } = work
   say('warming up')
   for (const one of cells) await warmUp(work, one)
-  const lastAt = chosen.open ? endAt - cells.length * SHARES.length * chosen.openMs : endAt
   for (let round = 0; round < chosen.rounds; round++) {
     const startedAt = Date.now()
     for (const line of chosen.lines) {
       const ofLine = cells.filter((one) => one.line === line)
-      for (const one of round % 2 === 0 ? ofLine : ofLine.toReversed()) await measureRound(work, one)
+      const inTurn = round % 2 === 0 ? ofLine : ofLine.toReversed()
+      for (const one of inTurn) await measureCapacity(work, one)
       const shown = ofLine.map(({ name, rates }) => `${name} ${rates.at(-1).toFixed(0)}/s`)
       say(`round ${round + 1}, ${line}: ${shown.join(', ')}`)
+      if (chosen.open) await measureLatencies(work, line, inTurn)
     }
     const tookMs = Date.now() - startedAt
-    if (Date.now() + tookMs > lastAt && round + 1 < chosen.rounds) {
+    if (Date.now() + tookMs > endAt && round + 1 < chosen.rounds) {
       say(`out of time after ${round + 1} of ${chosen.rounds} rounds`)
       return
     }
   }
 }
 
-/** One round of one cell; repeated while others have the cores, and the least disturbed attempt counts. */
-async function measureRound(work, one) {
+/** The closed loop; repeated while others have the cores, and the least disturbed attempt counts. */
+async function measureCapacity(work, one) {
   const { durationMs, repeats } = work.chosen
   const settleMs = Math.min(300, durationMs / 4)
   let best
@@ -145,29 +145,25 @@ async function warmUp(work, one) {
   one.lastRate = (await job(work, one, 'closed', expected, timing)).rate
 }
 
-/** The open loop at shares of each contestant's own capacity; what there is no time for is left out. */
-async function measureLatency(work) {
-  const { chosen, cells, endAt } = work
-  for (const line of chosen.lines) {
-    const ofLine = cells.filter((one) => one.line === line && one.name !== 'ceiling')
-    for (const share of SHARES) {
-      for (const one of ofLine) if (Date.now() < endAt) await measureOpen(work, one, share)
-      const shown = ofLine.map(({ name, open }) => `${name} ${open.at(-1)?.p99.toFixed(1)} ms`)
-      if (Date.now() < endAt) say(`${line} at ${share * 100} %, p99: ${shown.join(', ')}`)
-    }
+async function measureLatencies(work, line, inTurn) {
+  const measured = inTurn.filter(({ name }) => name !== 'ceiling')
+  for (const [index, share] of SHARES.entries()) {
+    for (const one of measured) await measureLatency(work, one, one.open[index])
+    const shown = measured.map(({ name, open }) => `${name} ${open[index].rounds.at(-1)?.p50.toFixed(2)} ms`)
+    say(`${line} at ${share * 100} %, p50: ${shown.join(', ')}`)
   }
 }
 
-async function measureOpen(work, one, share) {
+async function measureLatency(work, one, { share, rounds }) {
   const { openMs } = work.chosen
-  const contestant = work.running.get(one.name)
-  const rate = median(one.rates) * share
+  const rate = one.rates.at(-1) * share
   if (!(rate > 0)) return
-  const warmupMs = Math.min(300, openMs / 4)
+  const warmupMs = openMs / 2
   const expected = (rate * (warmupMs + openMs)) / 1000 / HEADROOM + 100
   const result = await job(work, one, 'open', expected, { rate, warmupMs, durationMs: openMs })
   const { latency, unsent, worstLagMs } = result
-  one.open.push({ share, rate, ...latency, unsent, worstLagMs, loopDelayMs: await contestant.loopDelayMs() })
+  const loopDelayMs = await work.running.get(one.name).loopDelayMs()
+  rounds.push({ ...latency, unsent, worstLagMs, loopDelayMs })
 }
 
 async function job({ running, generator, chosen }, one, loop, expected, timing) {

@@ -10,6 +10,7 @@ export function summary(latencies: readonly number[]): Summary
 export function median(values: readonly number[]): number
 export function tenths(value: number): number
 export function pairedRatios(values: readonly number[], bases: readonly number[]): number[]
+export function pairedDifferences(values: readonly number[], bases: readonly number[]): number[]
 export function middleHalf(values: readonly number[]): [number, number]
 export function dueAtMs(index: number, rate: number): number
 export function dueBy(elapsedMs: number, rate: number): number

@@ -34,8 +34,17 @@ export function tenths(value) {
 
 /** The ratios round by round: what a busy machine takes from one round it takes from both sides. */
 export function pairedRatios(values, bases) {
+  return paired(values, bases, (value, base) => value / base)
+}
+
+/** The differences round by round, likewise. */
+export function pairedDifferences(values, bases) {
+  return paired(values, bases, (value, base) => value - base)
+}
+
+function paired(values, bases, combine) {
   const rounds = Math.min(values.length, bases.length)
-  return Array.from({ length: rounds }, (_, round) => values[round] / bases[round])
+  return Array.from({ length: rounds }, (_, round) => combine(values[round], bases[round]))
 }
 
 /** Where the middle half of the values begins and ends. */

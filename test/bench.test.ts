@@ -4,7 +4,16 @@ import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, test } from 'vitest'
 import { Answers, closedLoop, INCOMPLETE, openLoop } from '../bench/load.js'
-import { dueAtMs, dueBy, median, middleHalf, pairedRatios, percentile, summary } from '../bench/stats.js'
+import {
+  dueAtMs,
+  dueBy,
+  median,
+  middleHalf,
+  pairedDifferences,
+  pairedRatios,
+  percentile,
+  summary,
+} from '../bench/stats.js'
 import { createProcess } from './harness/process.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -55,8 +64,9 @@ describe('arithmetic', () => {
     expect([median([9, 1, 5]), median([1, 9, 5, 3]), median([7])]).toEqual([5, 4, 7])
   })
 
-  test('ratios are of each round, so that a bad round of both sides does not count', () => {
+  test('ratios and differences are of each round, so that a bad round of both sides does not count', () => {
     expect(pairedRatios([50, 5, 52, 7], [100, 10, 100])).toEqual([0.5, 0.5, 0.52])
+    expect(pairedDifferences([3, 40, 5], [2, 38, 4, 9])).toEqual([1, 2, 1])
   })
 
   test('the middle half leaves out a quarter at each end', () => {
