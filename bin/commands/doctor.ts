@@ -38,7 +38,10 @@ async function examine(): Promise<Finding[]> {
     return [{ check: 'configuration', state: 'wrong', detail }]
   }
   const findings: Finding[] = [variables()]
-  for (const [check, run] of Object.entries(checks)) findings.push({ check, ...(await run(config)) })
+  for (const [check, run] of Object.entries(checks)) {
+    const verdict = await run(config)
+    if (verdict) findings.push({ check, ...verdict })
+  }
   return findings
 }
 

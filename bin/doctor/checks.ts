@@ -2,7 +2,7 @@
 import { accessSync, constants, existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
-import { hostInUrl, isTooLongForSocket } from '../../services/rpc/address.js'
+import { type Address, hostInUrl, isTooLongForSocket } from '../../services/rpc/address.js'
 import { stateOfSocket } from '../../services/rpc/listener.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
@@ -39,10 +39,13 @@ const ok = (detail: string): Verdict => ({ state: 'ok', detail })
 const odd = (detail: string): Verdict => ({ state: 'odd', detail })
 const wrong = (detail: string): Verdict => ({ state: 'wrong', detail })
 
-export const checks: Readonly<Record<string, (config: Config) => Verdict | Promise<Verdict>>> = {
-  'data directory': ({ dataDir }) => privateDirectory(dataDir),
-  'token database': ({ tokenDatabase }) => database(tokenDatabase, tokenCopy),
-  'survey database': ({ surveyDatabase }) => database(surveyDatabase, surveyCopy),
+/** Undefined where there is nothing to look at. */
+type Check = (config: Config) => Verdict | undefined | Promise<Verdict>
+
+export const checks: Readonly<Record<string, Check>> = {
+  'data directory': dataDirectory,
+  'token database': ({ tokenDatabase, tokenServiceUrl }) => database(tokenDatabase, tokenCopy, tokenServiceUrl),
+  'survey database': ({ surveyDatabase, surveyServiceUrl }) => database(surveyDatabase, surveyCopy, surveyServiceUrl),
   'demo account': ({ tokenDatabase }) => demoAccount(tokenDatabase),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
   clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
@@ -50,11 +53,18 @@ export const checks: Readonly<Record<string, (config: Config) => Verdict | Promi
   certificate,
   'public address': publicAddress,
   'admin address': adminAddress,
+  'token service': (config) => config.tokenServiceUrl && serviceElsewhere('token', config.tokenServiceUrl, config),
+  'survey service': (config) => config.surveyServiceUrl && serviceElsewhere('survey', config.surveyServiceUrl, config),
   server,
 }
 
+function dataDirectory({ dataDir, tokenServiceUrl, surveyServiceUrl }: Config): Verdict | undefined {
+  if (existsSync(dataDir)) return privateDirectory(dataDir)
+  if (tokenServiceUrl && surveyServiceUrl) return undefined
+  return odd(`${dataDir} does not exist yet; the first start creates it`)
+}
+
 function privateDirectory(directory: string): Verdict {
-  if (!existsSync(directory)) return odd(`${directory} does not exist yet; the first start creates it`)
   const stat = statSync(directory)
   if (!stat.isDirectory()) return wrong(`${directory} is not a directory`)
   const { mode, uid } = stat
@@ -77,8 +87,10 @@ function toClose(directory: string): string {
   return isOurs ? `run: chmod 700 ${directory}` : 'it holds other things too: DATA_DIR should be a directory of its own'
 }
 
-function database(where: Database, schemas: CopiedSchema): Verdict | Promise<Verdict> {
-  return where.kind === 'sqlite' ? sqliteFile(where.file, schemas.sqlite) : postgres(where.url, schemas.postgres)
+/** @param service where its service is, if it is elsewhere: then there need not be any database here */
+function database(where: Database, schemas: CopiedSchema, service: Address | undefined): ReturnType<Check> {
+  if (where.kind === 'postgres') return postgres(where.url, schemas.postgres)
+  return service && !existsSync(where.file) ? undefined : sqliteFile(where.file, schemas.sqlite)
 }
 
 function sqliteFile(file: string, schema: SqliteSchema): Verdict {
@@ -183,6 +195,15 @@ function adminAddress({ adminHost, adminPort }: Config): Verdict {
   const address = `${hostInUrl(adminHost)}:${adminPort}`
   if (isLoopback(adminHost)) return ok(`${address}, this machine only`)
   return odd(`${address}; make sure that only your monitoring reaches it`)
+}
+
+/** Asked as `serve` asks before it is ready: by a gateway, which needs both, or by a survey service, which needs that of tokens. */
+async function serviceElsewhere(service: 'token' | 'survey', address: Address, config: Config): Promise<Verdict> {
+  const { connectTo } = await import('../compose/remote.js') // with gRPC: only here
+  const remote = connectTo(service, address, config, config.surveyServiceUrl ? 'gateway' : 'survey')
+  const [absence] = await remote.absent()
+  await remote.close()
+  return absence ? wrong(`${remote.url}: ${inOneLine(absence.cause)}`) : ok(`serves at ${remote.url}`)
 }
 
 async function server(config: Config): Promise<Verdict> {

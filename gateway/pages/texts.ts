@@ -87,7 +87,8 @@ const en = {
     rejectedLead:
       'You may have signed in or out in another tab, or your browser refuses cookies. Nothing has been changed. Please start again.',
     crossSite: 'This request came from another site',
-    crossSiteLead: 'Forms are only accepted from our own pages. Nothing has been changed.',
+    crossSiteLead: (address: string) =>
+      `Forms are only accepted from our own pages, at ${address}. Nothing has been changed.`,
     unreadable: 'This form could not be read',
     unreadableLead: 'Nothing has been changed. Please go back and try again.',
     startAgain: 'Start again',
@@ -202,7 +203,7 @@ const zh: Texts = {
     rejected: '此表单已不可用',
     rejectedLead: '您可能在其他标签页登录或退出过，或者浏览器禁用了 Cookie。没有任何内容被更改，请重新开始。',
     crossSite: '该请求来自其他网站',
-    crossSiteLead: '只接受从本站页面提交的表单。没有任何内容被更改。',
+    crossSiteLead: (address) => `只接受从本站页面（${address}）提交的表单。没有任何内容被更改。`,
     unreadable: '无法读取此表单',
     unreadableLead: '没有任何内容被更改，请返回重试。',
     startAgain: '重新开始',

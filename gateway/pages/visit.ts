@@ -113,11 +113,11 @@ export async function guarded(visit: Visit, wayOn: string, answer: () => Promise
 }
 
 function failurePage(visit: Visit, href: string, error: unknown): Answer {
-  const { t, language, request, setCookies } = visit
+  const { t, language, request, setCookies, deps } = visit
   const page = { language, requestId: request.requestId, setCookies }
   if (error instanceof FormRefused) {
     const wayOn = { href, label: t.form.startAgain }
-    return errorPage({ ...page, ...refusals(t)[error.why], outcome: `form_${error.why}`, wayOn })
+    return errorPage({ ...page, ...refusals(t, deps.publicUrl.origin)[error.why], outcome: `form_${error.why}`, wayOn })
   }
   const problem = toProblem(error)
   if (problem.type === 'remote_server_error') {
@@ -158,8 +158,8 @@ function badLinkPage(visit: Visit, type: ProblemType, { message }: { readonly me
   })
 }
 
-const refusals = ({ form }: Texts) => ({
-  cross_site: { status: 403, heading: form.crossSite, message: form.crossSiteLead },
+const refusals = ({ form }: Texts, address: string) => ({
+  cross_site: { status: 403, heading: form.crossSite, message: form.crossSiteLead(address) },
   expired: { status: 400, heading: form.expired, message: form.expiredLead },
   rejected: { status: 403, heading: form.rejected, message: form.rejectedLead },
 })

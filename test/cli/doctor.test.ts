@@ -134,6 +134,38 @@ test('only a data directory of its own is to be closed to others, and a file is 
   expect(await found(file)).toEqual(none)
 })
 
+test('services elsewhere are asked, and what is theirs is not looked for here', async () => {
+  const service = await startProcess()
+  const elsewhere = await createProcess()
+  const DATA_DIR = path.join(elsewhere.dataDir, 'none')
+  const served = `unix:${path.join(service.dataDir, 'rpc.sock')}`
+  const env = { DATA_DIR, TOKEN_SERVICE_URL: served, SURVEY_SERVICE_URL: served }
+  const found = async (env: Record<string, string>) => {
+    const { exitCode, stdout } = await examine(elsewhere, env)
+    const ours = ['data directory', 'token database', 'survey database', 'token service', 'survey service']
+    return { exitCode, findings: (JSON.parse(stdout) as Finding[]).filter(({ check }) => ours.includes(check)) }
+  }
+  const ok = (check: string) => ({ check, state: 'ok', detail: `serves at ${served}` })
+  expect(await found(env)).toEqual({ exitCode: 0, findings: [ok('token service'), ok('survey service')] })
+
+  const nobody = `unix:${path.join(service.dataDir, 'nobody.sock')}`
+  expect(await found({ ...env, SURVEY_SERVICE_URL: nobody })).toEqual({
+    exitCode: 1,
+    findings: [
+      ok('token service'),
+      { check: 'survey service', state: 'wrong', detail: expect.stringContaining(`${nobody}: connect ENOENT`) },
+    ],
+  })
+
+  const { findings } = await found({ ...env, DATA_DIR: service.dataDir, SURVEY_SERVICE_URL: '' })
+  expect(findings.map(({ check }) => check)).toEqual([
+    'data directory',
+    'token database',
+    'survey database',
+    'token service',
+  ])
+})
+
 describe('SQLite', () => {
   test.each([
     ['token', 'app list', ['app', 'list']],

@@ -495,6 +495,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
         const reply = await send()
         const { title, lang } = readHtml(reply.text)
         expect([reply.status, title.includes(text), lang.slice(0, 2)]).toEqual([status, true, language])
+        expect(reply.text.includes(served.origin)).toBe(why === 'cross_site')
         expect(served.records.at(-1)?.outcome).toBe(`form_${why}`)
       }
     },
