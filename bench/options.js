@@ -5,7 +5,7 @@ import { contestants, isOnPostgres, lines } from './contestants.js'
 
 const HELP = `npm run bench -- [options]
 
-  --quick               all lines within 3 minutes; the default takes about 15
+  --quick               all lines within 3 minutes; the default takes 15 to 20
   --only NAME,...       of ${Object.keys(contestants).join(', ')};
                         the table on PostgreSQL: ceiling,${Object.keys(contestants).filter(isOnPostgres).join(',')}
   --baseline FOLDER     measure the survey-auth of another checkout, installed, beside this one: before and after
