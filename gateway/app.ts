@@ -123,6 +123,8 @@ class Gateway {
   readonly #trustedProxies: ReadonlySet<string>
   readonly #writer: AnswerWriter
   readonly #connections: Connections
+  /** Connections on which came what is no request. */
+  readonly #refused = new WeakSet<Duplex>()
 
   constructor(server: Server, options: GatewayOptions) {
     this.#options = options
@@ -235,28 +237,34 @@ class Gateway {
 
   #refuseTunnel(socket: Duplex): void {
     socket.on('error', () => socket.destroy()) // node:http hears no more of it: unheard, a reset would end the process
-    if (this.#endsWithAnswers(socket)) return
-    this.#refuseRaw(socket, new Problem('method_not_allowed', 'this is not a proxy', { allow: 'GET' }), 'CONNECT')
+    const problem = new Problem('method_not_allowed', 'this is not a proxy', { allow: 'GET' })
+    this.#endWithAnswers(socket, () => this.#refuseRaw(socket, problem, 'CONNECT'))
   }
 
   #refuseBytes(error: ParseFailure, socket: Duplex): void {
+    if (this.#refused.has(socket)) return // what comes behind them is no request either
     if (!socket.writable) {
       socket.destroy() // its client has reset it, for example
       return
     }
+    this.#refused.add(socket)
     const target = targetOfUnknownMethod(error)
     const problem =
       target === undefined
         ? problemOfParseFailure(error, this.#options.limits)
         : noRoute(this.#router.find(pathOf(target)))
-    if (!this.#endsWithAnswers(socket)) this.#refuseRaw(socket, problem, 'none')
+    this.#endWithAnswers(socket, () => this.#refuseRaw(socket, problem, 'none'))
   }
 
-  /** Of what comes after a whole request: that request gets its answer, and the connection ends with it. */
-  #endsWithAnswers(socket: Duplex): boolean {
+  /**
+   * Of what comes after a whole request: that request gets its answer, and the connection ends with it. An answer that is
+   * written, and waits for those before it, has said that the connection stays: then what came is refused behind it.
+   */
+  #endWithAnswers(socket: Duplex, refuse: () => void): void {
     const last = this.#connections.lastCertain(socket)
-    if (last) last.shouldKeepAlive = false
-    return last !== undefined
+    if (!last || last.writableFinished) refuse()
+    else if (last.headersSent) last.once('finish', refuse)
+    else last.shouldKeepAlive = false
   }
 
   #refuseRaw(socket: Duplex, problem: Problem, method: string): void {

@@ -34,6 +34,8 @@ const HTTP1_LIMITS = {
   connectionsCheckingInterval: 1_000,
 }
 
+const TIMEOUT_HEADER = 'connect-timeout-ms'
+
 const callerKey = createContextKey<Caller | undefined>(undefined, { description: 'caller' })
 
 export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
@@ -53,13 +55,16 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined
       return createContextValues().set(callerKey, options.identify(certificate?.subjectAltName))
     },
-    maxTimeoutMs: MAX_TIMER_MS, // the dispatcher shortens it, as at every door
     acceptCompression: [], // nothing to inflate, nothing to bomb with
   })
 
   const serve = (request: Requested, response: Responding) => {
-    if (isAddressed(request)) handler(request, response)
-    else refuse(response)
+    if (!isAddressed(request)) {
+      refuse(response)
+      return
+    }
+    if (outlastsTimers(request.headers[TIMEOUT_HEADER])) delete request.headers[TIMEOUT_HEADER] // Node would end it at once
+    handler(request, response)
   }
   const http1 = createServer(HTTP1_LIMITS, (request, response) => {
     try {
@@ -100,6 +105,11 @@ type Responding = ServerResponse | Http2ServerResponse
 function isAddressed(request: Requested): boolean {
   const authority = 'authority' in request ? request.authority : request.headers.host
   return authority !== undefined && URL.canParse(`http://${authority}`)
+}
+
+/** Of what the protocol allows, which is ten digits at most: connect-node refuses what has more. */
+function outlastsTimers(timeout: unknown): boolean {
+  return typeof timeout === 'string' && /^\d{10}$/.test(timeout) && Number(timeout) > MAX_TIMER_MS
 }
 
 function refuse(response: Responding): void {

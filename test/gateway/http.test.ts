@@ -289,6 +289,22 @@ describe('malformed HTTP', () => {
       client.destroy()
     }))
 
+  test('a client that sends on behind what is no request is not reset before it can have read the answer', () =>
+    withGateway({}, async ({ port }) => {
+      const client = net.connect({ port, host: '127.0.0.1', noDelay: true }).setEncoding('latin1')
+      const failures: Error[] = []
+      client.on('error', (error) => failures.push(error))
+      client.write('hello\r\n\r\n')
+      const [answer] = await once(client, 'data')
+      for (let sent = 0; sent < 5; sent += 1) {
+        client.write('and more')
+        await sleep(20)
+      }
+      expect(await rawFailure(answer)).toEqual([400, 'InvalidArgument', 'invalid_argument'])
+      expect(failures).toEqual([])
+      client.destroy()
+    }))
+
   test('HTTP/1.0 needs no Host', () =>
     withGateway({}, async ({ port }) => {
       expect(await sendRaw(port, `GET ${USER} HTTP/1.0\r\n\r\n`)).toMatch(/^HTTP\/1\.1 200 /)
@@ -304,6 +320,31 @@ describe('malformed HTTP', () => {
         expect(raw.match(/HTTP\/1\.1/g)).toHaveLength(count)
         expect(gateway.calls).toHaveLength(count)
       }),
+  )
+
+  test.each([
+    [
+      'a body that is none',
+      'POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n',
+      400,
+    ],
+    ['garbage', 'garbage\r\n\r\n', 400],
+    ['a tunnel', 'CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n', 405],
+  ])(
+    'behind an answer that is written and waits for another, %s is refused when it is its turn',
+    (_name, bytes, status) => {
+      const slowly = { GetAuthorizedUser: () => sleep(100, services.GetAuthorizedUser()) }
+      return withGateway({ services: slowly }, async (gateway) => {
+        const client = net.connect({ port: gateway.port, host: '127.0.0.1', noDelay: true }).setEncoding('latin1')
+        client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\nGET /api/none HTTP/1.1\r\nHost: a\r\n\r\n`)
+        await vi.waitUntil(() => gateway.records.length === 1)
+        client.write(bytes)
+        let raw = ''
+        for await (const data of client) raw += data
+        const answers = ['HTTP/1.1 200', 'HTTP/1.1 404', `HTTP/1.1 ${status}`]
+        expect(raw.match(/HTTP\/1\.1 \d{3}/g)).toEqual(answers)
+      })
+    },
   )
 
   test.each([

@@ -89,6 +89,20 @@ test.each(['2147484S', '35792M', '597H', '99999999H'])(
   },
 )
 
+test.each(['2147483647', '2147483648', '9999999999'])(
+  'a caller by Connect that has time for %s ms gets its answer, and no timer is set for longer than Node can',
+  async (timeout) => {
+    const warnings: Error[] = []
+    const warned = (warning: Error) => warnings.push(warning)
+    process.on('warning', warned)
+    onTestFinished(() => void process.off('warning', warned))
+    const headers = { 'content-type': 'application/json', 'connect-timeout-ms': timeout }
+    const answer = await fetch(`${server.address}${PATH}`, { method: 'POST', headers, body: jsonOf('k') })
+    expect(answer.status).toBe(200)
+    expect(warnings).toEqual([])
+  },
+)
+
 test.each(['2147483S', '99999999m', '99999999u'])('and so does one that has time for %s', async (timeout) => {
   expect(await statusOf(overHttp2(), { 'grpc-timeout': timeout })).toBe('0')
 })
