@@ -1,7 +1,10 @@
 // Deadlines of calls, nearly all of which end long before. A timer of its own for each would cost a fiftieth of a request
 // that is answered from memory, and in a server, where every call has another time left, a list for each of those times.
+//
+// A deadline passes when all that came before it has been read: a process that stood still for seconds would otherwise fail
+// calls, exchanges among them, whose answers lie in front of it.
 
-/** How late a deadline may be noticed, in ms. */
+/** Half of how late a deadline may be told of, in ms: one look finds it over, and the next tells. */
 const LOOK_EVERY_MS = 10
 
 export interface Deadline {
@@ -20,8 +23,10 @@ export class Deadlines {
   /** A chain, from the one that was added last. */
   #last: Waiting | undefined
   #looking: NodeJS.Timeout | undefined
+  /** What had come by then has been read, by performance.now(). */
+  #readUntilMs = Number.NEGATIVE_INFINITY
 
-  /** Calls `onPassed` once, when performance.now() says `atMs` or up to 10 ms later, unless it was taken out before. */
+  /** Calls `onPassed` once, when performance.now() says `atMs` or up to 20 ms later, unless it was taken out before. */
   add(atMs: number, onPassed: () => void): Deadline {
     const added: Waiting = { atMs, onPassed, previous: this.#last, next: undefined, isOver: false }
     if (this.#last) this.#last.next = added
@@ -47,8 +52,13 @@ export class Deadlines {
 
   #look(): void {
     const now = performance.now()
+    setImmediate(() => {
+      this.#readUntilMs = now
+    })
     const passed: Waiting[] = []
-    for (let waiting = this.#last; waiting; waiting = waiting.previous) if (waiting.atMs <= now) passed.push(waiting)
+    for (let waiting = this.#last; waiting; waiting = waiting.previous) {
+      if (waiting.atMs <= this.#readUntilMs) passed.push(waiting)
+    }
     for (const waiting of passed.reverse()) {
       if (waiting.isOver) continue // the one before took it out
       this.delete(waiting)

@@ -290,7 +290,8 @@ class Stream {
     this.#options = options
     const queue = {
       isOpen: () => this.#isConnected,
-      isWanted: ({ call }: Pending) => this.pending.get(call.id) !== undefined,
+      isWanted: ({ call, deadline }: Pending) =>
+        this.pending.get(call.id) !== undefined && performance.now() < deadline.atMs,
       send: (calls: readonly Pending[]) => this.#send(calls),
     }
     this.#queue = new SendQueue({ ...queue, waitsForAnswers: false })

@@ -14,7 +14,7 @@ export interface SendQueueOptions<Call> {
   readonly waitsForAnswers: boolean
   /** While it is not, all wait, until `flush`. */
   readonly isOpen: () => boolean
-  /** False of one that was given up. */
+  /** False of one that was given up, or is to be. */
   readonly isWanted: (call: Call) => boolean
   readonly send: (calls: readonly Call[]) => void
 }

@@ -1,12 +1,13 @@
+import { MessageChannel } from 'node:worker_threads'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { type Deadline, Deadlines } from '../../services/rpc/deadlines.js'
 import { mostKeptMB } from '../harness/kept.js'
 
-const LATE_MS = 10
+const LATE_MS = 20
 
 /** Deadlines whose time goes on when it is told to. */
 function withClock() {
-  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] })
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'setImmediate', 'performance'] })
   onTestFinished(() => void vi.useRealTimers())
   return { deadlines: new Deadlines(), goOn: (ms: number) => vi.advanceTimersByTime(ms) }
 }
@@ -61,6 +62,23 @@ test('nothing is looked for while there is no deadline', () => {
   expect(vi.getTimerCount()).toBe(1)
   goOn(1_000 + LATE_MS)
   expect(vi.getTimerCount()).toBe(0)
+})
+
+test('a process that stood still reads the answers that came meanwhile before a deadline passes', async () => {
+  const { port1: here, port2: there } = new MessageChannel()
+  onTestFinished(() => here.close())
+  const deadlines = new Deadlines()
+  const ended = await new Promise<string>((resolve) => {
+    const deadline = deadlines.add(performance.now() + 50, () => resolve('passed'))
+    here.on('message', () => {
+      if (deadlines.delete(deadline)) resolve('answered')
+    })
+    setImmediate(() => {
+      there.postMessage('answer')
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100)
+    })
+  })
+  expect(ended).toBe('answered')
 })
 
 test('what has gone is let go of by the quick collector', () => {

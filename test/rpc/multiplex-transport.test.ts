@@ -216,16 +216,28 @@ test('of a peer that ends every stream a few a second are asked for', async () =
   expect(streams()).toBeLessThan(15)
 })
 
-test('of a call whose time is over as it is sent the peer hears that little is left, not that it has all there is', async () => {
+test('of a call whose time is nearly over as it is sent the peer hears that little is left, not that it has all there is', async () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const { token, seen } = await startPeer(['answer'])
   await token.verifyAccessToken(verification)
-  const late = token.verifyAccessToken(verification, { timeoutMs: 5 })
-  vi.advanceTimersByTime(10)
+  const late = token.verifyAccessToken(verification, { timeoutMs: 5.5 })
+  vi.advanceTimersByTime(5)
   await Promise.allSettled([late])
   await expect.poll(() => seen.length).toBe(2)
   expect(seen[1]?.timeoutMs).toBe(1)
+})
+
+test('a call whose time is over before it could be sent is not sent', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { token, seen } = await startPeer(['answer'])
+  await token.verifyAccessToken(verification)
+  const late = token.exchangeCode(exchange, { timeoutMs: 5 })
+  vi.advanceTimersByTime(10)
+  await expect(late).rejects.toMatchObject({ code: Code.DeadlineExceeded })
+  await token.verifyAccessToken(verification)
+  expect(seen.map(({ method }) => method.split('/').at(-1))).toEqual(['VerifyAccessToken', 'VerifyAccessToken'])
 })
 
 test('its deadline holds while it waits for the next stream', async () => {
