@@ -158,17 +158,16 @@ test('a call that may have changed something is sent once', async () => {
 })
 
 test('who is patient waits for the answer to the call before, for 5 ms, and others do not', async () => {
-  const { sizes, token, transport } = await startPeer(['silence'])
-  const calls: Promise<unknown>[] = [token.verifyAccessToken(verification)]
-  await expect.poll(() => sizes).toEqual([1])
-
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
   onTestFinished(() => void vi.useRealTimers())
+  const { sizes, token, transport } = await startPeer(['silence'])
   const sent = async (messages: number) => {
     while (sizes.length < messages) await nextTurn() // expect.poll would let time pass
     for (let turn = 0; turn < 20; turn++) await nextTurn()
     return sizes
   }
+  const calls: Promise<unknown>[] = [token.verifyAccessToken(verification)]
+  expect(await sent(1)).toEqual([1])
   calls.push(token.exchangeCode(exchange))
   expect(await sent(2)).toEqual([1, 1])
   calls.push(token.exchangeCode(exchange))
