@@ -90,13 +90,13 @@ function toClose(directory: string): string {
 /** @param service where its service is, if it is elsewhere: then there need not be any database here */
 function database(where: Database, schemas: CopiedSchema, service: Address | undefined): ReturnType<Check> {
   if (where.kind === 'postgres') return postgres(where.url, schemas.postgres)
-  return service && !existsSync(where.file) ? undefined : sqliteFile(where.file, schemas.sqlite)
+  return sqliteFile(where.file, schemas.sqlite, service)
 }
 
-function sqliteFile(file: string, schema: SqliteSchema): Verdict {
+function sqliteFile(file: string, schema: SqliteSchema, service: Address | undefined): Verdict | undefined {
   try {
     const facts = inspectDatabase(file, schema)
-    if (!facts) return odd(`${file} does not exist yet; the first start creates it`)
+    if (!facts) return service ? undefined : odd(`${file} does not exist yet; the first start creates it`)
     if (facts.integrity !== 'ok') return wrong(`${file} is damaged: ${inOneLine(facts.integrity)}; restore a backup`)
     if ((facts.mode & 0o077) !== 0) return wrong(`${file} is open to others; run: chmod 600 ${file}`)
     if (facts.schemaVersion === 0) return odd(`${file} holds nothing yet; the next start begins a new database there`)
