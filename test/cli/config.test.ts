@@ -264,7 +264,7 @@ describe('survey-auth config', () => {
   test('a variable that is misspelt is told beside them, and by the log of serve', async () => {
     const service = await createProcess({ CODE_TTL_SECOND: '10' })
     const text = 'CODE_TTL_SECOND has no effect; is CODE_TTL_SECONDS meant?'
-    expect(await service.cli(['config'])).toMatchObject({ exitCode: 0, stderr: `${text}\n` })
+    expect(await service.run(['config'])).toMatchObject({ exitCode: 0, stderr: `${text}\n` })
     await service.start()
     await service.stop()
     const warnings = service.output.split('\n').filter((line) => line.includes('"level":40'))
@@ -275,7 +275,7 @@ describe('survey-auth config', () => {
     'survey-auth %s exits 78 and names every wrong variable',
     async (words) => {
       const service = await createProcess({ PORT: 'x', LOG_LEVEL: 'loud' })
-      const { exitCode, stdout, stderr } = await service.cli(words.split(' '))
+      const { exitCode, stdout, stderr } = await service.run(words.split(' '))
       expect(exitCode).toBe(78)
       expect(stdout).toBe('')
       expect(stderr).toMatch(/PORT must be .*\n.*LOG_LEVEL must be /)

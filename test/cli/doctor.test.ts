@@ -24,7 +24,7 @@ interface Finding {
 
 /** What it finds about each database, and how it ends. */
 async function examine(service: ServiceProcess, env: Record<string, string> = {}) {
-  const { exitCode, stdout } = await service.cli(['doctor', '--json'], { env })
+  const { exitCode, stdout } = await service.run(['doctor', '--json'], { env })
   const findings = JSON.parse(stdout) as Finding[]
   const of = (check: string) => findings.find((finding) => finding.check === check)
   const [token, survey, certificate] = [of('token database'), of('survey database'), of('certificate')]
@@ -98,7 +98,7 @@ test('the server of another data directory is odd, and told from its own', async
 
 test('a data directory that is open to others is wrong, and so is a clock that went back', async () => {
   const service = await createProcess()
-  await service.cli(['migrate'])
+  await service.run(['migrate'])
   const findings = async () => {
     const { exitCode, stdout } = await examine(service)
     const all = JSON.parse(stdout) as Finding[]
@@ -120,7 +120,7 @@ test('only a data directory of its own is to be closed to others, and a file is 
     const { stdout } = await examine(service, { DATA_DIR })
     return (JSON.parse(stdout) as Finding[]).find(({ check }) => check === 'data directory')
   }
-  await service.cli(['migrate'])
+  await service.run(['migrate'])
   chmodSync(service.dataDir, 0o755)
   const { dataDir } = service
   const detail = `${dataDir} is open to others; run: chmod 700 ${dataDir}`
@@ -172,7 +172,7 @@ describe('SQLite', () => {
     ['survey', 'migrate', ['migrate']],
   ] as const)('a %s database of a newer program is wrong, in the words of %s', async (name, _, args) => {
     const service = await createProcess()
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     const file = path.join(service.dataDir, `${name}.db`)
     const db = new Database(file)
     db.pragma('user_version = 99')
@@ -180,7 +180,7 @@ describe('SQLite', () => {
     const { exitCode, [name]: found } = await examine(service)
     expect({ exitCode, found }).toMatchObject({ exitCode: 1, found: { state: 'wrong' } })
     expect(found?.detail).toContain(`${file} has ${name} schema version 99, this program knows `)
-    expect((await service.cli(args)).stderr).toBe(`survey-auth: ${found?.detail}\n`)
+    expect((await service.run(args)).stderr).toBe(`survey-auth: ${found?.detail}\n`)
   })
 
   test('a database of an older program is in order: the next start migrates it', async () => {
@@ -230,7 +230,7 @@ describe('SQLite', () => {
 
   test('the file of one store is wrong as that of the other', async () => {
     const service = await createProcess()
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     const file = path.join(service.dataDir, 'survey.db')
     const other = path.join(service.dataDir, 'other.db')
     const env = { TOKEN_DATABASE_URL: `sqlite:${file}`, SURVEY_DATABASE_URL: `sqlite:${other}` }
@@ -269,7 +269,7 @@ describe('PostgreSQL', () => {
     const service = await createProcess()
     const url = await createDatabase()
     const env = both(url)
-    await service.cli(['migrate'], { env })
+    await service.run(['migrate'], { env })
     const current = await examine(service, env)
     expect(current).toMatchObject({
       exitCode: 0,
@@ -286,7 +286,7 @@ describe('PostgreSQL', () => {
     await query(url, `UPDATE schema_versions SET version = 99 WHERE name = 'token'`)
     const { exitCode, token } = await examine(service, env)
     expect({ exitCode, state: token?.state }).toEqual({ exitCode: 1, state: 'wrong' })
-    expect((await service.cli(['app', 'list'], { env })).stderr).toBe(`survey-auth: ${token?.detail}\n`)
+    expect((await service.run(['app', 'list'], { env })).stderr).toBe(`survey-auth: ${token?.detail}\n`)
   })
 
   test.each([

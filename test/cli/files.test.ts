@@ -54,7 +54,7 @@ describe('databases', () => {
     const service = await createProcess()
     const file = path.join(service.dataDir, 'token.db')
     writeFileSync(file, 'these are the words of somebody else, and not a database')
-    const { exitCode, stderr } = await service.cli(['app', 'list'])
+    const { exitCode, stderr } = await service.run(['app', 'list'])
     expect(stderr).toContain(`survey-auth: ${file} is damaged or no database (SQLITE_NOTADB)`)
     expect(exitCode).toBe(1)
   })
@@ -90,7 +90,7 @@ function ofTwoUsers(): void {
     async (words) => {
       const service = await createProcess()
       chownSync(service.dataDir, NOBODY, NOBODY)
-      const { exitCode, stderr } = await service.cli(words.split(' '))
+      const { exitCode, stderr } = await service.run(words.split(' '))
       expect(exitCode).toBe(0)
       expect(stderr).toContain(`${service.dataDir} belongs to nobody, who cannot open what root makes there\n`)
     },
@@ -123,7 +123,7 @@ function ofTwoUsers(): void {
 
   async function madeByRoot(): Promise<string> {
     const service = await createProcess()
-    await service.cli(['app', 'create', '--name', 'N', '--redirect-uri', 'https://app.example/'])
+    await service.run(['app', 'create', '--name', 'N', '--redirect-uri', 'https://app.example/'])
     return service.dataDir
   }
 }
@@ -168,14 +168,14 @@ describe('certificates', () => {
   ])('survey-auth %s with %o names them together with other variables that are wrong', async (words, addresses) => {
     const files = { RPC_TLS_CERT: '/none', RPC_TLS_KEY: '/none', RPC_TLS_CA: '/none' }
     const service = await createProcess({ ...addresses, ...files, CODE_TTL_SECONDS: 'x' })
-    const { exitCode, stderr } = await service.cli(words.split(' '))
+    const { exitCode, stderr } = await service.run(words.split(' '))
     const named = [...stderr.matchAll(/^survey-auth: ([A-Z_]+) /gm)].map(([, variable]) => variable)
     expect({ exitCode, named }).toEqual({ exitCode: 78, named: ['CODE_TTL_SECONDS', ...Object.keys(files)] })
   })
 
   test('of addresses that a command has no use for are not looked at', async () => {
     const service = await createProcess({ RPC_LISTEN: 'https://127.0.0.1:0' })
-    expect((await service.cli(['migrate'])).exitCode).toBe(0)
-    expect((await service.cli(['app', 'list'])).exitCode).toBe(0)
+    expect((await service.run(['migrate'])).exitCode).toBe(0)
+    expect((await service.run(['app', 'list'])).exitCode).toBe(0)
   })
 })

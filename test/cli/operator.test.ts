@@ -48,7 +48,7 @@ function createUser(service: ServiceProcess, username: string): Promise<{ user_i
 describe('apps', () => {
   test('the first app makes the database, and that is said', async () => {
     const service = await createProcess()
-    const { stderr } = await service.cli(['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK])
+    const { stderr } = await service.run(['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK])
     expect(stderr).toContain(`creating a new database: ${path.join(service.dataDir, 'token.db')}\n`)
   })
 
@@ -72,7 +72,7 @@ describe('apps', () => {
       ['audit', 'list'],
       ['app', 'secret', 'list', appid],
     ]) {
-      const { stdout, stderr } = await service.cli([...args, '--json'])
+      const { stdout, stderr } = await service.run([...args, '--json'])
       expect(stdout + stderr).not.toContain(secret)
     }
   })
@@ -84,7 +84,7 @@ describe('apps', () => {
       ...['app', 'secret', 'add', appid, '--name', '2027', '--expires-in-days', '365'],
     ])
     expect(Object.keys(added)).toEqual(['secret_id', 'secret'])
-    const revoked = await service.cli(['app', 'secret', 'revoke', appid, first])
+    const revoked = await service.run(['app', 'secret', 'revoke', appid, first])
     expect(revoked).toMatchObject({ exitCode: 0, stderr: 'revoked\n' })
     expect(await service.json(['app', 'secret', 'list', appid])).toEqual([
       expect.objectContaining({ secret_id: first, name: 'default', revoked_at: expect.stringMatching(ISO) }),
@@ -159,7 +159,7 @@ describe('apps', () => {
     const many = JSON.stringify(Array.from({ length: 1001 }, (_, at) => ({ title: `s${at}`, pages: [] })))
     await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input: many })
     const { appid } = await createApp(service)
-    await service.cli(['survey', 'delete', '7'])
+    await service.run(['survey', 'delete', '7'])
     type Event = Readonly<Record<'event_id' | 'created_at' | 'kind' | 'user_id' | 'appid' | 'request_id', string>> & {
       readonly survey_id: number | null
     }
@@ -205,7 +205,7 @@ describe('apps', () => {
       [0, service.dataDir, 'audit', 'list'],
       [1, elsewhere, '--url', url, 'audit', 'list'], // which says that it has surveys
     ] as const) {
-      const { exitCode, stdout, stderr } = await service.cli([...args, '--json'], { env: { DATA_DIR: dataDir } })
+      const { exitCode, stdout, stderr } = await service.run([...args, '--json'], { env: { DATA_DIR: dataDir } })
       expect({ exitCode, kinds: JSON.parse(stdout).map(({ kind }: { kind: string }) => kind) }).toEqual({
         exitCode: code,
         kinds: ['user.created'],
@@ -242,7 +242,7 @@ describe('apps', () => {
     const db = new Database(path.join(service.dataDir, 'survey.db'))
     db.exec('UPDATE survey_events SET at_ms = 9e15 WHERE survey_id = 50') // no date has that
     db.close()
-    const { exitCode, stdout, stderr } = await service.cli(['audit', 'list', '--json'])
+    const { exitCode, stdout, stderr } = await service.run(['audit', 'list', '--json'])
     const events = JSON.parse(stdout) as { kind: string; survey_id: number | null }[]
     expect(exitCode).toBe(1)
     expect(stderr).toMatch(/^without older events of surveys:\n/)
@@ -259,7 +259,7 @@ describe('apps', () => {
     const input = JSON.stringify({ title: 'a', pages: [] })
     await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input })
     const env = { SURVEY_DATABASE_URL: '' }
-    const { exitCode, stdout } = await service.cli(['audit', 'list', '--json'], { env })
+    const { exitCode, stdout } = await service.run(['audit', 'list', '--json'], { env })
     const kinds = JSON.parse(stdout).map(({ kind }: { kind: string }) => kind)
     expect({ exitCode, kinds }).toEqual({ exitCode: 0, kinds: ['survey.created', 'user.created'] })
   })
@@ -269,7 +269,7 @@ describe('apps', () => {
     await createUser(service, 'li.wei')
     writeFileSync(path.join(service.dataDir, 'survey.db'), 'these are the words of somebody else, and not a database')
     const list = async (...options: string[]) => {
-      const { exitCode, stdout, stderr } = await service.cli(['audit', 'list', '--json', ...options])
+      const { exitCode, stdout, stderr } = await service.run(['audit', 'list', '--json', ...options])
       return { exitCode, kinds: (JSON.parse(stdout || '[]') as { kind: string }[]).map(({ kind }) => kind), stderr }
     }
     expect(await list()).toEqual({
@@ -289,7 +289,7 @@ describe('apps', () => {
     const expires = Date.now() + 8_000 // a busy machine takes seconds to start a command
     await service.json(['app', 'secret', 'add', appid, '--name', 'short', '--expires', new Date(expires).toISOString()])
     await new Promise((resolve) => setTimeout(resolve, expires - Date.now() + 1))
-    const { exitCode, stderr } = await service.cli(['app', 'secret', 'revoke', secret_id])
+    const { exitCode, stderr } = await service.run(['app', 'secret', 'revoke', secret_id])
     const told = `revoked\nthe app has no secret left: survey-auth app secret add ${appid} --name NAME\n`
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: told })
   })
@@ -300,7 +300,7 @@ describe('apps', () => {
   ])('%s is no secret to revoke, and is not repeated', async (_, id) => {
     const service = await createProcess()
     await createApp(service)
-    const { exitCode, stdout, stderr } = await service.cli(['app', 'secret', 'revoke', id])
+    const { exitCode, stdout, stderr } = await service.run(['app', 'secret', 'revoke', id])
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
     expect(stderr).toBe(
       'survey-auth: no app has a secret of this id\nsee the ids with: survey-auth app secret list APPID\n',
@@ -340,8 +340,8 @@ describe('apps', () => {
     ['a token in place of a grant', ['grant', 'revoke', 'sat_canary'], /no such grant\nsee .*grant list\n/],
   ])('%s exits 1 with the reason', async (_, args, reason) => {
     const service = await createProcess()
-    await service.cli(['migrate'])
-    const { exitCode, stdout, stderr } = await service.cli(args)
+    await service.run(['migrate'])
+    const { exitCode, stdout, stderr } = await service.run(args)
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
     expect(stderr).toMatch(reason)
   })
@@ -351,7 +351,7 @@ describe('users', () => {
   test('user create --json prints the user without the password', async () => {
     const service = await createProcess()
     const args = ['user', 'create', '--username', 'li.wei', '--nickname', '李伟', '--password-stdin', '--json']
-    const { stdout } = await service.cli(args, { input: 'correct horse\n' })
+    const { stdout } = await service.run(args, { input: 'correct horse\n' })
     expect(JSON.parse(stdout)).toEqual({
       user_id: expect.stringMatching(/^user_/),
       username: 'li.wei',
@@ -365,7 +365,7 @@ describe('users', () => {
   test('a password that no form could carry is refused, and says why', async () => {
     const service = await createProcess()
     const args = ['user', 'create', '--username', 'demo', '--password-stdin']
-    const { exitCode, stderr } = await service.cli(args, { input: 'pass\tword\n' })
+    const { exitCode, stderr } = await service.run(args, { input: 'pass\tword\n' })
     expect(exitCode).toBe(1)
     expect(stderr).toContain('password: must not contain control characters')
   })
@@ -373,7 +373,7 @@ describe('users', () => {
   test('the mark before a password and the newline behind it, of whichever system, are no part of it, however long it is', async () => {
     const service = await createProcess()
     const create = (username: string, input: string) =>
-      service.cli(['user', 'create', '--username', username, '--password-stdin'], { input })
+      service.run(['user', 'create', '--username', username, '--password-stdin'], { input })
     const longest = 'x'.repeat(1024)
     for (const [name, end] of Object.entries({ unix: '\n', windows: '\r\n', none: '' })) {
       expect(await create(name, longest + end), name).toMatchObject({ exitCode: 0 })
@@ -391,7 +391,7 @@ describe('users', () => {
   test('a name is taken once', async () => {
     const service = await createProcess()
     await createUser(service, 'demo')
-    const again = await service.cli(['user', 'create', '--username', 'demo', '--password-stdin'], {
+    const again = await service.run(['user', 'create', '--username', 'demo', '--password-stdin'], {
       input: 'another one',
     })
     expect(again.exitCode).toBe(1)
@@ -419,7 +419,7 @@ describe('users', () => {
   ])('a change of a profile is refused with $what, and changes nothing', async ({ options, exitCode, stderr }) => {
     const service = await createProcess()
     const created = await createUser(service, 'li.wei')
-    const refused = await service.cli(['user', 'update', 'li.wei', ...options])
+    const refused = await service.run(['user', 'update', 'li.wei', ...options])
     expect(refused).toMatchObject({ exitCode, stderr: expect.stringContaining(stderr) })
     expect(await service.json(['user', 'show', 'li.wei'])).toEqual(created)
   })
@@ -431,7 +431,7 @@ describe('users', () => {
     for (const owner of ['li.wei', (await createUser(service, 'other')).user_id]) {
       await service.json(['survey', 'import', '-', '--owner', owner], { input: survey })
     }
-    const refused = await service.cli(['user', 'delete', 'li.wei'])
+    const refused = await service.run(['user', 'delete', 'li.wei'])
     expect(refused).toMatchObject({
       exitCode: 1,
       stdout: '',
@@ -443,7 +443,7 @@ describe('users', () => {
     expect(await service.json(['user', 'delete', user_id])).toEqual({ user_id, username: 'li.wei', surveys: 1 })
     expect(await service.json(['survey', 'list'])).toMatchObject([{ owner: 'other' }])
     expect(await service.json(['user', 'list'])).toMatchObject([{ username: 'other' }])
-    const again = await service.cli(['user', 'delete', 'li.wei'])
+    const again = await service.run(['user', 'delete', 'li.wei'])
     expect(again).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('there is no such user') })
     expect((await createUser(service, 'li.wei')).user_id).not.toBe(user_id)
   })
@@ -474,10 +474,10 @@ describe('users', () => {
     const { user_id } = await createUser(service, 'li.wei')
     await createUser(service, 'other')
     await service.json(['user', 'disable', 'li.wei'])
-    const deleted = await service.cli(['user', 'delete', 'li.wei'])
+    const deleted = await service.run(['user', 'delete', 'li.wei'])
     expect(deleted.stdout).toBe(`user_id   ${user_id}\nusername  li.wei\nsurveys   0\n`)
     for (const list of ['audit', 'grant']) {
-      expect(await service.cli([list, 'list', '--username', 'li.wei'])).toMatchObject({
+      expect(await service.run([list, 'list', '--username', 'li.wei'])).toMatchObject({
         exitCode: 1,
         stderr: expect.stringMatching(/there is no such user: li.wei\n.*user_id.* audit list --kind user.created\n$/),
       })
@@ -487,7 +487,7 @@ describe('users', () => {
     const events = await service.json<{ kind: string }[]>(['audit', 'list', '--username', user_id])
     expect(events.map(({ kind }) => kind)).toEqual(['user.deleted', 'user.disabled', 'user.created'])
     expect(await service.json(['grant', 'list', '--username', user_id])).toEqual([])
-    const typo = await service.cli(['audit', 'list', '--username', `${user_id}x`])
+    const typo = await service.run(['audit', 'list', '--username', `${user_id}x`])
     expect(typo).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('there is no such user') })
   })
 
@@ -501,7 +501,7 @@ describe('users', () => {
   test('a user_id that nobody has is no user', async () => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
-    const { exitCode, stderr } = await service.cli(['user', 'disable', 'user_none'])
+    const { exitCode, stderr } = await service.run(['user', 'disable', 'user_none'])
     expect({ exitCode, stderr }).toEqual({
       exitCode: 1,
       stderr: expect.stringContaining('there is no such user: user_none\n'),
@@ -542,17 +542,17 @@ describe('surveys', () => {
       { survey_id: 2, hash: expect.stringMatching(/^[0-9a-f]{4}$/), title: 'two', state: 2 },
     ])
 
-    const { stdout: exported } = await service.cli(['survey', 'export', '--owner', 'owner'])
-    const again = await service.cli(['survey', 'import', '-', '--owner', 'owner'], { input: exported })
+    const { stdout: exported } = await service.run(['survey', 'export', '--owner', 'owner'])
+    const again = await service.run(['survey', 'import', '-', '--owner', 'owner'], { input: exported })
     expect(again.exitCode).toBe(0)
-    const { stdout: exportedAgain } = await service.cli(['survey', 'export', '--owner', 'owner'])
+    const { stdout: exportedAgain } = await service.run(['survey', 'export', '--owner', 'owner'])
     expect(exportedAgain).toBe(exported)
   })
 
   test('one survey is imported from standard input and exported by id', async () => {
     const service = await createProcess()
     await createUser(service, 'owner')
-    const stored = await service.cli(['survey', 'import', '-', '--owner', 'owner', '--json'], {
+    const stored = await service.run(['survey', 'import', '-', '--owner', 'owner', '--json'], {
       input: JSON.stringify(survey('only')),
     })
     const [{ survey_id }] = JSON.parse(stored.stdout)
@@ -566,9 +566,9 @@ describe('surveys', () => {
     const file = path.join(service.dataDir, 'latin1.json')
     const input = Buffer.from('{"title":"caf\u00e9"}', 'latin1')
     writeFileSync(file, input)
-    const fromFile = await service.cli(['survey', 'import', file, '--owner', 'owner'])
+    const fromFile = await service.run(['survey', 'import', file, '--owner', 'owner'])
     expect(fromFile).toMatchObject({ exitCode: 1, stderr: `survey-auth: ${file} is not UTF-8\n` })
-    const fromInput = await service.cli(['survey', 'import', '-', '--owner', 'owner'], { input })
+    const fromInput = await service.run(['survey', 'import', '-', '--owner', 'owner'], { input })
     expect(fromInput).toMatchObject({ exitCode: 1, stderr: 'survey-auth: standard input is not UTF-8\n' })
     expect(await service.json(['survey', 'list'])).toEqual([])
   })
@@ -588,7 +588,7 @@ describe('surveys', () => {
     const service = await createProcess()
     await createUser(service, 'owner')
     const input = JSON.stringify([survey('good'), { title: 'bad', pages: [{ questions: [{ type: 'guess' }] }] }])
-    const { exitCode, stderr } = await service.cli(['survey', 'import', '-', '--owner', 'owner'], { input })
+    const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'owner'], { input })
     expect(exitCode).toBe(1)
     expect(stderr).toContain('survey 2: pages[0].questions[0].type')
     expect(await service.json(['survey', 'list'])).toEqual([])
@@ -602,7 +602,7 @@ describe('--url', () => {
     const args = ['--url', `unix:${path.join(service.dataDir, 'rpc.sock')}`, 'survey', 'list']
     const elsewhere = path.join(service.dataDir, 'elsewhere')
     const env = { DATA_DIR: elsewhere, SURVEY_SERVICE_URL: '' }
-    const { exitCode, stderr } = await service.cli(args, { env })
+    const { exitCode, stderr } = await service.run(args, { env })
     expect(exitCode).toBe(0)
     expect(stderr).toContain('using the survey service at')
     expect(existsSync(elsewhere)).toBe(false)
@@ -611,7 +611,7 @@ describe('--url', () => {
   test('why a server is not reached is told', async () => {
     const service = await createProcess({ RPC_TIMEOUT_MS: '1000' })
     const at = `127.0.0.1:${await freePort()}`
-    const { exitCode, stdout, stderr } = await service.cli(['--url', `http://${at}`, 'app', 'list'])
+    const { exitCode, stdout, stderr } = await service.run(['--url', `http://${at}`, 'app', 'list'])
     expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
     expect(stderr).toContain(
       `survey-auth: no answer from the token service at http://${at}: connect ECONNREFUSED ${at}`,
@@ -622,7 +622,7 @@ describe('--url', () => {
     const service = await createProcess({ RPC_TIMEOUT_MS: '1000' })
     await service.start()
     service.signal('SIGSTOP')
-    const { exitCode, stdout, stderr } = await service.cli(['app', 'list'])
+    const { exitCode, stdout, stderr } = await service.run(['app', 'list'])
     service.signal('SIGCONT')
     const url = `unix:${path.join(service.dataDir, 'rpc.sock')}`
     expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
@@ -634,7 +634,7 @@ describe('--url', () => {
   test('a socket nobody listens at is named, and not waited for', async () => {
     const service = await createProcess()
     const url = `unix:${path.join(service.dataDir, 'nobody.sock')}`
-    const { exitCode, stdout, stderr } = await service.cli(['--url', url, 'app', 'list'])
+    const { exitCode, stdout, stderr } = await service.run(['--url', url, 'app', 'list'])
     expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
     expect(stderr).toBe(
       `survey-auth: nobody answers at ${url}, or this user may not ask\nstart the server, or name another one with --url\n`,
@@ -646,7 +646,7 @@ describe('tables', () => {
   test('a name of a stranger cannot move the cursor', async () => {
     const service = await createProcess()
     await service.json(['app', 'create', '--name', 'evil\u001b[2J', '--redirect-uri', CALLBACK])
-    const { stdout } = await service.cli(['app', 'list'])
+    const { stdout } = await service.run(['app', 'list'])
     expect(stdout).not.toContain('\u001b')
   })
 
@@ -677,7 +677,7 @@ describe('files', () => {
   test('databases and their directory are for the owner alone', async () => {
     const service = await createProcess()
     const dataDir = path.join(service.dataDir, 'fresh')
-    await service.cli(['migrate'], { env: { DATA_DIR: dataDir } })
+    await service.run(['migrate'], { env: { DATA_DIR: dataDir } })
     expect(statSync(dataDir).mode & 0o777).toBe(0o700)
     for (const name of ['token.db', 'survey.db']) expect(statSync(path.join(dataDir, name)).mode & 0o777).toBe(0o600)
   })
@@ -688,7 +688,7 @@ describe('files', () => {
       const service = await createProcess()
       loadFiles(service.dataDir, texts)
       const file = path.join(service.dataDir, 'backup.tar')
-      expect((await service.cli(['backup', file])).exitCode).toBe(0)
+      expect((await service.run(['backup', file])).exitCode).toBe(0)
       const folder = path.join(service.dataDir, 'restored')
       mkdirSync(folder)
       execFileSync('tar', ['-xf', file, '-C', folder])
@@ -706,30 +706,30 @@ describe('files', () => {
     const service = await createProcess()
     const { secret } = await createApp(service)
     const file = path.join(service.dataDir, 'backup.tar')
-    expect((await service.cli(['backup', file])).exitCode).toBe(0)
+    expect((await service.run(['backup', file])).exitCode).toBe(0)
     expect(statSync(file).mode & 0o777).toBe(0o600)
     expect(readFileSync(file).includes(secret)).toBe(false)
 
-    const again = await service.cli(['backup', file])
+    const again = await service.run(['backup', file])
     expect(again.exitCode).toBe(1)
     expect(again.stderr).toContain('exists already')
 
     const restored = path.join(service.dataDir, 'restored')
     mkdirSync(restored, { mode: 0o700 })
     execFileSync('tar', ['-xf', file, '-C', restored])
-    const apps = await service.cli(['app', 'list', '--json'], { env: { DATA_DIR: restored } })
+    const apps = await service.run(['app', 'list', '--json'], { env: { DATA_DIR: restored } })
     expect(JSON.parse(apps.stdout)).toHaveLength(1)
-    const doctor = await service.cli(['doctor'], { env: { DATA_DIR: restored } })
+    const doctor = await service.run(['doctor'], { env: { DATA_DIR: restored } })
     expect(doctor.exitCode).toBe(0)
   })
 
   test.each(['token', 'survey'])('a %s database of a newer program is not copied', async (name) => {
     const service = await createProcess()
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     const db = new Database(path.join(service.dataDir, `${name}.db`))
     db.pragma('user_version = 99')
     db.close()
-    const { exitCode, stdout, stderr } = await service.cli(['backup', path.join(service.dataDir, 'backup.tar')])
+    const { exitCode, stdout, stderr } = await service.run(['backup', path.join(service.dataDir, 'backup.tar')])
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
     expect(stderr).toMatch(
       new RegExp(`${name}\\.db has ${name} schema version 99, this program knows \\d+: run a newer program\n$`),
@@ -739,17 +739,17 @@ describe('files', () => {
 
   test.each(['token', 'survey'])('a damaged %s database is named and not copied', async (name) => {
     const service = await createProcess()
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     const database = path.join(service.dataDir, `${name}.db`)
     writeFileSync(database, 'these are the words of somebody else, and not a database')
     for (const command of [['backup', path.join(service.dataDir, 'backup.tar')], ['migrate']]) {
-      const { exitCode, stderr } = await service.cli(command)
+      const { exitCode, stderr } = await service.run(command)
       expect({ exitCode, stderr }).toEqual({
         exitCode: 1,
         stderr: `survey-auth: ${database} is damaged or no database (SQLITE_NOTADB)\nrestore a backup\n`,
       })
     }
-    expect((await service.cli(['doctor'])).stdout).toMatch(
+    expect((await service.run(['doctor'])).stdout).toMatch(
       new RegExp(`${name} database +wrong +${database} is damaged`),
     )
     expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
@@ -758,7 +758,7 @@ describe('files', () => {
   test('surveys are copied before the users who own them', async () => {
     const service = await createProcess()
     for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), 'no database')
-    const { stderr } = await service.cli(['backup', path.join(service.dataDir, 'backup.tar')])
+    const { stderr } = await service.run(['backup', path.join(service.dataDir, 'backup.tar')])
     expect(stderr).toContain(`${path.join(service.dataDir, 'survey.db')} is damaged`) // what is copied first
   })
 
@@ -777,7 +777,7 @@ describe('files', () => {
   ])('where there is no database, %s makes none, and names DATA_DIR', async (words) => {
     const service = await createProcess()
     const input = '{"title":"mine","pages":[]}'
-    expect(await service.cli(words.split(' '), { input })).toEqual({
+    expect(await service.run(words.split(' '), { input })).toEqual({
       exitCode: 1,
       stdout: '',
       stderr: `survey-auth: there is no database in ${service.dataDir}\nset DATA_DIR as the server has it\n`,
@@ -795,20 +795,20 @@ describe('files', () => {
         'survey-auth: there are no tables of the token database at its address\nset TOKEN_DATABASE_URL as the server has it\n',
     }
     for (const words of ['app list', 'user delete li.wei', 'audit list', 'survey list', 'grant revoke grant_x']) {
-      expect(await service.cli(words.split(' ')), words).toEqual(refused)
+      expect(await service.run(words.split(' ')), words).toEqual(refused)
     }
     expect(await query(url, `SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace`)).toEqual([])
 
     const created = ['user', 'create', '--username', 'li.wei', '--password-stdin']
-    expect(await service.cli(created, { input: 'correct horse battery' })).toMatchObject({
+    expect(await service.run(created, { input: 'correct horse battery' })).toMatchObject({
       exitCode: 0,
       stderr: 'creating the tables of the token database\n',
     })
-    expect(await service.cli(['audit', 'list'])).toMatchObject({
+    expect(await service.run(['audit', 'list'])).toMatchObject({
       exitCode: 0,
       stderr: 'without surveys, of which there is no database here; if it is elsewhere, set SURVEY_SERVICE_URL\n',
     })
-    expect(await service.cli(['survey', 'list'])).toMatchObject({
+    expect(await service.run(['survey', 'list'])).toMatchObject({
       exitCode: 0,
       stderr: 'creating the tables of the survey database\nno surveys; store some with: survey-auth survey import\n',
     })
@@ -818,7 +818,7 @@ describe('files', () => {
     const service = await startProcess()
     const elsewhere = path.join(service.dataDir, 'elsewhere')
     const env = { DATA_DIR: elsewhere, TOKEN_SERVICE_URL: `unix:${path.join(service.dataDir, 'rpc.sock')}` }
-    const { exitCode, stderr } = await service.cli(['survey', 'list'], { env })
+    const { exitCode, stderr } = await service.run(['survey', 'list'], { env })
     expect(exitCode).toBe(1)
     expect(stderr).toContain(`there is no database in ${elsewhere}\n`)
     expect(existsSync(elsewhere)).toBe(false)
@@ -848,20 +848,20 @@ describe('files', () => {
   test('files that a start has made and not filled yet can be copied', async () => {
     const service = await createProcess()
     for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), '', { mode: 0o600 })
-    expect((await service.cli(['backup', path.join(service.dataDir, 'backup.tar')])).exitCode).toBe(0)
+    expect((await service.run(['backup', path.join(service.dataDir, 'backup.tar')])).exitCode).toBe(0)
   })
 
   test('a backup into a folder that is not there says so', async () => {
     const service = await createProcess()
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     const file = path.join(service.dataDir, 'none', 'backup.tar')
     const stderr = `survey-auth: cannot write ${file}: its folder does not exist\n`
-    expect(await service.cli(['backup', file])).toMatchObject({ exitCode: 1, stderr })
+    expect(await service.run(['backup', file])).toMatchObject({ exitCode: 1, stderr })
   })
 
   test('a backup for which there is no room says so, and leaves nothing', async () => {
     const service = await createProcess()
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     const file = path.join(service.dataDir, 'backup.tar')
     const command = `trap '' XFSZ; ulimit -f 32; exec "$0" "$@"` // no file larger than 16 or 32 KiB
     const { status, stderr } = spawnSync('/bin/sh', ['-c', command, process.execPath, PROGRAM, 'backup', file], {
@@ -875,10 +875,10 @@ describe('files', () => {
 
   test('the doctor finds a file that others may read', async () => {
     const service = await createProcess()
-    await service.cli(['migrate'])
-    expect((await service.cli(['doctor'])).exitCode).toBe(0)
+    await service.run(['migrate'])
+    expect((await service.run(['doctor'])).exitCode).toBe(0)
     chmodSync(path.join(service.dataDir, 'token.db'), 0o644)
-    const { exitCode, stdout } = await service.cli(['doctor'])
+    const { exitCode, stdout } = await service.run(['doctor'])
     expect(exitCode).toBe(1)
     expect(stdout).toMatch(/token database +wrong +.*chmod 600/)
   })

@@ -100,7 +100,7 @@ describe('store copy', () => {
 
   test('takes one file by --from, of either store, and finds out which it is', async () => {
     const service = await createProcess()
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     const from = `sqlite:${path.join(service.dataDir, 'survey.db')}`
     const args = ['store', 'copy', '--from', from, '--to', await createDatabase()]
     expect(await service.json(args)).toEqual([
@@ -120,10 +120,10 @@ describe('store copy', () => {
     ],
   ])('each file %s goes where its own variable says', async (_, copies) => {
     const service = await createProcess()
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     const [tokens, surveys] = [await createDatabase(), await createDatabase()]
     const env = { TOKEN_DATABASE_URL: tokens, SURVEY_DATABASE_URL: surveys }
-    for (const args of copies) expect((await service.cli(['store', 'copy', ...args], { env })).exitCode).toBe(0)
+    for (const args of copies) expect((await service.run(['store', 'copy', ...args], { env })).exitCode).toBe(0)
     for (const [url, name] of [
       [tokens, 'token'],
       [surveys, 'survey'],
@@ -135,19 +135,19 @@ describe('store copy', () => {
   test('is refused while the service runs, and exits 1 with the reason', async () => {
     const service = await startProcess()
     const args = ['store', 'copy', '--to', await createDatabase()]
-    const { exitCode, stdout, stderr } = await service.cli(args)
+    const { exitCode, stdout, stderr } = await service.run(args)
     expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
     expect(stderr).toMatch(/\.db is in use.*\nstop the service first/)
-    const forced = await service.cli([...args, '--force'])
+    const forced = await service.run([...args, '--force'])
     expect(forced.exitCode).toBe(0)
   })
 
   test('of a table that PostgreSQL changed is not kept: exit 1, and both counts', async () => {
     const url = await createDatabase()
     const service = await filledProcess({ TOKEN_DATABASE_URL: url })
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     await query(url, 'CREATE RULE drop_them AS ON INSERT TO sessions DO INSTEAD NOTHING')
-    const { exitCode, stdout, stderr } = await service.cli(['store', 'copy'])
+    const { exitCode, stdout, stderr } = await service.run(['store', 'copy'])
     expect(exitCode).toBe(1)
     expect(stdout).toMatch(/^token +sessions +1 +[0-9a-f]+ +no$/m)
     expect(stderr).toContain('sessions: 1 rows in SQLite, 0 in PostgreSQL')
@@ -158,7 +158,7 @@ describe('store copy', () => {
   test('that is interrupted leaves the target empty, and works the next time', async () => {
     const url = await createDatabase()
     const service = await filledProcess({ TOKEN_DATABASE_URL: url })
-    await service.cli(['migrate'])
+    await service.run(['migrate'])
     const slow =
       'CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$'
     await query(url, slow)
@@ -173,7 +173,7 @@ describe('store copy', () => {
     await query(url, `SELECT pg_terminate_backend(pid) ${others}`) // else it would sleep on before it noticed
     expect(await query(url, 'SELECT appid FROM apps')).toEqual([])
     await query(url, 'DROP TRIGGER slow ON grants')
-    expect((await service.cli(['store', 'copy'])).exitCode).toBe(0)
+    expect((await service.run(['store', 'copy'])).exitCode).toBe(0)
   })
 
   test.each([
@@ -182,7 +182,7 @@ describe('store copy', () => {
   ])('says that others can see a password in %s of --to, and never repeats it', async (_, withPassword) => {
     const service = await filledProcess()
     const to = withPassword(await createDatabase())
-    const { exitCode, stdout, stderr } = await service.cli(['store', 'copy', '--to', to])
+    const { exitCode, stdout, stderr } = await service.run(['store', 'copy', '--to', to])
     expect(exitCode).toBe(0)
     expect(stderr).toContain('--to-file keeps it from them')
     expect(stdout + stderr).not.toContain('canary-password')
@@ -197,7 +197,7 @@ describe('store copy', () => {
     ['to a server that is not there', ['--to', 'postgres://u@127.0.0.1:1/d'], 69, /unavailable/],
   ])('%s is refused with the exit code of its reason', async (_, args, expected, reason) => {
     const service = await filledProcess()
-    const { exitCode, stdout, stderr } = await service.cli(['store', 'copy', ...args])
+    const { exitCode, stdout, stderr } = await service.run(['store', 'copy', ...args])
     expect({ exitCode, stdout }).toEqual({ exitCode: expected, stdout: '' })
     expect(stderr).toMatch(reason)
     expect(stderr).not.toContain('canary')
@@ -207,7 +207,7 @@ describe('store copy', () => {
     const service = await createProcess()
     mkdirSync(path.join(service.dataDir, 'empty'))
     const env = { DATA_DIR: path.join(service.dataDir, 'empty') }
-    const { exitCode, stderr } = await service.cli(['store', 'copy', '--to', 'postgres://h/d'], { env })
+    const { exitCode, stderr } = await service.run(['store', 'copy', '--to', 'postgres://h/d'], { env })
     expect(exitCode).toBe(1)
     expect(stderr).toContain('there is nothing to copy in')
   })
@@ -222,5 +222,5 @@ test('migrate shows the versions on PostgreSQL too, from 0 where there was no sc
   ]
   expect(await service.json(['migrate'])).toEqual(versions(0, 0))
   expect(await service.json(['migrate'])).toEqual(versions(2, 2))
-  expect((await service.cli(['migrate'])).stdout).toMatch(/token +2 +2 +PostgreSQL\nsurvey +2 +2 +PostgreSQL\n/)
+  expect((await service.run(['migrate'])).stdout).toMatch(/token +2 +2 +PostgreSQL\nsurvey +2 +2 +PostgreSQL\n/)
 })

@@ -2,7 +2,8 @@
 import { truncateSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
-import { type CommandResult, createProcess, type ServiceProcess } from '../harness/process.js'
+import type { CommandResult } from '../harness/command-host.js'
+import { createProcess, type ServiceProcess } from '../harness/process.js'
 import { MAX_SURVEY_BYTES, smallSurvey, surveyOf } from '../harness/sample-surveys.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
@@ -24,7 +25,7 @@ async function serviceWithUsers({ isRunning }: { isRunning: boolean }, env = {})
 function importAs(owner: string, service: ServiceProcess, surveys: unknown): Promise<CommandResult> {
   const file = path.join(service.dataDir, 'surveys.json')
   writeFileSync(file, JSON.stringify(surveys))
-  return service.cli(['survey', 'import', file, '--owner', owner])
+  return service.run(['survey', 'import', file, '--owner', owner])
 }
 
 async function ids(service: ServiceProcess, ...filter: readonly string[]): Promise<number[]> {
@@ -38,7 +39,7 @@ test('one survey is exported by one page of one', async () => {
   const service = await createProcess({ LOG_LEVEL: 'debug' })
   await service.json(['user', 'create', '--username', 'ann', '--password-stdin'], { input: 'correct horse\n' })
   await importAs('ann', service, many(120))
-  const { stdout, stderr } = await service.cli(['survey', 'export', '120'])
+  const { stdout, stderr } = await service.run(['survey', 'export', '120'])
   expect(JSON.parse(stdout)).toMatchObject({ id: 120 })
   expect(stderr.split('ExportSurveys')).toHaveLength(2)
 })
@@ -48,7 +49,7 @@ test('a file that is larger than what is read at once is refused unread', async 
   const file = path.join(service.dataDir, 'sparse.json')
   writeFileSync(file, '[]')
   truncateSync(file, 256 * 1024 * 1024 + 1)
-  const { exitCode, stderr } = await service.cli(['survey', 'import', file, '--owner', 'ann'])
+  const { exitCode, stderr } = await service.run(['survey', 'import', file, '--owner', 'ann'])
   expect({ exitCode, stderr }).toEqual({
     exitCode: 1,
     stderr: `survey-auth: ${file} is larger than 268435456 bytes\nimport it in parts\n`,
@@ -61,7 +62,7 @@ test.each([
   ['title', ''], // of which Node does not tell where
 ])('an import of %j, which is not JSON, says where as far as Node tells', async (input, where) => {
   const service = await createProcess()
-  const { exitCode, stderr } = await service.cli(['survey', 'import', '-', '--owner', 'ann'], { input })
+  const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'ann'], { input })
   expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: standard input is not JSON${where}\n` })
 })
 
@@ -70,7 +71,7 @@ test.each([
   ['a file that is not there', 'none.json', 'there is no such file'],
 ])('an import of %s says so', async (_, file, why) => {
   const service = await createProcess()
-  const { exitCode, stderr } = await service.cli(['survey', 'import', file, '--owner', 'ann'])
+  const { exitCode, stderr } = await service.run(['survey', 'import', file, '--owner', 'ann'])
   expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: cannot read ${file}: ${why}\n` })
 })
 
@@ -103,7 +104,7 @@ test.each([
 ])('a deletion of $what is refused and deletes nothing', async ({ words, exitCode, stderr }) => {
   const service = await serviceWithUsers({ isRunning: false })
   await importAs('ann', service, many(2))
-  const refused = await service.cli(['survey', 'delete', ...words])
+  const refused = await service.run(['survey', 'delete', ...words])
   expect(refused).toMatchObject({ exitCode, stderr: expect.stringContaining(stderr) })
   expect(await ids(service)).toEqual([1, 2])
 })
@@ -113,7 +114,7 @@ test('an export by what is no id of a survey of that user says so', async () => 
   await importAs('ann', service, [{ ...smallSurvey(), id: 7 }])
   await importAs('bob', service, [{ ...smallSurvey(), id: 121 }])
   expect(await service.json(['survey', 'export', '--owner', 'ann', '7'])).toMatchObject({ id: 7 })
-  const exportOf = (id: string) => service.cli(['survey', 'export', '--owner', 'ann', '--', id])
+  const exportOf = (id: string) => service.run(['survey', 'export', '--owner', 'ann', '--', id])
   for (const id of ['8', '121', '9007199254740991']) {
     expect(await exportOf(id)).toMatchObject({
       exitCode: 1,
@@ -136,9 +137,9 @@ describe.each(places)('$place', (where) => {
   test('the largest survey there can be comes back from an export, with requests as small as they may be set', async () => {
     const service = await serviceWithUsers(where, { RPC_MAX_SURVEY_REQUEST_BYTES: '4100000' })
     expect(await importAs('ann', service, surveyOf(MAX_SURVEY_BYTES))).toMatchObject({ exitCode: 0 })
-    const { stdout: input } = await service.cli(['survey', 'export'])
-    expect(await service.cli(['survey', 'import', '-', '--owner', 'ann'], { input })).toMatchObject({ exitCode: 0 })
-    expect((await service.cli(['survey', 'export'])).stdout).toBe(input)
+    const { stdout: input } = await service.run(['survey', 'export'])
+    expect(await service.run(['survey', 'import', '-', '--owner', 'ann'], { input })).toMatchObject({ exitCode: 0 })
+    expect((await service.run(['survey', 'export'])).stdout).toBe(input)
   })
 
   const mistakes = [
@@ -164,10 +165,10 @@ describe.each(places)('$place', (where) => {
     const service = await serviceWithUsers(where)
     await importAs('ann', service, many(1003))
     await importAs('bob', service, { ...smallSurvey(), id: 2000 })
-    const deleted = await service.cli(['survey', 'delete', '7', '3'])
+    const deleted = await service.run(['survey', 'delete', '7', '3'])
     expect(deleted).toMatchObject({ exitCode: 0, stdout: '', stderr: expect.stringMatching(/^2 surveys deleted$/m) })
     expect(await service.json(['survey', 'delete', '7', '7'])).toEqual([{ survey_id: 7 }])
-    const unknown = await service.cli(['survey', 'delete', '1', '1999'])
+    const unknown = await service.run(['survey', 'delete', '1', '1999'])
     expect(unknown).toMatchObject({
       exitCode: 1,
       stderr: expect.stringMatching(/: there is no survey 1999\nsee them with: survey-auth survey list$/m),
@@ -177,7 +178,7 @@ describe.each(places)('$place', (where) => {
     )
     expect(await service.json(['survey', 'delete', '--owner', 'ann'])).toHaveLength(1001)
     expect(await ids(service)).toEqual([2000])
-    const nothingLeft = await service.cli(['survey', 'delete', '--owner', 'ann'])
+    const nothingLeft = await service.run(['survey', 'delete', '--owner', 'ann'])
     expect(nothingLeft).toMatchObject({ exitCode: 0, stderr: expect.stringMatching(/^0 surveys deleted$/m) })
   })
 

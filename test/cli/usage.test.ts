@@ -102,19 +102,30 @@ describe('help', () => {
     [['app', 'help', 'create'], 'Usage: survey-auth app create [options]'],
   ])('survey-auth %j shows help', async (args, usage) => {
     const service = await createProcess()
-    const { exitCode, stdout, stderr } = await service.cli(args)
+    const { exitCode, stdout, stderr } = await service.run(args)
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: '' })
     expect(stdout).toContain(usage)
   })
 
   test('survey-auth config --help lists every variable with unit, default and meaning', async () => {
     const service = await createProcess()
-    const { exitCode, stdout } = await service.cli(['config', '--help'])
+    const { exitCode, stdout } = await service.run(['config', '--help'])
     expect(exitCode).toBe(0)
     expect(stdout).toContain('PUBLIC_URL=http://HOST:PORT')
     expect(stdout).toContain('ACCESS_TOKEN_TTL_SECONDS=259200')
     expect(stdout).toContain('(or TOKEN_DATABASE_URL_FILE)')
   })
+})
+
+test.each([
+  [0, ['--version'], {}],
+  [1, ['app', 'list'], {}],
+  [2, ['app', 'create'], {}],
+  [69, ['app', 'list'], { TOKEN_SERVICE_URL: 'unix:/nowhere/token.sock' }],
+  [78, ['app', 'list'], { LOG_LEVEL: 'loud' }],
+])('a process of its own ends with %i after %j with %j', async (expected, args, env) => {
+  const service = await createProcess()
+  expect((await service.cli(args, { env })).exitCode).toBe(expected)
 })
 
 test('the kinds of events that audit list takes are those that docs/operations.md explains', () => {
@@ -206,7 +217,7 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ['an empty password', ['user', 'create', '--username', 'u', '--password-stdin'], /no password/],
   ])('%s', async (_, args, said) => {
     const service = await createProcess()
-    const { exitCode, stdout, stderr } = await service.cli(args)
+    const { exitCode, stdout, stderr } = await service.run(args)
     expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
     expect(stderr).toMatch(said)
   })

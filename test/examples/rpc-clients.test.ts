@@ -9,8 +9,9 @@ import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
 import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
+import type { CommandResult } from '../harness/command-host.js'
 import { freePort } from '../harness/free-port.js'
-import { type CommandResult, type Environment, startProcess } from '../harness/process.js'
+import { type Environment, startProcess } from '../harness/process.js'
 import { createAuthority, pemFiles } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 180_000 }) // spawns a service, the command line and every client

@@ -4,18 +4,19 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { onTestFinished } from 'vitest'
+import { type CommandResult, runInHost } from './command-host.js'
 import { freePort } from './free-port.js'
 import { BUILD, PROGRAM } from './spawn.js'
 
 const START_TIMEOUT_MS = 60_000 // on a machine that is busy with other suites
 
-export interface CommandResult {
-  readonly exitCode: number
-  readonly stdout: string
-  readonly stderr: string
-}
-
 export type Environment = Readonly<Record<string, string>>
+
+export interface CommandOptions {
+  /** What it reads from stdin; nothing without. */
+  readonly input?: string | Uint8Array
+  readonly env?: Environment
+}
 
 /** A data directory with the command line for it; a server runs on it between `start` and `stop` or `kill`. */
 export class ServiceProcess {
@@ -79,11 +80,8 @@ export class ServiceProcess {
     return new Promise((resolve) => child.once('close', (code) => resolve(code ?? -1)))
   }
 
-  /** Runs `survey-auth ARGS` on the same data directory. */
-  cli(
-    args: readonly string[],
-    options: { input?: string | Uint8Array; env?: Environment } = {},
-  ): Promise<CommandResult> {
+  /** Runs `survey-auth ARGS` on the same data directory, in a process of its own. */
+  cli(args: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
       const env = { ...this.#env, ...options.env }
       const child = spawn(process.execPath, [PROGRAM, ...args], { env, cwd: this.dataDir })
@@ -101,9 +99,14 @@ export class ServiceProcess {
     })
   }
 
+  /** The same twenty times as fast, in a process that runs all such commands in turn. Not for `serve`. */
+  run(args: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
+    return runInHost({ args, env: { ...this.#env, ...options.env }, cwd: this.dataDir, input: options.input ?? '' })
+  }
+
   /** Runs a command with --json and returns what it printed; fails with its messages when it does not exit 0. */
   async json<T>(args: readonly string[], options: { input?: string } = {}): Promise<T> {
-    const { exitCode, stdout, stderr } = await this.cli([...args, '--json'], options)
+    const { exitCode, stdout, stderr } = await this.run([...args, '--json'], options)
     if (exitCode !== 0) throw new Error(`survey-auth ${args.join(' ')} exited ${exitCode}: ${stderr}`)
     return JSON.parse(stdout) as T
   }
@@ -133,9 +136,17 @@ export class ServiceProcess {
   }
 }
 
+let isBuilt = false
+
+/** Else the first start would wait for the compiler. */
+function buildOnce(): void {
+  if (!isBuilt) execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  isBuilt = true
+}
+
 /** A new data directory and a free port; removed again, and the server ended, when the test is over. */
 export async function createProcess(env: Environment = {}): Promise<ServiceProcess> {
-  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' }) // else the first start would wait for the compiler
+  buildOnce()
   const dataDir = await mkdtemp(path.join(tmpdir(), 'survey-auth-process-'))
   const service = new ServiceProcess(dataDir, await freePort(), env)
   onTestFinished(async () => {

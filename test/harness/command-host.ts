@@ -1,0 +1,71 @@
+// Runs commands in a process that has loaded their modules once, see commands-in-turn.js.
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+
+export interface CommandResult {
+  readonly exitCode: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface CommandLine {
+  readonly args: readonly string[]
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly cwd: string
+  readonly input: string | Uint8Array
+}
+
+const HOST = fileURLToPath(new URL('./commands-in-turn.js', import.meta.url))
+const END = '\0the command has ended\0'
+
+interface Host {
+  readonly child: ChildProcess
+  readonly ended: Promise<never>
+}
+
+/** One for all test files of this worker; it ends with the worker. */
+let host: Host | undefined
+let last: Promise<unknown> = Promise.resolve()
+
+/** Commands run one after the other. @throws Error when the command would have kept its process from ending. */
+export function runInHost(command: CommandLine): Promise<CommandResult> {
+  const result = last.then(() => run(command))
+  last = result.catch(() => undefined)
+  return result
+}
+
+async function run({ args, env, cwd, input }: CommandLine): Promise<CommandResult> {
+  host ??= start()
+  const { child, ended } = host
+  const outputs = Promise.all([child.stdout, child.stderr].map((stream) => untilEnd(stream as NodeJS.ReadableStream)))
+  const told = once(child, 'message') as Promise<[{ exitCode: number; left: readonly string[] }]>
+  child.send({ args, env, cwd, input: Buffer.from(input).toString('base64'), end: END })
+  const [[stdout = '', stderr = ''], [{ exitCode, left }]] = await Promise.race([Promise.all([outputs, told]), ended])
+  if (left.length > 0) throw new Error(`survey-auth ${args.join(' ')} does not end: ${left.join(', ')}`)
+  return { exitCode, stdout, stderr }
+}
+
+function start(): Host {
+  const child = fork(HOST, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], execArgv: [] })
+  const ended = once(child, 'exit').then(() => {
+    host = undefined
+    throw new Error('a command ended the process in which commands are run')
+  })
+  ended.catch(() => undefined)
+  for (const handle of [child, child.channel, child.stdout, child.stderr]) (handle as { unref(): void } | null)?.unref()
+  return { child, ended }
+}
+
+function untilEnd(stream: NodeJS.ReadableStream): Promise<string> {
+  return new Promise((resolve) => {
+    let chunks = Buffer.alloc(0)
+    const onData = (chunk: Buffer) => {
+      chunks = Buffer.concat([chunks, chunk])
+      if (!chunks.subarray(-END.length).equals(Buffer.from(END))) return
+      stream.off('data', onData)
+      resolve(chunks.toString('utf8', 0, chunks.length - END.length))
+    }
+    stream.on('data', onData)
+  })
+}
