@@ -69,11 +69,12 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
 
   /** Step 2: from here on everything happens between servers. */
   async function callback(query, session) {
-    const expected = session?.state
-    if (!expected || query.get('state') !== expected) {
-      if (session?.tokens) return redirect('/') // an answer that was used before, by the browser's Back for example
+    const state = query.get('state')
+    if (!state || state !== session?.state) {
+      if (session?.tokens && state === session.answered) return redirect('/') // the browser's Back, for example
       return { status: 400, body: page(messagePage('This answer was not meant for you', NOT_YOURS)) }
     }
+    session.answered = state
     delete session.state // good for one answer
     if (query.get('error') === 'access_denied') return { body: page(messagePage('No problem', DENIED)) }
     session.tokens = await client.exchange(query.get('code') ?? '')
@@ -134,7 +135,8 @@ const SAFE_HEADERS = {
   'x-content-type-options': 'nosniff',
 }
 
-const NOT_YOURS = 'It carries no state that this browser asked with. Nothing was connected; please start again.'
+const NOT_YOURS =
+  'It does not carry the state that this browser asked with last. Nothing was connected; please start again.'
 const DENIED = 'You did not connect your surveys, and nothing was shared. You can change your mind at any time.'
 const ENDED = 'Your permission has ended or was taken back. Connect again to go on.'
 

@@ -104,6 +104,16 @@ test('a state is good for one answer: coming back to it leads to what is connect
   expect(asked.filter((path) => path === '/api/oauth2/access_token')).toHaveLength(1)
 })
 
+test('an answer that a connected visitor did not ask for is refused, and changes nothing', async () => {
+  await visitor.open(`/callback?code=c1&state=${await connect()}`)
+  for (const query of ['', '?code=c2', '?code=c2&state=other']) {
+    const page = await visitor.open(`/callback${query}`)
+    expect([page.status, page.html.text]).toEqual([400, expect.stringContaining('not meant for you')])
+  }
+  expect((await visitor.open('/')).html.text).toContain('Lin')
+  expect(asked.filter((path) => path === '/api/oauth2/access_token')).toHaveLength(1)
+})
+
 test('questions are numbered through all pages, texts between them are not, and a matrix has rows and columns', async () => {
   await visitor.open(`/callback?code=c1&state=${await connect()}`)
   const { text } = await visitor.open('/surveys/7')
