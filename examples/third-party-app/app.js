@@ -71,14 +71,21 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
   async function callback(query, session) {
     const state = query.get('state')
     if (!state || state !== session?.state) {
-      if (session?.tokens && state === session.answered) return redirect('/') // the browser's Back, for example
+      if (state && state === session?.answered) return again(session)
       return { status: 400, body: page(messagePage('This answer was not meant for you', NOT_YOURS)) }
     }
-    session.answered = state
-    delete session.state // good for one answer
     if (query.get('error') === 'access_denied') return { body: page(messagePage('No problem', DENIED)) }
-    session.tokens = await client.exchange(query.get('code') ?? '')
+    session.answered = state
+    delete session.state // good for one code; a refusal is none, and Back leads from it to the same page
+    session.exchange = client.exchange(query.get('code') ?? '')
+    session.tokens = await session.exchange
     return redirect('/') // so that the code leaves the address bar
+  }
+
+  /** The same answer once more: Confirm was clicked twice, and the exchange may be under way, or the browser went Back. */
+  async function again(session) {
+    await session.exchange
+    return redirect('/')
   }
 
   async function home(session) {

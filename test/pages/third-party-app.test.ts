@@ -10,6 +10,7 @@ let service: Server
 let app: Awaited<ReturnType<typeof startThirdPartyApp>>
 let visitor: Visitor
 let liveToken = 'token1'
+let delayMs = 0
 const asked: string[] = []
 
 const invalidToken = { type: 'invalid_token', action: 'refresh' }
@@ -31,11 +32,13 @@ const survey = { ...surveys[0], topic_count: 2, pages }
 beforeEach(async () => {
   asked.length = 0
   liveToken = 'token1'
+  delayMs = 0
   expired = invalidToken
   service = createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://service')
     asked.push(url.pathname)
-    response.end(JSON.stringify({ error: { type: '' }, request_id: 'r', data: {}, ...answer(url) }))
+    const text = JSON.stringify({ error: { type: '' }, request_id: 'r', data: {}, ...answer(url) })
+    setTimeout(() => response.end(text), delayMs)
   }).listen(0, '127.0.0.1')
   await once(service, 'listening')
   const baseUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}`
@@ -104,6 +107,15 @@ test('a state is good for one answer: coming back to it leads to what is connect
   expect(asked.filter((path) => path === '/api/oauth2/access_token')).toHaveLength(1)
 })
 
+test('an answer that comes twice, as when Confirm is clicked twice, is exchanged once, and the second waits for it', async () => {
+  const callback = `/callback?code=c1&state=${await connect()}`
+  delayMs = 100
+  const replies = await Promise.all([visitor.request(callback), visitor.request(callback)])
+  expect(replies.map(({ headers }) => headers.get('location'))).toEqual(['/', '/'])
+  expect(asked).toEqual(['/api/oauth2/access_token'])
+  expect((await visitor.open('/')).html.text).toContain('Lin')
+})
+
 test('an answer that a connected visitor did not ask for is refused, and changes nothing', async () => {
   await visitor.open(`/callback?code=c1&state=${await connect()}`)
   for (const query of ['', '?code=c2', '?code=c2&state=other']) {
@@ -136,6 +148,12 @@ test('a visitor who refuses is told that nothing was shared', async () => {
   const page = await visitor.open(`/callback?error=access_denied&state=${await connect()}`)
   expect(page.html.text).toContain('nothing was shared')
   expect(asked).toEqual([])
+})
+
+test('a visitor who refuses, goes back and confirms is connected', async () => {
+  const state = await connect()
+  await visitor.open(`/callback?error=access_denied&state=${state}`)
+  expect((await visitor.open(`/callback?code=c1&state=${state}`)).html.text).toContain('Lin')
 })
 
 test.each(['//', '///x', 'http://[/', '/%', '*'])('what is no address of the app is answered: %s', async (target) => {
