@@ -47,13 +47,14 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
   /** @param {URL} url @param {import('node:http').IncomingMessage} request */
   async function route(url, request) {
     const session = sessions.get(cookie(request))
+    const isConnected = session?.tokens !== undefined && !session.hasEnded
     if (url.pathname === '/style.css') return { headers: { 'content-type': 'text/css; charset=utf-8' }, body: style }
     if (url.pathname === '/connect') return connect()
     if (url.pathname === '/callback') return callback(url.searchParams, session)
     if (url.pathname === '/leave') return leave(request)
-    if (url.pathname === '/') return session?.tokens ? home(session) : { body: page(connectPage()) }
+    if (url.pathname === '/') return isConnected ? home(session) : { body: page(connectPage()) }
     const surveyId = /^\/surveys\/([0-9]+)$/.exec(url.pathname)?.[1]
-    if (surveyId && session?.tokens) return survey(session, surveyId)
+    if (surveyId && isConnected) return survey(session, surveyId)
     return surveyId ? redirect('/') : notFound()
   }
 
@@ -111,7 +112,8 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
       const renewed = await client.refresh(session.tokens.refresh_token)
       session.tokens = { ...session.tokens, access_token: renewed.access_token }
     } catch (error) {
-      if (error instanceof SurveyError && error.action === 'reauthorize') delete session.tokens
+      // other requests may be using the tokens, so they stay
+      if (error instanceof SurveyError && error.action === 'reauthorize') session.hasEnded = true
       throw error
     }
     return call(session.tokens.access_token)
