@@ -321,5 +321,5 @@ function checkRequest({ url = '', httpVersion }: IncomingMessage, headers: Heade
 
 function noRoute(resource: Resource | undefined): Problem {
   if (!resource) return new Problem('no_route', 'nothing is served at this path')
-  return new Problem('method_not_allowed', 'the path has other methods, see Allow', { allow: resource.allow })
+  return new Problem('method_not_allowed', `the path takes ${resource.allow} only`, { allow: resource.allow })
 }

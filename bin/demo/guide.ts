@@ -53,7 +53,7 @@ ${bold('2. Call every endpoint yourself')}
      appid      ${appid}
      secret     ${secret}
 
-   The authorization page:
+   The authorization page. Confirm leads back to the app above, which did not ask for it and says so; the code is in the address:
 
 ${url}/connect/oauth2/authorize?${new URLSearchParams(authorization)}#wj_redirect
 

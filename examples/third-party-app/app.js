@@ -47,13 +47,14 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
   /** @param {URL} url @param {import('node:http').IncomingMessage} request */
   async function route(url, request) {
     const session = sessions.get(cookie(request))
+    const isConnected = session?.tokens !== undefined && !session.hasEnded
     if (url.pathname === '/style.css') return { headers: { 'content-type': 'text/css; charset=utf-8' }, body: style }
     if (url.pathname === '/connect') return connect()
     if (url.pathname === '/callback') return callback(url.searchParams, session)
     if (url.pathname === '/leave') return leave(request)
-    if (url.pathname === '/') return session?.tokens ? home(session) : { body: page(connectPage()) }
+    if (url.pathname === '/') return isConnected ? home(session) : { body: page(connectPage()) }
     const surveyId = /^\/surveys\/([0-9]+)$/.exec(url.pathname)?.[1]
-    if (surveyId && session?.tokens) return survey(session, surveyId)
+    if (surveyId && isConnected) return survey(session, surveyId)
     return surveyId ? redirect('/') : notFound()
   }
 
@@ -69,15 +70,23 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
 
   /** Step 2: from here on everything happens between servers. */
   async function callback(query, session) {
-    const expected = session?.state
-    if (!expected || query.get('state') !== expected) {
-      if (session?.tokens) return redirect('/') // an answer that was used before, by the browser's Back for example
+    const state = query.get('state')
+    if (!state || state !== session?.state) {
+      if (state && state === session?.answered) return again(session)
       return { status: 400, body: page(messagePage('This answer was not meant for you', NOT_YOURS)) }
     }
-    delete session.state // good for one answer
     if (query.get('error') === 'access_denied') return { body: page(messagePage('No problem', DENIED)) }
-    session.tokens = await client.exchange(query.get('code') ?? '')
+    session.answered = state
+    delete session.state // good for one code; a refusal is none, and Back leads from it to the same page
+    session.exchange = client.exchange(query.get('code') ?? '')
+    session.tokens = await session.exchange
     return redirect('/') // so that the code leaves the address bar
+  }
+
+  /** The same answer once more: Confirm was clicked twice, and the exchange may be under way, or the browser went Back. */
+  async function again(session) {
+    await session.exchange
+    return redirect('/')
   }
 
   async function home(session) {
@@ -103,7 +112,8 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
       const renewed = await client.refresh(session.tokens.refresh_token)
       session.tokens = { ...session.tokens, access_token: renewed.access_token }
     } catch (error) {
-      if (error instanceof SurveyError && error.action === 'reauthorize') delete session.tokens
+      // other requests may be using the tokens, so they stay
+      if (error instanceof SurveyError && error.action === 'reauthorize') session.hasEnded = true
       throw error
     }
     return call(session.tokens.access_token)
@@ -134,7 +144,8 @@ const SAFE_HEADERS = {
   'x-content-type-options': 'nosniff',
 }
 
-const NOT_YOURS = 'It carries no state that this browser asked with. Nothing was connected; please start again.'
+const NOT_YOURS =
+  'It does not carry the state that this browser asked with last. Nothing was connected; please start again.'
 const DENIED = 'You did not connect your surveys, and nothing was shared. You can change your mind at any time.'
 const ENDED = 'Your permission has ended or was taken back. Connect again to go on.'
 

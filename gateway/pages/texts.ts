@@ -73,7 +73,7 @@ const en = {
     invalidAppid:
       'The appid is not known, or its app is disabled. Use the appid that the platform issued for your app.',
     invalidRedirectUri:
-      'The redirect_uri is not registered for this app. It must equal a registered address character for character, and be URL-encoded in the link.',
+      'The redirect_uri is not registered for this app. It must equal a registered address character for character, and be URL-encoded once in the link.',
     invalidResponseType: 'The response_type must be “code”.',
     invalidScope: 'The scope must be “snsapi_user”.',
     invalidState: 'The state may only hold a-z, A-Z and 0-9, at most 128 of them.',
@@ -190,7 +190,8 @@ const zh: Texts = {
     lead: '将您带到这里的应用所提供的链接有误。您的数据没有被共享。请返回并告知该应用的运营者。',
     forDevelopers: '致应用开发者',
     invalidAppid: 'appid 不存在，或该应用已被停用。请使用平台为您的应用分配的 appid。',
-    invalidRedirectUri: 'redirect_uri 未在该应用中登记。它必须与已登记的地址逐字符一致，并在链接中进行 URL 编码。',
+    invalidRedirectUri:
+      'redirect_uri 未在该应用中登记。它必须与已登记的地址逐字符一致，并在链接中只进行一次 URL 编码。',
     invalidResponseType: 'response_type 必须为“code”。',
     invalidScope: 'scope 必须为“snsapi_user”。',
     invalidState: 'state 只能包含 a-z、A-Z、0-9，且不超过 128 个字符。',

@@ -109,6 +109,30 @@ test('its lines go on working when what was clicked through is ended', { timeout
   expect(await paste(guide)).toMatchObject(everyEndpoint)
 })
 
+test('its authorization page leads to an address that shows the code, also when the app there is connected', {
+  timeout: 60_000,
+}, async () => {
+  const { guide } = await startDemo(temporaryFolder())
+  const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
+  const [link = ''] = guide.match(/^http:\S+\/connect\/oauth2\/authorize\S+$/m) ?? []
+  const atApp = new Visitor(appUrl)
+  const atService = new Visitor(new URL(link).origin)
+  const confirm = async (location: string) => {
+    const { pathname, search } = new URL(location)
+    const page = await atService.openSignedIn(pathname + search, { username: 'demo', password: 'demo-password' })
+    const back = new URL((await atService.decide(page, 'confirm')).headers.get('location') ?? '')
+    return { code: back.searchParams.get('code') ?? '', reply: await atApp.request(back.pathname + back.search) }
+  }
+  const connected = await confirm((await atApp.request('/connect')).headers.get('location') ?? '')
+  expect(connected.reply.headers.get('location')).toBe('/')
+
+  const { code, reply } = await confirm(link)
+  expect([reply.status, reply.headers.has('location')]).toEqual([400, false])
+  const [exchange = ''] = guide.match(/^curl .*\/access_token\?.*$/m) ?? []
+  const { stdout } = await run('sh', ['-c', exchange.replace(/(?<=code=)sac_[\w-]+/, code)])
+  expect(JSON.parse(stdout)).toMatchObject({ code: 'OK' })
+})
+
 test('it starts again after a crash, and a second one runs beside the first', { timeout: 90_000 }, async () => {
   const dataDir = temporaryFolder()
   await (await startDemo(dataDir)).kill()

@@ -60,6 +60,11 @@ describe('a link with a mistake gets our page, status 400, no redirect, and says
       authorizePath({ redirect_uri: `${CALLBACK}/` }),
       /redirect_uri is not registered/,
     ],
+    [
+      'a redirect_uri that is URL-encoded twice',
+      authorizePath({ redirect_uri: encodeURIComponent(CALLBACK) }),
+      /URL-encoded once/,
+    ],
     ['no redirect_uri', authorizePath({ redirect_uri: undefined }), /redirect_uri is missing/],
     ['another response_type', authorizePath({ response_type: 'token' }), /response_type must be/],
     ['another scope', authorizePath({ scope: 'all' }), /scope must be/],

@@ -2,7 +2,8 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, connect as connectSocket } from 'node:net'
-import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest'
+import { setTimeout } from 'node:timers/promises'
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { startThirdPartyApp } from '../../examples/third-party-app/app.js'
 import { Visitor } from '../harness/visitor.js'
 
@@ -10,9 +11,13 @@ let service: Server
 let app: Awaited<ReturnType<typeof startThirdPartyApp>>
 let visitor: Visitor
 let liveToken = 'token1'
+/** What the service's answers wait for. */
+let held = Promise.resolve()
+let isEnded = false
 const asked: string[] = []
 
 const invalidToken = { type: 'invalid_token', action: 'refresh' }
+const invalidRefreshToken = { type: 'invalid_refresh_token', action: 'reauthorize' }
 let expired = invalidToken
 
 const surveys = [{ id: 7, title: '<b>满意度</b>', state: 2 }]
@@ -31,11 +36,14 @@ const survey = { ...surveys[0], topic_count: 2, pages }
 beforeEach(async () => {
   asked.length = 0
   liveToken = 'token1'
+  held = Promise.resolve()
+  isEnded = false
   expired = invalidToken
   service = createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://service')
     asked.push(url.pathname)
-    response.end(JSON.stringify({ error: { type: '' }, request_id: 'r', data: {}, ...answer(url) }))
+    const text = JSON.stringify({ error: { type: '' }, request_id: 'r', data: {}, ...answer(url) })
+    held.then(() => response.end(text))
   }).listen(0, '127.0.0.1')
   await once(service, 'listening')
   const baseUrl = `http://127.0.0.1:${(service.address() as AddressInfo).port}`
@@ -54,6 +62,8 @@ function answer({ pathname, searchParams }: URL): object {
   if (token !== null && token !== liveToken) return { code: 'PermissionDenied', error: expired }
   const ok = (data: object) => ({ code: 'OK', data })
   if (pathname === '/api/oauth2/access_token') return ok({ access_token: 'token1', refresh_token: 'r1', openid: 'o1' })
+  if (pathname === '/api/oauth2/refresh_token' && isEnded)
+    return { code: 'PermissionDenied', error: invalidRefreshToken }
   if (pathname === '/api/oauth2/refresh_token') return ok({ access_token: liveToken, expires_in: 1 })
   if (pathname === '/api/oauth2/user') return ok({ openid: 'o1', nickname: '<i>Lin</i>', avatar: '' })
   if (pathname === '/api/surveys') return ok({ total: 1, list: surveys })
@@ -91,6 +101,24 @@ test('what is to be done follows from error.action, whatever the type', async ()
   expect((await visitor.open('/')).html.text).toContain('<i>Lin</i>')
 })
 
+test('when access has ended, every request that is under way says to connect again', async () => {
+  await visitor.open(`/callback?code=c1&state=${await connect()}`)
+  asked.length = 0
+  liveToken = 'token2'
+  isEnded = true
+  let letGo = () => {}
+  held = new Promise((resolve) => {
+    letGo = resolve
+  })
+  const slow = visitor.request('/')
+  await vi.waitFor(() => expect(asked).toHaveLength(1))
+  held = Promise.resolve()
+  const quick = await visitor.request('/')
+  letGo()
+  for (const { text } of [quick, await slow]) expect(text).toContain('Please connect again')
+  expect((await visitor.open('/')).html.text).toContain('Turn answers into insight')
+})
+
 test.each(['', '?code=c1', '?code=c1&state=wrong'])('a callback with %j exchanges nothing', async (query) => {
   await connect()
   expect((await visitor.open(`/callback${query}`)).status).toBe(400)
@@ -101,6 +129,25 @@ test('a state is good for one answer: coming back to it leads to what is connect
   const state = await connect()
   await visitor.open(`/callback?code=c1&state=${state}`)
   expect(new URL((await visitor.open(`/callback?code=c2&state=${state}`)).url).pathname).toBe('/')
+  expect(asked.filter((path) => path === '/api/oauth2/access_token')).toHaveLength(1)
+})
+
+test('an answer that comes twice, as when Confirm is clicked twice, is exchanged once, and the second waits for it', async () => {
+  const callback = `/callback?code=c1&state=${await connect()}`
+  held = setTimeout(100)
+  const replies = await Promise.all([visitor.request(callback), visitor.request(callback)])
+  expect(replies.map(({ headers }) => headers.get('location'))).toEqual(['/', '/'])
+  expect(asked).toEqual(['/api/oauth2/access_token'])
+  expect((await visitor.open('/')).html.text).toContain('Lin')
+})
+
+test('an answer that a connected visitor did not ask for is refused, and changes nothing', async () => {
+  await visitor.open(`/callback?code=c1&state=${await connect()}`)
+  for (const query of ['', '?code=c2', '?code=c2&state=other']) {
+    const page = await visitor.open(`/callback${query}`)
+    expect([page.status, page.html.text]).toEqual([400, expect.stringContaining('not meant for you')])
+  }
+  expect((await visitor.open('/')).html.text).toContain('Lin')
   expect(asked.filter((path) => path === '/api/oauth2/access_token')).toHaveLength(1)
 })
 
@@ -126,6 +173,12 @@ test('a visitor who refuses is told that nothing was shared', async () => {
   const page = await visitor.open(`/callback?error=access_denied&state=${await connect()}`)
   expect(page.html.text).toContain('nothing was shared')
   expect(asked).toEqual([])
+})
+
+test('a visitor who refuses, goes back and confirms is connected', async () => {
+  const state = await connect()
+  await visitor.open(`/callback?error=access_denied&state=${state}`)
+  expect((await visitor.open(`/callback?code=c1&state=${state}`)).html.text).toContain('Lin')
 })
 
 test.each(['//', '///x', 'http://[/', '/%', '*'])('what is no address of the app is answered: %s', async (target) => {
