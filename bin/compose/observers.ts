@@ -2,6 +2,7 @@
 import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import { errorCode } from '../error-code.js'
 import { lineAMinute } from '../telemetry/line-a-minute.js'
@@ -57,7 +58,10 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
         log.removed(removed)
         metrics?.removed(removed)
       },
-      onError: (error) => log.failure('the janitor failed and will try again', error),
+      onError(error) {
+        // A database that cannot be asked is told of where it is asked.
+        if (!(error instanceof StoreUnavailable)) log.failure('the janitor failed and will try again', error)
+      },
     },
   }
 }

@@ -62,10 +62,16 @@ const BATCH_BYTES = 32 * 1024
 const WINDOW_BYTES = 4 * 1024 * 1024
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
 const CONNECT_WAIT_MS = 3_000
+/**
+ * A connection that is not there by then is tried anew. grpc-js sets no end to an attempt, and of one that the other side takes
+ * and resets, or forgets, Node may never hear again.
+ */
+const CONNECT_ANEW_MS = 3_000
 /** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
 const MOVE_AFTER_MS = 50
 const HEALTH_TIMEOUT_MS = 1_000
 const HANGS = 'it accepts no calls: look at its /readyz'
+const SERVES_NOT = 'it says that it does not serve'
 /** The name that is asked for by TLS where the address is an IP address, which may not be one (RFC 6066 §3; Node 26 insists). */
 const NO_NAME = 'ip.invalid'
 /** `status: SERVING` */
@@ -113,6 +119,8 @@ class Transport implements MultiplexTransport {
   #pendingCount = 0
   /** Since when calls wait for a connection, by performance.now(). */
   #waitingSinceMs: number | undefined
+  /** Since when nobody answers who asks whether the other side serves. */
+  #unansweredSinceMs: number | undefined
   #isClosed = false
 
   readonly invoke = ((method, request, outgoing) => this.#call(method, request, outgoing)) as Invoke // decoded with method.output
@@ -139,8 +147,16 @@ class Transport implements MultiplexTransport {
     })
   }
 
-  whyNotServing(): Promise<string | undefined> {
-    return checkHealth(this.#client)
+  async whyNotServing(): Promise<string | undefined> {
+    const why = await checkHealth(this.#client)
+    const isAnswered = why === undefined || why === SERVES_NOT
+    this.#unansweredSinceMs = isAnswered ? undefined : (this.#unansweredSinceMs ?? performance.now())
+    // Where there is a stream, it sees to that itself.
+    if (!this.#stream && !this.#isClosed && sinceMs(this.#unansweredSinceMs) > CONNECT_ANEW_MS) {
+      this.#unansweredSinceMs = undefined
+      this.#connectAnew()
+    }
+    return why
   }
 
   reconnect(): void {
@@ -156,17 +172,18 @@ class Transport implements MultiplexTransport {
 
   /** The stream new calls go to. @throws ConnectError when there is none and none to be expected soon. */
   #presentStream(): Stream {
-    if (this.#isClosed) throw new ConnectError('the connection is closed', Code.Unavailable)
     if (this.#pendingCount >= MAX_CALLS) throw new ConnectError('too many calls are waiting', Code.Unavailable)
-    this.#stream ??= this.#open()
-    if (this.#hasWaitedMs() > CONNECT_WAIT_MS) {
+    const stream = this.#openStream()
+    if (sinceMs(this.#waitingSinceMs) > CONNECT_WAIT_MS) {
       throw new ConnectError(`no connection to ${this.#peer}`, Code.Unavailable)
     }
-    return this.#stream
+    return stream
   }
 
-  #hasWaitedMs(): number {
-    return this.#waitingSinceMs === undefined ? 0 : performance.now() - this.#waitingSinceMs
+  #openStream(): Stream {
+    if (this.#isClosed) throw new ConnectError('the connection is closed', Code.Unavailable)
+    this.#stream ??= this.#open()
+    return this.#stream
   }
 
   #open(): Stream {
@@ -183,6 +200,7 @@ class Transport implements MultiplexTransport {
         else stream.endWhenDrained()
       },
       onEnded: (status) => this.#abandon(stream, status),
+      onNotConnected: () => this.#connectAgain(stream),
       onUnencodable: (pending, error) => this.#fail(pending, error),
     })
     this.#streams.add(stream)
@@ -204,6 +222,14 @@ class Transport implements MultiplexTransport {
     else client.close()
   }
 
+  /** Its calls, of which none was sent, wait on the next stream for another connection. */
+  #connectAgain(stream: Stream): void {
+    if (stream.client === this.#client) this.#client = connect(this.#options, this.#credentials)
+    if (stream === this.#stream) this.#stream = this.#open()
+    this.#moveFrom(stream, () => this.#openStream())
+    stream.cancel()
+  }
+
   #abandon(stream: Stream, status: grpc.StatusObject): void {
     this.#streams.delete(stream)
     if (this.#stream === stream) this.#stream = undefined
@@ -216,14 +242,14 @@ class Transport implements MultiplexTransport {
       this.#fail(pending, new ConnectError(`${what}: ${status.details}`, code))
     }
     if (stream.pending.size > 0) setTimeout(() => this.#moveFrom(stream), MOVE_AFTER_MS)
-    if (this.#pendingCount === 0) this.#waitingSinceMs = undefined
+    if (this.#pendingCount === 0 && !this.#stream) this.#waitingSinceMs = undefined
   }
 
-  #moveFrom(broken: Stream): void {
+  #moveFrom(broken: Stream, next = () => this.#presentStream()): void {
     for (const pending of broken.pending.calls()) {
       this.#forget(pending)
       try {
-        pending.stream = this.#presentStream()
+        pending.stream = next()
         this.#send(pending)
       } catch (error) {
         this.#fail(pending, error)
@@ -267,6 +293,8 @@ interface StreamOptions {
   readonly onConnected: () => void
   readonly onResponse: (response: MultiplexResponse) => void
   readonly onEnded: (status: grpc.StatusObject) => void
+  /** Called when it has waited in vain for a connection. */
+  readonly onNotConnected: () => void
   /** Called for a call that cannot be sent. */
   readonly onUnencodable: (pending: Pending, error: unknown) => void
 }
@@ -302,7 +330,9 @@ class Stream {
       (bytes: Buffer) => fromBinary(multiplex.output, bytes),
       new grpc.Metadata({ waitForReady: true }),
     )
+    const connecting = setTimeout(options.onNotConnected, CONNECT_ANEW_MS).unref()
     this.#call.on('metadata', () => {
+      clearTimeout(connecting)
       this.#isConnected = true
       options.onConnected()
       this.#queue.flush()
@@ -311,6 +341,7 @@ class Stream {
     this.#call.on('data', options.onResponse)
     this.#call.on('error', () => undefined) // `status` follows and says the same
     this.#call.on('status', (status: grpc.StatusObject) => {
+      clearTimeout(connecting)
       this.#isConnected = false
       options.onEnded(status)
     })
@@ -393,10 +424,14 @@ function checkHealth(client: grpc.Client): Promise<string | undefined> {
       (error, isServing) => {
         if (error?.code === grpc.status.DEADLINE_EXCEEDED) resolve(HANGS)
         else if (error) resolve(error.details.replace(AROUND_THE_CAUSE, ''))
-        else resolve(isServing ? undefined : 'it says that it does not serve')
+        else resolve(isServing ? undefined : SERVES_NOT)
       },
     )
   })
+}
+
+function sinceMs(atMs: number | undefined): number {
+  return atMs === undefined ? 0 : performance.now() - atMs
 }
 
 /** Never a second time what may have changed something, and nothing a third time: it may be what breaks the peer. */

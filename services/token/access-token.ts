@@ -33,7 +33,11 @@ export interface GoodAccessToken {
  */
 export async function requireAccessToken(deps: TokenDeps, presented: Presented): Promise<GoodAccessToken> {
   const credential = new PresentedCredential('accessToken', presented.accessToken)
-  const token = await deps.store.findAccessToken(credential)
+  let token = await deps.store.findAccessToken(credential)
+  if (token?.isRevoked) {
+    await requireApp(deps, presented.appid)
+    token = await deps.store.findAccessToken(credential) // its app may have been enabled between the two looks
+  }
   const now = deps.now()
   if (!token || token.appid !== presented.appid || !isGood(token, now)) {
     await requireApp(deps, presented.appid) // an unknown or disabled app is told so first

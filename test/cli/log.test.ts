@@ -4,8 +4,10 @@ import { PassThrough } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { createObservers } from '../../bin/compose/observers.js'
 import { lineAMinute } from '../../bin/telemetry/line-a-minute.js'
 import { createLog } from '../../bin/telemetry/log.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { BUILD } from '../harness/spawn.js'
 
 const LOG = new URL('../../dist/bin/telemetry/log.js', import.meta.url).href
@@ -47,6 +49,15 @@ test('credentials that an error quotes are masked, in its message and its stack'
   expect(told).not.toContain('xxx')
   expect(told.split(`what is ${kinds.map((kind) => `${kind}_***`).join(', or ')}?`)).toHaveLength(3)
   expect(told).toContain('"request_id":"of the request"')
+})
+
+test('a janitor that meets a database that cannot be asked has not failed by a defect: only other failures have a stack', () => {
+  const { log, text } = inMemory()
+  const { onError } = createObservers(log).janitor
+  onError(new StoreUnavailable(new Error('connection refused')))
+  expect(text()).toBe('')
+  onError(new TypeError('of nobody knows what'))
+  expect(text()).toContain('of nobody knows what')
 })
 
 test('of what was thrown and is no error only its type is told', () => {

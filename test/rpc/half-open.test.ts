@@ -5,10 +5,12 @@ import net from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Writable } from 'node:stream'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { Running } from '../../bin/compose/running.js'
 import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
+import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { clientOf } from '../../services/rpc/client.js'
 import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 
 const ROUNDS = Number(process.env.HALF_OPEN_ROUNDS ?? 3)
@@ -19,11 +21,12 @@ const ANSWER_WITHIN_MS = 5_500 // the RPC deadline of 4.5 s, and time for a busy
 class Network {
   readonly #server: net.Server
   #pairs: { readonly sides: readonly net.Socket[]; isSwallowing: boolean }[] = []
+  #swallowsNew = false
 
   constructor(private readonly targetPort: () => number) {
     this.#server = net.createServer((near) => {
       const far = net.connect(this.targetPort(), '127.0.0.1')
-      const pair = { sides: [near, far], isSwallowing: false }
+      const pair = { sides: [near, far], isSwallowing: this.#swallowsNew }
       this.#pairs.push(pair)
       for (const [from, to] of [
         [near, far],
@@ -48,6 +51,11 @@ class Network {
 
   swallow(): void {
     for (const pair of this.#pairs) pair.isSwallowing = true
+  }
+
+  /** Also those of connections that are to come, until it is told not to. */
+  swallowNew(doesSo: boolean): void {
+    this.#swallowsNew = doesSo
   }
 
   close(): void {
@@ -103,17 +111,40 @@ test('of calls over a connection that went dead, reads go over the next one and 
   }
 }, 300_000)
 
-test('a connection that went dead while nothing was called is noticed by who only asks whether it serves', async () => {
+function openTransport(defaultTimeoutMs: number) {
   const transport = createMultiplexTransport({
     address: { kind: 'plaintext', host: '127.0.0.1', port: networkPort },
     tls: undefined,
     maxRequestBytes: 1024,
     maxResponseBytes: 1024,
-    defaultTimeoutMs: 1_000,
+    defaultTimeoutMs,
   })
   onTestFinished(() => transport.close())
+  return transport
+}
+
+test('a connection that went dead while nothing was called is noticed by who only asks whether it serves', async () => {
+  const transport = openTransport(1_000)
   expect(await transport.whyNotServing()).toBeUndefined()
   network.swallow()
   expect(await transport.whyNotServing()).toBeDefined()
   await expect.poll(() => transport.whyNotServing(), { timeout: 15_000 }).toBeUndefined()
+})
+
+describe('a connection that goes dead while it is made is left for a new one', () => {
+  test('by calls, which wait for that', async () => {
+    network.swallowNew(true)
+    const { verifyAccessToken } = clientOf(TokenService, openTransport(10_000).invoke)
+    const call = verifyAccessToken({ appid: 'app_x', accessToken: 'sat_x' })
+    setTimeout(() => network.swallowNew(false), 500)
+    await expect(call).rejects.toThrow('the appid is unknown or disabled')
+  })
+
+  test('by who only asks whether it serves', async () => {
+    network.swallowNew(true)
+    const transport = openTransport(1_000)
+    expect(await transport.whyNotServing()).toBeDefined()
+    network.swallowNew(false)
+    await expect.poll(() => transport.whyNotServing(), { timeout: 15_000 }).toBeUndefined()
+  })
 })
