@@ -61,6 +61,17 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a revocation of a grant that has ended ends no code, with which its user has consented anew',
+    async run(store) {
+      await seed(store)
+      const { grantId } = await grant(store)
+      await store.revokeGrant(grantId, NOW, byOperator)
+      await issue(store, 'anew')
+      expect(await store.revokeGrant(grantId, NOW + 1, byOperator)).toBe('already_revoked')
+      expect((await redeem(store, 'anew')).result.kind).toBe('redeemed')
+    },
+  },
+  {
     title: 'an exchange that races a revocation of an older grant is new consent or refused, never half',
     async run(store) {
       await seed(store)
