@@ -77,11 +77,12 @@ export class Together<Item extends Waiting> {
   #watch(): void {
     const [first] = this.#waiting
     if (this.#clock || !first) return
-    this.#clock = setTimeout(() => {
+    const look = () => {
       this.#clock = undefined
       this.#refuseOverdue()
       this.#watch()
-    }, first.dueAt - performance.now())
+    }
+    this.#clock = setTimeout(look, Math.max(0, first.dueAt - performance.now())) // of a time that is over Node warns
     this.#clock.unref()
   }
 

@@ -70,7 +70,7 @@ export class SendQueue<Call> {
         this.flush()
       })
     } else {
-      this.#timer ??= setTimeout(() => this.flush(), MAX_WAIT_MS - this.#waitedMs())
+      this.#timer ??= setTimeout(() => this.flush(), Math.max(0, MAX_WAIT_MS - this.#waitedMs())) // may be over by now
     }
   }
 

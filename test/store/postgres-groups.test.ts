@@ -389,6 +389,8 @@ test('what was due while the process was busy is refused, and not begun', async 
     groups.push(group.map(({ key }) => key))
   })
   await sleep(1) // from a timer, the end of the turn comes before the next timer
+  const timers = vi.spyOn(globalThis, 'setTimeout')
+  onTestFinished(() => timers.mockRestore())
   together.add({ key: 'late', dueAt: performance.now() - 1, reject: (error) => refused.push(error) })
   together.add({ key: 'in time', dueAt: performance.now() + 60_000, reject: (error) => refused.push(error) })
   await expect.poll(() => groups, { interval: 5 }).toEqual([['in time']])
@@ -398,6 +400,8 @@ test('what was due while the process was busy is refused, and not begun', async 
   await expect.poll(() => refused.length, { interval: 5 }).toBe(2)
   await sleep(1)
   expect(groups, 'nothing is begun for nobody').toEqual([['in time']])
+  const negative = timers.mock.calls.filter(([, ms = 0]) => ms < 0)
+  expect(negative, 'of which Node warns').toEqual([])
 })
 
 test('who comes when all connections have as many waiting as they can serve in time is refused at once', async () => {
