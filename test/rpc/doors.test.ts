@@ -40,7 +40,7 @@ const dispatcher = new Dispatcher({
   signOut: () => Promise.reject(new Error('canary-secret-text')),
   getSession: async ({ sessionToken }, call) => {
     calls.push(call)
-    return { username: sessionToken, nickname: '昵称' }
+    return { username: sessionToken, nickname: sessionToken === 'unencodable' ? Object.create(null) : '昵称' }
   },
   listConnectedApps: () => new Promise(() => undefined), // never answers
   disconnectApp: notNeeded,
@@ -470,6 +470,14 @@ test('a service that takes larger requests lends that to no other in its process
   const { signOut } = AccountService.method
   expect(() => decodeRequest(signOut, bytes, limits)).toThrow('the request has 70000 bytes, AccountService takes 65536')
   expect(() => decodeRequest(SurveyService.method.getSurvey, bytes, limits)).toThrow('is not a surveyauth.v1.GetSurvey')
+})
+
+test('an answer that cannot be encoded is an unexpected failure over gRPC', async () => {
+  unexpected.length = 0
+  const account = createClient(AccountService, grpcUnaryTransport())
+  const failure = await failureOf(account.getSession({ sessionToken: 'unencodable' }))
+  expect([failure.code, failure.rawMessage]).toEqual([Code.Internal, 'internal error'])
+  expect(unexpected).toEqual([expect.any(Error)])
 })
 
 test("bytes that are no message are the caller's mistake over gRPC", async () => {
