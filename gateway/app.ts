@@ -84,10 +84,8 @@ const REFUSALS_PER_TURN = 64
 /** As TokenService makes them. */
 const APPID = /^app_[\w-]{22}$/
 
-const gateways = new WeakMap<Server, Gateway>()
-
-/** The whole public HTTP server, not yet listening. */
-export function createGateway(options: GatewayOptions): Server {
+/** The whole public HTTP server, not yet listening; `drain` stops it, as Connections.drain says. */
+export function createGateway(options: GatewayOptions): { readonly server: Server; readonly drain: Gateway['drain'] } {
   const { limits } = options
   const server = createServer({
     ServerResponse: WholeResponse,
@@ -103,13 +101,8 @@ export function createGateway(options: GatewayOptions): Server {
   Object.assign(server, { httpAllowHalfOpen: true }) // who has sent all and says so by a FIN still gets the answer
   server.maxConnections = limits.maxConnections
   if (options.onDropped) server.on('drop', options.onDropped)
-  gateways.set(server, new Gateway(server, options))
-  return server
-}
-
-/** Stops a gateway, as Connections.drain says. */
-export async function drainGateway(server: Server, timeoutMs: number): Promise<void> {
-  await gateways.get(server)?.drain(timeoutMs)
+  const gateway = new Gateway(server, options)
+  return { server, drain: (timeoutMs) => gateway.drain(timeoutMs) }
 }
 
 class Gateway {
