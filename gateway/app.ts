@@ -24,7 +24,7 @@ import {
 import { errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
 import { appOnRoute, NO_ROUTE, RouteRates } from './rates/route-rates.js'
-import { type Sharing, startSharing } from './rates/sharing.js'
+import { startSharing } from './rates/sharing.js'
 import { HttpRequest, pathOf, type RequestLimits } from './request.js'
 import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
@@ -111,7 +111,7 @@ class Gateway {
   readonly #rates: RouteRates
   readonly #admission: Admission
   readonly #refusals = new Turns(REFUSALS_PER_TURN)
-  readonly #sharing: Sharing | undefined
+  readonly #stopSharing: (() => void) | undefined
   readonly #requestLimits: RequestLimits
   readonly #trustedProxies: ReadonlySet<string>
   readonly #writer: AnswerWriter
@@ -124,7 +124,7 @@ class Gateway {
     this.#connections = new Connections(server, options.limits)
     this.#admission = new Admission(options.limits.maxInFlight)
     this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
-    if (options.sharedLimits) this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
+    if (options.sharedLimits) this.#stopSharing = startSharing(this.#rates.counters, options.sharedLimits)
     this.#requestLimits = { rpcTimeoutMs: options.rpcTimeoutMs, maxFormBytes: options.limits.maxFormBytes }
     this.#trustedProxies = new Set(options.trustedProxies)
     this.#writer = new AnswerWriter(options.publicUrl, options.limits.keepAliveTimeoutMs)
@@ -143,7 +143,7 @@ class Gateway {
   }
 
   drain(timeoutMs: number): Promise<void> {
-    this.#sharing?.stop()
+    this.#stopSharing?.()
     return this.#connections.drain(timeoutMs)
   }
 
