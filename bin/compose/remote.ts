@@ -68,13 +68,12 @@ export function connectTo(
   })
   const url = formatAddress(address)
   const lease = behind?.url === url ? behind.lease : leaseOn(address, caller, transport.invoke, leaseWorthWanted)
-  const needed = new Set(behind ? [behind.lease, lease] : [lease])
-  const leases = [...needed].filter((each) => each !== undefined)
+  const needed = [...new Set(behind ? [behind.lease, lease] : [lease])]
   return {
     url,
     invoke: keepingAnswers(transport.invoke, REVALIDATE[service], {
       ...keeping,
-      leases: leases.length === needed.size ? leases : [],
+      leases: needed.every((each) => each !== undefined) ? needed : [],
     }),
     lease,
     async absent() {
