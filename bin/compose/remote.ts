@@ -104,7 +104,7 @@ function leaseOn(
  */
 async function whyNotAllowed(invoke: Invoke, caller: Caller, method: DescMethod): Promise<string | undefined> {
   if (!mayCall(caller, method)) return undefined
-  const call = { requestId: '', traceparent: '', timeoutMs: ROLE_TIMEOUT_MS, signal: undefined }
+  const call = { requestId: '', traceparent: '', timeoutMs: ROLE_TIMEOUT_MS }
   return invoke(method, create(method.input), call).then(
     () => undefined,
     (error: unknown) =>

@@ -134,8 +134,7 @@ class Transport implements MultiplexTransport {
 
   #call(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
     return new Promise((resolve, reject) => {
-      const { requestId, traceparent, timeoutMs = this.#options.defaultTimeoutMs, signal } = outgoing
-      if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
+      const { requestId, traceparent, timeoutMs = this.#options.defaultTimeoutMs } = outgoing
       const stream = this.#presentStream()
       const call = { id: 0, method: pathOf(method), request, timeoutMs, requestId, traceparent }
       const deadline = this.#deadlines.add(performance.now() + timeoutMs, () => {

@@ -248,13 +248,12 @@ test.each([
   expect((await failure).code).toBe(code)
 })
 
-test('the direct door hands on who calls, why, for how long, and until when it is wanted', async () => {
+test('the direct door hands on who calls, why, and for how long', async () => {
   const call = vi.fn<Dispatcher['call']>()
-  const { signal } = new AbortController()
   const request = create(ListConnectedAppsRequestSchema, { sessionToken: 'x' })
-  const outgoing = { requestId: 'request', traceparent: 'trace', timeoutMs: 7, signal }
+  const outgoing = { requestId: 'request', traceparent: 'trace', timeoutMs: 7 }
   await createDirectDoor({ call } as never, 'survey')(AccountService.method.listConnectedApps, request, outgoing)
-  const handedOn = { caller: 'survey', requestId: 'request', traceparent: 'trace', signal }
+  const handedOn = { caller: 'survey', requestId: 'request', traceparent: 'trace', signal: undefined }
   expect(call.mock.calls).toEqual([[AccountService.method.listConnectedApps, request, handedOn, 7]])
 })
 
