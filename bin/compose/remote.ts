@@ -8,7 +8,7 @@ import { type KeepingOptions, keepingAnswers } from '../../services/answers/kept
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import type { Invoke } from '../../services/rpc/client.js'
-import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import type { Config } from '../config.js'
 import type { Part } from './part.js'
 import { readTls } from './tls.js'
@@ -58,7 +58,7 @@ export function connectTo(
   caller: Caller,
   { behind, leaseWorthWanted, ...keeping }: RemoteOptions = {},
 ): Remote {
-  const transport: MultiplexTransport = createMultiplexTransport({
+  const transport = new MultiplexTransport({
     address,
     tls: address.kind === 'tls' ? () => readTls(config) : undefined,
     maxRequestBytes: service === 'survey' ? config.rpcMaxSurveyRequestBytes : config.rpcMaxRequestBytes,

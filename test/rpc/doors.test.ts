@@ -21,7 +21,7 @@ import { createConnectDoor } from '../../services/rpc/connect-door.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { type Call, Dispatcher, type IncomingCall } from '../../services/rpc/dispatcher.js'
 import { createGrpcDoor } from '../../services/rpc/grpc-door.js'
-import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { decodeRequest } from '../../services/rpc/requests.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import { ServiceError } from '../../services/rpc/service-error.js'
@@ -136,7 +136,7 @@ function connected(options: { httpVersion: '1.1' | '2'; useBinaryFormat: boolean
 }
 
 function multiplexed(address: Address): Client<typeof AccountService> {
-  const transport = createMultiplexTransport({
+  const transport = new MultiplexTransport({
     address,
     tls: undefined,
     maxRequestBytes: 65_536,
