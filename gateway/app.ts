@@ -292,7 +292,7 @@ function recordOf(
     status: answer.status,
     durationMs: performance.now() - startedAt,
     requestId: request.requestId,
-    outcome: answer.outcome ?? 'ok',
+    outcome: answer.outcome,
     appid: appid !== undefined && APPID.test(appid) ? appid : undefined,
   }
 }
