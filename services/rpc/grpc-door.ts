@@ -236,6 +236,7 @@ function addMultiplex(
   methods: ReadonlyMap<string, DescMethod>,
   streams: Set<{ drain(): void }>,
 ): void {
+  const { dispatcher, limits } = options
   const { multiplex } = MultiplexService.method
   server.addService(
     { multiplex: { path: pathOf(multiplex), requestStream: true, responseStream: true, ...AS_BYTES } },
@@ -249,13 +250,7 @@ function addMultiplex(
           return
         }
         stream.sendMetadata(new grpc.Metadata()) // tells the caller that it is connected
-        const served = serveMultiplex({
-          dispatcher: options.dispatcher,
-          limits: options.limits,
-          methods,
-          stream,
-          caller,
-        })
+        const served = serveMultiplex({ dispatcher, limits, methods, stream, caller })
         streams.add(served)
         stream.once('close', () => streams.delete(served))
       },
