@@ -15,7 +15,7 @@ const SETTLED_MS = 500 // until what was written is copied from the log into the
  * @returns {Promise<{ issue: (count: number) => Promise<string[]>, close: () => void }>}
  */
 export async function codeIssuer({ dataDir, mode }, { appid, newcomers, atOnce }) {
-  const [{ createMultiplexTransport }, { clientOf }, { TokenService }, { newFormId }, { socketIn }] = await Promise.all(
+  const [{ MultiplexTransport }, { clientOf }, { TokenService }, { newFormId }, { socketIn }] = await Promise.all(
     [
       'services/rpc/multiplex-transport.js',
       'services/rpc/client.js',
@@ -24,7 +24,7 @@ export async function codeIssuer({ dataDir, mode }, { appid, newcomers, atOnce }
       'bin/compose/addresses.js',
     ].map((file) => importOfDist(file)),
   )
-  const transport = createMultiplexTransport({
+  const transport = new MultiplexTransport({
     address: socketIn({ dataDir }, mode),
     tls: undefined,
     maxRequestBytes: 65_536,

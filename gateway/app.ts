@@ -24,7 +24,7 @@ import {
 import { errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
 import { appOnRoute, NO_ROUTE, RouteRates } from './rates/route-rates.js'
-import { type Sharing, startSharing } from './rates/sharing.js'
+import { startSharing } from './rates/sharing.js'
 import { HttpRequest, pathOf, type RequestLimits } from './request.js'
 import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
@@ -84,10 +84,8 @@ const REFUSALS_PER_TURN = 64
 /** As TokenService makes them. */
 const APPID = /^app_[\w-]{22}$/
 
-const gateways = new WeakMap<Server, Gateway>()
-
-/** The whole public HTTP server, not yet listening. */
-export function createGateway(options: GatewayOptions): Server {
+/** The whole public HTTP server, not yet listening; `drain` stops it, as Connections.drain says. */
+export function createGateway(options: GatewayOptions): { readonly server: Server; readonly drain: Gateway['drain'] } {
   const { limits } = options
   const server = createServer({
     ServerResponse: WholeResponse,
@@ -103,13 +101,8 @@ export function createGateway(options: GatewayOptions): Server {
   Object.assign(server, { httpAllowHalfOpen: true }) // who has sent all and says so by a FIN still gets the answer
   server.maxConnections = limits.maxConnections
   if (options.onDropped) server.on('drop', options.onDropped)
-  gateways.set(server, new Gateway(server, options))
-  return server
-}
-
-/** Stops a gateway, as Connections.drain says. */
-export async function drainGateway(server: Server, timeoutMs: number): Promise<void> {
-  await gateways.get(server)?.drain(timeoutMs)
+  const gateway = new Gateway(server, options)
+  return { server, drain: (timeoutMs) => gateway.drain(timeoutMs) }
 }
 
 class Gateway {
@@ -118,7 +111,7 @@ class Gateway {
   readonly #rates: RouteRates
   readonly #admission: Admission
   readonly #refusals = new Turns(REFUSALS_PER_TURN)
-  readonly #sharing: Sharing | undefined
+  readonly #stopSharing: (() => void) | undefined
   readonly #requestLimits: RequestLimits
   readonly #trustedProxies: ReadonlySet<string>
   readonly #writer: AnswerWriter
@@ -131,7 +124,7 @@ class Gateway {
     this.#connections = new Connections(server, options.limits)
     this.#admission = new Admission(options.limits.maxInFlight)
     this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
-    if (options.sharedLimits) this.#sharing = startSharing(this.#rates.counters, options.sharedLimits)
+    if (options.sharedLimits) this.#stopSharing = startSharing(this.#rates.counters, options.sharedLimits)
     this.#requestLimits = { rpcTimeoutMs: options.rpcTimeoutMs, maxFormBytes: options.limits.maxFormBytes }
     this.#trustedProxies = new Set(options.trustedProxies)
     this.#writer = new AnswerWriter(options.publicUrl, options.limits.keepAliveTimeoutMs)
@@ -150,7 +143,7 @@ class Gateway {
   }
 
   drain(timeoutMs: number): Promise<void> {
-    this.#sharing?.stop()
+    this.#stopSharing?.()
     return this.#connections.drain(timeoutMs)
   }
 
@@ -299,7 +292,7 @@ function recordOf(
     status: answer.status,
     durationMs: performance.now() - startedAt,
     requestId: request.requestId,
-    outcome: answer.outcome ?? 'ok',
+    outcome: answer.outcome,
     appid: appid !== undefined && APPID.test(appid) ? appid : undefined,
   }
 }

@@ -86,10 +86,14 @@ export class Connections {
     return this.#waiting.get(socket)?.length === 1
   }
 
-  /** The last response this connection waits for that will come, or has come, whatever follows its request. */
+  /**
+   * To be called when what came is no request: returns the last response this connection waits for that will come, or has
+   * come, whatever follows its request. Those behind it are waited for no more.
+   */
   lastCertain(socket: Duplex): ServerResponse | undefined {
-    const waiting = this.#waiting.get(socket as Socket) // another one has none
-    return waiting?.findLast(({ req, writableEnded }) => req.complete || writableEnded)
+    const waiting = this.#waiting.get(socket as Socket) ?? [] // another one has none
+    waiting.splice(1 + waiting.findLastIndex(({ req, writableEnded }) => req.complete || writableEnded))
+    return waiting.at(-1)
   }
 
   /**

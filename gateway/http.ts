@@ -26,7 +26,7 @@ export interface GatewayRequest {
   readonly query: () => Params
   /** The form body, strictly decoded, at most HTTP_MAX_FORM_BYTES. Throws a Problem when malformed or of another type. */
   readonly form: () => Promise<Params>
-  /** One header, or undefined; never logged. */
+  /** One header by its name in lower case, or undefined; never logged. */
   readonly header: (name: string) => string | undefined
   /** IP address of the client, from the connection or from a trusted proxy. */
   readonly source: string
@@ -41,7 +41,7 @@ export interface Answer {
   /** Of a text: each of its characters is a byte. Without, it is sent as UTF-8. */
   readonly encoding?: 'latin1'
   /** What the access log and the metrics may know of the outcome: an `error.type` or a page's name. */
-  readonly outcome?: string
+  readonly outcome: string
   /** The appid of the request if it was well-formed, for the log. */
   readonly appid?: string
   /**

@@ -65,7 +65,7 @@ export class HttpRequest implements GatewayRequest {
   }
 
   header(name: string): string | undefined {
-    const value = this.#incoming.headers[name.toLowerCase()]
+    const value = this.#incoming.headers[name]
     return typeof value === 'string' ? value : undefined
   }
 }

@@ -1,6 +1,6 @@
 // The public HTTP gateway in this process. It holds nothing: its clients reach the services, wherever they run.
 import { readFileSync } from 'node:fs'
-import { createGateway, drainGateway, type GatewayOptions } from '../../gateway/app.js'
+import { createGateway, type GatewayOptions } from '../../gateway/app.js'
 import type { Config } from '../config.js'
 import { isLoopback } from '../loopback.js'
 import type { Log } from '../telemetry/log.js'
@@ -25,7 +25,7 @@ export async function startGatewayPart(
   observers: Observers,
 ): Promise<GatewayPart> {
   const url = urlOf(held)
-  const gateway = createGateway({
+  const { server, drain } = createGateway({
     ...clock,
     ...clients,
     ...observers.gateway,
@@ -35,8 +35,8 @@ export async function startGatewayPart(
     trustedProxies: config.trustedProxies,
     limits: limitsOf(config),
   })
-  await serveOn(held, gateway)
-  return { url, drain: (timeoutMs) => drainGateway(gateway, timeoutMs) }
+  await serveOn(held, server)
+  return { url, drain }
 }
 
 /** Says what of its configuration a gateway can work with, but badly. */

@@ -8,7 +8,7 @@ import { type KeepingOptions, keepingAnswers } from '../../services/answers/kept
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import type { Invoke } from '../../services/rpc/client.js'
-import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import type { Config } from '../config.js'
 import type { Part } from './part.js'
 import { readTls } from './tls.js'
@@ -58,7 +58,7 @@ export function connectTo(
   caller: Caller,
   { behind, leaseWorthWanted, ...keeping }: RemoteOptions = {},
 ): Remote {
-  const transport: MultiplexTransport = createMultiplexTransport({
+  const transport = new MultiplexTransport({
     address,
     tls: address.kind === 'tls' ? () => readTls(config) : undefined,
     maxRequestBytes: service === 'survey' ? config.rpcMaxSurveyRequestBytes : config.rpcMaxRequestBytes,
@@ -68,13 +68,12 @@ export function connectTo(
   })
   const url = formatAddress(address)
   const lease = behind?.url === url ? behind.lease : leaseOn(address, caller, transport.invoke, leaseWorthWanted)
-  const needed = new Set(behind ? [behind.lease, lease] : [lease])
-  const leases = [...needed].filter((each) => each !== undefined)
+  const needed = [...new Set(behind ? [behind.lease, lease] : [lease])]
   return {
     url,
     invoke: keepingAnswers(transport.invoke, REVALIDATE[service], {
       ...keeping,
-      leases: leases.length === needed.size ? leases : [],
+      leases: needed.every((each) => each !== undefined) ? needed : [],
     }),
     lease,
     async absent() {
@@ -105,7 +104,7 @@ function leaseOn(
  */
 async function whyNotAllowed(invoke: Invoke, caller: Caller, method: DescMethod): Promise<string | undefined> {
   if (!mayCall(caller, method)) return undefined
-  const call = { requestId: '', traceparent: '', timeoutMs: ROLE_TIMEOUT_MS, signal: undefined }
+  const call = { requestId: '', traceparent: '', timeoutMs: ROLE_TIMEOUT_MS }
   return invoke(method, create(method.input), call).then(
     () => undefined,
     (error: unknown) =>

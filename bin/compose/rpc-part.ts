@@ -1,32 +1,24 @@
 // The RPC doors of this process.
-
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import type { OnTurnedAway, TlsMaterial } from '../../services/rpc/listener.js'
-import { type RpcServerOptions, startRpcServer } from '../../services/rpc/rpc-server.js'
+import { type RpcServer, type RpcServerOptions, startRpcServer } from '../../services/rpc/rpc-server.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { lineAMinute } from '../telemetry/line-a-minute.js'
 import type { Log } from '../telemetry/log.js'
 
-export interface RpcPart {
-  readonly address: string
-  setServing(isServing: boolean): void
-  /** Uses new certificates for connections from now on. */
-  reloadTls(material: TlsMaterial): void
-  drain(graceMs: number): Promise<void>
-}
-
-export async function startRpcPart(
+/** @throws CommandError when the address cannot be had. */
+export function startRpcPart(
   config: Config,
   dispatcher: Dispatcher,
   address: Address,
   tls: TlsMaterial | undefined,
   log: Log,
-): Promise<RpcPart> {
-  const server = await startRpcServer({
+): Promise<RpcServer> {
+  return startRpcServer({
     dispatcher,
     address,
     tls,
@@ -37,7 +29,6 @@ export async function startRpcPart(
   }).catch((error: unknown) => {
     throw cannotListen(error)
   })
-  return server
 }
 
 export function rpcLimitsOf(config: Config): RpcServerOptions['limits'] {

@@ -14,6 +14,7 @@ import { clientOf } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { stateOfSocket, type TlsMaterial } from '../../services/rpc/listener.js'
+import type { RpcServer } from '../../services/rpc/rpc-server.js'
 import { type Config, usesTls } from '../config.js'
 import { pooledRandomBytes } from '../random.js'
 import type { Database } from '../settings.js'
@@ -32,7 +33,7 @@ import { createObservers, type Observers } from './observers.js'
 import { ownServices } from './own-services.js'
 import type { Absence, Clock, Part, StorePart } from './part.js'
 import { connectTo, type KeepingSetup, type Remote } from './remote.js'
-import { type RpcPart, startRpcPart } from './rpc-part.js'
+import { startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
 import { closeWhileEmpty, creating, isMade, makePrivateDirectory } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
@@ -75,7 +76,7 @@ class Assembly {
   readonly #parts: Part[] = []
   /** What this process is known by over TLS; undefined when it uses none. */
   readonly #tls: TlsMaterial | undefined
-  readonly #doors: RpcPart[] = []
+  readonly #doors: RpcServer[] = []
   /** With databases, in this process. */
   readonly #services: StorePart[] = []
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
@@ -259,12 +260,12 @@ class Assembly {
     return clientOf(service, elsewhere?.invoke ?? createDirectDoor(this.#dispatcher, caller))
   }
 
-  async #openRpcDoor(address: Address): Promise<RpcPart> {
+  async #openRpcDoor(address: Address): Promise<RpcServer> {
     if (this.#config.rpcListen === 'socket') makePrivateDirectory(this.#config.dataDir) // no store needs it on PostgreSQL
     return this.#openDoor(address, this.#config)
   }
 
-  async #openDoor(address: Address, config: Config): Promise<RpcPart> {
+  async #openDoor(address: Address, config: Config): Promise<RpcServer> {
     const door = await startRpcPart(config, this.#dispatcher, address, this.#tls, this.#log)
     this.#doors.push(door)
     this.#undo.push((graceMs) => door.drain(graceMs))

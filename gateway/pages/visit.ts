@@ -1,6 +1,7 @@
 // One request to a page: who asks, in which language, with which forms; and what every page does alike about failures.
 import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
-import { type ProblemType, toProblem } from '../errors.js'
+import { failureHeaders } from '../envelope.js'
+import { type Problem, type ProblemType, toProblem } from '../errors.js'
 import type { Answer, GatewayDeps, GatewayRequest } from '../http.js'
 import type { Params } from '../query.js'
 import { readSecretCookie, setLanguageCookie, setSecretCookie } from './cookies.js'
@@ -60,8 +61,8 @@ export async function signedInUser(visit: Visit): Promise<GetSessionResponse | u
   })
 }
 
-export function isProblem(error: unknown, ...types: readonly ProblemType[]): boolean {
-  return types.includes(toProblem(error).type)
+export function isProblem(error: unknown, type: ProblemType): boolean {
+  return toProblem(error).type === type
 }
 
 /** Why a form is not acted upon; guarded() answers for it. */
@@ -121,24 +122,17 @@ function failurePage(visit: Visit, href: string, error: unknown): Answer {
   }
   const problem = toProblem(error)
   if (problem.type === 'remote_server_error') {
-    const headers = { 'retry-after': String(problem.options.retryAfterSeconds ?? 1) }
-    return errorPage({
-      ...page,
-      status: 503,
-      outcome: problem.type,
-      headers,
-      wayOn: { href, label: t.errors.tryAgain },
-    })
+    const wayOn = { href, label: t.errors.tryAgain }
+    return errorPage({ ...page, status: 503, outcome: problem.type, headers: failureHeaders(problem.options), wayOn })
   }
   if (problem.options.httpStatus !== undefined || problem.kind.status !== 400) throw error
-  if (request.method === 'GET' || problem.type !== 'invalid_argument') return badLinkPage(visit, problem.type, problem)
+  if (request.method === 'GET' || problem.type !== 'invalid_argument') return badLinkPage(visit, problem)
   const [heading, message] = [t.form.unreadable, t.form.unreadableLead]
   return errorPage({ ...page, status: 400, outcome: problem.type, heading, message })
 }
 
 /** The app's own mistake: never a redirect, and the developer learns what to change (decisions 19). */
-function badLinkPage(visit: Visit, type: ProblemType, { message }: { readonly message: string }): Answer {
-  const { t, language, request } = visit
+function badLinkPage({ t, language, request }: Visit, { type, message }: Problem): Answer {
   const notes: Partial<Record<ProblemType, string>> = {
     invalid_appid: t.link.invalidAppid,
     invalid_redirect_uri: t.link.invalidRedirectUri,

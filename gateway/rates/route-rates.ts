@@ -22,7 +22,7 @@ export class RouteRates {
   readonly #byApp: Record<Route['kind'], WindowCounter>
 
   /** `isShared`: other gateways are told of what is counted here. */
-  constructor({ rateLimit, rates, maxRateKeys }: GatewayLimits, isShared = false) {
+  constructor({ rateLimit, rates, maxRateKeys }: GatewayLimits, isShared: boolean) {
     const counter = (kind: Route['kind'], of: keyof Rates) => new WindowCounter(rates[kind][of], maxRateKeys, isShared)
     this.#isOn = rateLimit
     this.#bySource = { api: counter('api', 'perSource'), page: counter('page', 'perSource') }

@@ -11,15 +11,10 @@ const MAX_COUNTS = 5_000
 /** Of one call, which stays well below the 64 KiB that a service takes. */
 const COUNTS_PER_CALL = 200
 
-/** Stops when told to; what was not reported by then is lost. */
-export interface Sharing {
-  stop(): void
-}
+type Limits = Pick<Client<typeof LimitService>, 'countRequests'>
 
-export function startSharing(
-  counters: ReadonlyMap<string, WindowCounter>,
-  limits: Pick<Client<typeof LimitService>, 'countRequests'>,
-): Sharing {
+/** Until what it returns is called; what was not reported by then is lost. */
+export function startSharing(counters: ReadonlyMap<string, WindowCounter>, limits: Limits): () => void {
   let isBusy = false
   const timer = setInterval(() => {
     if (isBusy) return
@@ -29,14 +24,11 @@ export function startSharing(
     })
   }, SHARE_EVERY_MS)
   timer.unref()
-  return { stop: () => clearInterval(timer) }
+  return () => clearInterval(timer)
 }
 
 /** One round. Never rejects: the next round tries again. */
-export async function shareAll(
-  counters: ReadonlyMap<string, WindowCounter>,
-  limits: Pick<Client<typeof LimitService>, 'countRequests'>,
-): Promise<void> {
+export async function shareAll(counters: ReadonlyMap<string, WindowCounter>, limits: Limits): Promise<void> {
   for (const [name, counter] of counters) {
     const taken = counter.takeUnreported(MAX_COUNTS)
     try {
@@ -50,11 +42,7 @@ export async function shareAll(
   }
 }
 
-async function share(
-  name: string,
-  taken: readonly Count[],
-  limits: Pick<Client<typeof LimitService>, 'countRequests'>,
-): Promise<void> {
+async function share(name: string, taken: readonly Count[], limits: Limits): Promise<void> {
   const grown = taken.map((count) => count.here - count.reported)
   // Before the answer, not after: what is admitted meanwhile makes the count unreported again.
   for (const count of taken) count.reported = count.here

@@ -64,7 +64,6 @@ export class HeldLease {
     requestId: '',
     traceparent: `00-${randomBytes(16).toString('hex')}-${randomBytes(8).toString('hex')}-00`,
     timeoutMs: TIMEOUT_MS,
-    signal: undefined,
   }
   #present: LeasedRun | undefined
   #isHolding = false

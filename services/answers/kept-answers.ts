@@ -79,14 +79,9 @@ export function keepingAnswers(
   }
 
   /** Nobody waits: it holds meanwhile, or until its terms end. */
-  function askAgain(key: string, known: Answer, terms: Terms, { requestId, traceparent }: Outgoing): void {
+  function askAgain(key: string, known: Answer, terms: Terms, call: Outgoing): void {
     terms.askAgainAtMs = now() + ASKED_AGAIN_AFTER_MS
-    const { at, judged } = later.add(known.validator, {
-      requestId,
-      traceparent,
-      timeoutMs: undefined,
-      signal: undefined,
-    })
+    const { at, judged } = later.add(known.validator, { ...call, timeoutMs: undefined })
     judged.then(
       ({ changed, termsOf }) => {
         if (!changed.has(at)) known.terms = termsOf(at) ?? terms
@@ -305,10 +300,10 @@ class Revalidation {
   }
 }
 
-function questionOf({ requestId, traceparent, timeoutMs }: Outgoing): Question {
+function questionOf(call: Outgoing): Question {
   let settle: Question['settle'] = () => undefined
   const judged = new Promise<Judgement>((resolve) => {
     settle = resolve
   })
-  return { validators: [], call: { requestId, traceparent, timeoutMs, signal: undefined }, judged, settle }
+  return { validators: [], call, judged, settle }
 }

@@ -109,18 +109,18 @@ export class Leases {
   }
 
   /** LeaseService.HoldLease: see lease_service.proto. */
-  async hold({
-    holder: name,
-    run,
-    state,
-    givesUp,
-  }: HoldLeaseRequest): Promise<MessageInitShape<typeof HoldLeaseResponseSchema>> {
+  async hold(request: HoldLeaseRequest): Promise<MessageInitShape<typeof HoldLeaseResponseSchema>> {
+    const { holder: name, run, state, givesUp } = request
     const receivedAtMs = performance.now()
-    const known = run === this.run ? Number(state) : undefined
-    this.#knows(name, givesUp ? Number.POSITIVE_INFINITY : (known ?? 0))
     this.#calls.get(name)?.()
-    if (givesUp) this.#holders.delete(name)
-    if (givesUp || !this.#mayGrant(name)) return this.#present()
+    if (givesUp) {
+      this.#knows(name, Number.POSITIVE_INFINITY) // it uses nothing any more
+      this.#holders.delete(name)
+      return this.#present()
+    }
+    const known = run === this.run ? Number(state) : undefined
+    if (known !== undefined) this.#knows(name, known)
+    if (!this.#mayGrant(name)) return this.#present()
     if (known !== undefined && known >= this.#state) await this.#changeFor(name)
     if (!this.#haveLooked()) return this.#present()
     const changed = known === undefined ? undefined : this.#changes.after(known)

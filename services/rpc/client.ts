@@ -12,7 +12,6 @@ export interface Outgoing {
   readonly traceparent: string
   /** ms; undefined for what a call gets that names none. */
   readonly timeoutMs: number | undefined
-  readonly signal: AbortSignal | undefined
 }
 
 /** Makes one unary call. @throws ConnectError */
@@ -23,8 +22,8 @@ export type Invoke = <M extends DescMethod>(
 ) => Promise<MessageShape<M['output']>>
 
 /**
- * A client whose calls `invoke` makes. Of Connect's call options it knows `timeoutMs`, `signal` and `headers`; of those the
- * request's id and the trace context. A connection to another process looks at `signal` only before it sends.
+ * A client whose calls `invoke` makes. Of Connect's call options it knows `timeoutMs` and `headers`; of those the request's id
+ * and the trace context. A call that was made is not given up: it ends with its answer or at its deadline.
  */
 export function clientOf<S extends DescService>(service: S, invoke: Invoke): Client<S> {
   const methods = service.methods.map((method) => [
@@ -35,9 +34,9 @@ export function clientOf<S extends DescService>(service: S, invoke: Invoke): Cli
 }
 
 /** Headers given as a plain object, as ours are, are read without a copy. */
-function outgoing({ headers, timeoutMs, signal }: CallOptions = {}): Outgoing {
+function outgoing({ headers, timeoutMs }: CallOptions = {}): Outgoing {
   const plain =
     headers instanceof Headers || Array.isArray(headers) ? Object.fromEntries(new Headers(headers)) : headers
   const given = plain as Readonly<Record<string, string | undefined>> | undefined
-  return { requestId: given?.[REQUEST_ID_HEADER] ?? '', traceparent: given?.traceparent ?? '', timeoutMs, signal }
+  return { requestId: given?.[REQUEST_ID_HEADER] ?? '', traceparent: given?.traceparent ?? '', timeoutMs }
 }

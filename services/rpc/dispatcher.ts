@@ -242,7 +242,7 @@ export class Dispatcher {
 }
 
 /** `package.Service/Method`. */
-export function nameOf(method: DescMethod): string {
+function nameOf(method: DescMethod): string {
   return `${method.parent.typeName}/${method.name}`
 }
 

@@ -9,7 +9,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2'
 import type { Duplex } from 'node:stream'
-import { type DescMethod, type DescService, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { type DescMethod, type DescService, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc'
 import * as grpc from '@grpc/grpc-js'
@@ -33,7 +33,7 @@ export interface GrpcDoorOptions {
   readonly hasReflection: boolean
 }
 
-export type MultiplexStream = grpc.ServerDuplexStream<Buffer, Buffer>
+type MultiplexStream = grpc.ServerDuplexStream<Buffer, Buffer>
 
 export interface GrpcDoor {
   /** Hands over a connection that speaks HTTP/2. */
@@ -180,23 +180,24 @@ function endUnavailable(stream: ServerHttp2Stream): void {
   else stream.respond({ 'content-type': 'application/grpc', ...status }, { endStream: true })
 }
 
-/** `/package.Service/Method`, as gRPC puts it into `:path`. */
+const asIs = (bytes: Buffer) => bytes
+
+/** Messages are decoded and encoded here, which says what is wrong with one: of either, grpc-js would say that it failed. */
+const AS_BYTES = {
+  requestSerialize: asIs,
+  requestDeserialize: asIs,
+  responseSerialize: asIs,
+  responseDeserialize: asIs,
+}
+
 function addUnary(server: grpc.Server, options: GrpcDoorOptions, service: DescService): void {
-  const definition: Record<string, grpc.MethodDefinition<Buffer, Message>> = {}
-  const implementation: Record<string, grpc.handleUnaryCall<Buffer, Message>> = {}
+  const definition: Record<string, grpc.MethodDefinition<Buffer, Buffer>> = {}
+  const implementation: Record<string, grpc.handleUnaryCall<Buffer, Buffer>> = {}
   for (const method of service.methods) {
-    definition[method.localName] = {
-      path: pathOf(method),
-      requestStream: false,
-      responseStream: false,
-      requestSerialize: (bytes) => bytes,
-      requestDeserialize: (bytes) => bytes, // `answer` says what is wrong with them; grpc-js would say that it failed
-      responseSerialize: (message) => Buffer.from(toBinary(method.output, message)),
-      responseDeserialize: (bytes) => fromBinary(method.output, bytes),
-    }
+    definition[method.localName] = { path: pathOf(method), requestStream: false, responseStream: false, ...AS_BYTES }
     implementation[method.localName] = (call, callback) => {
       answer(options, method, call).then(
-        (message) => callback(null, message),
+        (bytes) => callback(null, bytes),
         (error: unknown) => callback(toStatus(error)),
       )
     }
@@ -207,8 +208,8 @@ function addUnary(server: grpc.Server, options: GrpcDoorOptions, service: DescSe
 async function answer(
   options: GrpcDoorOptions,
   method: DescMethod,
-  peer: grpc.ServerUnaryCall<Buffer, Message>,
-): Promise<Message> {
+  peer: grpc.ServerUnaryCall<Buffer, Buffer>,
+): Promise<Buffer> {
   const caller = callerOf(options, peer)
   const request = decodeRequest(method, peer.request, options.limits)
   const aborter = new AbortController()
@@ -221,7 +222,12 @@ async function answer(
   }
   const deadline = peer.getDeadline()
   const timeoutMs = deadline === Number.POSITIVE_INFINITY ? undefined : Number(deadline) - Date.now()
-  return options.dispatcher.call(method, request, call, timeoutMs)
+  const response = await options.dispatcher.call(method, request, call, timeoutMs)
+  try {
+    return Buffer.from(toBinary(method.output, response))
+  } catch (error) {
+    throw options.dispatcher.unexpected(error, method.name, call)
+  }
 }
 
 function addMultiplex(
@@ -230,19 +236,10 @@ function addMultiplex(
   methods: ReadonlyMap<string, DescMethod>,
   streams: Set<{ drain(): void }>,
 ): void {
+  const { dispatcher, limits } = options
   const { multiplex } = MultiplexService.method
   server.addService(
-    {
-      multiplex: {
-        path: pathOf(multiplex),
-        requestStream: true,
-        responseStream: true,
-        requestSerialize: (bytes: Buffer) => bytes,
-        requestDeserialize: (bytes: Buffer) => bytes, // of what is none, grpc-js would say that it failed
-        responseSerialize: (bytes: Buffer) => bytes,
-        responseDeserialize: (bytes: Buffer) => bytes,
-      },
-    },
+    { multiplex: { path: pathOf(multiplex), requestStream: true, responseStream: true, ...AS_BYTES } },
     {
       multiplex(stream: MultiplexStream) {
         let caller: Caller
@@ -253,13 +250,7 @@ function addMultiplex(
           return
         }
         stream.sendMetadata(new grpc.Metadata()) // tells the caller that it is connected
-        const served = serveMultiplex({
-          dispatcher: options.dispatcher,
-          limits: options.limits,
-          methods,
-          stream,
-          caller,
-        })
+        const served = serveMultiplex({ dispatcher, limits, methods, stream, caller })
         streams.add(served)
         stream.once('close', () => streams.delete(served))
       },

@@ -46,16 +46,6 @@ export interface MultiplexTransportOptions {
   readonly patient?: readonly DescMethod[]
 }
 
-export interface MultiplexTransport {
-  readonly invoke: Invoke
-  /** undefined when the other side says within a second, by `grpc.health.v1`, that it serves; else what is known. */
-  whyNotServing(): Promise<string | undefined>
-  /** Makes new calls over a new connection, with the certificates as they are now; calls under way finish. */
-  reconnect(): void
-  /** Fails calls under way and closes the connection. */
-  close(): void
-}
-
 /** A request message carries calls up to this many bytes, or one that is larger. */
 const BATCH_BYTES = 32 * 1024
 /** What a peer may send before it hears that some was taken. The answers of one moment fit in, so that none waits for a turn. */
@@ -98,12 +88,8 @@ interface Pending {
   timesSent: number
 }
 
-export function createMultiplexTransport(options: MultiplexTransportOptions): MultiplexTransport {
-  return new Transport(options)
-}
-
 /** The calls under way, and where new ones go. */
-class Transport implements MultiplexTransport {
+export class MultiplexTransport {
   readonly #options: MultiplexTransportOptions
   /** The address, for messages. */
   readonly #peer: string
@@ -134,8 +120,7 @@ class Transport implements MultiplexTransport {
 
   #call(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
     return new Promise((resolve, reject) => {
-      const { requestId, traceparent, timeoutMs = this.#options.defaultTimeoutMs, signal } = outgoing
-      if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
+      const { requestId, traceparent, timeoutMs = this.#options.defaultTimeoutMs } = outgoing
       const stream = this.#presentStream()
       const call = { id: 0, method: pathOf(method), request, timeoutMs, requestId, traceparent }
       const deadline = this.#deadlines.add(performance.now() + timeoutMs, () => {
@@ -147,6 +132,7 @@ class Transport implements MultiplexTransport {
     })
   }
 
+  /** undefined when the other side says within a second, by `grpc.health.v1`, that it serves; else what is known. */
   async whyNotServing(): Promise<string | undefined> {
     const why = await checkHealth(this.#client)
     const isAnswered = why === undefined || why === SERVES_NOT
@@ -159,11 +145,13 @@ class Transport implements MultiplexTransport {
     return why
   }
 
+  /** Makes new calls over a new connection, with the certificates as they are now; calls under way finish. */
   reconnect(): void {
     this.#credentials = credentials(this.#options)
     this.#connectAnew()
   }
 
+  /** Fails calls under way and closes the connection. */
   close(): void {
     this.#isClosed = true
     for (const stream of this.#streams) stream.cancel()

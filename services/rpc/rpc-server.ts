@@ -23,6 +23,7 @@ export interface RpcServer {
   readonly address: string
   /** What `grpc.health.v1` answers. */
   setServing(isServing: boolean): void
+  /** Uses new certificates for connections from now on. */
   reloadTls(material: TlsMaterial): void
   /** Accepts no more, finishes what is under way within `graceMs`, closes. */
   drain(graceMs: number): Promise<void>

@@ -8,7 +8,7 @@ export interface Rounds<Result> {
 export interface RoundsOptions<Result> {
   /** Ends early once `isStopped` says so. */
   readonly round: (isStopped: () => boolean) => Promise<Result>
-  /** Pause between rounds, in ms. */
+  /** How often one begins, in ms, unless one is in progress then. */
   readonly everyMs: number
   /** Called when a round failed that nobody asked for; the next one tries again. */
   readonly onError: (error: unknown) => void
@@ -17,16 +17,22 @@ export interface RoundsOptions<Result> {
 /** Does the same again and again, in rounds that never overlap, and keeps no process alive. */
 export function startRounds<Result>({ round, everyMs, onError }: RoundsOptions<Result>): Rounds<Result> {
   let last: Promise<unknown> = Promise.resolve()
+  let inProgress = 0
   let isStopped = false
 
   function run(): Promise<Result> {
-    const next = last.then(() => round(() => isStopped))
+    inProgress += 1
+    const next = last
+      .then(() => round(() => isStopped))
+      .finally(() => {
+        inProgress -= 1
+      })
     last = next.catch(() => undefined)
     return next
   }
 
   const timer = setInterval(() => {
-    run().catch(onError)
+    if (inProgress === 0) run().catch(onError)
   }, everyMs)
   timer.unref()
 

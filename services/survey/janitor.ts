@@ -4,7 +4,7 @@ import type { SurveyStore } from './store/survey-store.js'
 export interface JanitorOptions {
   readonly store: SurveyStore
   readonly now: () => number
-  /** Pause between rounds, in ms. */
+  /** As RoundsOptions has it. */
   readonly everyMs: number
   /** How long audit events are kept, in ms. */
   readonly keepAuditMs: number

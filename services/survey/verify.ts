@@ -1,4 +1,4 @@
-import { type CallOptions, Code, ConnectError } from '@connectrpc/connect'
+import { Code, ConnectError } from '@connectrpc/connect'
 import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { RevalidateAnswersResponse, VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
@@ -34,7 +34,7 @@ export async function verify(deps: SurveyDeps, presented: Presented, call: Call)
   try {
     return await deps.token.verifyAccessToken(
       { $typeName: 'surveyauth.v1.VerifyAccessTokenRequest', appid, accessToken, openid, wantsValidator },
-      because(call),
+      { headers: headersBecauseOf(call) },
     )
   } catch (error) {
     throw translate(error)
@@ -51,14 +51,10 @@ export async function revalidateTokens(
   call: Call,
 ): Promise<RevalidateAnswersResponse> {
   try {
-    return await deps.token.revalidateAnswers(asked, because(call))
+    return await deps.token.revalidateAnswers(asked, { headers: headersBecauseOf(call) })
   } catch (error) {
     throw translate(error)
   }
-}
-
-function because(call: Call): CallOptions {
-  return { headers: headersBecauseOf(call), ...(call.signal && { signal: call.signal }) }
 }
 
 function translate(error: unknown): unknown {

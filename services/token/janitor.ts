@@ -7,7 +7,7 @@ export interface JanitorOptions {
   readonly store: TokenStore
   readonly uses: UseRecorder
   readonly now: () => number
-  /** Pause between rounds, in ms. */
+  /** As RoundsOptions has it. */
   readonly everyMs: number
   /** How long ended codes, sessions and grants with their tokens are kept, in ms; a code must outlive its form (30 min). */
   readonly keepEndedMs: number

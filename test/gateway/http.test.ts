@@ -4,7 +4,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { drainGateway } from '../../gateway/app.js'
 import { routes } from '../../gateway/routes.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { GetAuthorizedUserRequestSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
@@ -736,7 +735,7 @@ describe('failures of services', () => {
       const response = await fetch(gateway.url + USER)
       expect(await failureOf(response)).toEqual([500, 'InternalServerError', 'internal_server_error'])
       expect(gateway.unexpected.map(({ error }) => error)).toEqual([bug])
-      await drainGateway(gateway.server, 120_000)
+      await gateway.drain(120_000)
     })
   })
 
@@ -1023,7 +1022,7 @@ test('a draining gateway answers what is in flight, after more than a second too
   await withGateway({ services: slow }, async (gateway) => {
     const inFlight = fetch(gateway.url + USER)
     await sleep(100)
-    const drained = drainGateway(gateway.server, 5_000)
+    const drained = gateway.drain(5_000)
     await sleep(50)
     await expect(fetch(gateway.url + USER)).rejects.toThrow()
     const response = await inFlight
@@ -1044,7 +1043,7 @@ test('a draining gateway hears out who had connected before, and closes what is 
     await once(late, 'connect')
     await sleep(20) // accepted, not only queued
 
-    const drained = drainGateway(gateway.server, 5_000)
+    const drained = gateway.drain(5_000)
     await sleep(200)
     late.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
     const chunks: Buffer[] = []
@@ -1061,7 +1060,7 @@ test('a draining gateway does not wait for one who never asks', () =>
     await once(mute, 'connect')
     await sleep(20)
     const startedAt = performance.now()
-    await Promise.all([once(mute.resume(), 'close'), drainGateway(gateway.server, 30_000)])
+    await Promise.all([once(mute.resume(), 'close'), gateway.drain(30_000)])
     expect(performance.now() - startedAt).toBeLessThan(20_000)
   }))
 
@@ -1069,7 +1068,7 @@ test('a draining gateway hears out who is still in the queue of the port', () =>
   withGateway({ services }, async (gateway) => {
     const clients = Array.from({ length: 100 }, () => net.connect(gateway.port, '127.0.0.1'))
     await Promise.all(clients.map((client) => once(client, 'connect')))
-    const drained = drainGateway(gateway.server, 20_000)
+    const drained = gateway.drain(20_000)
     const answers = clients.map(async (client) => {
       client.end(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`).setEncoding('latin1')
       let raw = ''
@@ -1089,7 +1088,7 @@ test('a draining gateway whose every turn has something to do takes no new conne
     }
     work()
     try {
-      await drainGateway(gateway.server, 20_000)
+      await gateway.drain(20_000)
       await expect(fetch(gateway.url + USER)).rejects.toThrow()
     } finally {
       isBusy = false
@@ -1101,7 +1100,7 @@ test('a draining gateway hears out who asked while it was busy', () =>
     const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
     await once(client, 'connect')
     await sleep(20)
-    const drained = drainGateway(gateway.server, 20_000)
+    const drained = gateway.drain(20_000)
     await sleep(100)
     await new Promise((resolve) => setImmediate(resolve)) // timers come next
     client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
@@ -1117,7 +1116,7 @@ test('a draining gateway hears out who asked while it was busy just before it lo
     const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
     await once(client, 'connect')
     await sleep(20)
-    const drained = drainGateway(gateway.server, 20_000)
+    const drained = gateway.drain(20_000)
     await sleep(100)
     const spied = vi.spyOn(globalThis, 'setImmediate')
     spied.mockImplementationOnce((look) => {
@@ -1140,7 +1139,31 @@ test('a draining gateway cuts off who has no answer in time', () => {
     const client = net.connect(gateway.port, '127.0.0.1')
     client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
     await vi.waitUntil(() => gateway.calls.length === 1)
-    await Promise.all([once(client.resume(), 'close'), drainGateway(gateway.server, 100)])
+    await Promise.all([once(client.resume(), 'close'), gateway.drain(100)])
+  })
+})
+
+test('a draining gateway does not wait for the end of a request in which came what is none', async () => {
+  let answer = (_: object) => {}
+  const GetAuthorizedUser = () =>
+    new Promise<object>((resolve) => {
+      answer = resolve
+    })
+  await withGateway({ services: { GetAuthorizedUser } }, async (gateway) => {
+    const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
+    client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
+    client.write('POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n')
+    await vi.waitUntil(() => gateway.calls.length === 1)
+    await sleep(50)
+    const startedAt = performance.now()
+    const drained = gateway.drain(8_000)
+    await sleep(100)
+    answer({ openid: 'oid', nickname: '', avatar: '' })
+    let raw = ''
+    for await (const data of client) raw += data
+    await drained
+    expect(raw.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200'])
+    expect(performance.now() - startedAt).toBeLessThan(4_000)
   })
 })
 
@@ -1153,7 +1176,7 @@ test('a draining gateway answers all that a client has pipelined, in order', asy
     const get = (target: string) => `GET ${target} HTTP/1.1\r\nHost: a\r\n\r\n`
     client.write(get(USER) + get('/api/first') + get(USER) + get('/api/last'))
     await sleep(100) // the second and the last are answered, and wait for those before them
-    await Promise.all([once(client, 'end'), drainGateway(gateway.server, 20_000)])
+    await Promise.all([once(client, 'end'), gateway.drain(20_000)])
     const statuses = Buffer.concat(chunks)
       .toString()
       .match(/HTTP\/1\.1 \d+/g)
@@ -1255,7 +1278,7 @@ test('a draining gateway sends an answer to its end, however slowly it is read',
       const client = net.connect(gateway.port, '127.0.0.1').pause()
       client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
       while (gateway.records.length === 0) await sleep(10)
-      const drained = drainGateway(gateway.server, 30_000)
+      const drained = gateway.drain(30_000)
       await sleep(1_500)
       let received = 0
       client.on('data', (chunk: Buffer) => {
@@ -1287,12 +1310,12 @@ test('a draining gateway tells the others nothing more of what it counts', async
       return { $typeName: 'surveyauth.v1.CountRequestsResponse' as const, totals: [] }
     },
   }
-  await withGateway({ sharedLimits }, async ({ url, server }) => {
+  await withGateway({ sharedLimits }, async ({ url, drain }) => {
     await (await fetch(`${url}/api/nowhere`)).text()
     vi.advanceTimersByTime(1_000)
     expect(told).toHaveLength(1)
     await (await fetch(`${url}/api/nowhere`)).text()
-    await drainGateway(server, 1_000)
+    await drain(1_000)
     vi.advanceTimersByTime(5_000)
     expect(told).toHaveLength(1)
   })

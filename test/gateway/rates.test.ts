@@ -330,7 +330,7 @@ describe('gateways that share', () => {
       })
     }
     const counter = counterWith({ isShared: true })
-    const sharing = startSharing(new Map([['api source', counter]]), { countRequests })
+    const stop = startSharing(new Map([['api source', counter]]), { countRequests })
     for (const expected of [[1], [1, 3], [1, 3, 5]]) {
       takeMany(counter, 'a', 1)
       await vi.advanceTimersByTimeAsync(1_000)
@@ -340,7 +340,7 @@ describe('gateways that share', () => {
       expect(told).toEqual(expected)
       answer()
     }
-    sharing.stop()
+    stop()
     await vi.advanceTimersByTimeAsync(5_000)
     expect(told).toHaveLength(3)
   })

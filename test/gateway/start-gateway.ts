@@ -27,6 +27,7 @@ export interface RunningGateway extends AsyncDisposable {
   readonly url: string
   readonly port: number
   readonly server: Server
+  readonly drain: (timeoutMs: number) => Promise<void>
   /** RPCs that were made. */
   readonly calls: Call[]
   readonly records: RequestRecord[]
@@ -46,7 +47,7 @@ export async function startGateway(settings: GatewaySettings = {}): Promise<Runn
   const records: RequestRecord[] = []
   const unexpected: { error: unknown; requestId: string }[] = []
   const transport = fakeTransport(services, calls)
-  const server = createGateway({
+  const { server, drain } = createGateway({
     token: createClient(TokenService, transport),
     account: createClient(AccountService, transport),
     survey: createClient(SurveyService, transport),
@@ -67,6 +68,7 @@ export async function startGateway(settings: GatewaySettings = {}): Promise<Runn
     url: `http://127.0.0.1:${port}`,
     port,
     server,
+    drain,
     calls,
     records,
     unexpected,

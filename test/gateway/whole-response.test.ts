@@ -49,7 +49,7 @@ async function connectedTo(port: number) {
 
 const writer = new AnswerWriter(new URL('https://auth.example.com'), KEEP_ALIVE_MS)
 const write = (response: WholeResponse, body: string) =>
-  writer.write(response, { status: 200, headers: API_HEADERS, body, encoding: 'latin1' })
+  writer.write(response, { status: 200, headers: API_HEADERS, body, encoding: 'latin1', outcome: 'ok' })
 
 function usually(response: WholeResponse): WholeResponse {
   return Object.defineProperty(response, 'canBeWhole', { value: false })

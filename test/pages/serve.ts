@@ -22,7 +22,7 @@ export async function serve(publicUrl?: string): Promise<Served> {
   const unexpected: unknown[] = []
   const records: RequestRecord[] = []
   const port = publicUrl === undefined ? await freePort() : 0
-  const server = createGateway({
+  const { server } = createGateway({
     ...services.deps(publicUrl ?? `http://127.0.0.1:${port}`),
     httpErrorStatus: 'semantic',
     rpcTimeoutMs: 5000,

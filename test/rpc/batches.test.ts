@@ -20,7 +20,7 @@ import { holding, inBatches } from '../../services/rpc/batches.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
-import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { startRpcServer } from '../../services/rpc/rpc-server.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
@@ -154,7 +154,7 @@ test('among calls of one moment, one that is too large or cannot be encoded fail
   const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 10 }
   const common = { dispatcher, address, tls: undefined, callers: new Map(), limits }
   const server = await startRpcServer({ ...common, hasReflection: false })
-  const transport = createMultiplexTransport({
+  const transport = new MultiplexTransport({
     address,
     tls: undefined,
     maxRequestBytes: 65_536,

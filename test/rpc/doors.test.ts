@@ -21,7 +21,7 @@ import { createConnectDoor } from '../../services/rpc/connect-door.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { type Call, Dispatcher, type IncomingCall } from '../../services/rpc/dispatcher.js'
 import { createGrpcDoor } from '../../services/rpc/grpc-door.js'
-import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { decodeRequest } from '../../services/rpc/requests.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import { ServiceError } from '../../services/rpc/service-error.js'
@@ -40,7 +40,7 @@ const dispatcher = new Dispatcher({
   signOut: () => Promise.reject(new Error('canary-secret-text')),
   getSession: async ({ sessionToken }, call) => {
     calls.push(call)
-    return { username: sessionToken, nickname: '昵称' }
+    return { username: sessionToken, nickname: sessionToken === 'unencodable' ? Object.create(null) : '昵称' }
   },
   listConnectedApps: () => new Promise(() => undefined), // never answers
   disconnectApp: notNeeded,
@@ -136,7 +136,7 @@ function connected(options: { httpVersion: '1.1' | '2'; useBinaryFormat: boolean
 }
 
 function multiplexed(address: Address): Client<typeof AccountService> {
-  const transport = createMultiplexTransport({
+  const transport = new MultiplexTransport({
     address,
     tls: undefined,
     maxRequestBytes: 65_536,
@@ -248,13 +248,12 @@ test.each([
   expect((await failure).code).toBe(code)
 })
 
-test('the direct door hands on who calls, why, for how long, and until when it is wanted', async () => {
+test('the direct door hands on who calls, why, and for how long', async () => {
   const call = vi.fn<Dispatcher['call']>()
-  const { signal } = new AbortController()
   const request = create(ListConnectedAppsRequestSchema, { sessionToken: 'x' })
-  const outgoing = { requestId: 'request', traceparent: 'trace', timeoutMs: 7, signal }
+  const outgoing = { requestId: 'request', traceparent: 'trace', timeoutMs: 7 }
   await createDirectDoor({ call } as never, 'survey')(AccountService.method.listConnectedApps, request, outgoing)
-  const handedOn = { caller: 'survey', requestId: 'request', traceparent: 'trace', signal }
+  const handedOn = { caller: 'survey', requestId: 'request', traceparent: 'trace', signal: undefined }
   expect(call.mock.calls).toEqual([[AccountService.method.listConnectedApps, request, handedOn, 7]])
 })
 
@@ -470,6 +469,14 @@ test('a service that takes larger requests lends that to no other in its process
   const { signOut } = AccountService.method
   expect(() => decodeRequest(signOut, bytes, limits)).toThrow('the request has 70000 bytes, AccountService takes 65536')
   expect(() => decodeRequest(SurveyService.method.getSurvey, bytes, limits)).toThrow('is not a surveyauth.v1.GetSurvey')
+})
+
+test('an answer that cannot be encoded is an unexpected failure over gRPC', async () => {
+  unexpected.length = 0
+  const account = createClient(AccountService, grpcUnaryTransport())
+  const failure = await failureOf(account.getSession({ sessionToken: 'unencodable' }))
+  expect([failure.code, failure.rawMessage]).toEqual([Code.Internal, 'internal error'])
+  expect(unexpected).toEqual([expect.any(Error)])
 })
 
 test("bytes that are no message are the caller's mistake over gRPC", async () => {

@@ -21,7 +21,7 @@ import { clientOf } from '../../services/rpc/client.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { parseCallers } from '../../services/rpc/identity.js'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
-import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 import { createAuthority, materialOf } from './certificates.js'
@@ -111,7 +111,7 @@ function endOf(stream: NodeJS.ReadableStream): Promise<grpc.status> {
 const [SERVING, NOT_SERVING] = [Buffer.from([8, 1]), Buffer.from([8, 2])]
 
 function transportTo(at: Address, tls?: () => TlsMaterial): MultiplexTransport {
-  const transport = createMultiplexTransport({
+  const transport = new MultiplexTransport({
     address: at,
     tls,
     maxRequestBytes: 64 * 1024,

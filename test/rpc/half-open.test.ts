@@ -11,7 +11,7 @@ import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { clientOf } from '../../services/rpc/client.js'
-import { createMultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 
 const ROUNDS = Number(process.env.HALF_OPEN_ROUNDS ?? 3)
 const BACK_WITHIN_MS = 5_000
@@ -112,7 +112,7 @@ test('of calls over a connection that went dead, reads go over the next one and 
 }, 300_000)
 
 function openTransport(defaultTimeoutMs: number) {
-  const transport = createMultiplexTransport({
+  const transport = new MultiplexTransport({
     address: { kind: 'plaintext', host: '127.0.0.1', port: networkPort },
     tls: undefined,
     maxRequestBytes: 1024,

@@ -21,7 +21,7 @@ import { clientOf } from '../../services/rpc/client.js'
 import { Dispatcher, type Handlers } from '../../services/rpc/dispatcher.js'
 import { parseCallers } from '../../services/rpc/identity.js'
 import type { TlsMaterial } from '../../services/rpc/listener.js'
-import { createMultiplexTransport, type MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import { type Authority, createAuthority, materialOf, pemFiles } from './certificates.js'
 
@@ -75,7 +75,7 @@ function transportAs(material: TlsMaterial, host = '127.0.0.1'): MultiplexTransp
     maxResponseBytes: 1 << 20,
     defaultTimeoutMs: 3_000,
   }
-  const transport = createMultiplexTransport(options)
+  const transport = new MultiplexTransport(options)
   opened.push(transport)
   return transport
 }
