@@ -15,12 +15,12 @@ const en = {
     username: 'Username',
     password: 'Password',
     submit: 'Sign in',
-    failed: 'Username or password is not right. Please check both and try again.',
+    failed: 'The username or password is incorrect. Please check both and try again.',
     incomplete: 'Please enter your username and your password.',
     signedOut: 'You have been signed out. Nothing has been changed. Please sign in to go on.',
     sessionEnded: 'Your session has ended, so nothing was shared. Sign in again to decide.',
     formReplaced:
-      'Another tab opened our pages meanwhile, so this form was made anew. Please enter your password again.',
+      'Our pages were opened in another tab meanwhile, so this form was replaced. Please enter your password again.',
     rateLimited: (wait: string) => `Too many attempts. Please wait ${wait} and try again.`,
   },
 
@@ -68,7 +68,7 @@ const en = {
 
   link: {
     title: 'This link does not work',
-    lead: 'The app that sent you here has made a mistake in its link. Nothing was shared. Please go back and tell the people who run the app.',
+    lead: 'The app that sent you here made a mistake in its link. Nothing was shared. Please go back and tell the people who run the app.',
     forDevelopers: 'For the app’s developer',
     invalidAppid:
       'The appid is not known, or its app is disabled. Use the appid that the platform issued for your app.',
@@ -96,8 +96,8 @@ const en = {
 
   errors: {
     notFound: ['Page not found', 'There is nothing at this address. Please check the link.'],
-    methodNotAllowed: ['This does not work here', 'This address cannot be used in this way. Please start again.'],
-    tooLarge: ['That was too much', 'The request is larger than this page accepts.'],
+    methodNotAllowed: ['That is not possible here', 'This address cannot be used in this way. Please start again.'],
+    tooLarge: ['Request too large', 'The request is larger than this page accepts.'],
     tooMany: ['Too many requests', 'Please wait a moment and try again.'],
     badRequest: ['The request could not be read', 'Please go back and try again.'],
     unavailable: [

@@ -86,7 +86,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     const { page } = await openPage(browser)
     await page.goto(link('kept'))
     await signIn(page, 'wrong password')
-    expect(await page.getByRole('alert').textContent()).toMatch(/not right/)
+    expect(await page.getByRole('alert').textContent()).toMatch(/is incorrect/)
     expect(await page.inputValue('input[name=username]')).toBe(user.username)
     expect(await page.inputValue('input[name=password]')).toBe('')
     await signIn(page)

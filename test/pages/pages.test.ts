@@ -108,7 +108,7 @@ describe('signing in', () => {
     const reply = await visitor.submit(page, form(page, 'password'), typed)
     expect(reply.status).toBe(401)
     expect(reply.text).toContain(`data-address="${authorizePath().replaceAll('&', '&amp;')}#wj_redirect"`)
-    expect(reply.text).toContain('Username or password is not right')
+    expect(reply.text).toContain('The username or password is incorrect')
     expect(reply.text).toContain(`value="${typed.username}"`)
     expect(reply.text).not.toContain(`value="${typed.password}"`)
     expect(reply.text).toContain('aria-invalid')
@@ -175,7 +175,7 @@ describe('signing in', () => {
     served.services.failure = ErrorReason.INVALID_ARGUMENT
     const reply = await visitor.submit(page, form(page, 'password'), USER)
     expect(reply.status).toBe(401)
-    expect(reply.text).toContain('Username or password is not right')
+    expect(reply.text).toContain('The username or password is incorrect')
   })
 
   test.each([
@@ -419,7 +419,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     const [page] = anew
     if (anew.length !== 1 || !page) throw new Error(`${anew.length} forms were made anew`)
     expect(page.status).toBe(403)
-    expect(page.html.text).toContain('this form was made anew')
+    expect(page.html.text).toContain('this form was replaced')
     expect(form(page, 'password').fields).toMatchObject({ username: USER.username, password: '' })
     expect(page.text).not.toContain(USER.password)
     expect((await visitor.submit(page, form(page, 'password'), USER)).status).toBe(303)
@@ -835,9 +835,9 @@ describe('every page', () => {
 
   test.each<[number, string, string, Outgoing]>([
     [404, 'Page not found', '/nothing', {}],
-    [405, 'This does not work here', '/', { method: 'POST' }],
-    [413, 'That was too much', '/connect/sign-in', { method: 'POST', body: 'x'.repeat(20_000) }],
-    [414, 'That was too much', `/?${'x'.repeat(9_000)}`, {}],
+    [405, 'That is not possible here', '/', { method: 'POST' }],
+    [413, 'Request too large', '/connect/sign-in', { method: 'POST', body: 'x'.repeat(20_000) }],
+    [414, 'Request too large', `/?${'x'.repeat(9_000)}`, {}],
   ])('that is %d says so: %s', async (status, title, path, outgoing) => {
     const headers = { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': 'same-origin' }
     const reply = await visitor.request(path, { headers, ...outgoing })
