@@ -68,7 +68,7 @@ export const WHERE_TO_LOOK = {
 
 function hintOn({ code, rawMessage }: ConnectError): string | undefined {
   if (code === Code.Unimplemented)
-    return 'TOKEN_SERVICE_URL and SURVEY_SERVICE_URL name the services; one of an older program does not have all of them'
+    return 'TOKEN_SERVICE_URL and SURVEY_SERVICE_URL name the services; a service of an older version does not have every RPC'
   if (code === Code.PermissionDenied)
     return 'commands need the role operator: RPC_CALLERS of that service must give it to a name in the certificate, RPC_TLS_CERT'
   const [, what = ''] = (code === Code.NotFound && /^there is no (?:such )?([a-z]+)/.exec(rawMessage)) || []

@@ -193,7 +193,7 @@ const rpc = {
     'RPC_REFLECTION',
     'off',
     oneOf(['on', 'off']),
-    'gRPC reflection: tells every caller what there is; for development',
+    'gRPC reflection: lists all services and methods to every caller; for development',
   ),
   rpcMaxStreams: setting('RPC_MAX_STREAMS', '100', whole(1, 10_000), 'streams one RPC connection may have open'),
   rpcMaxConnections: setting(
@@ -206,13 +206,13 @@ const rpc = {
     'RPC_MAX_REQUEST_BYTES',
     '65536',
     whole(65_536, 1_048_576), // a gateway's counts of a moment take nearly as much
-    'largest RPC request, but of SurveyService; one process sends no more and the other takes no more',
+    'largest RPC request, except to SurveyService; set the same in all processes',
   ),
   rpcMaxSurveyRequestBytes: setting(
     'RPC_MAX_SURVEY_REQUEST_BYTES',
     '4194304',
     whole(4_100_000, 67_108_864), // a survey of 4,000,000 bytes, and what is around it
-    'largest RPC request of SurveyService, which takes surveys in full',
+    'largest RPC request to SurveyService, which takes whole surveys',
   ),
 }
 
@@ -245,7 +245,7 @@ const lifetimes = {
     'CODE_REPLAY_GRACE_SECONDS',
     '10',
     whole(0, 600),
-    'how long after an exchange a replay of its code is only refused; later it revokes the grant; 0 is strict',
+    'a used code sent again within this time is only refused; later, until it expires, it also revokes its grant; 0 revokes at once',
   ),
   sessionIdleSeconds: setting(
     'SESSION_IDLE_SECONDS',
@@ -309,13 +309,13 @@ const limits = {
     'HTTP_REQUEST_TIMEOUT_SECONDS',
     '15',
     whole(1, 300),
-    'a client that has not sent its whole request by then is answered 408 and cut off, one that takes nothing of an answer for so long is cut off',
+    'a client that has not sent its whole request by then is answered 408 and cut off; one that reads nothing of its answer for this long is cut off',
   ),
   httpKeepAliveSeconds: setting(
     'HTTP_KEEP_ALIVE_SECONDS',
     '65',
     whole(1, 600),
-    'an idle connection is kept this long, or a second or two more; keep it above the idle timeout of a proxy in front',
+    'an idle connection is kept this long, or up to two seconds longer; keep it above the idle timeout of a proxy in front',
   ),
   httpMaxUrlBytes: setting('HTTP_MAX_URL_BYTES', '8192', whole(1024, 65_536), 'a longer URL is answered 414'),
   httpMaxHeaderBytes: setting('HTTP_MAX_HEADER_BYTES', '16384', whole(4096, 65_536), 'more is answered 431'),
@@ -325,7 +325,7 @@ const limits = {
     'HTTP_MAX_IN_FLIGHT',
     '1000',
     whole(1, 1_000_000),
-    'API requests, and page requests, worked on at a time; more are answered 503; a crowd that stays gets fewer places',
+    'API requests in flight at a time, and page requests likewise; more are answered 503; lower under sustained overload',
   ),
   rateApiPerSource: setting(
     'RATE_API_PER_SOURCE',
@@ -351,7 +351,7 @@ const limits = {
     'RATE_MAX_KEYS',
     '100000',
     whole(1000, 10_000_000),
-    'addresses and apps that are counted at once; bounds the memory',
+    'addresses and apps that are counted at the same time; bounds memory',
   ),
   rpcTimeoutMs: setting('RPC_TIMEOUT_MS', '4500', whole(100, 30_000), 'deadline of one call made for an HTTP request'),
   databaseStatementTimeoutMs: setting(
@@ -392,13 +392,13 @@ const signIn = {
     'SIGN_IN_WINDOW_SECONDS',
     '900',
     whole(1, 86_400),
-    'failures are forgotten at the end of windows of this length, so it must wait so long at most',
+    'length of the window after which failed sign-ins are forgotten, and the longest wait',
   ),
   passwordHashConcurrency: setting(
     'PASSWORD_HASH_CONCURRENCY',
     '2',
     whole(1, 64),
-    'passwords checked at once, in so many threads of lower priority; 19 MiB of memory each',
+    'passwords hashed at the same time, each in a thread of lower priority; 19 MiB of memory each',
   ),
   passwordHashQueueLimit: setting(
     'PASSWORD_HASH_QUEUE_LIMIT',
@@ -426,7 +426,7 @@ const upkeep = {
     'LOG_LEVEL',
     'info',
     oneOf(['debug', 'info', 'warn', 'error', 'silent']),
-    'least severe line that is written to the log (stderr)',
+    'least severe level written to the log (stderr)',
   ),
   logFormat: setting(
     'LOG_FORMAT',

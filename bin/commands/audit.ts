@@ -37,8 +37,8 @@ export function addAuditCommands(program: Command): void {
     .option('--survey-id <id>', 'only those that concern this survey', surveyId)
     .addOption(new Option('--kind <kind...>', 'only those of this kind; several may be given').choices(KINDS))
     .option('--request-id <id>', 'only what this request did', requestId)
-    .option('--since <time>', 'none from before; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z', time)
-    .option('--limit <number>', 'the newest so many; all, if not given', wholeNumber(1, 1_000_000))
+    .option('--since <time>', 'only events since this time; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z', time)
+    .option('--limit <number>', 'at most this many, newest first; all unless given', wholeNumber(1, 1_000_000))
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -88,7 +88,7 @@ async function listEvents(options: ListOptions, command: Command): Promise<void>
 async function* surveyEvents({ surveys }: Auditor, ownerUserId: string, surveyId = 0): Trail<Row> {
   const survey = await surveys()
   if (!survey) {
-    message('without surveys, of which there is no database here; if it is elsewhere, set SURVEY_SERVICE_URL')
+    message('listing without surveys: there is no survey database here; if it is elsewhere, set SURVEY_SERVICE_URL')
     return
   }
   yield* pagesOf(async (pageToken) => {

@@ -27,7 +27,7 @@ What happened after the backup is undone, revocations too: see "Backup and resto
 export function addBackupCommand(program: Command): void {
   program
     .command('backup <file>')
-    .description('copy both databases into one file, while the service runs; never overwrites')
+    .description('copy both databases into one file, also while the service runs; never overwrites a file')
     .addOption(jsonOption())
     .addHelpText('after', NOTES + examples('backup /backup/survey-auth-$(date +%F).tar'))
     .action(backup)

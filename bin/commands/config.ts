@@ -39,7 +39,7 @@ function variables(): string {
     })
     return `${title}:\n${lines.join('\n')}`
   })
-  return `Variables and their defaults; one that is set to nothing is not set.\n\n${groups.join('\n\n')}\n`
+  return `Variables and their defaults; one that is set to an empty string counts as unset.\n\n${groups.join('\n\n')}\n`
 }
 
 function fallbackText({ fallback, fallbackText: text }: Setting<unknown>): string {

@@ -23,7 +23,7 @@ export function addDescriptorCommand(program: Command): void {
     .command('descriptor')
     .description('write the contract of the RPCs as a descriptor set, for grpcurl -protoset and proxies that translate')
     .option('--out <file>', 'where to write it, replacing what is there; stdout unless given')
-    .option('--json', 'with --out: tell in JSON what was written')
+    .option('--json', 'with --out: report in JSON what was written')
     .addHelpText('after', NOTES + examples('descriptor --out surveyauth.binpb', 'descriptor > surveyauth.binpb'))
     .action(writeDescriptor)
 }

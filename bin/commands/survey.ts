@@ -239,8 +239,8 @@ function surveysOf(source: string, text: string): Survey[] {
   })
   const refused = findRefused(surveys.map((survey) => toDraft(survey, Date.now())))
   if (refused) throw new CommandError(`${where(refused.at)}: ${refused.because}`)
-  for (const one of unknown.slice(0, MAX_WARNINGS)) message(`${one} is no member of a survey: not read`)
-  if (unknown.length > MAX_WARNINGS) message(`and ${unknown.length - MAX_WARNINGS} more that were not read`)
+  for (const one of unknown.slice(0, MAX_WARNINGS)) message(`${one} is not a member of a survey and was ignored`)
+  if (unknown.length > MAX_WARNINGS) message(`and ${unknown.length - MAX_WARNINGS} more that were ignored`)
   return surveys
 }
 

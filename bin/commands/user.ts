@@ -23,7 +23,7 @@ interface UpdateOptions extends Json {
 
 const DELETE_NOTES = `
 Name, profile, password and surveys are gone, all grants are revoked, and the name is free for somebody else. What stays: the
-user_id with the openids that apps know, which nobody gets again, and the audit trail until it is removed, with the name.
+user_id with the openids that apps know, which nobody else is ever given, and the audit trail until it is removed, with the name.
 `
 
 const USER = 'the user, by name or user_id'

@@ -33,7 +33,11 @@ export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | u
 /** What a command says that needs a database which is not there: most often it was not told where. */
 export function noDatabase(file: string): CommandError {
   const folder = path.dirname(file)
-  return new CommandError(`there is no database in ${folder}`, EXIT.failure, 'set DATA_DIR as the server has it')
+  return new CommandError(
+    `there is no database in ${folder}`,
+    EXIT.failure,
+    'set DATA_DIR to the same value as the server',
+  )
 }
 
 /** What one statement reads; no rows without the schema or the file. @throws like `inspectDatabase` */
@@ -72,7 +76,7 @@ function forbidden(file: string): CommandError {
   return new CommandError(
     `cannot open ${file} (EACCES): it belongs to ${userName(ownerOf(file))}`,
     EXIT.unavailable,
-    isOwnDirectory ? `as root: chown ${self} ${file}*` : 'run this as the user that the service has',
+    isOwnDirectory ? `as root: chown ${self} ${file}*` : 'run this as the user that the service runs as',
   )
 }
 
@@ -81,7 +85,8 @@ export function warnOfOwner(file: string): void {
   const directory = path.dirname(file)
   if (process.getuid?.() !== 0 || existsSync(file) || !existsSync(directory)) return
   const owner = ownerOf(directory)
-  if (owner !== 0) message(`${directory} belongs to ${userName(owner)}, who cannot open what root makes there`)
+  if (owner !== 0)
+    message(`${directory} belongs to ${userName(owner)}, who will not be able to open files that root creates there`)
 }
 
 /**

@@ -163,7 +163,7 @@ async function isWithoutSurveys({ tokenDatabase, surveyDatabase }: Config): Prom
 }
 
 function noTables(name: string): CommandError {
-  const hint = `set ${name.toUpperCase()}_DATABASE_URL as the server has it`
+  const hint = `set ${name.toUpperCase()}_DATABASE_URL to the same value as the server`
   return new CommandError(`there are no tables of the ${name} database at its address`, EXIT.failure, hint)
 }
 
@@ -189,7 +189,7 @@ async function answering(configured: Address | undefined, sockets: readonly Addr
   }
   if (!configured) return undefined
   throw new CommandError(
-    `nobody answers at ${formatAddress(configured)}, or this user may not ask`,
+    `no server answers at ${formatAddress(configured)}, or this user may not connect to it`,
     EXIT.unavailable,
     'start the server, or name another one with --url',
   )

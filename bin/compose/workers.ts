@@ -172,7 +172,9 @@ class Crew implements Workers {
 
   #succeed(seat: Seat, worker: Worker): void {
     if (this.#isStopping || seat.worker !== worker) return
-    this.#log.note(`worker ${seat.number} (process ${worker.pid}) was asked to end and does when its successor serves`)
+    this.#log.note(
+      `worker ${seat.number} (process ${worker.pid}) was asked to stop and will, once its successor serves`,
+    )
     this.#occupy(seat)
   }
 

@@ -128,7 +128,7 @@ async function demoAccount(where: Database): Promise<Verdict> {
     if (!(await hasDemoAccount(where))) return ok('there is none')
     return wrong(`everybody knows the password of the account ${DEMO_USER.username}; run: ${ANOTHER_PASSWORD}`)
   } catch {
-    return odd('not known: see the token database')
+    return odd('could not be checked: see the token database')
   }
 }
 
@@ -163,10 +163,12 @@ function clock(file: string | undefined): Verdict {
 
 function timeouts(config: Config): Verdict {
   const { tokenDatabase, surveyDatabase, databaseStatementTimeoutMs, rpcTimeoutMs, rpcMaxDeadlineMs } = config
-  if (rpcTimeoutMs > rpcMaxDeadlineMs) return odd('RPC_TIMEOUT_MS is more than RPC_MAX_DEADLINE_MS, which holds then')
+  if (rpcTimeoutMs > rpcMaxDeadlineMs) return odd('RPC_TIMEOUT_MS is above RPC_MAX_DEADLINE_MS, so the latter applies')
   const isOnPostgres = [tokenDatabase, surveyDatabase].some(({ kind }) => kind === 'postgres')
   if (isOnPostgres && databaseStatementTimeoutMs >= rpcTimeoutMs) {
-    return odd('DATABASE_STATEMENT_TIMEOUT_MS is not below RPC_TIMEOUT_MS: statements go on when nobody waits for them')
+    return odd(
+      'DATABASE_STATEMENT_TIMEOUT_MS is not below RPC_TIMEOUT_MS: statements may run on after their call has timed out',
+    )
   }
   return ok(`a call may take ${rpcTimeoutMs} ms`)
 }
@@ -191,7 +193,7 @@ function publicAddress({ publicUrl, host }: Config): Verdict {
 }
 
 function adminAddress({ adminHost, adminPort }: Config): Verdict {
-  if (adminPort === 0) return odd('turned off; nobody can ask for health or metrics')
+  if (adminPort === 0) return odd('turned off: no health checks, no metrics')
   const address = `${hostInUrl(adminHost)}:${adminPort}`
   if (isLoopback(adminHost)) return ok(`${address}, this machine only`)
   return odd(`${address}; make sure that only your monitoring reaches it`)
@@ -215,7 +217,9 @@ async function server(config: Config): Promise<Verdict> {
     const text = inOneLine((await answer.text()).slice(0, 200))
     if (!answer.ok) return wrong(`running at ${address}, not ready: ${text}`)
     if (await mayBeOurs(config)) return ok(`running and ready at ${address}`)
-    return odd(`one is ready at ${address}, but none has a socket in ${config.dataDir}: is it that of other data?`)
+    return odd(
+      `a process is ready at ${address}, but none has a socket in ${config.dataDir}: does it use another DATA_DIR?`,
+    )
   } catch {
     return ok(`not running on ADMIN_PORT ${adminPort}`)
   }

@@ -273,7 +273,7 @@ export class GroupCommit {
    * brought, so all of it waits for the repair, as long as for a lock, and then hears that nobody knows.
    */
   async #makeGood(waiting: Committed[], error: unknown): Promise<void> {
-    process.emitWarning(`${this.#db.name} could not be flushed, and what its log has is written anew: ${error}`)
+    process.emitWarning(`${this.#db.name} could not be flushed; its log is being rewritten: ${error}`)
     this.#doubts += 1
     this.#unanswered += 1 // closing waits for it as for them
     this.#checkpoints.pause()

@@ -188,6 +188,8 @@ export function fileProbe(db: Connection): () => void {
     read()
     const named = statSync(db.name, { bigint: true, throwIfNoEntry: false })
     if (named?.ino === opened.ino && named.dev === opened.dev) return
-    throw new StoreUnavailable(new Error(`${db.name} was moved or deleted: what is written now ends with this process`))
+    throw new StoreUnavailable(
+      new Error(`${db.name} was moved or deleted: what is written now is lost when this process ends`),
+    )
   }
 }

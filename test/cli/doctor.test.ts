@@ -68,7 +68,7 @@ test.each<[string, string, Record<string, string>, string, RegExp]>([
   ],
   ['admin address', 'for others in IPv6', { ADMIN_PORT: '9', ADMIN_HOST: '::' }, 'odd', /^\[::\]:9; make sure/],
   ['timeouts', 'in order', { DATABASE_STATEMENT_TIMEOUT_MS: '4500' }, 'ok', /^a call may take 4500 ms$/],
-  ['timeouts', 'a deadline below one', { RPC_MAX_DEADLINE_MS: '4499' }, 'odd', /^RPC_TIMEOUT_MS is more than RPC_MAX_/],
+  ['timeouts', 'a deadline below one', { RPC_MAX_DEADLINE_MS: '4499' }, 'odd', /^RPC_TIMEOUT_MS is above RPC_MAX_/],
   ['server', 'without an admin port', { ADMIN_PORT: '0' }, 'ok', /^not asked/],
   ['server', 'not running', { ADMIN_PORT: '9' }, 'ok', /^not running on ADMIN_PORT 9$/],
   ['data directory', 'not there yet', { DATA_DIR: 'none' }, 'odd', /does not exist yet; the first start creates it$/],
@@ -91,7 +91,7 @@ test('the server of another data directory is odd, and told from its own', async
   }
   expect(await found({})).toEqual({ check: 'server', state: 'ok', detail: `running and ready at ${admin}` })
   const DATA_DIR = path.join(service.dataDir, 'none')
-  const detail = `one is ready at ${admin}, but none has a socket in ${DATA_DIR}: is it that of other data?`
+  const detail = `a process is ready at ${admin}, but none has a socket in ${DATA_DIR}: does it use another DATA_DIR?`
   expect(await found({ DATA_DIR })).toEqual({ check: 'server', state: 'odd', detail })
   expect(await found({ DATA_DIR, RPC_LISTEN: 'off' })).toMatchObject({ state: 'ok' })
 })

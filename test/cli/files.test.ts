@@ -92,7 +92,9 @@ function ofTwoUsers(): void {
       chownSync(service.dataDir, NOBODY, NOBODY)
       const { exitCode, stderr } = await service.run(words.split(' '))
       expect(exitCode).toBe(0)
-      expect(stderr).toContain(`${service.dataDir} belongs to nobody, who cannot open what root makes there\n`)
+      expect(stderr).toContain(
+        `${service.dataDir} belongs to nobody, who will not be able to open files that root creates there\n`,
+      )
     },
   )
 
@@ -118,7 +120,10 @@ function ofTwoUsers(): void {
     chmodSync(dataDir, mode)
     const { status, stderr } = asNobody(dataDir, 'app', 'list')
     const text = `survey-auth: cannot open ${path.join(dataDir, 'token.db')} (EACCES): it belongs to root`
-    expect({ status, stderr }).toEqual({ status: 69, stderr: `${text}\nrun this as the user that the service has\n` })
+    expect({ status, stderr }).toEqual({
+      status: 69,
+      stderr: `${text}\nrun this as the user that the service runs as\n`,
+    })
   })
 
   async function madeByRoot(): Promise<string> {

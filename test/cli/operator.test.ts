@@ -210,7 +210,7 @@ describe('apps', () => {
         exitCode: code,
         kinds: ['user.created'],
       })
-      expect(stderr).toMatch(/^without surveys[\s\S]*SURVEY_SERVICE_URL/m)
+      expect(stderr).toMatch(/^listing without surveys[\s\S]*SURVEY_SERVICE_URL/m)
     }
     expect(existsSync(elsewhere)).toBe(false)
     expect(readdirSync(service.dataDir)).not.toContain('survey.db')
@@ -637,7 +637,7 @@ describe('--url', () => {
     const { exitCode, stdout, stderr } = await service.run(['--url', url, 'app', 'list'])
     expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
     expect(stderr).toBe(
-      `survey-auth: nobody answers at ${url}, or this user may not ask\nstart the server, or name another one with --url\n`,
+      `survey-auth: no server answers at ${url}, or this user may not connect to it\nstart the server, or name another one with --url\n`,
     )
   })
 })
@@ -780,7 +780,7 @@ describe('files', () => {
     expect(await service.run(words.split(' '), { input })).toEqual({
       exitCode: 1,
       stdout: '',
-      stderr: `survey-auth: there is no database in ${service.dataDir}\nset DATA_DIR as the server has it\n`,
+      stderr: `survey-auth: there is no database in ${service.dataDir}\nset DATA_DIR to the same value as the server\n`,
     })
     expect(readdirSync(service.dataDir)).toEqual([])
   })
@@ -792,7 +792,7 @@ describe('files', () => {
       exitCode: 1,
       stdout: '',
       stderr:
-        'survey-auth: there are no tables of the token database at its address\nset TOKEN_DATABASE_URL as the server has it\n',
+        'survey-auth: there are no tables of the token database at its address\nset TOKEN_DATABASE_URL to the same value as the server\n',
     }
     for (const words of ['app list', 'user delete li.wei', 'audit list', 'survey list', 'grant revoke grant_x']) {
       expect(await service.run(words.split(' ')), words).toEqual(refused)
@@ -806,7 +806,7 @@ describe('files', () => {
     })
     expect(await service.run(['audit', 'list'])).toMatchObject({
       exitCode: 0,
-      stderr: 'without surveys, of which there is no database here; if it is elsewhere, set SURVEY_SERVICE_URL\n',
+      stderr: 'listing without surveys: there is no survey database here; if it is elsewhere, set SURVEY_SERVICE_URL\n',
     })
     expect(await service.run(['survey', 'list'])).toMatchObject({
       exitCode: 0,

@@ -149,7 +149,7 @@ test('without its database file it is not ready, and its log says why, and when 
   const file = path.join(service.dataDir, 'token.db')
   renameSync(file, `${file}.away`)
   expect(await isReady()).toBe(false)
-  const why = `not ready: token database (${file} was moved or deleted: what is written now ends with this process)`
+  const why = `not ready: token database (${file} was moved or deleted: what is written now is lost when this process ends)`
   await vi.waitUntil(() => service.output.includes(why), 10_000)
   renameSync(`${file}.away`, file)
   await vi.waitUntil(() => service.output.includes('everything that was missing answers again'), 10_000)

@@ -81,17 +81,19 @@ test('a member that surveys do not have is named, the rest is stored; what is ex
   const odd = { title: 'x', sceen: 3, page_count: 1, creator_user_id: 7, pages: [{ questions: [question] }] }
   const { exitCode, stderr } = await importAs('ann', service, odd)
   expect(exitCode).toBe(0)
-  expect([...stderr.matchAll(/: (\S+) is no member of a survey: not read/g)].map(([, member]) => member)).toEqual(
+  expect(
+    [...stderr.matchAll(/: (\S+) is not a member of a survey and was ignored/g)].map(([, member]) => member),
+  ).toEqual(
     [...['pages[0].questions[0].requierd', 'pages[0].questions[0].options[0].txt', 'sceen']].toSorted(
       (a, b) => stderr.indexOf(a) - stderr.indexOf(b),
     ),
   )
   const many = Array.from({ length: 12 }, () => ({ title: 'x', sceen: 3, pages: [] }))
   expect((await importAs('ann', service, many)).stderr).toContain(
-    'survey 10: sceen is no member of a survey: not read\nand 2 more',
+    'survey 10: sceen is not a member of a survey and was ignored\nand 2 more',
   )
   const exported = await service.json(['survey', 'export'])
-  expect((await importAs('ann', service, exported)).stderr).not.toContain('not read')
+  expect((await importAs('ann', service, exported)).stderr).not.toContain('ignored')
 })
 
 test.each([

@@ -88,7 +88,7 @@ describe('help', () => {
   })
 
   test('survey-auth descriptor --help says what --json needs', () => {
-    expect(helpOf(commands.get('descriptor') as Command)).toContain('with --out: tell in JSON what was written')
+    expect(helpOf(commands.get('descriptor') as Command)).toContain('with --out: report in JSON what was written')
   })
 
   test('survey-auth survey export --help shows --json, which it takes', () => {

@@ -159,7 +159,7 @@ describe('checkpoints', () => {
     expect(rowsOf(reader)).toBe(PAGES - 10) // the log is copied as far as it goes now
     const more = commit(opened, PAGES)
     await vi.waitFor(() => expect(warned()).toHaveLength(2), 20_000)
-    expect(warned()).toEqual([expect.stringContaining('EIO'), expect.stringContaining('is written anew')])
+    expect(warned()).toEqual([expect.stringContaining('EIO'), expect.stringContaining('is being rewritten')])
     reader.close()
     await more
     if (!isClosing) {
