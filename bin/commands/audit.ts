@@ -110,7 +110,7 @@ async function* asFarAsItGoes(trail: Trail<Row>, { explained }: Auditor): Trail<
       hasBegun = true
     }
   } catch (error) {
-    message(hasBegun ? 'without older events of surveys:' : 'without surveys:')
+    message(hasBegun ? 'listing without older events of surveys:' : 'listing without surveys:')
     process.exitCode = report(await explained(error))
   }
 }

@@ -245,7 +245,7 @@ describe('apps', () => {
     const { exitCode, stdout, stderr } = await service.run(['audit', 'list', '--json'])
     const events = JSON.parse(stdout) as { kind: string; survey_id: number | null }[]
     expect(exitCode).toBe(1)
-    expect(stderr).toMatch(/^without older events of surveys:\n/)
+    expect(stderr).toMatch(/^listing without older events of surveys:\n/)
     expect(events.map(({ survey_id }) => survey_id).slice(0, 1000)).toEqual(
       Array.from({ length: 1000 }, (_, at) => 1200 - at),
     )
@@ -275,7 +275,7 @@ describe('apps', () => {
     expect(await list()).toEqual({
       exitCode: 1,
       kinds: ['user.created'],
-      stderr: expect.stringMatching(/^without surveys:\nsurvey-auth: .*survey\.db is damaged/),
+      stderr: expect.stringMatching(/^listing without surveys:\nsurvey-auth: .*survey\.db is damaged/),
     })
     expect(await list('--kind', 'user.created')).toEqual({ exitCode: 0, kinds: ['user.created'], stderr: '' })
     const alone = { exitCode: 1, kinds: [], stderr: expect.stringMatching(/^survey-auth: .*survey\.db is damaged/) }
