@@ -1,15 +1,15 @@
-// The caller's side of LeaseService: a lease on what the service behind one connection answers, held while it is worth it.
+// The caller's side of LeaseService: a lease on the answers of the service behind one connection, held while it is worth it.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
 import { type HoldLeaseResponse, LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import type { Invoke, Outgoing } from '../rpc/client.js'
 import { Changes } from './stripes.js'
 
-/** A lease is begun when it was wanted so often within so many ms, and renewed no more when it was not within so many more. */
+/** A lease is taken when wanted this often within BEGUN_WITHIN_MS, and renewed while wanted so in every UNWANTED_AFTER_MS. */
 const WORTH_WANTED = 16
 const BEGUN_WITHIN_MS = 100
 const UNWANTED_AFTER_MS = 500
-/** Until it is asked for again after it was not granted. */
+/** Pause before asking again for a lease that was not granted. */
 const PAUSE_MS = 1_000
 const TIMEOUT_MS = 2_000
 const HOLD_LEASE = LeaseService.method.holdLease
@@ -28,7 +28,7 @@ export class LeasedRun {
     this.#changes = new Changes(state)
   }
 
-  /** All that is known: up to this change. */
+  /** The last change that is known. */
   get state(): number {
     return this.#state
   }
@@ -37,12 +37,12 @@ export class LeasedRun {
     return performance.now() < this.#endsAtMs
   }
 
-  /** Whether what was true of the stripe in `state` is true now. */
+  /** Whether what held for the stripe at `state` still holds. */
   holds(stripe: number, state: number): boolean {
     return this.isInForce && this.#changes.isSame(stripe, state)
   }
 
-  /** What the answer says to a request that was sent then, by performance.now(). */
+  /** Takes in the answer to a request that was sent at `sentAtMs`, by performance.now(). */
   renew({ state, hasAllChanged, changedStripes, leaseMs }: HoldLeaseResponse, sentAtMs: number): void {
     this.#state = Number(state)
     if (hasAllChanged) this.#changes.addAll(this.#state)
@@ -59,7 +59,7 @@ export class HeldLease {
   readonly #invoke: Invoke
   readonly #worthWanted: number
   readonly #holder = randomUUID()
-  /** In a trace that nobody records. */
+  /** With a trace context that says nobody records it. */
   readonly #call: Outgoing = {
     requestId: '',
     traceparent: `00-${randomBytes(16).toString('hex')}-${randomBytes(8).toString('hex')}-00`,
@@ -67,23 +67,23 @@ export class HeldLease {
   }
   #present: LeasedRun | undefined
   #isHolding = false
-  /** How often it was wanted since then. */
+  /** How often the lease was wanted since `#wantedSinceMs`. */
   #wanted = 0
   #wantedSinceMs = 0
   #pausedUntilMs = 0
 
-  /** On what the service answers of which `invoke` makes the calls. It is begun when it is wanted `worthWanted` times. */
+  /** A lease on the answers of the service that `invoke` calls. It is taken when it has been wanted `worthWanted` times. */
   constructor(invoke: Invoke, worthWanted = WORTH_WANTED) {
     this.#invoke = invoke
     this.#worthWanted = worthWanted
   }
 
-  /** What the service has said in this run of it; undefined while no lease of it is in force. */
+  /** What is known of the present run of the service; undefined while no lease is in force. */
   inForce(): LeasedRun | undefined {
     return this.#present?.isInForce ? this.#present : undefined
   }
 
-  /** Says that a lease is of use, or would be. */
+  /** Notes that a lease is of use, or would be. */
   want(): void {
     this.#wanted += 1
     if (this.#isHolding) return
@@ -97,7 +97,7 @@ export class HeldLease {
     this.#wanted = wanted
   }
 
-  /** Never rejects: without a lease answers are asked about. */
+  /** Never rejects: without a lease, callers ask about their answers. */
   async #hold(): Promise<void> {
     this.#isHolding = true
     this.#countFrom(performance.now(), 0)
@@ -105,7 +105,7 @@ export class HeldLease {
       while (this.#isWanted()) if (!(await this.#renew())) return
       await this.#giveUp()
     } catch {
-      this.#pause() // of an earlier version, or away
+      this.#pause() // the service is of an earlier version, or unreachable
     } finally {
       this.#isHolding = false
     }
@@ -119,7 +119,7 @@ export class HeldLease {
     return isWanted
   }
 
-  /** False when none is granted. */
+  /** False when no lease is granted. */
   async #renew(): Promise<boolean> {
     const { run = '', state = 0 } = this.#present ?? {}
     const request = create(HOLD_LEASE.input, { holder: this.#holder, run, state: BigInt(state) })
@@ -137,7 +137,7 @@ export class HeldLease {
     return true
   }
 
-  /** So that nobody waits for a lease of which no use is made. */
+  /** So that no write waits for a lease that is not used. */
   async #giveUp(): Promise<void> {
     this.#present?.giveUp()
     await this.#invoke(HOLD_LEASE, create(HOLD_LEASE.input, { holder: this.#holder, givesUp: true }), this.#call)

@@ -1,6 +1,6 @@
-// Answers kept by who asks a service, in another process or its own. None is used unless it is known to hold at a moment
-// after the request came: so what ends or changes it holds from the very next request on. Either a lease says so, or the
-// service is asked, once for many requests, in a few bytes for each.
+// Answers kept by the caller of a service, in another process or its own. One is used only if it is known to hold at a moment
+// after the request arrived, so whatever ends or changes it takes effect from the very next request on. Either a lease says so,
+// or the service is asked, once for many requests, in a few bytes for each.
 import { hash } from 'node:crypto'
 import { create, type DescField, type DescMethod, type Message } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -12,16 +12,16 @@ import { onceForEach } from '../collections/once-for-each.js'
 import type { Invoke, Outgoing } from '../rpc/client.js'
 import type { HeldLease, LeasedRun } from './held-lease.js'
 
-/** Of memory, for what is kept of one service: some 60,000 users or 4,000 surveys. */
+/** Memory for the answers kept of one service: some 60,000 users or 4,000 surveys. */
 const MAX_BYTES = 64 * 1024 * 1024
 const ENTRY_BYTES = 500
-/** What a service takes in one call. */
+/** Validators a service accepts in one call. */
 const MAX_TOGETHER = 500
-/** How long a question waits for the answer to the one before it, or for more to ask. */
+/** How long a question waits for the answer to the one before it, or for more to ask about. */
 const MAX_WAIT_MS = 1
-/** An answer in use that was asked about so long ago is asked about again, so that last uses are right to the minute. */
+/** After this long an answer in use is asked about again, so that last uses are right to the minute. */
 const ASKED_AGAIN_AFTER_MS = 20_000
-/** How long such a question, for which nobody waits, gathers others. */
+/** How long such a question, for which nobody waits, gathers answers to ask about. */
 const GATHERED_MS = 1_000
 const NONE = new Uint8Array()
 
@@ -33,34 +33,34 @@ type RevalidateRequest = RevalidateAnswersRequest | RevalidateSurveysRequest
 type RevalidateResponse = RevalidateAnswersResponse | RevalidateSurveysResponse
 
 interface Answer {
-  /** Without its validator, which would keep all that it came with. */
+  /** Without its validator, which would keep everything it came with in memory. */
   readonly message: Response
   readonly validator: Uint8Array
-  /** As the service gave them when it was asked last. */
+  /** As the service gave them when it was last asked. */
   terms: Terms | undefined
 }
 
-/** Under which an answer holds without asking: until then, while all the leases say that nothing has changed. */
+/** Terms under which an answer holds without asking: until `endsAtMs`, while all the leases say that nothing has changed. */
 interface Terms {
   readonly restsOn: readonly { readonly run: LeasedRun; readonly state: number }[]
   readonly stripe: number
   readonly endsAtMs: number
-  /** From when on the answer is to be asked about again, though it holds. */
+  /** From when on the answer should be asked about again, though it still holds. */
   askAgainAtMs: number
 }
 
 export interface KeepingOptions {
-  /** Those that an answer can rest on: of what the service itself asks, if anything, and of it. */
+  /** The leases that an answer can rest on: that of the service which the service itself asks, if any, then its own. */
   readonly leases?: readonly HeldLease[]
   /** ms since 1970 UTC, of the clock by which the service judges what has expired. */
   readonly now?: (() => number) | undefined
-  /** Hears of each answer that was given and not asked about. */
+  /** Called for each answer that was given without asking. */
   readonly onHeld?: (() => void) | undefined
 }
 
 /**
- * Calls as `invoke` makes them, to the service of `revalidate`. Kept are the answers of those of its methods whose requests
- * can want a validator. Answers are passed by reference: nobody may change them.
+ * Makes calls to the service of `revalidate` through `invoke`, and keeps the answers of those of its methods whose requests can
+ * ask for a validator. Answers are passed by reference: nobody may change them.
  */
 export function keepingAnswers(
   invoke: Invoke,
@@ -71,14 +71,14 @@ export function keepingAnswers(
   const asking = { invoke, method: revalidate, leases, now }
   const revalidation = new Revalidation(asking)
   const later = new Revalidation({ ...asking, gatheredMs: GATHERED_MS })
-  /** Of each method that can be kept, the fields that its answer depends on. */
+  /** For each method whose answers can be kept, the request fields that an answer depends on. */
   const fields = new Map<DescMethod, readonly string[]>()
   for (const method of revalidate.parent.methods) {
     const { wantsValidator, ...others } = method.input.field
     if (wantsValidator) fields.set(method, Object.values(others).map(nameOfScalar))
   }
 
-  /** Nobody waits: it holds meanwhile, or until its terms end. */
+  /** Asks without anybody waiting: the answer holds meanwhile, or until its terms end. */
   function askAgain(key: string, known: Answer, terms: Terms, call: Outgoing): void {
     terms.askAgainAtMs = now() + ASKED_AGAIN_AFTER_MS
     const { at, judged } = later.add(known.validator, { ...call, timeoutMs: undefined })
@@ -125,12 +125,12 @@ export function keepingAnswers(
   return keeping as Invoke
 }
 
-/** A request whose spans are recorded shows each of its calls: of W3C trace context, the last bit says so. */
+/** Whether the request's spans are recorded (last bit of the W3C trace context): its trace then shows each of its calls. */
 function isTraced({ traceparent }: Outgoing): boolean {
   return (Number.parseInt(traceparent.slice(53, 55), 16) & 1) === 1
 }
 
-/** No field of a call that was answered holds U+0000. */
+/** Fields are separated by U+0000, which no field of an answered call contains. */
 function answerKey({ name }: DescMethod, names: readonly string[], request: Message): string {
   let key = name
   for (const field of names) key += `\0${(request as unknown as Record<string, unknown>)[field]}`
@@ -146,7 +146,7 @@ function answerOf(message: Response): Answer {
   return { message: { ...message, validator: NONE }, validator: new Uint8Array(message.validator), terms: undefined }
 }
 
-/** One after the other: without the first the others are of no use. */
+/** One after the other: without the first, the others are of no use. */
 function wantAll(leases: readonly HeldLease[]): void {
   for (const lease of leases) {
     lease.want()
@@ -162,7 +162,7 @@ function given({ message, validator }: Answer, { wantsValidator }: Request): Res
   return wantsValidator ? { ...message, validator } : message
 }
 
-/** What a message takes with the JSON that is made of it: measured, between two thirds and one and a half of it. */
+/** Memory that a message takes with the JSON made of it: by measurement, between two thirds and one and a half of it. */
 function sizeOf(message: Response): number {
   return Object.values(message).reduce((sum: number, part) => sum + sizeOfPart(part), ENTRY_BYTES)
 }
@@ -171,7 +171,7 @@ function sizeOfPart(part: unknown): number {
   return typeof part === 'object' && part !== null ? sizeOfObject(part) : sizeOfValue(part)
 }
 
-/** Messages share parts. */
+/** Once for each, since messages share parts. */
 const sizeOfObject = onceForEach((part: object) => sizeOfValue(part))
 
 function sizeOfValue(value: unknown): number {
@@ -184,13 +184,13 @@ function sizeOfValue(value: unknown): number {
 /** What the service is asked in one call. */
 interface Question {
   readonly validators: Uint8Array[]
-  /** With the id, the time and the trace of the first of them. */
+  /** With the request id, timeout and trace context of the first of them. */
   readonly call: Outgoing
   readonly judged: Promise<Judgement>
   readonly settle: (judged: Promise<Judgement>) => void
 }
 
-/** What the service says of the answers it was asked about, by their places. */
+/** What the service says of the answers it was asked about, by their positions. */
 interface Judgement {
   readonly changed: ReadonlySet<number>
   readonly termsOf: (at: number) => Terms | undefined
@@ -203,20 +203,20 @@ interface RevalidationOptions {
   readonly method: DescMethod
   readonly leases: readonly HeldLease[]
   readonly now: () => number
-  /** Of questions for which nobody waits: how long they gather. */
+  /** How long questions for which nobody waits gather answers. */
   readonly gatheredMs?: number
 }
 
 /**
- * Asks whether answers still hold, about those of one turn of the event loop together. While the service has not answered,
- * fewer than it was asked about wait for it or for others to come, since a message costs as much as some ten validators: who
- * is alone never waits, and of a crowd half is asked about while the other half gathers.
+ * Asks whether answers still hold, about all of one turn of the event loop together. While a question is unanswered, the next
+ * waits until it is answered, or until as many have gathered as it asked about, since a message costs as much as some ten
+ * validators. So a lone request never waits, and half of a crowd is asked about while the other half gathers.
  */
 class Revalidation {
   readonly #options: RevalidationOptions
-  /** Not asked yet. */
+  /** The question not asked yet. */
   #next: Question | undefined
-  /** Validators that were sent and are not answered. */
+  /** Number of validators that were sent and are not answered. */
   #unanswered = 0
   #isLookedAt = false
 
@@ -224,7 +224,7 @@ class Revalidation {
     this.#options = options
   }
 
-  /** It holds unless its place is among those that changed, as of a moment after this was called; `judged` may be rejected. */
+  /** The answer holds, as of a moment after this call, unless `at` is among the positions that changed; `judged` may reject. */
   add(validator: Uint8Array, call: Outgoing): { readonly at: number; readonly judged: Promise<Judgement> } {
     this.#next ??= questionOf(call)
     const question = this.#next
@@ -238,10 +238,10 @@ class Revalidation {
   #askAfterAll(question: Question): void {
     const { gatheredMs } = this.#options
     const timer = setTimeout(() => this.#ask(question), gatheredMs ?? MAX_WAIT_MS)
-    if (gatheredMs !== undefined) timer.unref() // it keeps no process from ending
+    if (gatheredMs !== undefined) timer.unref() // it does not keep the process alive
   }
 
-  /** At the end of the turn, for what comes in it. */
+  /** At the end of the turn, so that everything that comes in it is included. */
   #look(): void {
     if (this.#isLookedAt || this.#options.gatheredMs !== undefined) return
     this.#isLookedAt = true
@@ -251,7 +251,7 @@ class Revalidation {
     })
   }
 
-  /** Of no effect the second time. */
+  /** No effect the second time. */
   #ask(question: Question): void {
     if (this.#next !== question) return
     this.#next = undefined
@@ -277,12 +277,12 @@ class Revalidation {
     } catch (error) {
       const { code } = ConnectError.from(error)
       if (code === Code.Unavailable || code === Code.DeadlineExceeded) throw error
-      // What is wrong with one call is told to one, and a service of an earlier version does not know this one.
+      // All are then asked for by ordinary calls: the error may be due to one only, or to a version that lacks this method.
       return { changed: new Set(validators.keys()), termsOf: noTerms }
     }
   }
 
-  /** None where a lease is missing. */
+  /** No terms where a lease is missing. */
   #termsOf({ holdsMs, runs, states, stripes }: RevalidateResponse, sentAtMs: number): Judgement['termsOf'] {
     if (holdsMs === 0 || runs.length === 0) return noTerms
     const leased = this.#options.leases.flatMap((lease) => lease.inForce() ?? [])

@@ -1,10 +1,10 @@
-// Leases on what this process answers (Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File
-// Cache Consistency", 1989). Callers that hold one use answers they have kept without asking. What ends or changes one of
-// those is acknowledged when every holder has said that it knows, or when its lease has ended, whichever is first: so from the
-// very next request on it holds with leases as without.
+// Leases on the answers of this process (Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File
+// Cache Consistency", 1989). Callers that hold one use answers they have kept without asking. A write that ends or changes such
+// an answer is acknowledged when every holder has said that it knows, or when its lease has ended, whichever is first. So the
+// write takes effect from the very next request on, with leases as without.
 //
-// One process per database may grant them, and that process must be the one that writes, or whoever else writes must wait
-// until every lease has ended that may be out: LeaseGuard sees to both.
+// One process per database may grant leases. Either it is the only one that writes, or any other writer waits until every lease
+// that may be in force has ended: LeaseGuard sees to both.
 import { randomUUID } from 'node:crypto'
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import type {
@@ -15,71 +15,71 @@ import type {
 import type { Handlers } from '../rpc/dispatcher.js'
 import { Changes } from './stripes.js'
 
-/** How long one lasts. A write waits for so long, once, for a holder that was killed or does not turn. */
+/** How long a lease lasts. A write waits this long, once, for a holder that was killed or hangs. */
 export const LEASE_MS = 200
-/** A holder hears from us after so long, well within its lease. */
+/** A holder is answered after this long at the latest, well within its lease. */
 export const RENEWED_AFTER_MS = 50
-/** More callers ask about each answer. */
+/** Callers beyond these get no lease, and ask about each answer. */
 const MAX_HOLDERS = 1_000
 
-/** Who may grant leases on a database, among all processes that open it. */
+/** Decides which of the processes that open a database may grant leases on it. */
 export interface LeaseGuard {
   /** Whether this process may, from now until it ends. */
   take(): boolean
-  /** For how many ms from now a lease may be in force that another process has granted; takes over from one that has ended. */
+  /** For how many ms from now a lease granted by another process may be in force. Takes over from a process that has ended. */
   strangersMs(): number
-  /** Hears, if not yet, what others have written. */
+  /** Notices what others have written, if it has not yet. */
   look(): void
 }
 
-/** Who has been granted a lease. */
+/** A caller that has been granted a lease. */
 interface Holder {
-  /** The last change it is known to know. */
+  /** The last change it is known to know of. */
   knows: number
   /** By performance.now(). */
   leaseEndsAtMs: number
 }
 
-/** What is acknowledged when all know it who held a lease when it happened, or when their leases have ended. */
+/** A change, acknowledged when all who held a lease when it happened know of it, or when their leases have ended. */
 interface Waiting {
   readonly change: number
   readonly late: Set<Holder>
-  /** By performance.now(): even if all know it. */
+  /** By performance.now(): not acknowledged before, even if all know. */
   readonly notBeforeMs: number
-  /** Even if some do not. */
+  /** Acknowledged by then, even if some do not know. */
   readonly endsAtMs: number
   readonly resolve: () => void
 }
 
 export class Leases {
-  /** Names this process since its start. */
+  /** Identifies this process since its start. */
   readonly run = randomUUID()
   readonly #guards: LeaseGuard[] = []
   readonly #changes = new Changes(0)
   #state = 0
   readonly #holders = new Map<string, Holder>()
-  /** Answer calls that wait for a change, by holder. */
+  /** Functions that answer the HoldLease calls waiting for a change, by holder. */
   readonly #calls = new Map<string, () => void>()
   readonly #waiting = new Set<Waiting>()
   #timer: NodeJS.Timeout | undefined
 
-  /** The number of the last change. What is looked at after this was read may rest on it. */
+  /** The number of the last change. A lookup made after this was read may rest on it. */
   get state(): number {
     return this.#state
   }
 
-  /** Makes leases mean this database too. */
+  /** Makes leases cover this database too. */
   cover(guard: LeaseGuard): LeasedDatabase {
     this.#guards.push(guard)
     return new LeasedDatabase(this, guard)
   }
 
-  /** For a process that has started: what one before it has granted ends now, and not when something is to be written. */
+  /** For a process that has started: it waits for the leases of its predecessor from now on, not only from the first write. */
   takeOver(): void {
     for (const guard of this.#guards) guard.strangersMs()
   }
 
-  /** Counts a change of these stripes, or of all, and tells the holders. */
+  /** Numbers a change of these stripes, or of all, and tells the holders. */
   changed(stripes: Iterable<number> | undefined): void {
     this.#state += 1
     if (stripes === undefined) this.#changes.addAll(this.#state)
@@ -88,8 +88,8 @@ export class Leases {
   }
 
   /**
-   * Fulfils when nobody uses any more what changed last, `afterMs` from now at the earliest; undefined when that is at once.
-   * What is granted from now on tells of the change, so it waits for no lease longer than one lasts.
+   * Fulfils when no holder can still use what changed last, `afterMs` from now at the earliest; undefined when that is at once.
+   * Leases granted from now on tell of the change, so no lease is waited for longer than one lasts.
    */
   whenKnown(afterMs: number): Promise<void> | undefined {
     const now = performance.now()
@@ -114,7 +114,7 @@ export class Leases {
     const receivedAtMs = performance.now()
     this.#calls.get(name)?.()
     if (givesUp) {
-      this.#knows(name, Number.POSITIVE_INFINITY) // it uses nothing any more
+      this.#knows(name, Number.POSITIVE_INFINITY) // it no longer uses any answer
       this.#holders.delete(name)
       return this.#present()
     }
@@ -145,7 +145,7 @@ export class Leases {
     for (const [name, { leaseEndsAtMs }] of this.#holders) if (leaseEndsAtMs <= now) this.#holders.delete(name)
   }
 
-  /** False when a database does not say. */
+  /** False when a database cannot be asked. */
   #haveLooked(): boolean {
     try {
       for (const guard of this.#guards) guard.look()
@@ -176,7 +176,7 @@ export class Leases {
     this.#acknowledge()
   }
 
-  /** Lets go what all know by now, and looks again when the next must be known. */
+  /** Acknowledges what all know by now, and sets a timer for what is due next. */
   #acknowledge(): void {
     const now = performance.now()
     let nextMs = Number.POSITIVE_INFINITY
@@ -194,7 +194,7 @@ export class Leases {
   }
 }
 
-/** What a store tells of its writes. */
+/** Through this a store reports its writes. */
 export class LeasedDatabase {
   readonly #leases: Leases
   readonly #guard: LeaseGuard
@@ -208,7 +208,7 @@ export class LeasedDatabase {
     this.#guard = guard
   }
 
-  /** For a write, inside its transaction; nothing is taken back when that is undone. */
+  /** For a write, inside its transaction; nothing is taken back when that is rolled back. */
   alters(stripe: number): void {
     this.#stripes.add(stripe)
   }
@@ -217,17 +217,17 @@ export class LeasedDatabase {
     this.#isAll = true
   }
 
-  /** For a write that may find done what it is to do: who did it may not have been told yet, for the sake of holders. */
+  /** For a write that may find its work already done: whoever did it may not have been told yet, for the sake of holders. */
   confirms(): void {
     this.#isConfirming = true
   }
 
-  /** All may have been altered, by another process. */
+  /** Called when another process has written, and may have altered anything. */
   isAltered(): void {
     this.#leases.changed(undefined)
   }
 
-  /** For each transaction that is committed: when it may be acknowledged, for the sake of who holds a lease; undefined for now. */
+  /** Called after each COMMIT. Fulfils when lease holders let the transaction be acknowledged; undefined when that is at once. */
   committed(): Promise<void> | undefined {
     const isAltering = this.#isAll || this.#stripes.size > 0
     if (!isAltering && !this.#isConfirming) return undefined

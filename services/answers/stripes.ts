@@ -1,27 +1,27 @@
-// What changed when, of very many things, in a little memory: each belongs to one of some thousand stripes, and what is known
-// of a stripe is when anything of it changed last. Both sides of a lease know as much.
+// When things last changed, for very many things in little memory: each belongs to one of a few thousand stripes, and a stripe
+// knows when anything in it last changed. Both sides of a lease keep this.
 
-/** A wire constant: lease_service.proto says it. */
+/** Part of the wire protocol: see lease_service.proto. */
 export const STRIPES = 4_096
 
-/** The stripe of what has this id; always the same. By FNV-1a. */
+/** The stripe that an id belongs to; always the same. By FNV-1a. */
 export function stripeOf(id: string): number {
   let hash = 0x811c9dc5
   for (let at = 0; at < id.length; at += 1) hash = Math.imul(hash ^ id.charCodeAt(at), 0x01000193)
   return (hash ^ (hash >>> 16)) & (STRIPES - 1)
 }
 
-/** Changes are numbered; so is what was true before the first, with 0. */
+/** Changes are numbered; what held before the first has number 0. */
 export class Changes {
   #allChangedAt: number
   readonly #changedAt = new Float64Array(STRIPES)
 
-  /** All counts as changed with the number `at`. */
+  /** Everything counts as changed at number `at`. */
   constructor(at: number) {
     this.#allChangedAt = at
   }
 
-  /** A stripe that does not exist is one of another version's: all counts as changed. */
+  /** A stripe that does not exist here is another version's: everything then counts as changed. */
   add(stripe: number, at: number): void {
     if (stripe < STRIPES) this.#changedAt[stripe] = at
     else this.addAll(at)
@@ -31,7 +31,7 @@ export class Changes {
     this.#allChangedAt = at
   }
 
-  /** Whether what was true of the stripe with the number `since` still is. */
+  /** Whether what held for the stripe at number `since` still holds. */
   isSame(stripe: number, since: number): boolean {
     return since >= this.#allChangedAt && since >= (this.#changedAt[stripe] ?? Number.POSITIVE_INFINITY)
   }

@@ -1,9 +1,9 @@
-/** Bytes as a key of a map: one character each. */
+/** Bytes as a map key, one character per byte. */
 export function byteKey(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1')
 }
 
-/** What was made and may be asked for again, within `maxBytes`. When they are used up, all is forgotten and kept anew. */
+/** A cache of at most `maxBytes`. When they are used up, everything is evicted and it starts over. */
 export class BoundedMap<Value> {
   readonly #maxBytes: number
   #values = new Map<string, { readonly value: Value; readonly bytes: number }>()
@@ -17,7 +17,7 @@ export class BoundedMap<Value> {
     return this.#values.get(key)?.value
   }
 
-  /** `bytes`: what key and value take together. A value that takes more than all may is not kept. */
+  /** `bytes`: what key and value take together. A value that takes more than `maxBytes` is not kept. */
   keep(key: string, value: Value, bytes: number): void {
     if (bytes > this.#maxBytes) return
     const replaced = this.#values.get(key)?.bytes ?? 0
@@ -27,7 +27,7 @@ export class BoundedMap<Value> {
     this.#bytes += bytes
   }
 
-  /** Without effect when it is not kept. */
+  /** No effect when the key is not kept. */
   delete(key: string): void {
     this.#bytes -= this.#values.get(key)?.bytes ?? 0
     this.#values.delete(key)

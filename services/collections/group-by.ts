@@ -1,4 +1,4 @@
-/** The items by what `keyOf` says of each, every group in their order. */
+/** The items grouped by `keyOf`, in their order within each group. */
 export function groupBy<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key): Map<Key, Item[]> {
   const groups = new Map<Key, Item[]>()
   for (const item of items) {

@@ -1,6 +1,6 @@
 /**
- * `make`, called once for each object that it is given; what it made is kept as long as the object. For what comes out of a
- * store or over a connection as the same object again, which nobody may change.
+ * Memoizes `make`: it is called once for each object, and its result is kept as long as the object. For objects that a store or
+ * a connection yields again and again, and that nobody may change.
  */
 export function onceForEach<Source extends object, Made>(make: (source: Source) => Made): (source: Source) => Made {
   const made = new WeakMap<Source, Made>()

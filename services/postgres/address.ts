@@ -2,7 +2,7 @@
 export interface PostgresAddress {
   /** At least one. Of several, one is the primary and the others are its standbys. */
   readonly hosts: readonly Host[]
-  /** Everything of the URL that is the same for all hosts, in the driver's own form. */
+  /** The URL for one host, in the driver's own form; all else is the same for every host. */
   urlOf(host: Host): string
 }
 
@@ -17,8 +17,8 @@ const URL_PARTS = /^postgres(?:ql)?:\/\/(?<login>[^@/?#]*@)?(?<hosts>[^@/?#]+)\/
 const HOST_PARTS = /^(?<name>\[[0-9A-Fa-f:.]+\]|[^:[\],\s]+)(?::(?<port>\d{1,5}))?$/
 
 /**
- * The driver reads one host; libpq's URLs name several. We write to the database, so of several hosts we always want the
- * one that takes writes: `target_session_attrs` may say so, anything else but its default is refused.
+ * The driver accepts one host; libpq's URLs may name several. We write to the database, so of several hosts we always want the
+ * one that takes writes: `target_session_attrs` may say so; anything else but its default is refused.
  * @throws Error that does not repeat the URL, which holds a password.
  */
 export function parseAddress(url: string): PostgresAddress {

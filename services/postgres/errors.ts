@@ -2,7 +2,7 @@
 import pg from 'pg'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 
-/** SQLSTATEs and two-character classes of them which say that the database cannot be asked now. */
+/** SQLSTATEs, or their two-character classes, which say that the database cannot be asked now. */
 const unavailable: ReadonlySet<string> = new Set([
   '08', // connection exception
   '28', // login refused: the operator is changing passwords, or has configured the wrong one
@@ -18,7 +18,7 @@ const unavailable: ReadonlySet<string> = new Set([
   '55P03', // lock timeout
 ])
 
-/** Serialization failure and deadlock: the transaction was undone and may be run again. */
+/** Serialization failure and deadlock: the transaction was rolled back and may be run again. */
 const repeatable: ReadonlySet<string> = new Set(['40001', '40P01'])
 
 /** Failures after which the server has closed the connection, or is about to. */
@@ -33,15 +33,15 @@ export function isRepeatable(error: unknown): boolean {
   return isIn(repeatable, error)
 }
 
-/** Deadlock, after the last attempt, lock timeout, statement timeout: of something that was asked for, and nothing was done. */
+/** Deadlock after the last attempt, lock timeout, statement timeout: due to one of several things asked for; nothing was done. */
 const ofOne: ReadonlySet<string> = new Set(['40P01', '55P03', '57014'])
 
-/** Whether an error that `translate` gave may be of one of those who share a statement, so that the others do not fail alone. */
+/** Whether an error that `translate` gave may be due to one of those that share a statement: the others may succeed alone. */
 export function mayBeOfOne(error: unknown): boolean {
   return !(error instanceof StoreUnavailable) || isIn(ofOne, error.cause)
 }
 
-/** The host we speak to is not (or no longer) the primary. */
+/** The host we are connected to is not (or no longer) the primary. */
 export function isReadOnly(error: unknown): boolean {
   return error instanceof NotWritable || (error instanceof pg.DatabaseError && error.code === '25006')
 }
@@ -51,17 +51,17 @@ export function isDisconnected(error: unknown): boolean {
   return isIn(disconnecting, error) || isTransport(error)
 }
 
-/** A statement was not answered in the time in which the server would have cancelled it: the driver has no class for this. */
+/** A statement was not answered within the time in which the server would have cancelled it. The driver has no class for this. */
 export function isUnanswered(error: unknown): boolean {
   return error instanceof Error && error.message === 'Query read timeout'
 }
 
-/** A server that answers and does not take writes. */
+/** A server that answers but does not take writes. */
 export class NotWritable extends Error {
   override readonly name = 'NotWritable'
 }
 
-/** No connection was free within the time, or too many were waiting already. */
+/** No connection became free in time, or too many callers were waiting already. */
 export class PoolExhausted extends Error {
   override readonly name = 'PoolExhausted'
   override readonly message = 'too many callers wait for a database connection'

@@ -2,12 +2,12 @@
 import { cutPage, eventIdBefore, type Page, type PageOf } from '../store/page.js'
 import type { Database, Statement, Value } from './transaction.js'
 
-/** What every table of them has. */
+/** Columns that every table of events has. */
 const COLUMNS = 'event_id AS "eventId", at_ms AS "atMs", kind, actor, request_id AS "requestId"'
 
 /**
- * Newest first, those that have each value of `filter`, by column, that is given: by an index of that column and event_id, or by
- * the primary key. `columns` are those the table has besides. @throws ServiceError INVALID_ARGUMENT as PageOf says
+ * Newest first, the events that match every value given in `filter`, by column. Uses an index of that column and event_id, or
+ * the primary key. `columns`: those the table has besides. @throws ServiceError INVALID_ARGUMENT as PageOf says
  */
 export async function listEvents<Row extends { readonly eventId: string }>(
   database: Database,
@@ -30,8 +30,8 @@ export async function listEvents<Row extends { readonly eventId: string }>(
 }
 
 /**
- * By the primary key. $1 is the first id of the time before which they are removed, $2 the bound; it returns how many. Rows that
- * others hold are skipped: several janitors share the work instead of waiting for each other.
+ * Removes events by the primary key. $1 is the first id of the time before which they are removed, $2 the bound; it returns how
+ * many. Rows locked by others are skipped: several janitors share the work instead of waiting for each other.
  */
 export function removalOfEvents(table: string): Statement {
   return {

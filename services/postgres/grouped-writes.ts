@@ -6,12 +6,12 @@ import type { Database, Transaction } from './transaction.js'
 
 /** Few enough that their locks are not held for long. */
 const MAX_GROUP = 32
-/** For the locks a group cannot leave out: of another one's new openid, of a grant that is pushed out. */
+/** For the locks a group cannot skip: of an openid that another transaction is creating, of a grant that is being evicted. */
 const GROUP_LOCK_WAIT_MS = 100
 
 /**
- * What is written for each of `all`, in one transaction; the results in the same order. `mayWait`: for locks. If not, rows
- * that somebody has locked are left alone, and whoever needs them, or for whom there is nothing to write, has no result.
+ * Writes for each of `all`, in one transaction; the results are in the same order. `mayWait`: whether to wait for locks. If
+ * not, locked rows are skipped, and a write that needs one, or that has nothing to write, has no result.
  */
 export type Steps<Args, Result> = (
   transaction: Transaction,
@@ -25,8 +25,8 @@ interface Submitted<Args, Result> extends Waiting {
 }
 
 /**
- * Writes in groups, which hardly wait for locks, so that nobody waits for what another one needs. Who finds no result there
- * has a transaction of his own, in which he waits for what he must.
+ * Writes in groups that hardly wait for locks, so that no write waits for what another one needs. A write that has no result
+ * there gets a transaction of its own, in which it waits as long as it must.
  */
 export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
   readonly #database: Database
@@ -39,7 +39,7 @@ export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
   }
 
   /**
-   * Writes of one key, which change the same rows, are never in one group; `undefined` where `steps` finds that out. Rejects
+   * Writes with the same key change the same rows and never share a group; `undefined` where `steps` finds that out. Rejects
    * with StoreUnavailable, or as `steps` does.
    */
   submit(key: string | undefined, args: Args): Promise<Result> {
@@ -53,7 +53,7 @@ export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
     let results: readonly (Result | undefined)[] = []
     try {
       results = await this.#database.transaction(async (transaction) => {
-        begun = group.filter(({ args }) => !isOver(args.cause)) // a connection may have been long in coming
+        begun = group.filter(({ args }) => !isOver(args.cause)) // a connection may have taken long to come
         const all = begun.map(({ args }) => args)
         return all.length > 0 ? this.#steps(transaction, all, false) : []
       }, GROUP_LOCK_WAIT_MS)
@@ -65,7 +65,7 @@ export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
         }
         return
       }
-      // One of them cannot be written, or waits for somebody after all; alone, the others need not.
+      // One of them cannot be written, or waits for a lock after all; alone, the others need not.
     }
     for (const submitted of group) {
       const result = results[begun.indexOf(submitted)]

@@ -1,11 +1,11 @@
-// Rows that are looked up by their keys, those of many lookups by one statement.
+// Looks rows up by their keys, many lookups in one statement.
 import { byteKey } from '../collections/bounded-map.js'
 import { isOver } from '../store/cause.js'
 import { mayBeOfOne } from './errors.js'
 import { Together, type Waiting } from './together.js'
 import { columnsOf, type Database, type Statement, type Value } from './transaction.js'
 
-/** Lookups in one statement, which answers with the rows of all. */
+/** Lookups in one statement, which returns the rows of all. */
 const MAX_TOGETHER = 128
 
 interface Asked<Row> extends Waiting {
@@ -19,10 +19,10 @@ export class Lookups<Row extends object> {
   readonly #statement: Statement
   readonly #columns: readonly ((asked: Asked<Row>) => Value)[]
   readonly #together: Together<Asked<Row>>
-  /** Those that came since a group was last taken. A new map each time: why is in services/rpc/call-table.ts. */
+  /** Lookups added since a group was last taken. A new map each time, for the reason given in services/rpc/call-table.ts. */
   #asked = new Map<string, Promise<readonly Row[]>>()
 
-  /** `types`: PostgreSQL's, of $1, $2 and so on. */
+  /** `types`: the PostgreSQL types of $1, $2 and so on. */
   constructor(database: Database, statement: Statement, types: readonly string[], maxTogether = MAX_TOGETHER) {
     this.#database = database
     this.#statement = ofMany(statement, types)
@@ -35,8 +35,8 @@ export class Lookups<Row extends object> {
   }
 
   /**
-   * The rows, in the statement's order, as of a moment after this was called. Who asks for the same at the same time is
-   * given the same. @throws StoreUnavailable
+   * The rows, in the statement's order, as of a moment after this was called. Concurrent lookups of the same values share one
+   * result. @throws StoreUnavailable
    */
   async find(...values: Value[]): Promise<readonly Row[]> {
     const key = values.map((value) => (value instanceof Uint8Array ? byteKey(value) : String(value))).join('\0')
@@ -54,7 +54,7 @@ export class Lookups<Row extends object> {
     })
     this.#asked.set(key, found)
     found.catch(() => {
-      if (this.#asked.get(key) === found) this.#asked.delete(key) // it was refused before it was begun
+      if (this.#asked.get(key) === found) this.#asked.delete(key) // it was refused before it began
     })
     return found
   }
@@ -82,8 +82,8 @@ export class Lookups<Row extends object> {
 }
 
 /**
- * The statement for every row of its parameters, which become arrays. OFFSET 0 keeps the planner from making one join of
- * it all, which it may then begin at the wrong end: each key is looked up as if it were the only one.
+ * The statement for every row of its parameters, which become arrays. OFFSET 0 keeps the planner from making a single join of
+ * it all, which it might then start at the wrong end: each key is looked up as if it were the only one.
  */
 function ofMany({ name, text }: Statement, types: readonly string[]): Statement {
   const arrays = types.map((type, index) => `$${index + 1}::${type}[]`)

@@ -1,5 +1,5 @@
-// Brings a database to the schema this program knows. Forward only: a migration, once released, is never edited, and
-// leaves what the program before it needs, so that old and new processes run side by side during an upgrade.
+// Brings a database to the schema this program knows. Forward only: a migration, once released, is never edited, and leaves
+// what the previous version of the program needs, so that old and new processes run side by side during an upgrade.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { DatabaseRefused } from '../store/database-refused.js'
@@ -15,7 +15,7 @@ const WAIT_MS = 60_000 // for another process that migrates, and for each migrat
 const CREATION_ATTEMPTS = 5
 
 /**
- * Runs what is missing, in one transaction. Of several processes that start at once one migrates and the others wait for
+ * Runs the missing migrations, in one transaction. When several processes start at once, one migrates and the others wait for
  * it: all lock the row that holds the version.
  * @throws DatabaseRefused when the database is newer than this program.
  */
@@ -40,7 +40,7 @@ export async function migrate(client: pg.ClientBase, schema: Schema): Promise<vo
   }
 }
 
-/** The version of the schema, 0 when it is not there. Changes nothing. @throws DatabaseRefused like migrate */
+/** The version of the schema, 0 when there is none. Changes nothing. @throws DatabaseRefused like migrate */
 export async function knownVersion(client: pg.ClientBase, schema: Schema): Promise<number> {
   const { rows: tables } = await client.query(HAS_VERSIONS)
   if (!tables[0]?.exists) return 0
@@ -60,7 +60,7 @@ function requireKnown(version: number, { name, migrations }: Schema): void {
 
 const HAS_VERSIONS = `SELECT to_regclass('schema_versions') IS NOT NULL AS "exists"`
 
-/** Makes the table and the row of the schema if they are not there, whoever else is making them. */
+/** Creates the table and the row of the schema if they are missing, even while others are creating them. */
 async function requireVersionRow(client: pg.ClientBase, name: string): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -77,7 +77,7 @@ async function requireVersionRow(client: pg.ClientBase, name: string): Promise<v
   }
 }
 
-/** Concurrent CREATE TABLE collide in the catalogue (23505), or find the other's table (42P07) or its row type (42710). */
+/** Concurrent CREATE TABLE statements collide in the catalogue (23505), or find the other's table (42P07) or row type (42710). */
 const CREATED_MEANWHILE: ReadonlySet<string | undefined> = new Set(['23505', '42P07', '42710'])
 
 function isCreatedMeanwhile(error: unknown): boolean {

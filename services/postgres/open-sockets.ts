@@ -4,8 +4,8 @@ import { createGatheringSocket } from './gathering-socket.js'
 const GOODBYE_MS = 1_000
 
 /**
- * The sockets of a pool that are open. Its driver says goodbye and leaves the rest to the server; one that does not answer
- * leaves them open, and an open socket keeps the process alive.
+ * The open sockets of a pool. Its driver says goodbye and leaves closing to the server; one that does not answer leaves them
+ * open, and an open socket keeps the process alive.
  */
 export class OpenSockets {
   readonly #open = new Set<Socket>()
@@ -17,7 +17,7 @@ export class OpenSockets {
     return socket
   }
 
-  /** Fulfils when those are closed to which goodbye was said just now, all; after a second they are cut. */
+  /** Fulfils when all sockets that are open now, to which goodbye has just been said, are closed; after a second they are cut. */
   async closed(): Promise<void> {
     const open = [...this.#open]
     const cut = setTimeout(() => {

@@ -11,7 +11,7 @@ export interface PoolOptions {
   readonly url: string
   /** Connections of this process, at most. */
   readonly poolSize?: number
-  /** Longest wait for a connection, be it a new one or one that is in use, in ms. */
+  /** Longest wait for a connection, whether a new one or one that is in use, in ms. */
   readonly connectTimeoutMs?: number
   /** Longest run of one statement, in ms. */
   readonly statementTimeoutMs?: number
@@ -26,17 +26,17 @@ const DEFAULTS = {
   lockTimeoutMs: 2_000,
 } as const
 
-const IDLE_IN_TRANSACTION_MS = 5_000 // a process that stopped in a transaction lets go of its locks
+const IDLE_IN_TRANSACTION_MS = 5_000 // after that, a process that stopped in a transaction loses its locks
 const ANSWER_SLACK_MS = 500 // after the server should have cancelled a statement, its host is taken for gone
-const MAX_WAITING_PER_CONNECTION = 50 // more callers are refused at once: they would wait longer than they have time
+const MAX_WAITING_PER_CONNECTION = 50 // more callers are refused at once: they would wait beyond their deadlines
 const KEEP_IDLE_MS = 60_000
 const KEEPALIVE_AFTER_MS = 10_000
-/** What reads whole tables or indexes. */
+/** Settings for plans that read whole tables or indexes. */
 const DEAR = ['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']
-const PROBE_PAUSE_MS = 100 // between two searches for a primary that was not found
-const LET_GO_PAUSE_MS = 50 // between two looks whether somebody still uses a connection of a pool that ends
+const PROBE_PAUSE_MS = 100 // after a search that found no primary
+const LET_GO_PAUSE_MS = 50 // between checks whether a connection of a closing pool is still in use
 
-/** Numbers as numbers: every bigint of ours is a time in ms or an id below 2^53. */
+/** Parses bigint as a number: every one of ours is a time in ms or an id below 2^53. */
 const types: pg.CustomTypesConfig = {
   getTypeParser: ((oid: number, format: 'text' | 'binary') =>
     oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid, format)) as typeof pg.types.getTypeParser,
@@ -50,8 +50,8 @@ interface HostPool {
 }
 
 /**
- * Speaks to one host at a time. When that refuses connections or writes, all hosts are asked and the one that takes
- * writes is spoken to from then on. Nothing waits for a primary to appear: callers are told to come again.
+ * Uses one host at a time. When that refuses connections or writes, all hosts are probed and the one that takes writes is used
+ * from then on. Nothing waits for a primary to appear: callers are told to try again.
  */
 export class PrimaryPool {
   readonly #options: Required<PoolOptions>
@@ -75,8 +75,8 @@ export class PrimaryPool {
   }
 
   /**
-   * A connection to the primary; the caller releases it, with the error if it is not to be used again.
-   * @throws StoreUnavailable for whatever reason a server refuses it, a missing privilege for example.
+   * A connection to the primary; the caller releases it, with the error if it must not be used again.
+   * @throws StoreUnavailable whatever the server's reason to refuse it, for example a missing privilege.
    */
   async acquire(): Promise<pg.PoolClient> {
     try {
@@ -101,16 +101,16 @@ export class PrimaryPool {
   }
 
   /**
-   * Tells the pool of a failure, so that it looks for another primary if that may be the reason, and leaves all connections
-   * when one of them, `client`, got no answer: what forgets one, a firewall for example, forgets all that are as old, and each
-   * would keep its callers waiting in turn. Never rejects.
+   * Tells the pool of a failure, so that it looks for another primary if that may be the reason, and abandons all connections
+   * when one of them, `client`, got no answer: whatever forgets one, a firewall for example, forgets all that are as old, and
+   * each would keep its callers waiting in turn. Never rejects.
    */
   report(error: unknown, client?: pg.ClientBase): void {
     if (client && isUnanswered(error) && this.#current.clients.has(client)) this.#connectTo(this.#host)
     if (this.#mayHaveMoved(error)) void this.#findPrimary()
   }
 
-  /** Fulfils when who uses a connection has let go of it, and at most a second later, whatever the server does. */
+  /** Fulfils when all connections in use have been released, and at most a second later, whatever the server does. */
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#search
@@ -121,7 +121,7 @@ export class PrimaryPool {
     return this.#address.hosts.length > 1 && !this.#isClosed && (isReadOnly(error) || isDisconnected(error))
   }
 
-  /** Moves to the host that takes writes, if there is one. One search at a time, and a pause after a vain one. */
+  /** Moves to the host that takes writes, if there is one. One search at a time, and a pause after a failed one. */
   #findPrimary(): Promise<void> {
     this.#search ??= this.#probeAll().finally(() => {
       this.#search = undefined
@@ -138,7 +138,7 @@ export class PrimaryPool {
     }
   }
 
-  /** Anew, by connections of which none was there before. */
+  /** Switches to a new pool, none of whose connections existed before. */
   #connectTo(host: Host): void {
     if (this.#isClosed) return
     const former = this.#current
@@ -171,7 +171,7 @@ export class PrimaryPool {
     }
     const pool = new pg.Pool(config)
     const clients = new WeakSet<pg.ClientBase>()
-    // A connection that breaks leaves the pool by itself; whoever was using it is told by his statement.
+    // A connection that breaks leaves the pool by itself; whoever was using it learns of it from the statement.
     pool.on('error', () => undefined)
     pool.on('connect', (client) => {
       clients.add(client)
@@ -207,10 +207,10 @@ async function end({ pool, sockets }: HostPool): Promise<void> {
 }
 
 /**
- * What must hold on every connection before it is used: it takes writes, and its commits are on disk when it says so.
- * Every statement has its index, and asks it for a few rows. A planner that knows a table only from when it was small would
- * read all of it, and keep that plan for as long as nobody tells it better: so it is told that this is dear, where there are
- * such settings.
+ * What must hold on every connection before it is used: it takes writes, and its commits are on disk when it says so. Every
+ * statement has its index, and asks it for a few rows. A planner that knows a table only from when it was small would read all
+ * of it, and keep that plan until its statistics are renewed: so it is told that this is expensive, where there are such
+ * settings.
  */
 async function prepareSession(client: pg.ClientBase): Promise<void> {
   await requireWritable(client)

@@ -1,23 +1,23 @@
-// What callers ask for at about the same time is done together: what a statement costs at both ends, and a commit, is many
-// times what one more row of it does.
+// Requests that come at about the same time are done together: a statement costs both ends many times what one more row in it
+// does, and so does a commit.
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { isOver, type Until } from '../store/cause.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { PoolExhausted } from './errors.js'
 
-/** At work at a time; who comes meanwhile goes with the next. More would each have fewer. */
+/** Groups in flight at a time; calls that arrive meanwhile join the next group. More groups would each be smaller. */
 const MAX_UNDER_WAY = 2
-/** About a second of work. More are refused at once: they would wait longer than they have time. */
+/** About a second of work. More are refused at once: they would wait beyond their deadlines. */
 const MAX_WAITING = 5_000
 
-/** Until when it may wait to be begun. */
+/** An item, and until when it may wait to begin. */
 export interface Waiting extends Until {
-  /** Nobody else's if undefined. */
+  /** No other item's if undefined. */
   readonly key: string | undefined
   reject(error: unknown): void
 }
 
-/** Items that wait for their turn. Those of one key are never in one group. */
+/** Items that wait for their turn. Those with the same key never share a group. */
 export class Together<Item extends Waiting> {
   readonly #maxItems: number
   readonly #run: (group: readonly Item[]) => Promise<void>
@@ -26,13 +26,13 @@ export class Together<Item extends Waiting> {
   #isScheduled = false
   #clock: NodeJS.Timeout | undefined
 
-  /** `run` must neither reject nor take long for one item's sake. */
+  /** `run` must neither reject nor take long because of a single item. */
   constructor(maxItems: number, run: (group: readonly Item[]) => Promise<void>) {
     this.#maxItems = maxItems
     this.#run = run
   }
 
-  /** What is not begun when it is due is refused: nothing happens of which the caller has been told that it did not. */
+  /** An item that has not begun when it is due is refused: once a caller has been told that it failed, it must not happen. */
   add(item: Item): void {
     if (this.#waiting.length >= MAX_WAITING) {
       refuse(item)
@@ -43,7 +43,7 @@ export class Together<Item extends Waiting> {
     this.#schedule()
   }
 
-  /** After a turn of the event loop in which others come too. */
+  /** Runs a group after one more turn of the event loop, in which others may arrive. */
   #schedule(): void {
     if (this.#isScheduled || this.#underWay >= MAX_UNDER_WAY || this.#waiting.length === 0) return
     this.#isScheduled = true
@@ -73,7 +73,7 @@ export class Together<Item extends Waiting> {
     return taken
   }
 
-  /** One timer, for who waits longest. Who comes later and may wait less has been told by then, and is not taken either. */
+  /** One timer, for the oldest item. A later one may be due sooner: its caller has been told by then, and it is not taken. */
   #watch(): void {
     const [first] = this.#waiting
     if (this.#clock || !first) return
@@ -82,7 +82,7 @@ export class Together<Item extends Waiting> {
       this.#refuseOverdue()
       this.#watch()
     }
-    this.#clock = setTimeout(look, Math.max(0, first.dueAt - performance.now())) // of a time that is over Node warns
+    this.#clock = setTimeout(look, Math.max(0, first.dueAt - performance.now())) // Node warns of a negative delay
     this.#clock.unref()
   }
 

@@ -1,4 +1,4 @@
-// How the stores speak to PostgreSQL: a statement by itself, or a transaction that is run again when it lost a race.
+// How the stores speak to PostgreSQL: a statement by itself, or a transaction that is retried when it lost a race.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { type Cause, isOver, type Until } from '../store/cause.js'
@@ -15,7 +15,7 @@ export interface Statement {
 
 export type Value = string | number | boolean | Uint8Array | readonly Value[] | null
 
-/** The parameters of a statement over many: of each column, the values of all rows. */
+/** The parameters of a statement over many rows: for each column, the values of all rows. */
 export function columnsOf<Row>(rows: readonly Row[], columns: readonly ((row: Row) => Value)[]): Value[] {
   return columns.map((column) => rows.map(column))
 }
@@ -32,8 +32,8 @@ const MAX_ATTEMPTS = 8
 const FIRST_PAUSE_MS = 5
 
 /**
- * The statements of one transaction. They are sent as they come, without waiting for the answers of those before, and
- * the server runs them in that order; so one round trip carries all that do not depend on each other's answers.
+ * The statements of one transaction. They are sent as they come, without waiting for earlier answers, and the server runs them
+ * in that order; so one round trip carries all that do not depend on each other's answers.
  */
 export class Transaction {
   readonly #client: pg.PoolClient
@@ -42,11 +42,11 @@ export class Transaction {
   #isBegun = false
   #failure: unknown
 
-  /** `lockWaitMs`: if it is not to be the connection's. */
+  /** `lockWaitMs`: overrides the connection's lock timeout. */
   constructor(client: pg.PoolClient, lockWaitMs?: number) {
     this.#client = client
     const setting = lockWaitMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockWaitMs}`
-    // Each statement sees what was committed before it began: what it reads of a row it has locked is the truth.
+    // Each statement sees what was committed before it began: what it reads of a row it has locked is current.
     this.#begun = client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${setting}`).then(() => {
       this.#isBegun = true
     })
@@ -68,8 +68,8 @@ export class Transaction {
   }
 
   /**
-   * Changes. Not to be awaited unless what it returns is needed: the transaction waits for it, and fails if it fails.
-   * Never sent before BEGIN is known to have worked: it would be a transaction by itself.
+   * Changes. Await it only if its result is needed: the transaction waits for it, and fails if it fails. Never sent before
+   * BEGIN is known to have worked: it would be a transaction by itself.
    */
   write<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
     const sendNow = () => this.#send<Row>(statement, values)
@@ -130,14 +130,14 @@ export async function openDatabase(options: PoolOptions, schema: Schema): Promis
 }
 
 /**
- * The version of the schema, 0 when it is not there. Refuses what openDatabase refuses, and changes nothing.
+ * The version of the schema, 0 when there is none. Refuses what openDatabase refuses, and changes nothing.
  * @throws StoreUnavailable, DatabaseRefused
  */
 export function schemaVersionOf(url: string, schema: Schema): Promise<number> {
   return inspecting(url, (client) => knownVersion(client, schema))
 }
 
-/** What one statement reads, of a database that is wanted for nothing else; no rows without the schema. Otherwise as schemaVersionOf. */
+/** Runs one statement on a database that is needed for nothing else; no rows without the schema. Otherwise as schemaVersionOf. */
 export function readOnce<Row extends pg.QueryResultRow>(
   url: string,
   schema: Schema,
@@ -171,7 +171,7 @@ async function withDurable<T>(pool: PrimaryPool, work: (client: pg.PoolClient) =
   }
 }
 
-/** synchronous_commit is set on every connection of ours; this one only the operator can set. */
+/** synchronous_commit is set on each of our connections; fsync can only be set by the operator. */
 async function requireFsync(client: pg.ClientBase): Promise<void> {
   const { rows } = await client.query<{ fsync: string | null }>(`SELECT current_setting('fsync', true) AS fsync`)
   if (rows[0]?.fsync === 'off') throw new DatabaseRefused('the database runs with fsync = off and would lose grants')
@@ -187,8 +187,8 @@ export class Database {
   }
 
   /**
-   * Until when who asks now may wait for anything to be begun, which is as long as for a connection, but not longer than its
-   * `cause` may. One wait to be taken together with others and one for a connection fit in a request's time, RPC_TIMEOUT_MS.
+   * Until when something asked for now may wait to begin: as long as for a connection, but no longer than its `cause` may. One
+   * wait to join a group and one for a connection fit in a request's time, RPC_TIMEOUT_MS.
    */
   until(cause?: Cause): Until {
     const dueAt = performance.now() + this.#pool.connectTimeoutMs
@@ -201,22 +201,22 @@ export class Database {
   }
 
   /**
-   * Runs `steps` in a transaction and returns what it returned, committed if it wrote. It may be run several times, so
-   * it must change nothing but the database. Locks are waited for `lockWaitMs`, if that is given. @throws StoreUnavailable
+   * Runs `steps` in a transaction and returns what it returned, committed if it wrote. It may be run several times, so it must
+   * change nothing but the database. Waits `lockWaitMs` for locks, if that is given. @throws StoreUnavailable
    */
   transaction<Result>(steps: Steps<Result>, lockWaitMs?: number): Promise<Result> {
     return this.#transaction(this.until(), steps, lockWaitMs)
   }
 
-  /** The same for what a call causes: it is not begun when that is over. */
+  /** The same for a transaction caused by a call: it does not begin once the call is over. */
   causedTransaction<Result>(cause: Cause, steps: Steps<Result>): Promise<Result> {
     return this.#transaction(this.until(cause), steps)
   }
 
   #transaction<Result>(until: Until, steps: Steps<Result>, lockWaitMs?: number): Promise<Result> {
     return this.#attempt(until, async (client, commitSent) => {
-      // A connection may come later than that, from another host for example. Nothing happens of which the caller has been
-      // told that it did not; a read may, so it goes on.
+      // A connection may come later than that, from another host for example. Once a caller has been told that a write failed,
+      // the write must not happen; a read may, so it goes on.
       if (isOver(until)) throw new PoolExhausted()
       const transaction = new Transaction(client, lockWaitMs)
       try {
@@ -240,8 +240,8 @@ export class Database {
   }
 
   /**
-   * Tries again, after a growing random pause, what lost a race, and once more what met a connection that had died
-   * unnoticed before its COMMIT was sent. Not after `until`: whoever waited for a server that does not answer has gone.
+   * Retries what lost a race, after a growing random pause, and retries once what met a connection that had died unnoticed
+   * before its COMMIT was sent. Not after `until`: whoever waited for a server that does not answer has gone.
    */
   async #attempt<Result>(
     until: Until,

@@ -10,7 +10,7 @@ export type Address =
 /** For messages. */
 export const ADDRESS_FORMS = 'unix:/path, https://host:port or http://127.0.0.1:port'
 
-/** Longest path of a Unix socket on Linux, in bytes, without the closing NUL. Node 20 cuts off what is more, and listens there. */
+/** Longest Unix socket path on Linux, in bytes, without the terminating NUL. Node 20 truncates longer ones, and listens there. */
 const MAX_SOCKET_PATH = 107
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
@@ -41,12 +41,12 @@ export function isTooLongForSocket(path: string): boolean {
   return Buffer.byteLength(path) > MAX_SOCKET_PATH
 }
 
-/** A host as the authority of a URL has it: an IPv6 address in brackets. */
+/** A host in the form that the authority of a URL has: IPv6 addresses in brackets. */
 export function hostInUrl(host: string): string {
   return host.includes(':') ? `[${host}]` : host
 }
 
-/** As parseAddress reads it. */
+/** The inverse of parseAddress. */
 export function formatAddress(address: Address): string {
   if (address.kind === 'unix') return `unix:${address.path}`
   return `${address.kind === 'tls' ? 'https' : 'http'}://${hostInUrl(address.host)}:${address.port}`

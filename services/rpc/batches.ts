@@ -1,6 +1,6 @@
-// What travels together over a multiplexed stream is encoded together. On the wire a message in a field of bytes is the
-// same as in a field of its own type; so for encoding, the field is given that type, and what it holds needs no bytes of
-// its own first. Those would cost four times as much as all the rest.
+// Messages that travel together over a multiplexed stream are encoded together. On the wire, a message in a field of bytes
+// looks the same as in a field of its own type. So for encoding, the field is given that type, and the message in it need not
+// be encoded to bytes of its own first, which would cost four times as much as all the rest.
 import { clone, createFileRegistry, type DescField, type DescFile, type DescMessage } from '@bufbuild/protobuf'
 import { FieldDescriptorProto_Type, FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
 
@@ -9,7 +9,7 @@ const MAX_ITEMS = 128
 
 const typed = new Map<DescField, Map<DescMessage, DescMessage>>()
 
-/** `whole` for encoding, with `field`, one of bytes in it or in what it holds, as a field that holds a message `held`. */
+/** `whole` as a schema for encoding: `field`, a field of bytes in it or in what it holds, becomes a field of a message `held`. */
 export function holding(whole: DescMessage, field: DescField, held: DescMessage): DescMessage {
   const ofField = typed.get(field) ?? new Map<DescMessage, DescMessage>()
   typed.set(field, ofField)
@@ -42,15 +42,15 @@ function* withDependencies(file: DescFile): Generator<[string, DescFile]> {
 
 export interface BatchOptions<Item> {
   readonly encode: (items: readonly Item[]) => Uint8Array
-  /** Of one batch, unless a single item is larger. */
+  /** Size limit of a batch; a single larger item still makes one. */
   readonly maxBytes: number
-  /** What is known before of the bytes that an item takes: large ones are not encoded in vain, with too many others. */
+  /** Size of an item in bytes, if known in advance: a large one is then not encoded in vain, together with too many others. */
   readonly sizeOf?: (item: Item) => number
   /** Called for an item that `encode` throws for; it is left out. */
   readonly onUnencodable: (item: Item, error: unknown) => void
 }
 
-/** All items, encoded in batches. No more is asked of `items` than the next batch needs. */
+/** Encodes all items in batches. Takes no more from `items` than the next batch needs. */
 export function* inBatches<Item>(items: Iterable<Item>, options: BatchOptions<Item>): Generator<Buffer> {
   let some: Item[] = []
   let bytes = 0

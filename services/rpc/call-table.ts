@@ -1,17 +1,17 @@
-// The calls of a connection that wait for their answers, by id.
+// The pending calls of a connection, by id.
 //
-// Not a Map. One from which as much is taken as is put in is copied into a new table again and again, and the old one keeps
-// what it had and points to the new. When the collector has moved one of them among what lives long, each of the following
-// is kept because of the one before it, with all requests that were in it: an eighth of what a gateway did was copying those.
+// Not a Map. A Map with as many deletions as insertions is copied into a new table again and again, and the old table keeps its
+// entries and points to the new one. Once the garbage collector has moved one table to the old generation, it keeps every later
+// table alive, with all requests that were in them: a gateway spent an eighth of its time copying those.
 
 /** A power of two. */
 const SLOTS = 32_768
 const IDS = 0x1_0000_0000
 
-/** Calls a table holds at most: fewer than slots, so that a free one is near. */
+/** Most calls that a table holds: fewer than slots, so that a free slot is near. */
 export const MAX_CALLS = 20_000
 
-/** A slot for each call, and an id that says which: a uint32, not given again before all others were. */
+/** One slot per call. The id, a uint32, says which, and is not reused before all others have been. */
 export class CallTable<Call> {
   readonly #slots: ({ readonly id: number; readonly call: Call } | undefined)[] = new Array(SLOTS).fill(undefined)
   #nextId = 0
@@ -21,7 +21,7 @@ export class CallTable<Call> {
     return this.#size
   }
 
-  /** Holds the call and returns its id. @throws Error when it is full */
+  /** Stores the call and returns its id. @throws Error when the table is full */
   add(call: Call): number {
     if (this.#size >= MAX_CALLS) throw new Error('too many calls are under way')
     while (this.#slots[this.#nextId % SLOTS] !== undefined) this.#advance()
@@ -37,7 +37,7 @@ export class CallTable<Call> {
     return held?.id === id ? held.call : undefined
   }
 
-  /** False when it was not held. */
+  /** False when there is no call with this id. */
   delete(id: number): boolean {
     if (this.get(id) === undefined) return false
     this.#slots[id % SLOTS] = undefined
@@ -45,7 +45,7 @@ export class CallTable<Call> {
     return true
   }
 
-  /** All of them, as they were added unless ids have started again in between. */
+  /** All calls, in the order they were added unless ids have wrapped around in between. */
   calls(): Call[] {
     return this.#slots
       .flatMap((held) => (held ? [held] : []))

@@ -1,5 +1,5 @@
-// Connections over HTTP/2, whose callers are asked now and then whether they are there. Node does not see each that is reset
-// over TLS while something is under way: it has stopped to read by then, and would keep session and socket for ever.
+// Connections over HTTP/2, pinged now and then to find out whether their callers are still there. Node misses some that are
+// reset over TLS while something is in progress: it has stopped reading by then, and would keep session and socket forever.
 import type { Http2Server, ServerHttp2Session } from 'node:http2'
 import type { Duplex } from 'node:stream'
 
@@ -8,7 +8,7 @@ const PONG_WITHIN_MS = 5_000
 
 export class CallersOverHttp2 {
   readonly #server: Http2Server
-  /** Open ones; those that are no HTTP/2 after all have no session. */
+  /** Open connections; those that turn out not to speak HTTP/2 have no session. */
   readonly #sessions = new Map<Duplex, ServerHttp2Session | undefined>()
 
   constructor(server: Http2Server) {
@@ -21,7 +21,7 @@ export class CallersOverHttp2 {
       session = made
     }
     this.#server.once('session', take)
-    this.#server.emit('connection', connection) // makes it at once
+    this.#server.emit('connection', connection) // creates the session synchronously
     this.#server.off('session', take)
     this.#sessions.set(connection, session)
     const pings = setInterval(() => requirePong(connection, session), PING_EVERY_MS)
@@ -32,14 +32,14 @@ export class CallersOverHttp2 {
   }
 
   /**
-   * Fulfils when all are closed: each when its streams have ended, or when its caller is gone. Each hears that it is to be
-   * closed (GOAWAY) when `isFree` of its session.
+   * Fulfils when all connections are closed. Each closes when its streams have ended, or when its caller is gone. Each is told
+   * that it is about to be closed (GOAWAY) once `isFree` of its session fulfils.
    */
   async close(isFree: (session: ServerHttp2Session) => Promise<unknown> = async () => undefined): Promise<void> {
     const closed = [...this.#sessions].map(async ([connection, session]) => {
       const isClosed = new Promise((resolve) => connection.once('close', resolve))
       if (session) {
-        requirePong(connection, session) // before it is closed, when Node answers no more
+        requirePong(connection, session) // before the close: afterwards Node answers no pings
         await Promise.race([isFree(session), isClosed])
         session.close()
       }
@@ -53,7 +53,10 @@ export class CallersOverHttp2 {
   }
 }
 
-/** Also of one whose session has ended, the connection has to. Of one that is being closed, Node takes every ping for lost. */
+/**
+ * Destroys the connection unless a pong comes in time. One whose session has already ended must end in that time too. A session
+ * that is closing is not pinged: Node takes every ping on it for lost.
+ */
 function requirePong(connection: Duplex, session: ServerHttp2Session | undefined): void {
   if (!session || (session.closed && !session.destroyed)) return
   const late = setTimeout(() => connection.destroy(), PONG_WITHIN_MS).unref()

@@ -60,7 +60,7 @@ const limit: Row<typeof LimitService> = {
 }
 
 const lease: Row<typeof LeaseService> = {
-  holdLease: [], // but local: two clocks that go on together
+  holdLease: [], // only local: a lease needs two clocks that advance together
 }
 
 const survey: Row<typeof SurveyService> = {
@@ -82,7 +82,7 @@ const table: Record<string, Record<string, readonly Caller[]>> = {
   [SurveyService.typeName]: survey,
 }
 
-/** Whether the table allows it; what has no row is denied. */
+/** Whether the table allows it; a method without a row is denied. */
 export function mayCall(caller: Caller, method: DescMethod): boolean {
   const row = table[method.parent.typeName]?.[method.localName]
   return row !== undefined && (caller === 'local' || row.includes(caller))

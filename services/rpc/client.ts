@@ -1,5 +1,5 @@
 // Typed clients of our services, over whatever makes their calls: the dispatcher of this process, or a connection to another.
-// They have the types of Connect's clients, and no more between a call and its answer than there must be.
+// They have the types of Connect's clients, and as little as possible between a call and its answer.
 import { create, type DescMethod, type DescService, type Message, type MessageShape } from '@bufbuild/protobuf'
 import type { CallOptions, Client } from '@connectrpc/connect'
 import { REQUEST_ID_HEADER } from './request-id.js'
@@ -10,7 +10,7 @@ export interface Outgoing {
   readonly requestId: string
   /** W3C trace context; empty if there is none. */
   readonly traceparent: string
-  /** ms; undefined for what a call gets that names none. */
+  /** In ms; undefined for the default. */
   readonly timeoutMs: number | undefined
 }
 
@@ -22,8 +22,8 @@ export type Invoke = <M extends DescMethod>(
 ) => Promise<MessageShape<M['output']>>
 
 /**
- * A client whose calls `invoke` makes. Of Connect's call options it knows `timeoutMs` and `headers`; of those the request's id
- * and the trace context. A call that was made is not given up: it ends with its answer or at its deadline.
+ * A client that makes its calls through `invoke`. Of Connect's call options it honours `timeoutMs` and `headers`; of the
+ * headers, the request id and the trace context. A call cannot be cancelled: it ends with its answer or at its deadline.
  */
 export function clientOf<S extends DescService>(service: S, invoke: Invoke): Client<S> {
   const methods = service.methods.map((method) => [

@@ -21,9 +21,9 @@ export interface ConnectDoorOptions {
 export interface ConnectDoor {
   /** Hands over a connection that speaks HTTP/1.1. */
   accept(connection: Duplex): void
-  /** One request of a connection over HTTP/2, which somebody else serves and closes. */
+  /** Serves one request of a connection over HTTP/2; the connection is served and closed elsewhere. */
   serve(request: Http2ServerRequest, response: Http2ServerResponse): void
-  /** Finishes what is under way over HTTP/1.1, then closes; forcefully after `graceMs`. */
+  /** Finishes requests in flight over HTTP/1.1, then closes; forcefully after `graceMs`. */
   drain(graceMs: number): Promise<void>
 }
 
@@ -47,7 +47,7 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
           service.methods.map((method) => [method.localName, handlerOf(dispatcher, method)]),
         )
         const readMaxBytes = maxRequestBytesOf(limits, service)
-        const options = { readMaxBytes, grpc: false, grpcWeb: false } // gRPC is the other door's; asked for each service
+        const options = { readMaxBytes, grpc: false, grpcWeb: false } // gRPC is the other door's; Connect reads both per service
         router.service(service, implementation as ServiceImpl<typeof service>, options)
       }
     },
@@ -63,7 +63,7 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       refuse(response)
       return
     }
-    if (outlastsTimers(request.headers[TIMEOUT_HEADER])) delete request.headers[TIMEOUT_HEADER] // Node would end it at once
+    if (outlastsTimers(request.headers[TIMEOUT_HEADER])) delete request.headers[TIMEOUT_HEADER] // Node would time it out at once
     handler(request, response)
   }
   const http1 = createServer(HTTP1_LIMITS, (request, response) => {
@@ -74,7 +74,7 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
       response.destroy()
     }
   })
-  http1.emit('listening') // which it never does by itself: without, node:http watches no connection, so nothing above applies
+  http1.emit('listening') // otherwise never emitted, and node:http would watch no connection and ignore these limits
   const connections = new Set<Duplex>()
 
   return {
@@ -101,13 +101,13 @@ export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
 type Requested = IncomingMessage | Http2ServerRequest
 type Responding = ServerResponse | Http2ServerResponse
 
-/** Whether it names the host it is for, as RFC 9110 §7.2 requires: connect-node throws where no URL can be made of that. */
+/** Whether the request names its host, as RFC 9110 §7.2 requires; connect-node throws when it can make no URL of that. */
 function isAddressed(request: Requested): boolean {
   const authority = 'authority' in request ? request.authority : request.headers.host
   return authority !== undefined && URL.canParse(`http://${authority}`)
 }
 
-/** Of what the protocol allows, which is ten digits at most: connect-node refuses what has more. */
+/** Whether Node's timers cannot wait that long. The protocol allows ten digits at most, and connect-node refuses more. */
 function outlastsTimers(timeout: unknown): boolean {
   return typeof timeout === 'string' && /^\d{10}$/.test(timeout) && Number(timeout) > MAX_TIMER_MS
 }

@@ -1,10 +1,10 @@
-// Deadlines of calls, nearly all of which end long before. A timer of its own for each would cost a fiftieth of a request
-// that is answered from memory, and in a server, where every call has another time left, a list for each of those times.
+// Deadlines of calls, nearly all of which end long before. A timer per call would cost a fiftieth of a request that is answered
+// from memory, and in a server, where every call has a different time left, a timer list for each of those times.
 //
-// A deadline passes when all that came before it has been read: a process that stood still for seconds would otherwise fail
-// calls, exchanges among them, whose answers lie in front of it.
+// A deadline passes only when everything that arrived before it has been read. Otherwise a process that was stalled for seconds
+// would fail calls, exchanges among them, whose answers have already arrived.
 
-/** Half of how late a deadline may be told of, in ms: one look finds it over, and the next tells. */
+/** Interval between checks, in ms. A deadline is reported up to two of them late: one finds it over, the next reports it. */
 const LOOK_EVERY_MS = 10
 
 export interface Deadline {
@@ -20,13 +20,13 @@ interface Waiting extends Deadline {
 }
 
 export class Deadlines {
-  /** A chain, from the one that was added last. */
+  /** A linked list, starting at the deadline added last. */
   #last: Waiting | undefined
   #looking: NodeJS.Timeout | undefined
-  /** What had come by then has been read, by performance.now(). */
+  /** Everything that arrived up to this time, by performance.now(), has been read. */
   #readUntilMs = Number.NEGATIVE_INFINITY
 
-  /** Calls `onPassed` once, when performance.now() says `atMs` or up to 20 ms later, unless it was taken out before. */
+  /** Calls `onPassed` once, at `atMs` by performance.now() or up to 20 ms later, unless the deadline was deleted before. */
   add(atMs: number, onPassed: () => void): Deadline {
     const added: Waiting = { atMs, onPassed, previous: this.#last, next: undefined, isOver: false }
     if (this.#last) this.#last.next = added
@@ -35,7 +35,7 @@ export class Deadlines {
     return added
   }
 
-  /** Takes it out; false, and without effect, when it has passed or was taken out before. */
+  /** Removes the deadline. False, and without effect, when it has passed or was removed before. */
   delete(deadline: Deadline): boolean {
     const over = deadline as Waiting
     const { previous, next } = over
@@ -44,7 +44,7 @@ export class Deadlines {
     if (next) next.previous = previous
     else this.#last = previous
     over.isOver = true
-    // One that has become old must not keep those alive for the collector which it was beside.
+    // Once the garbage collector has moved it to the old generation, it must not keep its former neighbours alive.
     over.previous = undefined
     over.next = undefined
     return true
@@ -60,7 +60,7 @@ export class Deadlines {
       if (waiting.atMs <= this.#readUntilMs) passed.push(waiting)
     }
     for (const waiting of passed.reverse()) {
-      if (waiting.isOver) continue // the one before took it out
+      if (waiting.isOver) continue // removed by an earlier onPassed
       this.delete(waiting)
       waiting.onPassed()
     }

@@ -24,13 +24,13 @@ export interface IncomingCall {
   readonly requestId: string
   /** W3C trace context of the caller; empty if there is none. */
   readonly traceparent: string
-  /** Aborted when the deadline passes or the caller goes away; the outcome of the call is then unknown to it. */
+  /** Aborted when the deadline passes or the caller goes away; the caller then does not know the outcome of the call. */
   readonly signal: AbortSignal | undefined
 }
 
-/** What a handler knows of it. */
+/** What a handler knows of a call. */
 export interface Call extends IncomingCall {
-  /** By performance.now(): when the caller is told that it failed, unless it has ended by then. */
+  /** By performance.now(): when the caller is told that the call failed, unless it has ended by then. */
   readonly deadlineMs: number
 }
 
@@ -46,7 +46,7 @@ export type Handlers<S extends DescService> = {
 export interface CallRecord {
   /** `package.Service/Method`. */
   readonly rpc: string
-  /** Of these, the last. */
+  /** The last part of `rpc`. */
   readonly method: string
   readonly caller: Caller
   readonly requestId: string
@@ -64,7 +64,7 @@ export interface DispatcherOptions {
   readonly onCall: (record: CallRecord) => void
   /** Called once per unexpected failure, with what was thrown. */
   readonly onUnexpected: (error: unknown, record: { method: string; requestId: string }) => void
-  /** Begins a span for a call, as a child of `traceparent` if that is one; undefined when nobody takes spans. */
+  /** Starts a span for a call, as a child of `traceparent` if that is valid; undefined when nobody records spans. */
   readonly startSpan?:
     | ((
         service: string,
@@ -76,13 +76,13 @@ export interface DispatcherOptions {
   readonly maxDeadlineMs: number
 }
 
-/** Two doors abort a call when its deadline passes, by timers that began when it came, so much before ours at most, in ms. */
+/** Two doors abort a call at its deadline by timers of their own, started when it came: at most this many ms before ours. */
 const DOOR_MS = 10
 
-/** Who runs the services, or could open the databases as well: they are told why one cannot be asked. */
+/** Callers that run the services, or could open the databases as well: they are told why a database is unavailable. */
 const MAY_KNOW: ReadonlySet<Caller> = new Set(['operator', 'local'])
 
-/** The unexpected leaves as this text, whatever it was. */
+/** The message of every unexpected failure, whatever it was. */
 const INTERNAL = 'internal error'
 
 interface Served {
@@ -146,7 +146,7 @@ export class Dispatcher {
         this.#options.onCall(record)
         span?.end(record)
       }
-      // Both settle the promise, also when an observer throws: nobody else would.
+      // Both settle the promise, even when an observer throws: nobody else would.
       const fail = (error: unknown) => {
         try {
           const failure = this.#translate(error, method, call)
@@ -183,13 +183,13 @@ export class Dispatcher {
     })
   }
 
-  /** Reports what should not have happened; the failure to answer with. */
+  /** Reports an unexpected error and returns the failure to answer with. */
   unexpected(error: unknown, method: string, { requestId }: Pick<Call, 'requestId'>): ConnectError {
     this.#options.onUnexpected(error, { method, requestId })
     return new ConnectError(INTERNAL, Code.Internal)
   }
 
-  /** Reports what a door threw before it knew which call it was for. */
+  /** Reports an error that a door threw before it knew which call it was for. */
   unexpectedAtDoor(error: unknown): void {
     this.unexpected(error, 'a door', { requestId: randomUUID() })
   }
@@ -204,7 +204,7 @@ export class Dispatcher {
     return served.handler(request as never, call)
   }
 
-  /** Calls one of both, once: as `work` ends, or when the deadline passes or the caller goes away first; the work itself goes on. */
+  /** Calls `succeed` or `fail`, once: when `work` ends, the deadline passes or the caller goes away. The work itself goes on. */
   #underDeadline(
     work: Promise<object>,
     deadlineMs: number,

@@ -27,7 +27,7 @@ export interface GrpcDoorOptions {
   readonly dispatcher: Dispatcher
   readonly identify: Identify
   readonly limits: RpcLimits
-  /** Serves what comes over HTTP/2 and is no gRPC. */
+  /** Serves requests over HTTP/2 that are not gRPC. */
   readonly serveOthers: (request: Http2ServerRequest, response: Http2ServerResponse) => void
   /** Serve descriptors to anyone who asks: handy in development, off in production. */
   readonly hasReflection: boolean
@@ -40,7 +40,7 @@ export interface GrpcDoor {
   accept(connection: Duplex): void
   /** What `grpc.health.v1` answers, for the server as a whole and for each service. */
   setServing(isServing: boolean): void
-  /** Asks multiplexing callers to move on, finishes what is under way, closes; forcefully after `graceMs`. */
+  /** Asks multiplexing callers to move on, finishes calls in flight, then closes; forcefully after `graceMs`. */
   drain(graceMs: number): Promise<void>
 }
 
@@ -67,15 +67,15 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
     addReflection(server, [...dispatcher.services, MultiplexService])
   }
 
-  server.createConnectionInjector(grpc.ServerCredentials.createInsecure()) // has it make an HTTP/2 server
+  server.createConnectionInjector(grpc.ServerCredentials.createInsecure()) // makes it create its HTTP/2 server
   const http2 = http2Of(server)
-  http2.updateSettings({ maxHeaderListSize: MAX_HEADER_BYTES }) // beside those of grpc-js, which has no option for it
+  http2.updateSettings({ maxHeaderListSize: MAX_HEADER_BYTES }) // in addition to those of grpc-js, which has no option for it
   const open = shareWith(options, http2)
   const callers = new CallersOverHttp2(http2)
   return {
     accept: (connection) => callers.accept(connection),
     setServing(isServing) {
-      if (isServing === wasServing) return // each that watches would hear it again
+      if (isServing === wasServing) return // every watcher would be told again
       wasServing = isServing
       for (const name of names) health.setStatus(name, isServing ? 'SERVING' : 'NOT_SERVING')
     },
@@ -83,8 +83,8 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
       for (const stream of streams) stream.drain()
       for (const stream of open.endless) endUnavailable(stream)
       const force = setTimeout(() => callers.destroy(), graceMs)
-      // Not by server.tryShutdown(): from a connection that is to be closed grpc-js's clients hear no more pongs, and give it
-      // up with all its calls.
+      // Not by server.tryShutdown(): on a connection that is closing, grpc-js's clients get no more pongs, and give it up with
+      // all its calls.
       open.isDraining = true
       await callers.close((session) => endOf([...open.multiplexed].filter((stream) => stream.session === session)))
       clearTimeout(force)
@@ -93,7 +93,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   }
 }
 
-/** grpc-js keeps the HTTP/2 server that it made to itself. */
+/** grpc-js keeps the HTTP/2 server that it creates private. */
 function http2Of(server: grpc.Server): Http2Server {
   const { http2Servers } = server as unknown as { readonly http2Servers: ReadonlyMap<Http2Server, unknown> }
   const [http2] = http2Servers.keys()
@@ -102,15 +102,18 @@ function http2Of(server: grpc.Server): Http2Server {
 }
 
 interface OpenStreams {
-  /** Of gRPC's own services, health and reflection: they end when their callers like. */
+  /** Streams of gRPC's own services, health and reflection: they end when their callers choose. */
   readonly endless: Set<ServerHttp2Stream>
-  /** Of calls: they end when their callers have heard that this server drains, and have all answers. */
+  /** Streams that carry calls: they end when their callers know that this server is draining and have all answers. */
   readonly multiplexed: Set<ServerHttp2Stream>
-  /** Then who wants one more of these is to connect anew. */
+  /** Once set, a caller that opens another such stream has to reconnect. */
   isDraining: boolean
 }
 
-/** grpc-js answers 415 to what is no gRPC. What it and others throw ends the stream, and not the process. */
+/**
+ * Takes from grpc-js what is not gRPC, which it would answer with 415. An error thrown while a stream is taken on ends that
+ * stream, not the process.
+ */
 function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Server): OpenStreams {
   const open: OpenStreams = { endless: new Set(), multiplexed: new Set(), isDraining: false }
   const serveGrpc = http2.listeners('stream')
@@ -120,10 +123,10 @@ function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Ser
       const kind = kindOf(headers[':path'])
       if (open.isDraining && kind !== undefined) {
         stream.session?.close()
-        stream.close(constants.NGHTTP2_REFUSED_STREAM) // nothing of it was done (RFC 9113 §8.7)
+        stream.close(constants.NGHTTP2_REFUSED_STREAM) // says that nothing of it was processed (RFC 9113 §8.7)
         return
       }
-      if (outlastsTimers(headers['grpc-timeout'])) delete headers['grpc-timeout'] // grpc-js would say that it has passed
+      if (outlastsTimers(headers['grpc-timeout'])) delete headers['grpc-timeout'] // grpc-js would take it for exceeded
       for (const serve of serveGrpc) serve.call(http2, stream, headers, flags, raw)
       if (kind === undefined) return
       open[kind].add(stream)
@@ -133,8 +136,8 @@ function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Ser
     }
   }
   http2.on('stream', (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]) => {
-    stream.on('error', () => undefined) // what it is closed with, by us or its caller; unheard, it would end the process
-    if (stream.closed || stream.destroyed) return // its caller has given it up, in the packet that it came with
+    stream.on('error', () => undefined) // the error it is closed with, by us or its caller; unhandled, it would end the process
+    if (stream.closed || stream.destroyed) return // its caller gave it up in the packet that opened it
     try {
       serve(stream, headers, flags, raw)
     } catch (error) {
@@ -145,36 +148,36 @@ function shareWith({ serveOthers, dispatcher }: GrpcDoorOptions, http2: Http2Ser
   return open
 }
 
-const GRPC_TYPE = /^application\/grpc($|[+;])/ // not gRPC-Web, which grpc-js takes for it
+const GRPC_TYPE = /^application\/grpc($|[+;])/ // not gRPC-Web, which grpc-js would take for gRPC
 
-/** Of gRPC's own services. Their other calls end by themselves, with trailers of their own. */
+/** Endless calls of gRPC's own services. Their other calls end by themselves, with their own trailers. */
 const ENDLESS = /^\/grpc\..*\/(Watch|ServerReflectionInfo)$/
 const MULTIPLEXED = pathOf(MultiplexService.method.multiplex)
 
-/** Of a stream that is no single call. */
+/** The kind of a stream; undefined for a single call. */
 function kindOf(path = ''): 'endless' | 'multiplexed' | undefined {
   if (path === MULTIPLEXED) return 'multiplexed'
   return ENDLESS.test(path) ? 'endless' : undefined
 }
 
-/** However they end. */
+/** Fulfils when all have closed, however they end. */
 async function endOf(streams: readonly ServerHttp2Stream[]): Promise<void> {
   await Promise.all(streams.map((stream) => new Promise((resolve) => stream.once('close', resolve))))
 }
 
-const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000 } // smaller ones have too few digits
+const UNIT_MS: Readonly<Record<string, number>> = { H: 3_600_000, M: 60_000, S: 1_000 } // smaller units stay below MAX_TIMER_MS
 
 function outlastsTimers(timeout: unknown): boolean {
   return typeof timeout === 'string' && Number.parseInt(timeout, 10) * (UNIT_MS[timeout.slice(-1)] ?? 0) > MAX_TIMER_MS
 }
 
-/** After what was written: the last health that a watcher hears is that we do not serve. */
+/** Ends the stream after what was written: the last status a health watcher gets is that we do not serve. */
 function endUnavailable(stream: ServerHttp2Stream): void {
-  if (stream.destroyed || stream.writableEnded) return // answered: its own trailers go when its caller has read so far
+  if (stream.destroyed || stream.writableEnded) return // answered: its own trailers are sent when its caller has read that far
   const status = { 'grpc-status': grpc.status.UNAVAILABLE, 'grpc-message': 'shutting down' }
   stream.once('wantTrailers', () => {
     stream.sendTrailers(status)
-    stream.sendTrailers = () => undefined // those of grpc-js, if the caller has ended its side meanwhile, would be one time too many
+    stream.sendTrailers = () => undefined // grpc-js would send them again if the caller has ended its side
   })
   if (stream.headersSent) stream.end()
   else stream.respond({ 'content-type': 'application/grpc', ...status }, { endStream: true })
@@ -182,7 +185,7 @@ function endUnavailable(stream: ServerHttp2Stream): void {
 
 const asIs = (bytes: Buffer) => bytes
 
-/** Messages are decoded and encoded here, which says what is wrong with one: of either, grpc-js would say that it failed. */
+/** Messages are decoded and encoded here, to say what is wrong with one: grpc-js would only say that it failed. */
 const AS_BYTES = {
   requestSerialize: asIs,
   requestDeserialize: asIs,
@@ -267,7 +270,7 @@ function textOf(value: grpc.MetadataValue | undefined): string {
   return typeof value === 'string' ? value : ''
 }
 
-/** Status of a failed call, its `ErrorDetail` in `grpc-status-details-bin` as gRPC's richer error model has it. */
+/** Status of a failed call, with its `ErrorDetail` in `grpc-status-details-bin` as in gRPC's richer error model. */
 function toStatus(error: unknown): grpc.ServerErrorResponse & { metadata: grpc.Metadata } {
   const failure = ConnectError.from(error, Code.Internal)
   const trailers = new Headers()

@@ -4,7 +4,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { CALLERS, type Caller } from './callers.js'
 import { ServiceError, toConnectError } from './service-error.js'
 
-/** Subject alternative names, as certificates print them (`DNS:gateway.example`, `URI:spiffe://…`), by caller. */
+/** The caller for each subject alternative name, as certificates print them (`DNS:gateway.example`, `URI:spiffe://…`). */
 export type CallersByName = ReadonlyMap<string, Caller>
 
 /** Reads `gateway=DNS:gw1.example,DNS:gw2.example;verifier=URI:spiffe://example/report`. @throws Error */
@@ -27,7 +27,7 @@ export function parseCallers(text: string): CallersByName {
 
 const roles = CALLERS.filter((caller) => caller !== 'local')
 
-/** Who a caller is, from the subject alternative names of its verified certificate; undefined: nobody, to be denied. */
+/** Who a caller is, from the subject alternative names of its verified certificate; undefined for nobody, who is denied. */
 export type Identify = (subjectAltName: string | undefined) => Caller | undefined
 
 /** Behind a Unix socket or on plaintext loopback the machine is the guard. */
@@ -46,11 +46,11 @@ export function identifyByName(byName: CallersByName): Identify {
   }
 }
 
-/** Who calls, if they may at all: `hasOrigin` says that the call has this header. @throws ConnectError CALLER_NOT_ALLOWED */
+/** The caller, if it may call at all. `hasOrigin`: the call has an Origin header. @throws ConnectError CALLER_NOT_ALLOWED */
 export function requireCaller(caller: Caller | undefined, hasOrigin: boolean): Caller {
   if (!caller) throw notAllowed('the certificate of the caller has no role here')
-  // A web page, in a browser of this machine, say: where the machine is the guard it would be `local`, if only the name of its
-  // host led here for a moment. Browsers tell so of every POST; none of our callers is one.
+  // A web page, say in a browser on this machine: where the machine is the guard it would be `local`, if only its host name
+  // resolved to this address for a moment. Browsers send the header with every POST; none of our callers is a browser.
   if (hasOrigin) throw notAllowed('web pages may not call')
   return caller
 }

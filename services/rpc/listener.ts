@@ -1,5 +1,5 @@
-// The sockets of the RPC doors. One address serves both: a connection that opens with HTTP/1.1 goes to the Connect door, with
-// HTTP/2 to the gRPC door, which passes on what is no gRPC. The first bytes tell, over TLS too.
+// The sockets of the RPC doors. One address serves both: a connection that opens with HTTP/1.1 goes to the Connect door, one
+// with HTTP/2 to the gRPC door, which passes on what is not gRPC. The first bytes tell which, over TLS too.
 import { chmodSync, unlinkSync } from 'node:fs'
 import net from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -13,34 +13,34 @@ export interface ListenerOptions {
   readonly onHttp2: (connection: Duplex) => void
   readonly onHttp1: (connection: Duplex) => void
   readonly maxConnections: number
-  /** Hears of a peer that TLS has turned away, which the peer itself is hardly told. */
+  /** Called when TLS has turned a peer away; the peer itself is hardly told. */
   readonly onTurnedAway?: OnTurnedAway | undefined
 }
 
-/** `why` is a code of OpenSSL or Node, `CERT_HAS_EXPIRED` for example; `from` its IP address, where that is still known. */
+/** `why`: a code of OpenSSL or Node, for example `CERT_HAS_EXPIRED`. `from`: the peer's IP address, if still known. */
 export type OnTurnedAway = (why: string, from: string | undefined) => void
 
 export interface TlsMaterial {
   readonly cert: string
   readonly key: string
-  /** Certificates that sign those of callers and servers we trust. */
+  /** Certificates that sign those of the callers and servers we trust. */
   readonly ca: string
 }
 
 export interface Listener {
-  /** As given, with the port that was bound if it was 0. */
+  /** As given; port 0 is replaced by the port that was bound. */
   readonly address: Address
   /** Uses new certificates for connections from now on; open ones stay. */
   reloadTls(material: TlsMaterial): void
-  /** Accepts no more, and closes what has not said a word; other connections stay. */
+  /** Stops accepting, and closes connections that have not said what they speak; others stay open. */
   stop(): void
 }
 
 /** A connection that has not said what it speaks by then is closed. */
 const HANDSHAKE_TIMEOUT_MS = 10_000
-/** How long a peer may be silent after we have closed our side: an idle caller may not look for seconds. */
+/** How long a peer may be silent after we have closed our side: an idle caller may not notice for seconds. */
 const LINGER_MS = 250
-const HTTP2_BEGINS = Buffer.from('PRI') // of its preface; no method of HTTP/1.1 (RFC 9113 §3.4, §11)
+const HTTP2_BEGINS = Buffer.from('PRI') // of its preface; not a method of HTTP/1.1 (RFC 9113 §3.4, §11)
 
 export async function listen(options: ListenerOptions): Promise<Listener> {
   const { address } = options
@@ -79,7 +79,7 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   }
 }
 
-/** The same of a socket and of TLS on it, which Node does not tie together. */
+/** A key that is the same for a socket and for the TLS socket over it, which Node does not link. */
 function peerOf(socket: net.Socket): unknown {
   const { localAddress, remoteAddress, remotePort } = socket
   return remotePort === undefined ? socket : `${localAddress} ${remoteAddress} ${remotePort}`
@@ -96,7 +96,7 @@ function bind(server: net.Server, address: Address): Promise<void> {
       server.listen({ host: address.host, port: address.port }, ready)
       return
     }
-    const umask = process.umask(0o177) // the socket is born 0600
+    const umask = process.umask(0o177) // the socket is created 0600
     try {
       server.listen(address.path, () => {
         chmodSync(address.path, 0o600)
@@ -151,7 +151,7 @@ function onFirstBytes(socket: net.Socket, then: (head: Buffer) => void): void {
   socket.on('readable', read)
 }
 
-/** A socket file that nobody answers on is left from a crash; one that answers is somebody's, and an error. */
+/** A socket file that nobody answers on is left over from a crash; one that answers is in use, which is an error. */
 async function removeStaleSocket(path: string): Promise<void> {
   const state = await stateOfSocket(path)
   if (state === 'in use')
@@ -161,7 +161,7 @@ async function removeStaleSocket(path: string): Promise<void> {
   if (state === 'stale') unlinkSync(path)
 }
 
-/** Asked by connecting to the file. `forbidden`: this user may not connect to it; `none`: there is no file. */
+/** Found out by connecting to the file. `forbidden`: this user may not connect to it; `none`: there is no file. */
 export function stateOfSocket(path: string): Promise<'in use' | 'stale' | 'forbidden' | 'none'> {
   return new Promise((resolve) => {
     const probe = net.connect(path)

@@ -24,7 +24,7 @@ interface Result {
   readonly id: number
   readonly call: MultiplexedCall
   readonly output?: DescMessage
-  /** When the caller has given the call up, by performance.now(). */
+  /** When the caller gives the call up, by performance.now(). */
   readonly dueAtMs: number
   readonly outcome: {
     readonly case: 'response' | 'failure'
@@ -32,7 +32,7 @@ interface Result {
   }
 }
 
-/** The same of a response that was encoded. */
+/** The same with the response encoded. */
 interface EncodedResult {
   readonly id: number
   readonly call: MultiplexedCall
@@ -44,36 +44,39 @@ export interface MultiplexServerOptions {
   readonly limits: RpcLimits
   /** By gRPC path. */
   readonly methods: ReadonlyMap<string, DescMethod>
-  /** Of MultiplexRequests and MultiplexResponses as bytes. */
+  /** Carries MultiplexRequests and MultiplexResponses as bytes. */
   readonly stream: grpc.ServerDuplexStream<Buffer, Buffer>
   readonly caller: Caller
 }
 
-/** Calls one stream may have under way; the caller's flow is paused above it, and while answers wait for the caller to read. */
+/** Calls one stream may have in flight. It is paused while it has as many, and while answers wait for the caller to read. */
 const MAX_UNDER_WAY = 10_000
-/** Calls one message may carry: begun at once, they keep everybody else waiting, and an empty one takes two bytes. */
+/** Calls one message may carry: they all begin at once and keep everybody else waiting, and an empty one takes two bytes. */
 export const MAX_CALLS_OF_MESSAGE = 1_000
 /**
- * What comes later than this may be of a caller that has given the connection up, after a keepalive without an answer, and
- * said that its calls failed. It is run when the end of the connection would have been read, if there is none.
+ * A message that is later than this may be from a caller that has given the connection up, after an unanswered keepalive, and
+ * has reported its calls as failed. Its calls run when the end of the connection would have been read, if there is none.
  */
 const LATE_MS = 250
-/** Turns of the event loop in which what lies behind a message is read. */
+/** Turns of the event loop within which whatever lies behind a message is read. */
 const TURNS_TO_READ = 10
-/** Lateness is measured by the quickest message of this long, and of as long before. */
+/** Lateness is relative to the quickest message of this period and the one before. */
 const QUICKEST_OF_MS = 10_000
-/** A response message carries results up to this many bytes, or one that is larger. */
+/** A response message carries results of up to this many bytes, or a single larger one. */
 const BATCH_BYTES = 256 * 1024
 /**
- * Of responses, encoded and not yet taken from us. What else has ended waits as messages, which share what is large, and is
- * encoded when there is room, unless its caller has given it up by then.
+ * Bytes of encoded responses that the transport has not taken yet. Other results wait as messages, which share what is large,
+ * and are encoded when there is room, unless their callers have given up by then.
  */
 const MAX_UNSENT_BYTES = 4 * 1024 * 1024
 
 const { response } = MultiplexedResultSchema.field
 const DRAINING = Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { draining: true })))
 
-/** A message of the stream. @throws Error with a status, which ends the stream, when it is none or carries too many calls */
+/**
+ * Decodes a message of the stream.
+ * @throws Error with a status, which ends the stream, when it is malformed or carries too many calls
+ */
 export function decodeCalls(bytes: Uint8Array): MultiplexRequest {
   try {
     if (!hasTooManyCalls(bytes)) return fromBinary(MultiplexRequestSchema, bytes)
@@ -104,22 +107,22 @@ function refusal(message: string): Error {
 export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {
   const { stream } = options
   let results: Result[] = []
-  /** Messages of results that ended before those; undefined when all are written. */
+  /** Messages of the results before those; undefined when all are written. */
   let sending: Iterator<Buffer> | undefined
   let unsentBytes = 0
   let underWay = 0
   let hasEnded = false
   let isGone = false
-  // Ways of the quickest messages, between the two clocks, offset included.
+  // Transit times of the quickest messages, including the offset between the two clocks.
   let shortestMs = Number.POSITIVE_INFINITY
   let shortestBeforeMs = Number.POSITIVE_INFINITY
   let measuredSinceMs = 0
-  /** Messages, with how late they came, that wait for what lies behind the first of them; undefined if none came late. */
+  /** Messages, with their lateness, that wait for what lies behind the first of them to be read; undefined if none was late. */
   let held: { readonly request: MultiplexRequest; readonly lateMs: number; readonly cameAtMs: number }[] | undefined
 
   /**
-   * How much longer than the quickest of late this message was on its way, in ms. Not than the quickest of the stream: a
-   * caller's clock that stops with its machine for seconds, or goes a little slower, would make all that follow late for ever.
+   * How much longer this message was in transit than the quickest recent one, in ms. Not than the quickest of the whole stream:
+   * a caller's clock that stops with its machine for seconds, or runs a little slow, would make all later ones late forever.
    */
   function lateness({ sentMs }: MultiplexRequest): number {
     if (sentMs === 0 || !Number.isFinite(sentMs)) return 0
@@ -162,7 +165,7 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
     })
   }
 
-  /** Each encoded by itself, once for all that share it, and when it is its turn. */
+  /** Encodes each response by itself, when its turn comes, and once for all results that share it. */
   function* encodedOf(output: DescMessage, ofOutput: readonly Result[]): Generator<EncodedResult> {
     for (const { id, call, dueAtMs, outcome } of ofOutput) {
       if (performance.now() > dueAtMs) {
@@ -189,7 +192,7 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
     })
   }
 
-  /** Whether this caller has to finish, or to read, before it may ask for more. */
+  /** Whether calls have to finish, or the caller has to read, before it may ask for more. */
   function isFull(): boolean {
     return underWay >= MAX_UNDER_WAY || unsentBytes >= MAX_UNSENT_BYTES || stream.writableNeedDrain
   }
@@ -237,7 +240,7 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
     try {
       receive(decodeCalls(bytes))
     } catch (error) {
-      stream.emit('error', error) // ends it, with the status that the error has
+      stream.emit('error', error) // ends it, with the error's status
     }
   })
   stream.on('drain', resumeWhenRoom)
@@ -280,7 +283,7 @@ async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, 
         caller: options.caller,
         requestId: requestIdFrom(call.requestId),
         traceparent: call.traceparent,
-        signal: undefined, // a caller that goes away leaves its calls to finish: their answers are dropped
+        signal: undefined, // when a caller goes away, its calls still finish and their answers are dropped
       },
       timeoutMs,
     )
@@ -290,12 +293,12 @@ async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, 
   }
 }
 
-/** What a handler answered is no message of its type. */
+/** The failure for a handler's answer that is not a message of its type. */
 function unencodable({ dispatcher }: MultiplexServerOptions, call: MultiplexedCall, error: unknown): ConnectError {
   return dispatcher.unexpected(error, call.method.slice(call.method.lastIndexOf('/') + 1), call)
 }
 
-/** What has parts may be large and come again. */
+/** A message with parts may be large and be sent again. */
 function hasParts({ fields }: DescMessage): boolean {
   return fields.some(({ fieldKind }) => fieldKind === 'message' || fieldKind === 'list')
 }

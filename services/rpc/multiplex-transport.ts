@@ -1,7 +1,7 @@
 // The client's end of MultiplexService.
-// One long-lived stream carries all calls; those of two turns of the event loop to one method travel together, and of some
-// methods those that come while earlier ones are unanswered. When a stream breaks, what was not sent yet goes over the next
-// one, and so does, once, what its method declares to be idempotent. Any other call may have been executed: it fails as
+// One long-lived stream carries all calls. Calls to one method made within two turns of the event loop travel together; so do,
+// for some methods, calls made while earlier ones are unanswered. When a stream breaks, calls that were not sent yet go over
+// the next one, and so do, once, calls whose method is declared idempotent. Any other call may have been executed: it fails as
 // `unavailable`, and the caller decides.
 import { isIP } from 'node:net'
 import { checkServerIdentity } from 'node:tls'
@@ -30,31 +30,31 @@ import { SendQueue } from './send-queue.js'
 
 export interface MultiplexTransportOptions {
   readonly address: Address
-  /** PEM texts; needed for an address of kind `tls`. Read at the beginning and by `reconnect`. */
+  /** PEM texts; needed for an address of kind `tls`. Read on construction and by `reconnect`. */
   readonly tls: (() => TlsMaterial) | undefined
-  /** Largest request the other side takes, in bytes: a larger one fails alone, where it would end the stream of all. */
+  /** Largest request the other side accepts, in bytes: a larger one fails alone, where it would end the stream for all. */
   readonly maxRequestBytes: number
   /** Largest response, in bytes. */
   readonly maxResponseBytes: number
   /** Deadline of calls that name none, in ms. */
   readonly defaultTimeoutMs: number
   /**
-   * Methods whose calls wait for the answers to those of all of them before, and then go together (send-queue.ts). What a service
-   * commits gains nothing by being there while the commit before it is flushed, and a message takes as much at both ends as
-   * several calls of it.
+   * Methods whose calls, all taken together, wait for the answers to those before them, and then go together (send-queue.ts). A
+   * call that the service commits gains nothing by arriving while the commit before it is being flushed, and a message costs
+   * both ends as much as several calls in it.
    */
   readonly patient?: readonly DescMethod[]
 }
 
-/** A request message carries calls up to this many bytes, or one that is larger. */
+/** A request message carries calls of up to this many bytes, or a single larger one. */
 const BATCH_BYTES = 32 * 1024
-/** What a peer may send before it hears that some was taken. The answers of one moment fit in, so that none waits for a turn. */
+/** Flow-control window of a peer, in bytes. The answers of one moment fit in it, so that none waits for a turn. */
 const WINDOW_BYTES = 4 * 1024 * 1024
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
 const CONNECT_WAIT_MS = 3_000
 /**
- * A connection that is not there by then is tried anew. grpc-js sets no end to an attempt, and of one that the other side takes
- * and resets, or forgets, Node may never hear again.
+ * A connection that is not established by then is tried again. grpc-js puts no limit on an attempt, and Node may never hear
+ * again of one that the other side accepts and then resets or forgets.
  */
 const CONNECT_ANEW_MS = 3_000
 /** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
@@ -62,14 +62,14 @@ const MOVE_AFTER_MS = 50
 const HEALTH_TIMEOUT_MS = 1_000
 const HANGS = 'it accepts no calls: look at its /readyz'
 const SERVES_NOT = 'it says that it does not serve'
-/** The name that is asked for by TLS where the address is an IP address, which may not be one (RFC 6066 §3; Node 26 insists). */
+/** The TLS server name sent for an IP address, which must not be sent as one (RFC 6066 §3; Node 26 insists). */
 const NO_NAME = 'ip.invalid'
 /** `status: SERVING` */
 const SERVING = Buffer.from([0x08, 0x01])
 
 /** A MultiplexedCall whose request is not encoded yet. */
 interface Call {
-  /** On the stream it goes over. */
+  /** Its id on the stream it goes over. */
   id: number
   readonly method: string
   readonly request: Message
@@ -88,14 +88,14 @@ interface Pending {
   timesSent: number
 }
 
-/** The calls under way, and where new ones go. */
+/** The calls in flight, and where new ones go. */
 export class MultiplexTransport {
   readonly #options: MultiplexTransportOptions
   /** The address, for messages. */
   readonly #peer: string
   readonly #decoder = new Decoder()
   readonly #deadlines = new Deadlines()
-  /** Open ones; those that were left may still be waiting for answers. */
+  /** Open streams; those that new calls no longer use may still be waiting for answers. */
   readonly #streams = new Set<Stream>()
   #credentials: grpc.ChannelCredentials
   #client: grpc.Client
@@ -105,7 +105,7 @@ export class MultiplexTransport {
   #pendingCount = 0
   /** Since when calls wait for a connection, by performance.now(). */
   #waitingSinceMs: number | undefined
-  /** Since when nobody answers who asks whether the other side serves. */
+  /** Since when health checks have gone unanswered, by performance.now(). */
   #unansweredSinceMs: number | undefined
   #isClosed = false
 
@@ -132,12 +132,12 @@ export class MultiplexTransport {
     })
   }
 
-  /** undefined when the other side says within a second, by `grpc.health.v1`, that it serves; else what is known. */
+  /** undefined when the other side says within a second, by `grpc.health.v1`, that it serves; otherwise what is known. */
   async whyNotServing(): Promise<string | undefined> {
     const why = await checkHealth(this.#client)
     const isAnswered = why === undefined || why === SERVES_NOT
     this.#unansweredSinceMs = isAnswered ? undefined : (this.#unansweredSinceMs ?? performance.now())
-    // Where there is a stream, it sees to that itself.
+    // A stream, if there is one, does this itself.
     if (!this.#stream && !this.#isClosed && sinceMs(this.#unansweredSinceMs) > CONNECT_ANEW_MS) {
       this.#unansweredSinceMs = undefined
       this.#connectAnew()
@@ -145,20 +145,20 @@ export class MultiplexTransport {
     return why
   }
 
-  /** Makes new calls over a new connection, with the certificates as they are now; calls under way finish. */
+  /** Makes new calls over a new connection, with the certificates as they are now; calls in flight finish. */
   reconnect(): void {
     this.#credentials = credentials(this.#options)
     this.#connectAnew()
   }
 
-  /** Fails calls under way and closes the connection. */
+  /** Fails calls in flight and closes the connection. */
   close(): void {
     this.#isClosed = true
     for (const stream of this.#streams) stream.cancel()
     this.#client.close()
   }
 
-  /** The stream new calls go to. @throws ConnectError when there is none and none to be expected soon. */
+  /** The stream new calls go to. @throws ConnectError when there is none and none is expected soon. */
   #presentStream(): Stream {
     if (this.#pendingCount >= MAX_CALLS) throw new ConnectError('too many calls are waiting', Code.Unavailable)
     const stream = this.#openStream()
@@ -201,7 +201,7 @@ export class MultiplexTransport {
     this.#pendingCount += 1
   }
 
-  /** New calls go over a new connection; the present stream ends when its calls have, and its connection with it. */
+  /** New calls go over a new connection; the present stream ends when its calls have ended, and its connection with it. */
   #connectAnew(): void {
     const [client, stream] = [this.#client, this.#stream]
     this.#client = connect(this.#options, this.#credentials)
@@ -210,7 +210,7 @@ export class MultiplexTransport {
     else client.close()
   }
 
-  /** Its calls, of which none was sent, wait on the next stream for another connection. */
+  /** For a stream without a connection: its calls, none of which was sent, wait on the next stream for another connection. */
   #connectAgain(stream: Stream): void {
     if (stream.client === this.#client) this.#client = connect(this.#options, this.#credentials)
     if (stream === this.#stream) this.#stream = this.#open()
@@ -245,7 +245,7 @@ export class MultiplexTransport {
     }
   }
 
-  /** The deadline stays: what is forgotten is settled next, or put on another stream. */
+  /** The deadline stays: a call that is forgotten is settled next, or put on another stream. */
   #forget(pending: Pending): void {
     if (pending.stream.forget(pending)) this.#pendingCount -= 1
   }
@@ -281,20 +281,20 @@ interface StreamOptions {
   readonly onConnected: () => void
   readonly onResponse: (response: MultiplexResponse) => void
   readonly onEnded: (status: grpc.StatusObject) => void
-  /** Called when it has waited in vain for a connection. */
+  /** Called when no connection was established in time. */
   readonly onNotConnected: () => void
   /** Called for a call that cannot be sent. */
   readonly onUnencodable: (pending: Pending, error: unknown) => void
 }
 
-/** One stream of a connection, with the calls that were made over it and are not settled. */
+/** One stream of a connection, with its pending calls. */
 class Stream {
   readonly pending = new CallTable<Pending>()
   readonly client: grpc.Client
   readonly #options: StreamOptions
   /** Takes MultiplexRequests as bytes. */
   readonly #call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
-  /** Of calls not sent yet, which at first wait for the connection. */
+  /** Calls not sent yet; at first they wait for the connection. */
   readonly #queue: SendQueue<Pending>
   readonly #patientQueue: SendQueue<Pending>
   #isConnected = false
@@ -347,7 +347,7 @@ class Stream {
     return isPending
   }
 
-  /** Ends when its calls have. */
+  /** Ends the stream once its calls have ended. */
   drain(): void {
     this.#isDraining = true
     this.endWhenDrained()
@@ -365,7 +365,7 @@ class Stream {
     return this.#options.patient.includes(method) ? this.#patientQueue : this.#queue
   }
 
-  /** In messages the server accepts. */
+  /** Sends the calls in messages that the server accepts. */
   #send(calls: readonly Pending[]): void {
     const sentMs = performance.now()
     for (const pending of calls) {
@@ -397,7 +397,7 @@ class Stream {
   }
 }
 
-/** What grpc-js says around the cause of a connection that is not made. */
+/** What grpc-js puts around the cause of a failed connection. */
 const AROUND_THE_CAUSE = /^No connection established\. Last error: (Error: )?|\.? Resolution note: $/g
 
 /** grpc.health.v1.Health/Check of the server as a whole: an empty request, and a response whose field 1 is the status. */
@@ -422,7 +422,7 @@ function sinceMs(atMs: number | undefined): number {
   return atMs === undefined ? 0 : performance.now() - atMs
 }
 
-/** Never a second time what may have changed something, and nothing a third time: it may be what breaks the peer. */
+/** A call that may have changed something is never sent twice, and no call a third time: it may be what breaks the peer. */
 function maySend({ method, timesSent }: Pending): boolean {
   if (timesSent === 0) return true
   return timesSent === 1 && method.idempotency !== MethodOptions_IdempotencyLevel.IDEMPOTENCY_UNKNOWN
@@ -432,7 +432,7 @@ function toConnectError(result: MultiplexedResult): ConnectError {
   const failure = result.outcome.case === 'failure' ? result.outcome.value : undefined
   const details = failure?.detail ? [{ desc: ErrorDetailSchema, value: failure.detail }] : []
   const code: Code = failure?.code ?? Code.Internal
-  const known = Code[code] === undefined ? Code.Unknown : code // as gRPC has it
+  const known = Code[code] === undefined ? Code.Unknown : code // as gRPC does
   return new ConnectError(failure?.message ?? 'no outcome', known, undefined, details)
 }
 
@@ -447,7 +447,7 @@ function connect(options: MultiplexTransportOptions, credentials: grpc.ChannelCr
     'grpc.initial_reconnect_backoff_ms': 50,
     'grpc.min_reconnect_backoff_ms': 50,
     'grpc.max_reconnect_backoff_ms': 1_000,
-    // A peer that vanished without a word is noticed within two seconds, also while no answer is due.
+    // A peer that vanished without a word is noticed within two seconds, even while no answer is due.
     'grpc.keepalive_time_ms': 1_000,
     'grpc.keepalive_timeout_ms': 1_000,
     'grpc.keepalive_permit_without_calls': 1,
@@ -463,7 +463,7 @@ function credentials({ address, tls }: MultiplexTransportOptions): grpc.ChannelC
   if (address.kind !== 'tls') return grpc.credentials.createInsecure()
   if (!tls) throw new Error('a TLS address needs certificates')
   const { ca, key, cert } = tls()
-  // The certificate is held to the address, whatever name is asked for.
+  // The certificate is checked against the address, whatever server name was sent.
   return grpc.credentials.createSsl(Buffer.from(ca), Buffer.from(key), Buffer.from(cert), {
     checkServerIdentity: (_name, certificate) => checkServerIdentity(address.host, certificate),
   })

@@ -4,7 +4,7 @@ import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from '@bufbuild/pr
 import type { Server } from '@grpc/grpc-js'
 import { ReflectionService } from '@grpc/reflection'
 
-/** What @grpc/reflection reads of a package: files, each encoded. Those that proto-loader makes have lost their imports. */
+/** What @grpc/reflection reads of a package: files, each encoded. Those made by proto-loader have lost their imports. */
 type Package = ConstructorParameters<typeof ReflectionService>[0]
 
 export function addReflection(server: Server, services: readonly DescService[]): void {
@@ -20,7 +20,7 @@ export function descriptorSet(services: readonly DescService[]): Buffer {
   return Buffer.from(toBinary(FileDescriptorSetSchema, set))
 }
 
-/** Those of the services and all they import, dependencies first. */
+/** The files of the services and all they import, dependencies first. */
 function filesOf(services: readonly DescService[]): DescFile[] {
   const files = new Map<string, DescFile>()
   const visit = (file: DescFile) => {

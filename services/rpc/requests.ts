@@ -5,14 +5,14 @@ import { Code, ConnectError } from '@connectrpc/connect'
 /** Names and values of one call's headers and metadata, in bytes; as much as node:http takes. */
 export const MAX_HEADER_BYTES = 16 * 1024
 
-/** 24 days: what is longer, a timer of Node takes for nothing. */
+/** 24 days: Node's timers treat anything longer as no delay at all. */
 export const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** What a door accepts. */
 export interface RpcLimits {
-  /** Largest request message, in bytes, of services that are not among the following. */
+  /** Largest request message, in bytes, for services not listed below. */
   readonly maxRequestBytes: number
-  /** Of services that take more, by name. */
+  /** The same for services that accept more, by name. */
   readonly largerRequests?: ReadonlyMap<string, number>
   /** Streams one connection may have open. */
   readonly maxStreams: number
@@ -22,7 +22,7 @@ export function maxRequestBytesOf(limits: RpcLimits, { typeName }: DescService):
   return limits.largerRequests?.get(typeName) ?? limits.maxRequestBytes
 }
 
-/** @throws ConnectError when it is larger than its service takes, or no such message. */
+/** @throws ConnectError when the request is larger than its service accepts, or malformed. */
 export function decodeRequest({ input, parent }: DescMethod, bytes: Uint8Array, limits: RpcLimits): Message {
   const max = maxRequestBytesOf(limits, parent)
   if (bytes.length > max) {

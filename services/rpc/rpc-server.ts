@@ -25,7 +25,7 @@ export interface RpcServer {
   setServing(isServing: boolean): void
   /** Uses new certificates for connections from now on. */
   reloadTls(material: TlsMaterial): void
-  /** Accepts no more, finishes what is under way within `graceMs`, closes. */
+  /** Stops accepting, finishes calls in flight within `graceMs`, then closes. */
   drain(graceMs: number): Promise<void>
 }
 

@@ -1,20 +1,20 @@
-// Calls on their way to be sent. Those of two turns of the event loop go together.
+// Calls that wait to be sent. Those added within two turns of the event loop go together.
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 
-/** Of more than so many in a message each costs hardly less. */
+/** Beyond this many calls in a message, each costs hardly less. */
 const WORTH_A_MESSAGE = 32
-/** What takes longer is not waited for: a message costs little beside it. */
+/** Answers that take longer are not waited for: a message costs little in comparison. */
 const MAX_WAIT_MS = 5
 
 export interface SendQueueOptions<Call> {
   /**
-   * Whether calls wait for the answers to those before them: until all are there or so many have come as are worth a message,
-   * as long as answers take 5 ms at most. When they take longer calls go as they come, until one has taken less.
+   * Whether calls wait for the answers to those before them: until all are there or enough calls for a message have gathered,
+   * as long as answers take 5 ms at most. When answers take longer, calls are sent as they come, until one was in time again.
    */
   readonly waitsForAnswers: boolean
-  /** While it is not, all wait, until `flush`. */
+  /** While false, all calls wait until `flush`. */
   readonly isOpen: () => boolean
-  /** False of one that was given up, or is to be. */
+  /** False for a call that was given up, or is about to be. */
   readonly isWanted: (call: Call) => boolean
   readonly send: (calls: readonly Call[]) => void
 }
@@ -22,10 +22,10 @@ export interface SendQueueOptions<Call> {
 export class SendQueue<Call> {
   readonly #options: SendQueueOptions<Call>
   #waiting: Call[] = []
-  /** Of one message, the calls that are not settled; those of the next are awaited when there are none. */
+  /** The unsettled calls of one message; once there are none, those of the next message are awaited. */
   #awaited = new Set<Call>()
   #awaitedSinceMs = 0
-  /** Whether the last that was awaited was settled in time. */
+  /** Whether the last awaited call was settled in time. */
   #isQuick = true
   #isScheduled = false
   #timer: NodeJS.Timeout | undefined
@@ -39,14 +39,14 @@ export class SendQueue<Call> {
     this.#look()
   }
 
-  /** It is answered or given up. */
+  /** The call was answered or given up. */
   settled(call: Call): void {
     if (!this.#awaited.delete(call) || this.#awaited.size > 0) return
     this.#isQuick = this.#waitedMs() <= MAX_WAIT_MS
     this.#look()
   }
 
-  /** Sends what waits. */
+  /** Sends all waiting calls. */
   flush(): void {
     clearTimeout(this.#timer)
     this.#timer = undefined
@@ -70,7 +70,7 @@ export class SendQueue<Call> {
         this.flush()
       })
     } else {
-      this.#timer ??= setTimeout(() => this.flush(), Math.max(0, MAX_WAIT_MS - this.#waitedMs())) // may be over by now
+      this.#timer ??= setTimeout(() => this.flush(), Math.max(0, MAX_WAIT_MS - this.#waitedMs())) // the wait may be over by now
     }
   }
 

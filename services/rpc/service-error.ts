@@ -41,8 +41,8 @@ export class ServiceError extends Error {
 }
 
 /**
- * The one translation of failures at the RPC boundary: status code and `ErrorDetail` of an expected failure. `tellsCause` to who
- * runs the services alone: a cause may name files and addresses. What another service answered is for nobody to read.
+ * The one translation of failures at the RPC boundary: status code and `ErrorDetail` of an expected failure. `tellsCause`: only
+ * for callers that run the services, since a cause may name files and addresses. Nobody is told what another service answered.
  */
 export function toConnectError(error: ServiceError, { tellsCause = false } = {}): ConnectError {
   const { reason, cause } = error
@@ -54,7 +54,7 @@ export function toConnectError(error: ServiceError, { tellsCause = false } = {})
   ])
 }
 
-/** What stands behind a failure, in one line. Where a name has several addresses, each says it, and their error nothing. */
+/** The cause of a failure, in one line. Where a name has several addresses, each has an error; that around them says nothing. */
 export function reasonOf(error: unknown): string {
   const cause = error instanceof ServiceError ? error.cause : error
   const causes: unknown[] = cause instanceof AggregateError ? cause.errors : [cause]

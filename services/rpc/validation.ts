@@ -1,5 +1,5 @@
-// The rules of the proto files, compiled once per message into closures. They are protovalidate's and mean the same: a
-// test compares the two. The library interprets its rules at every call, which cost more than all else a call does.
+// The rules of the proto files, compiled once per message into closures. They are protovalidate's and mean the same: a test
+// compares the two. The library interprets its rules at every call, which cost more than everything else in a call.
 import { type DescField, type DescMessage, getOption, hasOption, type Message, ScalarType } from '@bufbuild/protobuf'
 import { type Timestamp, TimestampSchema } from '@bufbuild/protobuf/wkt'
 import { type FieldRules, field as fieldRules, Ignore, type StringRules } from '../../gen/buf/validate/validate_pb.js'
@@ -7,15 +7,15 @@ import { type FieldRules, field as fieldRules, Ignore, type StringRules } from '
 /** What is wrong with a message, for example `pages[0].title: at most 1000 characters`; undefined if nothing is. */
 export type Validate<T = unknown> = (message: T) => string | undefined
 
-/** Checks one value, of which `path` is the place in the request. */
+/** Checks one value; `path` is its place in the request. */
 type Check = (value: never, path: string) => string | undefined
 
 const compiled = new Map<DescMessage, Check>()
 
 /**
- * The rules of a message and all it holds. Beyond them, no text may hold U+0000, which databases cannot store, and a time is
- * what google.protobuf.Timestamp says it is.
- * @throws Error when a rule is not known here, so that none is left unenforced.
+ * Checks the rules of a message and of all it contains. In addition, no text may contain U+0000, which databases cannot store,
+ * and a time must be one that google.protobuf.Timestamp allows.
+ * @throws Error for a rule that is not known here, so that none is left unenforced.
  */
 export function validatorOf(desc: DescMessage): Validate<Message> {
   const check = messageCheck(desc)
@@ -34,7 +34,7 @@ function messageCheck(desc: DescMessage): Check {
   if (desc.typeName === TimestampSchema.typeName) return timeCheck
   const known = compiled.get(desc)
   if (known) return known
-  // A message may hold itself: what is compiled first is found through this.
+  // A message may contain itself, so its check is registered before it is complete.
   let checks: readonly Check[] = []
   const check: Check = (message, path) => {
     for (const one of checks) {
@@ -52,7 +52,7 @@ function rulesOf(field: DescField): FieldRules | undefined {
   return hasOption(field, fieldRules) ? getOption(field, fieldRules) : undefined
 }
 
-/** Everything that is asked of one field of a message. */
+/** All checks of one field of a message. */
 function fieldCheck(field: DescField): Check | undefined {
   const rules = rulesOf(field)
   if (rules?.ignore === Ignore.ALWAYS) return undefined
@@ -114,14 +114,14 @@ function scalarCheck(field: DescField, scalar: ScalarType, rules: FieldRules | u
   throw new Error(`${field}: rules for ${type.case} are not known here`)
 }
 
-/** Of a rule: undefined when it is not given, where the message itself would answer with a default. */
+/** The value of a rule; undefined when it is not given, where the message itself would answer with a default. */
 function given<R extends object, K extends keyof R>(rules: R | undefined, name: K): R[K] | undefined {
   return rules !== undefined && Object.hasOwn(rules, name) ? rules[name] : undefined
 }
 
-/** What a pattern asks, in words: a person may have to act on them. */
+/** What a pattern demands, in words: a person may have to act on it. */
 const demands: Readonly<Record<string, string>> = {
-  '[^\\p{Z}\\p{C}\u115f\u1160\u2800\u3164\uffa0]': 'must not be blank', // the five are letters and a symbol without ink
+  '[^\\p{Z}\\p{C}\u115f\u1160\u2800\u3164\uffa0]': 'must not be blank', // the five are letters and a symbol that are invisible
   '^\\P{Cc}*$': 'must not contain control characters',
   '^[A-Za-z0-9._@+-]+$': 'only letters of ASCII, digits and . _ @ + - are allowed',
   '^$|^https?://[!-~]+$': 'must begin with https:// or http://, and hold no spaces or characters beyond ASCII',
@@ -137,7 +137,7 @@ function stringCheck(rules: StringRules | undefined): Check {
   const demand = demands[source ?? ''] ?? `must match ${source}`
 
   return (value: string, path) => {
-    // UTF-16 units bound characters from both sides: counting is for the few texts in between.
+    // UTF-16 units bound the number of characters from both sides; only the few texts in between need counting.
     if (value.length < min || (value.length < min * 2 && characters(value) < min))
       return `${path}: at least ${min} characters`
     if (value.length > max && (value.length > max * 2 || characters(value) > max))

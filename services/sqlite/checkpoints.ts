@@ -1,7 +1,7 @@
-// Checkpoints: copying what was committed from the write-ahead log into the database file, so that the log does not grow
-// without end. SQLite would do it inside the commit that fills the log, and hold the event loop for as long as it takes. A
-// thread with a connection of its own copies instead, and the file is flushed on another, until little is left; that
-// little is copied and flushed here, which lets the next write begin the log anew.
+// Checkpoints copy what was committed from the write-ahead log into the database file, so that the log does not grow without
+// bound. SQLite would do it inside the commit that fills the log, and block the event loop for as long as it takes. Instead, a
+// thread with a connection of its own copies, and another flushes the file, until little is left. That little is copied and
+// flushed here, which lets the next write restart the log.
 import { Worker } from 'node:worker_threads'
 import type { Statement } from 'better-sqlite3'
 import { SIDE_THREAD } from '../../event-loop/side-thread.js'
@@ -9,16 +9,16 @@ import type { DatabaseFile, Progress } from './database-file.js'
 import { driverPath } from './driver.js'
 import { type Connection, isIoError } from './open.js'
 
-/** Pages in the log at which it is copied: 32 MiB. A page that changed often meanwhile is copied once. */
+/** Pages in the log at which a checkpoint begins: 32 MiB. A page that changed often meanwhile is copied once. */
 const DEFAULT_PAGES = 8192
 /** Pages the event loop copies itself: a few ms. */
 const FEW_PAGES = 512
-/** At so many times the pages above, the disk cannot keep up: then writes wait for it, as they would without a thread. */
+/** At this multiple of `pages`, the disk cannot keep up: writes then wait for it, as they would without a thread. */
 const TOO_LONG = 4
-/** What SQLite is told when there is no thread. */
+/** SQLite's own setting when there is no thread. */
 const AUTOCHECKPOINT_PAGES = 2048
 
-/** As source text, since it must run from TypeScript and from what was compiled. */
+/** As source text, since it must run from TypeScript and from compiled code. */
 const threadSource = `
 const { parentPort, workerData } = require('node:worker_threads')
 const db = new (require(workerData.driver))(workerData.file)
@@ -44,7 +44,7 @@ interface Failure {
 export interface CheckpointsOptions {
   /** Pages that are copied at a time. */
   readonly pages?: number | undefined
-  /** Called when what was copied may not be on disk: all of it must be copied again before the log may begin anew. */
+  /** Called when what was copied may not be on disk: all of it must be copied again before the log may restart. */
   readonly onDoubt: (error: unknown) => void
 }
 
@@ -57,10 +57,10 @@ export class Checkpoints {
   #thread: { readonly worker: Worker; readonly hasEnded: Promise<void> } | undefined
   #isUnderWay = false
   #isPaused = false
-  /** Pages at which the next begins; infinite when there is to be none. */
+  /** Pages in the log at which the next checkpoint begins; infinite when there is to be none. */
   #due: number
 
-  /** Takes over from SQLite's own checkpoints, which stay for a database that is no file. */
+  /** Takes over from SQLite's own checkpoints, which stay for a database that is not a file. */
   constructor(db: Connection, file: DatabaseFile, { pages = DEFAULT_PAGES, onDoubt }: CheckpointsOptions) {
     this.#db = db
     this.#file = file
@@ -71,14 +71,14 @@ export class Checkpoints {
     if (!db.memory) db.pragma('wal_autocheckpoint = 0')
   }
 
-  /** After every commit, outside any transaction. Never throws: the commit has happened. */
+  /** Called after every commit, outside any transaction. Never throws: the commit has happened. */
   committed(): void {
     if (this.#isUnderWay || this.#due === Number.POSITIVE_INFINITY) return
     try {
       const { log } = this.#file.progress()
       if (log < this.#pages) this.#due = this.#pages
       if (log < this.#due) return
-      this.#due = log + this.#pages // unless it can be emptied, which a reader may prevent for long, as a backup does
+      this.#due = log + this.#pages // unless the log restarts first, which a reader such as a backup may prevent for long
       this.#isUnderWay = true
       this.#file.open()
       this.#thread ??= this.#start()
@@ -89,8 +89,8 @@ export class Checkpoints {
   }
 
   /**
-   * Begins and finishes no checkpoint until `resume`. What the thread is copying at this moment is on disk in the log, or
-   * its own flush of the log, with which it began, told it of the failure.
+   * Begins and finishes no checkpoint until `resume`. What the thread is copying at this moment is on disk in the log, or the
+   * thread's own flush of the log, with which it began, has failed and told it so.
    */
   pause(): void {
     this.#isPaused = true
@@ -159,8 +159,8 @@ export class Checkpoints {
   }
 
   /**
-   * On a full disk or a locked file, say: the next try comes when the log has grown. After an I/O error what was copied before
-   * may not be on disk either.
+   * For example because of a full disk or a locked file: the next attempt comes when the log has grown. After an I/O error,
+   * what was copied before may not be on disk either.
    */
   #failed(error: unknown, isInDoubt: boolean): void {
     process.emitWarning(`a checkpoint of ${this.#db.name} failed: ${error}`)

@@ -1,5 +1,4 @@
-// The database file beneath SQLite: what checkpoints have copied into it is flushed here, and copied once more after a flush
-// that failed.
+// The database file beneath SQLite: what checkpoints copied into it is flushed here, and copied again after a failed flush.
 import { fdatasync, openSync, readSync, writeSync } from 'node:fs'
 import type { Statement } from 'better-sqlite3'
 import { Database } from './driver.js'
@@ -14,7 +13,7 @@ export interface Progress {
   readonly checkpointed: number
 }
 
-/** Of the log, by SQLite's file format: a header of its own and one before each page, and where in them is what. */
+/** Layout of the log in SQLite's file format: bytes of its header, where the page size is in it, bytes of each page's header. */
 const HEADER_BYTES = 32
 const PAGE_SIZE_AT = 8
 const PAGE_HEADER_BYTES = 24
@@ -25,7 +24,7 @@ export class DatabaseFile {
   readonly #db: Connection
   readonly #flush: Flush
   readonly #look: Statement<[], Progress>
-  /** Never closed: that would take away the locks SQLite holds on the file. */
+  /** Never closed: that would release the locks SQLite holds on the file. */
   #descriptor: number | undefined
 
   constructor(db: Connection, flush: Flush = fdatasync) {
@@ -38,22 +37,22 @@ export class DatabaseFile {
     return this.#look.get() ?? { log: 0, checkpointed: 0 }
   }
 
-  /** Opens what is flushed: it hears of what fails from now on. @throws when it cannot be opened. */
+  /** Opens the file to flush: its descriptor reports what fails from now on. @throws when it cannot be opened. */
   open(): number {
     this.#descriptor ??= openSync(this.#db.name, 'r+')
     return this.#descriptor
   }
 
-  /** Calls back when all that was copied before is on disk, or with why it may not be: then the log has it, and nothing else. */
+  /** Calls back when all that was copied before is on disk, or with why it may not be: it is then safe in the log only. */
   flush(done: (error: Error | null) => void): void {
     if (this.#descriptor === undefined) setImmediate(done, null)
     else this.#flush(this.#descriptor, done)
   }
 
   /**
-   * Under the lock of a writer: writes all that checkpoints have copied once more, from `log`, which must be on disk. What a
-   * flush that failed should have brought counts as clean to the kernel, and as copied to SQLite: it would never be written
-   * again, and be lost when the log begins anew. A page that the log has once more behind what was copied is left to SQLite.
+   * Writes all that checkpoints have copied once more, from `log`, which must be on disk; the caller holds the write lock.
+   * After a failed flush, those pages count as clean to the kernel and as copied to SQLite: they would never be written again,
+   * and be lost when the log restarts. A page with a newer version in the log, beyond what was copied, is left to SQLite.
    */
   copyAgain(log: number): void {
     const file = this.open()
@@ -70,11 +69,11 @@ export class DatabaseFile {
       readSync(log, bytes, 0, size, at(page) + PAGE_HEADER_BYTES)
       writeSync(file, bytes, 0, size, (number - 1) * size)
     }
-    this.#db.pragma('shrink_memory') // a page that was read from the disk meanwhile may have been an older one
+    this.#db.pragma('shrink_memory') // a page read from the disk meanwhile may have been an older version
   }
 }
 
-/** Asked over a connection of its own, since one that writes is not told. */
+/** Asked over a connection of its own, since one that is writing is not told. */
 function progressOf(file: string): Progress {
   const db = new Database(file, { timeout: 0 })
   try {

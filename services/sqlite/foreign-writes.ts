@@ -1,9 +1,9 @@
-// Whether anybody else wrote to a database: what makes it safe to keep what was read from it.
+// Whether anybody else wrote to a database: this is what makes it safe to keep what was read from it.
 //
-// A connection sees its own writes, so it can take out of its keeping what they alter. What another process wrote (the
-// command line, a second server) shows in `data_version`. That is asked at the end of the turn of the event loop in which
-// a read came, once for all reads of the turn: every request of theirs had arrived by then, so whatever was acknowledged
-// before one of them was sent is seen by it.
+// A connection sees its own writes, so its owner can drop what they alter. What another process wrote (the command line, a
+// second server) shows in `data_version`. That is read at the end of the turn of the event loop in which a read came, once for
+// all reads of the turn. All their requests have arrived by then, so each read sees whatever was acknowledged before its
+// request was sent.
 import { endOfTurn, presentEnd } from '../../event-loop/end-of-turn.js'
 import type { Connection } from './open.js'
 
@@ -12,9 +12,9 @@ export class ForeignWrites {
   readonly #dataVersion: () => unknown
   readonly #onWritten: () => void
   #seenVersion: unknown
-  /** What waits for the end of this turn. */
+  /** The look that waits for the end of this turn. */
   #waiting: Promise<void> | undefined
-  /** The last end of a turn with a look, and that look, taken or failed. */
+  /** The last end of a turn that had a look, and that look, taken or failed. */
   #lookedAt: number | undefined
   #look: Promise<void> | undefined
 
@@ -28,8 +28,8 @@ export class ForeignWrites {
   }
 
   /**
-   * Fulfils when the look was taken; rejects with what the driver throws, which all of the turn share. What is kept is good
-   * until the turn ends. A read that goes on from another one, of any database, waits for no further turn.
+   * Fulfils when the look was taken; rejects with what the driver throws, for all reads of the turn alike. What is kept is good
+   * until the turn ends. A read that follows from another one, of any database, waits for no further turn.
    */
   look(): Promise<void> {
     const end = presentEnd()

@@ -1,5 +1,5 @@
 // Group commit: writes that arrive within two turns of the event loop, or while the disk flushes, share one transaction, and
-// transactions that commit while it flushes share the next flush. Nobody is told of a write before it is flushed.
+// transactions that commit while it flushes share the next flush. No write is acknowledged before it is flushed.
 import type { Statement } from 'better-sqlite3'
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { type Cause, isOver, type Until } from '../store/cause.js'
@@ -9,15 +9,15 @@ import { DatabaseFile, type Flush } from './database-file.js'
 import { LogFile } from './log-file.js'
 import { BUSY_TIMEOUT_MS, type Connection, explained, isBusy, isIoError, toStoreError, withoutWaiting } from './open.js'
 
-/** What keeps in memory what transactions find in the database. */
+/** Implemented by whatever keeps in memory what transactions find in the database. */
 export interface TransactionWatcher {
-  /** One has begun: nobody else writes until it ends. */
+  /** A transaction has begun: nobody else writes until it ends. */
   begun(): void
-  /** All of it, or some, has not happened. */
+  /** All or some of it was rolled back. */
   undone(): void
   /**
-   * It is committed. Who wrote is told when this fulfils, if it is given, and all is flushed. It does not reject, and this does
-   * not throw.
+   * Called after COMMIT. Writers are answered once the returned promise, if any, fulfils and the log is flushed. The promise
+   * does not reject, and this does not throw.
    */
   committed(): Promise<void> | undefined
 }
@@ -25,11 +25,11 @@ export interface TransactionWatcher {
 export interface GroupCommitOptions {
   /** Writes that may be unanswered; more are refused at once. */
   readonly maxUnanswered?: number
-  /** Writes that begin a group while the disk flushes the one before; fewer wait for its end, and for who comes meanwhile. */
+  /** Writes that begin a group while the disk flushes the previous one; fewer wait for it, and for later writes to join them. */
   readonly worthAGroup?: number
-  /** How long the lock of another process is waited for, without blocking the thread. */
+  /** How long to wait for another process's lock, without blocking the thread. */
   readonly lockWaitMs?: number
-  /** How long a write may wait to be begun, for that and for the disk; then it is refused. */
+  /** How long a write may wait to begin, for a lock and for the disk; then it is refused. */
   readonly beginWithinMs?: number
   /** Called after each commit: how many writes shared it, and how long it took from BEGIN until it was flushed, in ms. */
   readonly onCommit?: ((writes: number, durationMs: number) => void) | undefined
@@ -39,7 +39,7 @@ export interface GroupCommitOptions {
   readonly checkpointPages?: number | undefined
   /** How the log is flushed: fs.fdatasync, if not given. */
   readonly flush?: Flush | undefined
-  /** How the database is, likewise. */
+  /** How the database file is flushed, likewise. */
   readonly flushDatabase?: Flush | undefined
 }
 
@@ -52,22 +52,22 @@ interface QueuedWrite extends Until {
 type Outcome = { readonly result: unknown } | { readonly error: unknown }
 
 const TOO_LATE = new Error('it could not be begun in time')
-/** Those before it took so long. */
+/** For a write that ran out of time while those before it in its group ran. */
 const REFUSED: Outcome = { error: new StoreUnavailable(TOO_LATE) }
 
-/** A group whose transaction is committed: everybody sees it, and a power cut may still undo it. */
+/** A group whose transaction is committed: everybody sees it, but a power cut may still undo it. */
 interface Committed {
   readonly group: readonly QueuedWrite[]
   readonly outcomes: readonly Outcome[]
   readonly startedAt: number
-  /** When the watcher lets it be told. */
+  /** When the watcher allows it to be acknowledged. */
   readonly known: Promise<void> | undefined
 }
 
 const MAX_UNANSWERED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
 const MAX_GROUP = 256 // about 30 ms: how long reads can be kept waiting
 const LOCK_RETRY_MS = 5
-/** Of the 4.5 s of a call; the flush has the rest. Nothing happens of which a caller has been told that it did not. */
+/** Of the 4.5 s of a call; the flush has the rest. Once a caller has been told that a write failed, the write must not happen. */
 const BEGIN_WITHIN_MS = 3_000
 const WORTH_A_GROUP = 64 // a commit costs as much as ten writes
 
@@ -90,9 +90,9 @@ export class GroupCommit {
   #unanswered = 0
   #unflushed: Committed[] = []
   #isFlushing = false
-  /** Flushes that have failed and are not made good: nothing is written until all is on disk again. */
+  /** Failed flushes that are not repaired yet: nothing is written until all is on disk again. */
   #doubts = 0
-  /** Of the last of them. */
+  /** The repair of the last of them. */
   #repair: Promise<boolean> = Promise.resolve(true)
   #waitingSinceMs: number | undefined
   #isScheduled = false
@@ -119,10 +119,10 @@ export class GroupCommit {
   }
 
   /**
-   * Runs one write, which is synchronous and over this connection, in a transaction; a second time if one of its group
-   * fails. Fulfils when it is committed and flushed. Rejects with StoreUnavailable when the database cannot be asked, too
-   * many writes wait or this one could not be begun in time, also by `until`, else with what the write threw, which has
-   * then left no trace.
+   * Runs one write, which is synchronous and uses this connection, in a transaction; it runs a second time if a write of its
+   * group fails. Fulfils when the write is committed and flushed. Rejects with StoreUnavailable when the database cannot be
+   * asked, too many writes wait, or this one could not begin in time, `until` included; otherwise with what the write threw,
+   * which has then left no trace.
    */
   submit<Result>(write: () => Result, until?: Until): Promise<Result> {
     if (this.#closed) return Promise.reject(new StoreUnavailable(new Error('the store is closed')))
@@ -138,7 +138,7 @@ export class GroupCommit {
     })
   }
 
-  /** Finishes what was submitted and takes nothing more; the connection stays open. */
+  /** Finishes submitted writes and accepts no more; the connection stays open. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -162,7 +162,7 @@ export class GroupCommit {
       this.#turn()
     }
     if (delayMs > 0) setTimeout(run, delayMs)
-    else afterNextTurn(run) // in which others may come
+    else afterNextTurn(run) // in which more writes may arrive
   }
 
   #turn(): void {
@@ -175,7 +175,7 @@ export class GroupCommit {
     this.#scheduleGroup()
   }
 
-  /** False when it is to be tried again. */
+  /** False when it should be tried again. */
   #tryGroup(): boolean {
     try {
       if (this.#hasBegun()) this.#runGroup()
@@ -205,8 +205,8 @@ export class GroupCommit {
   }
 
   /**
-   * False when another process writes: then nobody is kept waiting in the driver, since reads need the thread. Also while
-   * not all is on disk.
+   * False when another process is writing: waiting in the driver would block the thread, which reads need. Also false while not
+   * everything is on disk.
    */
   #hasBegun(): boolean {
     if (this.#doubts > 0) return false
@@ -231,7 +231,7 @@ export class GroupCommit {
       isCommitting = true
       this.#commit.run()
     } catch (error) {
-      this.#refuse(group, error, isCommitting && isIoError(error)) // before what may throw: nobody else knows of them
+      this.#refuse(group, error, isCommitting && isIoError(error)) // before rollback, which may throw: nobody else answers them
       this.#rollBack()
       return
     }
@@ -269,13 +269,13 @@ export class GroupCommit {
   }
 
   /**
-   * After a flush that failed, of the log or of the database. What committed since would be lost with what it should have
-   * brought, so all of it waits for the repair, as long as for a lock, and then hears that nobody knows.
+   * Called after a failed flush, of the log or of the database. Whatever committed since would be lost with what was not
+   * flushed, so all of it waits for the repair, as long as for a lock, and is then told that the outcome is unknown.
    */
   async #makeGood(waiting: Committed[], error: unknown): Promise<void> {
     process.emitWarning(`${this.#db.name} could not be flushed; its log is being rewritten: ${error}`)
     this.#doubts += 1
-    this.#unanswered += 1 // closing waits for it as for them
+    this.#unanswered += 1 // closing waits for the repair as for writes
     this.#checkpoints.pause()
     let isTimeUp = false
     const giveUp = setTimeout(() => {
@@ -294,8 +294,8 @@ export class GroupCommit {
   }
 
   /**
-   * Without savepoints, which make SQLite copy every page before it is changed: two thirds of what it would write. When a
-   * write fails, nothing of the group has happened, a new transaction has begun, and the answer is undefined.
+   * Runs the group without savepoints, which make SQLite copy every page before it is changed: two thirds of what it would
+   * write. When a write fails, nothing of the group has happened, a new transaction has begun, and the result is undefined.
    */
   #runTogether(group: readonly QueuedWrite[]): readonly Outcome[] | undefined {
     try {
@@ -307,7 +307,7 @@ export class GroupCommit {
     }
   }
 
-  /** Each write between savepoints, so that each fails alone. @throws what ended the whole transaction, as a full disk may. */
+  /** Runs each write in a savepoint, so that each fails alone. @throws what ended the whole transaction, as a full disk may. */
   #runApart(group: readonly QueuedWrite[]): readonly Outcome[] {
     return group.map((queued) => {
       if (isOver(queued)) return REFUSED
@@ -326,7 +326,7 @@ export class GroupCommit {
     })
   }
 
-  /** What has begun; SQLite may have done it itself. */
+  /** Rolls back what has begun; SQLite may have done so itself. */
   #rollBack(): void {
     this.#watcher?.undone()
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
@@ -344,7 +344,7 @@ export class GroupCommit {
   }
 }
 
-/** Makes a write of a store: answers in a promise, as `submit` does. */
+/** Makes a method of a store from a write: it answers with a promise, as `submit` does. */
 export function writing<Args extends unknown[], Result>(
   writer: GroupCommit,
   write: (...args: Args) => Result,
@@ -352,7 +352,7 @@ export function writing<Args extends unknown[], Result>(
   return (...args) => writer.submit(() => write(...args))
 }
 
-/** The same for a write that a call causes: it is not begun when that is over. */
+/** The same for a write caused by a call: it does not begin once the call is over. */
 export function causedWriting<Args extends readonly unknown[], Result>(
   writer: GroupCommit,
   write: (...args: [...Args, Cause]) => Result,

@@ -1,4 +1,4 @@
-// What was read from a database, kept until somebody says that it may have changed.
+// Values read from a database, kept until somebody says that they may have changed.
 import { BoundedMap } from '../collections/bounded-map.js'
 import type { ForeignWrites } from './foreign-writes.js'
 
@@ -6,13 +6,13 @@ export class Kept<Value extends object> {
   readonly #foreignWrites: ForeignWrites
   readonly #values: BoundedMap<Value>
 
-  /** `maxBytes` of memory, by the sizes that are given for what is kept. Its owner forgets all when others have written. */
+  /** `maxBytes`: bound on the sizes of all values kept. The owner calls `forgetAll` when others have written. */
   constructor(foreignWrites: ForeignWrites, maxBytes: number) {
     this.#foreignWrites = foreignWrites
     this.#values = new BoundedMap(maxBytes)
   }
 
-  /** What `read` returned last for this key, if it was not forgotten; `size` is what it takes, in bytes. */
+  /** What `read` last returned for this key; it is called again if that was forgotten. `size`: what a value takes, in bytes. */
   find<Found extends Value>(
     key: string,
     read: () => Found | undefined,

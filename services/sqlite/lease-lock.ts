@@ -1,6 +1,6 @@
-// Which process may grant leases on a database: the one that has locked a file beside it. The lock goes with the process,
-// whatever becomes of it, and SQLite takes it in the way it takes its own. The file stays, empty: where there is none, nobody
-// has ever granted a lease.
+// Which process may grant leases on a database: the one that has locked a file beside it. SQLite takes the lock as it takes its
+// own, and the lock ends with the process, however that ends. The file stays, empty: where there is none, nobody has ever
+// granted a lease.
 import { closeSync, existsSync, openSync, realpathSync, statSync } from 'node:fs'
 import { Database } from './driver.js'
 import { type Connection, isBusy } from './open.js'
@@ -11,7 +11,7 @@ export class LeaseLock {
   readonly #look: () => void
   readonly #file: string
   #lock: Connection | undefined
-  /** Its inode. */
+  /** Inode of the locked file. */
   #lockedFile: number | undefined
   /** By performance.now(). */
   #takenAtMs: number | undefined
@@ -19,8 +19,8 @@ export class LeaseLock {
   #hasWarned = false
 
   /**
-   * A lease lasts `leaseMs`; `look` hears what other processes have written to the database. The lock is let go by `close`, or
-   * when the process ends.
+   * A lease lasts `leaseMs`; `look` notices what other processes have written to the database. The lock is released by `close`,
+   * or when the process ends.
    */
   constructor(database: Connection, leaseMs: number, look: () => void) {
     this.#database = database
@@ -29,7 +29,7 @@ export class LeaseLock {
     this.#file = database.memory ? database.name : `${realpathSync(database.name)}-lease`
   }
 
-  /** Whether this process may grant leases, from now until it closes this. */
+  /** Whether this process may grant leases, from now until `close`. */
   take(): boolean {
     if (this.#isHeld()) return true
     if (this.#isClosed || (!this.#database.memory && !this.#tryLock())) return false
@@ -37,7 +37,7 @@ export class LeaseLock {
     return true
   }
 
-  /** Not of a file that was moved or deleted since: another process would lock another one. */
+  /** Not if the file was moved or deleted since: another process would lock a different one. */
   #isHeld(): boolean {
     if (this.#takenAtMs === undefined || this.#database.memory) return this.#takenAtMs !== undefined
     if (this.#lockedFile !== undefined && inodeOf(this.#file) === this.#lockedFile) return true
@@ -50,15 +50,15 @@ export class LeaseLock {
   }
 
   /**
-   * For how many ms from now a lease may be in force that another process has granted. Those of the process that had the lock
-   * before have ended when one has that it granted at its very end.
+   * For how many ms from now a lease granted by another process may be in force. The process that had the lock before may have
+   * granted one at its very end; when that has ended, so have all its others.
    */
   strangersMs(): number {
     if (this.#database.memory || (this.#takenAtMs === undefined && !existsSync(this.#file))) return 0
     return this.take() ? Math.max(0, (this.#takenAtMs ?? 0) + this.#leaseMs - performance.now()) : this.#leaseMs
   }
 
-  /** Lets it go for good. */
+  /** Releases the lock for good. */
   close(): void {
     this.#isClosed = true
     this.#letGo()
@@ -70,12 +70,12 @@ export class LeaseLock {
     this.#lock = undefined
   }
 
-  /** False when another process has it, or when it cannot be had: then nobody is granted a lease. */
+  /** False when another process has the lock, or when it cannot be taken: nobody is then granted a lease. */
   #tryLock(): boolean {
     try {
       makeFile(this.#file)
       this.#lock = new Database(this.#file, { timeout: 0 })
-      this.#lock.pragma('journal_mode = MEMORY') // which would be a file of its own
+      this.#lock.pragma('journal_mode = MEMORY') // the journal would otherwise be a file of its own
       this.#lock.exec('BEGIN EXCLUSIVE')
       this.#lockedFile = inodeOf(this.#file)
       return true
@@ -95,7 +95,7 @@ export class LeaseLock {
   }
 }
 
-/** undefined when it is not there, or cannot be asked. */
+/** undefined when the file is missing or cannot be examined. */
 function inodeOf(file: string): number | undefined {
   try {
     return statSync(file).ino
@@ -104,7 +104,7 @@ function inodeOf(file: string): number | undefined {
   }
 }
 
-/** For its owner alone. One that is there is not opened: to close it would let go what this process has locked of it. */
+/** Creates the file, for its owner only. An existing one is not opened: closing it would release this process's locks on it. */
 function makeFile(file: string): void {
   if (!existsSync(file)) closeSync(openSync(file, 'a', 0o600))
 }

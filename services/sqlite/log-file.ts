@@ -1,6 +1,6 @@
-// The write-ahead log as a file: flushing it is what makes a commit outlast a power cut. SQLite would do it inside COMMIT,
-// and hold the event loop for as long as the disk takes. Here a thread of libuv's flushes what was committed, and reads
-// and further writes go on meanwhile.
+// The write-ahead log as a file: flushing it is what makes a commit survive a power cut. SQLite would do it inside COMMIT, and
+// block the event loop for as long as the disk takes. Here a thread of libuv's flushes what was committed, while reads and
+// further writes go on.
 import { closeSync, fdatasync, openSync, readSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StoreUnavailable } from '../store/store-unavailable.js'
@@ -15,11 +15,12 @@ export class LogFile {
   readonly #db: Connection
   readonly #database: DatabaseFile
   readonly #flush: Flush
-  /** Undefined for a database that is no file. The log is the same file until the last connection closes. */
+  /** Undefined for a database that is not a file. The log is the same file until the last connection closes. */
   #descriptor: number | undefined
 
   /**
-   * From here on SQLite does not flush the commits of this connection; the order of its writes and its checkpoints stay.
+   * From here on SQLite no longer flushes the commits of this connection; it still orders its writes and does checkpoints as
+   * before.
    * @throws StoreUnavailable
    */
   constructor(db: Connection, database: DatabaseFile, flush: Flush = fdatasync) {
@@ -43,12 +44,12 @@ export class LogFile {
   }
 
   /**
-   * After a flush that failed, of the log or of the database, when no transaction is open; true when all that was committed is
-   * on disk after all. What such a flush should have brought counts as clean to the kernel and will not be written again, so
-   * that a power cut would leave a hole under later commits. So the same bytes are written once more and flushed, those of the
-   * log and then those that were copied from it, under the lock, which is kept from the first try to the last that failed; then
-   * all is copied into the database and the log begins anew, because a file system may keep blocks that it once failed to write
-   * unreadable. Tries until it has worked, or until `isGivenUp`. Never rejects.
+   * Called after a failed flush, of the log or of the database, when no transaction is open; true when all that was committed
+   * is on disk after all. What a failed flush should have written counts as clean to the kernel and will not be written again,
+   * so a power cut would leave a hole beneath later commits. So the same bytes are written again and flushed, first those of
+   * the log, then those that were copied from it, under the write lock, which is kept from the first attempt to the last that
+   * failed. Then everything is copied into the database and the log restarts, because a file system may keep blocks unreadable
+   * that it once failed to write. Tries until it succeeds or `isGivenUp`. Never rejects.
    */
   async repair(isGivenUp: () => boolean): Promise<boolean> {
     let isWhole = false
@@ -66,7 +67,7 @@ export class LogFile {
     return false
   }
 
-  /** When it fails the lock is kept, if it was had. */
+  /** On failure the lock is kept, if it was taken. */
   async #writeAgain(): Promise<void> {
     if (!this.#db.inTransaction) withoutWaiting(this.#db, () => this.#db.exec('BEGIN IMMEDIATE'))
     this.#rewrite()
@@ -76,7 +77,7 @@ export class LogFile {
     this.#db.exec('ROLLBACK')
   }
 
-  /** False while somebody reads what was there before, as a backup does. */
+  /** False while somebody still reads what was there before, as a backup does. */
   async #begunAnew(): Promise<boolean> {
     const busy = withoutWaiting(this.#db, () => this.#db.pragma('wal_checkpoint(TRUNCATE)', { simple: true }))
     if (busy !== 0) return false

@@ -8,7 +8,7 @@ const MIGRATION_TIMEOUT_MS = 600_000
 export interface Schema {
   /** What the database holds, for messages: `token` or `survey`. */
   readonly name: string
-  /** SQLite's application_id, so that one schema is never laid into the file of another. */
+  /** SQLite's application_id, so that one schema is never created in the file of another. */
   readonly applicationId: number
   readonly migrations: readonly Migration[]
 }

@@ -1,7 +1,7 @@
 // SQLite for the stores: how a file is opened, what is demanded of the driver, and what its failures mean.
 // Owns nothing of any schema. Used by the stores of services/*/store/sqlite.
 //
-// A + before a parameter in statements that run often: without it SQLite plans the statement anew each time it is bound, as
+// Statements that run often have a + before a parameter: without it SQLite plans the statement again each time it is bound, as
 // another value of a LIMIT (3.53) or of what a join compares with (3.54) might have a better plan. That takes 5 to 10 µs.
 import { chmodSync, closeSync, openSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -27,9 +27,9 @@ const CACHE_KIB = 8_192
 const ROOM_BYTES = 65_536 // twice what SQLite asks for at once, to open a database
 
 /**
- * What a commit must mean: flushed to disk before it is acknowledged; a LogFile takes that over. Each is set, then read
- * back, because SQLite ignores what it cannot do (WAL on some network disks) and better-sqlite3 is built to open WAL files
- * at NORMAL.
+ * What a commit must mean: flushed to disk before it is acknowledged, which a LogFile takes over later. Each pragma is set,
+ * then read back, because SQLite ignores what it cannot do (WAL on some network disks) and better-sqlite3 is built to open WAL
+ * files at NORMAL.
  */
 const demanded = [
   { pragma: 'journal_mode', value: 'WAL', readsBack: 'wal' },
@@ -64,7 +64,7 @@ export function openDatabase(file: string): Connection {
   }
 }
 
-/** SQLite gives -wal and -shm the mode of the file they belong to; those left by an earlier run are put right as well. */
+/** SQLite gives -wal and -shm the mode of the file they belong to; files left by an earlier run are corrected as well. */
 function makePrivate(file: string): void {
   makeDirectories(dirname(file))
   closeSync(openSync(file, 'a', 0o600))
@@ -74,7 +74,7 @@ function makePrivate(file: string): void {
   }
 }
 
-/** Waits for locks here: SQLite does not wait for all that turning WAL on needs when several processes start at once. */
+/** Waits for locks itself: SQLite does not wait for every lock that turning WAL on needs when several processes start at once. */
 function setPragma(db: Connection, pragma: string): void {
   const startedAt = performance.now()
   for (;;) {
@@ -101,12 +101,12 @@ const unavailable = new Set([
   'SQLITE_NOMEM',
 ])
 
-/** The one translation of the driver's failures: StoreUnavailable, or what was thrown when it is a defect. */
+/** The one translation of the driver's failures: StoreUnavailable, or the error itself when it is a defect. */
 export function toStoreError(error: unknown, file: string): unknown {
   return unavailable.has(primaryCode(error)) ? new StoreUnavailable(explained(error, file)) : error
 }
 
-/** A failure of the driver or of the system with its code, and as that of a full disk when it is one. */
+/** A failure of the driver or the system with its code in the message; a full disk is named as such. */
 export function explained(error: unknown, file: string): unknown {
   if (!(error instanceof Error && 'code' in error)) return error
   const code = String(error.code)
@@ -114,7 +114,7 @@ export function explained(error: unknown, file: string): unknown {
   return what.includes(code) ? error : new Error(`${what} (${code})`, { cause: error })
 }
 
-/** Whether a failure is for want of room on the disk of a file, which SQLite often calls a failure of the disk. */
+/** Whether a failure comes from a full disk under the file, which SQLite often reports as an I/O error. */
 function isForRoom(code: string, file: string): boolean {
   if (code === 'SQLITE_FULL' || code === 'ENOSPC') return true
   return code.startsWith('SQLITE_IOERR') && freeBytes(file) < ROOM_BYTES
@@ -125,7 +125,7 @@ function freeBytes(file: string): number {
     const { bavail, bsize } = statfsSync(dirname(file))
     return bavail * bsize
   } catch {
-    return Number.POSITIVE_INFINITY // nobody knows
+    return Number.POSITIVE_INFINITY // unknown
   }
 }
 
@@ -133,12 +133,12 @@ export function isBusy(error: unknown): boolean {
   return primaryCode(error) === 'SQLITE_BUSY'
 }
 
-/** Runs statements that fail at once when they meet the lock of another process, which else blocks the thread. */
+/** Runs statements that fail at once on another process's lock, which would otherwise block the thread. */
 export function withoutWaiting<Result>(db: Connection, work: () => Result): Result {
   return waitingFor(0, db, work)
 }
 
-/** Runs statements that wait so many ms for the lock of another process, blocking the thread. */
+/** Runs statements that wait `timeoutMs` for another process's lock, blocking the thread. */
 export function waitingFor<Result>(timeoutMs: number, db: Connection, work: () => Result): Result {
   db.exec(`PRAGMA busy_timeout = ${timeoutMs}`)
   try {
@@ -148,24 +148,24 @@ export function waitingFor<Result>(timeoutMs: number, db: Connection, work: () =
   }
 }
 
-/** True when a commit that failed so may still be found on disk after a crash. */
+/** True when a commit that failed this way may still be found on disk after a crash. */
 export function isIoError(error: unknown): boolean {
   return primaryCode(error) === 'SQLITE_IOERR'
 }
 
-/** `SQLITE_IOERR` of `SQLITE_IOERR_FSYNC`; empty when it is not the driver's. */
+/** For example `SQLITE_IOERR` of `SQLITE_IOERR_FSYNC`; empty for an error that is not the driver's. */
 function primaryCode(error: unknown): string {
   return error instanceof Database.SqliteError ? error.code.split('_', 2).join('_') : ''
 }
 
-/** Makes a read of a store: answers in a promise, with the driver's failures translated. */
+/** Makes a method of a store from a read: it answers with a promise, with the driver's failures translated. */
 export function reading<Args extends unknown[], Result>(
   db: Connection,
   read: (...args: Args) => Result | Promise<Result>,
 ): (...args: Args) => Promise<Result> {
   const refuse = (error: unknown) =>
     Promise.reject(db.open ? toStoreError(error, db.name) : new StoreUnavailable(error))
-  // Not async: what is answered from memory passes through here, and then each promise counts.
+  // Not async: answers from memory pass through here, where each promise counts.
   return (...args) => {
     try {
       const result = read(...args)
@@ -177,8 +177,8 @@ export function reading<Args extends unknown[], Result>(
 }
 
 /**
- * A question whether the file can be read and still has its name: what is written to one that was moved or deleted ends with
- * this process. It throws what the driver throws, or StoreUnavailable.
+ * Makes a check that the file can be read and still has its name: what is written to one that was moved or deleted is lost when
+ * this process ends. The check throws what the driver throws, or StoreUnavailable.
  */
 export function fileProbe(db: Connection): () => void {
   const read = () => void db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get()

@@ -2,8 +2,8 @@ import { mkdirSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /**
- * Makes it and what is missing above it, for their owner alone; one that exists keeps its mode. Step by step, because
- * Node's `recursive` tries for ever where the system says that what was just made is not there, as it does in /proc.
+ * Creates the directory and its missing parents, for their owner only; an existing one keeps its mode. Step by step, because
+ * Node's `recursive` retries forever where the system says that a directory just created does not exist, as it does in /proc.
  * @throws the system's error
  */
 export function makeDirectories(directory: string): void {

@@ -5,9 +5,9 @@ export interface Cause {
   readonly actor: 'app' | 'user' | 'operator' | 'survey_writer'
   /** UUID of the request. */
   readonly requestId: string
-  /** By performance.now(): from then on the caller has been told that it failed. */
+  /** By performance.now(): from then on the caller has been told that the call failed. */
   readonly dueAt: number
-  /** Aborted when the caller has gone away before. */
+  /** Aborted when the caller goes away before that. */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -18,7 +18,7 @@ export function causedBy(actor: Cause['actor'], { requestId, deadlineMs, signal 
 /** Until when something may begin. */
 export type Until = Pick<Cause, 'dueAt' | 'signal'>
 
-/** Whether nobody waits any more for what has not begun: it must not happen, since the caller takes it for failed. */
+/** Whether nobody waits any longer. What has not begun by then must not happen, since the caller takes it for failed. */
 export function isOver({ dueAt, signal }: Until): boolean {
   return performance.now() >= dueAt || signal?.aborted === true
 }

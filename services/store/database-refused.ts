@@ -1,6 +1,6 @@
 /**
- * The database is of another kind, of a newer program, or set up such that a power cut takes back what was acknowledged:
- * nothing was changed, and waiting does not help. The message names it and says which.
+ * The database is of another kind, of a newer program, or set up so that a power cut can undo acknowledged writes. Nothing was
+ * changed, and waiting does not help. The message names the database and the reason.
  */
 export class DatabaseRefused extends Error {
   override readonly name = 'DatabaseRefused'

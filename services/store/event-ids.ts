@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 
 /**
- * Makes ids of audit events, which sort by time, then by order of making within a process: 12 hex digits of ms, 8 of a
- * count, 16 that differ between processes. They are unique without asking the database and tell nothing.
+ * Makes ids of audit events, which sort by time, then by order of creation within a process: 12 hex digits of ms, 8 of a count,
+ * 16 that differ between processes. They are unique without asking the database and tell nothing.
  */
 export function eventIds(): (now: number) => string {
   const writer = randomBytes(8).toString('hex')
@@ -13,7 +13,7 @@ export function eventIds(): (now: number) => string {
   }
 }
 
-/** Whether it is an id as they are made here. */
+/** Whether the text has the form of these ids. */
 export const isEventId = (text: string) => /^[0-9a-f]{36}$/.test(text)
 
 /** Sorts before the ids of all events at `atMs` and after those of all earlier ones. */

@@ -1,9 +1,9 @@
 import { StoreUnavailable } from './store-unavailable.js'
 
 /**
- * What each lookup found; undefined for one that failed, or has not ended after `patienceMs` if that is given: who needs
- * it asks again alone, so that not all which were asked for in the same moment fail or wait with it.
- * @throws StoreUnavailable when it says so of each
+ * What each lookup found; undefined for one that failed, or has not ended after `patienceMs` if that is given. Whoever needs
+ * that one asks again alone, so that not all lookups of the moment fail or wait with it.
+ * @throws StoreUnavailable when all of them failed, the first with it
  */
 export async function foundOfEach<Row>(
   lookups: readonly Promise<Row | undefined>[],

@@ -1,4 +1,4 @@
-// Lists in pages. The page tokens of RPCs are the stores' positions as they are.
+// Lists in pages. The page tokens of RPCs are the stores' positions, unchanged.
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { isEventId } from './event-ids.js'
@@ -7,8 +7,8 @@ const DEFAULT_PAGE_SIZE = 100
 const MAX_PAGE_SIZE = 1000
 
 /**
- * A position in a list: `after` is the `next` of the page before; undefined for the start. One that no page gave is
- * refused with a ServiceError INVALID_ARGUMENT.
+ * Which page of a list: `after` is the `next` of the page before, undefined for the start. One that no page gave is refused
+ * with a ServiceError INVALID_ARGUMENT.
  */
 export interface PageOf {
   readonly limit: number
@@ -29,7 +29,7 @@ export function pageOf(request: { readonly pageSize: number; readonly pageToken:
   }
 }
 
-/** Cuts `limit` rows off a query that asked for one more, and names the position of the last when more follow. */
+/** Keeps `limit` rows of a query that asked for one more; `next` is the position of the last of them when more follow. */
 export function cutPage<Row>(rows: readonly Row[], limit: number, positionOf: (row: Row) => string): Page<Row> {
   const last = rows[limit - 1]
   if (rows.length <= limit || last === undefined) return { rows, next: undefined }

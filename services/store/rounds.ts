@@ -1,5 +1,5 @@
 export interface Rounds<Result> {
-  /** One now, after the one in progress if any. */
+  /** Runs a round now, after the one in progress if any. */
   run(): Promise<Result>
   /** Stops after the one in progress, if any. */
   stop(): Promise<void>
@@ -8,13 +8,13 @@ export interface Rounds<Result> {
 export interface RoundsOptions<Result> {
   /** Ends early once `isStopped` says so. */
   readonly round: (isStopped: () => boolean) => Promise<Result>
-  /** How often one begins, in ms, unless one is in progress then. */
+  /** How often a round begins, in ms, unless one is still in progress. */
   readonly everyMs: number
-  /** Called when a round failed that nobody asked for; the next one tries again. */
+  /** Called when a scheduled round failed; the next one tries again. */
   readonly onError: (error: unknown) => void
 }
 
-/** Does the same again and again, in rounds that never overlap, and keeps no process alive. */
+/** Runs `round` periodically, in rounds that never overlap, and keeps no process alive. */
 export function startRounds<Result>({ round, everyMs, onError }: RoundsOptions<Result>): Rounds<Result> {
   let last: Promise<unknown> = Promise.resolve()
   let inProgress = 0
