@@ -1,5 +1,5 @@
-// Compiles the sources when dist/ is missing or older than them, so that every command works on a fresh clone. What runs
-// from dist/ meanwhile is not disturbed: the new one is made beside it and takes its place whole.
+// Compiles the sources when dist/ is missing or older than them, so that every command works on a fresh clone. Processes
+// that run from dist/ are not disturbed: the new one is built beside it and then takes its place as a whole.
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -76,7 +76,7 @@ function takeLock(lock) {
 function isAbandoned(lock) {
   try {
     const pid = Number(readFileSync(lock, 'utf8'))
-    if (pid === 0) return Date.now() - statSync(lock).mtimeMs > 1_000 // whoever took it ended before writing who it is
+    if (pid === 0) return Date.now() - statSync(lock).mtimeMs > 1_000 // its owner ended before it wrote its pid
     process.kill(pid, 0)
     return false
   } catch (error) {

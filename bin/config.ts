@@ -1,4 +1,4 @@
-// Reads the configuration from an environment. settings.ts says what there is.
+// Reads the configuration from an environment. settings.ts lists the variables.
 import { readFileSync } from 'node:fs'
 import type { z } from 'zod'
 import { errorCode } from './error-code.js'
@@ -17,7 +17,7 @@ export interface ConfigProblem {
   readonly message: string
 }
 
-/** The configuration is wrong; holds everything that is. */
+/** The configuration is wrong; holds every problem found. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
 
@@ -44,7 +44,7 @@ export const RPC_ADDRESSES = ['rpcListen', 'tokenServiceUrl', 'surveyServiceUrl'
 export type RpcAddressSetting = (typeof RPC_ADDRESSES)[number]
 
 /**
- * `used`: the addresses this process has a use for; the certificate files are looked at only if one of them needs them.
+ * `used`: the addresses this process uses; the certificate files are read only if one of them needs them.
  * @throws ConfigError naming every variable that is wrong.
  */
 export function readConfig(env: Environment, used: readonly RpcAddressSetting[] = []): Config {
@@ -58,7 +58,7 @@ export function readConfig(env: Environment, used: readonly RpcAddressSetting[] 
   return config
 }
 
-/** Names of all that are read. */
+/** Names of all variables that are read. */
 export const VARIABLES: readonly string[] = Object.values(settings).flatMap(
   ({ variable, isSecret }: Setting<unknown>) => (isSecret ? [variable, `${variable}_FILE`] : [variable]),
 )
@@ -84,10 +84,10 @@ class Reader {
 
   parse(row: Setting<unknown>): unknown {
     const { text, source } = this.written(row)
-    if (this.problems.some((problem) => problem.variable === `${row.variable}_FILE`)) return undefined // it tells all
+    if (this.problems.some((problem) => problem.variable === `${row.variable}_FILE`)) return undefined // that problem says it all
     const result = row.schema.safeParse(text)
     if (result.success) return result.data
-    if (source === 'default') return undefined // follows from a variable that is wrong and named itself
+    if (source === 'default') return undefined // follows from a wrong variable, which is reported itself
     const message = result.error.issues[0]?.message ?? 'is invalid'
     if (!this.problems.some(({ variable }) => variable === row.variable)) {
       this.problems.push({ variable: row.variable, message })
@@ -95,7 +95,7 @@ class Reader {
     return undefined
   }
 
-  /** The text of a setting and where it comes from. A variable that is set to nothing is not set. */
+  /** The text of a setting and where it comes from. A variable set to the empty string counts as not set. */
   written(row: Setting<unknown>): Written {
     const { variable, fallback } = row
     const text = this.#env[variable]
@@ -129,12 +129,12 @@ class Reader {
   }
 }
 
-/** Whether one of these addresses is of TLS. */
+/** Whether one of these addresses uses TLS. */
 export function usesTls(config: Config, addresses: readonly RpcAddressSetting[]): boolean {
   return addresses.map((name) => config[name]).some((address) => typeof address === 'object' && address.kind === 'tls')
 }
 
-/** What is right by itself and wrong together. */
+/** Values that are valid by themselves and not together. */
 function contradictions(config: Config): ConfigProblem[] {
   const { tokenDatabase: token, surveyDatabase: survey } = config
   const isOneFile = token.kind === 'sqlite' && survey.kind === 'sqlite' && token.file === survey.file
@@ -161,7 +161,7 @@ export function maskPassword(text: string): string {
 
 const PASSWORD_IN_QUERY = new RegExp(`([?&](?:${escapable('ssl')})?${escapable('password')}=)[^&]+`, 'gi')
 
-/** A pattern of `name` as a query may have it: each letter as it is or as %XX. */
+/** A pattern for `name` as a query may spell it: each letter as it is or as %XX. */
 function escapable(name: string): string {
   return name.replace(/./g, (letter) => `(?:${letter}|%${letter.charCodeAt(0).toString(16)})`)
 }

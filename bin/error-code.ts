@@ -1,9 +1,9 @@
-/** What the system calls a failure, `ENOENT` for example; `otherwise` of one that has no such name. */
+/** The system's code for a failure, `ENOENT` for example; `otherwise` for one without a code. */
 export function errorCode(error: unknown, otherwise: string): string {
   return error instanceof Error && 'code' in error ? String(error.code) : otherwise
 }
 
-/** Whether it is the system's word on a file or an address, EACCES for example, and no defect. */
+/** Whether it is a system error about a file or an address, EACCES for example, and not a defect. */
 export function isOfSystem(error: unknown): error is Error {
   return /^E[A-Z]+$/.test(errorCode(error, ''))
 }
@@ -11,12 +11,12 @@ export function isOfSystem(error: unknown): error is Error {
 const READING: Readonly<Record<string, string>> = { ENOENT: 'there is no such file', EISDIR: 'it is a folder' }
 const WRITING: Readonly<Record<string, string>> = { ENOENT: 'its folder does not exist', EISDIR: 'it is a folder' }
 
-/** What to tell of a file that cannot be read. */
+/** The message for a file that cannot be read. */
 export function unreadable(file: string, error: unknown): string {
   return `cannot read ${file}${because(READING, error)}`
 }
 
-/** What to tell of a file that cannot be written. */
+/** The message for a file that cannot be written. */
 export function unwritable(file: string, error: unknown): string {
   return `cannot write ${file}${because(WRITING, error)}`
 }

@@ -1,4 +1,4 @@
-// How a command ends: exit codes, and what the person reads who has to act.
+// How a command ends: exit codes, and what is shown to the person who must act.
 import { Code, ConnectError } from '@connectrpc/connect'
 import { CommanderError } from 'commander'
 import { reasonOf } from '../services/rpc/service-error.js'
@@ -7,7 +7,7 @@ import { StoreUnavailable } from '../services/store/store-unavailable.js'
 import { ConfigError } from './config.js'
 import { message } from './output.js'
 
-/** sysexits(3) where it has a word for it. */
+/** From sysexits(3) where it has a code for it. */
 export const EXIT = { ok: 0, failure: 1, usage: 2, unavailable: 69, configuration: 78 } as const
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 

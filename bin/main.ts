@@ -23,7 +23,7 @@ import { packageFile } from './package-root.js'
 
 /** Runs one command line. Ends the process only on a defect; otherwise sets the exit code and lets it run out. */
 export async function main(argv: string[]): Promise<void> {
-  process.umask(0o077) // whatever a command writes is for the owner alone
+  process.umask(0o077) // whatever a command writes is for its owner only
   endWhenNothingCanBeWritten(process.stdout)
   endWhenNothingCanBeWritten(process.stderr)
   process.on('uncaughtException', endOnDefect)
@@ -74,7 +74,7 @@ export function createProgram(): Command {
   return program
 }
 
-/** Commander's own takes one word, and answers one that it does not know with help on all. */
+/** Commander's own help command takes one word, and answers an unknown one with the help of the whole program. */
 function addHelpCommand(program: Command): void {
   program
     .command('help')
@@ -95,7 +95,7 @@ function allFrom(command: Command): Command[] {
   return [command, ...command.commands.flatMap(allFrom)]
 }
 
-/** Of two values of an option the first would be lost without a word. */
+/** Of two values of an option, the first would be lost without a word. */
 function refuseSecondValues(command: Command): void {
   for (const option of command.options) {
     if (!option.required || option.variadic || option.parseArg === repeatable) continue
@@ -119,7 +119,7 @@ function refuseEmptyValues(command: Command): void {
   if (empty) command.error(`error: argument '${empty.name()}' must not be empty`)
 }
 
-/** Commands that work on a server; the others work on this machine alone. */
+/** Commands that work on a server; the others work on this machine only. */
 const OF_A_SERVER = /^survey-auth (app|user|survey|grant|audit) /
 
 /** `--url` is the token service; it is the survey service as well unless that is configured. */
@@ -136,10 +136,10 @@ function useServer(program: Command, command: Command): void {
     program.error(`error: option '--url <address>' ${error instanceof Error ? error.message : 'is invalid'}`)
   }
   process.env.TOKEN_SERVICE_URL = url
-  process.env.SURVEY_SERVICE_URL ||= url // set to nothing is not set
+  process.env.SURVEY_SERVICE_URL ||= url // an empty value counts as not set
 }
 
-/** What one types for it. */
+/** The words one types for a command. */
 function wordsOf(command: Command): string {
   return command.parent ? `${wordsOf(command.parent)} ${command.name()}` : command.name()
 }
@@ -149,7 +149,7 @@ function version(): string {
   return version
 }
 
-/** `survey-auth audit list | head` is no failure; a disk that is full is one, and no defect. */
+/** `survey-auth audit list | head` is not a failure; a full disk is one, but not a defect. */
 function endWhenNothingCanBeWritten(stream: NodeJS.WriteStream): void {
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(EXIT.ok)

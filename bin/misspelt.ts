@@ -1,11 +1,11 @@
 // Variables that were meant for this program and have no effect.
 import { type Environment, VARIABLES } from './config.js'
 
-/** Shorter names are near to too many others. */
+/** Shorter names are close to too many others. */
 const MIN_LENGTH = 8
 const MAX_TYPOS = 2
 
-/** What to say of each name in an environment that is nearly that of a variable. */
+/** A message for each name in an environment that is nearly that of a variable. */
 export function misspelt(environment: Environment): string[] {
   const unknown = Object.keys(environment).filter((name) => name.length >= MIN_LENGTH && !VARIABLES.includes(name))
   return unknown.flatMap((written) => {
@@ -14,13 +14,13 @@ export function misspelt(environment: Environment): string[] {
   })
 }
 
-/** A variable that is nearly it, else one that begins with it; one word begins too many. */
+/** A variable with nearly this name, else one that begins with it; too many begin with a single word. */
 function meantBy(name: string): string | undefined {
   const near = VARIABLES.find((known) => known.length >= MIN_LENGTH && typosBetween(name, known) <= MAX_TYPOS)
   return near ?? (name.includes('_') ? VARIABLES.find((known) => known.startsWith(`${name}_`)) : undefined)
 }
 
-/** Letters to put in, take out or change (Levenshtein). */
+/** Letters to insert, delete or change (Levenshtein). */
 function typosBetween(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, column) => column)
   for (let row = 1; row <= a.length; row++) {

@@ -22,7 +22,7 @@ export function printJson(value: unknown): void {
 /** How a list is printed. */
 export interface ListStyle {
   readonly json: true | undefined
-  /** For a table of nothing, which is a message on stderr, so that stdout stays data. */
+  /** Instead of an empty table; a message on stderr, so that stdout holds only data. */
   readonly whenEmpty: string
 }
 
@@ -33,7 +33,7 @@ export function printRows<Row>(rows: readonly Row[], columns: Columns<Row>, styl
   list.end()
 }
 
-/** A list that may be long: the rows of each page are printed before the next one is asked for. */
+/** A list that may be long: the rows of each page are printed before the next one is fetched. */
 export async function printPages<Item, Row>(
   pages: AsyncIterable<readonly Item[]>,
   toRow: (item: Item) => Row,
@@ -43,7 +43,7 @@ export async function printPages<Item, Row>(
   await print(pages, toRow, listOf(columns, style))
 }
 
-/** The same, as JSON alone. */
+/** The same, as JSON only. */
 export function printJsonPages<Item>(
   pages: AsyncIterable<readonly Item[]>,
   toRow: (item: Item) => unknown,
@@ -88,7 +88,7 @@ class JsonList implements List<unknown> {
   }
 }
 
-/** With a header line. Columns are as wide as what has come takes. */
+/** With a header line. Columns are as wide as the rows so far require. */
 class Table<Row> implements List<Row> {
   readonly #columns: Columns<Row>
   readonly #whenEmpty: string
@@ -122,7 +122,7 @@ class Table<Row> implements List<Row> {
   }
 }
 
-/** Names and values, one a line. */
+/** Names and values, one per line. */
 export function printFields(fields: Readonly<Record<string, string | number | boolean | null | undefined>>): void {
   const widest = Math.max(...Object.keys(fields).map(width))
   for (const [name, value] of Object.entries(fields)) {
@@ -135,7 +135,7 @@ export function message(text: string): void {
   process.stderr.write(`${text}\n`)
 }
 
-/** Text of strangers, without what could move the cursor or change the terminal. */
+/** Text written by others, without what could move the cursor or change the terminal. */
 function shown(value: string | number | boolean | null | undefined): string {
   if (value === null || value === undefined || value === '') return '-'
   if (typeof value === 'boolean') return value ? 'yes' : 'no'

@@ -1,8 +1,8 @@
-// Whose a file is, in words.
+// Who owns a file, in words.
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
 
-/** Of a file, or else of the nearest directory above it that this user may look at. */
+/** Owner of a file, or else of the nearest directory above it that this user may look at. */
 export function ownerOf(file: string): number {
   try {
     return statSync(file).uid

@@ -4,7 +4,7 @@ import { randomFillSync } from 'node:crypto'
 
 const POOL_BYTES = 4096
 
-/** A generator as `crypto.randomBytes`: what it gave is nowhere else, the pool included. */
+/** A generator like `crypto.randomBytes`: what it returned is kept nowhere else, not even in the pool. */
 export function pooledRandomBytes(): (size: number) => Uint8Array {
   const pool = new Uint8Array(POOL_BYTES)
   let used = POOL_BYTES

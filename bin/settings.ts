@@ -86,7 +86,7 @@ const database = parsedBy((text): Database => {
   return { kind: 'postgres', url: text }
 })
 
-/** Where what listens at an IP address is reached from this machine, in a URL's authority. */
+/** The host, as written in a URL, at which a listener on this IP address is reached from this machine. */
 function inUrl(address: string): string {
   return address === '0.0.0.0' || address === '::' ? '127.0.0.1' : hostInUrl(address)
 }

@@ -28,10 +28,10 @@ export function readTlsFiles(config: Pick<Config, 'rpcTlsCert' | 'rpcTlsKey' | '
   return { material, problems: problems.length > 0 ? problems : unusable(material) }
 }
 
-/** Who is told of a certificate that ends so soon has time to do something. */
+/** An operator who is warned this long before a certificate ends has time to replace it. */
 export const CERTIFICATE_SOON_MS = 7 * 86_400_000
 
-/** When a certificate ends, in ms since 1970 UTC. @throws what the parser throws when it is none */
+/** When a certificate ends, in ms since 1970 UTC. @throws what the parser throws when it is not one */
 export function endOf(certificate: string): number {
   return Date.parse(new X509Certificate(certificate).validTo)
 }

@@ -2,16 +2,16 @@ import { Problem } from './errors.js'
 import type { Route } from './http.js'
 import { Turns } from './turns.js'
 
-/** Made once: a stack for each of them would cost more than the rest of the answer. */
+/** Made once: a stack trace for each refusal would cost more than the rest of the answer. */
 const BUSY = new Problem('remote_server_error', 'the service is busy, try again later', { retryAfterSeconds: 1 })
 
-/** Pages begun in one turn of the event loop. Each holds it for some 0.3 ms, in which no app is answered. */
+/** Pages started in one turn of the event loop. Each blocks it for some 0.3 ms, in which no app is answered. */
 const PAGES_PER_TURN = 4
 
 /**
- * How many requests a gateway works on at a time. More are refused, because behind so many others they would be answered
- * too late to be of use. Pages count apart, so that sign-ins which wait for the password hash keep no app waiting, and
- * begin a few at a time, so that a crowd of them does not either.
+ * Bounds the requests a gateway works on at a time. Those beyond the bound are refused: behind so many others they would be
+ * answered too late to be of use. Pages are counted separately, so that sign-ins waiting for the password hash do not delay
+ * apps, and are started a few at a time, so that a crowd of them does not either.
  */
 export class Admission {
   readonly #rooms: Readonly<Record<Route['kind'], Room>>
@@ -22,7 +22,7 @@ export class Admission {
   }
 
   /**
-   * Takes a place, to be given back with `leave`. Returns what to wait for before work begins; undefined when it may at once.
+   * Takes a place, to be given back with `leave`. Returns a promise to await before work begins; undefined when it may begin now.
    * @throws Problem remote_server_error
    */
   enter(kind: Route['kind']): Promise<void> | undefined {
@@ -35,36 +35,36 @@ export class Admission {
   }
 }
 
-/** Of those who are let in while others are turned away, the mean is to be done after this, in ms. */
+/** Target for the mean time, in ms, from admission to answer while other requests are refused. */
 const AIM_MS = 75
-/** How long leavers are counted, in ms: several commits of a database, which all who wrote together leave with. */
+/** How long departures are counted, in ms: several database commits, after each of which all that shared it leave at once. */
 const COUNT_MS = 250
-/** How long nobody must have been turned away for a crowd to be a new one, in ms. */
+/** Once nothing has been refused for this long, in ms, the next crowd counts as a new one. */
 const CALM_MS = 1_000
-/** Of the places, those that are always given: who works slowly without being busy gets no faster by fewer. */
+/** Share of the places that is always available: a gateway that is slow without being busy gets no faster with fewer. */
 const LEAST_SHARE = 0.25
-/** How long a crowd has no more than those before it is tried, in ms, whether with all places nobody need be turned away. */
+/** After this long at the least share, in ms, all places are tried, in case nothing need be refused any more. */
 const TRY_ALL_AFTER_MS = 10_000
 
 /**
- * Places for a crowd, which comes and goes, are all there are. While it stays and some are turned away, there are only as
- * many as are left in 75 ms: who gets one of them then has it for about as long (Little's law). Only time counts in which
- * the room is in use: between two crowds nobody leaves because nobody is there.
+ * A new crowd gets all places. While it stays and requests are refused, there are only as many as become free in 75 ms: a
+ * request that gets one then keeps it for about that long (Little's law). Only time in which the room is in use counts:
+ * between two crowds nothing leaves because nothing is there.
  */
 class Room {
   readonly #max: number
   readonly #least: number
-  /** With so many the room is in use. */
+  /** With at least this many taken, the room is in use. */
   readonly #used: number
   #places: number
   #taken = 0
-  /** Since the last count. */
+  /** Departures since the last count. */
   #left = 0
-  /** How long the room was in use since the last count, in ms, without the time since `#usedFrom`. */
+  /** How long the room was in use since the last count, in ms, excluding the time since `#usedFrom`. */
   #usedMs = 0
   #usedFrom = 0
   #wasFullAt = Number.NEGATIVE_INFINITY
-  /** When the places last were more than the least, or all were tried. */
+  /** When there last were more places than the least share, or all were tried. */
   #hadMoreAt = 0
 
   constructor(max: number) {

@@ -43,23 +43,23 @@ export interface RequestRecord {
   readonly requestId: string
   /** `ok`, an `error.type`, or a page's name. */
   readonly outcome: string
-  /** As the client claims it, if it looks like one: what is sent in its place by mistake may be a secret. */
+  /** As the client claims it, only if it has the form of one: what is sent in its place by mistake may be a secret. */
   readonly appid?: string | undefined
 }
 
 export interface GatewayOptions extends GatewayDeps {
-  /** 200: every enveloped application error is answered 200 (decisions 4). */
+  /** 200: every enveloped application error is answered with status 200 (decisions 4). */
   readonly httpErrorStatus: 'semantic' | 200
   /** Deadline of one RPC, in ms. */
   readonly rpcTimeoutMs: number
   readonly limits: GatewayLimits
-  /** Where gateways share what their rates have counted; without it each counts for itself. */
+  /** Where gateways share their rate counts; without it each counts only its own requests. */
   readonly sharedLimits?: Client<typeof LimitService> | undefined
-  /** IP addresses whose X-Forwarded-For is believed. */
+  /** IP addresses whose X-Forwarded-For is trusted. */
   readonly trustedProxies: readonly string[]
   /** Called once per request, when it is answered. Must not throw. */
   readonly onRequest: (record: RequestRecord) => void
-  /** Begins a span for a request, as a child of `traceparent` if that is one; undefined when nobody takes spans. */
+  /** Starts a span for a request, as a child of `traceparent` if that is valid; undefined when nothing collects spans. */
   readonly startSpan?:
     | ((
         method: string,
@@ -69,36 +69,36 @@ export interface GatewayOptions extends GatewayDeps {
     | undefined
   /** Called once per unexpected failure, with what was thrown. */
   readonly onUnexpected: (error: unknown, requestId: string) => void
-  /** Called for each connection that was closed at once because there were `maxConnections`. */
+  /** Called for each connection that was closed at once because `maxConnections` were open. */
   readonly onDropped?: (() => void) | undefined
 }
 
 /**
- * Requests refused before any work in one turn of the event loop, a few ms. Without a bound, a crowd that asks again as soon
- * as it is refused is all that is served: libuv reads from up to 1,024 sockets, 48 times over, before anything that was
- * admitted gets on. Who waits for his refusal does not ask again meanwhile. Who does, by pipelining, is refused at once, and
- * cannot do so for long.
+ * Requests refused before any work in one turn of the event loop, a few ms. Without a bound, a crowd that retries as soon as
+ * it is refused would be all that is served: libuv reads from up to 1,024 sockets, 48 times over, before anything admitted
+ * makes progress. A client that waits for its refusal does not retry meanwhile. One that does, by pipelining, is refused at
+ * once, and cannot go on for long.
  */
 const REFUSALS_PER_TURN = 64
 
-/** As TokenService makes them. */
+/** The form in which TokenService issues them. */
 const APPID = /^app_[\w-]{22}$/
 
-/** The whole public HTTP server, not yet listening; `drain` stops it, as Connections.drain says. */
+/** The whole public HTTP server, not yet listening; `drain` stops it: see Connections.drain. */
 export function createGateway(options: GatewayOptions): { readonly server: Server; readonly drain: Gateway['drain'] } {
   const { limits } = options
   const server = createServer({
     ServerResponse: WholeResponse,
-    ...{ optimizeEmptyRequests: true }, // of which only newer Nodes know
+    ...{ optimizeEmptyRequests: true }, // known to newer Nodes only
     maxHeaderSize: limits.maxUrlBytes + limits.maxHeaderBytes, // one number for both in node:http; told apart by checkRequest
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
-    keepAliveTimeout: 0, // Connections closes those that are idle
+    keepAliveTimeout: 0, // idle ones are closed by Connections
     connectionsCheckingInterval: 1_000, // ms; the default of 30 s would make the timeouts above 30 s late
     requireHostHeader: false, // refused in the envelope instead
   })
-  server.maxHeadersCount = 0 // none is left out, however many: their bytes are bounded, and what is not seen is not checked
-  Object.assign(server, { httpAllowHalfOpen: true }) // who has sent all and says so by a FIN still gets the answer
+  server.maxHeadersCount = 0 // keep them all: their bytes are bounded, and a header that is dropped would go unchecked
+  Object.assign(server, { httpAllowHalfOpen: true }) // a client that sends FIN after its request still gets the answer
   server.maxConnections = limits.maxConnections
   if (options.onDropped) server.on('drop', options.onDropped)
   const gateway = new Gateway(server, options)
@@ -116,7 +116,7 @@ class Gateway {
   readonly #trustedProxies: ReadonlySet<string>
   readonly #writer: AnswerWriter
   readonly #connections: Connections
-  /** Connections on which came what is no request. */
+  /** Connections on which malformed bytes arrived. */
   readonly #refused = new WeakSet<Duplex>()
 
   constructor(server: Server, options: GatewayOptions) {
@@ -133,7 +133,7 @@ class Gateway {
     }
     server.on('request', serve)
     server.on('checkContinue', (incoming: IncomingMessage, response: WholeResponse) => {
-      // Who asks first is told before it sends what would be refused.
+      // A client that asks first learns of a refusal before it sends the body.
       if (!announcesMore(incoming, options.limits.maxFormBytes)) response.writeContinue()
       serve(incoming, response)
     })
@@ -155,7 +155,7 @@ class Gateway {
     const headers = readHeaders(incoming.rawHeaders)
     if (!headers.hasBody) {
       endEmpty(incoming)
-      await endOfTurn() // what came together is served together: the same code for all, while the core has it at hand
+      await endOfTurn() // requests that arrive together run the same code in succession, while it is in the cache
     }
     const request = new HttpRequest(incoming, randomUUID(), source, this.#requestLimits)
     const resource = this.#router.find(request.path)
@@ -179,7 +179,7 @@ class Gateway {
         app = appOnRoute(appid, route)
         this.#rates.admitApp(app, route, now())
       }
-      // A client that sends its form slowly keeps nobody from a place; the route says what is wrong with the form.
+      // First, so that a client that sends its form slowly holds no place; the route says what is wrong with the form.
       if (route.method === 'POST') await request.form().catch(() => undefined)
       const turn = this.#admission.enter(kind)
       isAdmitted = true
@@ -229,13 +229,13 @@ class Gateway {
   }
 
   #refuseTunnel(socket: Duplex): void {
-    socket.on('error', () => socket.destroy()) // node:http hears no more of it: unheard, a reset would end the process
+    socket.on('error', () => socket.destroy()) // node:http no longer listens to it: unhandled, a reset would end the process
     const problem = new Problem('method_not_allowed', 'this is not a proxy', { allow: 'GET' })
     this.#endWithAnswers(socket, () => this.#refuseRaw(socket, problem, 'CONNECT'))
   }
 
   #refuseBytes(error: ParseFailure, socket: Duplex): void {
-    if (this.#refused.has(socket)) return // what comes behind them is no request either
+    if (this.#refused.has(socket)) return // what follows malformed bytes is no request either
     if (!socket.writable) {
       socket.destroy() // its client has reset it, for example
       return
@@ -250,8 +250,9 @@ class Gateway {
   }
 
   /**
-   * Of what comes after a whole request: that request gets its answer, and the connection ends with it. An answer that is
-   * written, and waits for those before it, has said that the connection stays: then what came is refused behind it.
+   * Ends a connection on which something other than a request arrived. A whole request before it still gets its answer, and
+   * the connection closes with that. If that answer is already written, and waits for earlier ones, it has announced that the
+   * connection stays open: then the refusal is sent after it.
    */
   #endWithAnswers(socket: Duplex, refuse: () => void): void {
     const last = this.#connections.lastCertain(socket)
@@ -269,12 +270,12 @@ class Gateway {
   }
 }
 
-/** What a service says of its own unexpected failures: it has logged them with their cause, and this adds nothing. */
+/** Whether a service reports its own unexpected failure: it has logged it with its cause, and logging it here adds nothing. */
 function isLoggedByService(error: unknown): boolean {
   return error instanceof ConnectError && error.code === Code.Internal && error.cause === undefined
 }
 
-/** Whether what follows on the connection cannot be told apart from this request: unread body, protocol to change to. */
+/** Whether what follows on the connection cannot be told apart from this request: an unread body, or another protocol. */
 function mustClose(incoming: IncomingMessage, { isUpgrade, hasBody }: HeaderFacts): boolean {
   return isUpgrade || (hasBody && !incoming.complete)
 }
@@ -297,18 +298,18 @@ function recordOf(
   }
 }
 
-/** Whom a path that nothing is served at is answered for: a browser, which says that it shows HTML, or a program. */
+/** Who is answered for a path where nothing is served: a browser, which says that it accepts HTML, or a program. */
 function kindOf(request: HttpRequest): Route['kind'] {
   if (request.path === '/api' || request.path.startsWith('/api/')) return 'api'
   return request.header('accept')?.includes('text/html') ? 'page' : 'api'
 }
 
-/** What HTTP demands of a request whatever its path. @throws Problem */
+/** What HTTP demands of every request, whatever its path. @throws Problem */
 function checkRequest({ url = '', httpVersion }: IncomingMessage, headers: HeaderFacts, limits: GatewayLimits): void {
   if (url.length > limits.maxUrlBytes) throw urlTooLong(limits)
   if (headers.bytes > limits.maxHeaderBytes) throw headersTooLarge(limits)
   if (headers.hosts > 1 || (headers.hosts === 0 && httpVersion === '1.1')) {
-    throw invalidArgument('the Host header must be given once', { httpStatus: 400 }) // RFC 9112 §3.2, whatever clients read
+    throw invalidArgument('the Host header must be given once', { httpStatus: 400 }) // RFC 9112 §3.2, with any HTTP_ERROR_STATUS
   }
 }
 

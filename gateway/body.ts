@@ -5,7 +5,7 @@ import { type Params, parseQuery } from './query.js'
 /** How much of a refused body is still read, so that its sender gets to see the answer. */
 const DRAIN_BYTES = 1024 * 1024
 
-/** How long a body that is too large is waited for, in ms: an answer before its end may be lost with the connection. */
+/** How long to wait for the end of a body that is too large, in ms: an answer before that may be lost with the connection. */
 const LARGE_MS = 1_000
 
 const FORM_TYPE = 'application/x-www-form-urlencoded'
@@ -17,12 +17,12 @@ export async function readForm(request: IncomingMessage, maxBytes: number): Prom
   if (type.trim().toLowerCase() !== FORM_TYPE || request.headers['content-encoding'] !== undefined) {
     throw invalidArgument(`the body must be ${FORM_TYPE}`, { httpStatus: 415 })
   }
-  return parseQuery(body.toString('latin1')) // which refuses every byte that is not ASCII
+  return parseQuery(body.toString('latin1')) // parseQuery refuses every byte that is not ASCII
 }
 
 /**
- * Ends a request that has no body, as node:http does by itself with `optimizeEmptyRequests`, from Node 24.12 on. It would
- * be read for nobody when it is answered, in four ticks, which took a twentieth of what an answer from memory costs.
+ * Ends a request that has no body, as node:http does by itself with `optimizeEmptyRequests`, from Node 24.12 on. Otherwise
+ * node:http reads the empty body once the request is answered, in four ticks, a twentieth of the cost of an answer from memory.
  */
 export function endEmpty(request: IncomingMessage): void {
   if (request.readableEnded) return
@@ -36,13 +36,13 @@ export function endEmpty(request: IncomingMessage): void {
   state.closeEmitted = true
 }
 
-/** What no documented member says. */
+/** Undocumented members. */
 interface RequestInside {
   _dumped: boolean
   readonly _readableState: Record<'ended' | 'endEmitted' | 'destroyed' | 'closed' | 'closeEmitted', boolean>
 }
 
-/** Whether its client says, before it sends it, that the body is larger. */
+/** Whether the client announces a body larger than `maxBytes`. */
 export function announcesMore(request: IncomingMessage, maxBytes: number): boolean {
   return Number(request.headers['content-length']) > maxBytes
 }

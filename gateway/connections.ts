@@ -5,40 +5,40 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { GatewayLimits } from './limits.js'
 
-/** How long a connected client may take to send its next, and last, request when the server is to stop, in ms. */
+/** While draining, how long a connected client may take to send its next, and last, request, in ms. */
 const HEAR_WITHIN_MS = 1_000
 const LOOK_EVERY_MS = 10
 /**
- * How often idle connections are looked for, in ms. A timer that is set after each answer, as node:http does, takes a
+ * How often idle connections are looked for, in ms. A timer set after each answer, as node:http does it, costs a
  * twenty-fifth of a request.
  */
 const LOOK_FOR_IDLE_EVERY_MS = 1_000
-/** How long connections are taken out of the kernel's queue; under a flood it is never empty. */
+/** While draining, how long to go on accepting from the kernel's queue, in ms; under a flood it is never empty. */
 const ACCEPT_WITHIN_MS = 1_000
-/** A turn of the event loop that had nothing to do takes less, in ms. */
+/** A turn of the event loop with nothing to do takes less than this, in ms. */
 const IDLE_TURN_MS = 0.03
 /**
- * Requests a client may send ahead of their answers. node:http makes requests of all that it has read, thousands of a few bytes
- * each, before it does anything for anybody else.
+ * Requests a client may pipeline. node:http parses all requests it has read, thousands of a few bytes each, before it does
+ * anything for any other client.
  */
 const MOST_AHEAD = 64
-/** What is read beyond them, for nothing: a connection that is closed with bytes unread is reset, which may cost its client answers. */
+/** What is read beyond them and dropped: closing a connection with unread bytes resets it, which may cost its client answers. */
 const MOST_DROPPED_BYTES = 128 * 1024
 
 export class Connections {
   readonly #server: Server
-  /** The open ones, and the responses each waits for in the order of its requests; several when it pipelines. */
+  /** Open connections, each with its pending responses in the order of the requests; several when the client pipelines. */
   readonly #waiting = new Map<Socket, ServerResponse[]>()
-  /** Bytes that were read of each when it had sent as many requests as it may. */
+  /** Bytes read from each connection by the time it had MOST_AHEAD pending. */
   readonly #fullAt = new WeakMap<Socket, number>()
-  /** Those that had nothing under way when they were last looked at: since when, and how much had been read of each. */
+  /** Connections that had nothing in flight at the last look: since when, and how much had been read from each. */
   #idle = new Map<Socket, { readonly sinceMs: number; readonly bytesRead: number }>()
   #accepted = 0
   #isDraining = false
 
   /**
-   * One that has had an answer is closed when it has been idle for `keepAliveTimeoutMs`, a second or two later, and one whose
-   * client takes nothing of an answer for `requestTimeoutMs`, as one that sends nothing of a request is.
+   * A connection that has had an answer is closed a second or two after it has been idle for `keepAliveTimeoutMs`; one whose
+   * client reads nothing of an answer for `requestTimeoutMs` is closed like one that sends nothing of a request.
    */
   constructor(server: Server, { keepAliveTimeoutMs, requestTimeoutMs }: GatewayLimits) {
     this.#server = server
@@ -54,12 +54,12 @@ export class Connections {
     server.once('close', () => clearInterval(looking))
   }
 
-  /** False for what comes too far ahead, which is not answered: the connection ends with the last answer before it. */
+  /** False for a request beyond MOST_AHEAD, which is not answered: the connection closes after the last answer before it. */
   began({ socket }: IncomingMessage, response: ServerResponse): boolean {
     const waiting = this.#waiting.get(socket) ?? []
     if (waiting.length === MOST_AHEAD) {
       const dropped = socket.bytesRead - (this.#fullAt.get(socket) ?? 0)
-      // Not now: node:http, which has more of what it read to parse, reads on after each request.
+      // Not now: node:http still has bytes to parse, and resumes reading after each request.
       if (dropped > MOST_DROPPED_BYTES) process.nextTick(() => socket.pause())
       return false
     }
@@ -72,8 +72,8 @@ export class Connections {
   }
 
   /**
-   * To be called when an answer was written. One that was written early waits, as node:http has it do, for those before it. A
-   * connection at its end stays full: no more is taken from it.
+   * Called when an answer has been written. One that is early waits, in node:http, for those before it. A connection that
+   * reached MOST_AHEAD stays full: no more requests are taken from it.
    */
   ended({ socket }: IncomingMessage): void {
     const waiting = this.#waiting.get(socket)
@@ -81,28 +81,28 @@ export class Connections {
     while (waiting?.[0]?.writableEnded) waiting.shift()
   }
 
-  /** Whether the connection waits for one answer only. */
+  /** Whether the connection has only one answer pending. */
   isAlone({ socket }: IncomingMessage): boolean {
     return this.#waiting.get(socket)?.length === 1
   }
 
   /**
-   * To be called when what came is no request: returns the last response this connection waits for that will come, or has
-   * come, whatever follows its request. Those behind it are waited for no more.
+   * Called when something other than a request arrived. Returns the last pending response that is certain to come, or has been
+   * written, whatever follows its request; those behind it are no longer waited for.
    */
   lastCertain(socket: Duplex): ServerResponse | undefined {
-    const waiting = this.#waiting.get(socket as Socket) ?? [] // another one has none
+    const waiting = this.#waiting.get(socket as Socket) ?? [] // one that is not ours has none
     waiting.splice(1 + waiting.findLastIndex(({ req, writableEnded }) => req.complete || writableEnded))
     return waiting.at(-1)
   }
 
   /**
-   * Accepts no more connections and closes each after its next answer; who has not sent the headers of a request within a
-   * second is not waited for. Fulfils when all are closed; those still open after `timeoutMs` are cut.
+   * Accepts no more connections and closes each after its next answer; a client that has not sent the headers of a request
+   * within a second is not waited for. Fulfils when all are closed; those still open after `timeoutMs` are cut.
    */
   async drain(timeoutMs: number): Promise<void> {
     await this.#allAccepted()
-    this.#stopListening() // at once: whoever connects meanwhile is reset
+    this.#stopListening() // at once: a client that connects in between is reset
     this.#isDraining = true
     for (const waiting of this.#waiting.values()) closeAfterLast(waiting)
     const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
@@ -111,8 +111,9 @@ export class Connections {
   }
 
   /**
-   * A turn of the event loop in which nobody connected: the kernel's queue, of which each turn takes one, was empty when it
-   * began, and is when it ends if it did nothing else. Whoever is in it when the port is closed is reset.
+   * Waits for a turn of the event loop in which no connection arrived. Each turn takes one from the kernel's queue, so that the
+   * queue was empty when this turn began, and still is when it ends if it did nothing else. Clients that are in the queue when
+   * the port closes are reset.
    */
   async #allAccepted(): Promise<void> {
     const until = performance.now() + ACCEPT_WITHIN_MS
@@ -125,7 +126,7 @@ export class Connections {
     }
   }
 
-  /** Of what has come of a request, or of one that never came, node:http looks after. */
+  /** A request that is incomplete, or that never came, is left to the timeouts of node:http. */
   async #closeIdle(timeoutMs: number): Promise<void> {
     const now = await allReadUntilNow()
     const before = this.#idle
@@ -140,13 +141,13 @@ export class Connections {
     }
   }
 
-  /** The server's own close() would cut those off whose request is under way. */
+  /** The server's own close() would cut off connections with a request in flight. */
   #stopListening(): void {
     this.#server.closeIdleConnections = () => undefined
     this.#server.close()
   }
 
-  /** Until all are closed: those that are idle after a second by us, each of the others with its answer. */
+  /** Waits until all are closed: those idle after a second by us, each of the others with its answer. */
   async #allClosed(): Promise<void> {
     const until = performance.now() + HEAR_WITHIN_MS
     while (this.#waiting.size > 0) {
@@ -156,13 +157,13 @@ export class Connections {
     }
   }
 
-  /** Every request that came was answered, and the answers have gone out. */
+  /** Connections whose requests have all been answered, and whose answers have been sent. */
   *#withNothingUnderWay(): Generator<Socket> {
     for (const [socket, { length }] of this.#waiting) if (length === 0 && socket.writableLength === 0) yield socket
   }
 }
 
-/** node:net, which knows how much of an answer has gone out, ends the connection when no more of it does for so long. */
+/** node:net, which knows how much of an answer has been sent, closes the connection when no more of it is for `timeoutMs`. */
 function cutOffUnlessRead(socket: Socket, timeoutMs: number): void {
   const patienceMs = socket.writableLength > 0 ? timeoutMs : 0
   if ((socket.timeout ?? 0) !== patienceMs) socket.setTimeout(patienceMs)
@@ -173,7 +174,7 @@ function closeAfterLast(waiting: readonly ServerResponse[]): void {
   for (const response of waiting) response.shouldKeepAlive = response !== waiting.at(-1)
 }
 
-/** Fulfils with the time of this call when all that had come by then was read, also while this process was busy. */
+/** Fulfils with the time of this call once all that had arrived by then has been read, also while this process was busy. */
 async function allReadUntilNow(): Promise<number> {
   const now = performance.now()
   await nextTurn()

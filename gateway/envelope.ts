@@ -2,7 +2,7 @@
 import type { Problem } from './errors.js'
 import type { Answer } from './http.js'
 
-/** Of every answer under /api/: nothing may keep it, nothing in it may run. */
+/** Of every answer under /api/: nothing may cache it, nothing in it may run. */
 export const API_HEADERS: Readonly<Record<string, string>> = {
   'content-type': 'application/json; charset=utf-8',
   'cache-control': 'no-store',
@@ -10,8 +10,8 @@ export const API_HEADERS: Readonly<Record<string, string>> = {
 }
 
 /**
- * The value as JSON, a character for each byte of its UTF-8: nothing is encoded when it is sent, which was a seventh of what
- * a survey costs.
+ * The value as JSON, one character per byte of its UTF-8, so that nothing is encoded when it is sent: that was a seventh of
+ * the cost of a survey.
  */
 export function jsonBytes(value: object): string {
   const text = JSON.stringify(value)
@@ -22,13 +22,13 @@ export function success(data: object, requestId: string): Answer {
   return successBytes(jsonBytes(data), requestId)
 }
 
-/** `data`: an object, as jsonBytes gives it. */
+/** `data`: an object, as jsonBytes returns it. */
 export function successBytes(data: string, requestId: string): Answer {
   const body = `{"code":"OK","error":{"type":""},"data":${data},"request_id":"${requestId}"}`
   return { status: 200, headers: API_HEADERS, body, encoding: 'latin1', outcome: 'ok', countsForApp: true }
 }
 
-/** A failure with the headers it needs; `status` as Problem.status() says. */
+/** A failure with the headers it needs; `status` from Problem.status(). */
 export function failure(problem: Problem, status: number, requestId: string): Answer {
   const { type, message, kind, options } = problem
   const error = { type, message, action: kind.action }

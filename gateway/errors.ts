@@ -21,7 +21,7 @@ export interface ProblemKind {
   readonly code: FailureCode
   readonly status: number
   readonly action: Action
-  /** Only who has sent good credentials, a secret or an access token, is answered so: the checks are in that order. */
+  /** Only a client that has sent valid credentials, a secret or an access token, gets this: they are checked first. */
   readonly isForKnownApp: boolean
 }
 
@@ -46,7 +46,7 @@ export const problemKinds = {
   method_not_allowed: kind('NoRoute', 405, 'fix_request'),
   remote_server_error: kind('RemoteServerError', 503, 'retry'),
   internal_server_error: kind('InternalServerError', 500, 'contact_operator'),
-  // The rest is met on pages only.
+  // The rest occur on pages only.
   invalid_redirect_uri: kind('InvalidArgument', 400, 'fix_request'),
   invalid_response_type: kind('InvalidArgument', 400, 'fix_request'),
   invalid_scope: kind('InvalidArgument', 400, 'fix_request'),
@@ -59,7 +59,7 @@ export const problemKinds = {
 
 export type ProblemType = keyof typeof problemKinds
 
-/** What a service's reason is called outside. */
+/** The public name of a service's reason. */
 const typesByReason: Record<ErrorReason, ProblemType> = {
   [ErrorReason.UNSPECIFIED]: 'internal_server_error',
   [ErrorReason.INVALID_ARGUMENT]: 'invalid_argument',
@@ -110,7 +110,7 @@ export class Problem extends Error {
     return problemKinds[this.type]
   }
 
-  /** Status by the table; 200 for failures of the application when old clients are served (decisions 4). */
+  /** Status from the table; with `errorStatus` 200, for old clients, application failures have status 200 (decisions 4). */
   status(errorStatus: 'semantic' | 200): number {
     const { code, status } = this.kind
     if (this.options.httpStatus !== undefined) return this.options.httpStatus
@@ -123,12 +123,12 @@ export function invalidArgument(message: string, options?: ProblemOptions): Prob
   return new Problem('invalid_argument', message, options)
 }
 
-const RETRY_AFTER_SECONDS = 1 // no better guess when a service cannot be asked; the shortest the header can say
+const RETRY_AFTER_SECONDS = 1 // no better guess when a service cannot be reached; the shortest the header can say
 
-/** Codes without a reason that say nothing about the request: the service could not be asked, or not in time. */
+/** Codes without a reason that say nothing about the request: the service could not be reached, or not in time. */
 const unreachable: readonly Code[] = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled]
 
-/** The one translation of what a route throws. The unexpected becomes `internal_server_error` with itself as cause. */
+/** The one translation of what a route throws. An unexpected error becomes the cause of an `internal_server_error`. */
 export function toProblem(error: unknown): Problem {
   if (error instanceof Problem) return error
   if (error instanceof ConnectError) {
@@ -147,7 +147,7 @@ function fromDetail(detail: ErrorDetail, error: ConnectError): Problem {
   return new Problem(type, detail.message)
 }
 
-/** The client has used up what a rate of the gateway allows it. */
+/** The client has used up its allowance under one of the gateway's rates. */
 export function rateLimited(allowance: Allowance): Problem {
   return tooMany(allowance.resetSeconds, allowance)
 }

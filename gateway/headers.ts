@@ -1,10 +1,10 @@
-// What the server itself must know of a request's headers, found in one pass over them as they came: node:http's own
-// `headers` costs more to make than most requests cost to answer.
+// What the server itself must know about a request's headers, found in one pass over the raw ones: node:http's own
+// `headers` costs more to build than most requests cost to answer.
 
 export interface HeaderFacts {
-  /** Of all lines, in bytes. */
+  /** Size of all header lines. */
   readonly bytes: number
-  /** Host headers. */
+  /** Number of Host headers. */
   readonly hosts: number
   /** Whether a body is announced. */
   readonly hasBody: boolean
@@ -17,7 +17,7 @@ export interface HeaderFacts {
 const SEPARATOR_BYTES = 4 // `: ` and the line's end
 const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
 
-/** `rawHeaders`: names and values in turn. */
+/** `rawHeaders`: names and values, alternating. */
 export function readHeaders(rawHeaders: readonly string[]): HeaderFacts {
   let bytes = 0
   let hosts = 0

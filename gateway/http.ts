@@ -38,15 +38,15 @@ export interface Answer {
   readonly status: number
   readonly headers: Readonly<Record<string, string | readonly string[]>>
   readonly body: string | Uint8Array
-  /** Of a text: each of its characters is a byte. Without, it is sent as UTF-8. */
+  /** Of a text: each of its characters is one byte. If absent, a text is sent as UTF-8. */
   readonly encoding?: 'latin1'
   /** What the access log and the metrics may know of the outcome: an `error.type` or a page's name. */
   readonly outcome: string
   /** The appid of the request if it was well-formed, for the log. */
   readonly appid?: string
   /**
-   * Nobody could have had this answer by knowing the appid alone: it counts for the app. Of a page, since somebody who is
-   * signed in has asked for it.
+   * Whether this counts towards the app's rate: it cannot be had by knowing the appid alone. A page counts because somebody
+   * who is signed in has asked for it.
    */
   readonly countsForApp?: boolean
 }

@@ -6,13 +6,13 @@ export interface Rate {
 
 /** Allowances of one kind of route. */
 export interface Rates {
-  /** Of one client address, over all routes of the kind. */
+  /** Per client address, over all routes of the kind. */
   readonly perSource: Rate
-  /** Of one app on one route; only requests its credentials were good for count. */
+  /** Per app and route; only requests with valid credentials of the app count. */
   readonly perApp: Rate
 }
 
-/** What one gateway process takes on. Every number is configurable; `survey-auth config` shows them. */
+/** Limits of one gateway process. Every number is configurable; `survey-auth config` shows them. */
 export interface GatewayLimits {
   /** Time for a client to send the headers of a request, in ms. */
   readonly headersTimeoutMs: number
@@ -24,7 +24,7 @@ export interface GatewayLimits {
   readonly maxHeaderBytes: number
   readonly maxFormBytes: number
   readonly maxConnections: number
-  /** Requests to the API, and requests for pages, that are worked on at a time. */
+  /** Requests to the API, and separately requests for pages, that are in flight at a time. */
   readonly maxInFlight: number
   /** `false` turns all rates off, for load tests. */
   readonly rateLimit: boolean

@@ -2,14 +2,14 @@ import { METHODS } from 'node:http'
 import { invalidArgument, type Problem } from './errors.js'
 import type { GatewayLimits } from './limits.js'
 
-/** What node:http tells about bytes it could not parse into a request. */
+/** What node:http says about bytes it could not parse into a request. */
 export interface ParseFailure extends Error {
   readonly code?: string
   readonly reason?: string
   readonly rawPacket?: Buffer
 }
 
-/** The failure to answer bytes with that are no request, or not a whole one in time. */
+/** The answer to bytes that are not a request, or not a whole one in time. */
 export function problemOfParseFailure(failure: ParseFailure, limits: GatewayLimits): Problem {
   switch (failure.code) {
     case 'HPE_HEADER_OVERFLOW':
@@ -23,7 +23,7 @@ export function problemOfParseFailure(failure: ParseFailure, limits: GatewayLimi
   }
 }
 
-/** A space in the target ends it: what follows is no version. */
+/** Whether the target is malformed; a space in it ends it early, and what follows is no version. */
 function isOfTarget({ code, reason = '' }: ParseFailure): boolean {
   return code === 'HPE_INVALID_URL' || (code === 'HPE_INVALID_CONSTANT' && reason.startsWith('Expected HTTP/'))
 }
@@ -31,8 +31,8 @@ function isOfTarget({ code, reason = '' }: ParseFailure): boolean {
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?\n/
 
 /**
- * The target of a request whose method node:http does not know, which it cannot parse for no other reason: RFC 9110 §9.1
- * leaves the list of methods open. Undefined for other bytes.
+ * The target of a request that node:http cannot parse only because it does not know the method: RFC 9110 §9.1 leaves the
+ * list of methods open. Undefined for other bytes.
  */
 export function targetOfUnknownMethod({ code, rawPacket }: ParseFailure): string | undefined {
   if (code !== 'HPE_INVALID_METHOD' || !rawPacket) return undefined

@@ -2,16 +2,16 @@
 // that class repairs silently (a lone `%`, bytes that are not UTF-8) is refused here, and nothing is decoded twice.
 import { invalidArgument } from './errors.js'
 
-/** Beyond what a URI may hold (RFC 3986): what remains after a client encoded what it had to. node:http takes no URL with it. */
+/** Not allowed in a URI (RFC 3986): the client should have encoded it. node:http accepts no URL that holds it. */
 const UNENCODED = /[^!-~]/
 /** C0, DEL and C1, NUL among them. */
 const CONTROL = /\p{Cc}/u
 
-/** Decoded pairs in the order of the text. A parameter nobody asks for does no harm, whatever its name or value. */
+/** Decoded pairs in the order of the text. A parameter that is not asked for does no harm, whatever its name or value. */
 export class Params {
-  /** Names and values in turn. */
+  /** Names and values, alternating. */
   readonly #pairs: readonly string[]
-  /** Whether a value may have characters that a URI has not. */
+  /** Whether a value may hold characters that a URI cannot. */
   readonly #isDecoded: boolean
 
   constructor(pairs: readonly string[], isDecoded: boolean) {
@@ -43,7 +43,7 @@ export class Params {
     return at === -1 ? undefined : this.#pairs[at + 1]
   }
 
-  /** Of the first such name from `start` on; -1 if there is none. */
+  /** Index of the first such name from `start` on; -1 if there is none. */
   #placeOf(name: string, start: number): number {
     for (let at = start; at < this.#pairs.length; at += 2) if (this.#pairs[at] === name) return at
     return -1
@@ -70,7 +70,7 @@ export function parseQuery(raw: string): Params {
   return new Params(pairs, isEncoded)
 }
 
-/** Of the first such character from `start` on; the end of the text if there is none. */
+/** Index of the first such character from `start` on; the end of the text if there is none. */
 function placeIn(raw: string, char: string, start: number): number {
   const at = raw.indexOf(char, start)
   return at === -1 ? raw.length : at

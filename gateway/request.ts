@@ -9,7 +9,7 @@ export interface RequestLimits {
   readonly maxFormBytes: number
 }
 
-/** A request as routes see it. Everything that costs is read on demand, and once. */
+/** A request as routes see it. Everything expensive is read on demand, and once. */
 export class HttpRequest implements GatewayRequest {
   readonly method: string
   /** As sent, without the query; of an absolute-form target, without scheme and host. */
@@ -41,7 +41,7 @@ export class HttpRequest implements GatewayRequest {
 
   get rpc(): GatewayRequest['rpc'] {
     const { requestId, traceparent } = this
-    const id = { 'x-request-id': requestId } // as the services read it; a name that is computed costs 0.3 µs
+    const id = { 'x-request-id': requestId } // the name the services read; a computed one costs 0.3 µs
     return { headers: traceparent === '' ? id : { ...id, traceparent }, timeoutMs: this.#limits.rpcTimeoutMs }
   }
 
@@ -50,7 +50,7 @@ export class HttpRequest implements GatewayRequest {
     return this.#params
   }
 
-  /** The appid of the query, for limits and the log: nobody has checked it. Undefined when it cannot be one. */
+  /** The appid in the query, unverified, for limits and the log. Undefined when it is absent or cannot be one. */
   claimedAppid(): string | undefined {
     try {
       return this.query().optional('appid', MAX_ID_LENGTH) || undefined
@@ -77,8 +77,8 @@ export function pathOf(target: string): string {
 }
 
 /**
- * Drops the fragment, which clients that are no browsers may send with a link as it is written (`#wj_redirect`), and scheme
- * and host of an absolute-form target (RFC 9112 §3.2.2); the Host says nothing to this gateway.
+ * Drops the fragment, which clients other than browsers may send as it stands in the link (`#wj_redirect`), and the scheme
+ * and host of an absolute-form target (RFC 9112 §3.2.2); this gateway ignores the host.
  */
 function originForm(sent: string): string {
   const mark = sent.indexOf('#')

@@ -54,6 +54,6 @@ function toResource(routes: readonly Route[]): Resource {
   }
   const kind = routes.some((route) => route.kind === 'page') ? 'page' : 'api'
   const get = byMethod.get('GET')
-  if (get && kind === 'page') byMethod.set('HEAD', get) // which only renders; an endpoint would do what is asked (decisions 30)
+  if (get && kind === 'page') byMethod.set('HEAD', get) // a page only renders; an endpoint would act (decisions 30)
   return { kind, byMethod, allow: [...byMethod.keys()].join(', ') }
 }

@@ -4,7 +4,7 @@ import { isIP, isIPv4, SocketAddress } from 'node:net'
 const MAPPED_IPV4 = '::ffff:'
 
 /**
- * IP address of the client. X-Forwarded-For is read only when the connection comes from a trusted proxy, from its end:
+ * IP address of the client. X-Forwarded-For is read only when the connection comes from a trusted proxy, from right to left:
  * the first address that is not a trusted proxy's is the client's. What stands before it is the client's own claim.
  */
 export function sourceOf(request: IncomingMessage, trustedProxies: ReadonlySet<string>): string {
@@ -43,7 +43,7 @@ function unmapped(address: string): string {
   return address.startsWith(MAPPED_IPV4) ? address.slice(MAPPED_IPV4.length) : address
 }
 
-/** What a rate counts as one client: an IPv4 address, or the 64 bits of an IPv6 address that a site is given. */
+/** What a rate counts as one client: an IPv4 address, or the /64 of an IPv6 address, which is what a site is given. */
 export function networkOf(source: string): string {
   if (!source.includes(':')) return source
   const [head = '', tail] = source.split('::')

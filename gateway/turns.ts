@@ -1,4 +1,4 @@
-/** Lets so many on in each turn of the event loop, in the order they came, so that none is held by a crowd. */
+/** Lets `perTurn` callers proceed in each turn of the event loop, in order of arrival, so that a crowd cannot hold up a turn. */
 export class Turns {
   readonly #perTurn: number
   readonly #waiting: (() => void)[] = []
@@ -8,7 +8,7 @@ export class Turns {
     this.#perTurn = perTurn
   }
 
-  /** Fulfils when it is one's turn; undefined when that is now. */
+  /** Fulfils when the caller may proceed; undefined when it may now. */
   next(): Promise<void> | undefined {
     if (this.#ofThisTurn === 0) setImmediate(() => this.#begin())
     if (this.#ofThisTurn < this.#perTurn) {

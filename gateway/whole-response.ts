@@ -1,5 +1,5 @@
-// node:http's response with a shorter way out for an answer that is there as a whole: one text, one write. The usual way
-// looks at each header, writes twice and has the kernel asked for both together, a tenth of what an answer from memory costs.
+// node:http's response with a shorter path for an answer that is ready as a whole: one text, one write. The usual path
+// looks at each header and makes two writes, joined into one system call: a tenth of the cost of an answer from memory.
 import { type IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
@@ -9,27 +9,27 @@ interface Whole {
   readonly text: string
 }
 
-/** What waits until nothing more of this moment gets ready, and before anything else is read. */
+/** Answers held until no more of this tick become ready; they are sent before anything else is read. */
 const gathered: Whole[] = []
-/** Whether one of this moment was sent. */
+/** Whether the first answer of this tick has been sent. */
 let isGathering = false
 
 export class WholeResponse<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
-  /** What ServerResponse knows its headers by; no documented member says that they were sent by others. */
+  /** How ServerResponse knows its headers; no documented member can tell it that they were sent another way. */
   declare private _header: string
   declare private _headerSent: boolean
 
-  /** Whether no answer must go before this one, it has a body, and its connection stays open. */
+  /** Whether no answer must go before this one, this one has a body, and the connection stays open. */
   get canBeWhole(): boolean {
     return this.shouldKeepAlive && this.socket?.writable === true && this.req.method !== 'HEAD'
   }
 
   /**
-   * Sends status line, headers and body, each of their characters a byte. Only while `canBeWhole`; with a Content-Length,
-   * and the connection headers of one that stays open.
+   * Sends status line, headers and body, each character one byte. Only while `canBeWhole`; `head` must hold a Content-Length
+   * and the headers of a connection that stays open.
    *
-   * The first of a moment goes out at once, the others together when no more of them get ready. So a proxy or a load
-   * generator on this machine is woken once for all of these, and not for each: that costs as much as a tenth of an answer.
+   * The first answer of a tick goes out at once, the others together when no more become ready. A proxy or load generator on
+   * this machine is then woken once for all of these, not for each: a wake-up costs as much as a tenth of an answer.
    */
   endWhole(head: string, body: string): void {
     const { socket } = this

@@ -7,8 +7,8 @@ import type { WholeResponse } from './whole-response.js'
 
 const YEAR_SECONDS = 31_536_000
 
-/** How long a connection that was answered and closed still takes what its client sends, in ms: an earlier reset could
- * destroy the answer on its way. */
+/** How long a connection that was answered and closed still accepts what its client sends, in ms: an earlier reset could
+ * destroy the answer in transit. */
 const LINGER_MS = 250
 
 export class AnswerWriter {
@@ -16,9 +16,9 @@ export class AnswerWriter {
   readonly #base: Readonly<Record<string, string>>
   /** Made once: nearly every answer has these. */
   readonly #apiHeaders: readonly string[]
-  /** Of a connection that stays open: how long, if it is idle. */
+  /** For a connection that stays open: how long it may be idle. */
   readonly #keepAlive: readonly string[]
-  /** The headers of nearly every answer but its length, made once a second, of which they have the date. */
+  /** The headers of nearly every answer, without its length; made once a second, since they hold the date. */
   #apiHead = ''
   #apiHeadMs = 0
 
@@ -32,7 +32,7 @@ export class AnswerWriter {
     this.#keepAlive = ['keep-alive', `timeout=${Math.floor(keepAliveTimeoutMs / 1000)}`]
   }
 
-  /** Sends an answer; a connection that is gone swallows it. */
+  /** Sends an answer; it is lost if the connection is gone. */
   write(response: WholeResponse, answer: Answer): void {
     const { status, headers, body, encoding } = answer
     if (
@@ -76,7 +76,7 @@ export class AnswerWriter {
     return ['content-length', String(length), ...flat]
   }
 
-  /** Names and values in turn, which node:http writes fastest. */
+  /** Names and values, alternating, which node:http writes fastest. */
   #flat(headers: Answer['headers']): string[] {
     const flat: string[] = []
     for (const name in headers) {

@@ -212,7 +212,7 @@ function isLive({ revokeTime, expireTime }: AppSecret): boolean {
   return !revokeTime && (!expireTime || timestampMs(expireTime) > Date.now())
 }
 
-/** The app whose secret it is. Asks for one app after the other: only GetApp tells of secrets. */
+/** The app that the secret belongs to. Fetches one app after the other: only GetApp lists secrets. */
 async function appidOf(admin: Operator['admin'], secretId: string): Promise<string> {
   const found = await findIn(pagesOfApps(admin), async ({ appid }) => {
     const { app } = await admin.getApp({ appid })

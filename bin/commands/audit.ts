@@ -21,7 +21,7 @@ interface ListOptions extends Json {
   readonly limit?: number
 }
 
-/** As many as the service gives at a time. */
+/** The most the service returns at a time. */
 const PAGE_SIZE = 1000
 
 const KINDS = [...AUDIT_KINDS, ...SURVEY_EVENT_KINDS]
@@ -84,7 +84,7 @@ async function listEvents(options: ListOptions, command: Command): Promise<void>
   })
 }
 
-/** None where there are no surveys, which is said. */
+/** None, with a message, where there is no database of surveys. */
 async function* surveyEvents({ surveys }: Auditor, ownerUserId: string, surveyId = 0): Trail<Row> {
   const survey = await surveys()
   if (!survey) {
@@ -99,8 +99,8 @@ async function* surveyEvents({ surveys }: Auditor, ownerUserId: string, surveyId
 }
 
 /**
- * The other trail is worth reading without this one, most of all when something is broken. That it is not whole is said, and
- * a script can tell by the exit code.
+ * The other trail is worth reading without this one, most of all when something is broken. A message says that the list is
+ * incomplete, and a script can tell by the exit code.
  */
 async function* asFarAsItGoes(trail: Trail<Row>, { explained }: Auditor): Trail<Row> {
   let hasBegun = false
@@ -115,7 +115,7 @@ async function* asFarAsItGoes(trail: Trail<Row>, { explained }: Auditor): Trail<
   }
 }
 
-/** What the options leave of a list. What follows the last of it is not asked for. */
+/** The events of a list that match the options. Once `limit` are found, no further page is fetched. */
 async function* wanted(
   pages: Trail<Row>,
   { kind, requestId, limit = Number.POSITIVE_INFINITY }: ListOptions,

@@ -62,7 +62,7 @@ function filesOf({ tokenDatabase, surveyDatabase }: Config): Files {
   throw new CommandError('this copies SQLite files', EXIT.failure, 'back PostgreSQL up with pg_dump or pg_basebackup')
 }
 
-/** In a private folder beside the target until it is whole; its name must be free. */
+/** Writes in a private folder beside the target until the archive is whole; the target's name must be free. */
 function writeBeside(target: string, files: Files): void {
   const scratch = mkdtempSync(path.join(path.dirname(target), '.survey-auth-backup-'))
   try {
@@ -80,7 +80,7 @@ function writeBeside(target: string, files: Files): void {
   }
 }
 
-/** So that the name is on the disk too. Where a folder cannot be flushed, or not read, the backup is there all the same. */
+/** So that the name is on the disk too. Where a folder cannot be flushed or read, the backup is there all the same. */
 function flushFolder(folder: string): void {
   try {
     const descriptor = openSync(folder, 'r')
@@ -94,11 +94,11 @@ function flushFolder(folder: string): void {
   }
 }
 
-/** Surveys first: whoever owns one of them is then in the copy of the users, which is later. */
+/** Surveys first: the owner of each is then in the copy of the users, which is made later. */
 function writeArchive(files: Files, scratch: string, archive: string): void {
   const survey = { name: 'survey.db', file: path.join(scratch, 'survey.db') }
   const token = { name: 'token.db', file: path.join(scratch, 'token.db') }
-  const hasSurveys = isThere(files.survey) // not before the first survey is imported
+  const hasSurveys = isThere(files.survey) // absent until it is first opened
   if (hasSurveys) snapshotDatabase(files.survey, survey.file, surveySchema)
   snapshotDatabase(files.token, token.file, tokenSchema, removePassing)
   const descriptor = openSync(archive, 'wx', 0o600)

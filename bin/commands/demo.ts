@@ -64,9 +64,9 @@ const startExample: StartExample = async (options) => {
 }
 
 /**
- * The environment with what differs in a demo: data of its own, however DATA_DIR is set; ports that are free unless they
- * were asked for; codes that live as long as they may, for whoever pastes slowly; no RPC door, so that two demos can run on
- * one folder; a quiet log.
+ * The environment with what differs in a demo: data of its own, however DATA_DIR is set; free ports, unless some are asked
+ * for; codes that live as long as allowed, for those who paste slowly; no RPC door, so that two demos can run on one folder;
+ * a quiet log.
  */
 async function demoEnvironment(env: Environment): Promise<Environment> {
   const host = env.HOST || '127.0.0.1'

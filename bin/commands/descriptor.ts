@@ -1,4 +1,4 @@
-// survey-auth descriptor: the contract of the RPCs in binary form, for tools that cannot read it from us.
+// survey-auth descriptor: the contract of the RPCs in binary form, for tools that cannot read it from a server.
 import { chmodSync, readdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import type { DescService } from '@bufbuild/protobuf'
@@ -62,7 +62,7 @@ function isService(value: unknown): value is DescService {
 
 const TRY = 'survey-auth descriptor --out surveyauth.binpb'
 
-/** Readable by all, unlike what other commands write: it is no secret, and a proxy reads it as another user. */
+/** Readable by all, unlike what other commands write: it is not secret, and a proxy reads it as another user. */
 function writePublic(file: string, bytes: Uint8Array): void {
   try {
     writeFileSync(file, bytes)

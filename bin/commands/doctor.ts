@@ -45,7 +45,7 @@ async function examine(): Promise<Finding[]> {
   return findings
 }
 
-/** All that are set are right by now. */
+/** By now, all variables that are set are known to be valid. */
 function variables(): Finding {
   const odd = misspelt(process.env)
   if (odd.length > 0) return { check: 'configuration', state: 'odd', detail: odd.join(' ') }

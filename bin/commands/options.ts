@@ -35,7 +35,7 @@ export function surveyIds(text: string, previous: readonly number[] = []): reado
   return [...previous, surveyId(text)]
 }
 
-/** What no request can have, such as an id with its quotes, is a mistake, and not a request that did nothing. */
+/** An id that no request can have, such as one with its quotes, is a mistake, and not a request that did nothing. */
 export function requestId(text: string): string {
   if (isRequestId(text)) return text
   throw new InvalidArgumentError('must be a request_id, such as 0190b7e2-5c3a-4f6e-9d1b-2a3c4d5e6f70')
@@ -47,12 +47,12 @@ const DATE_LENGTH = 'YYYY-MM-DD'.length
 export function time(text: string): Date {
   const isIso = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2}))?$/.test(text)
   const date = new Date(text)
-  const day = new Date(text.slice(0, DATE_LENGTH)) // the 31st of a month with 30 days is the 1st of the next one to Date
+  const day = new Date(text.slice(0, DATE_LENGTH)) // Date takes the 31st of a month with 30 days for the 1st of the next
   if (isIso && !Number.isNaN(date.getTime()) && day.toISOString().startsWith(text.slice(0, DATE_LENGTH))) return date
   throw new InvalidArgumentError('must be a time like 2027-01-31 or 2027-01-31T08:00:00Z')
 }
 
-/** The same, of a time that is to come. */
+/** The same, for a time in the future. */
 export function timeToCome(text: string): Date {
   const date = time(text)
   if (date.getTime() > Date.now()) return date

@@ -13,9 +13,9 @@ import { untilToldToStop } from '../signals.js'
 import type { Log } from '../telemetry/log.js'
 import { examples, wholeNumber } from './options.js'
 
-/** Beyond it a machine's cores wait for the one process that has the services. */
+/** Beyond this, a machine's cores wait for the one process that has the services. */
 const MAX_WORKERS = 64
-/** Beyond the time in which it stops in order. */
+/** How long after the time for an orderly stop the process is killed. */
 const LATE_MS = 1_000
 
 interface ServeOptions {
@@ -57,7 +57,7 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
   const config = readConfig(process.env, usedAddresses[mode])
   if (mode === 'all' || mode === 'token') await refuseDemoAccount(config)
   const { start } = await import('../compose/start.js') // heavy: only here
-  const told = untilToldToStop() // a signal during the start ends what is started then, in order
+  const told = untilToldToStop() // a signal during the start leads to an orderly stop after it
   const running = await start(mode, config, { workers }).catch((error) => process.exit(report(error))) // whatever is still open
   message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running, workers)}`)
   for (const text of misspelt(process.env)) running.log.warning(text)
@@ -69,8 +69,8 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
 }
 
 /**
- * However a disk or a database hangs, on which a step of stopping waits, or the exit of a process for one of its threads. As
- * after a crash, nothing that was acknowledged is lost.
+ * Ends the process even if a step of stopping waits for a disk or a database that hangs, or the exit for a thread. As after a
+ * crash, nothing that was acknowledged is lost.
  */
 function endAfter(ms: number, log: Log): void {
   const kill = () => process.kill(process.pid, 'SIGKILL')
@@ -81,7 +81,7 @@ function endAfter(ms: number, log: Log): void {
   setTimeout(warn, ms).unref()
 }
 
-/** Where others reach it. A gateway has no accounts: its token service refuses. */
+/** Refuses where others could reach that account. For a gateway, which has no accounts, its token service refuses. */
 async function refuseDemoAccount({ publicUrl, tokenDatabase }: Config): Promise<void> {
   const why = whyNoDemo(process.env, publicUrl)
   if (!why || !(await naming('token', hasDemoAccount(tokenDatabase)))) return

@@ -3,7 +3,7 @@ import { CommandError, EXIT } from '../exit.js'
 
 const MAX_PASSWORD_BYTES = 1024 // the contract's bound, CreateUserRequest.password
 
-/** All of standard input, at most `maxBytes`. @throws CommandError when it is longer or no UTF-8. */
+/** All of standard input, at most `maxBytes`. @throws CommandError when it is longer or not UTF-8. */
 export async function readStdin(maxBytes: number): Promise<string> {
   const chunks: Buffer[] = []
   let length = 0
@@ -16,7 +16,7 @@ export async function readStdin(maxBytes: number): Promise<string> {
   return textOf(Buffer.concat(chunks), 'standard input')
 }
 
-/** @throws CommandError when the bytes, which come from `source`, are no UTF-8. */
+/** @throws CommandError when the bytes, which come from `source`, are not UTF-8. */
 export function textOf(bytes: Uint8Array, source: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
@@ -25,7 +25,7 @@ export function textOf(bytes: Uint8Array, source: string): string {
   }
 }
 
-/** A password from standard input, without the one newline that `echo` adds and the mark that some editors put before it. */
+/** A password from standard input, without the newline that `echo` adds and the byte order mark that some editors put first. */
 export async function readPassword(): Promise<string> {
   const text = await readStdin(MAX_PASSWORD_BYTES + Buffer.byteLength('\ufeff\r\n'))
   const password = text.replace(/^\ufeff/, '').replace(/\r?\n$/, '')

@@ -56,7 +56,7 @@ export function addStoreCommands(program: Command): void {
 }
 
 async function copy(options: CopyOptions): Promise<void> {
-  const { copyStores } = await import('../../services/copy/copy-stores.js') // with all of pg: only here
+  const { copyStores } = await import('../../services/copy/copy-stores.js') // loads all of pg: only here
   const config = readConfig(process.env)
   const to = targetOf(options)
   try {
@@ -79,8 +79,8 @@ function jobOf(from: string, config: Config, to: string | undefined): Job {
 }
 
 /**
- * The files in DATA_DIR that have somewhere to go. Surveys first: should the files be in use, whoever owns one of them is
- * then in the copy of the users, which is later.
+ * The files in DATA_DIR that have a target. Surveys first: should the files be in use, the owner of each survey is then in
+ * the copy of the users, which is made later.
  */
 function jobsOfDataDir(config: Config, to: string | undefined): Job[] {
   const candidates = [
@@ -134,7 +134,7 @@ function contentOf(file: string): string {
   }
 }
 
-/** Says where the copy is, every few seconds. */
+/** Reports how far the copy is, every few seconds. */
 function progress(): (table: string, rows: number, total: number) => void {
   let saidAt = performance.now()
   return (table, rows, total) => {

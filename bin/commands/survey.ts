@@ -34,9 +34,9 @@ interface FilterOptions extends Json {
 const MAX_FILE_BYTES = 256 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
 const MAX_BATCH = 1000
-/** A file of another system may have the same unknown member everywhere. */
+/** A file from another system may have the same unknown member everywhere. */
 const MAX_WARNINGS = 10
-/** Exports belong to no app, so nobody has a number in them (decisions 26, `creator_user_id`). */
+/** Exports belong to no app, so users have no number in them (decisions 26, `creator_user_id`). */
 const NO_CREATOR = 0
 
 const IMPORT_NOTES = `
@@ -104,7 +104,7 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
   message(`${countOfSurveys(rows.length)} stored for ${owner}`)
 }
 
-/** What is stored of each, in the order given. */
+/** Returns the summaries of the stored surveys, in the order given. */
 async function storeAll(
   operator: SurveyOperator,
   owner: string,
@@ -146,7 +146,7 @@ export function countOfSurveys(count: number): string {
   return `${count} ${count === 1 ? 'survey' : 'surveys'}`
 }
 
-/** Returns how many they were. */
+/** Returns how many were deleted. */
 export async function deleteSurveysOf(operator: SurveyOperator, owner: string): Promise<number> {
   const ids = await idsOf(operator, owner)
   await deleteAll(operator, ids)
@@ -217,7 +217,7 @@ function contentOf(file: string): string {
 
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/** All that the service would refuse is refused here, before any is stored. @throws CommandError naming the place. */
+/** Everything the service would refuse is refused here, before any survey is stored. @throws CommandError naming the place. */
 function surveysOf(source: string, text: string): Survey[] {
   const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''))
   const list = Array.isArray(json) ? json : [json]
@@ -252,7 +252,7 @@ function parsed(source: string, text: string): unknown {
   }
 }
 
-/** Line and column where Node stopped to read; empty for mistakes of which it does not tell. */
+/** Line and column where Node stopped reading; empty for mistakes whose position it does not tell. */
 function placeOf(error: unknown, text: string): string {
   const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
   if (position === undefined) return ''
@@ -260,7 +260,7 @@ function placeOf(error: unknown, text: string): string {
   return `: line ${lines.length}, column ${(lines.at(-1) ?? '').length + 1}`
 }
 
-/** Where `given` has members that `known` has not; a misspelt one would be lost without a word. */
+/** Where `given` has members that `known` lacks; a misspelt one would be lost without a word. */
 function membersBeside(known: unknown, given: unknown, place = ''): string[] {
   if (typeof known !== 'object' || known === null || typeof given !== 'object' || given === null) return []
   const all = new Map(Object.entries(known))
@@ -273,8 +273,8 @@ function membersBeside(known: unknown, given: unknown, place = ''): string[] {
 }
 
 /**
- * As many at a time as one call takes. Those that have an id come first, else they are in their order: a new one would be
- * given an id that another one in a later call has.
+ * As many at a time as one call takes. Surveys with an id come first, otherwise the order is kept: a new survey could be
+ * given the id of one in a later call.
  */
 function* batchesOf(surveys: readonly Survey[]): Generator<Survey[]> {
   let batch: Survey[] = []
@@ -302,12 +302,12 @@ async function* pagesOfSurveys(operator: SurveyOperator, owner: string | undefin
   })
 }
 
-/** As every one has that the service gives. */
+/** True of every one that the service returns. */
 function hasSurvey(owned: OwnedSurvey): owned is Owned {
   return owned.survey !== undefined
 }
 
-/** A page of one, behind the id before it. */
+/** Read as a page of one that follows the id before it. */
 async function ownedSurvey(
   operator: SurveyOperator,
   owner: string | undefined,
@@ -319,7 +319,7 @@ async function ownedSurvey(
   return page.surveys.filter(hasSurvey).find(({ survey }) => Number(survey.id) === surveyId)
 }
 
-/** Empty for all owners. */
+/** Empty without `owner`, which means all owners. */
 async function userIdOf({ admin }: SurveyOperator, owner = ''): Promise<string> {
   return userIdOfFilter(admin, { username: await usernameOf(admin, owner) })
 }

@@ -35,7 +35,7 @@ function header(name: string, size: number, modifiedAtMs: number): Buffer {
   block.write('0000000\0', 116) // gid
   writeSize(block, size)
   block.write(`${octal(Math.floor(modifiedAtMs / 1000), 11)}\0`, 136)
-  block.write('        ', 148) // the checksum counts as spaces in itself
+  block.write('        ', 148) // the checksum field counts as spaces in the checksum
   block.write('0', 156) // a regular file
   block.write('ustar\x0000', 257)
   const sum = block.reduce((total, byte) => total + byte, 0)

@@ -1,6 +1,6 @@
-// Lists of audit events, each in the order in which its database has them, put together.
+// Merges lists of audit events, each in the order of its database.
 
-/** Of any of them. */
+/** An event of any of them. */
 export interface Dated {
   /** Sorts by time. */
   readonly event_id: string
@@ -10,7 +10,7 @@ export interface Dated {
 
 export type Trail<Row> = AsyncIterable<readonly Row[]>
 
-/** Without what was before `start`. Ends with a page that has nothing else: a clock that was set back is passed over. */
+/** Without events before `start`. Ends at a page that holds nothing else, so that a clock set back does not end it early. */
 export async function* since<Row extends Dated>(
   trail: Trail<Row>,
   start: Date | undefined,
@@ -24,11 +24,11 @@ export async function* since<Row extends Dated>(
 
 interface Ranked<Row> {
   readonly row: Row
-  /** The highest id of it and of what follows on its page, which one whose clock was behind must not keep back. */
+  /** The highest id of this row and those after it on its page, which a row whose clock was behind must not hold back. */
   readonly rank: string
 }
 
-/** One list, the newest first as far as each of them is, in pages of `pageSize`. */
+/** One list in pages of `pageSize`, newest first as far as each trail is. */
 export async function* merged<Row extends Dated>(
   trails: readonly Trail<Row>[],
   pageSize: number,

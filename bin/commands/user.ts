@@ -15,7 +15,7 @@ interface CreateOptions extends Json {
   readonly avatar?: string
 }
 
-/** false: to have none. */
+/** false: to remove it. */
 interface UpdateOptions extends Json {
   readonly nickname?: string | false
   readonly avatar?: string | false

@@ -10,8 +10,8 @@ type Admin = Operator['admin']
 const USER_ID = /^user_/
 
 /**
- * The name of the user whose name or user_id this is; a name wins. Of neither, the text itself: whoever is asked for a user of
- * this name says that there is none.
+ * The name of the user with this name or user_id; a name wins. If there is none, the text itself: the service then answers
+ * that there is no user of this name.
  */
 export async function usernameOf(admin: Admin, nameOrId: string): Promise<string> {
   if (!USER_ID.test(nameOrId) || (await isName(admin, nameOrId))) return nameOrId
@@ -21,7 +21,7 @@ export async function usernameOf(admin: Admin, nameOrId: string): Promise<string
 
 type UserFilter = { readonly username: string } | { readonly userId: string }
 
-/** What narrows a list to that user, who may be deleted if it is a user_id; a name wins. Empty for all. */
+/** A filter that narrows a list to this user, who may be deleted if named by user_id; a name wins. Empty for all. */
 export async function userFilter(admin: Admin, nameOrId: string): Promise<UserFilter> {
   if (nameOrId === '' || (await isName(admin, nameOrId))) return { username: nameOrId }
   if (USER_ID.test(nameOrId)) return { userId: nameOrId }
@@ -37,7 +37,7 @@ export async function userIdOfFilter(admin: Admin, filter: UserFilter): Promise<
   return user?.userId ?? ''
 }
 
-/** Whether somebody is called so. */
+/** Whether a user has this name. */
 async function isName(admin: Admin, username: string): Promise<boolean> {
   return (await unlessMissing(admin.getUser({ username }))) !== undefined
 }

@@ -22,7 +22,7 @@ export function socketIn(config: Pick<Config, 'dataDir'>, mode: keyof typeof soc
 
 /**
  * Where this process listens for RPCs; undefined when it does not.
- * @throws CommandError when nobody could reach the services of a process that has nothing else.
+ * @throws CommandError when this process has only services and no other process could reach them.
  */
 export function rpcAddressOf(mode: Mode, config: Config, log: Log): Address | undefined {
   if (mode === 'gateway') return undefined
@@ -42,7 +42,7 @@ export function rpcAddressOf(mode: Mode, config: Config, log: Log): Address | un
   return undefined
 }
 
-/** Sockets in DATA_DIR of processes that write to a database of a process of this mode, besides one of the same mode. */
+/** Sockets in DATA_DIR of processes of other modes that write to the same databases as a process of this mode. */
 export function rivalSockets(mode: Mode, config: Pick<Config, 'dataDir'>): string[] {
   const rivals = { all: ['token', 'survey'], token: ['all'], survey: ['all'], gateway: [] } as const
   return rivals[mode].map((rival) => socketIn(config, rival).path)

@@ -1,6 +1,6 @@
 // The clock of a process: the system's, but never backwards. What has ended must stay ended.
 
-/** A clock set back by less is nothing to tell of: those that are corrected do it, in ms. */
+/** A clock set back by less, in ms, is not reported: time synchronization does that. */
 const TOLD_FROM_MS = 1_000
 
 export interface ForwardClockOptions {
@@ -13,13 +13,13 @@ export interface ForwardClockOptions {
 }
 
 /**
- * ms since 1970 UTC. When the clock is set back, time goes on from where it was, at its pace, until the clock has caught up
- * or the process ends.
+ * ms since 1970 UTC. When the clock is set back, time goes on from where it was, at the usual pace, until the clock has caught
+ * up or the process ends.
  */
 export function forwardClock(options: ForwardClockOptions): () => number {
   const { now, elapsed = () => performance.now(), onSetBack } = options
   let latestMs = Number.NEGATIVE_INFINITY
-  /** How far `elapsed` is behind the time since the clock was set back. */
+  /** What is added to `elapsed` while the clock is behind; undefined while it is not. */
   let aheadMs: number | undefined
   return () => {
     const systemMs = now()

@@ -1,4 +1,4 @@
-// What `store copy` needs to know of the stores, beyond what their schemas say.
+// What `store copy` needs to know about the stores, beyond what their schemas say.
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import { surveySchema as surveyPostgres } from '../../services/survey/store/postgres/schema.js'
 import { surveySchema as surveySqlite } from '../../services/survey/store/sqlite/schema.js'

@@ -19,7 +19,7 @@ export interface DatabaseFacts {
   readonly mode: number
 }
 
-/** undefined when the file does not exist. @throws DatabaseRefused; what `fileFailure` makes of it when it cannot be read. */
+/** undefined when the file does not exist. @throws DatabaseRefused; what `fileFailure` returns when it cannot be read. */
 export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | undefined {
   if (!isThere(file)) return undefined
   return reading(file, (database) => ({
@@ -30,7 +30,7 @@ export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | u
   }))
 }
 
-/** What a command says that needs a database which is not there: most often it was not told where. */
+/** The failure of a command whose database is missing: most often it was not told where to look. */
 export function noDatabase(file: string): CommandError {
   const folder = path.dirname(file)
   return new CommandError(
@@ -40,7 +40,7 @@ export function noDatabase(file: string): CommandError {
   )
 }
 
-/** What one statement reads; no rows without the schema or the file. @throws like `inspectDatabase` */
+/** The rows that one statement reads; none without the schema or the file. @throws like `inspectDatabase` */
 export function readOnce<Row>(file: string, schema: Schema, sql: string, values: readonly unknown[]): Row[] {
   if (!isThere(file)) return []
   return reading(file, (database) =>
@@ -69,7 +69,7 @@ function mayOpen(file: string): boolean {
   }
 }
 
-/** Most often a command was run by another user than the service, now, or when it made the file. */
+/** Most often a command was run by a user other than the service's, either now or when it made the file. */
 function forbidden(file: string): CommandError {
   const self = process.getuid?.() ?? 0
   const isOwnDirectory = ownerOf(path.dirname(file)) === self
@@ -80,7 +80,7 @@ function forbidden(file: string): CommandError {
   )
 }
 
-/** Says so where root makes this database in the directory of a user who cannot open it then. */
+/** Warns when root is about to make this database in the directory of a user who could not open it. */
 export function warnOfOwner(file: string): void {
   const directory = path.dirname(file)
   if (process.getuid?.() !== 0 || existsSync(file) || !existsSync(directory)) return
@@ -90,10 +90,10 @@ export function warnOfOwner(file: string): void {
 }
 
 /**
- * Writes a consistent copy while others go on writing, without what `remove` takes out of it. It is compact: no freed page
- * keeps what was deleted.
- * @throws DatabaseRefused when nobody here knows what the file holds, and so what to take out; what `fileFailure` makes of it
- * when the file cannot be read or the copy not be written.
+ * Writes a consistent copy while others go on writing, without what `remove` deletes from it. The copy is compact: no freed
+ * page keeps what was deleted.
+ * @throws DatabaseRefused when the file's schema, and so what to remove, is unknown here; what `fileFailure` returns when the
+ * file cannot be read or the copy cannot be written.
  */
 export function snapshotDatabase(
   file: string,
@@ -102,7 +102,7 @@ export function snapshotDatabase(
   remove?: (copy: Connection) => void,
 ): void {
   reading(file, (database) => {
-    knownVersion(database, schema) // before, to copy nothing in vain
+    knownVersion(database, schema) // before, so that no copy is made only to be refused
     copyInto(copy, database)
     knownVersion(database, schema) // after: versions only grow, so the copy's is known too
   })
@@ -113,7 +113,7 @@ export function snapshotDatabase(
   })
 }
 
-/** What fails for want of room does so where the copy is. */
+/** Errors name the copy: it is there that space may run out. */
 function copyInto(copy: string, database: Connection): void {
   try {
     database.prepare('VACUUM INTO ?').run(copy)
@@ -138,7 +138,7 @@ function using<T>(file: string, options: { readonly?: true; timeout?: number }, 
   }
 }
 
-/** What a failure of a SQLite file means: another's file, damage, StoreUnavailable, or what was thrown when it is a defect. */
+/** What a SQLite failure means: another user's file, damage, StoreUnavailable, or the error itself when it is a defect. */
 export function fileFailure(file: string, error: unknown): unknown {
   const code = errorCode(error, '')
   if (/^(EACCES|SQLITE_CANTOPEN)/.test(code) && !mayOpen(file)) return forbidden(file)

@@ -39,7 +39,7 @@ export async function startGatewayPart(
   return { url, drain }
 }
 
-/** Says what of its configuration a gateway can work with, but badly. */
+/** Warns of settings with which a gateway can work, but badly. */
 export function warnOfGateway({ publicUrl, httpMaxConnections }: Config, log: Log): void {
   if (publicUrl.protocol === 'http:' && !isLoopback(publicUrl.hostname)) {
     log.warning('PUBLIC_URL is http: passwords and tokens travel in the clear')
@@ -53,7 +53,7 @@ export function warnOfGateway({ publicUrl, httpMaxConnections }: Config, log: Lo
   }
 }
 
-/** Infinity where nobody tells: Linux does. */
+/** Infinity where the system does not tell; Linux does. */
 function maxOpenFiles(): number {
   try {
     const [, soft] = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []

@@ -1,11 +1,11 @@
-// Ports: taken before anything else is started, so that one in use is known before a database is touched.
+// Ports: taken before anything else is started, so that a port in use is noticed before a database is touched.
 
 import type { Server as HttpServer } from 'node:http'
 import { createServer, type Server, type Socket } from 'node:net'
 import { hostInUrl } from '../../services/rpc/address.js'
 import { CommandError, EXIT } from '../exit.js'
 
-/** Connections the kernel may hold for us, if its own limit allows: Node's 511 makes clients of a sudden crowd wait a second. */
+/** Connections the kernel may queue, if its own limit allows: with Node's 511, clients of a sudden crowd wait a second. */
 const BACKLOG = 4_096
 
 /** The setting of a port, and that of the address it is on. */
@@ -18,8 +18,8 @@ export interface HostAndPort {
 }
 
 /**
- * A port this process holds, so that its number is known before the server is made that needs to know it. Whoever
- * connects before a server is put on it waits for that.
+ * A port this process holds, so that its number is known before the server that needs it is made. A client that connects
+ * before a server is put on the port waits for it.
  */
 export interface HeldPort extends HostAndPort {
   readonly socket: Server
@@ -29,7 +29,7 @@ export interface HeldPort extends HostAndPort {
 
 /**
  * Takes a port; 0 takes a free one.
- * @throws CommandError when it cannot be had; `variable` names the setting of the port.
+ * @throws CommandError when it cannot be taken; `variable` names the setting of the port.
  */
 export function holdPort(host: string, port: number, variable: PortVariable): Promise<HeldPort> {
   return new Promise((resolve, reject) => {
@@ -47,7 +47,7 @@ export function holdPort(host: string, port: number, variable: PortVariable): Pr
   })
 }
 
-/** @throws CommandError like `holdPort`, when a port cannot be had now. */
+/** @throws CommandError like `holdPort`, when a port cannot be taken now. */
 export async function tryPort(host: string, port: number, variable: PortVariable): Promise<void> {
   await letGo(await holdPort(host, port, variable))
 }
@@ -77,7 +77,7 @@ export function urlOf({ host, port }: HostAndPort): string {
   return `http://${hostInUrl(host)}:${port}`
 }
 
-/** What to tell of a port that cannot be had; `variable` names the setting of the port. */
+/** The error for a port that cannot be taken; `variable` names the setting of the port. */
 export function cannotListen({ host, port }: HostAndPort, variable: PortVariable, error: NodeJS.ErrnoException): Error {
   if (error.code === 'EADDRINUSE') {
     return new CommandError(

@@ -1,4 +1,4 @@
-// Where everything in a process tells what happened: the log, the metrics and the traces.
+// Where everything in a process reports what happened: the log, the metrics and the traces.
 import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
@@ -14,14 +14,14 @@ import type { StoreObserver } from './stores.js'
 export interface Observers {
   readonly dispatcher: Pick<DispatcherOptions, 'onCall' | 'onUnexpected' | 'startSpan'>
   readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'onDropped' | 'startSpan'>
-  /** undefined when nobody asks. */
+  /** undefined without metrics. */
   readonly store: StoreObserver | undefined
   readonly token: Pick<TokenDeps, 'onRevalidated' | 'onReplayed'>
   /** Of either database. */
   readonly janitor: { onRemoved(removed: RemovedRows): void; onError(error: unknown): void }
 }
 
-/** With the log alone for a command, which nobody scrapes or traces. */
+/** With the log only, for a command, which nobody scrapes or traces. */
 export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing): Observers {
   return {
     dispatcher: {
@@ -59,7 +59,7 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
         metrics?.removed(removed)
       },
       onError(error) {
-        // A database that cannot be asked is told of where it is asked.
+        // An unavailable database is reported where it is called.
         if (!(error instanceof StoreUnavailable)) log.failure('the janitor failed and will try again', error)
       },
     },

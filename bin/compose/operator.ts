@@ -1,7 +1,7 @@
-// What the command line works through: the services' own RPCs, called as operator. It talks to the server that is
-// configured, else to one that runs on this DATA_DIR, else it opens the databases itself; that is safe beside a server
-// too: every call is a transaction, servers ask the database whether others wrote, and who ends something waits until leases
-// of theirs have heard of it or ended.
+// What the command line works through: the services' own RPCs, called as operator. It calls the server that is
+// configured, else one that runs on this DATA_DIR, else it opens the databases itself. That is safe beside a server too:
+// every call is a transaction, servers ask the database whether others wrote, and a call that ends something waits until the
+// servers' leases have learned of it or expired.
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
@@ -38,18 +38,18 @@ export interface SurveyOperator extends Operator {
 }
 
 interface Options {
-  /** Makes the database if there is none; other commands then say so, rather than that it holds nothing. */
+  /** Makes the database if there is none; other commands then say that it is missing, rather than that it holds nothing. */
   readonly creates?: boolean
 }
 
-/** Reaches AdminService for the length of `work`. All its calls have one request id, which the audit trail shows. */
+/** Reaches AdminService for the duration of `work`. All its calls have one request id, which the audit trail shows. */
 export function asOperator<T>(work: (operator: Operator) => Promise<T>, { creates = false }: Options = {}): Promise<T> {
   return connected(['tokenServiceUrl'], async ({ token, client }) =>
     work({ admin: client(AdminService, await token(creates)) }),
   )
 }
 
-/** The same, with SurveyService, whose database is the one that is made. */
+/** The same, with SurveyService; `creates` is about its database. */
 export function asSurveyOperator<T>(
   work: (operator: SurveyOperator) => Promise<T>,
   { creates = false }: Options = {},
@@ -62,13 +62,13 @@ export function asSurveyOperator<T>(
 }
 
 export interface Auditor extends Operator {
-  /** Reaches SurveyService; undefined where nobody serves surveys and there is no database of them. */
+  /** Reaches SurveyService; undefined when no process serves surveys and there is no database of them. */
   surveys(): Promise<Client<typeof SurveyService> | undefined>
-  /** The failure of a call, or what is known of why it was not answered. */
+  /** The failure of a call, or what is known about why it was not answered. */
   explained(error: unknown): Promise<unknown>
 }
 
-/** The same for what only reads, with SurveyService when `work` asks for it, which it does not unless `wantsSurveys`. */
+/** The same for commands that only read, with SurveyService when `work` asks for it, which requires `wantsSurveys`. */
 export function asAuditor<T>(
   { wantsSurveys }: { readonly wantsSurveys: boolean },
   work: (auditor: Auditor) => Promise<T>,
@@ -102,11 +102,11 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   const clock = { now: Date.now, randomBytes }
   const local = createDirectDoor(dispatcher, 'operator')
 
-  /** Where the service runs, if it does. */
+  /** A connection to the service where it runs, if it does. */
   async function connect(service: 'token' | 'survey', configured: Address | undefined): Promise<Invoke | undefined> {
     const address = await answering(configured, [socketIn(config, 'all'), socketIn(config, service)])
     if (!address) return undefined
-    const { connectTo } = await import('./remote.js') // with all of gRPC: only here
+    const { connectTo } = await import('./remote.js') // loads all of gRPC: only here
     const remote = connectTo(service, address, config, 'operator')
     opened.push(remote)
     message(`using the ${service} service at ${remote.url}`)
@@ -157,7 +157,7 @@ function begin(schemas: CopiedSchema, where: Database, creates: boolean): void {
   message(creating(schemas, where))
 }
 
-/** Whether users are here, so that surveys would be too: their database comes with the first of them. */
+/** Whether users are here, so that surveys would be too: their database is made when it is first opened. */
 async function isWithoutSurveys({ tokenDatabase, surveyDatabase }: Config): Promise<boolean> {
   return tokenDatabase.kind === surveyDatabase.kind && isMade(tokenCopy, tokenDatabase)
 }
@@ -167,7 +167,7 @@ function noTables(name: string): CommandError {
   return new CommandError(`there are no tables of the ${name} database at its address`, EXIT.failure, hint)
 }
 
-/** For a service that does not answer, what is known of why, which a call that waited for it cannot know. */
+/** For a service that does not answer, what is known about why; a call that waited for it cannot know. */
 async function withCause(error: unknown, parts: readonly Part[], { rpcTimeoutMs }: Config): Promise<unknown> {
   const isUnanswered = error instanceof ConnectError && [Code.Unavailable, Code.DeadlineExceeded].includes(error.code)
   const absent = isUnanswered ? (await Promise.all(parts.map((part) => part.absent()))).flat() : []
@@ -179,8 +179,8 @@ async function withCause(error: unknown, parts: readonly Part[], { rpcTimeoutMs 
 }
 
 /**
- * The address that is configured, else the first of these sockets behind which a process listens.
- * @throws CommandError when a socket is configured behind which nobody does
+ * The address that is configured, else the first of these sockets on which a process listens.
+ * @throws CommandError when a socket is configured on which no process listens
  */
 async function answering(configured: Address | undefined, sockets: readonly Address[]): Promise<Address | undefined> {
   if (configured && configured.kind !== 'unix') return configured
@@ -202,7 +202,7 @@ export function pagesOfApps(admin: Operator['admin']): AsyncIterable<readonly Ap
   })
 }
 
-/** undefined for what the service says is not there. */
+/** undefined when the service answers NotFound. */
 export async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefined> {
   try {
     return await answer
@@ -212,7 +212,7 @@ export async function unlessMissing<T>(answer: Promise<T>): Promise<T | undefine
   }
 }
 
-/** The pages of a list, each asked for when the one before it is done with. */
+/** The pages of a list, each fetched when the one before it has been consumed. */
 export async function* pagesOf<Row>(
   fetchPage: (pageToken: string) => Promise<{ readonly rows: readonly Row[]; readonly nextPageToken: string }>,
 ): AsyncGenerator<readonly Row[]> {
@@ -224,7 +224,7 @@ export async function* pagesOf<Row>(
   } while (pageToken !== '')
 }
 
-/** The first item of a list for which it holds; what follows is not asked for. */
+/** The first item of a list for which `holds` is true; further pages are not fetched. */
 export async function findIn<Item>(
   pages: AsyncIterable<readonly Item[]>,
   holds: (item: Item) => boolean | Promise<boolean>,

@@ -1,5 +1,5 @@
-// Services of this process, as its own gateway calls them. It keeps their answers under leases, as gateways elsewhere do: to
-// find one that holds takes less than to ask, even without a message.
+// Services of this process, as its own gateway calls them. It keeps their answers under leases, as gateways elsewhere do:
+// finding one that still holds costs less than a call, even without a message.
 import type { Client } from '@connectrpc/connect'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
@@ -16,7 +16,7 @@ export interface OwnServices {
   readonly survey?: Client<typeof SurveyService>
 }
 
-/** Clients that keep answers, of those services of which leases are granted: on SQLite. */
+/** Clients that keep answers, for the services that grant leases: those on SQLite. */
 export function ownServices(
   dispatcher: Dispatcher,
   { tokenDatabase, surveyDatabase }: Config,

@@ -15,7 +15,7 @@ export interface Clock {
 export interface Absence {
   /** For example `token database`. */
   readonly what: string
-  /** For operators alone: a line of a driver's or of a peer's. */
+  /** For operators only: a line from a driver or a peer. */
   readonly cause: string
 }
 
@@ -31,12 +31,12 @@ export interface StorePart extends Part {
   readonly janitor: Rounds<unknown>
 }
 
-/** What the janitors of both databases go by. */
+/** The times that the janitors of both databases share. */
 export function janitorTimes({ janitorIntervalSeconds, keepAuditDays }: Config) {
   return { everyMs: janitorIntervalSeconds * 1000, keepAuditMs: keepAuditDays * DAY_MS }
 }
 
-/** Whether `what` answers the ping. */
+/** Empty if `what` answers the ping. */
 export async function absentUnless(what: string, ping: Promise<unknown>): Promise<Absence[]> {
   return ping.then(
     () => [],

@@ -17,13 +17,13 @@ import { readTls } from './tls.js'
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const ROLE_TIMEOUT_MS = 1_000
 
-/** What says whether answers that are kept still hold. */
+/** Methods that tell whether kept answers still hold. */
 export const REVALIDATE = {
   token: TokenService.method.revalidateAnswers,
   survey: SurveyService.method.revalidateSurveys,
 }
 
-/** What people and apps wait for in crowds and a commit writes. */
+/** Methods that users and apps call in crowds, and that write in a commit. */
 const COMMITTED = [
   TokenService.method.issueCode,
   TokenService.method.exchangeCode,
@@ -31,22 +31,22 @@ const COMMITTED = [
 ]
 
 export interface Remote extends Part {
-  /** Where it is, for messages. */
+  /** Its address, for messages. */
   readonly url: string
   readonly invoke: Invoke
-  /** A gateway's, on what a service on this machine answers; elsewhere a clock may stop while ours goes on. */
+  /** A gateway's, on the answers of a service on this machine; on another machine the clock may stop while ours goes on. */
   readonly lease: HeldLease | undefined
-  /** Uses the certificates as they are now for calls from now on. */
+  /** From now on, calls use the certificates as they are now. */
   reconnect(): void
 }
 
 export interface KeepingSetup extends Pick<KeepingOptions, 'now' | 'onHeld'> {
-  /** As of Overrides. */
+  /** See Overrides. */
   readonly leaseWorthWanted?: number | undefined
 }
 
 export interface RemoteOptions extends KeepingSetup {
-  /** That to which the process makes calls of its own before it answers. */
+  /** The process that this one itself calls before it answers. */
   readonly behind?: Remote | undefined
 }
 
@@ -88,7 +88,7 @@ export function connectTo(
   }
 }
 
-/** A service that asks for a gateway passes validators on, which a lease says nothing of. */
+/** For gateways only: a service that calls on behalf of a gateway passes on validators, about which a lease says nothing. */
 function leaseOn(
   { kind }: Address,
   caller: Caller,
@@ -99,8 +99,8 @@ function leaseOn(
 }
 
 /**
- * Health answers anybody. Over TLS, where alone callers have roles, this asks a method of our role about nothing, to learn
- * whether the peer knows us by it; undefined when it does, or when that cannot be said.
+ * The health check answers any caller. Over TLS, where alone callers have roles, this makes an empty call to a method of our
+ * role, to learn whether the peer knows us in that role; undefined when it does, or when that cannot be determined.
  */
 async function whyNotAllowed(invoke: Invoke, caller: Caller, method: DescMethod): Promise<string | undefined> {
   if (!mayCall(caller, method)) return undefined

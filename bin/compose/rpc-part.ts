@@ -10,7 +10,7 @@ import { CommandError, EXIT } from '../exit.js'
 import { lineAMinute } from '../telemetry/line-a-minute.js'
 import type { Log } from '../telemetry/log.js'
 
-/** @throws CommandError when the address cannot be had. */
+/** @throws CommandError when the address cannot be listened on. */
 export function startRpcPart(
   config: Config,
   dispatcher: Dispatcher,

@@ -1,4 +1,4 @@
-// A process as whoever starts it sees it.
+// A process as seen by whoever starts it.
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import type { Caller } from '../../services/rpc/callers.js'
@@ -14,9 +14,9 @@ export interface Overrides {
   readonly logStream?: NodeJS.WritableStream
   /** Of new passwords; a production cost unless given. */
   readonly passwordCost?: PasswordCost
-  /** How often a lease must be wanted before it is held; as services/answers/held-lease.ts has it unless given. */
+  /** How often a lease must be wanted before it is held; the value in services/answers/held-lease.ts unless given. */
   readonly leaseWorthWanted?: number
-  /** Gateways run in so many processes of their own instead of in this one. */
+  /** Gateways run in this many processes of their own instead of in this one. */
   readonly workers?: number | undefined
   /** This process is one of those. */
   readonly isWorker?: boolean
@@ -31,14 +31,14 @@ export interface Running {
   /** Address of /healthz, /readyz and /metrics; undefined when turned off. */
   readonly adminUrl: string | undefined
   readonly log: Log
-  /** A service of this process as any caller, or of another process as this process is known there. */
+  /** A service of this process, called as any caller, or of another process, called in the role this process has there. */
   client<S extends DescService>(service: S, caller: Caller): Client<S>
   /** Why it should get no requests now; empty when it is ready. */
   notReady(): Promise<string[]>
-  /** What this process has counted so far, its workers not. */
+  /** What this process, without its workers, has counted so far. */
   snapshot(): Promise<Snapshot>
-  /** One round of each janitor of this process now; rejects where there is none. */
+  /** Runs one round of each janitor of this process now; rejects if there is none. */
   runJanitors(): Promise<void>
-  /** /readyz 503, stop accepting, finish what is in flight, write down last uses, close the databases. */
+  /** /readyz 503, stop accepting, finish what is in flight, record last uses, close the databases. */
   close(): Promise<void>
 }

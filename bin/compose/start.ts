@@ -1,4 +1,4 @@
-// Starts a process: the whole service, or one part of it. What a part needs and is not here is reached by RPC.
+// Starts a process: the whole service, or one part of it. What a part needs from elsewhere is reached by RPC.
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
@@ -42,11 +42,11 @@ import { openTokenPart } from './token-part.js'
 import { startWorkers, type Workers } from './workers.js'
 import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
 
-/** Kept of the shutdown time for closing the databases after the last connection. */
+/** Part of the shutdown time reserved for closing the databases after the last connection. */
 const CLOSING_MS = 2_000
 /** How often `grpc.health.v1` follows the databases. */
 const HEALTH_EVERY_MS = 1_000
-/** What is absent for less is not told: a restart, or a moment with more to do than can be done. */
+/** What is absent for less is not reported: it may be a restart, or a moment of overload. */
 const LOOKS_BEFORE_TOLD = 2
 
 /** Starts what `mode` names; when something fails, what was started before it is stopped again. */
@@ -70,14 +70,14 @@ class Assembly {
   readonly #observers: Observers
   readonly #dispatcher: Dispatcher
   #stage: 'starting' | 'running' | 'shutting down' = 'starting'
-  /** What has been started, undone from the last to the first; each hears how long what is under way may still take. */
+  /** Stops what has been started, from the last to the first; each is told how long what is in flight may still take. */
   readonly #undo: ((graceMs: number) => Promise<unknown>)[] = []
-  /** What has to be ready. */
+  /** What must be ready. */
   readonly #parts: Part[] = []
-  /** What this process is known by over TLS; undefined when it uses none. */
+  /** What identifies this process over TLS; undefined when it does not use TLS. */
   readonly #tls: TlsMaterial | undefined
   readonly #doors: RpcServer[] = []
-  /** With databases, in this process. */
+  /** Services in this process, with their databases. */
   readonly #services: StorePart[] = []
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
   #tokenRemote: Remote | undefined
@@ -102,8 +102,8 @@ class Assembly {
   }
 
   /**
-   * Ports first, so that one in use is known before a database is touched. Gateways last, so that nobody is answered before
-   * there are services.
+   * Ports first, so that a port in use is noticed before a database is touched. Gateways last, so that no request is answered
+   * before there are services.
    */
   async start(): Promise<Running> {
     const rpcAddress = rpcAddressOf(this.#mode, this.#config, this.#log)
@@ -163,7 +163,7 @@ class Assembly {
     return (await Promise.all(this.#parts.map((part) => part.absent()))).flat()
   }
 
-  /** Its address, if it is not turned off. The last to go, so that /readyz tells of the shutdown. */
+  /** Returns its address, unless it is turned off. It is stopped last, so that /readyz reports the shutdown. */
   async #openAdmin(): Promise<string | undefined> {
     const place = { host: this.#config.adminHost, port: this.#config.adminPort }
     if (place.port === 0) return undefined
@@ -182,7 +182,7 @@ class Assembly {
     return urlOf({ ...place, port: admin.port })
   }
 
-  /** For the gateway of this process; workers take it themselves, if it can be had. */
+  /** For the gateway of this process; workers take it themselves, so for them this only checks that it can be taken. */
   async #takePublicPort(): Promise<HeldPort | undefined> {
     const { host, port } = this.#config
     if (this.#overrides.workers !== undefined) {
@@ -202,7 +202,7 @@ class Assembly {
     return door
   }
 
-  /** Those of this process, and connections to those it needs elsewhere. */
+  /** Opens the services of this process, and connections to those it needs elsewhere. */
   async #openServices(): Promise<void> {
     const config = this.#config
     closeWhileEmpty(config.dataDir)
@@ -232,7 +232,7 @@ class Assembly {
     if (!(await isMade(schemas, where))) this.#log.note(creating(schemas, where))
   }
 
-  /** On SQLite both would work, and each revocation would wait for the other's leases. */
+  /** On SQLite both processes would work, and each revocation would wait for the other's leases. */
   async #warnOfRivals(): Promise<void> {
     if (this.#config.tokenDatabase.kind !== 'sqlite' && this.#config.surveyDatabase.kind !== 'sqlite') return
     for (const socket of rivalSockets(this.#mode, this.#config)) {
@@ -243,7 +243,7 @@ class Assembly {
     }
   }
 
-  /** `behind` as RemoteOptions have it. */
+  /** `behind`: see RemoteOptions. */
   #connectTo(service: 'token' | 'survey', address: Address, behind?: Remote): Remote {
     const caller = this.#has('gateway') ? 'gateway' : 'survey'
     return this.#add(connectTo(service, address, this.#config, caller, { behind, ...this.#keeping() }))
@@ -261,7 +261,7 @@ class Assembly {
   }
 
   async #openRpcDoor(address: Address): Promise<RpcServer> {
-    if (this.#config.rpcListen === 'socket') makePrivateDirectory(this.#config.dataDir) // no store needs it on PostgreSQL
+    if (this.#config.rpcListen === 'socket') makePrivateDirectory(this.#config.dataDir) // no store makes it on PostgreSQL
     return this.#openDoor(address, this.#config)
   }
 
@@ -272,11 +272,11 @@ class Assembly {
     return door
   }
 
-  /** By the doors, which serve gateways elsewhere before this process has its own, and by the log, which has the causes. */
+  /** Reported by the doors, which serve gateways elsewhere before this process has its own, and, with causes, by the log. */
   async #followHealth(): Promise<void> {
     let looks = 0 // in a row that found something absent
     const follow = async () => {
-      this.#clock.now() // so that it knows how far time has gone, also while nobody asks
+      this.#clock.now() // so that it follows time even while nothing asks for it
       const absent = await this.#absent()
       if (this.#stage === 'shutting down') return
       for (const door of this.#doors) door.setServing(absent.length === 0)

@@ -19,7 +19,7 @@ import { fileFailure, isThere } from './database-file.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
 
-/** Hears how long the databases take, and why they cannot be asked. */
+/** Is told how long the databases take, and why they are unavailable. */
 export interface StoreObserver {
   /** One method of a store, from the call to its answer. */
   onOperation(store: 'token' | 'survey', operation: string, durationMs: number): void
@@ -28,7 +28,7 @@ export interface StoreObserver {
   onUnavailable(store: 'token' | 'survey', error: StoreUnavailable): void
 }
 
-/** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is no database. */
+/** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is not a database. */
 export async function openTokenStore(config: Config, observer?: StoreObserver, leases?: Leases): Promise<TokenStore> {
   const { tokenDatabase } = config
   if (tokenDatabase.kind === 'postgres') {
@@ -45,7 +45,7 @@ export async function openTokenStore(config: Config, observer?: StoreObserver, l
   )
 }
 
-/** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is no database. */
+/** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is not a database. */
 export async function openSurveyStore(config: Config, observer?: StoreObserver, leases?: Leases): Promise<SurveyStore> {
   const { surveyDatabase } = config
   if (surveyDatabase.kind === 'postgres') {
@@ -62,25 +62,25 @@ export async function openSurveyStore(config: Config, observer?: StoreObserver, 
   )
 }
 
-/** Whether there is one: its file, or its tables on PostgreSQL. @throws CommandError when this cannot be known; DatabaseRefused */
+/** Whether it exists: its file, or its tables on PostgreSQL. @throws CommandError when this cannot be known; DatabaseRefused */
 export async function isMade(schemas: CopiedSchema, where: Database): Promise<boolean> {
   return where.kind === 'sqlite' ? isThere(where.file) : (await versionOnPostgres(schemas, where.url)) > 0
 }
 
-/** What is said before one is made that is not there: who mistyped DATA_DIR would find everything gone. */
+/** The message before a missing database is made: after a mistyped DATA_DIR everything would seem to be gone. */
 export function creating({ postgres }: CopiedSchema, where: Database): string {
   return where.kind === 'sqlite'
     ? `creating a new database: ${where.file}`
     : `creating the tables of the ${postgres.name} database`
 }
 
-/** Of the schema that is there, 0 for none. @throws CommandError when the server does not answer; DatabaseRefused */
+/** Version of the schema that is there, 0 for none. @throws CommandError when the server does not answer; DatabaseRefused */
 export async function versionOnPostgres({ sqlite, postgres }: CopiedSchema, url: string): Promise<number> {
   const { schemaVersionOf } = await import('../../services/postgres/transaction.js')
   return naming(sqlite.name, schemaVersionOf(url, postgres))
 }
 
-/** Says of a database that does not answer which one it is. */
+/** Makes the failure of a database that does not answer say which one it is. */
 export async function naming<T>(store: string, opening: Promise<T>): Promise<T> {
   try {
     return await opening
@@ -100,7 +100,7 @@ function poolOptions(url: string, config: Config): PoolOptions {
   }
 }
 
-/** The store, each of whose methods is timed, and none of whose failures for want of the database goes unheard. */
+/** The store with each method timed, and each failure for lack of the database reported. */
 function observed<S extends object>(name: 'token' | 'survey', store: S, observer: StoreObserver | undefined): S {
   if (!observer) return store
   const methods = Object.entries(store) as [string, (...args: unknown[]) => Promise<unknown>][]
@@ -120,7 +120,7 @@ function observed<S extends object>(name: 'token' | 'survey', store: S, observer
   return Object.fromEntries(timed) as S
 }
 
-/** What `open` makes of a file; its folder is made if it is missing. */
+/** What `open` returns for a file; its folder is made if it is missing. */
 function opened<S>(file: string, open: () => S): S {
   makePrivateDirectory(path.dirname(file))
   try {
@@ -133,7 +133,7 @@ function opened<S>(file: string, open: () => S): S {
 }
 
 /**
- * For the owner alone if it is missing. One that exists keeps its mode: `doctor` judges it.
+ * Makes a missing directory, for its owner only. One that exists keeps its mode: `doctor` judges it.
  * @throws CommandError when it cannot be made.
  */
 export function makePrivateDirectory(directory: string): void {
@@ -150,13 +150,13 @@ function cannot(what: string, error: unknown): CommandError {
   return new CommandError(`cannot ${what} (${code})`, EXIT.unavailable, hint)
 }
 
-/** For what this user made under a umask that lets others in. Once something is in it, `doctor` judges its mode. */
+/** Makes an empty directory of this user private if a lax umask left it open. Once it holds anything, `doctor` judges it. */
 export function closeWhileEmpty(directory: string): void {
   try {
     const { mode, uid } = statSync(directory)
     if ((mode & 0o077) === 0 || uid !== process.getuid?.() || readdirSync(directory).length > 0) return
     chmodSync(directory, 0o700)
   } catch (error) {
-    if (!isOfSystem(error)) throw error // whoever makes it, or a file in it, tells what is wrong
+    if (!isOfSystem(error)) throw error // making it, or a file in it, will tell what is wrong
   }
 }

@@ -13,7 +13,7 @@ export function readTls(config: Config): TlsMaterial {
 
 const LOOK_EVERY_MS = 30_000
 
-/** Calls `onChange` when the files hold something else than `material`, within 30 s or at SIGHUP. */
+/** Calls `onChange` when the files hold something other than `material`, within 30 s or at SIGHUP. */
 export function watchTls(
   config: Config,
   material: TlsMaterial,
@@ -29,7 +29,7 @@ export function watchTls(
       onChange(read)
       known = text
     } catch (error) {
-      log.failure('the certificates could not be read again', error) // half-written: the next look finds them whole
+      log.failure('the certificates could not be read again', error) // half-written, perhaps: then the next look finds them whole
     }
   }
   const timer = setInterval(look, LOOK_EVERY_MS)

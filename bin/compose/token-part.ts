@@ -31,7 +31,7 @@ export async function openTokenPart(
     queueLimit: config.passwordHashQueueLimit,
     cost: passwordCost,
   })
-  const store = await openTokenStore(config, observers.store, leases) // last of what may fail: nobody would close it
+  const store = await openTokenStore(config, observers.store, leases) // last of what may fail: otherwise nobody would close it
   const uses = createUseRecorder(store)
   const handlers = createTokenHandlers({
     ...clock,

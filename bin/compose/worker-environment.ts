@@ -1,10 +1,10 @@
-// What a worker's environment has and its parent's has not, and the other way round.
+// How a worker's environment differs from its parent's.
 import { type Address, formatAddress } from '../../services/rpc/address.js'
 
 /** A gateway opens no database: no worker carries these secrets, or fails to start because a file that held one is gone. */
 const OF_DATABASES = /^((TOKEN|SURVEY)_DATABASE_URL(_FILE)?|PG[A-Z]+)$/
 
-/** Changes to `env`, that of the parent; undefined removes. `services`: where those of the parent are, if it has them. */
+/** Changes to `env`, the parent's; undefined removes a variable. `services`: address of the parent's services, if it has any. */
 export function workerEnvironment(
   env: Readonly<Record<string, string | undefined>>,
   services: Address | undefined,

@@ -4,18 +4,18 @@ import type { Snapshot } from '../telemetry/metrics.js'
 
 export type ToWorker =
   | { readonly type: 'stop' } // answer what is in flight, then end
-  | { readonly type: 'dismiss' } // the same, when the channel is closed, which comes next
+  | { readonly type: 'dismiss' } // the same, once the channel is closed, which comes next
   | { readonly type: 'count' } // asks for `counted`
 
 export type FromWorker =
   | { readonly type: 'serving'; readonly url: string }
   | { readonly type: 'failed'; readonly failure: StartFailure }
-  /** Somebody asks this worker to end: it goes on until a successor serves. */
+  /** This worker was asked to end: it goes on until a successor serves. */
   | { readonly type: 'leaving' }
-  /** Comes before `serving` too. `notReady`: why it cannot answer requests, although it takes them. */
+  /** Sent before `serving` too. `notReady`: why it cannot answer requests, although it accepts them. */
   | { readonly type: 'counted'; readonly snapshot: Snapshot; readonly notReady: readonly string[] }
 
-/** Why a worker could not start; a CommandError in pieces. */
+/** Why a worker could not start: the members of a CommandError. */
 export interface StartFailure {
   readonly text: string
   readonly exitCode: ExitCode

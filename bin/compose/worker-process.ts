@@ -4,9 +4,9 @@ import { CommandError } from '../exit.js'
 import type { Snapshot } from '../telemetry/metrics.js'
 import type { FromWorker, ToWorker } from './worker-messages.js'
 
-/** A worker that does not answer by then is counted as it was last, in ms; a scrape waits 10 s. */
+/** How long to wait for a worker's counts before its last ones are used, in ms; a scrape waits 10 s. */
 const COUNT_WITHIN_MS = 2_000
-/** Whoever works answers the next look. One that starts cannot, and on a busy machine starting takes long. */
+/** A worker that works answers the next look. A starting one cannot, and on a busy machine starting takes long. */
 const SILENT_AFTER_LOOKS = 3
 const HUNG_AFTER_LOOKS = { starting: 40, started: 10 } as const
 
@@ -18,19 +18,19 @@ export interface Reports {
 
 export class Worker {
   readonly startedAtMs = performance.now()
-  /** How: a signal, an exit code, or what it said. */
+  /** How it ended: a signal, an exit code, or what it reported. */
   readonly ended: Promise<string>
-  /** What it had counted when it told last. */
+  /** What it had counted by its last report. */
   counted: Snapshot = []
   readonly #process: Process
   readonly #waiting = new Set<() => void>()
   #stage: 'starting' | 'serving' | 'stopping' | 'ended' = 'starting'
   #hasServed = false
   #notReady: readonly string[] = []
-  /** Counted instead of time, so that nobody is late when this process was stopped itself. */
+  /** Counted instead of time, so that no worker seems late after this process itself was stopped. */
   #unansweredLooks = 0
 
-  /** `env`: what differs from the environment of this process; undefined where it has none. */
+  /** `env`: what differs from the environment of this process; undefined removes a variable. */
   constructor(env: Readonly<Record<string, string | undefined>>, reports: Reports) {
     this.#process = cluster.fork(env)
     this.#process.on('error', ignore) // of the channel, or there is no process: its end follows
@@ -70,12 +70,12 @@ export class Worker {
     return this.#hasServed
   }
 
-  /** Takes connections and can answer them, as far as it has told. */
+  /** Whether it accepts connections and can answer them, as far as it has reported. */
   get isServing(): boolean {
     return this.#stage === 'serving' && this.#unansweredLooks <= SILENT_AFTER_LOOKS && this.#notReady.length === 0
   }
 
-  /** Why it takes connections and cannot answer them. */
+  /** Why it accepts connections but cannot answer them. */
   get notReady(): readonly string[] {
     return this.#stage === 'serving' ? this.#notReady : []
   }
@@ -90,7 +90,7 @@ export class Worker {
     this.#tell({ type: 'count' })
   }
 
-  /** Fulfils when `counted` is of now, or when the worker does not answer in time. */
+  /** Fulfils when `counted` is current, or when the worker does not answer in time. */
   count(): Promise<void> {
     if (this.#stage === 'starting' || this.#stage === 'ended') return Promise.resolve()
     return new Promise((resolve) => {
@@ -113,7 +113,7 @@ export class Worker {
 
   /**
    * Ends it together with all others. node:cluster closes the listening socket of this process when it has lost the last
-   * channel: whoever connected to that after the last worker has left would be reset.
+   * channel: a client that connected to it after the last worker had left would be reset.
    */
   dismiss(): void {
     if (!this.#process.isConnected()) return
@@ -126,7 +126,7 @@ export class Worker {
   }
 
   #tell(message: ToWorker): void {
-    if (this.#process.isConnected()) this.#process.send(message, ignore) // who cannot be told has ended
+    if (this.#process.isConnected()) this.#process.send(message, ignore) // one that cannot be told has ended
   }
 
   #answered(): void {
@@ -134,7 +134,7 @@ export class Worker {
     for (const done of [...this.#waiting]) done()
   }
 
-  /** Gone, and everything it said is heard. */
+  /** Fulfils when it is gone and everything it sent has been received. */
   async #untilEnded(): Promise<string> {
     const child = this.#process.process
     const [how] = await Promise.all([

@@ -7,9 +7,9 @@ import type { Running } from './running.js'
 import { start } from './start.js'
 import type { FromWorker, StartFailure, ToWorker } from './worker-messages.js'
 
-/** What is in flight may take so long, in ms, when the parent is gone: the port is wanted by its successor. */
+/** How long what is in flight may take, in ms, when the parent is gone: the parent's successor needs the port. */
 const ORPHAN_MS = 5_000
-/** After the channel the parent closes its listening socket, in ms: who connects is served here until then, or nobody would. */
+/** How soon after the channel the parent closes its socket, in ms: until then new clients are served here or nowhere. */
 const PARENT_CLOSES_WITHIN_MS = 50
 
 /** Returns when everything is answered. */
@@ -47,7 +47,7 @@ function failureOf(error: unknown): StartFailure {
   return { text: 'a worker could not start', exitCode: report(error) }
 }
 
-/** SIGTERM is a wish to leave, which the parent hears first; a second one ends the process at once. */
+/** SIGTERM is a request to leave, of which the parent is told first; a second one ends the process at once. */
 function untilToldToStop(): Promise<void> {
   return new Promise((resolve) => {
     let isDismissed = false

@@ -1,5 +1,5 @@
-// Where workers find the services of their parent: a socket that only this user can reach, whatever RPC_LISTEN says. So who
-// may call and how many connections there may be is RPC_LISTEN's for others alone, and DATA_DIR may be as long as it likes.
+// Where workers find the services of their parent: a socket that only this user can reach, whatever RPC_LISTEN says. So the
+// bounds on callers and connections at RPC_LISTEN are for other processes only, and DATA_DIR may be of any length.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -10,14 +10,14 @@ import { CommandError, EXIT } from '../exit.js'
 
 export interface WorkersDoor {
   readonly address: Address
-  /** The configuration as it is for this door. */
+  /** The configuration that applies to this door. */
   of(config: Config): Config
   remove(): Promise<void>
 }
 
 const SOCKET = 'services.sock'
 
-/** Makes its folder, with mode 0700, which is gone when this process is, unless that is killed. @throws CommandError when it cannot. */
+/** Makes its folder, with mode 0700, removed when this process ends unless it is killed. @throws CommandError when it cannot. */
 export function makeWorkersDoor(): WorkersDoor {
   const folder = makeFolder()
   const remove = () => rmSync(folder, { recursive: true, force: true })

@@ -1,7 +1,8 @@
 // The workers of `serve --workers`: gateways in processes of their own that share the public port. This process starts
 // them, replaces those that end, and adds up what they count. It reads no connection: node:cluster gives each worker the
-// listening socket (SCHED_NONE), so all accept from one queue of the kernel. Who is idle takes the next, and who ends leaves the
-// rest to the others. Were this process to accept and pass on (SCHED_RR), what it holds would be lost with it or a worker.
+// listening socket (SCHED_NONE), so all accept from one queue of the kernel. An idle worker takes the next connection, and one
+// that ends leaves the rest to the others. If this process accepted connections and passed them on (SCHED_RR), those it holds
+// would be lost with it or with a worker.
 import cluster from 'node:cluster'
 import type { Address } from '../../services/rpc/address.js'
 import { CommandError, EXIT } from '../exit.js'
@@ -12,19 +13,19 @@ import type { GatewayPart } from './gateway-part.js'
 import { workerEnvironment } from './worker-environment.js'
 import { Worker } from './worker-process.js'
 
-/** A worker that ends sooner has not served: what ended it will probably end the next one too. */
+/** A worker that ends sooner, in ms, has ended early: what ended it will probably end the next one too. */
 const EARLY_MS = 10_000
-/** So many in a row at one seat fail the start of all. */
+/** This many in a row at one seat fail the start of all. */
 const MAX_EARLY_ENDS = 3
 const FIRST_DELAY_MS = 500
 const MAX_DELAY_MS = 30_000
 /** A worker that does not answer is not counted as serving after three times as long, and is killed after ten times. */
 const LOOK_EVERY_MS = 3_000
-/** After the time for what is in flight. */
+/** After the time for what is in flight, in ms. */
 const KILL_AFTER_MS = 1_000
 
 export interface Workers extends GatewayPart {
-  /** Why nobody serves, or some cannot; empty when all is well. */
+  /** Why no worker serves, or some cannot; empty when all is well. */
   notReady(): string[]
   /** Prometheus text: what the workers counted, those that ended included, and what this process did. */
   metrics(own: Snapshot): Promise<string>
@@ -34,7 +35,7 @@ export interface Workers extends GatewayPart {
 
 export interface WorkersOptions {
   readonly count: number
-  /** Where the services of this process are for them; undefined when they are elsewhere. */
+  /** Where the workers find the services of this process; undefined when they are elsewhere. */
   readonly services: Address | undefined
   readonly log: Log
   readonly lookEveryMs?: number
@@ -42,7 +43,7 @@ export interface WorkersOptions {
 
 /**
  * Fulfils when all serve.
- * @throws CommandError when one says that it cannot start, because the port is in use for example, or ends again and again.
+ * @throws CommandError when one reports that it cannot start, because the port is in use for example, or ends repeatedly.
  */
 export async function startWorkers({ count, services, log, lookEveryMs }: WorkersOptions): Promise<Workers> {
   cluster.schedulingPolicy = cluster.SCHED_NONE
@@ -57,13 +58,13 @@ export async function startWorkers({ count, services, log, lookEveryMs }: Worker
   return crew
 }
 
-/** One of N: whoever is in it is succeeded by the next when it ends or wants to. */
+/** One of N: the worker in it is succeeded by the next when it ends or was asked to. */
 interface Seat {
   readonly number: number
   worker: Worker | undefined
   /** Workers in a row that ended before they served or within EARLY_MS. */
   earlyEnds: number
-  /** Settle the start of all: the first that serves here, and one that cannot. */
+  /** Settle this seat's start: called when a worker serves here, and when one cannot. */
   readonly onServing: () => void
   readonly onFailed: (error: CommandError) => void
 }
@@ -112,7 +113,7 @@ class Crew implements Workers {
     await Promise.all([...this.#living.keys()].map((worker) => worker.count()))
     const ofWorkers = await this.#metrics.snapshot()
     const past = this.#past
-    const present = [...this.#living.keys()].map(({ counted }) => counted) // of the same moment as `past`: none is in both
+    const present = [...this.#living.keys()].map(({ counted }) => counted) // taken together with `past`: no worker is in both
     return sumOf([own, ofWorkers, await past, ...present]).metrics()
   }
 
@@ -136,12 +137,12 @@ class Crew implements Workers {
     return new Set(serving.map(([, seat]) => seat)).size // one that is asked to end serves until its successor does
   }
 
-  /** Whoever cannot reach the services is no successor yet: the one that can goes on. */
+  /** A worker that cannot reach the services is no successor yet: the one that can goes on. */
   #stopPredecessors(): void {
     for (const [worker, { worker: newest }] of this.#living) if (newest !== worker && newest?.isServing) worker.stop()
   }
 
-  /** Whoever does not answer is stuck, and so is everybody who is connected to it. */
+  /** A worker that does not answer is stuck, and so is every client connected to it. */
   #look(): void {
     this.#stopPredecessors()
     for (const [worker, seat] of this.#living) {
@@ -152,7 +153,7 @@ class Crew implements Workers {
     }
   }
 
-  /** Puts a new worker into a seat; who was there goes when it serves. */
+  /** Puts a new worker into a seat; its predecessor is stopped when it serves. */
   #occupy(seat: Seat): void {
     const worker = new Worker(this.#env, {
       onServing: (url) => {
@@ -186,7 +187,7 @@ class Crew implements Workers {
     this.#metrics.ended()
     const isEarly = !worker.hasServed || performance.now() - worker.startedAtMs < EARLY_MS
     seat.earlyEnds = isEarly ? seat.earlyEnds + 1 : 0
-    if (seat.earlyEnds >= MAX_EARLY_ENDS) seat.onFailed(failedAtStart(seat, how)) // nobody hears it once one has served
+    if (seat.earlyEnds >= MAX_EARLY_ENDS) seat.onFailed(failedAtStart(seat, how)) // without effect once one has served
     const delayMs = delayAfter(seat.earlyEnds)
     const next = delayMs === 0 ? 'another takes its place' : `another takes its place in ${delayMs / 1000} s`
     this.#log.warning(`worker ${seat.number} (process ${worker.pid}) ended: ${how}; ${next}`)
@@ -198,7 +199,7 @@ class Crew implements Workers {
   }
 }
 
-/** The first that ends early may have been killed by somebody: its seat is not kept empty for that. */
+/** The first that ends early may just have been killed: it is replaced at once. */
 function delayAfter(earlyEnds: number): number {
   return earlyEnds < 2 ? 0 : Math.min(FIRST_DELAY_MS * 2 ** (earlyEnds - 2), MAX_DELAY_MS)
 }

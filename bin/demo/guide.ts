@@ -1,4 +1,4 @@
-// The page of text a demo prints: what to click, who to be, what to paste.
+// The page of text a demo prints: what to click, whom to sign in as, what to paste.
 import { packageFile } from '../package-root.js'
 import type { Credentials } from './authorize.js'
 import { DEMO_USER } from './known-account.js'
@@ -32,7 +32,7 @@ export function guide(input: GuideInput, style: { readonly isColored: boolean })
     state: 'demo1',
   }
   const data = { appid, access_token: accessToken }
-  const program = packageFile('bin/survey-auth.js') // from wherever the line is pasted
+  const program = packageFile('bin/survey-auth.js') // so that the line works in any folder
 
   return `
 ${bold('survey-auth demo')}

@@ -8,7 +8,7 @@ import { findIn, pagesOfApps, type SurveyOperator, unlessMissing } from '../comp
 import { packageFile } from '../package-root.js'
 import { DEMO_USER } from './known-account.js'
 
-/** The one to click through, as the example calls itself, and one for the printed lines: what ends the grants of one leaves the other's. */
+/** To click through, named as the example calls itself, and for the printed lines: ending one's grants leaves the other's. */
 const DEMO_APPS = { clicked: 'Harvest', pasted: 'Command line (curl)' } as const
 const SECRET_LIFE_MS = 30 * 86_400_000
 /** Callbacks of earlier runs that stay registered: a second demo beside this one keeps working. */
@@ -23,7 +23,7 @@ export interface Seeded extends Readonly<Record<keyof typeof DEMO_APPS, SeededAp
   readonly surveyId: number
 }
 
-/** Makes sure that user, apps and surveys are there; each app gets a new secret that ends by itself. */
+/** Makes sure that user, apps and surveys are there; each app gets a new secret that expires by itself. */
 export async function seed(operator: SurveyOperator, redirectUri: string): Promise<Seeded> {
   const user = await demoUser(operator)
   const surveyId = await demoSurveys(operator, user)

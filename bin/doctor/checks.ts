@@ -79,7 +79,7 @@ function privateDirectory(directory: string): Verdict {
   return ok(`${directory}, for its owner alone`)
 }
 
-/** What is in a DATA_DIR by us or by docs/operations.md. To close a directory that others use, /etc for one, breaks them. */
+/** What we, or docs/operations.md, put in a DATA_DIR. Closing a directory that others use, /etc for example, breaks them. */
 const OURS = /^((token|survey)\.db(-.+)?|.+\.sock|demo|moved)$/
 
 function toClose(directory: string): string {
@@ -87,7 +87,7 @@ function toClose(directory: string): string {
   return isOurs ? `run: chmod 700 ${directory}` : 'it holds other things too: DATA_DIR should be a directory of its own'
 }
 
-/** @param service where its service is, if it is elsewhere: then there need not be any database here */
+/** @param service address of its service, if that is elsewhere: then no database need be here */
 function database(where: Database, schemas: CopiedSchema, service: Address | undefined): ReturnType<Check> {
   if (where.kind === 'postgres') return postgres(where.url, schemas.postgres)
   return sqliteFile(where.file, schemas.sqlite, service)
@@ -112,7 +112,7 @@ function sqliteFile(file: string, schema: SqliteSchema, service: Address | undef
 }
 
 async function postgres(url: string, schema: PostgresSchema): Promise<Verdict> {
-  const { schemaVersionOf } = await import('../../services/postgres/transaction.js') // with the driver: only here
+  const { schemaVersionOf } = await import('../../services/postgres/transaction.js') // loads the driver: only here
   try {
     const version = await schemaVersionOf(url, schema)
     if (version === 0) return odd('PostgreSQL has no schema yet; the first start creates it')
@@ -122,7 +122,7 @@ async function postgres(url: string, schema: PostgresSchema): Promise<Verdict> {
   }
 }
 
-/** Wrong wherever it is: who runs this may not have the environment of the service. */
+/** Wrong wherever it is: this command may run without the environment of the service. */
 async function demoAccount(where: Database): Promise<Verdict> {
   try {
     if (!(await hasDemoAccount(where))) return ok('there is none')
@@ -149,7 +149,7 @@ function diskSpace(directory: string): Verdict {
   return free < LOW_DISK_BYTES ? odd(detail) : ok(detail)
 }
 
-/** Lifetimes hang on the clock: one that went back keeps things alive for longer. */
+/** Lifetimes depend on the clock: one that went back keeps things alive for longer. */
 function clock(file: string | undefined): Verdict {
   const now = Date.now()
   if (now < EARLIEST_NOW_MS) return wrong(`the clock says ${new Date(now).toISOString()}`)
@@ -175,7 +175,7 @@ function timeouts(config: Config): Verdict {
 
 function certificate(config: Config): Verdict {
   if (!usesTls(config, RPC_ADDRESSES)) return ok('none is needed')
-  const endsAtMs = endOf(readFileSync(config.rpcTlsCert, 'utf8')) // which readConfig has read before
+  const endsAtMs = endOf(readFileSync(config.rpcTlsCert, 'utf8')) // readConfig has read it before
   const detail = `${config.rpcTlsCert} ends at ${new Date(endsAtMs).toISOString()}`
   if (endsAtMs < Date.now()) return wrong(detail)
   return endsAtMs - Date.now() < CERTIFICATE_SOON_MS ? odd(detail) : ok(detail)
@@ -199,9 +199,9 @@ function adminAddress({ adminHost, adminPort }: Config): Verdict {
   return odd(`${address}; make sure that only your monitoring reaches it`)
 }
 
-/** Asked as `serve` asks before it is ready: by a gateway, which needs both, or by a survey service, which needs that of tokens. */
+/** As `serve` checks before it is ready: for a gateway, which needs both, or a survey service, which needs the token service. */
 async function serviceElsewhere(service: 'token' | 'survey', address: Address, config: Config): Promise<Verdict> {
-  const { connectTo } = await import('../compose/remote.js') // with gRPC: only here
+  const { connectTo } = await import('../compose/remote.js') // loads gRPC: only here
   const remote = connectTo(service, address, config, config.surveyServiceUrl ? 'gateway' : 'survey')
   const [absence] = await remote.absent()
   await remote.close()
@@ -225,7 +225,7 @@ async function server(config: Config): Promise<Verdict> {
   }
 }
 
-/** False when services of this configuration have sockets, and nobody listens on any. */
+/** False when services of this configuration have sockets, and no process listens on any. */
 async function mayBeOurs(config: Config): Promise<boolean> {
   const { rpcListen, tokenServiceUrl, surveyServiceUrl } = config
   if (rpcListen !== 'socket' || tokenServiceUrl || surveyServiceUrl) return true

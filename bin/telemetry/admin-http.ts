@@ -8,12 +8,12 @@ export interface AdminHttpOptions {
   readonly host: string
   /** 0 takes a free one. */
   readonly port: number
-  /** Whether the start is over and the shutdown has not begun: only then must the event loop turn. */
+  /** Whether the start is over and the shutdown has not begun: only then must the event loop keep turning. */
   readonly isRunning: () => boolean
   /** Why this process should get no requests now; empty when it is ready. */
   readonly notReady: () => Promise<readonly string[]>
   readonly metrics: { readonly contentType: string; text(): Promise<string> }
-  /** Called when the thread has ended by itself: nobody answers the operators from then on. */
+  /** Called when the thread has ended by itself: from then on, operators get no answer. */
   readonly onLost: (error: unknown) => void
   /** How long the event loop may be busy before /healthz says so, in ms. */
   readonly hungAfterMs?: number
@@ -37,11 +37,11 @@ type FromThread =
   | { readonly type: 'failed'; readonly code: string; readonly message: string }
   | { readonly type: 'question'; readonly id: number; readonly path: string }
 
-/** No turn takes as long, except on a machine that does nothing else either. */
+/** No turn takes this long, except on a machine where everything else has stopped too. */
 const HUNG_AFTER_MS = 10_000
 const PLAIN = 'text/plain; charset=utf-8'
 
-/** Listening. @throws Error with the `code` of the system when it cannot */
+/** Fulfils when it listens. @throws Error with the `code` of the system when it cannot */
 export function startAdminHttp(options: AdminHttpOptions): Promise<AdminHttp> {
   const { host, port, hungAfterMs = HUNG_AFTER_MS } = options
   const thread = new Worker(packageFile('bin/telemetry/admin-thread.js'), {

@@ -1,5 +1,5 @@
-// The operators' HTTP server, in a thread of its own: whoever asks whether the process is alive is answered while the main
-// thread has much to do, and is told when it no longer turns. JavaScript, since it must run beside sources and dist/ alike.
+// The operators' HTTP server, in a thread of its own: a liveness probe is answered even while the main thread is busy, and
+// learns when its event loop no longer turns. JavaScript, since it must run beside sources and dist/ alike.
 import { createServer } from 'node:http'
 import { parentPort, workerData } from 'node:worker_threads'
 
@@ -28,9 +28,9 @@ parentPort.on('message', ({ id, answer }) => {
   asked.delete(id)
 })
 
-/** Of the main thread: it starts and stops at its own pace, a long migration for example. */
+/** Of the main thread, which may take its time to start and stop, for a long migration for example. */
 let isRunning = false
-/** When it was asked for what it has not answered yet. */
+/** When the main thread was asked the question it has not answered yet. */
 let lookedAt
 
 async function look() {
@@ -41,7 +41,7 @@ async function look() {
   setTimeout(look, LOOK_EVERY_MS)
 }
 
-/** Nothing but the event loop is asked for, so that an outage of the database restarts nobody. */
+/** Only the event loop is checked, so that an outage of the database does not restart this process. */
 function health() {
   const busyMs = lookedAt === undefined ? 0 : performance.now() - lookedAt
   if (!isRunning || busyMs < hungAfterMs) return { status: 200, type: PLAIN, body: 'ok\n' }
@@ -66,13 +66,13 @@ const server = createServer(async (request, response) => {
   response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' })
   response.end(request.method === 'HEAD' ? undefined : body)
 })
-Object.assign(server, { httpAllowHalfOpen: true }) // who has sent all and says so by a FIN, as `nc -N` does, gets the answer
+Object.assign(server, { httpAllowHalfOpen: true }) // a client that sends FIN after its request, as `nc -N` does, is answered
 server.headersTimeout = 5_000
 server.requestTimeout = 10_000
 const onFailed = ({ code, message }) => parentPort.postMessage({ type: 'failed', code, message })
 server.once('error', onFailed)
 server.listen(port, host, () => {
-  server.off('error', onFailed) // a later one ends this thread, of which the main thread hears
+  server.off('error', onFailed) // a later one ends this thread, and the main thread learns of it
   parentPort.postMessage({ type: 'listening', port: server.address().port })
   look()
 })

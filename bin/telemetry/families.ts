@@ -1,5 +1,5 @@
-// Counters and histograms by label, for what happens several times in every request: finding a cell costs a lookup for each
-// label and makes no text. prom-client's own sort and join their labels at every call. It exports these like its own.
+// Counters and histograms by label, for what happens several times in every request: finding a cell costs one lookup per
+// label and builds no string. prom-client's own sort and join their labels on every call. It exports these like its own.
 import type { Registry } from 'prom-client'
 
 export interface Family {
@@ -15,7 +15,7 @@ interface Sample {
   readonly value: number
 }
 
-/** What is below a label value: the cell, after the last label, or what is below the next. */
+/** What is below a label value: the cell, after the last label, or branches by the values of the next. */
 interface Branch<Cell> {
   readonly byValue: Map<string, Branch<Cell>>
   cell?: Cell
@@ -42,7 +42,7 @@ class Cells<Cell> {
       ),
     })
     const metric = { name, get }
-    family.registry.registerMetric(metric as never) // it asks of a metric no more than this
+    family.registry.registerMetric(metric as never) // the registry uses no more of a metric than this
   }
 
   of(values: readonly string[]): Cell {

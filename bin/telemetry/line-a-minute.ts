@@ -1,4 +1,4 @@
-// Lines about what comes again and again: peers and clients try for as long as it fails.
+// Log lines about recurring failures: peers and clients retry for as long as they fail.
 import type { Log } from './log.js'
 
 const TELL_EVERY_MS = 60_000
@@ -8,7 +8,7 @@ interface Told {
   untold: number
 }
 
-/** Warns in a line a minute of each kind, of which there must be few. */
+/** Warns in at most one line a minute per kind; there must be few kinds. */
 export function lineAMinute(log: Pick<Log, 'warning'>): (kind: string, text: string) => void {
   const told = new Map<string, Told>()
   return (kind, text) => {

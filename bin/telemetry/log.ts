@@ -1,4 +1,4 @@
-// The log: one JSON object a line on stderr. Every line is built here from named fields, so that no URL, query, header,
+// The log: one JSON object per line on stderr. Every line is built here from named fields, so that no URL, query, header,
 // body or credential can slip in.
 import { Code } from '@connectrpc/connect'
 import { type DestinationStream, pino } from 'pino'
@@ -10,14 +10,14 @@ import type { Removed } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
 import { StderrWriter } from './stderr-writer.js'
 
-/** By table, of either database. */
+/** Number of rows by table, of either database. */
 export type RemovedRows = Readonly<Partial<Record<keyof Removed | 'surveyEvents', number>>>
 
 export interface Log {
   request(record: RequestRecord): void
   call(record: CallRecord): void
   removed(removed: RemovedRows): void
-  /** A defect, or a failure of the background: logged with its stack. */
+  /** A defect, or a failure of background work: logged with its stack. */
   failure(what: string, error: unknown, requestId?: string): void
   /** A fixed text about the life of the process. */
   note(text: string): void
@@ -25,10 +25,10 @@ export interface Log {
   warning(text: string): void
 }
 
-/** Looks like one of our credentials; a last net under error messages, which may quote what they choked on. */
+/** Looks like one of our credentials; a safety net for error messages, which may quote the input that caused them. */
 const CREDENTIAL = /\b(sac|sat|sart|sas|sase)_[\w-]{16,}/g
 
-/** `pid`: of one of several processes that share stderr; its lines carry it, and no other process writes into them. */
+/** `pid`: of one of several processes that share stderr; its lines carry it, and are not interleaved with others'. */
 export function createLog(
   config: Pick<Config, 'logLevel' | 'logFormat'>,
   stream: NodeJS.WritableStream,
@@ -52,7 +52,7 @@ const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info 
 let lastMs = 0
 let lastTime = ''
 
-/** A member of the line, made once per millisecond. */
+/** The `time` member of a line, made once per millisecond. */
 function isoTime(): string {
   const now = Date.now()
   if (now !== lastMs) {
@@ -96,8 +96,8 @@ function overDestination(level: string, destination: DestinationStream, flush: (
 }
 
 /**
- * As pino writes it, at a tenth of the cost; there is one for every request. Quoted as they are: names of ours, methods
- * that node:http knows, UUIDs. Only the appid is the client's.
+ * As pino would write it, at a tenth of the cost; there is one for every request. Our own names, the methods that node:http
+ * knows and UUIDs need no escaping. Only the appid comes from the client.
  */
 function requestLine(level: 'error' | 'info', base: string, record: RequestRecord): string {
   const { route, method, status, outcome, durationMs, requestId, appid } = record

@@ -12,7 +12,7 @@ export interface Metrics {
   call(record: CallRecord): void
   removed(removed: RemovedRows): void
   storeOperation(store: string, operation: string, durationMs: number): void
-  /** Answers about access tokens of which one call found that they hold: each is a token verified. */
+  /** Answers about access tokens that one call found to hold: each counts as a token verified. */
   revalidated(answers: number): void
   /** A used code that was sent again. */
   replayed(effect: ReplayEffect): void
@@ -20,16 +20,16 @@ export interface Metrics {
   commit(store: string, writes: number, durationMs: number): void
   /** A failure nobody expected: an alert is due. */
   unexpected(): void
-  /** A connection to the public port that was one too many. */
+  /** A connection to the public port beyond HTTP_MAX_CONNECTIONS. */
   dropped(): void
-  /** The certificate by which this process is known to others. */
+  /** The certificate that identifies this process to others. */
   certificate(file: string, endsAtMs: number): void
   text(): Promise<string>
-  /** All of it, to be sent to the process that sums up. */
+  /** All metrics, to be sent to the process that adds them up. */
   snapshot(): Promise<Snapshot>
 }
 
-/** What a process has counted and how it fares, in a form that travels as JSON. */
+/** The metrics of a process, in a form that travels as JSON. */
 export type Snapshot = Awaited<ReturnType<Registry['getMetricsAsJSON']>>
 
 const TOKEN_VERIFIED = 'token_verified'
@@ -46,7 +46,7 @@ const steps: Readonly<Record<string, string>> = {
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
-/** How values of several processes become one where prom-client would add them or take the mean; of a lag the worst counts. */
+/** How values of several processes are merged where prom-client would add or average them; of a lag the worst counts. */
 const AGGREGATORS: Readonly<Record<string, 'min' | 'max'>> = {
   process_start_time_seconds: 'min',
   nodejs_eventloop_lag_seconds: 'max',
@@ -57,7 +57,7 @@ const AGGREGATORS: Readonly<Record<string, 'min' | 'max'>> = {
   survey_auth_tls_certificate_end_timestamp_seconds: 'min',
 }
 
-/** What a process with workers counts of them. `serving`: how many serve now, of `wanted`. */
+/** What a process with workers counts about them. `serving`: how many serve now, of `wanted`. */
 export function createWorkerMetrics(
   serving: () => number,
   wanted: () => number,
@@ -152,7 +152,8 @@ export function createMetrics(): Metrics {
     labelNames: ['effect'],
     registry,
   })
-  // From the start, at 0: what appears only when it first happens has not grown, for Prometheus, and the alerts on it are silent.
+  // Present from the start, at 0: for Prometheus, a series that first appears when something happens has not grown, and alerts
+  // on it stay silent.
   for (const step of Object.values(steps)) credentials([step], 0)
   for (const effect of REPLAY_EFFECTS) replayedCodes([effect], 0)
   const storeSeconds = histogramFamily(

@@ -1,4 +1,4 @@
-// Lines of the log on their way to stderr: many in one write, and none that a full disk or a slow reader would make wait for.
+// Log lines on their way to stderr: many in one write, and none for which a full disk or a slow reader makes the service wait.
 import { fstatSync } from 'node:fs'
 import { pino } from 'pino'
 import { errorCode } from '../error-code.js'
@@ -8,13 +8,13 @@ type SonicBoom = ReturnType<typeof pino.destination>
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
 const WRITE_BYTES = 65_536
-/** What may wait for somebody to read stderr, or for room on its disk; more is lost. */
+/** How much may wait for a reader of stderr, or for space on its disk; more is lost. */
 const MOST_UNREAD_BYTES = 16 * 1024 * 1024
-const MOST_BYTES_PER_UNIT = 3 // of UTF-16, as UTF-8
-const WHOLE_WRITE_BYTES = 4_096 // PIPE_BUF: a pipe takes so much from one process before it takes anything from another
+const MOST_BYTES_PER_UNIT = 3 // bytes of UTF-8 for a UTF-16 code unit
+const WHOLE_WRITE_BYTES = 4_096 // PIPE_BUF: a pipe takes this much from one process before it takes anything from another
 
 /**
- * Lines of many requests are written together: a write for each costs as much as a quarter of the request. Everything is
+ * Lines of many requests are written together: a write for each would cost as much as a quarter of the request. Everything is
  * written when the process ends, unless it is killed.
  */
 export class StderrWriter {
@@ -28,7 +28,7 @@ export class StderrWriter {
   #lostBytes = 0
   #whyLost = ''
 
-  /** `isShared`: with other processes, between whose lines ours stay whole. `onLost` hears what was lost, and why. */
+  /** `isShared`: with other processes, among whose lines ours stay whole. `onLost` is told what was lost, and why. */
   constructor(isShared: boolean, onLost: (text: string) => void) {
     const stderr = fstatSync(process.stderr.fd)
     const isSharedPipe = isShared && (stderr.isFIFO() || stderr.isSocket()) // journald gives a socket
@@ -41,8 +41,8 @@ export class StderrWriter {
   }
 
   /**
-   * A line with its end; it may wait for others. As bytes at once: texts that wait are what the collector copies, and out of
-   * the cache when they are put together.
+   * A line with its newline; it may wait for others. It is encoded at once: strings that wait are copied by the garbage
+   * collector, and are out of the cache by the time they are joined.
    */
   write(line: string): void {
     const mostBytes = line.length * MOST_BYTES_PER_UNIT
@@ -56,7 +56,7 @@ export class StderrWriter {
     if (this.#end === 0) return
     const lines = this.#waiting.subarray(0, this.#end)
     this.#end = 0
-    // As bytes: given texts, it scans all it holds every time. What is small may wait long, and should not hold the whole.
+    // As bytes: given strings, it scans all it holds every time. A small part may wait long, and must not retain the buffer.
     if (lines.length < this.#writeBytes / 2) this.#destination.write(Buffer.from(lines) as never)
     else {
       this.#destination.write(lines as never)
@@ -65,8 +65,9 @@ export class StderrWriter {
   }
 
   /**
-   * A file on a full disk: the service goes on, and what is unwritten waits for the next line, which tries again. Unheard, the
-   * error would end the process, or never: the destination's own flush at the end tries for as long as the disk is full.
+   * If stderr is a file on a full disk, the service goes on, and what is unwritten waits for the next line, which tries again.
+   * Unhandled, the error would end the process, or keep it from ending: the destination's own flush at the end retries for as
+   * long as the disk is full.
    */
   #open(): SonicBoom {
     const destination = pino.destination({
@@ -105,7 +106,7 @@ export class StderrWriter {
   #finish(): void {
     this.#destination.flushSync()
     if (this.#end === 0 || this.#failure !== undefined) return
-    const ending = pino.destination({ dest: process.stderr.fd, sync: true }) // nothing else ends in time
+    const ending = pino.destination({ dest: process.stderr.fd, sync: true }) // nothing asynchronous would end in time
     ending.on('error', () => undefined)
     ending.write(this.#waiting.toString('utf8', 0, this.#end))
   }

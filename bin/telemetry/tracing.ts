@@ -1,4 +1,4 @@
-// OpenTelemetry spans, when an SDK was loaded before us (`node --import ./tracing.js`); without one nothing is made.
+// OpenTelemetry spans, when an SDK was loaded before us (`node --import ./tracing.js`); without one none are made.
 // Spans carry route and method names, outcomes and the request id, and never a URL, a query or a credential.
 import {
   type Attributes,
@@ -19,7 +19,7 @@ export interface Tracing {
   readonly startCallSpan: NonNullable<DispatcherOptions['startSpan']>
 }
 
-/** undefined when no SDK is there to take spans. */
+/** undefined when no SDK is there to collect spans. */
 export function createTracing(): Tracing | undefined {
   const tracer = loadedTracer()
   return tracer && createSpansOn(tracer)

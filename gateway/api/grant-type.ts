@@ -3,7 +3,7 @@ import { Problem } from '../errors.js'
 import type { Params } from '../query.js'
 
 /**
- * Before the parameters that belong to it: who asks for another grant has others.
+ * Called before the grant's own parameters are read: a request for another grant type has others.
  * @throws Problem invalid_grant_type, or invalid_argument when it is missing or malformed
  */
 export function requireGrantType(query: Params, expected: string): void {

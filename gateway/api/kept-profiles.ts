@@ -6,20 +6,20 @@ interface Profile {
   readonly avatar: string
 }
 
-/** Profiles as JSON: who is asked for again and has not changed is not written anew. */
+/** Profiles as JSON, kept: one that is requested again and has not changed is not serialized again. */
 export class KeptProfiles {
   readonly #maxCharacters: number
   readonly #write: (profile: Profile) => string
   readonly #kept = new Map<string, Profile & { readonly bytes: string }>()
   #characters = 0
 
-  /** `maxCharacters`: of all, and of what they were made of. With more, they are forgotten and made again. */
+  /** `maxCharacters`: of all texts and the values they were made from. Beyond that, they are dropped and made again. */
   constructor(maxCharacters: number, write: (profile: Profile) => string = jsonBytes) {
     this.#maxCharacters = maxCharacters
     this.#write = write
   }
 
-  /** As jsonBytes gives it. */
+  /** As jsonBytes returns it. */
   bytesOf({ openid, nickname, avatar }: Profile): string {
     const known = this.#kept.get(openid)
     if (known?.nickname === nickname && known.avatar === avatar) return known.bytes

@@ -1,5 +1,5 @@
 // A survey as JSON: the shape of the detail endpoint (decisions 26), written by it and read by `survey import`.
-// What is derived (page_count, topic_count, started_at, end_at, creator_user_id) is written and not read.
+// Derived members (page_count, topic_count, started_at, end_at, creator_user_id) are written and not read.
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { z } from 'zod'
 import {
@@ -39,14 +39,14 @@ export const QUESTION_TYPES = [
   'sheet',
 ] as const
 
-/** The survey as an object of JSON. */
+/** The survey as a JSON object. */
 export function surveyToJson(survey: Survey, creatorUserId: number): object {
   return { ...headToJson(survey), creator_user_id: creatorUserId, pages: survey.pages.map(pageToJson) }
 }
 
 const known = new WeakMap<Survey, { readonly head: string; readonly pages: string }>()
 
-/** surveyToJson by jsonBytes; of a message that comes again, only what differs between apps is written anew. */
+/** surveyToJson through jsonBytes; for a message seen before, only what differs between apps is serialized again. */
 export function surveyBytes(survey: Survey, creatorUserId: number): string {
   let parts = known.get(survey)
   if (!parts) {
@@ -57,7 +57,7 @@ export function surveyBytes(survey: Survey, creatorUserId: number): string {
   return `${parts.head},"creator_user_id":${creatorUserId},"pages":${parts.pages}}`
 }
 
-/** The survey with its keys in the order the live service of this dialect sends them, up to its creator. */
+/** The survey up to `creator_user_id`, with its keys in the order in which the live service of this dialect sends them. */
 function headToJson(survey: Survey): object {
   return {
     id: Number(survey.id),
@@ -78,7 +78,7 @@ function headToJson(survey: Survey): object {
   }
 }
 
-/** A description asks nothing, so it is no topic. */
+/** A description asks nothing, so it is not a topic. */
 function isTopic(question: Question): boolean {
   return question.type !== 'description'
 }
@@ -116,13 +116,13 @@ function optionToJson({ id, text, exclusive, goto }: Option): object {
   return { id, text, exclusive, goto }
 }
 
-const MILLISECONDS = '.000Z' // the end of an ISO 8601 time that is not shown
+const MILLISECONDS = '.000Z' // the end of an ISO 8601 time, which is not shown
 
 const MAX_UNIX_SECONDS = 253_402_300_799 // the end of year 9999
 
 const SHANGHAI_OFFSET_SECONDS = 8 * 60 * 60 // no summer time since 1991
 
-/** `YYYY-MM-DD HH:MM:SS` in Asia/Shanghai, the end of year 9999 for what is later; '' for 0, which means unset. */
+/** `YYYY-MM-DD HH:MM:SS` in Asia/Shanghai, the end of year 9999 for anything later; '' for 0, which means unset. */
 function shanghaiTime(unixSeconds: number): string {
   if (unixSeconds === 0) return ''
   return new Date(Math.min(unixSeconds + SHANGHAI_OFFSET_SECONDS, MAX_UNIX_SECONDS) * 1000)
@@ -136,7 +136,7 @@ function starsOf({ type, starNum, starBeginNum }: Question): Partial<Pick<Questi
   return type === 'star' ? { starNum: starNum ?? 5, starBeginNum: starBeginNum ?? 1 } : { starNum, starBeginNum }
 }
 
-/** What is no Unicode would become U+FFFD on its way; the other doors refuse it when they decode. */
+/** Text that is not Unicode would become U+FFFD on its way; the other entry points refuse it when they decode. */
 const string = z.string().refine((text) => text.isWellFormed(), 'holds one half of a surrogate pair')
 const id = string.max(128)
 const goto = string.max(128).default('')
@@ -193,9 +193,9 @@ const surveyJson = z.object({
 })
 
 /**
- * Reads a survey from parsed JSON. Keys it does not know are ignored. Only `title` and each question's `type` must be
- * there: ids and indexes that are missing follow from the position, everything else is empty.
- * @throws Error that names the path and what is wrong there, one line for each finding.
+ * Reads a survey from parsed JSON. Unknown keys are ignored. Only `title` and each question's `type` are required: missing
+ * ids and indexes follow from the position, a missing `scene` is 1, everything else is empty.
+ * @throws Error that names the path and what is wrong there, one line per finding.
  */
 export function surveyFromJson(json: unknown): Survey {
   const parsed = surveyJson.safeParse(json, { error: ({ input }) => (input === undefined ? 'is missing' : undefined) })

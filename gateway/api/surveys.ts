@@ -41,7 +41,7 @@ export const surveysRoute: Route = {
 
 const lists = new WeakMap<readonly SurveySummary[], string>()
 
-/** The list by jsonBytes; that of rows which come again is known. */
+/** The list through jsonBytes; kept for rows that come again. */
 function listBytes(found: ListSurveysResponse): string {
   const known = lists.get(found.list)
   if (known !== undefined) return known

@@ -3,7 +3,7 @@ import { successBytes } from '../envelope.js'
 import type { Route } from '../http.js'
 import { KeptProfiles } from './kept-profiles.js'
 
-const profiles = new KeptProfiles(4 * 1024 * 1024) // of a hundred bytes each, those of 20,000 users
+const profiles = new KeptProfiles(4 * 1024 * 1024) // at a hundred bytes each, the profiles of 20,000 users
 
 /** The basic profile of the user who authorized (spec 4.4, 2.5). */
 export const userRoute: Route = {

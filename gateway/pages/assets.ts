@@ -1,6 +1,6 @@
 // The files pages refer to, read once at start. The only answers of the service that may be cached: their address
-// carries a hash of their content, so that a new version has a new address. By the address of another version, which a page
-// of another gateway has while they are replaced one by one, they are given and not kept.
+// carries a hash of their content, so that a new version has a new address. At the address of another version, which a page
+// from another gateway has during a rolling update, they are served but not cached.
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'

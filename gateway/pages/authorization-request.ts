@@ -27,7 +27,7 @@ export function readAuthorizationRequest(params: Params): AuthorizationRequest {
   }
 }
 
-/** Of a form: undefined when no authorization is in progress. @throws Problem as readAuthorizationRequest */
+/** Read from a form: undefined when no authorization is in progress. @throws Problem as readAuthorizationRequest */
 export function readRequestInProgress(form: Params): AuthorizationRequest | undefined {
   return form.first('appid') === undefined ? undefined : readAuthorizationRequest(form)
 }
@@ -49,7 +49,7 @@ export function requestValues(asked: AuthorizationRequest | undefined): readonly
   return asked ? [asked.appid, asked.redirectUri, asked.responseType, asked.scope, asked.state] : []
 }
 
-/** The link of the authorization page, rebuilt, with the fragment spec 4.1 wants. */
+/** The link of the authorization page, rebuilt, with the fragment that spec 4.1 requires. */
 export function authorizeHref(asked: AuthorizationRequest, language?: Language): string {
   const fields = language ? [...requestFields(asked), { name: 'lang', value: language }] : requestFields(asked)
   const query = fields.map(({ name, value }) => `${name}=${encodeURIComponent(value)}`)

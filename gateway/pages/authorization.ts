@@ -88,7 +88,7 @@ async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest)
   const decision = form.optional('decision', 16)
   if (sessionToken === undefined) {
     if (decision !== '') return signInAgain(visit, goal, t.signIn.sessionEnded)
-    return redirectTo(authorizeHref(asked), { outcome: 'sign_in', appid: asked.appid }) // WebKit reloads the sign-in page so
+    return redirectTo(authorizeHref(asked), { outcome: 'sign_in', appid: asked.appid }) // how WebKit reloads the sign-in page
   }
   if (decision === 'cancel') return leave(asked, { error: 'access_denied' }, 'cancelled')
   if (decision !== 'confirm') throw invalidArgument('decision is neither confirm nor cancel')

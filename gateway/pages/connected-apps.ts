@@ -1,4 +1,4 @@
-// The apps a user has let in, and the end of that.
+// The apps a user has authorized, and ending their access.
 import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
 import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { MAX_ID_LENGTH } from '../bounds.js'
@@ -55,7 +55,7 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
   )
 }
 
-/** Whether our own form led here, as far as browsers tell (decisions 23): an app could link here, and nothing would have ended. */
+/** Whether our own form led here, as far as browsers tell (decisions 23): an app could link here when nothing has ended. */
 function wasDisconnected({ request, deps }: Visit): boolean {
   return readOptional(request, 'disconnected') === '1' && isFromOwnPage(request, deps.publicUrl)
 }
@@ -77,7 +77,7 @@ function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {
   }
 }
 
-/** A grant that is gone already leads to the same page: it shows what is true now. */
+/** A grant that is already gone leads to the same page, which shows what is true now. */
 function disconnect(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   const visit = openVisit(request, deps)
   return guarded(visit, APPS_PATH, async () => {

@@ -3,10 +3,10 @@ import { parseCookie, stringifySetCookie } from 'cookie'
 
 export type SecretCookie = 'session' | 'form_key'
 
-const LANGUAGE_COOKIE = 'sa_lang' // no secret: the same name over http and https, whoever may have set it
+const LANGUAGE_COOKIE = 'sa_lang' // not secret: the same name over http and https, whoever may have set it
 const LANGUAGE_MAX_AGE = 31_536_000 // one year, in seconds
 
-/** What our cookies hold; another value is nobody's, and no service need be asked about it. */
+/** What our cookies hold; any other value counts as none, and no service need be asked about it. */
 const SECRET = /^[\w-]{1,512}$/
 
 /** Over https only the `__Host-` spelling counts: nothing but this very origin can have set it. */
@@ -19,7 +19,7 @@ export function readLanguageCookie(header: string | undefined): string | undefin
   return parseCookie(header ?? '')[LANGUAGE_COOKIE]
 }
 
-/** A `Set-Cookie` value. It goes when the browser closes; the server ends sessions earlier by itself. */
+/** A `Set-Cookie` value. It expires when the browser closes; the server ends sessions earlier by itself. */
 export function setSecretCookie(publicUrl: URL, name: SecretCookie, value: string): string {
   return stringifySetCookie(secretName(publicUrl, name), value, attributes(publicUrl))
 }

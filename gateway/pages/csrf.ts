@@ -35,7 +35,7 @@ export function isFormKey(value: string | undefined): value is string {
 
 /**
  * Unguessable and fresh for every rendering; a confirmed form gets one code, however often it is sent. It begins with the
- * time, in 8 characters, so that the codes of forms that were shown at about the same time lie together in their table.
+ * time, in 8 characters, so that the codes of forms shown at about the same time lie together in their table.
  */
 export function newFormId(randomBytes: RandomBytes, nowMs: number): string {
   const time = Buffer.alloc(FORM_TIME_BYTES)

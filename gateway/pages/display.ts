@@ -1,4 +1,4 @@
-// How things are shown that others wrote, and times and durations. Escaping is the templates' business.
+// How text written by others is shown, and times and durations. Escaping is left to the templates.
 import type { Language } from './language.js'
 import { texts } from './texts.js'
 
@@ -9,7 +9,7 @@ const GRAPHEME_CODE_POINTS = 12 // the longest emoji in use; stacked accents bey
 const HARMFUL =
   /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]/gu
 
-/** What can be seen; the five at the end are letters and a symbol that cannot. */
+/** A visible character; the five at the end are letters and a symbol that are not. */
 const INK = /[^\p{Z}\p{C}\u115f\u1160\u2800\u3164\uffa0]/u
 
 const segmenter = new Intl.Segmenter('und', { granularity: 'grapheme' })
@@ -46,7 +46,7 @@ export function displayDuration(seconds: number, language: Language): string {
   return inLargestUnit(seconds, language, Math.floor)
 }
 
-/** How long to wait, in the same units, rounded up: who waits for so long does not come too early. */
+/** How long to wait, in the same units, rounded up, so that a user who waits this long does not come too early. */
 export function displayWait(seconds: number, language: Language): string {
   return inLargestUnit(seconds, language, Math.ceil)
 }

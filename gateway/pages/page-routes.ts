@@ -1,4 +1,4 @@
-// The pages: where people sign in, authorize an app, see the apps they authorized, and end that. This folder renders
+// The pages: where people sign in, authorize an app, see the apps they authorized, and end their access. This folder renders
 // HTML and keeps cookies; who is signed in and what an app may do is decided behind the RPCs.
 import type { Route } from '../http.js'
 import { assetRoutes } from './assets.js'

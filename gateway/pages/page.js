@@ -1,15 +1,15 @@
-// Three small services; every page works without them.
+// Three small aids; every page works without them.
 
-// Spec 4.1: the link of the authorization page ends in #wj_redirect. Servers never see a fragment, so it is looked at here.
+// Spec 4.1: the link of the authorization page ends in #wj_redirect. Servers never see a fragment, so it is checked here.
 const { expectsFragment, address } = document.body.dataset
 if (expectsFragment && location.hash !== `#${expectsFragment}`) {
   console.warn(`The link of the authorization page should end in #${expectsFragment}.`)
 }
 
-// A page that answers a form takes the address where it is found: reloading it, or coming back to it, sends nothing again.
+// A page that answers a form takes its address for GET: reloading it, or coming back to it, sends nothing again.
 if (address) history.replaceState(null, '', address)
 
-// A second click while the first is under way is dropped. Buttons stay enabled: a disabled one would not send its value.
+// A second click while the first is in flight is dropped. Buttons stay enabled: a disabled one would not send its value.
 const REPEAT_AFTER_MS = 5000 // then a click counts again, in case the first got lost on the way
 const sentAt = new WeakMap()
 document.addEventListener('submit', (event) => {

@@ -40,7 +40,7 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
       language,
       title: t.signIn.title,
       languageHref: (to) => goalHref(goal?.asked, to),
-      expectsFragment: goal !== undefined && !answersForm, // it is at the app's own link
+      expectsFragment: goal !== undefined && !answersForm, // the page is at the app's own link
       address: answersForm ? goalHref(goal?.asked) : undefined,
     },
     {
@@ -75,7 +75,7 @@ function signIn(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   })
 }
 
-/** Of a form that the next one can take the place of; undefined of one that is good. guarded() answers for any other. */
+/** The refusal of a form that a fresh one can replace; undefined for a valid form. guarded() answers any other refusal. */
 function refusalOf(visit: Visit, form: Params, asked: AuthorizationRequest | undefined): Attempt | undefined {
   try {
     requireForm(visit, form, signInUse(asked))
@@ -89,7 +89,7 @@ function refusalOf(visit: Visit, form: Params, asked: AuthorizationRequest | und
 
 async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefined): Promise<Answer> {
   const { deps, request, t, sessionToken } = visit
-  const username = readTyped(form, 'username', 128)?.trim() // phones put a space behind a word
+  const username = readTyped(form, 'username', 128)?.trim() // phones put a space after a word
   const password = readTyped(form, 'password', 1024)
   const attempt = { status: 401, outcome: 'sign_in_failed', username: username ?? '' }
   if (username === '' || password === '') return signInPage(visit, goal, { ...attempt, alert: t.signIn.incomplete })
@@ -110,7 +110,7 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
   }
 }
 
-/** After a form whose session ended meanwhile, in another tab for example: it was not acted upon, as `alert` says. */
+/** Answers a form whose session has ended meanwhile, in another tab for example: it was not acted upon, as `alert` says. */
 export function signInAgain(visit: Visit, goal: SignInGoal | undefined, alert: string): Answer {
   return signInPage(visit, goal, { status: 401, outcome: 'sign_in', alert })
 }
@@ -120,7 +120,7 @@ function tooMany(visit: Visit, seconds: number): Attempt {
   return { status: 429, outcome: 'request_rate_limited', alert, headers: { 'retry-after': String(seconds) } }
 }
 
-/** What was typed; undefined when no account can have it, which the page does not tell from a wrong one. */
+/** What was typed; undefined when no account can have it, which the page does not distinguish from a wrong one. */
 function readTyped(form: Params, name: string, maxLength: number): string | undefined {
   try {
     return form.optional(name, maxLength)
@@ -129,7 +129,7 @@ function readTyped(form: Params, name: string, maxLength: number): string | unde
   }
 }
 
-/** For the log: the app that somebody signs in for. */
+/** For the log: the app that the sign-in is for. */
 function appOf(goal: SignInGoal | undefined): { readonly appid?: string } {
   return goal ? { appid: goal.asked.appid } : {}
 }

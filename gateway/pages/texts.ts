@@ -1,5 +1,5 @@
-// Every text of the pages. A text missing in one language does not compile. `{name}` marks a place for something that
-// others wrote; templates fill it in, escaped and isolated.
+// Every text of the pages. A text missing in one language does not compile. `{name}` marks a place for text written by
+// others; templates fill it in, escaped and isolated.
 import type { Language } from './language.js'
 
 const en = {

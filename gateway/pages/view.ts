@@ -64,8 +64,8 @@ export interface Frame {
   /** The page's address must end in `#wj_redirect` (spec 4.1); its script warns the developer when it does not. */
   readonly expectsFragment?: boolean
   /**
-   * Of a page that answers a form: where it is found by GET; its script takes this as the page's address. Not for a page with
-   * a link to there: a browser follows no link to the address it is at that has a fragment.
+   * Of a page that answers a form: its address for GET, which its script puts in the address bar. Not for a page that links to
+   * this address: if it has a fragment, a browser that is already there does not load it again.
    */
   readonly address?: string | undefined
 }
@@ -117,8 +117,8 @@ export function redirectTo(location: string, rendered: Omit<Rendered, 'status'>)
 
 /**
  * No inline script or style, nothing from elsewhere, no framing. `form-action` is left out on purpose: Chromium applies
- * it to the redirect after a form as well, and confirming has to end at the app's callback. So is an opener policy: an app may
- * open the authorization page in a window of its own, which its callback there has to find again (docs/decisions.md 34).
+ * it to the redirect after a form as well, and confirming must end at the app's callback. So is an opener policy: an app may
+ * open the authorization page in a separate window, where its callback must find the opener again (docs/decisions.md 34).
  */
 const PAGE_HEADERS = {
   'cache-control': 'no-store',
@@ -135,7 +135,7 @@ function cookieHeader(setCookies: readonly string[] | undefined): Record<string,
   return setCookies?.length ? { 'set-cookie': setCookies } : {}
 }
 
-/** Cuts a text at its `{name}`: what stands before and after the foreign text that the template isolates. */
+/** Splits a text at its `{name}`: the parts before and after the foreign text that the template isolates. */
 function withName(text: string): { before: string; after: string } {
   const [, before = '', after = ''] = /^(.*)\{\w+\}(.*)$/s.exec(text) ?? [text, text]
   return { before, after }

@@ -1,4 +1,4 @@
-// One request to a page: who asks, in which language, with which forms; and what every page does alike about failures.
+// One request to a page: who asks, in which language, with which forms; and how every page deals with failures.
 import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { failureHeaders } from '../envelope.js'
 import { type Problem, type ProblemType, toProblem } from '../errors.js'
@@ -20,9 +20,9 @@ export interface Visit {
   readonly language: Language
   readonly t: Texts
   readonly sessionToken: string | undefined
-  /** Signs this browser's forms. Kept as long as the browser keeps it, so that forms in other tabs stay good. */
+  /** Signs this browser's forms. Kept as long as the browser keeps it, so that forms in other tabs stay valid. */
   readonly formKey: string
-  /** False when the browser sent no key, so that no form of ours can be in it. */
+  /** False when the browser sent no key, so that it cannot show a form of ours. */
   readonly hadFormKey: boolean
   /** Cookies to set with whatever page is the answer. */
   readonly setCookies: readonly string[]
@@ -45,7 +45,7 @@ export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
     hadFormKey,
     setCookies: [
       ...(hadFormKey ? [] : [setSecretCookie(deps.publicUrl, 'form_key', formKey)]),
-      // By the switch, or by somebody's link, which need not be what the user wants from then on.
+      // Chosen by the switch, or by somebody's link, which need not be what the user wants from then on.
       ...(chosen ? [setLanguageCookie(deps.publicUrl, chosen, isFromOwnPage(request, deps.publicUrl))] : []),
     ],
   }
@@ -65,7 +65,7 @@ export function isProblem(error: unknown, type: ProblemType): boolean {
   return toProblem(error).type === type
 }
 
-/** Why a form is not acted upon; guarded() answers for it. */
+/** Why a form is not acted upon; guarded() turns it into an answer. */
 export class FormRefused extends Error {
   constructor(readonly why: 'cross_site' | 'expired' | 'rejected') {
     super(`form refused: ${why}`)
@@ -85,7 +85,7 @@ export function csrfField(visit: Visit, use: FormUse): HiddenField {
   return { name: 'csrf', value: signForm(formKey, use, newFormId(deps.randomBytes, now), now) }
 }
 
-/** The id of a form that was made by us for this use; guarded() answers for any other. */
+/** The id of a form that we made for this use. @throws FormRefused for any other, which guarded() answers. */
 export function requireForm(visit: Visit, form: Params, use: FormUse): string {
   if (!visit.hadFormKey) throw new FormRefused('rejected')
   const check = checkForm(visit.formKey, use, form.optional('csrf', 512), visit.deps.now())
@@ -94,16 +94,16 @@ export function requireForm(visit: Visit, form: Params, use: FormUse): string {
 }
 
 /**
- * Whether a form of our own page was refused for its signature by a browser that has a key: two pages that are opened at once
- * before it has one bring one each, and it keeps the last.
+ * Whether a form of our own page was refused for its signature although the browser has a key: two pages opened at once, before
+ * it has one, bring one each, and it keeps the last.
  */
 export function isOfLostKey({ request, hadFormKey }: Visit, error: unknown): boolean {
   return error instanceof FormRefused && error.why === 'rejected' && hadFormKey && saysOwnPage(request)
 }
 
 /**
- * Answers, or shows a page about the failure with a way on that loses nothing. What no page can explain flies on to the
- * server, which records it and answers 500.
+ * Answers, or shows a page about the failure with a way on that loses nothing. Any other failure is rethrown to the server,
+ * which answers it with a general error page and logs it if it is unexpected.
  */
 export async function guarded(visit: Visit, wayOn: string, answer: () => Promise<Answer>): Promise<Answer> {
   try {

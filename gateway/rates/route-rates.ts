@@ -4,24 +4,24 @@ import type { GatewayLimits, Rates } from '../limits.js'
 import { networkOf } from '../source.js'
 import { WindowCounter } from './window-counter.js'
 
-/** What an app is counted by on a route; made once for a request. */
+/** The key an app is counted under on a route; made once per request. */
 export const appOnRoute = (appid: string, { name }: Route) => `${name} ${appid}`
 
-/** `none`: a path nothing is served at. */
+/** Route name of a path where nothing is served. */
 export const NO_ROUTE = 'none'
 
 /**
- * Every route's allowances: one per client address, one per app and route. An app pays only for requests that its
- * credentials were good for, so that nobody else can spend its allowance by sending its appid.
+ * Every route's allowances: one per client address, one per app and route. An app pays only for requests with its valid
+ * credentials, so that nobody else can spend its allowance by sending its appid.
  */
 export class RouteRates {
   readonly #isOn: boolean
-  /** By what is counted, for example `api source`. */
+  /** By what they count, for example `api source`. */
   readonly counters: ReadonlyMap<string, WindowCounter>
   readonly #bySource: Record<Route['kind'], WindowCounter>
   readonly #byApp: Record<Route['kind'], WindowCounter>
 
-  /** `isShared`: other gateways are told of what is counted here. */
+  /** `isShared`: what is counted here is reported to other gateways. */
   constructor({ rateLimit, rates, maxRateKeys }: GatewayLimits, isShared: boolean) {
     const counter = (kind: Route['kind'], of: keyof Rates) => new WindowCounter(rates[kind][of], maxRateKeys, isShared)
     this.#isOn = rateLimit
@@ -35,7 +35,7 @@ export class RouteRates {
     ])
   }
 
-  /** Counts a request of a client. @throws Problem request_rate_limited */
+  /** Counts a request from a client. @throws Problem request_rate_limited */
   admitSource(source: string, kind: Route['kind'], now: number): void {
     if (!this.#isOn) return
     const counter = this.#bySource[kind]
@@ -43,14 +43,14 @@ export class RouteRates {
     if (!counter.take(network, now)) throw rateLimited(counter.allowance(network, now))
   }
 
-  /** `app`: as `appOnRoute` names it. @throws Problem request_rate_limited */
+  /** `app`: from `appOnRoute`. @throws Problem request_rate_limited */
   admitApp(app: string, { kind }: Route, now: number): void {
     if (!this.#isOn) return
     const counter = this.#byApp[kind]
     if (!counter.has(app, now)) throw rateLimited(counter.allowance(app, now))
   }
 
-  /** Counts a request whose answer says that it counts. */
+  /** Counts a request whose answer has `countsForApp`. */
   countApp(app: string, { kind }: Route, now: number): void {
     if (this.#isOn) this.#byApp[kind].take(app, now)
   }

@@ -1,19 +1,19 @@
-// Several gateways, one allowance: each tells TokenService once a second what it admitted and hears what all did. A
-// request never waits for this; while TokenService cannot be asked, each gateway limits by what it knows.
+// Several gateways, one allowance: once a second each reports to the token service what it admitted and learns what all of
+// them did. A request never waits for this; while that service cannot be reached, each gateway limits by what it knows.
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { Client } from '@connectrpc/connect'
 import type { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import type { Count, WindowCounter } from './window-counter.js'
 
 const SHARE_EVERY_MS = 1_000
-/** Of each kind and round; what remains goes with the next. */
+/** Counts reported per kind and round; the rest go in the next round. */
 const MAX_COUNTS = 5_000
-/** Of one call, which stays well below the 64 KiB that a service takes. */
+/** Keeps a call well below the 64 KiB that a service accepts. */
 const COUNTS_PER_CALL = 200
 
 type Limits = Pick<Client<typeof LimitService>, 'countRequests'>
 
-/** Until what it returns is called; what was not reported by then is lost. */
+/** Shares until the returned function is called; what was not reported by then is lost. */
 export function startSharing(counters: ReadonlyMap<string, WindowCounter>, limits: Limits): () => void {
   let isBusy = false
   const timer = setInterval(() => {
@@ -44,7 +44,7 @@ export async function shareAll(counters: ReadonlyMap<string, WindowCounter>, lim
 
 async function share(name: string, taken: readonly Count[], limits: Limits): Promise<void> {
   const grown = taken.map((count) => count.here - count.reported)
-  // Before the answer, not after: what is admitted meanwhile makes the count unreported again.
+  // Before the call, not after: a request admitted meanwhile makes the count unreported again.
   for (const count of taken) count.reported = count.here
   try {
     const { totals } = await limits.countRequests({

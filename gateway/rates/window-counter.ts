@@ -1,10 +1,10 @@
 import type { Rate } from '../limits.js'
 
-/** Where a key stands in the present window. */
+/** Where a key stands in the current window. */
 export interface Allowance {
   /** Requests a window allows. */
   readonly limit: number
-  /** Of them, left. */
+  /** How many of them are left. */
   readonly remaining: number
   /** Seconds until the window ends, at least 1. */
   readonly resetSeconds: number
@@ -16,7 +16,7 @@ export interface Count {
   readonly windowEndMs: number
   /** Requests this process admitted. */
   here: number
-  /** Of them, those the other gateways know of. */
+  /** How many of them have been reported to the other gateways. */
   reported: number
   /** Requests the other gateways admitted, as far as this process knows. */
   elsewhere: number
@@ -24,8 +24,8 @@ export interface Count {
 
 /**
  * Counts requests per key in windows of fixed length, which begin at the same moments in every process. Memory is
- * bounded: the counts go when their window ends, and when there are `maxKeys` of them, so a flood of keys makes the limit
- * laxer and never locks anybody out.
+ * bounded: counts are dropped when their window ends, and when there are `maxKeys` of them, so a flood of keys makes the
+ * limit laxer and never locks anybody out.
  */
 export class WindowCounter {
   readonly #rate: Rate
@@ -51,7 +51,7 @@ export class WindowCounter {
     }
   }
 
-  /** Counts one request if the key has any left; whether it had. */
+  /** Counts one request if the key has any left, and returns whether it had. */
   take(key: string, now: number): boolean {
     this.#turnWindow(now)
     const count = this.#countOf(key)
@@ -66,7 +66,7 @@ export class WindowCounter {
     return this.#left(key, now) > 0
   }
 
-  /** At most `max` counts that grew since they were last taken. The taker sets `reported`, or gives them back. */
+  /** At most `max` counts that grew since they were last taken. The caller sets `reported`, or gives them back. */
   takeUnreported(max: number): Count[] {
     const taken = [...this.#unreported.values()].slice(0, max)
     for (const count of taken) this.#unreported.delete(count)
@@ -77,7 +77,7 @@ export class WindowCounter {
     for (const count of counts) if (count.windowEndMs === this.#windowEndMs) this.#unreported.add(count)
   }
 
-  /** Below 0 when the gateways together admitted more. */
+  /** Negative when the gateways together admitted more than the limit. */
   #left(key: string, now: number): number {
     this.#turnWindow(now)
     const count = this.#counts.get(key)
