@@ -61,7 +61,7 @@ function launchSeparate(launch: Launch): Promise<Backend> {
 
 /**
  * Two of each on one PostgreSQL database. Requests go to the gateways in turn, and each survey service asks the token
- * service of the other gateway, so that what only one process knows shows at once.
+ * service of the other gateway, so that state known to one process only shows at once.
  */
 function launchTwoOfEach(launch: Launch): Promise<Backend> {
   return backendOf(launch, async (startProcess) => {
