@@ -9,7 +9,7 @@ const GAP = 18
 const TOP = 64
 const LEGEND_COLUMN = 210
 
-/** Readable on light and dark alike. */
+/** Readable on light and dark backgrounds. */
 const colours = {
   'all-in-one': '#2f81f7',
   separate: '#8957e5',

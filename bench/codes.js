@@ -1,5 +1,5 @@
-// Fresh codes, issued by the service that is measured, as when people confirm: another process that wrote to its database
-// would have it look up anew all that it keeps, in every round.
+// Fresh codes, issued by the measured service itself, as when people confirm: if another process wrote to its database, the
+// service would have to look up everything it keeps again in every round.
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { REDIRECT_URI, SCOPE } from './person.js'
@@ -10,7 +10,7 @@ const TIMEOUT_MS = 10_000
 const SETTLED_MS = 500 // until what was written is copied from the log into the database
 
 /**
- * @param {{ dataDir: string, mode: 'all' | 'token' }} service that runs
+ * @param {{ dataDir: string, mode: 'all' | 'token' }} service a running one
  * @param {{ appid: string, newcomers: string[], atOnce: number }} seeded
  * @returns {Promise<{ issue: (count: number) => Promise<string[]>, close: () => void }>}
  */

@@ -1,4 +1,4 @@
-// Who is measured, how each is started, and what a request of each line looks like.
+// The contestants, how each is started, and what a request of each line looks like.
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../test/harness/free-port.js'
@@ -11,7 +11,7 @@ import { seedSurveyAuth } from './seed.js'
 const START_MS = 30_000
 const SEED_MS = 60_000
 
-/** Lines of the table, in its order. `once`: a request can be sent once only. */
+/** Lines of the table, in its order. `once`: each request can be sent only once. */
 export const lines = {
   exchange: { title: 'exchange a code', once: true },
   refresh: { title: 'refresh', once: false },
@@ -22,7 +22,7 @@ export const lines = {
 }
 
 /**
- * Variables of a measured survey-auth; what is not here has the product's default, so logs, metrics, audit and rate
+ * Variables of a measured survey-auth; the others have the product's defaults, so logs, metrics, audit and rate
  * limits are on. The limits are as high as they go: one address and one app send everything here, and must not be refused.
  */
 export const surveyAuthVariables = {
@@ -74,10 +74,10 @@ export function isOnPostgres(name) {
  * @typedef {object} Contestant
  * @property {number} port
  * @property {{ name: string, pid: number }[]} processes
- * @property {string[]} lines what it can be asked
+ * @property {string[]} lines those it can serve
  * @property {(line: string, count: number) => Promise<{ marker: string, requests: string[] }>} requests
- *   whole HTTP requests, at least `count` where each can be sent once only
- * @property {() => Promise<number>} loopDelayMs p99 since the last call; the longest of its processes
+ *   whole HTTP requests, at least `count` of them where each can be sent only once
+ * @property {() => Promise<number>} loopDelayMs p99 since the last call; the longest among its processes
  * @property {() => void} emptyLogs
  * @property {() => Promise<void>} close
  */
@@ -142,7 +142,7 @@ async function startPeer(name, { grants }, url = undefined) {
 /**
  * @param {string[]} databases
  * @param {(urls: Record<string, string>) => Promise<Contestant>} start gets the addresses of the databases by name
- * @returns {Promise<Contestant>} with the processes of the PostgreSQL, which nobody else uses, as its own
+ * @returns {Promise<Contestant>} its processes include those of the PostgreSQL, which nobody else uses
  */
 async function onPostgres(databases, start) {
   const cluster = startNode([serverFile('postgres/cluster'), ...databases], { role: 'server', ipc: true })
@@ -242,7 +242,7 @@ function authorizePath(appid) {
   return `/connect/oauth2/authorize?${new URLSearchParams(query)}`
 }
 
-/** Browsers that are signed in and have seen a form before. */
+/** Browsers that are signed in and have opened a form before. */
 async function pageCookies(port, appid, sessions) {
   const answer = await fetch(`http://127.0.0.1:${port}${authorizePath(appid)}`)
   const formKey = /sa_form_key=[^;]+/.exec(answer.headers.get('set-cookie') ?? '')?.[0]

@@ -1,8 +1,8 @@
-// What the measured rounds amount to: medians, ratios, targets.
+// Summarises the measured rounds: medians, ratios, targets.
 import { contestants, lines } from './contestants.js'
 import { median, middleHalf, pairedDifferences, pairedRatios } from './stats.js'
 
-/** The issue's targets. `of` names what is divided by: another contestant, on the same line. */
+/** The issue's targets. `of` names the divisor: another contestant, on the same line. */
 const targets = [
   { name: 'all-in-one', of: 'ceiling', atLeast: { exchange: 0.15, refresh: 0.3, user: 0.65, detail: 0.6, list: 0.45 } },
   { name: 'all-in-one', of: 'oidc-provider', atLeast: { exchange: 12, refresh: 12 } },
@@ -12,13 +12,13 @@ const targets = [
   { name: 'separate', of: 'all-in-one', atLeast: { exchange: 0.7, user: 0.7, detail: 0.5 } },
 ]
 
-/** What a process that is asked may add to the median at half of the capacity, in ms, and how many are, one after the other. */
+/** What each further process may add to the median at half of the capacity, in ms, and how many are called in sequence. */
 const hop = { name: 'separate', of: 'all-in-one', share: 0.5, mostMs: 1, hops: { exchange: 1, user: 1, detail: 2 } }
 
-/** Busier than this, the generator may be what was measured. */
+/** A generator busier than this may be what limited the result. */
 const BUSY = 0.95
 
-/** When server and generator waited for their cores for more of the time than this, requests a second say little. */
+/** When server and generator waited for their cores for a larger share of the time, requests a second say little. */
 export const DISTURBED = 0.1
 
 /** @param results what run.js measured */
@@ -72,7 +72,7 @@ export function figuresOf({ cells, memory }) {
   }
 }
 
-/** The open loop at one share: the median of each figure over its rounds, but whatever went wrong in any of them. */
+/** The open loop at one share: the median of each figure over its rounds; overload and lag are those of all rounds. */
 function middleOf({ share, rounds }) {
   const middle = (name) => median(rounds.map((one) => one[name]))
   return {

@@ -119,7 +119,7 @@ async function fill(file, grants) {
   db.close()
 }
 
-/** On the disk, and in the memory of a machine that has enough of it: what is measured then is the database. */
+/** Puts the file on disk and, if the machine has enough memory, into its cache, so that only the database is measured. */
 function settle(file) {
   const descriptor = openSync(file, 'r+')
   fsyncSync(descriptor)
@@ -128,7 +128,7 @@ function settle(file) {
   closeSync(descriptor)
 }
 
-/** Tokens `from` to `from + count` of an order that jumps about. */
+/** Tokens `from` to `from + count` of an order that jumps around. */
 async function lookUp(store, grants, from, count) {
   for (let n = 0; n < count; n += AT_ONCE) {
     const tokenOf = (index) => {
@@ -188,13 +188,13 @@ function grantId(n) {
   return `grant_${String(n).padStart(22, '0')}`
 }
 
-/** The key of a grant's token, as the product makes them: the grant's place, then a hash. */
+/** The key of a grant's token, as the product makes it: the grant's place, then a hash. */
 function keyOf(kind, n, grants) {
   const hash = createHash('sha256').update(`${kind} ${n}`).digest()
   return Buffer.concat([placeOf(n, grants), hash.subarray(0, 24)])
 }
 
-/** Ascending with n, so that a table is filled from left to right; the first bit is none of a place. */
+/** Ascending with n, so that a table is filled from left to right; a place does not use the first bit. */
 function placeOf(n, grants) {
   const place = Buffer.alloc(8)
   place.writeBigUInt64BE((BigInt(n) * 0x7fff_ffff_ffff_fffen) / BigInt(grants))

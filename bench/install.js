@@ -1,4 +1,4 @@
-// The peers are dependencies of bench/ only; installed when they are first needed.
+// The peers are dependencies of bench/ only, installed when first needed.
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import path from 'node:path'

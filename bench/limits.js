@@ -1,5 +1,5 @@
-// `npm run bench:limits`: what a request costs as connections and surveys become many, and what happens when more is asked
-// for than can be done. All in one process on SQLite, on a core of its own.
+// `npm run bench:limits`: what a request costs as connections and surveys grow in number, and what happens under overload.
+// All in one process on SQLite, on a core of its own.
 import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { scriptOptions } from '../test/harness/script-options.js'
 import { contestants, lines, memoryMiB } from './contestants.js'
@@ -15,7 +15,7 @@ const WARMUP_ANSWERS = 2_500
 const JOB_SLACK_MS = 60_000
 const OVERLOAD = { line: 'refresh', factor: 5, connections: 4_000 }
 const SIGN_INS = { people: 1_000, line: 'refresh', rate: 200, connections: 16, durationMs: 10_000, runs: 3 }
-/** Of what is given when nothing else is asked for: the latency without load. */
+/** Share of the capacity at which the latency without load is measured. */
 const UNLOADED_SHARE = 0.1
 const HEALTH_EVERY_MS = 50
 const PROBE_MS = 500
@@ -108,7 +108,7 @@ async function overloaded() {
   if (result.failures > 0) throw new Error(`failures under overload: ${JSON.stringify(result.examples)}`)
 }
 
-/** What a crowd that signs in costs who asks for tokens meanwhile. */
+/** How a crowd that signs in delays requests for tokens. */
 async function besideSignIns() {
   const { people, line, rate, connections, durationMs: signInMs, runs } = SIGN_INS
   const service = await contestants['all-in-one'].start(AMOUNTS)
@@ -144,7 +144,7 @@ async function besideSignIns() {
   console.table(rows)
 }
 
-/** Asks for /healthz and for the memory, again and again, until `end`. */
+/** Polls /healthz and the memory until `end`. */
 function watch(service) {
   let isOver = false
   let worstHealthMs = 0

@@ -1,4 +1,4 @@
-// The load generator as a process of its own: one job a message.
+// The load generator as a process of its own: one job per message.
 import { closedLoop, openLoop, overload } from './load.js'
 import { signIns } from './sign-ins.js'
 

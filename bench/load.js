@@ -19,11 +19,11 @@ const WARMUP_FACTOR = 4
  * @typedef {object} Job
  * @property {number} port
  * @property {readonly string[]} requests whole HTTP requests
- * @property {boolean} [once] each request may be sent once only; the run ends when they are used up
- * @property {string} marker what the body of every good answer holds
+ * @property {boolean} [once] each request may be sent only once; the run ends when they are used up
+ * @property {string} marker text that the body of every good answer contains
  * @property {number} [connections]
  * @property {number} [warmupMs] before anything is counted
- * @property {number} [warmupAnswers] closed loop: as many must have come as well, within WARMUP_FACTOR times as long
+ * @property {number} [warmupAnswers] closed loop: also wait for this many answers, up to WARMUP_FACTOR times as long
  * @property {number} durationMs
  * @property {readonly number[]} [pids] processes whose CPU time is measured
  */
@@ -102,7 +102,7 @@ export class Answers {
     this.#marker = marker
   }
 
-  /** undefined when the answer is whole and good, INCOMPLETE when there is more to come, else what is wrong. */
+  /** undefined when the answer is complete and good, INCOMPLETE when more is to come, else what is wrong. */
   judge(text) {
     const headEnd = text.indexOf('\r\n\r\n')
     if (headEnd < 0) return INCOMPLETE
@@ -117,7 +117,7 @@ export class Answers {
     return undefined
   }
 
-  /** The spelling of the field is learnt from the first answer: looking for it is cheaper than matching. */
+  /** The spelling of the field is learnt from the first answer: a plain search is cheaper than a pattern. */
   #bodyLength(text, headEnd) {
     let at = this.#lengthField === '' ? -1 : text.indexOf(this.#lengthField)
     if (at < 0 || at > headEnd) {
@@ -200,8 +200,8 @@ class Run {
 
 /**
  * @param {Job} job
- * @returns answers a second, their latency, CPU µs an answer of each process, how busy this process was (0 to 1), and the
- *   share of the time that it and the server waited for their cores, added up
+ * @returns answers a second, their latency, CPU µs per answer of each process, how busy this process was (0 to 1), and the
+ *   shares of the time that it and the server waited for their cores, added up
  */
 export async function closedLoop(job) {
   const { warmupMs = 0, warmupAnswers = 0, durationMs, pids = [] } = job
@@ -259,7 +259,7 @@ export async function closedLoop(job) {
 
 /**
  * @param {Job & { rate: number }} job
- * @returns latency from when each request was due; requests still unsent at the end count with the time they waited
+ * @returns latency from when each request was due; requests still unsent at the end count with their waiting time
  */
 export async function openLoop(job) {
   const { rate, warmupMs = 0, durationMs } = job
@@ -322,10 +322,10 @@ export async function openLoop(job) {
 }
 
 /**
- * An open loop far above what the server can do. Requests that are due when every connection waits are not sent.
+ * An open loop far above the server's capacity. Requests that fall due while every connection waits are not sent.
  * @param {Job & { rate: number }} job
- * @returns of the good answers how many and how late, counted from when they were sent; how many were refused with 503 or
- *   429, and how many were not sent; anything else is a failure
+ * @returns the number of good answers and their latency, counted from when they were sent; how many requests were refused
+ *   with 503 or 429, and how many were not sent; anything else is a failure
  */
 export async function overload(job) {
   const { rate, durationMs } = job
@@ -385,7 +385,7 @@ function usage(pids) {
   return { own: user + system, cpu: pids.map(cpuMicros), waited: waitedMicros(pids) }
 }
 
-/** CPU time a process has used, all threads, in µs; NaN where /proc does not tell. */
+/** CPU time a process has used, all threads, in µs; NaN without /proc. */
 function cpuMicros(pid) {
   try {
     return readdirSync(`/proc/${pid}/task`).reduce((sum, thread) => sum + schedule(pid, thread)[0], 0)
@@ -395,8 +395,8 @@ function cpuMicros(pid) {
 }
 
 /**
- * How long this process or the server could have run while its core was another's, in µs; NaN where /proc does not tell.
- * Several processes of a server wait for each other, so then only this process tells.
+ * How long this process and the server were runnable while something else had their core, in µs; NaN without /proc. The
+ * processes of a server wait for each other, so with several only this process is counted.
  */
 function waitedMicros(pids) {
   try {
@@ -407,7 +407,7 @@ function waitedMicros(pids) {
   }
 }
 
-/** A thread's time on its core and its time of waiting for it, in µs. */
+/** A thread's time on its core and the time it waited for it, in µs. */
 function schedule(pid, thread) {
   const fields = readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ', 2)
   return fields.map((nanoseconds) => Number(nanoseconds) / 1000)

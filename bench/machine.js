@@ -1,4 +1,4 @@
-// What a figure depends on beside the program.
+// What a figure depends on besides the program.
 import { readFileSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import os from 'node:os'
@@ -43,7 +43,7 @@ function versionOf(folder) {
   return JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')).version
 }
 
-/** CPU time of this machine since it started, in ticks: all of it, and what its host gave to others. */
+/** CPU time of this machine since it started, in ticks: the total, and what its host gave to others. */
 export function machineTicks() {
   try {
     const fields = readFileSync('/proc/stat', 'utf8').split('\n', 1)[0].trim().split(/\s+/).slice(1, 9).map(Number)

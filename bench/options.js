@@ -22,8 +22,8 @@ const HELP = `npm run bench -- [options]
 const LONG = {
   rounds: 8,
   repeats: 2,
-  durationMs: 1_000, // short, so that those who are compared are measured close to each other
-  warmupMs: 5_000, // what runs once for many calls, between processes, is compiled late
+  durationMs: 1_000, // short, so that contestants are measured close to each other
+  warmupMs: 5_000, // code that runs once for many calls, between processes, is compiled late
   openMs: 1_000,
   grants: 10_000,
   users: 20_000,
@@ -41,7 +41,7 @@ const QUICK = {
 }
 const CONNECTIONS = 64
 
-/** @param {string[]} args ends the process when they make no sense */
+/** @param {string[]} args invalid ones end the process */
 export function options(args) {
   try {
     return read(args)
@@ -94,13 +94,13 @@ function read(args) {
   }
 }
 
-/** A baseline needs a folder; who brings a PostgreSQL takes part when named. */
+/** A baseline needs a folder; contestants that bring a PostgreSQL take part only when named. */
 function isWanted(name, { baseline, only }) {
   if (name.startsWith('baseline')) return baseline !== undefined
   return !isOnPostgres(name) || only !== undefined
 }
 
-/** As it may be published: without paths of this machine. */
+/** Fit to publish: without paths of this machine. */
 function shownCommand(tokens) {
   return tokens
     .filter(({ name }) => name !== 'out' && name !== 'profile')

@@ -1,4 +1,4 @@
-// Child processes of the benchmark: pinned to a core, spoken to, and killed whatever happens.
+// Child processes of the benchmark: pinned to a core, sent messages, and killed whatever happens.
 import { spawn, spawnSync } from 'node:child_process'
 import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
@@ -6,16 +6,16 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { root } from './root.js'
 
-/** Fine enough to measure a start by it. */
+/** Short enough to measure a start. */
 const READY_POLL_MS = 5
 
 const children = new Set()
-/** Folders and files that go when the benchmark goes. */
+/** Folders and files that are removed when the benchmark ends. */
 const folders = new Set()
 
 /** Ends every child and removes every folder; synchronous, so that it works in an exit handler. */
 function cleanUp() {
-  // Those of ours end at once when told to, except one that ends its PostgreSQL first.
+  // Our children end at once when told to, except one that ends its PostgreSQL first.
   for (const child of children) child.kill(child.connected ? 'SIGTERM' : 'SIGKILL')
   for (const folder of folders) {
     try {
@@ -27,7 +27,7 @@ function cleanUp() {
   folders.clear()
 }
 
-/** When this process ends, also by a signal. */
+/** Also when a signal ends this process. */
 export function cleanUpAtExit() {
   process.on('exit', cleanUp)
   for (const [signal, number] of Object.entries({ SIGINT: 2, SIGTERM: 15, SIGHUP: 1 })) {
@@ -35,7 +35,7 @@ export function cleanUpAtExit() {
   }
 }
 
-/** Two benchmarks at once would measure each other. @returns the process of another one on this machine, if there is one */
+/** Two benchmarks at once would disturb each other. @returns the process of another one on this machine, if any */
 export function otherBenchmark() {
   const lock = path.join(os.tmpdir(), 'survey-auth-bench.lock')
   for (let attempt = 0; attempt < 2; attempt++) {
@@ -61,7 +61,7 @@ function isRunning(pid) {
   }
 }
 
-/** A folder that is gone when the benchmark is. */
+/** A folder that is removed when the benchmark ends. */
 export function temporaryFolder(name) {
   const folder = mkdtempSync(path.join(os.tmpdir(), `survey-auth-bench-${name}-`))
   folders.add(folder)
@@ -79,14 +79,14 @@ export const cores = (() => {
   return allowed.length < 2 ? undefined : { server: allowed[0], load: allowed[1] }
 })()
 
-/** How the command of a survey-auth, in this folder, starts Node. */
+/** The options with which the command of the survey-auth in this folder starts Node. */
 export function flagsOf(product) {
   const command = readFileSync(path.join(product, 'bin', 'survey-auth.js'), 'utf8')
   const [line = ''] = /^':' \/\/; exec node .*/m.exec(command) ?? []
   return line.match(/--\S+/g) ?? []
 }
 
-/** Peers get the same: it helps them too. */
+/** Peers get the same options: they help them too. */
 export const SERVER_FLAGS = flagsOf(root)
 
 /**
@@ -110,7 +110,7 @@ export function startNode(args, { role, flags = role === 'server' ? SERVER_FLAGS
   return {
     child,
     pid: child.pid,
-    /** So that the log does not fill the disk. */
+    /** Keeps the log from filling the disk. */
     emptyLog: () => output !== 'inherit' && child.exitCode === null && ftruncateSync(output),
     hasEnded: () => child.exitCode !== null || child.signalCode !== null,
     lastLogged: () => (log === undefined ? '' : readFileSync(log, 'utf8').trimEnd().split('\n').slice(-3).join('\n')),
@@ -124,7 +124,7 @@ export async function startGenerator() {
   return generator
 }
 
-/** Sends a message and fulfils with the answer; one at a time. */
+/** Sends a message and fulfils with the answer; one message at a time. */
 export function ask(child, message, timeoutMs) {
   return new Promise((resolve, reject) => {
     const settle = (settleWith, value) => {
@@ -145,7 +145,7 @@ export function ask(child, message, timeoutMs) {
   })
 }
 
-/** Until a survey-auth process says that it serves. */
+/** Waits until a survey-auth process says that it serves. */
 export async function untilReady(started, adminUrl, timeoutMs) {
   const giveUpAt = Date.now() + timeoutMs
   for (;;) {
@@ -169,7 +169,7 @@ export async function stop(started) {
   clearTimeout(timer)
 }
 
-/** Processes a process has started, and those they have, as far as /proc tells. */
+/** The descendants of a process, as far as /proc shows them. */
 export function descendants(pid) {
   let text = ''
   try {
@@ -184,7 +184,7 @@ export function descendants(pid) {
     .flatMap((child) => [child, ...descendants(child)])
 }
 
-/** Resident memory in MiB; NaN where /proc does not tell. */
+/** Resident memory in MiB; NaN without /proc. */
 export function residentMiB(pid) {
   try {
     return Number(/^VmRSS:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024

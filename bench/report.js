@@ -12,7 +12,7 @@ const BEGIN = '<!-- figures: written by `npm run bench` -->'
 const CHART = '![Requests a second, as a share of what node:http can answer](performance.svg)'
 const END = '<!-- end of figures -->'
 
-/** @returns the figures it printed */
+/** @returns the printed figures */
 export function printReport(results) {
   const figures = figuresOf(results)
   const print = (text) => process.stdout.write(`${text}\n`)
@@ -29,7 +29,7 @@ export function printReport(results) {
   return figures
 }
 
-/** Replaces what stands between the marks; what was written by hand around them stays. */
+/** Replaces the text between the marks and keeps what was written by hand around them. */
 export function writeDocs(results) {
   const figures = figuresOf(results)
   const file = path.join(root, 'docs', 'performance.md')

@@ -4,7 +4,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 /** Folder of the repository. */
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..')
 
-/** A module of the product, or of another checkout of it, as it was compiled. `file` is its place in dist. */
+/** A compiled module of the product, or of another checkout of it. `file` is its path in dist. */
 export function importOfDist(file, folder = root) {
   return import(pathToFileURL(path.join(folder, 'dist', file)))
 }

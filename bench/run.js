@@ -1,5 +1,5 @@
-// `npm run bench`: starts survey-auth and what it is compared with, measures them side by side, round by round, and says
-// what came out. Everything is bounded in count and time, listens on loopback, and is gone afterwards.
+// `npm run bench`: starts survey-auth and its peers, measures them side by side, round by round, and reports the results.
+// Everything is bounded in count and time, listens on loopback, and is removed afterwards.
 import { writeFileSync } from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
@@ -73,7 +73,7 @@ async function main(chosen) {
   return 0
 }
 
-/** One line of one contestant, and what each round measured of it. */
+/** One line of one contestant, with each round's results. */
 function cell(line, name) {
   return {
     line,
@@ -91,9 +91,9 @@ function cell(line, name) {
 }
 
 /**
- * Warm-up for all, then rounds over all lines; every other round goes backwards, so that nobody is always the first.
- * A round's open loops follow its closed loops, at shares of what these found: half of what a machine could do minutes
- * ago may be all that it can do now. When time runs out, rounds are left out, and every contestant has had as many.
+ * Warm-up for all, then rounds over all lines; every other round goes backwards, so that none is always the first.
+ * A round's open loops follow its closed loops, at shares of the capacity these found: half of the capacity of minutes ago
+ * may be all of it now. When time runs out, rounds are left out, the same number for every contestant.
  */
 async function measure(work) {
   const { chosen, cells, endAt } = work
@@ -117,7 +117,7 @@ async function measure(work) {
   }
 }
 
-/** The closed loop; repeated while others have the cores, and the least disturbed attempt counts. */
+/** The closed loop; repeated while other programs have the cores, and the least disturbed attempt counts. */
 async function measureCapacity(work, one) {
   const { durationMs, repeats } = work.chosen
   const settleMs = Math.min(300, durationMs / 4)
@@ -137,7 +137,7 @@ async function measureCapacity(work, one) {
   one.busy = Math.max(one.busy, best.busy)
 }
 
-/** Until the compiler of the engine has seen enough, which takes a slow server longer. */
+/** Lasts until the engine's compiler has seen enough calls, which takes longer with a slow server. */
 async function warmUp(work, one) {
   const { warmupMs } = work.chosen
   const timing = { warmupMs, warmupAnswers: WARMUP_ANSWERS, durationMs: warmupMs / 2 }
@@ -172,7 +172,7 @@ async function job({ running, generator, chosen }, one, loop, expected, timing) 
   const isOnce = once && one.name !== 'ceiling'
   const prepared = await contestant.requests(one.line, Math.ceil(expected * HEADROOM))
   contestant.emptyLogs()
-  if (loop === 'open') await contestant.loopDelayMs() // starts anew
+  if (loop === 'open') await contestant.loopDelayMs() // resets it
   const { result } = await ask(
     generator.child,
     {

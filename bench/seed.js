@@ -9,24 +9,24 @@ import { importOfDist, root } from './root.js'
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 const CODE_TTL_MS = 300_000
-/** Writes that share commits well and fit the writer's queue, or the few connections to PostgreSQL. */
+/** Concurrent writes: they share commits well and fit the writer's queue, or the few connections to PostgreSQL. */
 const AT_ONCE = { sqlite: 2_000, postgres: 200 }
-/** Of PASSWORD, at the cost that the service hashes with. */
+/** The hash of PASSWORD, at the cost the service uses. */
 const PASSWORD_HASH =
   '$argon2id$v=19$m=19456,t=2,p=1$TXHA/l6K6dEyyZn2jnkf7A$yhvmXL9ueZTtwQXnLSi1nGQGwiFWbPEuvliTeh47ujI'
 
 const GRANTS_PER_USER = 10
 const READERS = 1_000 // at most; users whose access tokens are used and never refreshed
-const OWNERS = { owners: 100, surveysPerOwner: 25 } // of them, those who have surveys
-const BROWSERS = 100 // of readers, who open the authorization page
+const OWNERS = { owners: 100, surveysPerOwner: 25 } // of the readers, those who have surveys
+const BROWSERS = 100 // of the readers, those who open the authorization page
 const call = { caller: 'operator', requestId: randomUUID(), traceparent: '', signal: undefined, deadlineMs: Infinity }
 const cause = { actor: 'operator', requestId: call.requestId, dueAt: call.deadlineMs }
 
 /**
  * @param {string} folder of the product, built
- * @param {string} dataDir of a survey-auth that does not run yet
+ * @param {string} dataDir of a survey-auth that is not running yet
  * @param {{ users: number, grants: number, owners?: number, surveysPerOwner?: number }} amounts accounts; grants to read
- *   with, and as many to refresh; those of the readers who have surveys
+ *   with, and as many to refresh; how many of the readers have surveys
  * @param {{ token: string, survey: string }} [urls] of PostgreSQL; SQLite in dataDir without
  */
 export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amounts }, urls = undefined) {
@@ -142,9 +142,9 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
     refreshGrants,
     /** Session tokens of readers. */
     sessions: readerSessions,
-    /** Session tokens of many users whose grants nobody uses: of one user too many of them would end the oldest. */
+    /** Session tokens of many users whose grants nobody uses: too many grants of one user would end the oldest. */
     newcomers: newcomerSessions,
-    /** Writes that it is given at once. */
+    /** How many writes are given to it at once. */
     atOnce,
     /** Ids of surveys by owner. */
     surveys,
@@ -194,7 +194,7 @@ async function importProduct(folder) {
   return { ...stores, ...credentials, ...surveyJson, ...handler }
 }
 
-/** `make(index)` for 0 to count - 1, so many at once. */
+/** Calls `make(index)` for 0 to count - 1, `atOnce` at a time. */
 export async function inGroups(count, atOnce, make) {
   const made = []
   for (let start = 0; start < count; start += atOnce) {

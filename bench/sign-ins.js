@@ -1,4 +1,4 @@
-// A crowd at the sign-in form: all open the page at once, send the form in it, and come again when they are told to.
+// A crowd at the sign-in form: all open the page at once, submit its form, and retry when told to.
 import { Agent } from 'node:http'
 import { performance } from 'node:perf_hooks'
 import { formTo } from '../test/long/person.js'
@@ -10,7 +10,7 @@ const FORM = '/connect/sign-in'
 
 /**
  * @param {{ port: number, usernames: readonly string[], password: string, durationMs: number }} job
- * @returns how many were signed in within `durationMs`, and how often somebody was told to come again
+ * @returns how many were signed in within `durationMs`, and how often somebody was told to retry
  */
 export async function signIns({ port, usernames, password, durationMs }) {
   const endsAt = performance.now() + durationMs

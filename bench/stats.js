@@ -1,6 +1,6 @@
 // Arithmetic of the benchmark.
 
-/** Nearest rank: the smallest value that `share` (0 to 1) of all values do not exceed. NaN of nothing. */
+/** Nearest rank: the smallest value that `share` (0 to 1) of all values do not exceed. NaN without values. */
 export function percentile(sorted, share) {
   if (sorted.length === 0) return Number.NaN
   const rank = Math.ceil(share * sorted.length)
@@ -19,7 +19,7 @@ export function summary(latencies) {
   }
 }
 
-/** The middle value, or the mean of the two in the middle. NaN of nothing. */
+/** The middle value, or the mean of the two in the middle. NaN without values. */
 export function median(values) {
   const sorted = [...values].sort((a, b) => a - b)
   const middle = sorted.length >> 1
@@ -32,7 +32,7 @@ export function tenths(value) {
   return Math.round(value * 10) / 10
 }
 
-/** The ratios round by round: what a busy machine takes from one round it takes from both sides. */
+/** The ratios round by round: a busy machine slows both sides of a round. */
 export function pairedRatios(values, bases) {
   return paired(values, bases, (value, base) => value / base)
 }

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
-/** What both services stand on. Neither imports the other: they meet in gen/. */
+/** What both services are built on. Neither imports the other: they meet in gen/. */
 const SHARED = [
   'event-loop',
   'services/answers',
@@ -17,7 +17,7 @@ const SHARED = [
   'gen',
 ]
 
-/** What the files of a folder may import of ours. */
+/** What the files of a folder may import from this repository. */
 const directions: readonly { readonly folder: string; readonly mayImport: readonly string[] }[] = [
   { folder: 'gen', mayImport: ['gen'] },
   { folder: 'event-loop', mayImport: ['event-loop'] },

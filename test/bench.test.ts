@@ -1,4 +1,4 @@
-// The benchmark's own arithmetic, and what it fills a service with: a figure is worth what its generator is.
+// The benchmark's arithmetic, its seed data and its load generator, on which every figure depends.
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
@@ -29,7 +29,7 @@ afterEach(() => {
   }
 })
 
-/** Port of a server that answers so; `path` is the request's. */
+/** Port of a server that answers as given; `path` is the request's. */
 function serve(answer: (response: ServerResponse, path: string) => void): Promise<number> {
   const server = createServer((request, response) => answer(response, request.url ?? ''))
   servers.push(server)
@@ -150,7 +150,7 @@ describe('closed loop', () => {
     const job = { port, requests, once: true, marker: MARKER, connections: 3, durationMs: 20_000 }
     const result = await closedLoop(job)
     expect(result.failures).toBe(0)
-    expect(seen.length).toBeGreaterThanOrEqual(38) // the others were on their way when a connection found nothing to send
+    expect(seen.length).toBeGreaterThanOrEqual(38) // the others were in flight when a connection found nothing to send
     expect(new Set(seen).size).toBe(seen.length)
   })
 })

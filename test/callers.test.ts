@@ -19,7 +19,7 @@ import { identifyByName, parseCallers } from '../services/rpc/identity.js'
 import { openSqliteSurveyStore } from '../services/survey/store/sqlite/sqlite-survey-store.js'
 import { createSurveyHandlers } from '../services/survey/survey-service.js'
 
-/** Who may call which method: written down a second time, because a slip in the table is a hole. */
+/** Who may call which method: repeated here, because a slip in the product's table is a security hole. */
 const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'TokenService.CheckAuthorizationRequest': ['gateway'],
   'TokenService.IssueCode': ['gateway'],
@@ -44,7 +44,7 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
 }
 const OPERATOR_ONLY: readonly Caller[] = ['operator']
 
-/** `local` could open the databases as well, so it may call everything. */
+/** `local` could open the databases itself, so it may call everything. */
 function isAllowed(caller: Caller, method: DescMethod): boolean {
   if (caller === 'local') return true
   const isAdmin = method.parent.typeName === AdminService.typeName
@@ -69,7 +69,7 @@ const matrix = CALLERS.flatMap((caller) =>
   })),
 )
 
-/** A dispatcher with the real table; its handlers answer anything, so that only being let in counts. */
+/** A dispatcher with the real table; its handlers answer anything, so that only authorization is tested. */
 async function knock(caller: Caller, method: DescMethod): Promise<'let in' | 'turned away'> {
   const dispatcher = new Dispatcher({ mayCall, onCall: () => {}, onUnexpected: () => {}, maxDeadlineMs: 1_000 })
   const handlers = Object.fromEntries(method.parent.methods.map(({ localName }) => [localName, async () => ({})]))

@@ -67,7 +67,7 @@ function filesIn(folder) {
   )
 }
 
-/** Against the last commit of main that has protos; a tree without that history has nothing to be compared with. */
+/** Compares with the last commit of main that has protos; a tree without that history has nothing to compare with. */
 function protosAreCompatible() {
   const main = ['origin/main', 'main'].find(
     (ref) => run('git', ['rev-parse', '--verify', '--quiet', `${ref}^{commit}`]).isRight,

@@ -1,4 +1,4 @@
-// The files of deploy/ name things of the program: variables, routes, commands. Here they are held to what there is.
+// The files of deploy/ name variables, routes and commands of the program. These tests check that they exist.
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -28,7 +28,7 @@ const variables = new Set(
     row.isSecret ? [row.variable, `${row.variable}_FILE`] : [row.variable],
   ),
 )
-/** Variables of others, and words that only look like one. */
+/** Variables of other programs, and words that only look like variables. */
 const OTHERS = /^(NODE_ENV|POSTGRES_\w+|AF_(UNIX|INET6?)|LEAST_REQUEST|PASS_THROUGH|(START|TIME)_TIME)$/
 
 /** Variables that a file sets for the program, commented-out examples included. */
@@ -82,7 +82,7 @@ describe('variables', () => {
   })
 })
 
-/** Every command, by the words one types. */
+/** Every command, by the words of its name. */
 function commandsBelow(command: Command, words: readonly string[] = []): string[] {
   if (command.commands.length === 0) return [words.join(' ')]
   return command.commands.flatMap((child) => commandsBelow(child, [...words, child.name()]))
@@ -137,7 +137,7 @@ describe('commands', () => {
   })
 })
 
-/** What a proxy matches paths with, and whether it sends such a request again. */
+/** How a proxy matches paths, and whether it retries such requests. */
 interface Rule {
   readonly path: string
   readonly isPrefix: boolean
@@ -174,7 +174,7 @@ const proxies = [
   ['Envoy', envoyRules(textOf('envoy/envoy.yaml'))],
 ] as const
 
-/** The rule for a route: the exact one, else the longest prefix, as both proxies have it with the file's order. */
+/** The rule for a route: the exact one, else the longest prefix, as both proxies choose with the order of their files. */
 function ruleFor(rules: readonly Rule[], { path }: Route): Rule | undefined {
   const exact = rules.find((rule) => !rule.isPrefix && rule.path === path)
   const prefixes = rules.filter((rule) => rule.isPrefix && path.startsWith(rule.path))
@@ -196,7 +196,7 @@ describe.each(proxies)('routes of %s', (name, rules) => {
     expect(retried.map((route) => route.name).sort()).toEqual(reads.sort())
     const pages = routes.filter((route) => route.kind === 'page' && route.method === 'POST')
     if (name === 'Envoy') expect(pages.filter((route) => ruleFor(rules, route)?.isRetried)).toEqual([])
-    else expect(textOf('nginx/survey-auth.conf')).not.toContain('non_idempotent') // else nginx repeats a POST
+    else expect(textOf('nginx/survey-auth.conf')).not.toContain('non_idempotent') // or nginx would retry a POST
   })
 
   test('cover every route', () => {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { afterNextTurn, endOfTurn } from '../event-loop/end-of-turn.js'
 
-/** What happens from now on until what waits for the next turn is run. */
+/** The events from now on until work that waits for the next turn is run. */
 async function untilRun(begin: (happens: (what: string) => void, run: () => void) => void): Promise<string[]> {
   const happened: string[] = []
   await new Promise<void>((resolve) => {
@@ -17,7 +17,7 @@ async function untilRun(begin: (happens: (what: string) => void, run: () => void
   return happened
 }
 
-/** Two ends, and something that is ready in the second and goes out when nothing more of that is. */
+/** Two ends of turns, and something that becomes ready in the second and is sent when nothing more becomes ready there. */
 async function twoEnds(happens: (what: string) => void): Promise<void> {
   await endOfTurn()
   happens('end')
@@ -32,7 +32,7 @@ async function nextEnd(happens: (what: string) => void): Promise<void> {
 }
 
 test('what waits for the next turn is run after its end, wherever in a turn it began to wait', async () => {
-  await sleep(1) // a turn, and no end
+  await sleep(1) // starts within a turn, not at its end
   const begunFirst = untilRun((happens, run) => {
     afterNextTurn(run)
     void twoEnds(happens)

@@ -1,5 +1,5 @@
-// The tests' way to a running service. `startService` gives one to a single test, on an empty store and a clock moved by
-// hand; `openService` leaves closing to the caller, for tables that share one.
+// How tests get a running service. `startService` gives one to a single test, on an empty store and a clock moved by hand;
+// `openService` leaves closing to the caller, for tables that share one.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -15,7 +15,7 @@ export interface ServiceOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Passwords hashed at their production cost, where time matters; else as cheaply as argon2id allows. */
   readonly isPasswordCostReal?: boolean
-  /** A directory that its caller removes, and the clock: for a service on SQLite that is closed and opened again. */
+  /** A directory that the caller removes, and the clock: for a service on SQLite that is closed and reopened. */
   readonly place?: { readonly dataDir: string; readonly clock: Clock }
 }
 
@@ -35,7 +35,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Verbs>
   return service
 }
 
-/** A service that the caller closes, empty unless its place is not. */
+/** A service that the caller closes; empty unless `place` holds data. */
 export async function openService(options: ServiceOptions = {}): Promise<Verbs> {
   const dataDir = options.place?.dataDir ?? (await mkdtemp(path.join(tmpdir(), 'survey-auth-test-')))
   const env = { ...TEST_ENV, DATA_DIR: dataDir, ...options.env }

@@ -1,4 +1,4 @@
-// The alert rules and the dashboard name metrics, labels and values; here they are held to what a process exposes.
+// The alert rules and the dashboard name metrics, labels and values; these tests check that a process exposes them.
 import { readFileSync } from 'node:fs'
 import { Code } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
@@ -106,7 +106,7 @@ test('open files of several processes are added, and so is how many they may ope
   }
 })
 
-/** Values by series, its labels in the order of the text. */
+/** Values by series, with labels in the order of the text. */
 function valuesOf(text: string): Record<string, number> {
   return Object.fromEntries([...text.matchAll(/^(\S+) (\S+)$/gm)].map(([, series, value]) => [series, Number(value)]))
 }

@@ -3,7 +3,7 @@ import { apiRoutes } from '../gateway/routes.js'
 import { ERRORS } from './harness/errors.js'
 import { loadOpenApi } from './harness/openapi.js'
 
-// Every live answer of the black-box suites is held to this document by harness/envelope.ts. Here: that it is sound.
+// harness/envelope.ts checks every live answer of the black-box suites against this document; here the document is checked.
 
 const openapi = loadOpenApi()
 

@@ -1,4 +1,4 @@
-// `npm test`: builds, runs every suite, says loudly what was skipped and why, and ends with `N passed, N failed`.
+// `npm test`: builds, runs every suite, reports what was skipped and why, and ends with `N passed, N failed`.
 
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
@@ -26,7 +26,7 @@ function main(filters) {
   return finish(summarize(JSON.parse(readFileSync(report, 'utf8'))), status ?? 1)
 }
 
-/** Counts; a file that could not even be loaded is one failure. What was skipped is told by file, with its reason. */
+/** Counts results; a file that could not be loaded is one failure. Skipped tests are reported by file, with the reason. */
 function summarize(results) {
   const skippedByFile = new Map()
   let passed = 0

@@ -1,4 +1,4 @@
-// The scripts of package.json that take options say which, and do nothing when they are called with others.
+// The scripts of package.json that take options list them, and do nothing when called with unknown ones.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'

@@ -1,9 +1,9 @@
-// What every measured server of ours tells its parent: where it listens, what it seeded, how long its loop was delayed.
+// What every server started here tells its parent: where it listens, what it seeded, how long its event loop was delayed.
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
 /**
  * @param {Record<string, (count: number) => unknown>} seeds by name
- * @param {object} about said along with the port
+ * @param {object} about sent along with the port
  */
 export function serveParent(server, seeds = {}, about = {}) {
   const delay = monitorEventLoopDelay({ resolution: 10 })

@@ -1,4 +1,4 @@
-// What the peers have in common: their one client, the storage they were told to use, and how they are filled.
+// What the peers have in common: their one client, the storage they were told to use, and how it is filled.
 import { serveParent } from './child.js'
 
 export const CLIENT = { id: 'app_benchmark', secret: 'a-secret-of-the-benchmark-0123456789' }
@@ -12,13 +12,13 @@ export async function openStorage(peer) {
   return open(address)
 }
 
-/** @param {Record<string, (index: number) => Promise<unknown>>} makers of what is seeded, by name */
+/** @param {Record<string, (index: number) => Promise<unknown>>} makers make what is seeded, by name */
 export function servePeer(server, storage, makers) {
   const seeds = Object.entries(makers).map(([name, make]) => [name, (count) => makeMany(storage, make, count)])
   serveParent(server, Object.fromEntries(seeds), { client: CLIENT })
 }
 
-/** In one transaction: one commit for all, since seeding is not what is measured. */
+/** All in one transaction, with one commit, since seeding is not measured. */
 function makeMany({ together }, make, count) {
   return together(async () => {
     const made = []

@@ -5,8 +5,8 @@
 //   {"version":"v2","managed":{"enabled":true},"plugins":[{"protoc_builtin":"java","out":"stubs"},
 //    {"local":"protoc-gen-grpc-java","out":"stubs"}]}
 // Libraries: io.grpc grpc-netty-shaded, grpc-protobuf, grpc-stub.
-// Retry: both calls only read, so UNAVAILABLE may be retried, after a pause; other failures answer the same again.
-// Deadline: 4.5 s, as the gateway's; without one a call may take the server's longest, 30 s.
+// Retry: both calls only read, so UNAVAILABLE may be retried, after a pause; other failures would only repeat.
+// Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.
 // Run with TOKEN_SERVICE_URL and SURVEY_SERVICE_URL (host:port), RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files, the
 // key in PKCS 8), APPID, ACCESS_TOKEN, OPENID. A Unix socket takes NettyChannelBuilder with an epoll event loop.
 import com.surveyauth.v1.*;

@@ -7,9 +7,9 @@
 //	protoc -I proto --go_out=. --go_opt=module=example.com/report,$M --go-grpc_out=. \
 //	  --go-grpc_opt=module=example.com/report,$M buf/validate/validate.proto surveyauth/v1/{token,survey}_service.proto
 //
-// A program that uses protovalidate itself gives that module for buf/validate instead, and leaves its file out.
-// Retry: both calls only read, so Unavailable may be retried, after a pause; other failures answer the same again.
-// Deadline: 4.5 s, as the gateway's; without one a call may take the server's longest, 30 s.
+// A program that uses protovalidate itself names that module for buf/validate instead, and omits its file.
+// Retry: both calls only read, so Unavailable may be retried, after a pause; other failures would only repeat.
+// Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.
 // Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=… ACCESS_TOKEN=… OPENID=… go run
 // client.go; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
 package main

@@ -8,8 +8,8 @@ or, with Debian's protoc and plugin, from the file that survey-auth descriptor w
     --plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin buf/validate/validate.proto \
     surveyauth/v1/token_service.proto surveyauth/v1/survey_service.proto
 Libraries: grpcio, protobuf; grpcio-tools to generate (Debian: python3-grpcio, python3-protobuf, protobuf-compiler-grpc).
-Retry: both calls only read, so UNAVAILABLE may be retried, after a pause; other failures answer the same again.
-Deadline: 4.5 s, as the gateway's; without one a call may take the server's longest, 30 s.
+Retry: both calls only read, so UNAVAILABLE may be retried, after a pause; other failures would only repeat.
+Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.
 Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=... ACCESS_TOKEN=... OPENID=...
   python3 examples/rpc/client.py; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
 """

@@ -3,7 +3,7 @@
 #
 # Stubs: none; a field is written as in the protos, in camelCase.
 # Retry: both calls only read, so --retry is right here: curl tries again after 503 (`unavailable`), and after 429, 500 and 504.
-# Deadline: Connect-Timeout-Ms is what the server keeps to, 4.5 s as the gateway's; --max-time is ours for all of it.
+# Deadline: Connect-Timeout-Ms is the server's, 4.5 s as the gateway's; --max-time is curl's own, for the whole call.
 # Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=… ACCESS_TOKEN=… OPENID=… sh
 #      examples/rpc/curl.sh; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
 set -eu

@@ -2,8 +2,8 @@
 //
 // Stubs: npx buf generate proto, with protoc-gen-es as in buf.gen.yaml; this repository's own are used here.
 // Libraries: @connectrpc/connect, @connectrpc/connect-node, @bufbuild/protobuf.
-// Retry: both calls only read, so `unavailable` may be retried, after a pause; other failures answer the same again.
-// Deadline: 4.5 s, as the gateway's; without one a call may take the server's longest, 30 s.
+// Retry: both calls only read, so `unavailable` may be retried, after a pause; other failures would only repeat.
+// Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.
 // Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=… ACCESS_TOKEN=… OPENID=… node
 //      examples/rpc/node-connect.js; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
 import { readFileSync } from 'node:fs'

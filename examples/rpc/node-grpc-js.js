@@ -1,8 +1,8 @@
 // Verifies an access token and lists that user's surveys: Node with grpc-js.
 //
 // Stubs: none to generate, @grpc/proto-loader reads proto/. Libraries: @grpc/grpc-js, @grpc/proto-loader.
-// Retry: both calls only read, so UNAVAILABLE may be retried, after a pause; other failures answer the same again.
-// Deadline: 4.5 s, as the gateway's; without one a call may take the server's longest, 30 s.
+// Retry: both calls only read, so UNAVAILABLE may be retried, after a pause; other failures would only repeat.
+// Deadline: 4.5 s, as the gateway's; without one a call may take the server's maximum, 30 s.
 // Run: TOKEN_SERVICE_URL=unix:data/rpc.sock SURVEY_SERVICE_URL=unix:data/rpc.sock APPID=… ACCESS_TOKEN=… OPENID=… node
 //      examples/rpc/node-grpc-js.js; for https://host:port also RPC_TLS_CA, RPC_TLS_CERT, RPC_TLS_KEY (PEM files).
 import { readFileSync } from 'node:fs'

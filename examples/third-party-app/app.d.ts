@@ -3,7 +3,7 @@ export interface ThirdPartyAppOptions {
   readonly baseUrl: string
   readonly appid: string
   readonly secret: string
-  /** 0 takes a free one; `http://127.0.0.1:PORT/callback` has to be registered for the app. */
+  /** 0 takes a free one; `http://127.0.0.1:PORT/callback` must be registered for the app. */
   readonly port: number
 }
 

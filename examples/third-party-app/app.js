@@ -22,7 +22,7 @@ const MAX_SESSIONS = 1000 // an example keeps them in memory; a real app has a s
  *
  * @param {{ baseUrl: string, appid: string, secret: string, port: number }} options
  *   baseUrl: address of the authorization service. port: 0 takes a free one, but the callback address
- *   `http://127.0.0.1:PORT/callback` has to be registered for the app.
+ *   `http://127.0.0.1:PORT/callback` must be registered for the app.
  * @returns {Promise<{ url: string, close: () => Promise<void> }>}
  */
 export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
@@ -58,7 +58,7 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
     return surveyId ? redirect('/') : notFound()
   }
 
-  /** Step 1: a state that nobody can guess ties the answer to this browser, so that nobody can slip in another code. */
+  /** Step 1: an unguessable state ties the answer to this browser, so that nobody can slip in another code. */
   function connect() {
     const id = randomBytes(24).toString('base64url')
     const state = randomBytes(16).toString('hex') // a-z, A-Z and 0-9 only
@@ -77,13 +77,13 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
     }
     if (query.get('error') === 'access_denied') return { body: page(messagePage('No problem', DENIED)) }
     session.answered = state
-    delete session.state // good for one code; a refusal is none, and Back leads from it to the same page
+    delete session.state // good for one code; a refusal keeps it, since Back leads from there to the same page
     session.exchange = client.exchange(query.get('code') ?? '')
     session.tokens = await session.exchange
     return redirect('/') // so that the code leaves the address bar
   }
 
-  /** The same answer once more: Confirm was clicked twice, and the exchange may be under way, or the browser went Back. */
+  /** The same answer again: Confirm was clicked twice, and the exchange may be in flight, or the browser went Back. */
   async function again(session) {
     await session.exchange
     return redirect('/')
@@ -119,7 +119,7 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
     return call(session.tokens.access_token)
   }
 
-  /** Forgets the tokens here. The grant itself is ended by its user, on the service's connected-apps page. */
+  /** Forgets the tokens here. Only the user can end the grant itself, on the service's connected-apps page. */
   function leave(request) {
     sessions.delete(cookie(request))
     return redirect('/', { 'set-cookie': `${COOKIE}=; Path=/; HttpOnly; SameSite=Lax; Max-Age=0` })

@@ -85,7 +85,7 @@ function isAsked({ type }) {
   return type !== 'description'
 }
 
-/** @param {number} number among all that is asked, from 1 */
+/** @param {number} number among all questions, from 1 */
 function question(one, number) {
   const { title, type, required, options, subTitles } = one
   if (!isAsked(one)) return html`<li class="text"><p><bdi>${title}</bdi></p></li>`

@@ -1,4 +1,4 @@
-// Answers about access tokens that a process keeps of a TokenService in another, beside what the service itself says.
+// Answers about access tokens that a process caches from a TokenService in another, compared with the service's own.
 import { randomBytes } from 'node:crypto'
 import { create, type DescMethod } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -21,7 +21,7 @@ import {
 
 const { getAuthorizedUser, revalidateAnswers } = TokenService.method
 
-/** What each call is answered, or why not. */
+/** Each call's answer, or why it failed. */
 async function answersOf(client: Service['direct'], { presented, token }: Granted): Promise<unknown[]> {
   const calls = [
     client.getAuthorizedUser(presented),
@@ -67,7 +67,7 @@ test('requests that are served at the end of a turn are asked about within it, t
   service.names()
   const answered = Promise.all(grants.map(ask))
   let isOver = false
-  setImmediate(() => (isOver = true)) // next after the end, which was waited for before
+  setImmediate(() => (isOver = true)) // runs right after the end of the turn, which was awaited before
   await answered
   expect(service.names()).toEqual(['RevalidateAnswers'])
   expect(isOver).toBe(false)
@@ -177,7 +177,7 @@ test.each(['00', '02', 'fe'])(
   },
 )
 
-/** Who keeps the answers of a service that answers `revalidate`, or fails as that does. */
+/** A process that keeps the answers of a service which revalidates, or fails, as `revalidate` does. */
 function beside(revalidate: () => { changed?: number[] } | Promise<{ changed?: number[] }>, nameLength = 600) {
   const asked: { readonly name: string; readonly call: Outgoing; readonly together: number | undefined }[] = []
   const user = create(getAuthorizedUser.output, {
@@ -246,11 +246,11 @@ test('both calls together have the time of one, and the id of a request', async 
 })
 
 describe('while a question is not answered', () => {
-  /** Of questions, in order. */
+  /** Answer the questions, in order. */
   let answers: ((error?: unknown) => void)[]
   let ask: () => Promise<string>
   let asked: () => unknown[]
-  /** Everything that can happen without an answer and without time. */
+  /** Lets everything happen that needs neither an answer nor time. */
   const settled = async () => {
     for (let turn = 0; turn < 5; turn += 1) await new Promise(setImmediate)
   }
@@ -349,11 +349,11 @@ test('bytes that are no validator, or of something else, stand for nothing, and 
     Buffer.concat([ofAnn, ofAnn]),
     other,
     Buffer.concat([ofBob.subarray(0, 16), ofAnn.subarray(16)]), // of bob's answer and ann's token
-    Buffer.concat([ofAnn.subarray(0, 48), ofBob.subarray(48)]), // of ann's token at the place of bob's
+    Buffer.concat([ofAnn.subarray(0, 48), ofBob.subarray(48)]), // of ann's token, with the place of bob's
   ]
   const changed = async (validators: Buffer[]) => (await direct.revalidateAnswers({ validators })).changed
   for (const stranger of strangers) {
-    await store.setAppDisabled('app2', true, NOW, byOperator) // whereupon it knows no token by heart
+    await store.setAppDisabled('app2', true, NOW, byOperator) // after which it has no token in memory
     await store.setAppDisabled('app2', false, NOW, byOperator)
     expect(await changed([stranger])).toEqual([0])
     expect((await direct.getAuthorizedUser(ann.presented)).nickname).toBe('Nick ann')

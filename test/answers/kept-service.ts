@@ -1,5 +1,5 @@
-// A TokenService and a SurveyService on SQLite, asked directly, by a process that keeps their answers, and by one that holds
-// leases besides.
+// A TokenService and a SurveyService on SQLite, called directly, by a process that keeps their answers, and by one that
+// also holds leases.
 import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -27,8 +27,8 @@ import { temporaryDirectory } from '../store/temporary-directory.js'
 import { ACCESS_TTL, byOperator, byUser, grant, mint, NOW, seed } from '../store/token-store-verbs.js'
 
 /**
- * `calls` are those that who keeps the answers makes; what is `behind` the surveys can be replaced, to fail. What the holder of
- * leases `hears` of them may take a while on its way.
+ * `calls` are those made by the process that keeps answers; the service `behind` the surveys can be replaced by one that
+ * fails. News of leases that their holder `hears` can be delayed.
  */
 export async function startService() {
   const folder = temporaryDirectory()
@@ -131,15 +131,15 @@ export async function granted(store: TokenStore, username = 'ann') {
 
 export type Granted = Awaited<ReturnType<typeof granted>>
 
-/** What each call is answered, or why not. */
+/** Each call's answer, or why it failed. */
 export async function outcomesOf(calls: readonly Promise<Message>[]): Promise<unknown[]> {
   const settled = await Promise.allSettled(calls)
   return settled.map((one) => (one.status === 'fulfilled' ? one.value : ConnectError.from(one.reason).message))
 }
 
 /**
- * Asks until answers are given without asking, by who holds leases and from then on hears of changes late; and until no lease
- * of an earlier process can be in force, for which writes would wait too.
+ * Asks until the holder of leases, which from then on hears of changes late, answers without asking the service; and until no
+ * lease of an earlier process, for which writes would wait too, can be in force.
  */
 export async function untilHeld({ onHeld, hears }: Service, ask: () => Promise<unknown>): Promise<void> {
   await vi.waitFor(async () => {
@@ -156,7 +156,7 @@ export interface Ending {
   readonly end: (service: Service, of: Granted) => Promise<unknown>
 }
 
-/** What ends an access token. */
+/** Everything that ends an access token. */
 export const endings: readonly Ending[] = [
   { title: 'its grant is revoked', end: ({ store }, { grantId }) => store.revokeGrant(grantId, NOW, byUser) },
   { title: 'its app is disabled', end: ({ store }) => store.setAppDisabled('app1', true, NOW, byOperator) },
@@ -181,7 +181,7 @@ export const endings: readonly Ending[] = [
   },
 ]
 
-/** From when `end` has changed what ann is answered, who keeps answers gives those of the service, and bob's stay as they are. */
+/** Once `end` has changed ann's answers, the process that keeps them gives the service's new ones, and bob's stay the same. */
 export async function expectChanged<Client>(
   service: Service,
   { end }: Ending,

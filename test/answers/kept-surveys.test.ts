@@ -1,4 +1,4 @@
-// Answers about surveys that a process keeps of a SurveyService in another, beside what the service itself says.
+// Answers about surveys that a process caches from a SurveyService in another, compared with the service's own.
 import { create, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, test, vi } from 'vitest'
@@ -41,7 +41,7 @@ async function withSurveys() {
   return service
 }
 
-/** What each call is answered, or why not. */
+/** Each call's answer, or why it failed. */
 async function answersOf(client: Service['survey'], { presented, token }: Granted): Promise<unknown[]> {
   const calls: Promise<Message>[] = [
     client.getSurvey({ ...presented, surveyId: 1n }),
@@ -149,7 +149,7 @@ test('a survey that cannot be looked up fails alone', async () => {
   behind.surveys = { ...surveys, findSurvey: () => Promise.reject(new StoreUnavailable(new Error('away'))) }
   names()
   expect(await statuses()).toEqual(['rejected', 'rejected', 'rejected'])
-  expect(names()).toEqual(['RevalidateSurveys']) // a database that is away is not asked once more for each
+  expect(names()).toEqual(['RevalidateSurveys']) // an unavailable database is not queried again for each
   behind.surveys = surveys
   expect(await statuses()).toEqual(['fulfilled', 'fulfilled', 'fulfilled'])
 })
@@ -347,7 +347,7 @@ test('an answer about a token whose own validator is longer than any of ours has
   expect(validatorOfSurvey(new Uint8Array(101), row)).toHaveLength(0)
 })
 
-/** Of a message that is encoded and decoded again, by a peer that keeps what it decoded. */
+/** A message that is encoded, and decoded by a peer that keeps what it decoded. */
 const sent = { survey: titled('one', 7n), creatorUserId: 5n }
 const validator = (byte: number) => new Uint8Array(60).fill(byte)
 

@@ -1,4 +1,4 @@
-// Leases on answers: what they save, whom they keep waiting, and what becomes of one whose holder or granter is gone.
+// Leases on answers: what they save, who waits for them, and what happens when a lease's holder or granter is gone.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
@@ -13,7 +13,7 @@ import { clientOf, type Invoke } from '../../services/rpc/client.js'
 import { byOperator, findGrant, GRACE, mint, NOW, redeem } from '../store/token-store-verbs.js'
 import { type Granted, granted, type Service, startService, untilHeld } from './kept-service.js'
 
-/** Somebody whose answers are held by a lease. */
+/** A user whose answers are held under a lease. */
 async function held(service: Service, username = 'ann') {
   const who = await granted(service.store, username)
   const ask = () => service.leasing.getAuthorizedUser(who.presented)
@@ -23,7 +23,7 @@ async function held(service: Service, username = 'ann') {
   return { ...who, ask }
 }
 
-/** From here on no lease ends by itself, however long the machine stands still, and who waits for the end of one waits for ever. */
+/** From here on no lease expires, however long the machine stalls, and waiting for one to expire never ends. */
 function freezeTime(): void {
   const now = performance.now()
   vi.useFakeTimers({ toFake: ['performance'] })
@@ -31,7 +31,7 @@ function freezeTime(): void {
   vi.advanceTimersByTime(Math.ceil(now))
 }
 
-/** Asks again and again, so that the lease is kept. */
+/** Keeps asking, so that the lease is renewed. */
 async function askFor(ms: number, ask: () => Promise<unknown>): Promise<void> {
   for (let left = ms; left > 0; left -= 20) {
     await ask()
@@ -111,7 +111,7 @@ test('one that was found to have changed when nobody waited is asked for again',
   const service = await startService()
   const { ask, refreshTokenHash } = await held(service)
   freezeTime()
-  await mint(service.store, refreshTokenHash, { overlapMs: 600_000 }) // which ends nothing that is held
+  await mint(service.store, refreshTokenHash, { overlapMs: 600_000 }) // ends nothing that is held
   service.time.now = NOW + 30_000
   await ask()
   await expect.poll(() => service.calls.map(({ name }) => name), { timeout: 5_000 }).toEqual(['RevalidateAnswers'])
@@ -257,7 +257,7 @@ test('of a service that was started anew, nothing holds without asking that its 
   await expect(ask()).rejects.toThrow('access_token')
 })
 
-/** A guard that lets this process grant, unless told otherwise. */
+/** A guard that lets this process grant leases, unless told otherwise. */
 function guarded(guard: Partial<LeaseGuard> = {}) {
   const leases = new Leases()
   const database = leases.cover({ take: () => true, strangersMs: () => 0, look() {}, ...guard })
@@ -427,7 +427,7 @@ test('who goes on calling and never says that it knows is waited for as long as 
   const waiting = database.committed()?.then(told)
   vi.advanceTimersByTime(LEASE_MS - 1)
   expect(await hold('a', { run: leases.run, state: 0n })).toHaveProperty('leaseMs')
-  await sleep(LEASE_MS + 20) // in which the timer has looked
+  await sleep(LEASE_MS + 20) // the timer has checked by then
   expect(told).not.toHaveBeenCalled()
   vi.advanceTimersByTime(1)
   await waiting
@@ -463,7 +463,7 @@ test('a commit is known no sooner than leases have ended which another process m
   const told = vi.fn()
   const waiting = database.committed()?.then(told)
   vi.advanceTimersByTime(59)
-  await sleep(80) // in which the timer has looked
+  await sleep(80) // the timer has checked by then
   expect(told).not.toHaveBeenCalled()
   vi.advanceTimersByTime(1)
   await waiting

@@ -1,5 +1,5 @@
 // What clients of this dialect send in the wild: their headers, the order of their parameters, what they add and what
-// they leave unencoded. Each walks from the code to the surveys and over an expired token, by what it reads in the body.
+// they leave unencoded. Each goes from the code to the surveys and past an expired token, guided by the bodies it reads.
 import { describe, expect, test } from 'vitest'
 import { toMs } from '../harness/clock.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
@@ -85,7 +85,7 @@ describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) =>
     expect((await ask('/api/surveys', credentials)).data.total).toBe(1)
     expect((await ask(`/api/surveys/${surveyId}`, credentials)).data.id).toBe(surveyId)
 
-    // The one error that such clients act on, by its type; then they refresh and go on.
+    // The one error such clients act on, recognised by its type: they refresh and go on.
     service.clock.advance({ ms: toMs({ seconds: 259_200 }) })
     const late = await ask('/api/surveys', credentials)
     expect(late.type).toBe('invalid_token')

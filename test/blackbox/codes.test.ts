@@ -62,7 +62,7 @@ describe('a code', () => {
       () => 'failed',
     )
     const until = performance.now() + 50
-    while (performance.now() < until); // whoever else has the process
+    while (performance.now() < until); // blocks the process
     expect(await late).toBe('failed')
     expect((await service.exchange(app, code)).code).toBe('OK')
   })

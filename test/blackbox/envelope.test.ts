@@ -6,7 +6,7 @@ import { loadOpenApi } from '../harness/openapi.js'
 import type { Access, TestApp, Verbs } from '../harness/verbs.js'
 import { openService, startService } from '../harness.js'
 
-// Every answer any test gets through the harness is held to the envelope: four members, a fresh UUID, headers, the code
+// The harness checks the envelope of every answer that any test gets: four members, a fresh UUID, headers, the code
 // and action that belong to error.type, the OpenAPI document. Here each row of the table is provoked by name.
 
 const UNKNOWN = {

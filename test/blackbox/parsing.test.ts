@@ -82,7 +82,7 @@ const parameters = endpoints.flatMap((endpoint) =>
   (names[endpoint.name] ?? []).map((parameter) => ({ endpoint, parameter })),
 )
 
-/** Ways to write one parameter wrong, as text of the query. */
+/** Ways to get one parameter wrong, as query text. */
 const malformations: readonly { readonly what: string; readonly write: (name: string, value: string) => string }[] = [
   { what: 'missing', write: () => '' },
   { what: 'empty', write: (name) => `${name}=` },

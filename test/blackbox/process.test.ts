@@ -1,4 +1,4 @@
-// The service as operators run it: spawned, stopped, killed, started again, worked on with the command line.
+// The service as operators run it: spawned, stopped, killed, restarted, and managed with the command line.
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -6,7 +6,7 @@ import { type Access, authorizePath, CALLBACK, type Verbs } from '../harness/ver
 import { formWith, type Page, type Visitor } from '../harness/visitor.js'
 import { startService } from '../harness.js'
 
-/** What an app gets at every door it may knock at with a grant. */
+/** The answer of every endpoint that an app may call with a grant. */
 async function answers(service: Verbs, access: Access): Promise<readonly string[]> {
   const replies = await Promise.all([
     service.user(access),
@@ -320,7 +320,7 @@ describe('audit', () => {
     const { admin } = service.backend
     const { username } = access.user
     const { userId = '' } = (await admin.getUser({ username })).user ?? {}
-    await service.grantAccess() // of somebody else
+    await service.grantAccess() // another user's
     const [byName, grantsByName] = [await admin.listAuditEvents({ username }), await admin.listGrants({ username })]
     expect(await admin.listAuditEvents({ userId })).toEqual(byName)
     expect(await admin.listGrants({ userId })).toEqual(grantsByName)

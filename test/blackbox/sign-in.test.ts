@@ -69,14 +69,14 @@ describe('signing in', () => {
       await visitor.submit(page, signInForm(page), { username, password: 'wrong password' })
       return performance.now() - startedAt
     }
-    // The fastest of several attempts in turn: what the work itself takes, whatever else the machine does.
+    // The fastest of several attempts in turn: the time of the work itself, whatever else the machine does.
     const fastest = { known: Number.POSITIVE_INFINITY, unknown: Number.POSITIVE_INFINITY }
     for (let i = 0; i < 10; i += 1) {
       fastest.known = Math.min(fastest.known, await attempt(user.username))
       fastest.unknown = Math.min(fastest.unknown, await attempt('nobody'))
     }
     const [short = 0, long = 0] = Object.values(fastest).sort((a, b) => a - b)
-    expect(long / short).toBeLessThan(4) // without a comparison it would be some 20
+    expect(long / short).toBeLessThan(4) // without a comparison it would be about 20
   })
 
   test.each([
@@ -344,7 +344,7 @@ describe('guessing passwords', () => {
       answered += 1
     })
     await own.exchange(app, 'x')
-    expect(answered).toBeLessThan(20) // it overtakes most of the sign-ins, which wait for their turn
+    expect(answered).toBeLessThan(20) // it overtakes most of the queued sign-ins
     await Promise.all(flood)
   })
 })

@@ -16,7 +16,7 @@ const COUNT = 130
 
 let service: Verbs
 let access: Access
-/** Of a user whose surveys nobody counts. */
+/** Access to a user whose surveys no test counts. */
 let another: Access
 let ids: readonly number[]
 beforeAll(async () => {
@@ -195,7 +195,7 @@ describe('the detail', () => {
     const owner = async (by: Access) => (await service.survey(by, id)).data.creator_user_id
     expect(await owner(again)).toBe(await owner(access))
     expect(await owner(elsewhere)).not.toBe(await owner(access))
-    // Apps have stored it: another way to make it would tell them of other owners.
+    // Apps have stored it: derived in another way, it would look like another owner to them.
     const digest = createHash('sha256').update(access.tokens.openid).digest()
     expect(await owner(access)).toBe(digest.readUIntBE(0, 6))
   })
@@ -381,7 +381,7 @@ describe('an import', () => {
       () => 'failed',
     )
     const until = performance.now() + 50
-    while (performance.now() < until); // whoever else has the process
+    while (performance.now() < until); // blocks the process
     expect(await late).toBe('failed')
     await importing('in time', 60_000)
     const { surveys } = await own.backend.survey.exportSurveys({})

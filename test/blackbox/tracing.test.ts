@@ -8,13 +8,13 @@ interface Recorded {
   readonly traceId: string
   readonly spanId: string
   readonly parentSpanId: string | undefined
-  /** 1: those who made the parent keep the trace. */
+  /** 1: the parent is sampled. */
   readonly parentFlags: number | undefined
   readonly attributes: Attributes
   isEnded: boolean
 }
 
-/** An SDK that keeps what it is given. */
+/** An SDK that records the spans it is given. */
 const spans: Recorded[] = []
 const sdk: Tracer = {
   startSpan(name: string, options: SpanOptions = {}, context?: Context): Span {

@@ -23,7 +23,7 @@ const ARGS = [
   '--disable-sync',
 ]
 
-/** A name that leads to this machine in these browsers, and is not loopback to them. */
+/** A name that resolves to this machine in these browsers, which they do not treat as loopback. */
 export const OTHER_NAME = 'auth.test'
 
 export function launchChromium(): Promise<Browser> {

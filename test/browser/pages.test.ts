@@ -329,8 +329,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
   })
 })
 
-/** Presses Tab until the element has the focus; fails when it is out of reach. */
-/** Of what is read, in px. */
+/** Font size of the page's text, in px. */
 function textSize(page: Page): Promise<number> {
   return page.evaluate(() => {
     const { document, getComputedStyle } = globalThis as unknown as {
@@ -341,6 +340,7 @@ function textSize(page: Page): Promise<number> {
   })
 }
 
+/** Presses Tab until the element has the focus; fails when Tab does not reach it. */
 async function focusByTab(page: Page, selector: string): Promise<void> {
   for (let presses = 0; presses < 20; presses += 1) {
     const hasFocus = await page.locator(selector).evaluate((element) => {

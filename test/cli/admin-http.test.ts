@@ -26,7 +26,7 @@ async function open(options: Partial<AdminHttpOptions> = {}) {
   return { admin, url, get, lost }
 }
 
-/** Asks again and again from a thread of its own; returns the statuses it got since it was last asked. */
+/** Polls from a thread of its own; returns the statuses received since the last call. */
 async function startProber(url: string) {
   const worker = new Worker(
     `const { parentPort, workerData } = require('node:worker_threads')
@@ -44,7 +44,7 @@ async function startProber(url: string) {
   }
 }
 
-/** Nothing else happens in this thread meanwhile. */
+/** Blocks this thread. */
 function block(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 }
@@ -95,7 +95,7 @@ test('says that the main thread no longer turns, until it does', async () => {
   const { url, get } = await open({ hungAfterMs: 300 })
   const statuses = await startProber(url)
   await expect.poll(async () => all(await statuses())).toEqual([200])
-  block(3_000) // it looks once a second
+  block(3_000) // it checks once a second
   expect(all(await statuses())).toEqual([200, 503])
   await expect.poll(async () => (await get('/healthz')).status).toBe(200)
 })
@@ -106,7 +106,7 @@ test.each(['starts', 'stops'])('a main thread that %s may take its time', async 
   const statuses = await startProber(url)
   if (what === 'stops') {
     isRunning = false
-    await new Promise((resolve) => setTimeout(resolve, 1_500)) // until it has looked
+    await new Promise((resolve) => setTimeout(resolve, 1_500)) // until it has checked
   }
   await statuses()
   block(2_500)

@@ -1,4 +1,4 @@
-// The configuration: one table of variables, every wrong one named at once.
+// The configuration: one table of variables, and an error that names every wrong one at once.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'

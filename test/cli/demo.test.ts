@@ -17,7 +17,7 @@ const run = promisify(execFile)
 
 interface Demo {
   readonly guide: string
-  /** Ends it as Ctrl-C does; its exit code. */
+  /** Ends it as Ctrl-C does; returns its exit code. */
   stop(): Promise<number | null>
   kill(): Promise<number | null>
 }
@@ -56,7 +56,7 @@ async function startDemo(dataDir: string): Promise<Demo> {
   return { guide, stop: () => end('SIGINT'), kill: () => end('SIGKILL') }
 }
 
-/** Runs every printed curl line in a shell, in order; what each answered. */
+/** Runs every printed curl line in a shell, in order; returns the answers. */
 async function paste(guide: string): Promise<{ code: string; data: Record<string, unknown> }[]> {
   const answers = []
   for (const line of guide.match(/^curl .*$/gm) ?? []) {
@@ -197,7 +197,7 @@ describe('its database', () => {
   })
 })
 
-/** `survey-auth serve` until it listens; its exit code after SIGTERM. */
+/** Runs `survey-auth serve` until it listens; returns its exit code after SIGTERM. */
 async function startAndStop(env: Readonly<Record<string, string>>): Promise<number | null> {
   const { PATH = '', HOME = '' } = process.env
   const { child, listening } = spawnServe('all', { PATH, HOME, ...env })

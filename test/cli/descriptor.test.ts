@@ -31,7 +31,7 @@ function registryOf(set: Buffer): FileRegistry {
   return createFileRegistry(fromBinary(FileDescriptorSetSchema, set))
 }
 
-/** Runs the command in this process; throws what it throws. */
+/** Runs the command in this process and throws what it throws. */
 async function run(...args: string[]): Promise<void> {
   await createProgram().parseAsync(['node', 'survey-auth', 'descriptor', ...args])
 }

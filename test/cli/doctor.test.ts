@@ -1,4 +1,4 @@
-// What the doctor says: of addresses, files and clock, and of databases that this program does not write yet, or no longer.
+// What the doctor says about addresses, files and the clock, and about databases of newer and older programs.
 import { chmodSync, utimesSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import path from 'node:path'
@@ -22,7 +22,7 @@ interface Finding {
   readonly detail: string
 }
 
-/** What it finds about each database, and how it ends. */
+/** Its findings about each database, and its exit code. */
 async function examine(service: ServiceProcess, env: Record<string, string> = {}) {
   const { exitCode, stdout } = await service.run(['doctor', '--json'], { env })
   const findings = JSON.parse(stdout) as Finding[]
@@ -242,7 +242,7 @@ describe('SQLite', () => {
   })
 })
 
-/** The way to a server that takes connections and answers nothing. */
+/** The address of a server that accepts connections and answers nothing. */
 async function silentAddress(): Promise<string> {
   const url = new URL(await createDatabase())
   const relay = await Relay.open(Number(url.port))

@@ -1,4 +1,4 @@
-// Files and directories that are not as they should be are said plainly, and are no defects.
+// Unusable files and directories are reported plainly, not as internal errors.
 import { spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -33,7 +33,7 @@ describe('databases', () => {
       env: { PATH: process.env.PATH, DATA_DIR: directory },
       encoding: 'utf8',
       timeout: 20_000,
-      killSignal: 'SIGKILL', // mkdir of Node that is recursive would be deaf to others there
+      killSignal: 'SIGKILL', // Node's recursive mkdir ignores other signals there
     })
     expect(stderr).toContain(`cannot make the directory ${directory} (${code})\nset DATA_DIR`)
     expect(status).toBe(69)
@@ -45,7 +45,7 @@ describe('databases', () => {
     await service.start()
     expect(statSync(service.dataDir).mode & 0o777).toBe(0o700)
     await service.stop()
-    chmodSync(service.dataDir, 0o755) // whoever did that now had a reason
+    chmodSync(service.dataDir, 0o755) // now deliberate: the directory is in use
     await service.start()
     expect(statSync(service.dataDir).mode & 0o777).toBe(0o755)
   })
@@ -79,8 +79,8 @@ function asNobody(DATA_DIR: string, ...args: readonly string[]) {
   return spawnSync(process.execPath, [PROGRAM, ...args], options)
 }
 
-// Who is not root cannot be another user, and in a directory of root's own no other can read the program: there is nothing to
-// try then, nor anything that the machine could have.
+// Without root a test cannot become another user, and in a directory that only root can enter no other user can read the
+// program: there is nothing to test then, and no program to install that would help.
 const isOneOfTwo = process.getuid?.() === 0 && asNobody('/', '--version').status === 0
 if (isOneOfTwo) describe('databases of two users', ofTwoUsers)
 

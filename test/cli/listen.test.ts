@@ -8,7 +8,7 @@ import { readConfig } from '../../bin/config.js'
 import { freePort } from '../harness/free-port.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
-/** All a server says to a request that is sent at once, until it closes the connection; of one that is closed behind it too. */
+/** A server's whole answer to a request sent at once; with `closes`, the client closes its side after the request. */
 function ask(port: number, closes = false): Promise<string> {
   return new Promise((resolve, reject) => {
     let said = ''
@@ -26,7 +26,7 @@ function ask(port: number, closes = false): Promise<string> {
 test('who connects before the server is put on the port is answered by it', async () => {
   const held = await holdPort('127.0.0.1', 0, 'PORT')
   const early = [ask(held.port), ask(held.port), ask(held.port, true)]
-  await new Promise((resolve) => setTimeout(resolve, 100)) // they are accepted and have sent everything
+  await new Promise((resolve) => setTimeout(resolve, 100)) // by then they are accepted and have sent everything
   const server = createServer((_request, response) => setTimeout(() => response.end('here I am'), 20))
   Object.assign(server, { httpAllowHalfOpen: true }) // as the gateway is
   onTestFinished(() => {

@@ -13,7 +13,7 @@ import { BUILD } from '../harness/spawn.js'
 const LOG = new URL('../../dist/bin/telemetry/log.js', import.meta.url).href
 const PIPE_BUF = 4_096
 
-/** Logs requests and tells the size and the last byte of each write to stderr. */
+/** Logs requests, and reports the size and the last byte of each write to stderr. */
 const LOGGING = `
   import fs from 'node:fs'
   const writes = []
@@ -29,7 +29,7 @@ const LOGGING = `
   setTimeout(() => process.stdout.write(JSON.stringify(writes)), 500)
 `
 
-/** A log in memory, and what it has written: a line for each object. */
+/** A log in memory, and the objects it has written, one a line. */
 function inMemory(logLevel: 'info' | 'error' = 'info', pid?: number) {
   const stream = new PassThrough({ encoding: 'utf8' })
   const log = createLog({ logLevel, logFormat: 'json' }, stream, pid)
@@ -138,7 +138,7 @@ test('a line that waits for others does not wait until there are enough of them'
   expect(JSON.parse(told)).toMatchObject({ route: 'user', msg: 'request' })
 }, 30_000)
 
-/** `spawn` gives the process a socket, the shell a pipe. */
+/** `spawn` gives the process a socket; the shell gives it a pipe. */
 test.each([
   ['socket', ''],
   ['pipe', ' 2>&1 >&3 | cat >&2'],

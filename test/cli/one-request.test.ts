@@ -1,10 +1,10 @@
-// What one command asks of the services is one request, whether it opens the databases itself or calls a server.
+// A command's calls to the services share one request id, whether it opens the databases itself or calls a server.
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { asOperator } from '../../bin/compose/operator.js'
 import { createProcess } from '../harness/process.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
-/** Request ids in the audit trail of a command that makes two users. */
+/** Request ids in the audit trail of a command that creates two users. */
 async function requestIdsOf(dataDir: string): Promise<readonly string[]> {
   vi.stubEnv('DATA_DIR', dataDir)
   vi.stubEnv('LOG_LEVEL', 'silent')

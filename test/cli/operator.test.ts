@@ -240,7 +240,7 @@ describe('apps', () => {
     const many = JSON.stringify(Array.from({ length: 1200 }, (_, at) => ({ title: `s${at}`, pages: [] })))
     await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input: many })
     const db = new Database(path.join(service.dataDir, 'survey.db'))
-    db.exec('UPDATE survey_events SET at_ms = 9e15 WHERE survey_id = 50') // no date has that
+    db.exec('UPDATE survey_events SET at_ms = 9e15 WHERE survey_id = 50') // beyond any valid date
     db.close()
     const { exitCode, stdout, stderr } = await service.run(['audit', 'list', '--json'])
     const events = JSON.parse(stdout) as { kind: string; survey_id: number | null }[]
@@ -759,7 +759,7 @@ describe('files', () => {
     const service = await createProcess()
     for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), 'no database')
     const { stderr } = await service.run(['backup', path.join(service.dataDir, 'backup.tar')])
-    expect(stderr).toContain(`${path.join(service.dataDir, 'survey.db')} is damaged`) // what is copied first
+    expect(stderr).toContain(`${path.join(service.dataDir, 'survey.db')} is damaged`) // surveys are copied first
   })
 
   test.each([

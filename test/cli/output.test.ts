@@ -11,7 +11,7 @@ const columns: Columns<Row> = { name: (row) => row.name, note: (row) => row.note
 const rowOf = (name: string): Row => ({ name, note: name === 'b' ? 'line\u2028of\ntwo' : null })
 const style = (json?: true) => ({ json, whenEmpty: 'nothing' })
 
-/** What goes to stdout and stderr from now on. */
+/** Captures stdout and stderr from now on. */
 function watched(): { out: string[]; err: string[] } {
   const [out, err]: string[][] = [[], []]
   const into = (texts: string[] | undefined) => (text: unknown) => Boolean(texts?.push(String(text)))

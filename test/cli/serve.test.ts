@@ -83,7 +83,7 @@ test.each([
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   onTestFinished(() => endGroup(Number(npm.pid)))
-  const ended = new Promise((resolve) => npm.once('close', resolve)) // when nobody has its stdout any more
+  const ended = new Promise((resolve) => npm.once('close', resolve)) // once nothing holds its stdout any more
   let said = ''
   const collect = (chunk: Buffer) => {
     said += chunk.toString('utf8')
@@ -93,7 +93,7 @@ test.each([
   await vi.waitUntil(() => /listening on|Ctrl-C ends/.test(said), 60_000)
   process.kill(sign * Number(npm.pid), signal)
   expect(await ended).toBe(0)
-  if (command === 'npm start') expect(said).toContain('"stopped"') // the demo has no log of it
+  if (command === 'npm start') expect(said).toContain('"stopped"') // the demo does not log it
 })
 
 test('a signal that npm passes on, which was sent to it too, is no second one', async () => {
@@ -113,7 +113,7 @@ test('a second signal ends it at once, whatever is in flight', async () => {
   const slow = connect(Number(port), hostname)
   onTestFinished(() => void slow.destroy())
   slow.on('error', () => undefined)
-  slow.write('POST /connect/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nusername=') // and never the rest
+  slow.write('POST /connect/sign-in HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nusername=') // the rest never follows
   await new Promise((resolve) => setTimeout(resolve, 300))
   service.signal('SIGTERM')
   const isWaiting = await Promise.race([

@@ -35,7 +35,7 @@ async function newCode(service: ServiceProcess, { appid, secret }: SpawnedAccess
   return new URL(reply.headers.get('location') ?? '').searchParams.get('code') ?? ''
 }
 
-/** A process on a data directory of another. */
+/** A process on another's data directory. */
 async function another(dataDir: string, env: Record<string, string>): Promise<ServiceProcess> {
   const service = new ServiceProcess(dataDir, await freePort(), env)
   onTestFinished(() => service.kill())
@@ -170,7 +170,7 @@ describe('store copy', () => {
     await vi.waitFor(async () => expect(await query(url, `SELECT 1 ${others}`)).toHaveLength(1), { timeout: 60_000 })
     child.kill('SIGINT')
     await once(child, 'exit')
-    await query(url, `SELECT pg_terminate_backend(pid) ${others}`) // else it would sleep on before it noticed
+    await query(url, `SELECT pg_terminate_backend(pid) ${others}`) // otherwise it would go on sleeping before it noticed
     expect(await query(url, 'SELECT appid FROM apps')).toEqual([])
     await query(url, 'DROP TRIGGER slow ON grants')
     expect((await service.run(['store', 'copy'])).exitCode).toBe(0)

@@ -1,4 +1,4 @@
-// Surveys by command line that are many or large, with a running server and without.
+// Many or large surveys by command line, with a running server and without.
 import { truncateSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
@@ -59,7 +59,7 @@ test('a file that is larger than what is read at once is refused unread', async 
 test.each([
   ['{"title": "a"\n "pages": []}', ': line 2, column 2'],
   ['[{"title": "a",}]', ': line 1, column 16'],
-  ['title', ''], // of which Node does not tell where
+  ['title', ''], // Node does not say at which position
 ])('an import of %j, which is not JSON, says where as far as Node tells', async (input, where) => {
   const service = await createProcess()
   const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'ann'], { input })

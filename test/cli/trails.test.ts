@@ -62,6 +62,6 @@ test('an event whose clock was behind keeps nothing of its trail back', async ()
 test('what was before a time is left out, and what follows an event whose clock was behind is not', async () => {
   const trail = trailOf([event('a9', 9), event('wrong', -1_000_000), ...seconds('a', 8, 7, 6, 5, 4, 3, 2, 1)])
   expect((await namesOf(since(trail, new Date(DAY + 6_500)))).flat()).toEqual(['a9', 'a8', 'a7'])
-  expect(trail.asked.pages).toBe(3) // of which the last had nothing
+  expect(trail.asked.pages).toBe(3) // the last one was empty
   expect((await namesOf(since(trailOf(seconds('a', 2, 1)), undefined))).flat()).toEqual(['a2', 'a1'])
 })

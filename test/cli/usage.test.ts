@@ -1,4 +1,4 @@
-// The command line as somebody meets it who does not know it.
+// The command line as a newcomer meets it.
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { describe, expect, test, vi } from 'vitest'
@@ -44,7 +44,7 @@ const CONTRACT = [
   'descriptor',
 ]
 
-/** Every command that does something, by the words one types. */
+/** Every command that does something, by the words of its name. */
 function commandsBelow(command: Command, words: readonly string[] = []): [string, Command][] {
   if (command.commands.length === 0) return [[words.join(' '), command]]
   return command.commands.flatMap((child) => commandsBelow(child, [...words, child.name()]))

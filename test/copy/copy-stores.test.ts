@@ -31,7 +31,7 @@ const quietly: CopyOptions = { isForced: false, onProgress: () => undefined }
 const copyTokens = (file: string, url: string, options = quietly) =>
   copyStores([{ file, schema: tokenCopy, url }], options)
 
-/** Columns of SQLite whose values PostgreSQL has elsewhere, or does without. */
+/** SQLite columns whose values PostgreSQL keeps in other columns, or does not need. */
 const SQLITE_ONLY = [
   'access_tokens_of_0_1_0.grant_place',
   'access_tokens_of_0_1_0.own_place',
@@ -47,21 +47,21 @@ const SQLITE_ONLY = [
   'grants.place',
   'grants.redirect_uri',
 ]
-/** And where they are there. */
+/** The PostgreSQL columns that hold those values. */
 const POSTGRES_ONLY = Object.entries({
   access_tokens: 'access_token_hash expires_at_ms grant_id serial',
   codes: 'appid code_hash expires_at_ms grant_id issued_at_ms redirect_uri scope used_at_ms user_id',
 }).flatMap(([table, columns]) => columns.split(' ').map((column) => `${table}.${column}`))
-/** Tables of SQLite that are empty in a file of today. */
+/** SQLite tables that are empty in a file of the current version. */
 const EMPTY = ['access_tokens_of_0_1_0', 'audit_blocks', 'codes_elsewhere']
 
-/** Of the tables that are copied. */
+/** Counts the rows of the copied tables. */
 async function rowsIn(url: string, file: string): Promise<number> {
   const counts = Object.keys(rowsOf(file)).map((table) => query(url, `SELECT count(*)::int AS count FROM ${table}`))
   return (await Promise.all(counts)).reduce((sum, [row]) => sum + Number(row?.count), 0)
 }
 
-/** All that a token store lists; events by their ids, since SQLite lists them as they were written. */
+/** Everything a token store lists; events sorted by id, since SQLite lists them in the order of writing. */
 async function everythingOf(store: TokenStore) {
   const apps = await allPages((page) => store.listApps(page), 100)
   return {
@@ -419,7 +419,7 @@ describe('a copy is refused, and nothing is written,', () => {
     await expect(copyTokens(file, 'postgres://postgres@127.0.0.1:1/none')).rejects.toBeInstanceOf(StoreUnavailable)
   })
 
-  /** Makes the target's tables, and has PostgreSQL change what is written to one of them. */
+  /** Creates the target's tables, and a trigger that alters rows written to one of them. */
   async function tampering(table: string, body: string): Promise<string> {
     const url = await createDatabase()
     await (await openPostgresTokenStore({ url, ...patient })).close()

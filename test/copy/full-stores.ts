@@ -19,7 +19,7 @@ import {
   userRow,
 } from '../store/token-store-verbs.js'
 
-/** Texts that are easy to get wrong on the way. */
+/** Strings that are easily corrupted on the way. */
 export const AWKWARD = [
   '',
   '满意度调查 🎉',
@@ -74,7 +74,7 @@ async function fillGrants(store: TokenStore): Promise<void> {
   })
 }
 
-/** Surveys of two owners, with ids that leave gaps, a document of 2 MiB, and the highest id that new ones follow is of a deleted one. */
+/** Surveys of two owners, with gaps between ids, a document of 2 MiB, and a deleted survey whose id was the highest. */
 export async function fullSurveyFile(directory: string): Promise<string> {
   const file = join(directory, 'survey.db')
   const store = openSqliteSurveyStore({ file })
@@ -119,7 +119,7 @@ export function rawRowsOf(file: string): Record<string, Row[]> {
   }
 }
 
-/** Rows by table, as PostgreSQL is to have them. */
+/** Rows by table, as PostgreSQL should have them. */
 export function rowsOf(file: string): Record<string, Row[]> {
   const { access_tokens_of_0_1_0: _, codes_elsewhere: __, audit_blocks: ___, ...rest } = rawRowsOf(file)
   const { grants: begun, audit_events, ...same } = rest

@@ -1,5 +1,5 @@
-// deploy/nginx as installed, on a high port, in front of two gateways: what reaches them, what is tried again, what is
-// logged. Skipped, and so failed on CI, where there is no nginx.
+// deploy/nginx as installed, on a high port, in front of two gateways: what reaches them, what is retried, what is
+// logged. Skipped where there is no nginx, which on CI is a failure.
 import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -35,7 +35,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** nginx with the files of deploy/nginx; only places and ports are changed. */
+/** nginx with the files of deploy/nginx; only paths and ports are changed. */
 class Nginx {
   readonly folder: string
   readonly port: number
@@ -147,7 +147,7 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
     ]
   }, TIMEOUT_MS)
 
-  /** Opens a page, signs in, confirms: the code of the callback. */
+  /** Opens a page, signs in and confirms; returns the code in the callback. */
   async function authorize(state: string): Promise<string> {
     const jar = ['--cookie', path.join(folder, 'jar'), '--cookie-jar', path.join(folder, 'jar')]
     const submit = async (text: string, filled: Record<string, string>) => {

@@ -1,5 +1,5 @@
 // Every unary RPC of a real process, called with an empty request by the three kinds of client that other teams bring:
-// grpc-js, grpcio and curl. All hear the same, and it is an answer of the service.
+// grpc-js, grpcio and curl. All get the same answer, and it is the service's own.
 import { execFileSync, spawnSync } from 'node:child_process'
 import path from 'node:path'
 import type { DescMethod } from '@bufbuild/protobuf'
@@ -20,7 +20,7 @@ const paths = services.flatMap(({ methods }): DescMethod[] => methods).map(pathO
 /** Status of each RPC by its path, as gRPC names it: `OK`, `INVALID_ARGUMENT`. */
 type Statuses = Record<string, string>
 
-/** What says that nobody answered, or not as intended. */
+/** Statuses that mean nobody answered, or not as intended. */
 const WRONG = ['UNIMPLEMENTED', 'INTERNAL', 'UNKNOWN', 'UNAVAILABLE', 'DEADLINE_EXCEEDED', 'UNAUTHENTICATED']
 
 const python = ['python3', '/usr/bin/python3'].find((each) => spawnSync(each, ['-c', 'import grpc']).status === 0)

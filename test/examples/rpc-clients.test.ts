@@ -48,7 +48,7 @@ function canRun(...[command = '', ...args]: string[]): boolean {
   return spawnSync(command, args).status === 0
 }
 
-/** As the client's comment says for Debian's tools: from the file that `survey-auth descriptor` writes. */
+/** Made as the client's comment says for Debian's tools: from the file that `survey-auth descriptor` writes. */
 function stubsForPython(plugin: string): void {
   const set = path.join(scratch, 'surveyauth.binpb')
   execFileSync(process.execPath, [PROGRAM, 'descriptor', '--out', set], { stdio: 'pipe' })
@@ -93,7 +93,7 @@ function expectRead(results: Record<string, CommandResult>, { openid, surveys }:
   }
 }
 
-/** What the other clients print, of the two JSON answers that curl prints. */
+/** What the other clients would print, from the two JSON answers that curl prints. */
 function linesOf(stdout: string): string {
   const [token = '{}', surveys = '{}'] = stdout.split('\n')
   const { openid, scope } = JSON.parse(token) as { openid: string; scope: string }

@@ -3,7 +3,7 @@ import { Admission } from '../../gateway/admission.js'
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
-/** Takes a place, works and gives it back, as the gateway does. */
+/** Takes a place, does the work and gives the place back, as the gateway does. */
 async function run<Result>(admission: Admission, kind: 'api' | 'page', work: () => Promise<Result>): Promise<Result> {
   const wait = admission.enter(kind)
   try {
@@ -81,7 +81,7 @@ describe('a crowd of programs', () => {
     return entered
   }
 
-  /** Every ms for `ms` so many leave, and twice as many come. Returns how many have a place in the end. */
+  /** For `ms`, each ms `leavingPerMs` requests leave and twice as many come. Returns how many hold a place at the end. */
   function stay(admission: Admission, inside: number, leavingPerMs: number, ms: number): number {
     let left = inside
     for (let n = 0; n < ms; n++) {
@@ -158,7 +158,7 @@ describe('a crowd of programs', () => {
   test('that is slow without being busy gets all places again', () => {
     const admission = crowded()
     const SLOW_MS = 120
-    const leaving: number[] = Array.from({ length: MAX }, () => now + 500) // after a pause of what they wait for
+    const leaving: number[] = Array.from({ length: MAX }, () => now + 500) // what they wait for pauses first
     function go(ms: number): { came: number; refused: number } {
       const count = { came: 0, refused: 0 }
       for (const until = now + ms; now < until; now++) {

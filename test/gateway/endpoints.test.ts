@@ -34,7 +34,7 @@ interface Body {
   readonly data: Record<string, unknown>
 }
 
-/** Asks the gateway; gives the body, which the OpenAPI document allows, and the RPC that was made. */
+/** Calls the gateway; returns the body, checked against the OpenAPI document, and the RPC that was made. */
 async function ask(path: string): Promise<{ body: Body; call: Record<string, unknown> | undefined }> {
   await using gateway = await startGateway({ services })
   const body = (await (await fetch(`${gateway.url}/api/${path}`)).json()) as Body

@@ -85,7 +85,7 @@ describe('an answer', () => {
           durationMs: expect.any(Number),
           requestId: id,
           outcome: 'ok',
-          appid: undefined, // 'app' is none
+          appid: undefined, // 'app' is not well-formed
         },
       ])
     }))
@@ -138,7 +138,7 @@ describe('methods', () => {
       client.write('CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n')
       const [socket] = await accepted
       await vi.waitFor(() => expect(gateway.records).toHaveLength(1))
-      expect(socket.listenerCount('error')).toBeGreaterThan(0) // else the error would be this process's
+      expect(socket.listenerCount('error')).toBeGreaterThan(0) // otherwise the error would crash this process
       const closed = new Promise((resolve) => socket.once('close', resolve))
       client.resetAndDestroy()
       await closed
@@ -399,7 +399,7 @@ describe('malformed HTTP', () => {
 
   test('a connection that is idle for as long as it may is closed, and one that is not idle is not', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 2_000 } }, async (gateway) => {
-      expect(gateway.server.keepAliveTimeout).toBe(0) // unless told so, node:http closes after 5 s what may be idle for longer
+      expect(gateway.server.keepAliveTimeout).toBe(0) // node:http would close idle connections after 5 s
       const startedAt = performance.now()
       const busy = net.connect(gateway.port, '127.0.0.1')
       const asking = setInterval(() => busy.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`), 250)
@@ -416,7 +416,7 @@ describe('malformed HTTP', () => {
       await once(busy.resume(), 'close')
     }))
 
-  /** A connection that had its first answer. */
+  /** A connection that has had its first answer. */
   async function answeredOnce(port: number) {
     const client = net.connect(port, '127.0.0.1').setEncoding('latin1')
     let received = ''
@@ -433,7 +433,7 @@ describe('malformed HTTP', () => {
   test('a request that came while the gateway was busy is answered, however long its connection had been idle', () =>
     withGateway({ services, limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
       const { client, request, answers } = await answeredOnce(gateway.port)
-      await sleep(1_100) // it was looked at
+      await sleep(1_100) // by then it has been checked
       client.write(request)
       for (const until = performance.now() + 3_000; performance.now() < until; );
       await expect.poll(answers, { timeout: 5_000 }).toHaveLength(2)
@@ -818,7 +818,7 @@ describe('rates', () => {
       expect((await fetch(`${url}/api/surveys?appid=app`)).status).toBe(400)
     }))
 
-  /** What an app that is admitted three times gets of five requests, all of which a service refuses for this reason. */
+  /** Statuses of five requests of an app that may make three, when a service refuses them all for this reason. */
   function refusedBeyondRate(name: string, method: string, reason: ErrorReason, code: Code): Promise<number[]> {
     const services = { [method]: () => Promise.reject(refusal(reason, code)) }
     const { path = '' } = routes.find((route) => route.name === name) ?? {}
@@ -1102,7 +1102,7 @@ test('a draining gateway hears out who asked while it was busy', () =>
     await sleep(20)
     const drained = gateway.drain(20_000)
     await sleep(100)
-    await new Promise((resolve) => setImmediate(resolve)) // timers come next
+    await new Promise((resolve) => setImmediate(resolve)) // timers run next
     client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
     for (const until = performance.now() + 1_200; performance.now() < until; );
     let raw = ''
@@ -1125,7 +1125,7 @@ test('a draining gateway hears out who asked while it was busy just before it lo
         client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
         for (const until = performance.now() + 1_200; performance.now() < until; );
       })
-      return setImmediate(look) // in the same turn: nothing is read before it
+      return setImmediate(look) // in the same turn, before anything is read
     })
     let raw = ''
     for await (const data of client) raw += data
@@ -1322,7 +1322,7 @@ test('a draining gateway tells the others nothing more of what it counts', async
 })
 
 describe('a gateway with more to do than it can', () => {
-  /** Sends each of these on a connection of its own, all there before any is read, and counts turns of the event loop from then on. */
+  /** Sends each request on a connection of its own, all before any is read; returns a count of event loop turns since then. */
   async function sendAtOnce({ port, server }: RunningGateway, requests: readonly string[]): Promise<() => number> {
     const sockets = requests.map(() => net.connect(port, '127.0.0.1').resume())
     let accepted = 0

@@ -225,7 +225,7 @@ describe('gateways that share', () => {
     await share()
     expect(takeMany(left, 'a', 2)).toBe(2)
     await share()
-    // The right one heard last when it last counted; it hears the rest when it counts again.
+    // The right one learnt the total when it last counted; it learns the rest when it counts again.
     expect([left, right].map((counter) => counter.allowance('a', START).remaining)).toEqual([1, 3])
     expect(takeMany(right, 'a', 1)).toBe(1)
     await share()

@@ -1,4 +1,4 @@
-// Starts the gateway alone on a real socket, in front of services that answer as a test says.
+// Starts the gateway alone on a real socket, in front of fake services.
 
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -14,7 +14,7 @@ import { ErrorDetailSchema, type ErrorReason } from '../../gen/surveyauth/v1/err
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 
-/** Answers of the services by RPC name; what is missing is unimplemented. */
+/** Answers of the services by RPC name; a missing RPC is unimplemented. */
 export type FakeServices = Readonly<Record<string, (request: Record<string, unknown>) => object | Promise<object>>>
 
 export interface Call {
@@ -91,7 +91,7 @@ export function refusal(
   ])
 }
 
-/** Sends bytes as they are and returns all that comes back until the connection ends. */
+/** Sends raw bytes and returns everything that comes back until the connection ends. */
 export function sendRaw(port: number, ...pieces: readonly (string | Buffer)[]): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1')

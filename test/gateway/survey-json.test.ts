@@ -64,7 +64,7 @@ test.each([
   [1, '1970-01-01 08:00:01'],
   [253_402_271_998, '9999-12-31 23:59:58'],
   [253_402_271_999, '9999-12-31 23:59:59'],
-  [253_402_300_799, '9999-12-31 23:59:59'], // the last second there is in UTC
+  [253_402_300_799, '9999-12-31 23:59:59'], // the last representable second in UTC
 ])('endTime %i is shown as %j', (endTime, shown) => {
   expect(surveyToJson(surveyFromJson({ title: 't', endTime }), 0)).toMatchObject({ endTime, end_at: shown })
 })

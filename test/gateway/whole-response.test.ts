@@ -1,4 +1,4 @@
-// An answer sent as a whole is what node:http would have sent, in its turn, and no faster than its reader takes it.
+// An answer sent as a whole equals what node:http would have sent, comes in order, and is sent no faster than it is read.
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import net, { type AddressInfo } from 'node:net'
@@ -12,7 +12,7 @@ const MIB = 2 ** 20
 
 type Handle = (response: WholeResponse, url: string) => void
 
-/** A server that keeps its connections open, and a connection to it whose text is read in turn; `another` makes more. */
+/** A server that keeps its connections open, and a connection to it whose text is read in order; `another` makes more. */
 async function connected(handle: Handle) {
   const server = createServer({ ServerResponse: WholeResponse, keepAliveTimeout: 0 }, (request, response) =>
     handle(response, request.url ?? ''),
@@ -37,7 +37,7 @@ async function connectedTo(port: number) {
   return {
     socket,
     ask: (line: string, ...headers: string[]) => socket.write(`${[line, 'Host: x', ...headers].join('\r\n')}\r\n\r\n`),
-    /** What arrived until then, which is not read again. */
+    /** Returns what has arrived up to `end`, and consumes it. */
     async until(end: string): Promise<string> {
       await expect.poll(() => text.includes(end), { timeout: 5_000, interval: 5 }).toBe(true)
       const read = text

@@ -1,4 +1,4 @@
-// A user's consent to an app on a spawned service: what operators type, what the user clicks, what the app exchanges.
+// A user's consent to an app on a spawned service: the operator's commands, the user's clicks, the app's exchange.
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { send } from './http.js'

@@ -1,4 +1,4 @@
-// Runs commands in a process that has loaded their modules once, see commands-in-turn.js.
+// Runs commands in a process that has loaded their modules once; see commands-in-turn.js.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -28,7 +28,7 @@ interface Host {
 let host: Host | undefined
 let last: Promise<unknown> = Promise.resolve()
 
-/** Commands run one after the other. @throws Error when the command would have kept its process from ending. */
+/** Commands run one after the other. @throws Error when a command would have kept its process from ending. */
 export function runInHost(command: CommandLine): Promise<CommandResult> {
   const result = last.then(() => run(command))
   last = result.catch(() => undefined)

@@ -1,5 +1,5 @@
-// A process that runs commands one after the other, each as if it had been started for it: nine tenths of what a command
-// takes are its modules, which are loaded here once. Started by command-host.ts.
+// A process that runs commands one after the other, each as if in a process of its own: nine tenths of a command's time
+// goes into loading modules, which happens here once. Started by command-host.ts.
 import { Readable } from 'node:stream'
 import { main } from '../../dist/bin/main.js'
 
@@ -26,7 +26,7 @@ async function run({ args, env, cwd, input, end }) {
   process.send({ exitCode, left })
 }
 
-/** What keeps this process from ending, once it should. */
+/** Resources that would keep this process from ending. */
 async function leftOver(before) {
   const deadline = performance.now() + ENDS_WITHIN_MS
   while (process.getActiveResourcesInfo().length > before) {
@@ -36,7 +36,7 @@ async function leftOver(before) {
   return []
 }
 
-/** As at the end of a process. */
+/** Runs and removes the command's listeners, as at the end of a process. */
 function leaveNothing(exitCode) {
   for (const { emitter, event, listener } of allListeners()) {
     if (ownListeners.has(listener)) continue

@@ -1,4 +1,4 @@
-// Reads an API answer and holds it to everything decisions 1 to 6 promise of every answer.
+// Reads an API answer and checks everything that decisions 1 to 6 promise of every answer.
 import { expect } from 'vitest'
 import { ERRORS, type ErrorType, isErrorType } from './errors.js'
 import type { Reply } from './http.js'
@@ -19,12 +19,12 @@ export interface Envelope<Data = Record<string, unknown>> {
 export interface Reading {
   readonly method: string
   readonly path: string
-  /** What HTTP_ERROR_STATUS of the service is. */
+  /** The service's HTTP_ERROR_STATUS. */
   readonly httpErrorStatus: 'semantic' | '200'
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
-/** Sizes and syntax are refused with statuses of their own, under the type of any malformed request. */
+/** Statuses of requests refused for size or syntax; their type is that of any malformed request. */
 const SYNTAX_STATUSES = [400, 413, 414, 431]
 const KEEPS_ITS_STATUS = new Set<string>([
   'no_route',

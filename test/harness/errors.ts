@@ -1,4 +1,4 @@
-// The error table of docs/decisions.md, written down a second time on purpose: the gateway's own table is under test.
+// The error table of docs/decisions.md, repeated here on purpose: the gateway's own table is under test.
 
 export interface ErrorRow {
   readonly code: string

@@ -1,8 +1,7 @@
 import { createServer } from 'node:net'
 
-// Below those that systems give to who connects or asks for any (Linux from 32768 on, others from 49152): a port that is
-// free now still is when the program that is to have it has started, seconds later on a busy machine. From 11000 on no
-// browser refuses any.
+// Below the ephemeral ports (Linux from 32768 on, others from 49152): a port that is free now still is when the program
+// meant for it has started, seconds later on a busy machine. From 11000 on browsers block none.
 const FIRST = 11_000
 const COUNT = 21_000
 

@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import { onTestFinished } from 'vitest'
 
-/** A sign-in form whose last bytes are held back: a request that the server has to wait for. */
+/** A sign-in form whose last bytes are held back, so that the server must wait for the request. */
 export async function halfARequest(url: string): Promise<{ finish(): void; answer: Promise<string> }> {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)

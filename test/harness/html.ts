@@ -11,7 +11,7 @@ export interface Form {
   readonly method: string
   /** As written; resolve it against the page's address. */
   readonly action: string
-  /** What would be sent besides the button: hidden, text and password inputs. */
+  /** What is submitted besides the button: hidden, text and password inputs. */
   readonly fields: Readonly<Record<string, string>>
   readonly buttons: readonly Button[]
 }

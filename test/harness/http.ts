@@ -1,4 +1,4 @@
-// HTTP as these tests need it: nothing is added, normalised or followed behind the test's back.
+// HTTP for the tests: nothing is added, normalised or followed behind a test's back.
 import { Agent, request } from 'node:http'
 import { connect } from 'node:net'
 
@@ -18,7 +18,7 @@ export interface Outgoing {
 const TIMEOUT_MS = 20_000
 const agent = new Agent({ keepAlive: true, maxSockets: 250 })
 
-/** Gateways that share an origin; the first is the next to be asked. */
+/** Gateways that share an origin; the first takes the next request. */
 const gatewaysOf = new Map<string, string[]>()
 
 /** From now on requests to `origin` go to these gateways in turn, as they would behind a balancer. */
@@ -56,7 +56,7 @@ export function send(origin: string, path: string, outgoing: Outgoing = {}): Pro
   })
 }
 
-/** Closes the connections that no request uses: a server that is told to stop gives them time for one more. */
+/** Closes idle connections: a server that is told to stop gives them time for one more request. */
 export function hangUp(): void {
   for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy()
 }
@@ -82,7 +82,7 @@ export function sendRaw(origin: string, bytes: string | Buffer, silenceMs = 1_50
   })
 }
 
-/** Splits what came over a connection into answers; HTTP/1.1 with Content-Length or chunked bodies. */
+/** Splits the bytes of a connection into answers; HTTP/1.1 with Content-Length or chunked bodies. */
 function readReplies(bytes: Buffer): Reply[] {
   const replies: Reply[] = []
   let rest = bytes

@@ -4,10 +4,10 @@ import { BUILD } from './spawn.js'
 const DIST = new URL('../../dist/', import.meta.url).href
 
 /**
- * What `work` adds at most to what lives long when it is done twenty times, in MB, although nothing of it need live: what
- * the quick collector could not let go of. What is under way at the beginning is made to live long first, as it happens in
- * time. In a process of its own, since the heap of other tests would count.
- * @param script a module that declares `work`; `dist` is where the compiled program lies
+ * The most by which twenty runs of `work` grow the old generation, in MB, although none of its objects need live on: what
+ * young-generation collections could not free. Objects that are in use from the beginning are promoted first, as happens
+ * in time. Runs in a process of its own, since the heap of other tests would count.
+ * @param script a module that declares `work`; `dist` is the address of the compiled program
  */
 export function mostKeptMB(script: string): number {
   execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })

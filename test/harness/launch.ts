@@ -1,4 +1,4 @@
-// The ways to run a service in this process, each with everything it has in other processes when operators run it.
+// The ways to run a service in this process, each with everything that operators would run in processes of their own.
 import path from 'node:path'
 import { Writable } from 'node:stream'
 import type { Mode as ProcessMode } from '../../bin/compose/mode.js'
@@ -29,10 +29,10 @@ export const launchers: Record<Mode, (launch: Launch) => Promise<Backend>> = {
   'two-of-each': launchTwoOfEach,
 }
 
-/** One process of a service; `env` is what it has of its own. */
+/** Starts one process of a service; `env` adds to the service's variables. */
 type StartProcess = (mode: ProcessMode, env?: Readonly<Record<string, string>>) => Promise<Running>
 
-/** All processes of each kind; all-in-one is of every kind. */
+/** The processes of each kind; an all-in-one process is of every kind. */
 interface Arranged {
   readonly gateways: readonly Running[]
   readonly tokens: readonly Running[]
@@ -49,7 +49,7 @@ function launchAllInOne(launch: Launch): Promise<Backend> {
   })
 }
 
-/** Gateway, TokenService and SurveyService as three processes are, joined by sockets in DATA_DIR; any start order. */
+/** Gateway, TokenService and SurveyService arranged as three processes, joined by sockets in DATA_DIR; any start order. */
 function launchSeparate(launch: Launch): Promise<Backend> {
   return backendOf(launch, async (startProcess) => {
     const gateway = await startProcess('gateway')
@@ -61,7 +61,7 @@ function launchSeparate(launch: Launch): Promise<Backend> {
 
 /**
  * Two of each on one PostgreSQL database. Requests go to the gateways in turn, and each survey service asks the token
- * service of the other gateway, so that what only one process knows shows at once.
+ * service of the other gateway, so that state known to one process only shows at once.
  */
 function launchTwoOfEach(launch: Launch): Promise<Backend> {
   return backendOf(launch, async (startProcess) => {

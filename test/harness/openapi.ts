@@ -1,4 +1,4 @@
-// Holds answers to docs/api/openapi.yaml.
+// Checks answers against docs/api/openapi.yaml.
 import { existsSync, readFileSync } from 'node:fs'
 import Ajv2020, { type ValidateFunction } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'

@@ -13,12 +13,12 @@ const START_TIMEOUT_MS = 60_000 // on a machine that is busy with other suites
 export type Environment = Readonly<Record<string, string>>
 
 export interface CommandOptions {
-  /** What it reads from stdin; nothing without. */
+  /** The command's stdin; empty if undefined. */
   readonly input?: string | Uint8Array
   readonly env?: Environment
 }
 
-/** A data directory with the command line for it; a server runs on it between `start` and `stop` or `kill`. */
+/** A data directory and the command line for it; a server runs on it between `start` and `stop` or `kill`. */
 export class ServiceProcess {
   readonly dataDir: string
   readonly url: string
@@ -32,12 +32,12 @@ export class ServiceProcess {
     this.#env = { ...inherited(), DATA_DIR: dataDir, PORT: String(port), ADMIN_PORT: '0', RATE_LIMIT: 'off', ...env }
   }
 
-  /** Everything all server processes so far wrote to stdout and stderr. */
+  /** Everything that server processes have written to stdout and stderr so far. */
   get output(): string {
     return this.#output
   }
 
-  /** Of the running server. */
+  /** The running server's pid. */
   get pid(): number {
     const pid = this.#child?.pid
     if (pid === undefined) throw new Error('no server runs')
@@ -46,7 +46,7 @@ export class ServiceProcess {
 
   /** `args` are what follows `serve all`. */
   async start(...args: readonly string[]): Promise<void> {
-    const env = { ...this.#env, TMPDIR: this.dataDir } // what a killed one leaves is removed with the rest
+    const env = { ...this.#env, TMPDIR: this.dataDir } // a killed server's files are removed with the rest
     const child = spawn(process.execPath, [PROGRAM, 'serve', 'all', ...args], { env, cwd: this.dataDir })
     this.#child = child
     const collect = (chunk: Buffer) => {
@@ -99,7 +99,7 @@ export class ServiceProcess {
     })
   }
 
-  /** The same twenty times as fast, in a process that runs all such commands in turn; a server has its own. */
+  /** As `cli`, twenty times as fast: in a process that runs all such commands in turn. `serve` gets its own process. */
   run(args: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
     if (args[0] === 'serve') return this.cli(args, options)
     return runInHost({ args, env: { ...this.#env, ...options.env }, cwd: this.dataDir, input: options.input ?? '' })
@@ -139,7 +139,7 @@ export class ServiceProcess {
 
 let isBuilt = false
 
-/** Else the first start would wait for the compiler. */
+/** Otherwise the first start would wait for the compiler. */
 function buildOnce(): void {
   if (!isBuilt) execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
   isBuilt = true
@@ -164,7 +164,7 @@ export async function startProcess(env: Environment = {}): Promise<ServiceProces
   return service
 }
 
-/** What a command needs of our own environment, and none of the settings under test. */
+/** The variables of our own environment that a command needs, without the settings under test. */
 function inherited(): Record<string, string> {
   const { PATH = '', HOME = '' } = process.env
   return { PATH, HOME, NODE_ENV: 'production' }

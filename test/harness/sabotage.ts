@@ -4,15 +4,15 @@ import pg from 'pg'
 import { Database } from '../../services/sqlite/driver.js'
 
 export interface Sabotage {
-  /** No exchange and no refresh can be written, while reads go on, until what it returns is called. */
+  /** Blocks the writes of exchanges and refreshes, while reads go on, until the returned function is called. */
   holdTokenWrites(): Promise<() => Promise<void>>
-  /** Renames the table of surveys, so that every question about surveys fails in a way nobody foresaw. */
+  /** Renames the table of surveys, so that every query about surveys fails unexpectedly. */
   hideSurveys(): Promise<void>
 }
 
 const HIDE_SURVEYS = 'ALTER TABLE surveys RENAME TO gone'
 
-/** Of token.db and survey.db in a directory. */
+/** Sabotages token.db and survey.db in a directory. */
 export function sqliteSabotage(dataDir: string): Sabotage {
   return {
     async holdTokenWrites() {
@@ -31,7 +31,7 @@ export function sqliteSabotage(dataDir: string): Sabotage {
   }
 }
 
-/** Of the PostgreSQL database that both stores share. */
+/** Sabotages the PostgreSQL database that both stores share. */
 export function postgresSabotage(url: string): Sabotage {
   const connected = async () => {
     const client = new pg.Client(url)
@@ -41,7 +41,7 @@ export function postgresSabotage(url: string): Sabotage {
   return {
     async holdTokenWrites() {
       const lock = await connected()
-      await lock.query('BEGIN; LOCK TABLE apps IN EXCLUSIVE MODE') // no row of it can be locked, and each can be read
+      await lock.query('BEGIN; LOCK TABLE apps IN EXCLUSIVE MODE') // its rows can be read, but not locked
       return () => lock.end()
     },
     async hideSurveys() {

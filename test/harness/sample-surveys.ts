@@ -98,10 +98,10 @@ export type SurveyJson = ReturnType<typeof smallSurvey>
 /** The contract's bound, ImportSurveysRequest.surveys. */
 export const MAX_SURVEY_BYTES = 4_000_000
 const LONG = { text: 10_000, question: 10_050 } as const
-/** Key and length of a text of 128 to 16,383 bytes. */
+/** Bytes of the key and the length of a text of 128 to 16,383 bytes. */
 const TEXT_START = 3
 
-/** A survey that is stored as so many bytes, from 2,000 to a little more than there may be. */
+/** A survey that is stored as `bytes` bytes, from 2,000 to a little above the limit. */
 export function surveyOf(bytes: number): SurveyJson {
   const sizeOf = (json: SurveyJson) => toDraft(surveyFromJson(json), 0).document.length
   const small = smallSurvey()

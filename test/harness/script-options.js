@@ -1,11 +1,11 @@
-// The command line of the scripts that are run by hand: `npm run test:soak -- --minutes 5`.
+// The command line of scripts that are run by hand: `npm run test:soak -- --minutes 5`.
 import { parseArgs } from 'node:util'
 
 /**
- * What a script was called with: a number where the default is one, numbers where it is a list of them, else a text.
- * `--help` ends the process with 0, and what makes no sense with 2, with the usage before.
- * @param command as it is called, without what follows `--`
- * @param known   by name: the default, what it is, and, if only some texts are allowed, these
+ * A script's options: a number where the default is one, numbers where it is a list of numbers, otherwise a string. Prints
+ * the usage and exits with 0 for `--help`, with 2 for invalid options.
+ * @param command as it is typed, up to `--`
+ * @param known   by name: the default, a description and, if only some strings are allowed, these
  */
 export function scriptOptions(command, known, args = process.argv.slice(2)) {
   try {

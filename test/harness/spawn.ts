@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 export const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 export const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
 
-/** `survey-auth serve MODE ARGS`. `listening` as untilListening. */
+/** Starts `survey-auth serve MODE ARGS`; `listening` is the promise of untilListening. */
 export function spawnServe(
   mode: string,
   env: Record<string, string>,
@@ -15,7 +15,7 @@ export function spawnServe(
   return { child, listening: untilListening(child) }
 }
 
-/** Fulfils when a server says on stderr that it listens, and rejects when it ends before. */
+/** Fulfils when a server says on stderr that it listens; rejects if it ends first. */
 export function untilListening(server: ChildProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     let said = ''

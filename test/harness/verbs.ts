@@ -14,7 +14,7 @@ import type { Sabotage } from './sabotage.js'
 import type { SurveyJson } from './sample-surveys.js'
 import { type Decision, type Page, Visitor } from './visitor.js'
 
-/** Asks again when told to come again, as a busy machine may have to. */
+/** Retries on remote_server_error, as a client of a busy machine must. */
 export async function whenAnswered<Answer extends { readonly type: string }>(
   ask: () => Promise<Answer>,
 ): Promise<Answer> {
@@ -28,7 +28,7 @@ export async function whenAnswered<Answer extends { readonly type: string }>(
 export interface Backend {
   /** Public address, without a trailing slash. */
   readonly url: string
-  /** How many gateways take requests in turn. Each counts alone what it admits, until it hears of the others'. */
+  /** How many gateways take requests in turn. Each counts only what it admits itself, until it hears from the others. */
   readonly gateways: number
   readonly adminUrl: string | undefined
   readonly sabotage: Sabotage
@@ -41,7 +41,7 @@ export interface Backend {
   readonly asGateway: { readonly token: Client<typeof TokenService>; readonly account: Client<typeof AccountService> }
   /** Everything logged so far. */
   log(): string
-  /** Of each process with a database, one after the other. */
+  /** Runs the janitor of each process with a database, one after the other. */
   runJanitors(): Promise<void>
   close(): Promise<void>
 }
@@ -180,7 +180,7 @@ export class Verbs {
     return callback.searchParams.get('code') ?? ''
   }
 
-  /** The whole of spec 1.1 and 1.2: consent and exchange. What is not given is created. */
+  /** All of spec 1.1 and 1.2: consent and exchange. Whatever is not given is created. */
   async grantAccess(given: { app?: TestApp; user?: TestUser; visitor?: Visitor } = {}): Promise<Access> {
     const app = given.app ?? (await this.createApp())
     const user = given.user ?? (await this.createUser())
@@ -190,7 +190,7 @@ export class Verbs {
 
   // -- What apps do --------------------------------------------------------------------------------------------------
 
-  /** GET of an API path; the answer is held to the envelope and the OpenAPI document. */
+  /** GET of an API path; the answer is checked against the envelope and the OpenAPI document. */
   async get(path: string, query: Query = {}): Promise<Envelope> {
     return this.call(withQuery(path, query))
   }

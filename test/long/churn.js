@@ -1,5 +1,5 @@
-// `npm run test:churn`: a SQLite token store that lives for months of its clock in minutes: grants are made, refreshed and
-// end, the janitor goes round, and the file must stop growing. No live grant may be touched.
+// `npm run test:churn`: a SQLite token store that lives through months in minutes: grants are issued, refreshed and end, the
+// janitor runs, and the file must stop growing. No live grant may be touched.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -23,7 +23,7 @@ const cause = { actor: 'app', requestId: randomUUID(), dueAt: Infinity }
 const dist = new URL('../../dist/', import.meta.url)
 
 /**
- * The file is full when grants have begun to go, after 34 days, and must not grow by more than a tenth from then on.
+ * The file reaches its size when grants begin to be removed, after 34 days; from then on it may grow by a tenth at most.
  * @param {{ refreshes: number, atOnce: number }} options
  * @returns {Promise<string[]>} what went wrong
  */

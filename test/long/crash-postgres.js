@@ -1,5 +1,5 @@
-// The crash test of two gateways, two token and two survey services on PostgreSQL: the server is stopped as a crash stops
-// it and started again, while the six processes and the load on them go on.
+// The crash test of two gateways, two token and two survey services on PostgreSQL: the database server is stopped as by a
+// crash and restarted, while the six processes and the load on them go on.
 import { Agent } from 'node:http'
 import { loadavg } from 'node:os'
 import { Cluster } from '../postgres/cluster.js'
@@ -13,10 +13,10 @@ const RECOVERY_TIMEOUT_MS = 30_000
 const LONGEST_ANSWER_MS = 10_000
 /** How long the load runs before a stop. */
 const LOAD_MS = { least: 150, most: 1500 }
-/** How many starts are stopped themselves, and how long after they began. */
+/** The share of starts that are interrupted, and how long after they began. */
 const STOPPED_STARTS = 0.2
 const START_MS = 400
-/** What a client waits after a 503, so that it does not take the server's start the processor. */
+/** How long a client waits after a 503, so that it leaves the processor to the starting server. */
 const RETRY_AFTER_MS = 50
 const ENDPOINTS = [
   'GET /connect/oauth2/authorize',
@@ -112,7 +112,7 @@ function report({ people, stops, stoppedStarts, checks, startMs, recoveries, fai
   return failures.length === 0 ? 0 : 1
 }
 
-/** The clients' ways to the gateways: the first client to the first, the second to the second, the others in turn. */
+/** How clients reach the gateways: the first client uses the first, the second the second, the others take turns. */
 class Clients {
   longestAnswerMs = 0
   #gateways
@@ -129,7 +129,7 @@ class Clients {
     return (outgoing) => this.#send(isBound ? client : this.#turn++ % this.#gateways.length, outgoing)
   }
 
-  /** @throws Error when there is no answer, which is a violation: no process ends. */
+  /** @throws Error when there is no answer, which is a violation, since no process ends. */
   async #send(gateway, outgoing) {
     const { hostname: host, port } = this.#gateways[gateway]
     const startedAt = performance.now()
@@ -142,7 +142,7 @@ class Clients {
     return answer
   }
 
-  /** From now on: when each endpoint of each gateway first answers OK. */
+  /** Records from now on when each endpoint of each gateway first answers OK. */
   watchRecovery() {
     this.#recovery = new Recovery(this.#gateways.length)
     return this.#recovery

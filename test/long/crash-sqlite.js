@@ -15,7 +15,7 @@ const READY_TARGET_MS = 2000
 const READY_TIMEOUT_MS = 60_000
 /** How long the load runs before a kill. */
 const LOAD_MS = { least: 150, most: 1500 }
-/** How many restarts are killed themselves, and how long after their start. */
+/** The share of restarts that are killed themselves, and how long after their start. */
 const KILLED_RESTARTS = 0.2
 const RESTART_MS = 2000
 
@@ -98,7 +98,7 @@ class Service {
     this.#port = port
   }
 
-  /** Fulfils when it answers; how long that took from the spawn on, in ms. */
+  /** Fulfils when it answers, with the ms since the spawn. */
   async start() {
     const startedAt = performance.now()
     this.spawn()

@@ -1,6 +1,5 @@
-// `npm run test:crash`: crashes a database, or the service that holds it, at random moments under a mixed load, and holds
-// what is answered afterwards to what had been acknowledged. The load and the checks use nothing but what apps and
-// browsers use.
+// `npm run test:crash`: crashes a database, or the service that holds it, at random moments under a mixed load, and checks
+// later answers against what had been acknowledged. The load and the checks use only what apps and browsers use.
 import { buildIfNeeded } from '../../bin/build-if-needed.js'
 import { scriptOptions } from '../harness/script-options.js'
 

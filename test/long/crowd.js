@@ -1,4 +1,4 @@
-// The people of the crash tests: an app, a user with two surveys for each, and what they know all together.
+// The people of the crash tests: one app, for each person a user with two surveys, and what they all know.
 import { Person } from './person.js'
 
 export const CALLBACK = 'https://app.example/callback'
@@ -7,7 +7,7 @@ export const CALLBACK = 'https://app.example/callback'
 export const CROWD_ENV = {
   CODE_TTL_SECONDS: '600',
   CODE_REPLAY_GRACE_SECONDS: '600', // a replay is then refused and ends nothing
-  ACCESS_TOKEN_OVERLAP_SECONDS: '864000', // earlier tokens stay good, so that each acknowledged one can be asked for
+  ACCESS_TOKEN_OVERLAP_SECONDS: '864000', // earlier tokens stay good, so that each acknowledged one can be checked
   MAX_LIVE_TOKENS_PER_GRANT: '100',
   MAX_GRANTS_PER_USER_AND_APP: '200',
   MAX_LIVE_CODES_PER_USER_AND_APP: '1000',
@@ -16,8 +16,8 @@ export const CROWD_ENV = {
 const SURVEYS = [{ title: 'Lunch' }, { title: 'Travel' }]
 
 /**
- * Signed-in people. `rpc(method, message)` is an operator's call; `sendOf(n)` the way in which requests of person n, from
- * 0 on, and of the app's server on their behalf are sent.
+ * Signed-in people. `rpc(method, message)` makes an operator's call; `sendOf(n)` returns the function that sends requests of
+ * person n, from 0 on, and of the app's server on their behalf.
  */
 export async function createCrowd(count, { rpc, sendOf }) {
   const { app, secret } = await rpc('AdminService/CreateApp', { name: 'Crash', redirectUris: [CALLBACK] })
@@ -35,7 +35,7 @@ export async function createCrowd(count, { rpc, sendOf }) {
   return people
 }
 
-/** Holds the service to what every person knows; `recent` is what changed since the last time, and a sample. */
+/** Checks the service against what every person knows; `recent`: only recent changes, and a sample of the rest. */
 export async function checkCrowd(people, failures, what) {
   const counts = await Promise.all(people.map((person) => person.check(what, failures)))
   return counts.reduce((sum, count) => sum + count, 0)

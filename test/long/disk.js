@@ -1,17 +1,17 @@
 // What a process did to its files, read from strace, and the states a power cut may leave of it.
 //
-// The model: what a file was given before its last fsync is there. Of each later write every sector of 512 bytes is
-// there or not, each later change of size happened or not, whatever the order. A name is there once its directory was
-// flushed; before that it may or may not be. After a flush that failed, what it should have flushed is as it happens to be:
-// the kernel counts it as clean, so no later flush brings it. Whoever else flushes it is told by the kernel as well, which
-// who only plays the failure cannot have it do: such a one is none.
+// The model: everything written to a file before its last fsync is there. Of each later write every sector of 512 bytes is
+// there or not, each later change of size happened or not, in any order. A name is there once its directory was flushed;
+// before that it may or may not be. After a failed flush, each write it should have flushed may or may not be there: the
+// kernel counts its pages as clean, so no later flush writes them. The kernel reports the error to others that flush the
+// file, too, which a simulated failure cannot do: a failure that is followed by such a flush does not count.
 import { createReadStream, mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 
 const SECTOR = 512
 
-/** Said by a process whose log could not be flushed. */
+/** Printed by a process whose log could not be flushed. */
 export const FLUSH_FAILED = 'flush failed'
 
 /** Arguments of strace that record what `readTrace` reads: all threads, data in full. */
@@ -22,8 +22,8 @@ export function straceArgs(output) {
 
 /**
  * The events of one directory in order: create, unlink, write, resize, sync, syncDirectory, say (a line to stdout).
- * Threads may be in calls at the same time. A change stands where its call began, for it may reach the disk from then on,
- * and has `doneAt` and its `thread`; a flush stands where its call ended, has `begunAt`, and holds for what was done before.
+ * Calls of several threads may overlap. A change is placed where its call began, since it may reach the disk from then on,
+ * with `doneAt` and its `thread`; a flush is placed where its call ended, with `begunAt`, and covers changes done before that.
  * Moments are lines of the recording.
  */
 export async function readTrace(file, directory) {
@@ -73,7 +73,7 @@ class Recording {
     return begun
   }
 
-  /** `begun`: what `begin` recorded of this call, if it was recorded before others. */
+  /** `begun`: what `begin` recorded of this call, if other calls were recorded in between. */
   end(text, when, begun) {
     const call = parseCall(text)
     const { name, args, result } = call
@@ -148,7 +148,7 @@ function bytesOf(args) {
 }
 
 /**
- * States of the disk after the events before a moment. Moments must ascend: what is flushed is kept applied.
+ * States of the disk after the events before a moment. Moments must ascend, since flushed changes stay applied.
  * `random`: from 0 to below 1.
  */
 export class Disk {
@@ -188,7 +188,7 @@ export class Disk {
     }
   }
 
-  /** Whether the log is flushed, which would have failed too, before it is written anew from its beginning. */
+  /** Whether another flush of the log, which would have failed too, comes before the log is rewritten from its beginning. */
   #isFlushedByAnother() {
     const ofLog = ({ kind, inode, offset }) =>
       this.#files.get(inode) === this.#log && (kind === 'sync' || (kind === 'write' && offset === 0))

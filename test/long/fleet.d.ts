@@ -3,7 +3,7 @@ export class Fleet {
   constructor(databaseUrl: string, env?: Readonly<Record<string, string>>)
   /** Addresses of the two gateways; PUBLIC_URL of both is the first. */
   readonly gateways: readonly string[]
-  /** Of /healthz and /readyz, by process: gateway1, gateway2, token1, token2, survey1, survey2. */
+  /** Addresses of /healthz and /readyz, by process: gateway1, gateway2, token1, token2, survey1, survey2. */
   readonly adminUrls: Readonly<Record<string, string>>
   /** Processes that ended although nobody stopped them, each with its code or signal. */
   readonly ended: readonly string[]

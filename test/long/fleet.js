@@ -35,7 +35,7 @@ export class Fleet {
     for (const n of [1, 2]) {
       const [token, survey] = [this.#door(`token${n}`), this.#door(`survey${n}`)]
       await this.#spawn('token', n, { RPC_LISTEN: token })
-      // The token service of the other gateway, so that what only one process knows shows.
+      // The token service of the other gateway, which reveals state that only one process knows.
       await this.#spawn('survey', n, { RPC_LISTEN: survey, TOKEN_SERVICE_URL: this.#door(`token${3 - n}`) })
       const services = { TOKEN_SERVICE_URL: token, SURVEY_SERVICE_URL: survey }
       await this.#spawn('gateway', n, { PORT: String(ports[n - 1]), PUBLIC_URL: publicUrl, ...services })

@@ -1,5 +1,5 @@
-// A person with a browser and the server of an app they use, for the crash test: does things, remembers what was
-// acknowledged, and later asks whether it is so. One thing at a time, so what it knows is exact.
+// A person with a browser, and the server of an app they use, for the crash test: acts, remembers what was acknowledged, and
+// later checks it. It does one thing at a time, so what it knows is exact.
 //
 // What it knows of a code: unused, used, ended (its revocation was acknowledged), or unknown: the answer was lost.
 // What it knows of a grant: good, ended, or unknown.
@@ -7,7 +7,7 @@
 /** Grants a person has before they disconnect the app; refreshes stay below the service's cap of tokens. */
 const MAX_GRANTS = 4
 const MAX_TOKENS = 40
-/** Things learnt earlier that are asked again at each check. */
+/** How many earlier facts are checked again each time. */
 const SAMPLE = 6
 const LOST = { isLost: true, type: 'lost' }
 
@@ -39,7 +39,7 @@ export class Person {
     return this.#until(load, failures, () => this.#once())
   }
 
-  /** The same, one thing of each kind after the other, so that soon all have been done. */
+  /** The same, one action of each kind in order, so that all kinds happen soon. */
   tour(load, failures) {
     return this.#until(load, failures, () => this.#onceRound())
   }
@@ -53,7 +53,7 @@ export class Person {
     }
   }
 
-  /** Ends early at a 503, to begin anew. */
+  /** Stops early at a 503; the next round starts over. */
   async #onceRound() {
     await this.#authorize()
     const code = this.#codes.find(({ state }) => state === 'unused')
@@ -165,7 +165,7 @@ export class Person {
 
   // -- What it knows -------------------------------------------------------------------------------------------------
 
-  /** Asks about what changed lately and a sample of the rest, or about everything; how many questions that took. */
+  /** Checks recent changes and a sample of the rest, or everything; returns the number of requests. */
   async check(what, failures) {
     const all = [...this.#codes, ...this.#grants]
     const sample = Array.from({ length: Math.min(SAMPLE, all.length) }, () => pick(all))

@@ -1,4 +1,4 @@
-// What the writer of the power cut test commits, and whether a store has it.
+// What the writer of the power cut test commits, and checks that a store has it.
 import { createHash } from 'node:crypto'
 
 const NOW = Date.UTC(2040, 0, 1)
@@ -9,7 +9,7 @@ const USER = 'user_power'
 const PASSWORD_HASH = 'none'
 const CAUSE = { actor: 'app', requestId: '00000000-0000-4000-8000-000000000000', dueAt: Infinity }
 const hash = (text) => createHash('sha256').update(text).digest()
-/** Of a token of grant `i`, at the place of all of them. */
+/** The hash of a token of grant `i`; all tokens of a grant share its place. */
 const hashAt = (i, kind) => Buffer.concat([hash(`place ${i}`).subarray(0, 8), hash(`${kind} ${i}`).subarray(8)])
 
 export class Steps {
@@ -105,7 +105,7 @@ export class Steps {
     return this.#store.revokeGrant(`grant_${i}`, NOW + i, CAUSE)
   }
 
-  /** What of these acknowledgements the store does not have. */
+  /** The acknowledgements that the store does not have. */
   async missing(acknowledged) {
     const missing = []
     for (const line of acknowledged) if (!(await this.#has(line))) missing.push(line)
@@ -115,14 +115,14 @@ export class Steps {
   async #has(line) {
     if (line === 'ready') return (await this.#store.findUser('ana')) !== undefined
     const [i, step] = line.split(' ')
-    if (step === 'issued') return true // its redemption tells; unused ones are counted below
+    if (step === 'issued') return true // shown by its redemption; unused ones are counted below
     const accessToken = hashAt(i, step === 'minted' ? 'minted' : 'access')
     const token = await this.#store.findAccessToken({ digest: accessToken.toString('hex'), hash: accessToken })
     return token !== undefined && (step !== 'revoked' || token.isRevoked)
   }
 }
 
-/** What is half done in a database: every change has its audit event, every code that was issued is there, as a grant if it is used. */
+/** What is half done in a database: every change must have its audit event, and every issued code its row, a grant once used. */
 export function halves(db, acknowledged) {
   const count = (sql) => db.prepare(`SELECT count(*) FROM ${sql}`).pluck().get()
   const tokens = () => db.prepare('SELECT total(length(access_tokens) / 38) FROM grants').pluck().get()

@@ -1,6 +1,6 @@
-// The process whose disk is cut off: commits to a token store one step at a time, and says so after each.
+// The process whose power is cut: commits to a token store one step at a time, and reports each.
 // Arguments: file, number of steps, and how they are flushed: as the product does, `never`, or `failing`, which loses a
-// flush now and then and says `flush failed`. Else it says `0 issued`, `0 redeemed`, `0 minted`, `0 revoked`, ...
+// flush now and then and prints `flush failed`. It prints `0 issued`, `0 redeemed`, `0 minted`, `0 revoked`, ...
 import { fdatasync, writeSync } from 'node:fs'
 import { FLUSH_FAILED } from './disk.js'
 import { Steps } from './power-cut-steps.js'
@@ -50,7 +50,7 @@ for (let i = 0; done < Number(count); i += 1) {
     done += 1
   }
 }
-process.kill(process.pid, 'SIGKILL') // not closed: what closing would write is not part of this
+process.kill(process.pid, 'SIGKILL') // not closed: closing would write more
 
 /** False when its flush failed: this process sees that it happened, so the next step follows. */
 async function isAcknowledged(i, step) {

@@ -1,6 +1,6 @@
 // `npm run test:power-cut`: records what a writer does to its files, cuts the power at random moments, and opens what the
-// disk may then hold. Nothing acknowledged may be missing and nothing half done, nor when now and then a flush fails. With
-// synchronous=NORMAL alone something must be lost, or this test sees nothing. Needs strace.
+// disk may then hold. Nothing acknowledged may be missing and nothing half done, even when a flush fails now and then. With
+// synchronous=NORMAL alone something must be lost, or this test proves nothing. Needs strace.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { loadavg, tmpdir } from 'node:os'
@@ -13,7 +13,7 @@ import { halves, Steps } from './power-cut-steps.js'
 
 const WRITER = fileURLToPath(new URL('power-cut-writer.js', import.meta.url))
 const SERVICES = new URL('../../dist/services/', import.meta.url)
-/** Images need no disk of their own. */
+/** Images need not be on a disk. */
 const IMAGES = existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 
 const options = scriptOptions('npm run test:power-cut', {
@@ -60,7 +60,7 @@ async function main() {
   return isProved ? 0 : 1
 }
 
-/** So many commits of writers that flush in this way, a round each. */
+/** Rounds of writers that flush in this way, until `commits` are made. */
 async function rounds(way, commits) {
   const counts = { commits: 0, images: 0, acknowledgements: 0, copied: 0, failedFlushes: 0, failures: [] }
   while (counts.commits < commits) await round(way, Math.min(options.round, commits - counts.commits), counts)
@@ -111,7 +111,7 @@ function isAcknowledgement({ kind, text }) {
   return kind === 'say' && text !== FLUSH_FAILED
 }
 
-/** Writes to the database by another thread than the one that commits. */
+/** Counts writes to the database by threads other than the one that commits. */
 function copiedBeside(events) {
   const { inode } = events.find(({ kind, name }) => kind === 'create' && name === 'token.db')
   const writes = events.filter(({ kind }) => kind === 'write')
@@ -142,7 +142,7 @@ function wrongsOf(file, acknowledged) {
   }
 }
 
-/** Small, seeded, good enough for dice. */
+/** A small seeded random generator. */
 function mulberry32(seed) {
   let state = seed
   return () => {

@@ -1,8 +1,8 @@
-// Replaces, kills and stops the processes of a separated service again and again under load, and tells what its clients
+// Replaces, kills and stops the processes of a separated service again and again under load, and reports what its clients
 // saw: npm run test:restarts -- --rounds 100
 //
-// Two gateways stand behind clients that, like a proxy, go to the other one when a connection is refused, and to no
-// other in any other case: an answer that does not come is a lost request.
+// Two gateways serve clients that, like a proxy, turn to the other one when a connection is refused, and in no other case:
+// an answer that does not come is a lost request.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import http from 'node:http'
@@ -56,7 +56,7 @@ function isChosen(name) {
   return name.startsWith(only)
 }
 
-/** Runs `outage` `times` times under load. A replaced gateway leaves the other one, so there nothing is to recover. */
+/** Runs `outage` `times` times under load. While a gateway is replaced the other one serves, so nothing has to recover. */
 async function repeat(what, times, outage) {
   const seen = { answers: 0, remote_server_error: 0, lost: 0, 'longest answer ms': 0 }
   let isOver = false
@@ -105,7 +105,7 @@ async function freeze(name) {
   return 'SIGCONT'
 }
 
-/** Ms until ten calls in a row were answered as by a service that lacks nothing. */
+/** Ms until ten calls in a row were answered as by a complete service. */
 async function recovered() {
   const startedAt = performance.now()
   for (let good = 0; good < 10; ) {
@@ -115,7 +115,7 @@ async function recovered() {
   return performance.now() - startedAt
 }
 
-/** One call that all three processes answer: nobody knows the app. */
+/** One call that all three processes take part in; the app is unknown. */
 async function ask() {
   const startedAt = performance.now()
   const order = Math.random() < 0.5 ? Object.values(ports) : Object.values(ports).reverse()

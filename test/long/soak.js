@@ -1,5 +1,5 @@
-// `npm run test:soak`: a service that runs for long under a mixed load, of which a part is bad: strangers' tokens, requests
-// that stop in the middle, clients that go away before their answer. What its processes hold must level off; on Linux, which tells.
+// `npm run test:soak`: a service that runs for hours under a mixed load, part of it bad: unknown tokens, requests that stop in
+// the middle, clients that go away before their answer. Memory and open files must level off. Needs Linux, for /proc.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { Agent } from 'node:http'
@@ -16,10 +16,10 @@ import { callRpc, say, sendTo, sleep } from './send.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 const PEOPLE = 16
-/** Of the first half, in which what is kept fills up, nothing is judged; the last quarter is held to the third. */
+/** The first half, in which caches fill up, is not judged; the last quarter is compared with the third. */
 const MAX_GROWTH = 1.05
 const ALLOWANCE_FILES = 20
-/** Rows go as soon after they have ended as can be set. */
+/** Ended rows are removed as early as the settings allow. */
 const ENV = { ...CROWD_ENV, KEEP_ENDED_SECONDS: '3600', KEEP_AUDIT_DAYS: '1', JANITOR_INTERVAL_SECONDS: '10' }
 
 const options = scriptOptions('npm run test:soak', {
@@ -70,7 +70,7 @@ async function main() {
   return findings.length === 0 ? 0 : 1
 }
 
-/** What one process holds now. */
+/** The memory and the open files of one process now. */
 async function look(mode) {
   const proc = `/proc/${running[mode].pid}`
   const rss = Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`${proc}/status`, 'utf8'))?.[1]) / 1024
@@ -93,7 +93,7 @@ function judge(mode, samples) {
   })
 }
 
-/** What the network and strangers do. */
+/** Sends bad requests, as networks and strangers do. */
 async function beNuisance(load) {
   const bad = [
     () =>
@@ -115,7 +115,7 @@ async function beNuisance(load) {
   }
 }
 
-/** Sends bytes and goes away, with a word or by a reset. */
+/** Sends bytes and goes away, with FIN or RST. */
 function ask(bytes, afterMs) {
   const socket = connect({ port, host: '127.0.0.1' })
   socket.on('error', () => undefined)

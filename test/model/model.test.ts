@@ -1,5 +1,5 @@
 // Random runs of everything operators, users and apps do, each answer compared with the specification in model.ts.
-// MODEL_RUNS for more of them: a run is some 50 steps. A failure prints the shortest run found that shows it.
+// MODEL_RUNS sets their number; a run is some 50 steps. A failure prints the shortest run found that shows it.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'

@@ -51,7 +51,7 @@ export interface ModelCode {
   readonly form: ModelForm
   readonly issuedAtMs: number
   readonly expiresAtMs: number
-  /** What the service called it; empty until it has. */
+  /** The service's name for it; empty until known. */
   text: string
   state: 'unused' | 'used' | 'killed'
   usedAtMs: number
@@ -88,7 +88,7 @@ export type Answer =
   | 'INVALID_CREDENTIALS'
   | 'INVALID_SESSION'
 
-/** A moment at which an answer about something changes; nothing is named where no single answer does. */
+/** A moment at which an answer changes; `of` names what it is about, or nothing when it is about no single thing. */
 export interface Boundary {
   readonly atMs: number
   readonly of: { readonly code?: ModelCode; readonly grant?: ModelGrant; readonly token?: ModelToken }
@@ -210,7 +210,7 @@ export class Model {
 
   // -- What ends things ----------------------------------------------------------------------------------------------
 
-  /** By the operator; one that is revoked already stays as it is (16). */
+  /** By the operator; a grant that is already revoked stays as it is (16). */
   revoke(grant: ModelGrant): void {
     if (grant.isRevoked) return
     grant.isRevoked = true
@@ -236,7 +236,7 @@ export class Model {
     user.isDisabled = isDisabled
   }
 
-  /** What was theirs is over; whoever has the name next is somebody else (36). */
+  /** Everything of theirs has ended; the next user of the name is somebody else (36). */
   deleteUser(user: ModelUser): void {
     this.setUserDisabled(user, true)
     for (const grant of this.grants) if (grant.user === user) grant.isRevoked = true
@@ -247,7 +247,7 @@ export class Model {
 
   // -- Questions -----------------------------------------------------------------------------------------------------
 
-  /** Whether any token of it is good, while app and user are. */
+  /** Whether any of its tokens is good, given that app and user are. */
   hasGoodToken(grant: ModelGrant): boolean {
     const hasAccessToken = grant.tokens.some(({ expiresAtMs }) => this.nowMs < expiresAtMs)
     return this.isLive(grant) || (!grant.isRevoked && hasAccessToken)
@@ -258,7 +258,7 @@ export class Model {
     return !grant.isRevoked && this.nowMs < grant.refreshExpiresAtMs
   }
 
-  /** Moments to come at which an answer changes, ascending. */
+  /** Future moments at which an answer changes, ascending. */
   boundaries(): Boundary[] {
     const moments: Boundary[] = [
       ...this.codes.map((code) => ({ atMs: code.expiresAtMs, of: { code } })),

@@ -50,7 +50,7 @@ const always = () => true
 const hasCode = ({ codes }: Readonly<Model>) => codes.length > 0
 const hasGrant = ({ grants }: Readonly<Model>) => grants.length > 0
 
-/** The nth from the end: small numbers mean what happened lately. */
+/** The nth from the end: small numbers pick what happened lately. */
 function nth<T>(list: readonly T[], n: number): T {
   const item = list[list.length - 1 - (n % list.length)]
   if (item === undefined) throw new Error('nothing to choose from')
@@ -95,7 +95,7 @@ async function signIn(model: Model, real: Real, user: ModelUser): Promise<boolea
   return response !== undefined
 }
 
-/** A session is used only while it cannot have idled out: how it ends is not this test's subject. */
+/** A session is used only while it cannot have idled out: its end is not under test here. */
 const SESSION_MS = 600_000
 
 /** The user's session, or a new one; false when they cannot sign in. */
@@ -204,7 +204,7 @@ function askToExchange(real: Real, { app, secret, code, redirectUri }: Exchange)
   })
 }
 
-/** Takes over what the service called the parts of a grant, and holds the openid to decisions 14. */
+/** Takes over the service's names for the parts of a grant, and checks the openid against decisions 14. */
 async function adopt(model: Model, real: Real, grant: ModelGrant, data: Record<string, unknown>): Promise<string> {
   const [token] = grant.tokens
   if (token === undefined) throw new Error('a grant without a token')
@@ -490,7 +490,7 @@ function describeBoundary({ n, offsetMs }: BoundaryWish): string {
   return `${['1 ms before', 'exactly', '1 ms after'][offsetMs + 1]} boundary ${n}`
 }
 
-/** One that is still to come when the step runs, which is a millisecond later. */
+/** Whether a boundary is still ahead when the step runs, a millisecond later. */
 const hasBoundary = (model: Readonly<Model>) => model.boundaries().some(({ atMs }) => atMs > model.nowMs + 4)
 
 /** Moves the clock so that it shows the boundary `aheadMs` from now. */
@@ -563,7 +563,7 @@ export const anyStep = fc.oneof(
   { weight: 1, arbitrary: tidies },
 )
 
-/** Asks for everything the model knows, so that no run ends with a difference nobody looked at. */
+/** Asks for everything the model knows, so that no run ends with an unnoticed difference. */
 export async function compareAll(model: Model, real: Real): Promise<void> {
   for (const grant of model.grants) {
     for (const token of grant.tokens) await user(model, real, { app: grant.app, grant, token, openid: grant.openid })

@@ -24,7 +24,7 @@ export class FakeServices {
   /** Codes by the id of the confirmed form. */
   readonly codes = new Map<string, string>()
   readonly calls: string[] = []
-  /** Of each of the calls: what it says of its request, and how long it may take at most. */
+  /** For each call: the request id it names, and its timeout. */
   readonly causes: { readonly requestId: string | null; readonly timeoutMs: number | undefined }[] = []
   #random = 0
 

@@ -354,7 +354,7 @@ describe('the authorization page', () => {
   })
 })
 
-/** On the way of a request: the page of each, and the form on it. */
+/** The steps of an authorization: each one's page, and the form on it. */
 const forms: [string, () => Promise<Page>, (page: Page) => Form][] = [
   ['to sign in', () => visitor.open(authorizePath()), (page) => form(page, 'password')],
   ['to decide', () => authorizationPage(), decisionForm],
@@ -587,7 +587,7 @@ test.each([
 })
 
 test.each([
-  ['http://auth.example:8080', undefined, true], // browsers tell no more to an address without TLS
+  ['http://auth.example:8080', undefined, true], // browsers say no more to an address without TLS
   ['http://auth.example:8080', 'cross-site', false],
   ['https://auth.example', undefined, false],
   ['http://127.0.0.1:8080', undefined, false],

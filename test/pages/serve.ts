@@ -9,14 +9,14 @@ import { FakeServices } from './fake-services.js'
 export interface Served {
   readonly services: FakeServices
   readonly origin: string
-  /** What flew out of a route. */
+  /** Errors that a route threw. */
   readonly unexpected: unknown[]
-  /** What the log is told of each request. */
+  /** The log's record of each request. */
   readonly records: RequestRecord[]
   close(): Promise<void>
 }
 
-/** `publicUrl` only decides what pages believe of their address; requests go to `origin`. */
+/** `publicUrl` is only the address that pages believe they have; requests go to `origin`. */
 export async function serve(publicUrl?: string): Promise<Served> {
   const services = new FakeServices()
   const unexpected: unknown[] = []

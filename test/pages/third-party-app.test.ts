@@ -11,7 +11,7 @@ let service: Server
 let app: Awaited<ReturnType<typeof startThirdPartyApp>>
 let visitor: Visitor
 let liveToken = 'token1'
-/** What the service's answers wait for. */
+/** The service's answers wait for this. */
 let held = Promise.resolve()
 let isEnded = false
 const asked: string[] = []

@@ -3,7 +3,7 @@ import { type Database, openDatabase } from '../../services/postgres/transaction
 import { closing } from './closing.js'
 import { patient } from './patient.js'
 
-/** A database without a schema of its own, for statements of the test; closed with it. */
+/** A database without a schema, for a test's own statements; closed when the test is over. */
 export async function openBare(url: string): Promise<Database> {
   return closing(await openDatabase({ url, ...patient }, { name: `none ${randomUUID()}`, migrations: [] }))
 }

@@ -6,7 +6,7 @@ export class Cluster {
   readonly port: number
   /** A new, empty, running server with settings for `postgresql.conf`. */
   static create(settings?: Readonly<Record<string, string>>): Promise<Cluster>
-  /** A standby that streams from this server, which is restarted for it to be copied. It answers reads when this returns. */
+  /** A standby that streams from this server, which is restarted so that it can be copied. It answers reads when this returns. */
   createStandby(): Promise<Cluster>
   urlOf(database: string): string
   /** An empty database; its address. */
@@ -21,5 +21,5 @@ export class Cluster {
 
 export function urlOf(port: number, database: string): string
 
-/** Runs statements in a database, past every store. */
+/** Runs statements in a database, bypassing the stores. */
 export function query(url: string, text: string): Promise<Record<string, unknown>[]>

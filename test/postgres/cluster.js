@@ -36,14 +36,14 @@ export class Cluster {
     return cluster
   }
 
-  /** A place for a server's files, a port, and nothing yet that runs. */
+  /** A place for a server's files, and a port; nothing runs yet. */
   static async #prepare() {
     const root = await mkdtemp(path.join(tmpdir(), 'survey-auth-postgres-'))
     if (isRoot) await chown(root, NOBODY, NOBODY)
     return new Cluster(root, await reachableBinaries(root), await freePort())
   }
 
-  /** A standby that streams from this server, which is restarted for it to be copied. It answers reads when this returns. */
+  /** A standby that streams from this server, which is restarted so that it can be copied. It answers reads when this returns. */
   async createStandby() {
     const standby = await Cluster.#prepare()
     await this.stop()
@@ -135,7 +135,7 @@ export function urlOf(port, database) {
   return `postgres://postgres@127.0.0.1:${port}/${database}`
 }
 
-/** Runs statements in a database, past every store. */
+/** Runs statements in a database, bypassing the stores. */
 export async function query(url, text) {
   const client = new pg.Client(url)
   await client.connect()

@@ -1,5 +1,5 @@
 // Stands between a store and PostgreSQL and cuts the connection where a test says: before BEGIN, at a statement of the
-// transaction, before COMMIT reaches the server, or when the server has committed and before the store is told.
+// transaction, before COMMIT reaches the server, or after the server has committed and before the store hears of it.
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 
@@ -11,7 +11,7 @@ export type Cut =
 export interface CuttingProxy {
   /** The database's address through the proxy. */
   readonly url: string
-  /** From now on every transaction is cut there; undefined for none. */
+  /** Cuts every transaction there from now on; undefined: none. */
   cutAt(cut: Cut | undefined): void
   /** How often it has cut since it was told to. */
   readonly cuts: number

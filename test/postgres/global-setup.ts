@@ -12,8 +12,8 @@ const TEMPLATE = 'migrated'
 declare module 'vitest' {
   export interface ProvidedContext {
     /**
-     * Where a GET is answered with the address of a database: `/` of one to administer the server from, `/migrated` of
-     * one that has the schema of both stores and that nobody is to connect to, for copies.
+     * A GET here is answered with the address of a database: `/` of one to administer the server from, `/migrated` of a
+     * template with the schema of both stores, to which nobody must connect.
      */
     sharedPostgres: string
   }

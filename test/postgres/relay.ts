@@ -1,4 +1,4 @@
-// A way to a server that can fall silent: connections stay open and new ones are accepted, but nothing passes.
+// A proxy that can fall silent: connections stay open and new ones are accepted, but nothing passes.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 
@@ -27,18 +27,18 @@ export class Relay {
     return (this.#server.address() as AddressInfo).port
   }
 
-  /** Keeps back what comes from either side. */
+  /** Holds back what either side sends. */
   silence(): void {
     this.#isSilent = true
     for (const socket of this.#sockets) socket.pause()
   }
 
-  /** Passes nothing more on for those who are connected, and says nothing of it. New connections are as good as ever. */
+  /** Silently passes nothing more over existing connections. New ones work as ever. */
   forgetConnections(): void {
     for (const socket of this.#sockets) socket.pause()
   }
 
-  /** Passes on what was kept back, and what comes. */
+  /** Passes on what was held back, and whatever follows. */
   resume(): void {
     this.#isSilent = false
     for (const socket of this.#sockets) socket.resume()
@@ -49,7 +49,7 @@ export class Relay {
     for (const socket of this.#sockets) socket.destroy()
   }
 
-  /** A side that is gone takes the other with it, also while nothing passes. */
+  /** When one side goes, the other is closed too, even while nothing passes. */
   #passOn(from: Socket, to: Socket): void {
     this.#sockets.add(from)
     from.on('data', (chunk) => to.write(chunk))

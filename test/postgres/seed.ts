@@ -44,7 +44,7 @@ export async function seed(store: TokenStore): Promise<Seed> {
   return { ...app, ...user }
 }
 
-/** Issues a code; its hash. */
+/** Issues a code and returns its hash. */
 export async function issue(store: TokenStore, { appid, userId }: Seed): Promise<Uint8Array> {
   const codeHash = randomBytes(32)
   const redirectUri = 'https://app.example/callback'

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { inject } from 'vitest'
 import { query } from './cluster.js'
 
-/** An empty database of the run's shared server; its address. It goes with the server when the run is over. */
+/** Creates an empty database on the run's shared server; returns its address. It is removed with the server. */
 export async function createDatabase(): Promise<string> {
   const server = await addressOf('/')
   const name = newName()
@@ -12,11 +12,11 @@ export async function createDatabase(): Promise<string> {
 
 export interface MigratedDatabase {
   readonly url: string
-  /** When nobody is connected any more; a run makes so many of these that they would fill the disk. */
+  /** To be called when nobody is connected any more; a run makes so many databases that they would fill the disk. */
   drop(): Promise<void>
 }
 
-/** The same with the schema of both stores, copied from a template, which takes less time than to migrate it. */
+/** The same with the schema of both stores, copied from a template, which is faster than migrating. */
 export async function createMigratedDatabase(): Promise<MigratedDatabase> {
   const server = await addressOf('/')
   const template = new URL(await addressOf('/migrated')).pathname.slice(1)
@@ -34,7 +34,7 @@ function newName(): string {
   return `test_${randomUUID().replaceAll('-', '')}`
 }
 
-/** global-setup.ts starts the server, and makes what is asked for, when it is first asked. */
+/** global-setup.ts starts the server, and creates each database, when it is first asked. */
 async function addressOf(target: '/' | '/migrated'): Promise<string> {
   const answer = await fetch(new URL(target, inject('sharedPostgres')))
   const text = await answer.text()

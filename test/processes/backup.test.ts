@@ -15,11 +15,11 @@ const PEOPLE = 8
 const BACKUPS = 2
 /** Load before, between and after the backups. */
 const PAUSE_MS = 500
-/** Between two authorizations of one person: what they hold is asked for in each backup, and stays below the caps. */
+/** Between two authorizations of one person, whose grants stay below the caps and are checked in each backup. */
 const REST_MS = 20
 
 const ENV = {
-  ACCESS_TOKEN_OVERLAP_SECONDS: '864000', // earlier tokens stay good, so that each can be asked for
+  ACCESS_TOKEN_OVERLAP_SECONDS: '864000', // earlier tokens stay good, so that each can be checked
   MAX_GRANTS_PER_USER_AND_APP: '200',
   MAX_LIVE_TOKENS_PER_GRANT: '100',
 }
@@ -48,7 +48,7 @@ async function get(service: ServiceProcess, target: string, query: Record<string
   return { type: error.type, data }
 }
 
-/** Somebody who authorizes, refreshes and disconnects, one thing after the other. */
+/** A user who authorizes, refreshes and disconnects, one after the other. */
 class Person {
   readonly held: Held[] = []
   readonly #service: ServiceProcess
@@ -210,7 +210,7 @@ function requireWhole(dataDir: string): void {
   db.close()
 }
 
-/** Holds a restored service to what a person knew; whether it was there, for grants made or ended meanwhile. */
+/** Checks a restored service against what a person knew; says when the grant was made or ended relative to the backup. */
 async function check(service: ServiceProcess, app: TestApp, held: Held, { beganAt, endedAt }: Taken) {
   const answers = []
   for (const { text, askedAt, answeredAt } of held.accessTokens) {
@@ -230,7 +230,7 @@ async function check(service: ServiceProcess, app: TestApp, held: Held, { beganA
     }
     return 'good before'
   }
-  expect(first?.isGood).toBe(refreshes) // both are of the same transaction
+  expect(first?.isGood).toBe(refreshes) // both were written in the same transaction
   return 'meanwhile or later'
 }
 

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 
 const SCRIPT = fileURLToPath(new URL('../long/crash.js', import.meta.url))
 
-/** What it printed, whether or not it found something. */
+/** The script's output, whether or not it found something. */
 async function crash(...args: readonly string[]): Promise<string> {
   const run = promisify(execFile)(process.execPath, [SCRIPT, ...args, '--clients', '16'])
   const { stdout } = await run.catch((error: { stdout: string }) => error)

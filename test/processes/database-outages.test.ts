@@ -1,4 +1,4 @@
-// Two of each on one PostgreSQL that is stopped, or falls silent, and comes back: what apps, browsers and operators meet.
+// Two processes of each kind on one PostgreSQL that stops, or falls silent, and returns: what apps, browsers and operators see.
 import { execFileSync } from 'node:child_process'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Envelope, expectError, readEnvelope } from '../harness/envelope.js'
@@ -58,7 +58,7 @@ interface Granted {
   readonly openid: string
 }
 
-/** Through the gateways in turn, held to the envelope. */
+/** Asks the gateways in turn, and checks the envelope. */
 async function get(path: string, query: Query): Promise<Envelope> {
   const reply = await send(publicUrl(), withQuery(path, { appid: app.appid, ...query }))
   return readEnvelope(reply, { method: 'GET', path, httpErrorStatus: 'semantic' })
@@ -139,7 +139,7 @@ async function withinDeadline<T>(call: Promise<T>): Promise<T> {
   return answer
 }
 
-/** Each call twice, so once at each gateway, since they take turns; all at once. */
+/** Makes each call twice, all at once: once at each gateway, since they take turns. */
 async function twice<T>(
   calls: Readonly<Record<string, (prepared: Prepared) => Promise<T>>>,
   prepared: Prepared,
@@ -188,11 +188,11 @@ async function isReady(): Promise<boolean> {
   return Object.values(await readiness()).every((said) => said === '200 ready')
 }
 
-/** Everything an app and a user do, with what they held before the outage and anew. */
+/** Everything an app and a user do, with what they held before the outage and with new grants. */
 async function expectEverything({ visitor, granted, code }: Prepared): Promise<void> {
   const refreshed = await refresh(granted)
   const renewed = { ...granted, access_token: String(refreshed.data.access_token) }
-  const newer = await grant(code) // an exchange that was refused during the outage has not spent it
+  const newer = await grant(code) // an exchange refused during the outage has not used it up
   expectError(await exchange(code), 'invalid_code')
   const newest = await grant(await issueCode(new Visitor(publicUrl())))
   for (const one of [granted, renewed, newer, newest]) {

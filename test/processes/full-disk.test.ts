@@ -1,5 +1,5 @@
 // Disks that fail under a running service. A full one is made with a limit on the size of its files (RLIMIT_FSIZE), which
-// `prlimit` of Linux sets and lifts from outside; one that cannot flush with strace, which answers fdatasync in its place.
+// Linux's `prlimit` sets and lifts from outside; one that cannot flush, with strace, which makes fdatasync fail.
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { statSync } from 'node:fs'
@@ -12,7 +12,7 @@ import { PROGRAM } from '../harness/spawn.js'
 import { withQuery } from '../harness/verbs.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
-/** Whether strace is here and may attach to a process that is not its child: then only `timeout` ends it, with 124. */
+/** Whether strace is installed and may attach to a process that is not its child: then only `timeout` ends it, with 124. */
 const canAttach = spawnSync('sh', ['-c', 'sleep 1 & timeout 0.3 strace -o /dev/null -p $!']).status === 124
 const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0
 const canMount = spawnSync('unshare', ['-rm', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt']).status === 0
@@ -44,12 +44,12 @@ async function startWithAccess() {
   }
 }
 
-/** No file of the service grows beyond this; undefined lifts it. */
+/** Limits the size of the service's files; undefined lifts the limit. */
 function limitFiles(service: ServiceProcess, bytes: number | undefined): void {
   execFileSync('prlimit', ['--pid', String(service.pid), `--fsize=${bytes ?? 'unlimited'}:unlimited`])
 }
 
-/** From now on flushes of the service fail, those `when` says (strace's words); what is returned ends that. */
+/** Makes those flushes of the service fail that `when` selects, in strace's syntax, until the returned function is called. */
 async function failFlushes(service: ServiceProcess, when: string): Promise<() => Promise<unknown>> {
   const inject = `inject=fdatasync:error=EIO:when=${when}`
   const args = ['-f', '-p', String(service.pid), '-o', '/dev/null', '-e', 'trace=fdatasync', '-e', inject]

@@ -1,6 +1,6 @@
-// Real processes on one DATA_DIR, gateways that hold leases under load, beside the services or in one process with them: what
-// ends is refused from the very next request on, whoever ends it, and whatever happens to the process that holds the lease, or
-// to the one that granted it.
+// Real processes on one DATA_DIR, with gateways that hold leases under load, beside the services or in one process with them:
+// access that has ended is refused from the very next request on, whoever ended it, and whatever happens to the process that
+// holds the lease or to the one that granted it.
 import { type ChildProcess, execFile, execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -31,12 +31,12 @@ const running = new Map<string, ChildProcess>()
 const remotes: Remote[] = []
 let dataDir: string
 let env: Record<string, string>
-/** What each process has besides; its mode is the first word of its name. */
+/** Additional variables of each process; its mode is the first word of its name. */
 let of: Record<string, Record<string, string>>
 let gateways: string[]
 /** The process that has each service. */
 let home: { readonly token: string; readonly survey: string }
-/** Where a process answers RPCs; not where the command line looks for one. */
+/** The socket where a process answers RPCs, which is not where the command line looks. */
 const doorOf = (name: string) => path.join(dataDir, `door-${name}`)
 const urlOf = (name: string) => `unix:${doorOf(name)}`
 let tokenMetrics: string
@@ -79,7 +79,7 @@ function signal(name: string, what: NodeJS.Signals): void {
   running.get(name)?.kill(what)
 }
 
-/** The services, as a process of this machine may call them. */
+/** The services, as a process on this machine may call them. */
 function callers() {
   const config = readConfig({ DATA_DIR: dataDir })
   const open = (service: 'token' | 'survey') => {
@@ -106,7 +106,7 @@ interface Person {
   readonly query: string
 }
 
-/** Somebody with a survey who has authorized an app. */
+/** A user with a survey who has authorized an app. */
 async function authorized({ token, account, admin, survey }: ReturnType<typeof callers>): Promise<Person> {
   const username = `u${randomUUID().slice(0, 8)}`
   const userId = (await admin.createUser({ username, password: PASSWORD })).user?.userId ?? ''
@@ -122,7 +122,7 @@ async function authorized({ token, account, admin, survey }: ReturnType<typeof c
   return { username, userId, token: accessToken, grantId, surveyId: surveys[0]?.id ?? 0n, query }
 }
 
-/** What one request is answered: the data, or the type of the error. */
+/** The answer to one request: the data, or the type of the error. */
 function ask(agent: Agent, url: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const request = get(url, { agent }, (answer) => {
@@ -148,7 +148,7 @@ async function until(isTrue: () => boolean): Promise<void> {
   while (!isTrue()) await sleep(10)
 }
 
-/** Reads again and again at all gateways, from before `end` until after it; what was said to requests that were sent after it. */
+/** Keeps reading at all gateways from before `end` until after it; returns the answers to requests sent after it. */
 async function readWhile(
   targets: readonly string[],
   end: () => Promise<unknown>,

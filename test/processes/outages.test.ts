@@ -65,7 +65,7 @@ async function ask(): Promise<{ status: number; type: string; ms: number; retryA
   return { status: answer.status, type: error.type, ms, retryAfter: answer.headers.get('retry-after') }
 }
 
-/** Well within what our processes wait for a connection. */
+/** Well within the time our processes wait for a connection. */
 const WAITED_FOR_MS = 2_500
 
 async function until(isTrue: () => Promise<boolean>): Promise<number> {

@@ -1,4 +1,4 @@
-// Two gateways, each with a token service of its own, on one database: what holds at most once holds among them all.
+// Two gateways, each with a token service of its own, on one database: what may happen once happens once across all of them.
 // Long runs: RACES_CODES codes of RACES_PARALLEL (100) exchanges, RACES_ROUNDS rounds of the other races.
 import { type ChildProcess, execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -29,7 +29,7 @@ interface Pair {
   readonly socket: string
 }
 
-/** Everything that runs for one database. */
+/** All processes of one database. */
 class Fleet {
   readonly #dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-races-'))
   readonly #children: ChildProcess[] = []
@@ -123,12 +123,12 @@ class Fleet {
     return this.#ask('/api/oauth2/refresh_token', query)
   }
 
-  /** At the gateway whose turn it is. */
+  /** Asks the gateway whose turn it is. */
   #ask(target: string, query: Record<string, string>): Promise<Answer> {
     return ask(this.next().url, target, query)
   }
 
-  /** What each gateway says of the token, one after the other. */
+  /** Each gateway's answer about the token, one after the other. */
   async user(accessToken: unknown, openid: unknown): Promise<string[]> {
     const query = { appid: this.appid, access_token: String(accessToken), openid: String(openid) }
     const types: string[] = []
@@ -173,7 +173,7 @@ function tally(answers: readonly Answer[]): Record<string, number> {
 }
 
 const times = <T>(count: number, work: (n: number) => T): T[] => Array.from({ length: count }, (_, n) => work(n))
-/** A moment within the race, so that each round meets another interleaving. */
+/** A random moment within the race, so that each round has a different interleaving. */
 const shortly = () => new Promise((resolve) => setTimeout(resolve, Math.random() * 15))
 
 const { RACES_CODES, RACES_ROUNDS } = process.env

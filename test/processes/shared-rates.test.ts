@@ -1,4 +1,4 @@
-// Two gateways before one token service admit together what one would.
+// Two gateways in front of one token service together admit as much as one would.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'

@@ -8,7 +8,7 @@ const SCRIPT = fileURLToPath(new URL('../long/soak.js', import.meta.url))
 
 vi.setConfig({ testTimeout: 120_000 })
 
-/** What it says, whether or not it ends as one that found nothing. */
+/** The script's output, whatever its exit code. */
 async function soak(...options: readonly string[]): Promise<string> {
   const args = [SCRIPT, '--minutes', '0.15', '--every', '1', ...options]
   const run = promisify(execFile)(process.execPath, args)

@@ -1,4 +1,4 @@
-// Workers as their parent sees them, in this process, where time can be short.
+// Workers as their parent sees them, in this process, where times can be shortened.
 import { execFileSync } from 'node:child_process'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { workerEnvironment } from '../../bin/compose/worker-environment.js'

@@ -1,4 +1,4 @@
-// A process that is told to stop, and callers or a database that do not let go of it.
+// A process that is told to stop while callers or a database hold on to it.
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, rmSync, writeFileSync } from 'node:fs'
@@ -85,6 +85,6 @@ test('it ends though PostgreSQL does not answer', async () => {
   await listening
   relay.silence()
   child.kill('SIGTERM')
-  // The bound tells an end from none; how long a busy machine takes is no matter.
+  // The bound only tells an end from no end; a busy machine may take its time.
   expect(await once(child, 'exit', { signal: AbortSignal.timeout(30_000) })).toEqual([0, null])
 }, 120_000)

@@ -63,7 +63,7 @@ function get(origin: string, target: string, agent = new Agent()): Promise<Reply
   })
 }
 
-/** A client with one connection, which it keeps. */
+/** A client that keeps its one connection. */
 function keepingClient(origin: string): (target: string) => Promise<Reply> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
   onTestFinished(() => agent.destroy())
@@ -112,11 +112,11 @@ function profilePath({ appid, openid }: SpawnedAccess, accessToken: string): str
 /** A call that every service answers: the appid is unknown, so a working service says so. */
 const ASKED = '/api/surveys/1?appid=app_x&access_token=sat_x'
 
-/** Clients that ask again and again: some keep their connection, the others take a new one each time. */
+/** Clients that keep sending requests: some keep their connection, the others open a new one each time. */
 class Load {
-  /** Codes, and answers that should be others. */
+  /** Error codes, and wrong answers. */
   readonly failures: string[] = []
-  /** Those of them who had a connection. */
+  /** How many of them were on a connection that had worked before. */
   failuresOfConnected = 0
   answers = 0
   #isOver = false
@@ -187,7 +187,7 @@ test('rates hold for all workers together', async () => {
     await sleep(50)
   }
   expect(admitted).toBeGreaterThanOrEqual(rate - 1) // startCrew may have asked once
-  expect(admitted).toBeLessThan(2 * rate) // each for itself would have admitted as many as that
+  expect(admitted).toBeLessThan(2 * rate) // counting alone, they would admit that many
 })
 
 describe('under load', () => {
@@ -203,7 +203,7 @@ describe('under load', () => {
     await until(() => load.answers > answered + 100)
     await load.end()
     expect(load.failures.length).toBe(failed)
-    expect(new Set(load.failures)).toEqual(new Set(failed > 0 ? ['ECONNRESET'] : [])) // of those the killed one had
+    expect(new Set(load.failures)).toEqual(new Set(failed > 0 ? ['ECONNRESET'] : [])) // on the killed worker's connections
     expect(failed).toBeLessThanOrEqual(8)
     expect(workersOf(service)[1]).toBe(other)
     expect(service.output).toContain(`worker 1 (process ${killed}) ended: SIGKILL; another takes its place"`)
@@ -238,7 +238,7 @@ describe('under load', () => {
     await load.end()
     expect(load.failuresOfConnected).toBe(0)
     const failures = load.failures.filter((failure) => failure !== 'ECONNREFUSED')
-    // Who connects while the port is closed, which takes 0.2 ms, is reset: all at once at worst, and then refused.
+    // Clients that connect while the port is being closed, for 0.2 ms, are reset: all of them at worst, and then refused.
     expect(failures.length).toBeLessThanOrEqual(keeping + closing)
     expect(failures.filter((failure) => failure !== 'ECONNRESET')).toEqual([])
     expect(workers.filter(isRunning)).toEqual([])
@@ -253,7 +253,7 @@ test('a request that keeps a worker from ending is answered, also when everythin
   const { finish, answer } = await halfARequest(service.url)
   process.kill(pid, 'SIGTERM')
   await until(() => workersOf(service)[0] !== pid)
-  await sleep(500) // it is told that its successor serves
+  await sleep(500) // by then it knows that its successor serves
   service.signal('SIGTERM')
   await sleep(500)
   expect(isRunning(pid)).toBe(true)
@@ -265,12 +265,12 @@ test('a request that keeps a worker from ending is answered, also when everythin
 test('workers whose parent is killed end, also one that was to end and waits for a request', async () => {
   const { service } = await startCrew(2, { HTTP_REQUEST_TIMEOUT_SECONDS: '60' })
   const [retired = 0, other = 0] = workersOf(service)
-  process.kill(other, 'SIGSTOP') // so that the other one takes the connection
+  process.kill(other, 'SIGSTOP') // so that the first one takes the connection
   await halfARequest(service.url)
   process.kill(other, 'SIGCONT')
   process.kill(retired, 'SIGTERM')
   await until(() => workersOf(service)[0] !== retired)
-  await sleep(500) // it is told that its successor serves
+  await sleep(500) // by then it knows that its successor serves
   const workers = [retired, ...workersOf(service)]
   expect(workers.filter(isRunning)).toHaveLength(3)
   service.signal('SIGKILL')
@@ -299,7 +299,7 @@ describe('metrics', () => {
     const { text } = await get(adminUrl, '/metrics')
     expect(text).toMatch(/^survey_auth_rpc_calls_total\{.*SurveyService\/GetSurvey.*\} 50$/m)
     expect(text).toMatch(/^survey_auth_workers 2$/m)
-    expect(text).toMatch(/^survey_auth_worker_ends_total 1$/m) // the other was told to
+    expect(text).toMatch(/^survey_auth_worker_ends_total 1$/m) // the other one was told to end
     expect(text.match(/^nodejs_eventloop_lag_p99_seconds /gm)).toHaveLength(1)
   })
 
@@ -411,7 +411,7 @@ describe('the folder of the socket', () => {
       /^workers: token service at unix:.*: unavailable$/m.test((await get(adminUrl, '/readyz')).text),
     )
     expect((await get(adminUrl, '/metrics')).text).toMatch(/^survey_auth_workers 1$/m)
-    expect(isRunning(second)).toBe(true) // its successor cannot do what it does
+    expect(isRunning(second)).toBe(true) // its successor cannot serve
   })
 })
 

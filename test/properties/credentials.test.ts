@@ -1,4 +1,4 @@
-// Credentials: what their text and their key are made of.
+// Credentials: the structure of their text and their key.
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
@@ -64,7 +64,7 @@ describe('a credential', () => {
         checksum.writeUInt32BE(crc32(body))
         const text = body + checksum.toString('base64url')
         const key = hashCredential('accessToken', text)
-        Buffer.allocUnsafe(4096).set(noise.subarray(0, 4096)) // what the next key's memory may hold
+        Buffer.allocUnsafe(4096).set(noise.subarray(0, 4096)) // garbage in the memory of the next key
         expect(hashCredential('accessToken', text)).toEqual(key)
         const place = Buffer.from(body.slice(4, 15), 'base64url').subarray(0, 8)
         const expected = Buffer.concat([sha256(text).subarray(0, 8), sha256(text).subarray(0, 24)])

@@ -1,4 +1,4 @@
-// Callers are asked whether they are there; the clock is moved by hand, but for what node:http2 does itself.
+// Callers are pinged; the clock is moved by hand, except inside node:http2.
 import { once } from 'node:events'
 import http2 from 'node:http2'
 import net from 'node:net'
@@ -22,7 +22,7 @@ async function open() {
   return { callers, port: (sockets.address() as net.AddressInfo).port, server, sockets }
 }
 
-/** Of the event loop, enough for what is on its way between two sockets of this process, and for what follows from it. */
+/** Enough turns of the event loop for bytes in flight between two sockets of this process, and for their effects. */
 async function turns(): Promise<void> {
   for (let turn = 0; turn < 50; turn += 1) await new Promise((resolve) => setImmediate(resolve))
 }

@@ -1,4 +1,4 @@
-// Certificates that are replaced while processes run, and callers whose certificate is not taken, as the log tells of them.
+// Certificates that are replaced while processes run, and callers whose certificate is rejected, as the log shows them.
 import { once } from 'node:events'
 import net from 'node:net'
 import { Writable } from 'node:stream'
@@ -48,7 +48,7 @@ async function open(authority: Authority) {
   const gateway = await start('gateway', readConfig({ ...env, ...services }), { logStream })
   onTestFinished(() => gateway.close())
   const logged = (text: string) => lines.filter(({ msg }) => msg.includes(text)).map(({ msg }) => msg)
-  /** Connections that the gateway has made when it is ready again. */
+  /** Waits until the gateway is ready; returns how many connections it has made. */
   const made = async () => {
     await expect.poll(() => gateway.notReady(), { timeout: 20_000 }).toEqual([])
     return connections

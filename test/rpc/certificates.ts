@@ -41,7 +41,7 @@ interface Folder {
   write(name: string, text: string): void
 }
 
-/** `work` in a folder with these files, which is gone afterwards. */
+/** Runs `work` in a folder with these files, and removes the folder afterwards. */
 function inFolder<T>(files: Readonly<Record<string, string>>, work: (folder: Folder) => T): T {
   const cwd = mkdtempSync(path.join(tmpdir(), 'survey-auth-ca-'))
   const folder: Folder = {
@@ -62,7 +62,7 @@ function sign({ openssl }: Folder, serial: number, days: number): void {
   openssl('x509', '-req', ...LEAF, ...by)
 }
 
-/** `openssl x509` learnt to set dates only lately; `openssl ca` always could. */
+/** With `openssl ca`, because only recent versions of `openssl x509` can set dates. */
 function signExpired({ openssl, write }: Folder, serial: number): void {
   write('index.txt', '')
   write('serial', serial.toString(16).padStart(4, '0'))
@@ -74,7 +74,7 @@ function signExpired({ openssl, write }: Folder, serial: number): void {
   openssl('ca', '-batch', '-notext', '-config', 'ca.cnf', ...LEAF, ...by)
 }
 
-/** Writes into `folder` what is given of a process's TLS; the variables that name the files, also of what is not there. */
+/** Writes the given PEM files into `folder`; returns the variables that name all files, missing ones included. */
 export function pemFiles(folder: string, material: { readonly [part in keyof TlsMaterial]?: string | undefined }) {
   const named = Object.entries(material).map(([part, pem]) => {
     const file = path.join(folder, part)

@@ -1,4 +1,4 @@
-// The RPC door as a process has it that is configured by its variables.
+// The RPC door of a process that is configured by its variables.
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
 import { rpcLimitsOf } from '../../bin/compose/rpc-part.js'

@@ -5,7 +5,7 @@ import { mostKeptMB } from '../harness/kept.js'
 
 const LATE_MS = 20
 
-/** Deadlines whose time goes on when it is told to. */
+/** Deadlines whose clock is moved by hand. */
 function withClock() {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'setImmediate', 'performance'] })
   onTestFinished(() => void vi.useRealTimers())

@@ -180,7 +180,7 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
   })
 
   const strangeIds = ['seven77', 'x'.repeat(65), 'of two words', '"quoted"', 'a:b:c:d:e']
-  // Who calls directly is of this process.
+  // Direct callers are this process itself.
   test.each(door === 'direct' ? [] : strangeIds)('what cannot be a request id is replaced by one: %s', async (sent) => {
     await account.getSession({ sessionToken: 'abc' }, { headers: { 'x-request-id': sent } })
     expect(calls.at(-1)?.requestId).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
@@ -387,7 +387,7 @@ function http2Frame(type: number, flags: number, stream: number, payload: Buffer
   return Buffer.concat([head, payload])
 }
 
-/** Of a request by POST: literals without indexing (RFC 7541 §6.2.2), all shorter than 127 bytes. */
+/** The header block of a POST: literals without indexing (RFC 7541 §6.2.2), all shorter than 127 bytes. */
 function headerBlock(headers: Readonly<Record<string, string>>): Buffer {
   const all = { ':method': 'POST', ':scheme': 'http', ':authority': 'a', ...headers }
   return Buffer.concat(

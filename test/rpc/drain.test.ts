@@ -1,4 +1,4 @@
-// What a door that is drained waits for, and what not.
+// What a draining door waits for, and what it does not.
 import { once } from 'node:events'
 import http2 from 'node:http2'
 import net from 'node:net'
@@ -142,7 +142,7 @@ test.each([
   expect(await answer).toMatchObject({ username: 'somebody' })
 })
 
-/** Longer than either side waits for a pong of the other. */
+/** Longer than either side waits for the other's pong. */
 const LONG_MS = { multiplexed: 2_500, unary: 6_000 }
 
 test.each(['multiplexed', 'unary'] as const)(

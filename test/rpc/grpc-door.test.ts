@@ -1,4 +1,4 @@
-// What callers of other makes send to the doors over HTTP/2, and grpc-js does not.
+// What clients other than grpc-js send to the doors over HTTP/2.
 import { once } from 'node:events'
 import http2 from 'node:http2'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -46,9 +46,9 @@ beforeAll(async () => {
 })
 afterAll(() => server.drain(200))
 
-const FOR_EVER = 'f' // the key of a call that is not answered
+const FOR_EVER = 'f' // the key of a call that is never answered
 
-/** CountRequestsRequest with one count: a key of one letter until 1 s after 1970; gRPC puts flag and length before it. */
+/** A CountRequestsRequest with one count: a key of one letter, window ending at 1 s after 1970; FRAMED adds gRPC's prefix. */
 const requestOf = (key: string) => Buffer.from([0x0a, 7, 0x0a, 1, key.charCodeAt(0), 0x12, 2, 0x08, 1])
 const jsonOf = (key: string) => `{"counts":[{"key":"${key}","windowEndTime":"1970-01-01T00:00:01Z"}]}`
 const REQUEST = requestOf('k')
@@ -112,7 +112,7 @@ test('a web page may not open a stream of calls', async () => {
   expect(await statusOf(overHttp2(), headers)).toBe(String(grpc.status.PERMISSION_DENIED))
 })
 
-/** How a call ends whose caller does not look at its own clock. */
+/** How a call ends when its deadline passes and the client itself does not enforce it. */
 const endOfLate: Record<string, () => Promise<unknown>> = {
   gRPC: () => statusOf(overHttp2(), { 'grpc-timeout': '20m' }),
   async Connect() {
@@ -201,7 +201,7 @@ test('what is served is told to nobody where that is turned off', async () => {
   expect(grpc.status[code]).toBe('UNIMPLEMENTED')
 })
 
-/** Begins a call that is not answered; returns what its caller does when it goes away. */
+/** Begins a call that is not answered; returns a function with which its caller goes away. */
 const begin: Record<string, () => () => void> = {
   gRPC() {
     const asIs = (bytes: Buffer) => bytes

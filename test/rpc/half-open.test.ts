@@ -1,5 +1,5 @@
-// A network between gateway and token service that swallows everything without closing anything, as a dead host or a
-// firewall that forgot does; and one that is back for new connections only.
+// A network between gateway and token service that swallows everything without closing anything, like a dead host or a
+// firewall that lost its state; and one that works again for new connections only.
 import { mkdtempSync, rmSync } from 'node:fs'
 import net from 'node:net'
 import { tmpdir } from 'node:os'
@@ -17,7 +17,7 @@ const ROUNDS = Number(process.env.HALF_OPEN_ROUNDS ?? 3)
 const BACK_WITHIN_MS = 5_000
 const ANSWER_WITHIN_MS = 5_500 // the RPC deadline of 4.5 s, and time for a busy machine
 
-/** Carries bytes until it is told to swallow those of the connections there are. */
+/** Carries bytes until told to swallow those of the existing connections. */
 class Network {
   readonly #server: net.Server
   #pairs: { readonly sides: readonly net.Socket[]; isSwallowing: boolean }[] = []
@@ -53,7 +53,7 @@ class Network {
     for (const pair of this.#pairs) pair.isSwallowing = true
   }
 
-  /** Also those of connections that are to come, until it is told not to. */
+  /** Whether to swallow the bytes of future connections, too. */
   swallowNew(doesSo: boolean): void {
     this.#swallowsNew = doesSo
   }

@@ -32,7 +32,7 @@ const table = roles.map((role) => `${role}=DNS:${role.replace('_', '-')}.test`).
 let authority: Authority
 let server: RpcServer
 let address: Address
-/** Why TLS has turned callers away. */
+/** Why TLS rejected callers. */
 const turnedAway: string[] = []
 const opened: MultiplexTransport[] = []
 
@@ -98,7 +98,7 @@ async function codeOf(work: Promise<unknown>): Promise<Code | 'ok'> {
   )
 }
 
-/** Whether the method let the caller in: an empty request may be invalid, but that is judged after the caller. */
+/** Whether the method let the caller in: an empty request may be invalid, but the caller is checked first. */
 async function isLetIn(door: Door, service: (typeof services)[number], localName: string): Promise<boolean> {
   const client = door(service) as Client<typeof service> & Record<string, (request: object) => Promise<unknown>>
   const error = await (client[localName] as (request: object) => Promise<unknown>)({}).then(
@@ -215,7 +215,7 @@ test.each([
   ['token', 'gateway', 'DNS:stranger.test', 'it does not know this process as gateway: see RPC_CALLERS there'],
   ['token', 'survey', 'DNS:survey-writer.test', 'it does not know this process as survey: see RPC_CALLERS there'],
   ['survey', 'gateway', 'DNS:survey.test', 'it does not know this process as gateway: see RPC_CALLERS there'],
-  ['token', 'operator', 'DNS:stranger.test', undefined], // the answer to its command tells
+  ['token', 'operator', 'DNS:stranger.test', undefined], // the command's answer says so
 ] as const)('the %s service that serves is absent to a %s with %s: %s', async (service, caller, name, cause) => {
   server.setServing(true)
   onTestFinished(() => server.setServing(false))

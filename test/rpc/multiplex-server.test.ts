@@ -1,4 +1,4 @@
-// What the server's end of a stream makes of calls that were long on their way, and of too many at once.
+// How the server's end of a stream treats calls that were delayed on their way, and too many at once.
 import { EventEmitter } from 'node:events'
 import { create, type DescMethod, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
@@ -17,7 +17,7 @@ const { exchangeCode } = TokenService.method
 const path = `/${TokenService.typeName}/${exchangeCode.name}`
 const request = toBinary(exchangeCode.input, create(exchangeCode.input, { appid: 'a', secret: 's', code: 'c' }))
 
-/** A stream of a caller whose clock is an hour ahead; `timeouts` are those of the calls that were run, which end when `work` does. */
+/** A stream from a caller whose clock is an hour ahead; `timeouts` are those of the calls that ran, which end with `work`. */
 function open(work = Promise.resolve()) {
   let [isPaused, hasEnded] = [false, false]
   const results: MultiplexedResult[] = []
@@ -179,7 +179,7 @@ test('of a message that does not say when it was sent nothing is late, and a cal
 test('a clock that has stopped with its machine makes calls late for seconds, not for as long as the stream lives', async () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
-  vi.advanceTimersByTime(60_000) // the process is not new
+  vi.advanceTimersByTime(60_000) // the process has run for a while
   const { send } = open()
   const STOPPED_MS = 60_000
   const of = async (agoMs: number) => (await send(agoMs, 4_000))?.case
@@ -234,7 +234,7 @@ test('large answers are encoded when there is room for them, and not for a calle
   await new Promise((resolve) => setTimeout(resolve, 1_100))
   while (taken.length > 0) taken.shift()?.()
   expect(results.map(({ id }) => id).sort((a, b) => a - b)).toEqual(calls.map(({ id }) => id))
-  // One more than were written was encoded, which did not fit into the message of the one before it.
+  // One more was encoded than written: it did not fit into the message of the one before it.
   expect(results.filter(({ outcome }) => outcome.case === 'response')).toHaveLength(7)
   for (const { outcome } of results.slice(7)) expect(outcome.value).toMatchObject({ code: Code.DeadlineExceeded })
 })

@@ -1,4 +1,4 @@
-// What becomes of calls whose stream breaks, at a peer that breaks streams as it is told.
+// What happens to calls whose stream breaks, at a peer that breaks streams on command.
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import net from 'node:net'
@@ -45,7 +45,7 @@ const STATUS = {
   break: grpc.status.UNAVAILABLE,
 }
 
-/** A peer that reacts to the n-th stream, and to all after the last, as `reactions` says; `seen` are the calls it got. */
+/** A peer that treats the n-th stream as the n-th reaction says, later ones as the last; `seen` are the calls it got. */
 async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
   const seen: MultiplexedCall[] = []
   /** How many calls each message had. */

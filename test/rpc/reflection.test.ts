@@ -1,4 +1,4 @@
-// What tools are told that have no protos: asked and read by hand, as gRPC's reflection has its messages on the wire.
+// What reflection tells tools without protos; its messages are written and read by hand, as they are on the wire.
 import { once } from 'node:events'
 import { createFileRegistry, fromBinary } from '@bufbuild/protobuf'
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire'
@@ -12,7 +12,7 @@ import { addReflection } from '../../services/rpc/reflection.js'
 
 const SERVICES = [AccountService, SurveyService, MultiplexService]
 
-/** Numbers of fields: of a ServerReflectionRequest, and of what is in its response. */
+/** Field numbers of a ServerReflectionRequest, and of its response's content. */
 const BY_FILENAME = 3
 const BY_SYMBOL = 4
 const FILES = 4
@@ -52,7 +52,7 @@ function asking(version: string) {
   }
 }
 
-/** The fields of a number, each as its bytes. */
+/** The fields with a number, each as bytes. */
 function fieldsOf(message: Uint8Array, number: number): Uint8Array[] {
   const reader = new BinaryReader(message)
   const found: Uint8Array[] = []

@@ -25,7 +25,7 @@ const configWith = (env: Record<string, string>) =>
     ...env,
   })
 
-/** Why a request of so many bytes fails, which no method takes: for its size, or for its field. */
+/** The code of a request that no method accepts: refused for its size, or for its field. */
 async function failureOf(
   address: string,
   service: 'token' | 'survey',

@@ -1,4 +1,4 @@
-// What goes together, without a connection.
+// Which calls are sent together, tested without a connection.
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { SendQueue } from '../../services/rpc/send-queue.js'

@@ -29,7 +29,7 @@ const requests = [TokenService, AccountService, AdminService, LimitService, Leas
   (service) => service.methods.map(({ input }) => input),
 )
 
-/** Texts around every bound of the rules, in characters, UTF-16 units and bytes, and some that match the patterns. */
+/** Strings around every bound of the rules, in characters, UTF-16 units and bytes, and some that match the patterns. */
 const texts = fc.oneof(
   fc.constantFrom(
     '',
@@ -85,7 +85,7 @@ const bigNumbers = fc.constantFrom(
   9_007_199_254_740_992n,
 )
 
-/** What the library takes for one, whatever its seconds. */
+/** Timestamps that the library accepts, whatever their seconds. */
 const times = fc.record({ seconds: fc.constantFrom(-1n, 0n, 253_402_300_799n), nanos: fc.constantFrom(0, 999_999_999) })
 
 function anyMessage(desc: DescMessage, depth = 0): fc.Arbitrary<Message> {

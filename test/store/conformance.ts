@@ -10,7 +10,7 @@ interface Closable {
   close(): Promise<void>
 }
 
-/** Holds an adapter to every check, each with its own empty store. */
+/** Runs every check against an adapter, each with its own empty store. */
 export function describeConformance<Store extends Closable>(
   name: string,
   checks: readonly Check<Store>[],

@@ -1,5 +1,5 @@
 // A connection that fails where a test says: before BEGIN, at a statement of the transaction, before COMMIT, or after
-// COMMIT and before anybody is told.
+// COMMIT and before any caller is answered.
 import { Database } from '../../services/sqlite/driver.js'
 import type { Connection } from '../../services/sqlite/open.js'
 
@@ -8,12 +8,12 @@ export type Failpoint =
   /** The nth statement of a write, from 1 on. */
   | { readonly at: 'a statement'; readonly nth: number }
 
-/** What SQLite says of a disk that is full, broken, or read-only. */
+/** SQLite's codes for a disk that is full, broken, or read-only. */
 export type FailureCode = 'SQLITE_FULL' | 'SQLITE_IOERR_WRITE' | 'SQLITE_IOERR_FSYNC' | 'SQLITE_READONLY'
 
 export interface FailingConnection {
   readonly db: Connection
-  /** From now on every write fails so; undefined for none. */
+  /** Makes every write fail there from now on; undefined: none. */
   failAt(failpoint: Failpoint | undefined, code?: FailureCode): void
   /** How often it has failed since it was told to. */
   readonly failures: number

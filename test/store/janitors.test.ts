@@ -30,7 +30,7 @@ const JANITORS = 4
 /** More than a batch of the janitor, 500, so that each needs several. */
 const ENDED = 1200
 const AT_ONCE = 100
-/** When they tidy up; what was made at NOW ended long before. */
+/** When they run; everything made at NOW ended long before. */
 const LATER = NOW + 400 * DAY
 
 const stores = {
@@ -104,7 +104,7 @@ test.each(Object.entries(stores))('janitors on one %s share the work, and nobody
   const rounds = await Promise.all(janitors.map((janitor) => janitor.run()))
   isOver = true
   const made = await writing
-  // A grant goes after its last token; when two janitors each took one of them, it is left for the next round.
+  // A grant is removed after its last token; when two janitors each removed one of them, it is left for the next round.
   rounds.push(...(await Promise.all(janitors.map((janitor) => janitor.run()))))
 
   expect(errors).toEqual([])
@@ -116,11 +116,11 @@ test.each(Object.entries(stores))('janitors on one %s share the work, and nobody
   expect(await isGood(store, live.accessTokenHash, LATER)).toBe(true)
   for (const { grantId, accessTokenHash } of made) {
     expect(await isGood(store, accessTokenHash, LATER)).toBe(false)
-    expect(await findGrant(store, grantId)).toBeDefined() // it ended just now, so it is not theirs yet
+    expect(await findGrant(store, grantId)).toBeDefined() // it ended too recently to be removed
   }
 })
 
-/** One round over a store that removes so many rows each time it is asked. */
+/** One round over a store that removes the given numbers of rows, one per call. */
 async function roundOver(counts: readonly Partial<Removed>[]) {
   const [left, bounds] = [[...counts], [] as unknown[]]
   const nothing: Removed = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }

@@ -1,4 +1,4 @@
-// What a call causes, and was to begin when its caller had been told that it failed: nothing happens.
+// A write whose turn comes after its caller has been told that it failed: it must not happen.
 import { describe, expect, test } from 'vitest'
 import type { Cause } from '../../services/store/cause.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
@@ -14,7 +14,7 @@ import { createDatabase } from '../postgres/shared-cluster.js'
 import { eventsOf, fillSurveyStore, fillTokenStore, surveyWrites, tokenWrites } from './store-writes.js'
 import { auditTrail } from './token-store-verbs.js'
 
-/** Those that nobody's call causes. */
+/** Writes that no call causes. */
 const UPKEEP = new Set(['touchSession', 'recordUses', 'removeEnded', 'removeEvents'])
 
 const tokenStores: Readonly<Record<string, () => Promise<TokenStore>>> = {
@@ -28,7 +28,7 @@ const surveyStores: Readonly<Record<string, () => Promise<SurveyStore>>> = {
 
 const isCause = (value: unknown): value is Cause => typeof value === 'object' && value !== null && 'dueAt' in value
 
-/** The store, as whoever comes too late finds it. */
+/** The store as a call sees it whose deadline has passed. */
 function late<Store extends object>(store: Store): Store {
   return new Proxy(store, {
     get(target, name, receiver) {

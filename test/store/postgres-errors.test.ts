@@ -1,4 +1,4 @@
-// What a failure of PostgreSQL, or of the way to it, means to who asked.
+// What a failure of PostgreSQL, or of the connection to it, means to the caller.
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { NotWritable, PoolExhausted, translate } from '../../services/postgres/errors.js'
@@ -8,7 +8,7 @@ function failure(code: string): Error {
   return Object.assign(new pg.DatabaseError('refused', 0, 'error'), { code })
 }
 
-/** The connection is lost with them. */
+/** Errors with which the connection is lost. */
 const LOST: [string, Error][] = [
   ['08006 connection failure', failure('08006')],
   ['57P01 shutdown', failure('57P01')],
@@ -21,7 +21,7 @@ const LOST: [string, Error][] = [
   ['a connection that the driver gave up', new Error('Connection terminated unexpectedly')],
 ]
 
-/** The server answered, so that it is known that nothing was done. */
+/** Errors after which it is certain that nothing was done. */
 const ANSWERED: [string, Error][] = [
   ['28P01 wrong password', failure('28P01')],
   ['53100 disk full', failure('53100')],

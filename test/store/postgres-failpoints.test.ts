@@ -1,5 +1,5 @@
-// A connection that breaks at every point of every write: nothing half done, nothing done twice, and whoever cannot know
-// whether it happened is told so.
+// A connection that breaks at every point of every write: nothing half done, nothing done twice, and a caller whose write
+// may or may not have happened is told so.
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
@@ -83,10 +83,10 @@ async function expectAllOrNothing<Store, Given>(
     expect(nth).toBeLessThan(MAX_STATEMENTS)
   }
   expect(nth, 'the write has statements').toBeGreaterThan(1)
-  expect(await dumpNow()).not.toEqual(before) // the last try met no cut, so it happened
+  expect(await dumpNow()).not.toEqual(before) // the last try was not cut, so it happened
 }
 
-/** Cuts the write after its commit: it happened, it is not run again, and the caller hears that this is not known. */
+/** Cuts the write after its commit: it happened, it is not run again, and the caller is told that its outcome is unknown. */
 async function expectUnknown<Store, Given>(opened: Opened<Store, Given>, write: Write<Store, Given>): Promise<void> {
   const { store, given, proxy } = opened
   const before = await opened.dump()

@@ -24,7 +24,7 @@ async function open(options: Partial<Record<keyof typeof patient, number>> = {})
   const url = await createDatabase()
   const store = closing(await openPostgresTokenStore({ url, ...patient, ...options }))
   const locker = await openBare(url)
-  /** Runs `work` while another transaction has the row. */
+  /** Runs `work` while another transaction holds the row's lock. */
   function whileLocked<Result>(
     table: string,
     column: string,
@@ -229,14 +229,14 @@ test('exchanges that push out grants and the recording of uses do not lock each 
   const [low, middle, high] = all as [(typeof all)[0], (typeof all)[0], (typeof all)[0]]
   const grants = new Map(all.map(({ grantId }) => [grantId, START + 1]))
   const work = await whileLocked('grants', 'grant_id', middle.grantId, async () => {
-    const uses = store.recordUses({ grants, secrets: new Map() }) // has the first, and waits for the second
+    const uses = store.recordUses({ grants, secrets: new Map() }) // has locked the first, and waits for the second
     await sleep(300)
     const exchanges = [redeem(store, high.user, high.codeHash, 1), redeem(store, low.user, low.codeHash, 1)]
     await sleep(300)
     return [uses, ...exchanges]
   })
   await Promise.all(work)
-  await store.close() // what a connection has counted is told when it ends
+  await store.close() // a connection reports its statistics when it ends
   const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
   expect(counted).toEqual({ deadlocks: 0 })
 })
@@ -337,7 +337,7 @@ test('a survey that many ask for at once is kept once, and what others know of i
   const first = await store.findSurvey(1)
   const herd = await Promise.all(Array.from({ length: 40 }, () => store.findSurvey(2)))
   expect(new Set(herd).size).toBe(1)
-  expect(await store.findSurvey(1)).toBe(first) // was not forgotten for it
+  expect(await store.findSurvey(1)).toBe(first) // was not evicted for it
   await query(url, `UPDATE surveys SET owner_user_id = 'bob'`)
   expect(await store.findSurvey(1)).toMatchObject({ ownerUserId: 'bob' })
 })
@@ -349,7 +349,7 @@ test('a survey of the same version that was stored at another time is read anew'
   await store.putSurveys('ann', [draft], START, byOperator)
   const first = await store.findSurvey(7)
   expect(await store.findSurvey(7)).toBe(first)
-  // What a restored backup does, after which another survey becomes the version that was known.
+  // As after restoring a backup, when another survey gets the version that was cached.
   await query(url, `UPDATE surveys SET document = 'second', stored_at_ms = stored_at_ms + 1`)
   expect((await store.findSurvey(7))?.document.toString()).toBe('second')
 })
@@ -388,7 +388,7 @@ test('what was due while the process was busy is refused, and not begun', async 
   const together = new Together<Waiting>(2, async (group) => {
     groups.push(group.map(({ key }) => key))
   })
-  await sleep(1) // from a timer, the end of the turn comes before the next timer
+  await sleep(1) // starts from a timer: the end of the turn comes before the next timer
   const timers = vi.spyOn(globalThis, 'setTimeout')
   onTestFinished(() => timers.mockRestore())
   together.add({ key: 'late', dueAt: performance.now() - 1, reject: (error) => refused.push(error) })

@@ -1,4 +1,4 @@
-// Lookups that share a statement, at a database that answers as it is told.
+// Lookups that share a statement, with a fake database.
 import { expect, test, vi } from 'vitest'
 import { Lookups } from '../../services/postgres/lookups.js'
 import type { Database } from '../../services/postgres/transaction.js'
@@ -6,7 +6,7 @@ import { mostKeptMB } from '../harness/kept.js'
 
 type Row = { readonly key: string }
 
-/** Lookups of rows by their key, of one value or several; `groups` are the keys of each statement, which is `answered` then. */
+/** Lookups of rows by a key of one value or several; `groups` are the keys of each statement, answered once `answered` is. */
 function lookups(maxTogether?: number, types: readonly string[] = ['text'], answered?: Promise<void>) {
   const groups: string[][] = []
   const database = {

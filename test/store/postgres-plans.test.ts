@@ -1,4 +1,4 @@
-// Plans are kept, and a planner that knew a table when it was empty must not read all of an index for one row of it.
+// Plans are cached, and one made when a table was empty must not read a whole index for one row.
 import { createHash, randomBytes } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
@@ -9,7 +9,7 @@ import { createDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
 
 const ROWS = 20_000
-/** Of one index in 32 refreshes, exchanges and lookups: far below one reading of it. */
+/** Entries read from one index in 32 refreshes, exchanges and lookups: far fewer than it has. */
 const FEW = 4_000
 
 /** Users with a code and a grant each, named by their number. */
@@ -44,7 +44,7 @@ test.each([
   async (_, rowsKnown, isAnalyzed, planCacheMode) => {
     const url = await createDatabase()
     await query(url, `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET plan_cache_mode = ${planCacheMode}`)
-    const store = await openPostgresTokenStore({ url, ...patient, poolSize: 1 }) // one connection, so that plans are kept
+    const store = await openPostgresTokenStore({ url, ...patient, poolSize: 1 }) // one connection, so that plans are cached
     const tables = ['users', 'codes', 'openids', 'grants', 'access_tokens', 'audit_events']
     await query(url, tables.map((table) => `ALTER TABLE ${table} SET (autovacuum_enabled = off)`).join(';'))
     const seeded = await seed(store)
@@ -79,7 +79,7 @@ test.each([
         redeem(store, seeded, randomBytes(32)),
       ])
     }
-    await store.close() // what a connection has counted is told when it ends
+    await store.close() // a connection reports its statistics when it ends
     await expect.poll(async () => (await rowsRead()).get('grants_by_refresh_token')).toBeGreaterThanOrEqual(32)
     const read = [...(await rowsRead())].map(([name, rows]) => [name, rows - (before.get(name) ?? 0)] as const)
     expect(read.filter(([, rows]) => rows > FEW)).toEqual([])

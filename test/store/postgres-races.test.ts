@@ -21,13 +21,13 @@ async function openTwo(): Promise<readonly [TokenStore, TokenStore]> {
   return Promise.all([open(), open()])
 }
 
-/** Returns when so many statements wait for locks. */
+/** Returns when `count` statements wait for locks. */
 async function waiting(url: string, count: number): Promise<void> {
   const waits = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
   await expect.poll(async () => (await query(url, waits)).length, { timeout: 30_000 }).toBeGreaterThanOrEqual(count)
 }
 
-/** What the server has had to resolve. To be asked when the stores are closed: a connection tells what it has counted when it ends. */
+/** Deadlocks the server has resolved. Ask after closing the stores: a connection reports its statistics when it ends. */
 async function deadlocks(url: string): Promise<unknown> {
   const [counted] = await query(url, 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()')
   return counted?.deadlocks
@@ -145,7 +145,7 @@ test('janitors share the work without waiting for each other', async () => {
   expect(await isGood(one, kept.accessTokenHash)).toBe(true)
 })
 
-/** Rows that have ended by the time of `bounds`, several of each, in tables of which somebody holds one. */
+/** Tables in which a row is locked, with the time before which rows have ended, several in each. */
 const held: [string, number][] = [
   ['codes', START + DAY],
   ['access_tokens', START + DAY],
@@ -306,7 +306,7 @@ interface Asked extends Seed {
   readonly grantId: string
   readonly sessionHash: Uint8Array
 }
-/** What three ask while somebody has the row that it begins with, the `n`th in his way, and what there is to be one of afterwards. */
+/** A name, the table whose locked row three callers wait for, the `n`th call, and what must exist once afterwards. */
 type Once = readonly [
   string,
   'apps' | 'app_secrets' | 'users' | 'sessions' | 'grants',
@@ -423,7 +423,7 @@ test.each(once)('when three are asked at the same moment, %s', async (_, table, 
   expect(await query(url, `SELECT count(*)::int AS count FROM ${counted}`)).toEqual([{ count: 1 }])
 })
 
-/** Locks rows of `table`, in an order that has nothing to do with that of their ids. */
+/** Locks rows of `table`, in an order unrelated to that of their ids. */
 type Locking = readonly [
   string,
   'grants' | 'app_secrets',

@@ -22,7 +22,7 @@ beforeAll(async () => {
 }, 2 * MINUTE)
 afterAll(() => cluster.destroy())
 
-/** Calls until it succeeds; how long that took, in ms. */
+/** Calls until it succeeds; returns how long that took, in ms. */
 async function untilIt(succeeds: () => Promise<unknown>): Promise<number> {
   const start = Date.now()
   for (;;) {
@@ -154,10 +154,10 @@ test(
   2 * MINUTE,
 )
 
-/** Lets everybody in who connects. */
+/** The answer of a server that accepts every login. */
 const WELCOME = Buffer.from('5200000008000000005a0000000549', 'hex')
 
-/** A server that answers each piece it is sent with the next of `answers`, or the end; and after those never. */
+/** A server that answers each piece it receives with the next of `answers`, where `end` hangs up; after those it is silent. */
 async function pretend(...answers: readonly (Buffer | 'end')[]): Promise<number> {
   const sockets: Socket[] = []
   const server = createServer((socket) => {
@@ -191,7 +191,7 @@ test.each([
   }
 })
 
-/** An exchange by way of `hosts`, of which one may fall silent. */
+/** An exchange through `hosts`, one of which may fall silent. */
 async function exchangeThrough(hosts: (relay: Relay) => string) {
   const relay = await Relay.open(cluster.port)
   onTestFinished(() => relay.close())
@@ -205,7 +205,7 @@ async function exchangeThrough(hosts: (relay: Relay) => string) {
     relay,
     exchange: () => redeem(store, seeded, codeHash).catch((error: unknown) => error),
     isUnused: async () => (await redeem(beside, seeded, codeHash)).result.kind === 'redeemed',
-    /** Ends all connections, and returns when the store must know. */
+    /** Ends all connections, and returns when the store must have noticed. */
     async disconnect() {
       const connections = 'FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()'
       await query(url, `SELECT pg_terminate_backend(pid) ${connections}`)
@@ -278,7 +278,7 @@ test(
   MINUTE,
 )
 
-/** What `settings` are on a connection of ours, to a database that has others. */
+/** The values of `settings` on our connection, to a database that sets `others`. */
 async function settingsBeside(others: Readonly<Record<string, string>>, settings: readonly string[]) {
   const url = await cluster.createDatabase()
   const name = new URL(url).pathname.slice(1)
@@ -379,7 +379,7 @@ test(
       await query(url, 'SELECT pg_reload_conf()')
       const ours = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'survey-auth'`
       const isLeft = async () => {
-        await issue(store, seeded).catch(() => undefined) // until it is told, the server takes writes
+        await issue(store, seeded).catch(() => undefined) // until the signal arrives, the server accepts writes
         return (await query(url, ours)).length === 0
       }
       await expect.poll(isLeft, { timeout: 20_000 }).toBe(true)

@@ -16,7 +16,7 @@ import { byOperator, grant, hashOf, isGood, mint, NOW, REFRESH_TTL, seed } from 
 describeTokenStore('PostgreSQL', async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }))
 describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
 
-/** Fails as it is told, with an SQLSTATE. */
+/** Fails with the given SQLSTATE. */
 const CREATE_FAIL = `CREATE FUNCTION fail(state text) RETURNS void LANGUAGE plpgsql AS
   $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = state; END $$`
 
@@ -32,10 +32,10 @@ describe('PostgreSQL stores', () => {
 
   test('tables that grow unknown to the planner are not read from end to end', async () => {
     const url = await createDatabase()
-    const store = await openPostgresTokenStore({ url, ...patient, poolSize: 1 }) // one connection, so that plans are kept
+    const store = await openPostgresTokenStore({ url, ...patient, poolSize: 1 }) // one connection, so that plans are cached
     const seeded = await seedOne(store)
     const { refreshTokenHash } = await authorize(store, seeded)
-    await query(url, 'ANALYZE') // tables are empty or hold a row, as far as it knows from here on
+    await query(url, 'ANALYZE') // from here on the planner believes that tables are empty or hold a row
     const rowsRead = async () => {
       const tables = await query(url, 'SELECT relname, seq_tup_read::int AS rows FROM pg_stat_user_tables')
       const names = ['codes', 'grants', 'access_tokens', 'openids', 'audit_events']
@@ -49,7 +49,7 @@ describe('PostgreSQL stores', () => {
       expect(await isGood(store, accessTokenHash)).toBe(true)
       expect((await refresh(store, seeded, refreshTokenHash)).result).toBe('minted')
     }
-    await store.close() // what a connection has counted is told when it ends
+    await store.close() // a connection reports its statistics when it ends
     await expect.poll(rowsRead).toBe(before)
   })
 

@@ -1,6 +1,6 @@
-// Every schema that a program was released with is opened by the program of today. After a new migration:
+// Every released schema is opened by the current program. After a new migration:
 //   MAKE_FIXTURE=0.2.0 npx vitest run --project "one process" test/store/schema-fixtures.test.ts
-// writes test/store/fixtures/0.2.0, named after the version that will have it. What is there is never changed.
+// writes test/store/fixtures/0.2.0, named after the version that will have it. Existing fixtures never change.
 import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
@@ -71,7 +71,7 @@ async function versionsIn({ dataDir, url }: Place): Promise<Record<keyof typeof 
   }
 }
 
-/** Tables, columns, indexes and constraints, however they came to be. */
+/** Tables, columns, indexes and constraints, whichever migrations made them. */
 async function structureOf({ dataDir, url }: Place): Promise<unknown> {
   const ofFile = (name: string) => {
     const db = new Database(join(dataDir, name), { readonly: true })

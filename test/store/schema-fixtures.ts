@@ -1,5 +1,5 @@
-// Databases as text: what is checked in under fixtures/, one folder for each program whose schema differs from the one
-// before. `made` is a service with some of everything, as the program of today makes it.
+// Databases as text: fixtures/ has one folder for each version whose schema differs from the one before.
+// `made` is a service with some of everything, as the current program makes it.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,7 +12,7 @@ import { query } from '../postgres/cluster.js'
 
 const FIXTURES = fileURLToPath(new URL('fixtures/', import.meta.url))
 
-/** What clients of the service hold whose databases a fixture has. */
+/** What clients of a fixture's service hold. */
 export interface Holdings {
   readonly good: Access
   readonly revoked: Access
@@ -31,7 +31,7 @@ export interface Texts {
 export interface Fixture {
   readonly name: string
   readonly texts: Texts
-  /** Of the service on SQLite, and of the one on PostgreSQL. */
+  /** For the service on SQLite, and for the one on PostgreSQL. */
   readonly holdings: Readonly<Record<Engine, Holdings>>
 }
 
@@ -70,7 +70,7 @@ export function writeFixture({ name, texts, holdings }: Fixture): void {
   writeFileSync(join(folder, 'holdings.json'), `${JSON.stringify(holdings, null, 2)}\n`)
 }
 
-/** Puts some of everything into an empty service; the clock stands still, so all of it is good when it starts again. */
+/** Puts some of everything into an empty service; the clock stands still, so all of it is still good after a restart. */
 export async function fill(service: Verbs): Promise<Holdings> {
   const app = await service.createApp({ name: '报告 Builder' })
   const user = await service.createUser({ username: 'li.wei', nickname: '李伟' })
@@ -89,7 +89,7 @@ export async function fill(service: Verbs): Promise<Holdings> {
   return { good, revoked, unusedCode, usedCode, surveys: ids.map((id, at) => ({ id, title: titles[at] ?? '' })) }
 }
 
-/** Statements that make the file again. */
+/** Statements that recreate the file. */
 export function sqliteText(file: string): string {
   const db = new Database(file, { readonly: true })
   try {
@@ -116,7 +116,7 @@ export function sqliteText(file: string): string {
   }
 }
 
-/** Statements that make the database of both stores again. */
+/** Statements that recreate the database of both stores. */
 export async function postgresText(url: string): Promise<string> {
   const migrations = [tokenPostgres, surveyPostgres].flatMap((schema) => schema.migrations.map(({ sql }) => sql))
   const tables = await query(

@@ -1,4 +1,4 @@
-// Lists of audit events on SQLite, which find by app and user without an index of them.
+// Lists of audit events on SQLite, which are filtered by app and user without an index of either.
 import { randomInt } from 'node:crypto'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
@@ -13,14 +13,14 @@ import { closing } from '../postgres/closing.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import { allPages, byApp, DAY, NOW } from './token-store-verbs.js'
 
-/** Many share their ends, one has less than an end, and some are in few blocks. */
+/** Many ids share their last characters, one is shorter than those, and some occur in few blocks. */
 const USERS = ['', 'ab', 'user_1_ann', 'user_2_ann', 'rare', ...Array.from({ length: 40 }, (_, n) => `user_${n}`)]
 const APPS = ['', 'app_1', 'app_2', '用户应用', 'the rare app']
 const pick = (list: readonly string[], n: number) =>
   list[n % 1_999 === 0 ? randomInt(list.length) : (n * 7) % list.length] ?? ''
 const isRare = (id: string) => id.includes('rare')
 
-/** Writes events in transactions of 100, as a service writes them; what is rare is in some blocks only. */
+/** Writes events in transactions of 100, as a service does; rare ids occur in some blocks only. */
 function write(db: Connection, count: number): void {
   const record = eventRecorder(db, new KeptRows(db))
   const orNot = (id: string, n: number) => (isRare(id) && Math.floor(n / BLOCK) % 3 !== 1 ? '' : id)
@@ -42,7 +42,7 @@ const filters = [
   { appid: 'the rare app', userId: 'rare' },
 ]
 
-/** Every list, in pages of different lengths, beside what a look at all events gives. */
+/** Compares every list, in pages of different lengths, with a filter over all events. */
 async function expectLists(store: TokenStore, known: readonly AuditRow[]): Promise<void> {
   for (const filter of filters) {
     const { appid, userId } = filter as { appid?: string; userId?: string }
@@ -89,7 +89,7 @@ test('lists are whole over many blocks, between their ends, and after what is ol
   await store.removeEnded({ endedBeforeMs: 0, auditBeforeMs: NOW + 1_000_000, limit: 5 * BLOCK })
   expect(blocks()).toEqual([])
   await expectLists(store, [])
-  write(db, 2 * BLOCK) // numbers begin anew
+  write(db, 2 * BLOCK) // numbers start over
   await expectLists(store, await allPages((page) => store.listAuditEvents({}, page), 1_000))
 })
 

@@ -1,4 +1,4 @@
-// Checkpoints in their own thread: the log stays short, reads and writes go on beside them, and nothing is left behind.
+// Checkpoints in their own thread: the log stays short, reads and writes go on meanwhile, and nothing is left behind.
 import { existsSync, fdatasync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -33,7 +33,7 @@ function open(flush?: Flush, flushDatabase?: Flush) {
 
 type Opened = ReturnType<typeof open>
 
-/** Commits of some two pages each. */
+/** Makes commits of some two pages each. */
 async function commit({ addPage }: Opened, times: number): Promise<void> {
   for (let i = 0; i < times; i++) {
     await addPage()
@@ -41,7 +41,7 @@ async function commit({ addPage }: Opened, times: number): Promise<void> {
   }
 }
 
-/** The warnings of this process, which are not shown. */
+/** Captures the warnings of this process. */
 function warnings() {
   const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => undefined)
   onTestFinished(() => {
@@ -108,7 +108,7 @@ describe('checkpoints', () => {
     const opened = open()
     while (warned().length === 0) {
       await opened.addPage()
-      opened.db.exec('BEGIN IMMEDIATE') // no checkpoint can be finished meanwhile
+      opened.db.exec('BEGIN IMMEDIATE') // keeps checkpoints from finishing
       await sleep(5)
       opened.db.exec('ROLLBACK')
     }
@@ -127,7 +127,7 @@ describe('checkpoints', () => {
     })
     await opened.addPage()
     isFailing = true
-    const doubtful = Promise.all(Array.from({ length: PAGES }, opened.addPage)) // the log is long enough then
+    const doubtful = Promise.all(Array.from({ length: PAGES }, opened.addPage)) // by then the log is long enough
     await sleep(100)
     isFailing = false
     await doubtful
@@ -145,7 +145,7 @@ describe('checkpoints', () => {
     let disk: Buffer | undefined
     const opened = open(undefined, (descriptor, done) => {
       if (disk === undefined) return fdatasync(descriptor, done)
-      writeSync(descriptor, disk, 0, disk.length, 0) // what the kernel could not write is forgotten, and told once
+      writeSync(descriptor, disk, 0, disk.length, 0) // the kernel drops what it could not write, and reports it once
       disk = undefined
       setImmediate(done, new Error('EIO'))
     })

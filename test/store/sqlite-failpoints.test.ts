@@ -57,14 +57,14 @@ function openSurveyStore(): SurveyStore {
 async function openTokenStoreWithRows(): Promise<{ store: TokenStore; given: GivenGrant }> {
   const store = openTokenStore()
   const given = await fillTokenStore(store)
-  expect(await isGood(store, given.accessTokenHash)).toBe(true) // known from now on without asking the database
+  expect(await isGood(store, given.accessTokenHash)).toBe(true) // cached from now on
   return { store, given }
 }
 
 async function openSurveyStoreWithRows(): Promise<SurveyStore> {
   const store = openSurveyStore()
   await fillSurveyStore(store)
-  expect(await textOf(store)).toBe('a') // known from now on without asking the database, as the list is
+  expect(await textOf(store)).toBe('a') // cached from now on, as the list is
   expect(await idsOf(store)).toEqual([7])
   return store
 }
@@ -100,7 +100,7 @@ async function expectAllOrNothing<Store, Given>(
   expect(dump(real)).not.toEqual(before) // the last try met no failure, so it happened
 }
 
-/** Fails the write after its commit: it happened, and the caller hears that this is not known. */
+/** Fails the write after its commit: it happened, and the caller is told that its outcome is unknown. */
 async function expectUnknown<Store, Given>(
   { store, given }: { readonly store: Store; readonly given: Given },
   write: Write<Store, Given>,
@@ -156,7 +156,7 @@ describe('a token store whose database fails', () => {
     expect(failure).toBeInstanceOf(StoreUnavailable)
     expect(failure).toMatchObject({ outcomeUnknown: false })
     expect(await isGood(store, given.accessTokenHash)).toBe(true)
-    expect(await store.revokeGrant('no such grant', NOW, byOperator)).toBe('not_found') // what needs no space works
+    expect(await store.revokeGrant('no such grant', NOW, byOperator)).toBe('not_found') // a write that needs no space works
     real.pragma(`max_page_count = ${maxPages}`)
     expect(await issue(store, `code ${issued.length}`, { maxLive: 10_000 })).toBe('issued')
     for (const name of issued) expect(await issue(store, name, { maxLive: 10_000 })).toBe('exists_live')

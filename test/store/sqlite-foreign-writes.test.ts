@@ -1,4 +1,4 @@
-// When a look at what others wrote is taken, and for whom: a read that comes later than it must have one of its own.
+// When other processes' writes are checked for, and for which reads: a read that comes after a check needs its own.
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
@@ -7,7 +7,7 @@ import { ForeignWrites } from '../../services/sqlite/foreign-writes.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
-/** A database that `write` writes to as another process would; `seen` counts how often that was noticed. */
+/** A database that `write` writes to as another process would; `seen` returns how often that was noticed. */
 function open() {
   const file = join(temporaryDirectory(), 'any.db')
   const [reader, other] = [openDatabase(file), openDatabase(file)]
@@ -22,7 +22,7 @@ function open() {
   return { reader, foreign, write: () => other.exec('INSERT INTO written VALUES (1)'), seen: () => seen }
 }
 
-/** So that what follows begins as a request does, in a turn and not at its end. */
+/** Makes the code that follows start as a request does, within a turn and not at its end. */
 const inATurn = () => new Promise<void>((resolve) => setTimeout(resolve, 1))
 
 test('what was written before the turn of a read ends is seen by it', async () => {

@@ -40,7 +40,7 @@ const add = (id: number, to = commits, until?: Until) =>
 const count = (sql: string) => executed.filter((each) => each === sql).length
 const stored = (connection = db) => connection.prepare<[], number>('SELECT id FROM entries ORDER BY id').pluck().all()
 
-/** What became of every promise: its value or the error it was rejected with. */
+/** The outcome of every promise: its value or the error it was rejected with. */
 async function outcomes(promises: readonly Promise<unknown>[]): Promise<unknown[]> {
   const settled = await Promise.allSettled(promises)
   return settled.map((each) => (each.status === 'fulfilled' ? each.value : each.reason))
@@ -85,7 +85,7 @@ describe('group commit', () => {
         turns += 1
         if (turns < 3) nextTurn()
       })
-    await sleep(1) // begins in a turn
+    await sleep(1) // starts within a turn
     const end = endOfTurn()
     nextTurn()
     await end
@@ -96,7 +96,7 @@ describe('group commit', () => {
   test('what comes in the turn that a write waits for, and is served at its end, shares its transaction', async () => {
     await endOfTurn()
     const first = add(1)
-    await nextTick() // by now it is known when the first is to run
+    await nextTick() // by now the first one's run is scheduled
     const others = endOfTurn().then(() => Promise.all([add(2), add(3)]))
     await Promise.all([first, others])
     expect(count('COMMIT')).toBe(1)
@@ -151,7 +151,7 @@ describe('group commit', () => {
   })
 
   test('when the commit fails nothing of the group happened and all are told so', async () => {
-    const breakTheCommit = () => db.exec('INSERT INTO lines (entry_id) VALUES (99)') // a reference that is checked there
+    const breakTheCommit = () => db.exec('INSERT INTO lines (entry_id) VALUES (99)') // a foreign key that is checked at COMMIT
     const results = await outcomes([add(1), commits.submit(breakTheCommit)])
     for (const result of results) expect(result).toBeInstanceOf(StoreUnavailable)
     expect(db.inTransaction).toBe(false)
@@ -173,10 +173,10 @@ describe('group commit', () => {
     })
     const writer = new GroupCommit(failing, { lockWaitMs: 200 })
     const dangling = writer.submit(() => {
-      db.prepare('INSERT INTO lines (entry_id) VALUES (7)').run() // no such entry, which the COMMIT finds out
+      db.prepare('INSERT INTO lines (entry_id) VALUES (7)').run() // no such entry, which fails the COMMIT
     })
     await expect(dangling).rejects.toThrow(StoreUnavailable)
-    await add(1, writer).catch(() => undefined) // finds the transaction of before
+    await add(1, writer).catch(() => undefined) // finds the previous transaction still open
     await add(2, writer)
     expect(failures).toBeGreaterThan(1)
     expect(stored()).toContain(2)
@@ -201,7 +201,7 @@ describe('group commit', () => {
       await sleep(5)
       expect(stored()).toEqual([])
     }
-    expect(performance.now() - before).toBeLessThan(2000) // what one wait inside the driver would take
+    expect(performance.now() - before).toBeLessThan(2000) // how long one wait inside the driver would take
     expect(isWritten).toBe(false)
     other.exec('COMMIT')
     expect(await written).toBe(1)
@@ -284,7 +284,7 @@ describe('group commit', () => {
 
 describe('the flush of what was committed', () => {
   type Done = Parameters<Flush>[1]
-  /** Of the flushes that were asked for and did not end yet. */
+  /** Callbacks of the flushes that have not ended yet. */
   let waiting: Done[]
   let flushed: GroupCommit
 
@@ -413,7 +413,7 @@ describe('the flush of what was committed', () => {
   })
 
   const writtenAt = () => statSync(`${file}-wal`, { bigint: true }).mtimeNs
-  /** Ends every flush from now on so. */
+  /** Ends every flush from now on with `error`. */
   function ending(error: Error | null): () => void {
     const interval = setInterval(() => end(error), 5)
     onTestFinished(() => clearInterval(interval))
@@ -538,7 +538,7 @@ describe('the flush of what was committed', () => {
     const stop = ending(null)
     expect(await doubtful.outcome).toBe(1)
     stop()
-    await sleep(2_100) // as long as the repair had time
+    await sleep(2_100) // longer than the repair may take
     const last = await committed(2)
     let isClosed = false
     const closed = flushed.close().then(() => {

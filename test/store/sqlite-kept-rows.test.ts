@@ -1,4 +1,4 @@
-// What writes ask of apps, secrets and users is kept in memory, and must be what the database says in each transaction.
+// What writes look up about apps, secrets and users is kept in memory, and must equal the database in each transaction.
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'

@@ -1,4 +1,4 @@
-// Where SQLite keeps grants: at the place of their codes and tokens, which others may have too.
+// Where SQLite keeps grants: at the place of their codes and tokens, which other grants may share.
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { migrate } from '../../services/sqlite/migrate.js'
@@ -262,7 +262,7 @@ describe('the schema before', () => {
             expiresAtMs: NOW + ACCESS_TTL - serial,
           })
         }
-        // The newest two of the three stay, beside the one that is new.
+        // The newest two of the three stay, besides the new one.
         const { result, accessTokenHash } = await mint(store, hashAtPlace(place, name), { maxLive: 3 })
         expect(result).toBe('minted')
         const found = await Promise.all(
@@ -337,7 +337,7 @@ describe('the schema before', () => {
       const store = opened()
       const last = NOW - AT_ONE_PLACE + CODE_TTL
       for (const [n, codeHash] of unused.entries()) {
-        const own = n < 16 ? {} : { refreshTokenHash: hashOf(`fresh ${n}`) } // at their own place is room for 16
+        const own = n < 16 ? {} : { refreshTokenHash: hashOf(`fresh ${n}`) } // their own place has room for 16
         const { result, refreshTokenHash, accessTokenHash } = await redeem(store, '', { codeHash, ...own })
         expect(result.kind).toBe('redeemed')
         expect((await mint(store, refreshTokenHash)).result).toBe('minted')

@@ -1,4 +1,4 @@
-// A process with the token store of the compiled program open, called by messages: what another server on the file is.
+// A process that opens the compiled program's token store and is called by messages: stands in for another server.
 import { openSqliteTokenStore } from '../../dist/services/token/store/sqlite/sqlite-token-store.js'
 
 const store = openSqliteTokenStore({ file: process.argv[2] ?? '' })

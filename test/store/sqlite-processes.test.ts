@@ -41,7 +41,7 @@ async function startProcess(file: string) {
 }
 
 beforeAll(() => {
-  execFileSync(process.execPath, [BUILD]) // the processes run what is compiled
+  execFileSync(process.execPath, [BUILD]) // the processes run the compiled program
 }, 120_000)
 afterEach(() => {
   for (const child of children.splice(0)) child.kill()

@@ -65,17 +65,17 @@ function surveyStatements(): ReturnType<typeof recording> {
   return recorded
 }
 
-/** Reading a whole index in its order, cut off by a limit, is what a list without a filter is. */
+/** A list without a filter reads a whole index in its order, up to a limit. */
 const allowedScans = [
   'SCAN g USING INDEX grants_by_issue', // every grant, newest first
-  'USE TEMP B-TREE FOR LAST TERM OF ORDER BY', // of what was issued in the same ms
+  'USE TEMP B-TREE FOR LAST TERM OF ORDER BY', // sorts what was issued in the same ms
   'SCAN audit_events', // the first of them, up to a limit
-  'SCAN (subquery-1)', // what was found so
+  'SCAN (subquery-1)', // the rows found that way
   'USE TEMP B-TREE FOR group_concat(DISTINCT)', // of one block
   'SCAN surveys', // the highest id: the last row of the table
 ]
 
-/** An index in their order would change a page of its own for each exchange. */
+/** An index in this order would cost each exchange the write of another page. */
 function isSortOfOneUser(step: string, sql: string): boolean {
   return step.endsWith('FOR ORDER BY') && / grants\b/.test(sql) && /\buser_id = \+?:userId/.test(sql)
 }

@@ -1,4 +1,4 @@
-// Every write of the stores, each of which changes something: for tests that make the database fail in the midst of it.
+// Every write of the stores, each of which changes something: for tests that make the database fail in the middle of one.
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import {
@@ -22,7 +22,7 @@ export interface Write<Store, Given> {
   readonly run: (store: Store, given: Given) => Promise<unknown>
 }
 
-/** A grant as it is there before each write. */
+/** The grant that exists before each write. */
 export type GivenGrant = Awaited<ReturnType<typeof grant>>
 
 /** Puts into an empty store what the writes need. */
@@ -90,7 +90,7 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
   },
 ]
 
-/** Those after which the access token of the given grant is not good any more, soon or at once. */
+/** The writes after which the given grant's access token is no longer good, at once or soon. */
 export const ENDS_THE_TOKEN = /ends the grant|mint|revokeGrant|disconnectApp|Disabled|removeEnded/
 
 export const draft = (surveyId: number, title: string) => ({
@@ -127,7 +127,7 @@ interface AfterWrite {
 
 const FILLED = 'created 7'
 
-/** What is there after each of them: the text of survey 7, the ids of all, and the events from the oldest on. */
+/** The state after each write: the text of survey 7, the ids of all surveys, and the events from the oldest on. */
 export const AFTER_WRITE: Readonly<Record<string, AfterWrite>> = {
   'putSurveys of new ones': { text: 'a', ids: [7, 8, 9], events: [FILLED, 'created 8', 'created 9'] },
   'putSurveys of ones there': { text: 'b', ids: [7, 8], events: [FILLED, 'replaced 7', 'created 8'] },
@@ -140,14 +140,14 @@ export async function textOf(store: SurveyStore): Promise<string> {
   return Buffer.from((await store.findSurvey(7))?.document ?? []).toString()
 }
 
-/** As its list says. */
+/** The ids of all surveys, as the list says. */
 export async function idsOf(store: SurveyStore): Promise<number[]> {
   const { total, rows } = await store.listSurveys('ann', { offset: 0, limit: 9 })
   if (total !== rows.length) throw new Error(`${rows.length} surveys are listed of ${total}`)
   return rows.map(({ surveyId }) => surveyId)
 }
 
-/** From the oldest on, for example `created 7`. */
+/** Events from the oldest on, for example `created 7`. */
 export async function eventsOf(store: SurveyStore): Promise<string[]> {
   const { rows } = await store.listEvents({}, { limit: 9, after: undefined })
   return rows.map(({ kind, surveyId }) => `${kind.slice('survey.'.length)} ${surveyId}`).reverse()

@@ -1,4 +1,4 @@
-// What survey-store.ts promises, one check per promise. Every adapter of SurveyStore is held to the same list.
+// What survey-store.ts promises, one check per promise. Every adapter of SurveyStore must pass them all.
 import { expect } from 'vitest'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { type SurveyDraft, type SurveyStore, surveyHash } from '../../services/survey/store/survey-store.js'
@@ -322,11 +322,11 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
   },
 ]
 
-/** Of a store that keeps what it read: small surveys are the same object again, of two large ones the first is forgotten. */
+/** Checks a store that caches what it read: small surveys are the same object again, of two large ones the first is evicted. */
 export async function expectBoundedSurveys(store: SurveyStore): Promise<void> {
   for (const [bytes, areKept] of [
     [1_000, true],
-    [4_000_000, false], // 80 MB each with what is made of them
+    [4_000_000, false], // 80 MB each with everything derived from them
   ] as const) {
     const document = Buffer.alloc(bytes)
     await put(store, 'ann', { ...draft(1), document }, { ...draft(2), document })

@@ -1,4 +1,4 @@
-// What token-store.ts promises, one check per promise. Every adapter of TokenStore is held to the same list.
+// What token-store.ts promises, one check per promise. Every adapter of TokenStore must pass them all.
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { type Check, describeConformance } from './conformance.js'
 import { accountChecks } from './token-store-conformance/accounts.js'

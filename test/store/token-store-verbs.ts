@@ -38,7 +38,7 @@ export function hashOf(name: string): Hash {
   return createHash('sha256').update(name).digest()
 }
 
-/** Another one at the place of `hash`, as all tokens of a grant are. */
+/** Another hash at the place of `hash`, which all tokens of a grant share. */
 export function hashAt(hash: Hash, name: string): Hash {
   return Buffer.concat([hash.subarray(0, 8), hashOf(name).subarray(8)])
 }
@@ -200,7 +200,7 @@ export async function startSession(
   return store.startSession(session, now, byUser)
 }
 
-/** Of a cause, what its events say. */
+/** The part of a cause that its events record. */
 export function saidOf({ actor, requestId }: Cause) {
   return { actor, requestId }
 }

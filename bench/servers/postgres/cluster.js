@@ -1,5 +1,5 @@
-// A PostgreSQL for one measured server, with its own settings but for memory, and an empty database for each name of the
-// command line. Its processes share the core this one is on.
+// A PostgreSQL for one measured server, with default settings except for memory, and an empty database for each name on the
+// command line. Its processes share this process's core.
 import { Cluster } from '../../../test/postgres/cluster.js'
 
 const creating = create(process.argv.slice(2))

@@ -3,11 +3,11 @@ import pg from 'pg'
 
 const CONNECTIONS = 10 // as the product has by default
 
-/** Numbers as numbers: every bigint here is a time. */
+/** Parses bigints as numbers: every one here is a time. */
 pg.types.setTypeParser(pg.types.builtins.INT8, Number)
 
 export async function openDatabase(url, schema) {
-  // Connections stay, so that no round begins with making them.
+  // Connections stay open, so that no round begins by opening them.
   const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS, idleTimeoutMillis: 0 })
   const settings = `SELECT current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS commit`
   const { rows } = await pool.query(settings)
@@ -31,7 +31,7 @@ export async function openDatabase(url, schema) {
       const run = prepared(text)
       return async (...values) => (await run(values)).rowCount
     },
-    /** Runs `work` in one transaction. Whatever else is asked meanwhile is part of it. */
+    /** Runs `work` in one transaction. Statements of other callers meanwhile become part of it. */
     async together(work) {
       const connection = await pool.connect()
       session = connection

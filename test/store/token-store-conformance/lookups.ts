@@ -19,7 +19,7 @@ import {
 
 type Granted = Awaited<ReturnType<typeof grant>>
 
-/** Everything that ends or changes tokens, and what is then to be seen of one that was looked up before. */
+/** Everything that ends or changes tokens, and what a lookup of a token looked up before must then return. */
 const changes: readonly {
   readonly title: string
   readonly change: (store: TokenStore, granted: Granted) => Promise<unknown>

@@ -133,7 +133,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
         const bounds = { endedBeforeMs: NOW + 60 * DAY, auditBeforeMs: NOW + 60 * DAY, limit: 3 }
         const removed = await store.removeEnded(bounds)
         for (const table of Object.keys(nothing) as (keyof typeof nothing)[]) {
-          expect(removed[table]).toBeLessThanOrEqual(table === 'accessTokens' ? 6 : 3) // a grant may bring its two
+          expect(removed[table]).toBeLessThanOrEqual(table === 'accessTokens' ? 6 : 3) // a grant may take its two tokens along
           total[table] += removed[table]
         }
         if (Object.values(removed).every((count) => count === 0)) break
