@@ -109,7 +109,7 @@ export const SignOutRequestSchema: GenMessage<SignOutRequest> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_account_service, 2);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message surveyauth.v1.SignOutResponse
  */
@@ -180,7 +180,7 @@ export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PUR
   messageDesc(file_surveyauth_v1_account_service, 5);
 
 /**
- * Whose apps.
+ * Whose apps to list.
  *
  * @generated from message surveyauth.v1.ListConnectedAppsRequest
  */
@@ -201,7 +201,7 @@ export const ListConnectedAppsRequestSchema: GenMessage<ListConnectedAppsRequest
   messageDesc(file_surveyauth_v1_account_service, 6);
 
 /**
- * The apps a user has let in.
+ * The apps that have a live grant of the user.
  *
  * @generated from message surveyauth.v1.ListConnectedAppsResponse
  */
@@ -256,14 +256,14 @@ export type ConnectedApp = Message<"surveyauth.v1.ConnectedApp"> & {
   scope: string;
 
   /**
-   * When the app exchanged the code of the oldest.
+   * When the app exchanged the code of the oldest grant.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 5;
    */
   createTime?: Timestamp | undefined;
 
   /**
-   * When the app last used a token of any, to a minute and a half; when the newest began if never since.
+   * When the app last used a token of any of them, to a minute and a half; if never since, when the newest grant began.
    *
    * @generated from field: google.protobuf.Timestamp last_use_time = 6;
    */
@@ -313,7 +313,7 @@ export const DisconnectAppRequestSchema: GenMessage<DisconnectAppRequest> = /*@_
   messageDesc(file_surveyauth_v1_account_service, 9);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message surveyauth.v1.DisconnectAppResponse
  */
@@ -335,8 +335,8 @@ export const DisconnectAppResponseSchema: GenMessage<DisconnectAppResponse> = /*
  */
 export const AccountService: GenService<{
   /**
-   * Signs a user in and starts a new session. Unknown user, disabled user and wrong password are one answer in one
-   * time. Repeated failures are slowed down per account and source, never locked for good. Not safe to retry blindly.
+   * Signs a user in and starts a new session. An unknown user, a disabled user and a wrong password get the same answer in the
+   * same time. Repeated failures are slowed down per account and source, never locked for good. Not safe to retry blindly.
    *
    * Callers: gateway. Fails with INVALID_CREDENTIALS, RATE_LIMITED.
    *
@@ -384,8 +384,8 @@ export const AccountService: GenService<{
     output: typeof ListConnectedAppsResponseSchema;
   },
   /**
-   * Revokes all grants of the signed-in user to an app; every token of them is refused from the next call on, and so are
-   * codes that were issued before. Disconnecting an app that is disconnected already is `ok`. Safe to retry.
+   * Revokes all grants of the signed-in user to an app; every token of them is refused from the next call on, and so are codes
+   * that were issued before. Disconnecting an app that is already disconnected is `ok`. Safe to retry.
    *
    * Callers: gateway. Fails with INVALID_SESSION, NOT_FOUND (no such grant of this user).
    *

@@ -227,7 +227,7 @@ export type Grant = Message<"surveyauth.v1.Grant"> & {
   userId: string;
 
   /**
-   * Name of that user's account; of one that is deleted, `~` and the user_id.
+   * Name of that user's account; for a deleted user, `~` and the user_id.
    *
    * @generated from field: string username = 5;
    */
@@ -410,7 +410,7 @@ export type CreateAppResponse = Message<"surveyauth.v1.CreateAppResponse"> & {
   app?: App | undefined;
 
   /**
-   * Its first secret, shown this once.
+   * Its first secret, shown only this once.
    *
    * @generated from field: string secret = 2;
    */
@@ -550,7 +550,7 @@ export type UpdateAppRequest = Message<"surveyauth.v1.UpdateAppRequest"> & {
   name?: string | undefined;
 
   /**
-   * New callback addresses, all of them; empty to keep. Rules as in CreateApp, but what is registered already may stay.
+   * New callback addresses, replacing all; empty to keep. Rules as in CreateApp, but those already registered may stay.
    *
    * @generated from field: repeated string redirect_uris = 3;
    */
@@ -593,7 +593,7 @@ export const UpdateAppResponseSchema: GenMessage<UpdateAppResponse> = /*@__PURE_
   messageDesc(file_surveyauth_v1_admin_service, 12);
 
 /**
- * Which app, and how it shall be.
+ * Which app, and its new state.
  *
  * @generated from message surveyauth.v1.SetAppDisabledRequest
  */
@@ -690,7 +690,7 @@ export type AddAppSecretResponse = Message<"surveyauth.v1.AddAppSecretResponse">
   secretId: string;
 
   /**
-   * The secret, shown this once.
+   * The secret, shown only this once.
    *
    * @generated from field: string secret = 2;
    */
@@ -733,7 +733,7 @@ export const RevokeAppSecretRequestSchema: GenMessage<RevokeAppSecretRequest> = 
   messageDesc(file_surveyauth_v1_admin_service, 17);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message surveyauth.v1.RevokeAppSecretResponse
  */
@@ -754,7 +754,7 @@ export const RevokeAppSecretResponseSchema: GenMessage<RevokeAppSecretResponse> 
  */
 export type CreateUserRequest = Message<"surveyauth.v1.CreateUserRequest"> & {
   /**
-   * Name of the account: 1 to 64 of letters, digits and `._@+-`.
+   * Name of the account: 1 to 64 letters, digits or `._@+-`.
    *
    * @generated from field: string username = 1;
    */
@@ -965,7 +965,7 @@ export const UpdateUserResponseSchema: GenMessage<UpdateUserResponse> = /*@__PUR
   messageDesc(file_surveyauth_v1_admin_service, 26);
 
 /**
- * Which user, and how they shall be.
+ * Which user, and their new state.
  *
  * @generated from message surveyauth.v1.SetUserDisabledRequest
  */
@@ -1042,7 +1042,7 @@ export const SetUserPasswordRequestSchema: GenMessage<SetUserPasswordRequest> = 
   messageDesc(file_surveyauth_v1_admin_service, 29);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message surveyauth.v1.SetUserPasswordResponse
  */
@@ -1078,7 +1078,7 @@ export const DeleteUserRequestSchema: GenMessage<DeleteUserRequest> = /*@__PURE_
   messageDesc(file_surveyauth_v1_admin_service, 31);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message surveyauth.v1.DeleteUserResponse
  */
@@ -1127,7 +1127,7 @@ export type ListGrantsRequest = Message<"surveyauth.v1.ListGrantsRequest"> & {
   pageToken: string;
 
   /**
-   * Only this user's, by id, which one who is deleted keeps; empty for all. Not together with `username`.
+   * Only this user's, by id, which a deleted user keeps; empty for all. Not together with `username`.
    *
    * @generated from field: string user_id = 5;
    */
@@ -1191,7 +1191,7 @@ export const RevokeGrantRequestSchema: GenMessage<RevokeGrantRequest> = /*@__PUR
   messageDesc(file_surveyauth_v1_admin_service, 35);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message surveyauth.v1.RevokeGrantResponse
  */
@@ -1240,7 +1240,7 @@ export type ListAuditEventsRequest = Message<"surveyauth.v1.ListAuditEventsReque
   pageToken: string;
 
   /**
-   * Only this user's, by id, which one who is deleted keeps; empty for all. Not together with `username`.
+   * Only this user's, by id, which a deleted user keeps; empty for all. Not together with `username`.
    *
    * @generated from field: string user_id = 5;
    */
@@ -1283,15 +1283,15 @@ export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> 
   messageDesc(file_surveyauth_v1_admin_service, 38);
 
 /**
- * Owns apps, secrets and users. Every change writes its audit event in the same transaction and holds from the very
- * next call of any service. All calls: callers operator. Lists are complete pages in a stable order;
- * `next_page_token` of the answer, when not empty, fetches the next one.
+ * Owns apps, secrets and users. Every change writes its audit event in the same transaction and takes effect from the very next
+ * call of any service. Callers of all methods: operator. Lists are complete pages in a stable order; `next_page_token` of the
+ * answer, when not empty, fetches the next one.
  *
  * @generated from service surveyauth.v1.AdminService
  */
 export const AdminService: GenService<{
   /**
-   * Registers an app and generates its first secret, named `default`, returned this once. Not safe to retry blindly.
+   * Registers an app and generates its first secret, named `default` and returned only this once. Not safe to retry blindly.
    *
    * Fails with INVALID_ARGUMENT (a redirect_uri that may not be registered, and why).
    *
@@ -1323,7 +1323,7 @@ export const AdminService: GenService<{
     output: typeof GetAppResponseSchema;
   },
   /**
-   * Changes name, redirect_uris or rules of an app; absent fields stay. Safe to retry. Fails with NOT_FOUND,
+   * Changes name, redirect_uris or rules of an app; absent fields keep their values. Safe to retry. Fails with NOT_FOUND,
    * INVALID_ARGUMENT.
    *
    * @generated from rpc surveyauth.v1.AdminService.UpdateApp
@@ -1334,8 +1334,8 @@ export const AdminService: GenService<{
     output: typeof UpdateAppResponseSchema;
   },
   /**
-   * Disables or enables an app. Disabling refuses all its codes and tokens from the next call on and kills its unused
-   * codes; grants work again after enabling. Safe to retry. Fails with NOT_FOUND.
+   * Disables or enables an app. Disabling refuses all its codes and tokens from the next call on and ends its unused codes;
+   * grants work again after enabling. Safe to retry. Fails with NOT_FOUND.
    *
    * @generated from rpc surveyauth.v1.AdminService.SetAppDisabled
    */
@@ -1345,8 +1345,8 @@ export const AdminService: GenService<{
     output: typeof SetAppDisabledResponseSchema;
   },
   /**
-   * Generates one more secret, returned this once. Not safe to retry blindly. Fails with NOT_FOUND, ALREADY_EXISTS (a
-   * live secret has this name).
+   * Generates one more secret, returned only this once. Not safe to retry blindly. Fails with NOT_FOUND, ALREADY_EXISTS (a live
+   * secret has this name).
    *
    * @generated from rpc surveyauth.v1.AdminService.AddAppSecret
    */
@@ -1396,7 +1396,7 @@ export const AdminService: GenService<{
     output: typeof GetUserResponseSchema;
   },
   /**
-   * Changes a user's profile, which apps are given from the next call on. Safe to retry. Fails with NOT_FOUND.
+   * Changes a user's profile; apps get the new one from the next call on. Safe to retry. Fails with NOT_FOUND.
    *
    * @generated from rpc surveyauth.v1.AdminService.UpdateUser
    */
@@ -1417,8 +1417,8 @@ export const AdminService: GenService<{
     output: typeof SetUserDisabledResponseSchema;
   },
   /**
-   * Replaces a user's password and ends all their sessions and unused codes; grants go on. Safe to retry. Fails with
-   * NOT_FOUND, RATE_LIMITED (as CreateUser).
+   * Replaces a user's password and ends all their sessions and unused codes; grants stay. Safe to retry. Fails with NOT_FOUND,
+   * RATE_LIMITED (as CreateUser).
    *
    * @generated from rpc surveyauth.v1.AdminService.SetUserPassword
    */
@@ -1429,7 +1429,7 @@ export const AdminService: GenService<{
   },
   /**
    * Deletes a disabled user for good: name, profile and password are gone, all grants are revoked, and the name is free for
-   * somebody else. What stays is the user_id with its openids, which nobody gets again, and the audit trail. Surveys are
+   * somebody else. The user_id with its openids is kept and never reused, and the audit trail is kept too. Surveys are
    * SurveyService's: delete them first. Fails with NOT_FOUND, INVALID_ARGUMENT (the user is not disabled).
    *
    * @generated from rpc surveyauth.v1.AdminService.DeleteUser
@@ -1440,9 +1440,9 @@ export const AdminService: GenService<{
     output: typeof DeleteUserResponseSchema;
   },
   /**
-   * Grants, newest first, ended ones included until they are cleaned away. Those of more than one user are, on SQLite, in
-   * the order in which their codes were issued. Safe to retry. Fails with NOT_FOUND (no such app or user), INVALID_ARGUMENT (a
-   * user by name and by id).
+   * Grants, newest first, ended ones included until they are cleaned up. On SQLite, those of more than one user are in the
+   * order in which their codes were issued. Safe to retry. Fails with NOT_FOUND (no such app or user), INVALID_ARGUMENT (a user
+   * by name and by id).
    *
    * @generated from rpc surveyauth.v1.AdminService.ListGrants
    */
@@ -1452,8 +1452,8 @@ export const AdminService: GenService<{
     output: typeof ListGrantsResponseSchema;
   },
   /**
-   * Revokes a grant: all its tokens are refused from the next call on, and the unused codes of its app and user die.
-   * Revoking a revoked one is `ok`. Safe to retry. Fails with NOT_FOUND.
+   * Revokes a grant: all its tokens are refused from the next call on, and the unused codes of its app and user end. Revoking a
+   * revoked one is `ok`. Safe to retry. Fails with NOT_FOUND.
    *
    * @generated from rpc surveyauth.v1.AdminService.RevokeGrant
    */

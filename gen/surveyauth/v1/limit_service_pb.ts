@@ -80,7 +80,7 @@ export const RequestCountSchema: GenMessage<RequestCount> = /*@__PURE__*/
  */
 export type CountRequestsResponse = Message<"surveyauth.v1.CountRequestsResponse"> & {
   /**
-   * In the order of the request; 2^31 - 1 for more.
+   * In the order of the request; 2^31 - 1 if more.
    *
    * @generated from field: repeated int32 totals = 1;
    */
@@ -95,14 +95,14 @@ export const CountRequestsResponseSchema: GenMessage<CountRequestsResponse> = /*
   messageDesc(file_surveyauth_v1_limit_service, 2);
 
 /**
- * Served by the token process, on its database: PostgreSQL when several serve, else memory. Counts are kept for the
- * length of their window, and a minute for clocks that differ; they are not durable.
+ * Served by the token process, on its database: PostgreSQL when several processes serve, otherwise memory. Counts are kept for
+ * the length of their window, and another minute in case clocks differ; they are not durable.
  *
  * @generated from service surveyauth.v1.LimitService
  */
 export const LimitService: GenService<{
   /**
-   * Adds what the caller admitted since it last asked, and answers what all callers admitted. Not safe to retry: a
+   * Adds what the caller has admitted since its last call, and returns what all callers have admitted. Not safe to retry: a
    * repeated call counts twice, which only makes the rate stricter until the window ends.
    *
    * Callers: gateway.

@@ -25,17 +25,17 @@ export const file_surveyauth_v1_multiplex_service: GenFile = /*@__PURE__*/
  */
 export type MultiplexRequest = Message<"surveyauth.v1.MultiplexRequest"> & {
   /**
-   * In the order they were made, of each method; they run concurrently. At most 1,000: a message with more ends the stream
-   * with `invalid_argument`. A message is at most as large as the largest request of the process may be, 64 KiB of a token
-   * service and 4 MiB where there is SurveyService unless configured: a larger one ends the stream with `resource_exhausted`.
+   * For each method, in the order they were made; they run concurrently. At most 1,000: a message with more ends the stream
+   * with `invalid_argument`. A message is at most as large as the largest request the process accepts: unless configured, 64
+   * KiB for a token service and 4 MiB where SurveyService is served. A larger one ends the stream with `resource_exhausted`.
    *
    * @generated from field: repeated surveyauth.v1.MultiplexedCall calls = 1;
    */
   calls: MultiplexedCall[];
 
   /**
-   * The caller's monotonic clock when it sent this, in ms; 0 if it does not say. The server compares how late messages
-   * come on one stream, and does not run a call that has spent its timeout on the way: its caller has given it up.
+   * The caller's monotonic clock when it sent this, in ms; 0 if it does not say. The server compares how late the messages of a
+   * stream arrive, and does not run a call that has spent its timeout on the way: its caller has given it up.
    *
    * @generated from field: double sent_ms = 2;
    */
@@ -56,7 +56,7 @@ export const MultiplexRequestSchema: GenMessage<MultiplexRequest> = /*@__PURE__*
  */
 export type MultiplexedCall = Message<"surveyauth.v1.MultiplexedCall"> & {
   /**
-   * Chosen by the caller; no two calls under way on a stream may share it.
+   * Chosen by the caller; no two calls in flight on a stream may share it.
    *
    * @generated from field: uint32 id = 1;
    */
@@ -77,14 +77,14 @@ export type MultiplexedCall = Message<"surveyauth.v1.MultiplexedCall"> & {
   request: Uint8Array;
 
   /**
-   * The call is given up after this many milliseconds; 0 means the server's longest.
+   * The call is given up after this many milliseconds; 0 means the longest the server allows.
    *
    * @generated from field: uint32 timeout_ms = 4;
    */
   timeoutMs: number;
 
   /**
-   * UUID of the request this call belongs to; one is made up if empty.
+   * UUID of the request this call belongs to; one is generated if empty.
    *
    * @generated from field: string request_id = 5;
    */
@@ -112,14 +112,14 @@ export const MultiplexedCallSchema: GenMessage<MultiplexedCall> = /*@__PURE__*/
  */
 export type MultiplexResponse = Message<"surveyauth.v1.MultiplexResponse"> & {
   /**
-   * In the order the calls ended, of each method.
+   * For each method, in the order the calls ended.
    *
    * @generated from field: repeated surveyauth.v1.MultiplexedResult results = 1;
    */
   results: MultiplexedResult[];
 
   /**
-   * Sent once, when the server is about to go.
+   * Sent once, when the server is about to shut down.
    *
    * @generated from field: bool draining = 2;
    */
@@ -213,16 +213,16 @@ export const MultiplexedFailureSchema: GenMessage<MultiplexedFailure> = /*@__PUR
   messageDesc(file_surveyauth_v1_multiplex_service, 4);
 
 /**
- * Served by every process that serves any other service of this package, for the methods it serves. By gRPC alone.
+ * Served by every process that serves any other service of this package, for the methods it serves. Over gRPC only.
  *
  * @generated from service surveyauth.v1.MultiplexService
  */
 export const MultiplexService: GenService<{
   /**
-   * Carries calls up and their outcomes down, in any order. The caller ends its side when it wants no more calls; the
-   * server then finishes those under way and ends its own. When the server sends `draining` it is about to go: the
-   * caller makes new calls over another connection and ends its side of this stream. When a stream breaks, the outcome of
-   * the calls under way is unknown.
+   * Carries calls up and their outcomes down, in any order. The caller ends its side when it wants no more calls; the server
+   * then finishes those in flight and ends its own. When the server sends `draining` it is about to shut down: the caller makes
+   * new calls over another connection and ends its side of this stream. When a stream breaks, the outcome of the calls in
+   * flight is unknown.
    *
    * Callers: every caller; each call on the stream is checked for the method it names.
    *

@@ -395,7 +395,7 @@ export type GetSurveyRequest = Message<"surveyauth.v1.GetSurveyRequest"> & {
   openid: string;
 
   /**
-   * Whether the caller keeps the answer and will ask for it again by RevalidateSurveys.
+   * Whether the caller keeps the answer and will ask about it with RevalidateSurveys.
    *
    * @generated from field: bool wants_validator = 5;
    */
@@ -486,7 +486,7 @@ export type ListSurveysRequest = Message<"surveyauth.v1.ListSurveysRequest"> & {
   perPage: number;
 
   /**
-   * Whether the caller keeps the answer and will ask for it again by RevalidateSurveys.
+   * Whether the caller keeps the answer and will ask about it with RevalidateSurveys.
    *
    * @generated from field: bool wants_validator = 6;
    */
@@ -542,7 +542,7 @@ export const ListSurveysResponseSchema: GenMessage<ListSurveysResponse> = /*@__P
  */
 export type RevalidateSurveysRequest = Message<"surveyauth.v1.RevalidateSurveysRequest"> & {
   /**
-   * As they were given; the same one may come several times.
+   * As they were given; one may appear several times.
    *
    * @generated from field: repeated bytes validators = 1;
    */
@@ -570,37 +570,38 @@ export const RevalidateSurveysRequestSchema: GenMessage<RevalidateSurveysRequest
  */
 export type RevalidateSurveysResponse = Message<"surveyauth.v1.RevalidateSurveysResponse"> & {
   /**
-   * Positions in the request, from 0, ascending: what they stand for has changed, has ended, or is not known.
+   * Positions in the request, from 0, ascending, of answers that have changed, have ended, or are not known.
    *
    * @generated from field: repeated uint32 changed = 1;
    */
   changed: number[];
 
   /**
-   * The others may be used without asking for so many ms from when the caller sent its request, while it holds leases of
-   * all `runs` and has heard from none of them that the answer's stripe, or everything, changed after that run's state. 0
-   * where no leases are granted. To ask counts as a use of the grant: ask again about one in use every 20 s, and wait for none.
+   * The others may be used without asking for this many ms from when the caller sent its request, while it holds leases of all
+   * `runs` and none of them has reported that the answer's stripe, or everything, changed after that run's state. 0 where no
+   * leases are granted. Asking counts as a use of the grant: ask about an answer in use every 20 s, and wait for none.
    *
    * @generated from field: uint32 holds_ms = 2;
    */
   holdsMs: number;
 
   /**
-   * The runs, of LeaseService, of the processes that had a part in the answer.
+   * The LeaseService runs of the processes that had a part in the answer.
    *
    * @generated from field: repeated string runs = 3;
    */
   runs: string[];
 
   /**
-   * The state of each of them when it looked, in their order.
+   * The state of each of them when it looked, in the same order.
    *
    * @generated from field: repeated uint64 states = 4;
    */
   states: bigint[];
 
   /**
-   * The stripe of each answer, in the order of the request: a number that some answers share, and whose changes are told.
+   * The stripe of each answer, in the order of the request: a number that some answers share, whose changes LeaseService
+   * reports.
    *
    * @generated from field: repeated uint32 stripes = 5;
    */
@@ -685,7 +686,7 @@ export const DeleteSurveysRequestSchema: GenMessage<DeleteSurveysRequest> = /*@_
   messageDesc(file_surveyauth_v1_survey_service, 14);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message surveyauth.v1.DeleteSurveysResponse
  */
@@ -846,7 +847,7 @@ export type SurveyEvent = Message<"surveyauth.v1.SurveyEvent"> & {
   eventId: string;
 
   /**
-   * When.
+   * When it happened.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 2;
    */
@@ -881,7 +882,7 @@ export type SurveyEvent = Message<"surveyauth.v1.SurveyEvent"> & {
   surveyId: bigint;
 
   /**
-   * Whose it is; of a deleted one, whose it was.
+   * The user who owns it; of a deleted survey, who owned it.
    *
    * @generated from field: string owner_user_id = 7;
    */
@@ -896,7 +897,7 @@ export const SurveyEventSchema: GenMessage<SurveyEvent> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_survey_service, 20);
 
 /**
- * A survey and whose it is.
+ * A survey and its owner.
  *
  * @generated from message surveyauth.v1.OwnedSurvey
  */
@@ -989,10 +990,9 @@ export const SurveyService: GenService<{
     output: typeof ListSurveysResponseSchema;
   },
   /**
-   * Says which of the answers to GetSurvey and ListSurveys that a caller has kept no longer hold, so that it asks once for
-   * all requests of a moment and again only for those. The tokens are asked about by TokenService.RevalidateAnswers: an
-   * answer that is not said to have changed is what the call would be answered now, and counts as a use of its grant.
-   * Safe to retry.
+   * Says which of the answers to GetSurvey and ListSurveys that a caller has kept no longer hold, so that it asks once for all
+   * requests of a moment and repeats only those calls. It asks TokenService.RevalidateAnswers about the tokens: an answer that
+   * is not reported as changed is what the call would return now, and counts as a use of its grant. Safe to retry.
    *
    * Callers: gateway, verifier.
    *
@@ -1017,9 +1017,9 @@ export const SurveyService: GenService<{
     output: typeof ImportSurveysResponseSchema;
   },
   /**
-   * Deletes surveys, all of them or none; apps are told SURVEY_NOT_FOUND from the next call on. No other survey is ever
-   * given the id of one, and an import with that id creates it anew, for any user. Safe to retry: one that is deleted
-   * already stays so.
+   * Deletes surveys, all of them or none; apps are told SURVEY_NOT_FOUND from the next call on. No other survey is ever given
+   * the id of a deleted one, and an import with that id creates it again, for any user. Safe to retry: a survey that is already
+   * deleted stays so.
    *
    * Callers: survey_writer, operator. Fails with NOT_FOUND (no survey ever had one of the ids, which is named).
    *
