@@ -205,7 +205,7 @@ const rpc = {
   rpcMaxRequestBytes: setting(
     'RPC_MAX_REQUEST_BYTES',
     '65536',
-    whole(65_536, 1_048_576), // a gateway's counts of a moment take nearly as much
+    whole(65_536, 1_048_576), // a call of a gateway with the longest keys takes nearly as much
     'largest RPC request, except to SurveyService; set the same in all processes',
   ),
   rpcMaxSurveyRequestBytes: setting(

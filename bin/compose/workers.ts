@@ -19,7 +19,7 @@ const EARLY_MS = 10_000
 const MAX_EARLY_ENDS = 3
 const FIRST_DELAY_MS = 500
 const MAX_DELAY_MS = 30_000
-/** A worker that does not answer is not counted as serving after three times as long, and is killed after ten times. */
+/** A worker that does not answer counts as not serving after three times as long; HUNG_AFTER_LOOKS says when it is killed. */
 const LOOK_EVERY_MS = 3_000
 /** After the time for what is in flight, in ms. */
 const KILL_AFTER_MS = 1_000

@@ -8,7 +8,7 @@ import type { Count, WindowCounter } from './window-counter.js'
 const SHARE_EVERY_MS = 1_000
 /** Counts reported per kind and round; the rest go in the next round. */
 const MAX_COUNTS = 5_000
-/** Keeps a call well below the 64 KiB that a service accepts. */
+/** Keeps a call within the 64 KiB that a service accepts, also with the longest keys. */
 const COUNTS_PER_CALL = 200
 
 type Limits = Pick<Client<typeof LimitService>, 'countRequests'>

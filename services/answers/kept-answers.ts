@@ -19,7 +19,7 @@ const ENTRY_BYTES = 500
 const MAX_TOGETHER = 500
 /** How long a question waits for the answer to the one before it, or for more to ask about. */
 const MAX_WAIT_MS = 1
-/** After this long an answer in use is asked about again, so that last uses are right to the minute. */
+/** After this long an answer in use is asked about again, so that its last use is recorded. */
 const ASKED_AGAIN_AFTER_MS = 20_000
 /** How long such a question, for which nobody waits, gathers answers to ask about. */
 const GATHERED_MS = 1_000

@@ -103,7 +103,7 @@ export class PrimaryPool {
   /**
    * Tells the pool of a failure, so that it looks for another primary if that may be the reason, and abandons all connections
    * when one of them, `client`, got no answer: whatever forgets one, a firewall for example, forgets all that are as old, and
-   * each would keep its callers waiting in turn. Never rejects.
+   * each would keep its callers waiting in turn. Never throws.
    */
   report(error: unknown, client?: pg.ClientBase): void {
     if (client && isUnanswered(error) && this.#current.clients.has(client)) this.#connectTo(this.#host)

@@ -7,7 +7,7 @@ const DEFAULT_PAGE_SIZE = 100
 const MAX_PAGE_SIZE = 1000
 
 /**
- * Which page of a list: `after` is the `next` of the page before, undefined for the start. One that no page gave is refused
+ * Which page of a list: `after` is the `next` of the page before, undefined for the start. A malformed one is refused
  * with a ServiceError INVALID_ARGUMENT.
  */
 export interface PageOf {

@@ -84,7 +84,8 @@ export type MultiplexedCall = Message<"surveyauth.v1.MultiplexedCall"> & {
   timeoutMs: number;
 
   /**
-   * UUID of the request this call belongs to; one is generated if empty.
+   * Id of the request this call belongs to, as x-request-id: a UUID, or 8 to 64 letters, digits and hyphens. One is generated for
+   * anything else.
    *
    * @generated from field: string request_id = 5;
    */

@@ -670,7 +670,8 @@ export const TokenService: GenService<{
    * Says which of the answers to VerifyAccessToken and GetAuthorizedUser that a caller has kept no longer hold, so that it asks
    * once for all requests of a moment and repeats only those calls. An answer that is not reported as changed is what the call
    * would return now, and counts as a use of its grant. Revocation, expiry and disabling take effect from the very next call,
-   * as long as a caller that keeps answers uses none without asking here first. Safe to retry.
+   * as long as a caller that keeps answers uses none without asking here first or holding a lease on it (LeaseService).
+   * Safe to retry.
    *
    * Callers: gateway, survey, verifier.
    *
