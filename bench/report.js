@@ -110,7 +110,7 @@ function capacityTable(figures) {
 function disturbanceText(figures) {
   const { waited, isDisturbed } = figures
   const advice = isDisturbed ? ', which is too much: this run decides nothing' : ''
-  return `Server and generator together waited for their cores, which others had, ${percent(waited)} of the time${advice}. ${generatorText(figures)}`
+  return `Server and generator together waited for their cores, which other programs used, ${percent(waited)} of the time${advice}. ${generatorText(figures)}`
 }
 
 function generatorText({ rows }) {

@@ -52,7 +52,7 @@ export function report(error: unknown): ExitCode {
     message(`survey-auth: ${error.message}`)
     return EXIT.failure
   }
-  const text = error instanceof Error ? (error.stack ?? error.message) : 'something that is no Error was thrown'
+  const text = error instanceof Error ? (error.stack ?? error.message) : 'a value that is not an Error was thrown'
   message(`survey-auth: this should not happen: ${text}`)
   return EXIT.failure
 }

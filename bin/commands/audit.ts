@@ -59,7 +59,8 @@ async function listEvents(options: ListOptions, command: Command): Promise<void>
   const { username = '', appid = '', surveyId, kind = KINDS, json } = options
   const wantsTokens = surveyId === undefined && AUDIT_KINDS.some((one) => kind.includes(one))
   const wantsSurveys = appid === '' && SURVEY_EVENT_KINDS.some((one) => kind.includes(one))
-  if (!wantsTokens && !wantsSurveys) command.error('error: no event is of a survey and of something else')
+  if (!wantsTokens && !wantsSurveys)
+    command.error('error: these filters match no event: --survey-id is for events of surveys, --appid for all others')
   await asAuditor({ wantsSurveys }, async (auditor) => {
     const { admin } = auditor
     const user = await userFilter(admin, username)

@@ -34,7 +34,7 @@ export function addDemoCommand(program: Command): void {
 async function demo(): Promise<void> {
   const whyNot = whyNoDemo(process.env)
   if (whyNot) {
-    const text = `the demo has an account whose password everybody knows, and ${whyNot}`
+    const text = `the demo has an account whose password is public, and ${whyNot}`
     throw new CommandError(text, EXIT.configuration, 'survey-auth serve has none; for the demo unset the variable')
   }
   const config = readConfig(await demoEnvironment(process.env))

@@ -52,7 +52,7 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
     return runWorker()
   }
   if (workers !== undefined && mode !== 'all' && mode !== 'gateway') {
-    command.error(`error: --workers are gateways, and serve ${mode} has none`, { exitCode: EXIT.usage })
+    command.error(`error: --workers starts gateways, and serve ${mode} has none`, { exitCode: EXIT.usage })
   }
   const config = readConfig(process.env, usedAddresses[mode])
   if (mode === 'all' || mode === 'token') await refuseDemoAccount(config)
@@ -86,7 +86,7 @@ async function refuseDemoAccount({ publicUrl, tokenDatabase }: Config): Promise<
   const why = whyNoDemo(process.env, publicUrl)
   if (!why || !(await naming('token', hasDemoAccount(tokenDatabase)))) return
   throw new CommandError(
-    `this is a database of survey-auth demo, with an account whose password everybody knows, and ${why}`,
+    `this is a database of survey-auth demo, with an account whose password is public, and ${why}`,
     EXIT.configuration,
     `set another DATA_DIR; or, to keep it: ${ANOTHER_PASSWORD}`,
   )

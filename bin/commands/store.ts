@@ -93,7 +93,7 @@ function jobsOfDataDir(config: Config, to: string | undefined): Job[] {
     if (existsSync(file) && url !== undefined) return [{ file, schema, url }]
     const variable = `${schema.sqlite.name.toUpperCase()}_DATABASE_URL`
     message(
-      `${name} is not copied: ${url === undefined ? `${variable} is no postgres:// address` : 'it does not exist'}`,
+      `${name} is not copied: ${url === undefined ? `${variable} is not a postgres:// address` : 'it does not exist'}`,
     )
     return []
   })
@@ -163,6 +163,6 @@ function print(reports: readonly TableReport[], json: true | undefined): void {
       `${table}: ${rows === copied.rows ? 'the rows differ' : `${rows} rows in SQLite, ${copied.rows} in PostgreSQL`}`,
     )
   }
-  if (different.length > 0) throw new CommandError('the copy differs from the files, so nothing was kept of it')
+  if (different.length > 0) throw new CommandError('the copy differs from the files, so it was rolled back')
   message(`copied and verified: ${reports.reduce((sum, report) => sum + report.rows, 0)} rows`)
 }

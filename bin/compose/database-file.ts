@@ -143,5 +143,5 @@ export function fileFailure(file: string, error: unknown): unknown {
   const code = errorCode(error, '')
   if (/^(EACCES|SQLITE_CANTOPEN)/.test(code) && !mayOpen(file)) return forbidden(file)
   if (!/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return toStoreError(error, file)
-  return new CommandError(`${file} is damaged or no database (${code})`, EXIT.failure, 'restore a backup')
+  return new CommandError(`${file} is damaged or not a database (${code})`, EXIT.failure, 'restore a backup')
 }

@@ -47,8 +47,8 @@ export function warnOfGateway({ publicUrl, httpMaxConnections }: Config, log: Lo
   const maxFiles = maxOpenFiles()
   if (httpMaxConnections + OTHER_FILES > maxFiles) {
     log.warning(
-      `this process may open ${maxFiles} files and HTTP_MAX_CONNECTIONS is ${httpMaxConnections}: of more connections than files ` +
-        'each is closed without an answer; let it open more (ulimit -n, LimitNOFILE=) or set HTTP_MAX_CONNECTIONS lower',
+      `this process may open ${maxFiles} files and HTTP_MAX_CONNECTIONS is ${httpMaxConnections}: connections beyond the file limit ` +
+        'are closed without an answer; raise the limit (ulimit -n, LimitNOFILE=) or lower HTTP_MAX_CONNECTIONS',
     )
   }
 }

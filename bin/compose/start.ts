@@ -176,7 +176,7 @@ class Assembly {
         contentType: metrics.contentType,
         text: async () => this.#workers?.metrics(await metrics.snapshot()) ?? metrics.text(),
       },
-      onLost: (error) => this.#log.failure('nobody answers on the admin port any more', error),
+      onLost: (error) => this.#log.failure('the admin port no longer answers', error),
     }).catch((error) => Promise.reject(cannotListen(place, 'ADMIN_PORT', error)))
     this.#undo.push(() => admin.close())
     return urlOf({ ...place, port: admin.port })
@@ -280,7 +280,8 @@ class Assembly {
       const absent = await this.#absent()
       if (this.#stage === 'shutting down') return
       for (const door of this.#doors) door.setServing(absent.length === 0)
-      if (absent.length === 0 && looks >= LOOKS_BEFORE_TOLD) this.#log.note('everything that was missing answers again')
+      if (absent.length === 0 && looks >= LOOKS_BEFORE_TOLD)
+        this.#log.note('everything that was unavailable answers again')
       looks = absent.length === 0 ? 0 : looks + 1
       if (looks === LOOKS_BEFORE_TOLD) {
         this.#log.warning(`not ready: ${absent.map(({ what, cause }) => `${what} (${cause})`).join('; ')}`)
@@ -338,5 +339,5 @@ class Assembly {
 
 function setBack(ms: number): string {
   const seconds = Math.round(ms / 1000)
-  return `the clock was set back by ${seconds} s; for this process time goes on as before, so that nothing that has ended comes back: start it anew to follow the clock`
+  return `the clock was set back by ${seconds} s; this process keeps its own time, so that nothing that has expired becomes valid again: restart it to follow the clock`
 }

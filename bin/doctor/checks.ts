@@ -126,7 +126,7 @@ async function postgres(url: string, schema: PostgresSchema): Promise<Verdict> {
 async function demoAccount(where: Database): Promise<Verdict> {
   try {
     if (!(await hasDemoAccount(where))) return ok('there is none')
-    return wrong(`everybody knows the password of the account ${DEMO_USER.username}; run: ${ANOTHER_PASSWORD}`)
+    return wrong(`the password of the account ${DEMO_USER.username} is public; run: ${ANOTHER_PASSWORD}`)
   } catch {
     return odd('could not be checked: see the token database')
   }

@@ -120,7 +120,7 @@ function rounded(ms: number): number {
 }
 
 function describe(error: unknown): { name: string; message: string; stack?: string | undefined } {
-  if (!(error instanceof Error)) return { name: typeof error, message: 'something that is no Error was thrown' }
+  if (!(error instanceof Error)) return { name: typeof error, message: 'a value that is not an Error was thrown' }
   const { name, message, stack } = error
   return { name, message: withoutCredentials(message), stack: stack && withoutCredentials(stack) }
 }

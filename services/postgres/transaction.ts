@@ -174,7 +174,8 @@ async function withDurable<T>(pool: PrimaryPool, work: (client: pg.PoolClient) =
 /** synchronous_commit is set on each of our connections; fsync can only be set by the operator. */
 async function requireFsync(client: pg.ClientBase): Promise<void> {
   const { rows } = await client.query<{ fsync: string | null }>(`SELECT current_setting('fsync', true) AS fsync`)
-  if (rows[0]?.fsync === 'off') throw new DatabaseRefused('the database runs with fsync = off and would lose grants')
+  if (rows[0]?.fsync === 'off')
+    throw new DatabaseRefused('the database runs with fsync = off and could lose acknowledged writes')
 }
 
 type Steps<Result> = (transaction: Transaction) => Promise<Result>

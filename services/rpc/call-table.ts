@@ -23,7 +23,7 @@ export class CallTable<Call> {
 
   /** Stores the call and returns its id. @throws Error when the table is full */
   add(call: Call): number {
-    if (this.#size >= MAX_CALLS) throw new Error('too many calls are under way')
+    if (this.#size >= MAX_CALLS) throw new Error('too many calls in flight')
     while (this.#slots[this.#nextId % SLOTS] !== undefined) this.#advance()
     const id = this.#nextId
     this.#slots[id % SLOTS] = { id, call }

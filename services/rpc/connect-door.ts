@@ -114,7 +114,7 @@ function outlastsTimers(timeout: unknown): boolean {
 
 function refuse(response: Responding): void {
   response.writeHead(400, { 'content-type': 'application/json' })
-  response.end(JSON.stringify({ code: 'invalid_argument', message: 'the request names no valid host' }))
+  response.end(JSON.stringify({ code: 'invalid_argument', message: 'the Host header is missing or invalid' }))
 }
 
 function handlerOf(dispatcher: Dispatcher, method: DescMethod) {

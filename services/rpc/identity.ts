@@ -48,10 +48,10 @@ export function identifyByName(byName: CallersByName): Identify {
 
 /** The caller, if it may call at all. `hasOrigin`: the call has an Origin header. @throws ConnectError CALLER_NOT_ALLOWED */
 export function requireCaller(caller: Caller | undefined, hasOrigin: boolean): Caller {
-  if (!caller) throw notAllowed('the certificate of the caller has no role here')
+  if (!caller) throw notAllowed('the certificate of the caller has no role on this server')
   // A web page, say in a browser on this machine: where the machine is the guard it would be `local`, if only its host name
   // resolved to this address for a moment. Browsers send the header with every POST; none of our callers is a browser.
-  if (hasOrigin) throw notAllowed('web pages may not call')
+  if (hasOrigin) throw notAllowed('calls with an Origin header are refused: web pages may not call')
   return caller
 }
 

@@ -272,7 +272,7 @@ async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, 
   const dueAtMs = performance.now() + (timeoutMs ?? Number.POSITIVE_INFINITY)
   try {
     if (timeoutMs !== undefined && timeoutMs <= 0) {
-      throw new ConnectError('deadline exceeded on the way', Code.DeadlineExceeded)
+      throw new ConnectError('deadline exceeded before the call arrived', Code.DeadlineExceeded)
     }
     const method = options.methods.get(call.method)
     if (!method) throw new ConnectError(`${call.method} is not served here`, Code.Unimplemented)

@@ -60,8 +60,8 @@ const CONNECT_ANEW_MS = 3_000
 /** Pause before calls go to the next stream, so that a peer which breaks every stream is not asked in a loop. */
 const MOVE_AFTER_MS = 50
 const HEALTH_TIMEOUT_MS = 1_000
-const HANGS = 'it accepts no calls: look at its /readyz'
-const SERVES_NOT = 'it says that it does not serve'
+const HANGS = 'it does not answer health checks: see its /readyz'
+const SERVES_NOT = 'its health check says NOT_SERVING'
 /** The TLS server name sent for an IP address, which must not be sent as one (RFC 6066 §3; Node 26 insists). */
 const NO_NAME = 'ip.invalid'
 /** `status: SERVING` */

@@ -27,7 +27,7 @@ const TIMES = { from: -62_135_596_800n, to: 253_402_300_799n }
 
 function timeCheck({ seconds, nanos }: Timestamp, path: string): string | undefined {
   const isTime = seconds >= TIMES.from && seconds <= TIMES.to && nanos >= 0 && nanos < 1e9
-  return isTime ? undefined : `${path}: must be a time of the years 1 to 9999`
+  return isTime ? undefined : `${path}: must be a time between the years 1 and 9999`
 }
 
 function messageCheck(desc: DescMessage): Check {

@@ -122,7 +122,7 @@ export class Checkpoints {
     worker.on('error', (error) => this.#giveBack(error))
     const hasEnded = new Promise<void>((resolve) => {
       worker.once('exit', () => {
-        if (this.#thread?.worker === worker) this.#giveBack('its thread has ended')
+        if (this.#thread?.worker === worker) this.#giveBack('the checkpoint thread has ended')
         resolve()
       })
     })
@@ -170,7 +170,7 @@ export class Checkpoints {
 
   /** Without a thread, SQLite checkpoints inside commits again. */
   #giveBack(error: unknown): void {
-    process.emitWarning(`checkpoints of ${this.#db.name} are back with its writer: ${error}`)
+    process.emitWarning(`checkpoints of ${this.#db.name} run inside commits again: ${error}`)
     this.#thread = undefined
     this.#due = Number.POSITIVE_INFINITY
     if (this.#db.open) this.#db.pragma(`wal_autocheckpoint = ${AUTOCHECKPOINT_PAGES}`)

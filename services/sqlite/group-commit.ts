@@ -51,7 +51,7 @@ interface QueuedWrite extends Until {
 
 type Outcome = { readonly result: unknown } | { readonly error: unknown }
 
-const TOO_LATE = new Error('it could not be begun in time')
+const TOO_LATE = new Error('the write could not begin in time')
 /** For a write that ran out of time while those before it in its group ran. */
 const REFUSED: Outcome = { error: new StoreUnavailable(TOO_LATE) }
 
@@ -180,7 +180,11 @@ export class GroupCommit {
     try {
       if (this.#hasBegun()) this.#runGroup()
       else if (this.#mayWaitOn()) return false
-      else this.#refuse(this.#queue.splice(0), new Error('another process holds the lock, or the disk fails'))
+      else
+        this.#refuse(
+          this.#queue.splice(0),
+          new Error('another process holds the write lock, or a failed flush is being repaired'),
+        )
     } catch (error) {
       this.#refuse(this.#queue.splice(0), error)
     }

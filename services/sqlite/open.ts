@@ -110,7 +110,7 @@ export function toStoreError(error: unknown, file: string): unknown {
 export function explained(error: unknown, file: string): unknown {
   if (!(error instanceof Error && 'code' in error)) return error
   const code = String(error.code)
-  const what = isForRoom(code, file) ? `the disk of ${file} is full, make room on it` : error.message
+  const what = isForRoom(code, file) ? `the disk of ${file} is full: free some space on it` : error.message
   return what.includes(code) ? error : new Error(`${what} (${code})`, { cause: error })
 }
 

@@ -55,7 +55,7 @@ describe('databases', () => {
     const file = path.join(service.dataDir, 'token.db')
     writeFileSync(file, 'these are the words of somebody else, and not a database')
     const { exitCode, stderr } = await service.run(['app', 'list'])
-    expect(stderr).toContain(`survey-auth: ${file} is damaged or no database (SQLITE_NOTADB)`)
+    expect(stderr).toContain(`survey-auth: ${file} is damaged or not a database (SQLITE_NOTADB)`)
     expect(exitCode).toBe(1)
   })
 

@@ -51,6 +51,6 @@ test('a start that fails lets go of its ports', async () => {
   writeFileSync(`${DATA_DIR}/survey.db`, 'this is no database, and longer than the head of one would be'.repeat(10))
   const [PORT, ADMIN_PORT] = [await freePort(), await freePort()].map(String)
   const config = readConfig({ DATA_DIR, PORT, ADMIN_PORT, LOG_LEVEL: 'silent' })
-  await expect(start('all', config)).rejects.toThrow('is damaged or no database')
+  await expect(start('all', config)).rejects.toThrow('is damaged or not a database')
   for (const port of [PORT, ADMIN_PORT]) await letGo(await holdPort('127.0.0.1', Number(port), 'PORT'))
 })

@@ -627,7 +627,7 @@ describe('--url', () => {
     const url = `unix:${path.join(service.dataDir, 'rpc.sock')}`
     expect({ exitCode, stdout }).toEqual({ exitCode: 69, stdout: '' })
     expect(stderr).toContain(
-      `no answer from the token service at ${url}: it accepts no calls: look at its /readyz\nwaited 1 s, RPC_TIMEOUT_MS\n`,
+      `no answer from the token service at ${url}: it does not answer health checks: see its /readyz\nwaited 1 s, RPC_TIMEOUT_MS\n`,
     )
   })
 
@@ -746,7 +746,7 @@ describe('files', () => {
       const { exitCode, stderr } = await service.run(command)
       expect({ exitCode, stderr }).toEqual({
         exitCode: 1,
-        stderr: `survey-auth: ${database} is damaged or no database (SQLITE_NOTADB)\nrestore a backup\n`,
+        stderr: `survey-auth: ${database} is damaged or not a database (SQLITE_NOTADB)\nrestore a backup\n`,
       })
     }
     expect((await service.run(['doctor'])).stdout).toMatch(

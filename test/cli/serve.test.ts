@@ -152,7 +152,7 @@ test('without its database file it is not ready, and its log says why, and when 
   const why = `not ready: token database (${file} was moved or deleted: what is written now is lost when this process ends)`
   await vi.waitUntil(() => service.output.includes(why), 10_000)
   renameSync(`${file}.away`, file)
-  await vi.waitUntil(() => service.output.includes('everything that was missing answers again'), 10_000)
+  await vi.waitUntil(() => service.output.includes('everything that was unavailable answers again'), 10_000)
   expect(await isReady()).toBe(true)
 })
 

@@ -151,7 +151,7 @@ describe('store copy', () => {
     expect(exitCode).toBe(1)
     expect(stdout).toMatch(/^token +sessions +1 +[0-9a-f]+ +no$/m)
     expect(stderr).toContain('sessions: 1 rows in SQLite, 0 in PostgreSQL')
-    expect(stderr).toContain('nothing was kept of it')
+    expect(stderr).toContain('it was rolled back')
     expect(await query(url, 'SELECT appid FROM apps')).toEqual([])
   })
 

@@ -107,7 +107,7 @@ test.skipIf(!canMount)('a start on a disk that is full says whose disk it is, an
     env: { PATH: process.env.PATH, DATA_DIR: directory },
     encoding: 'utf8',
   })
-  const reason = `the disk of ${directory}/token.db is full, make room on it (SQLITE_IOERR_SHMSIZE)`
+  const reason = `the disk of ${directory}/token.db is full: free some space on it (SQLITE_IOERR_SHMSIZE)`
   expect([status, stderr.split('\n').at(-2)]).toEqual([69, `survey-auth: the database is unavailable: ${reason}`])
 })
 

@@ -202,7 +202,7 @@ test('a server that is not signed by our authority is not talked to', async () =
 
 test('of a server that is not talked to it is known why', async () => {
   const operator = authority.issue('DNS:operator.test')
-  expect(await transportAs(materialOf(authority, operator)).whyNotServing()).toBe('it says that it does not serve')
+  expect(await transportAs(materialOf(authority, operator)).whyNotServing()).toBe('its health check says NOT_SERVING')
   const distrustful = transportAs({ ...operator, ca: createAuthority().cert })
   expect(await distrustful.whyNotServing()).toMatch(/self.signed certificate/)
   const elsewhere = transportAs(materialOf(authority, operator), 'localhost')

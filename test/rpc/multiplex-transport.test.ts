@@ -365,7 +365,7 @@ test('a connection stays one for however long it is there', async () => {
 
 test('a peer that does not say whether it serves is not waited for, and one that is left is let go', async () => {
   const { transport, connections } = await startPeer(['answer'])
-  expect(await transport.whyNotServing()).toBe('it accepts no calls: look at its /readyz')
+  expect(await transport.whyNotServing()).toBe('it does not answer health checks: see its /readyz')
   expect(await connections()).toBe(1)
   transport.reconnect()
   await expect.poll(connections, { timeout: 10_000 }).toBe(0)

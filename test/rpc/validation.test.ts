@@ -227,7 +227,7 @@ describe('the compiled rules', () => {
   ])('know which times there are: %d s and %d ns are %s', (seconds, nanos, what) => {
     const request = create(AddAppSecretRequestSchema, { appid: 'a', name: 'b', expireTime: { seconds, nanos } })
     expect(validatorOf(AddAppSecretRequestSchema)(request)).toBe(
-      what === 'none' ? 'expire_time: must be a time of the years 1 to 9999' : undefined,
+      what === 'none' ? 'expire_time: must be a time between the years 1 and 9999' : undefined,
     )
   })
 

@@ -92,13 +92,13 @@ describe('failures of the driver', () => {
     const error = new Database.SqliteError('text', `SQLITE_${code}`)
     const failure = toStoreError(error, 'token.db')
     expect(failure).toBeInstanceOf(StoreUnavailable)
-    const reason = code === 'FULL' ? 'the disk of token.db is full, make room on it' : 'text'
+    const reason = code === 'FULL' ? 'the disk of token.db is full: free some space on it' : 'text'
     expect(failure).toMatchObject({ outcomeUnknown: false, cause: { message: `${reason} (SQLITE_${code})` } })
   })
 
   test.skipIf(process.platform !== 'linux')('a failure of a disk without any room is that of a full one', () => {
     const error = new Database.SqliteError('disk I/O error', 'SQLITE_IOERR_SHMSIZE')
-    const message = 'the disk of /proc/token.db is full, make room on it (SQLITE_IOERR_SHMSIZE)'
+    const message = 'the disk of /proc/token.db is full: free some space on it (SQLITE_IOERR_SHMSIZE)'
     expect(toStoreError(error, '/proc/token.db')).toMatchObject({ cause: { message } })
   })
 
