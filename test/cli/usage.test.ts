@@ -176,7 +176,7 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     [
       'events of a survey and of an app',
       ['audit', 'list', '--survey-id', '7', '--appid', 'app_x'],
-      /no event is of a survey and/,
+      /these filters match no event/,
     ],
     ...[
       ['--limit <number>', 'audit list --limit 1 --limit 2'],

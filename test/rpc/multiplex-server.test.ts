@@ -198,6 +198,8 @@ test('a time that is no number makes nothing late, and takes no call its deadlin
 })
 
 test('large answers are encoded when there is room for them, and not for a caller that has given the call up by then', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
   const { getSurvey } = SurveyService.method
   const [MB, CALLS] = [1024 * 1024, 100]
   const results: MultiplexedResult[] = []
@@ -231,7 +233,7 @@ test('large answers are encoded when there is room for them, and not for a calle
   expect([results.length, Math.round(encodedBytes / MB)]).toEqual([4, 4])
   taken.splice(0, 2).forEach((whenTaken) => void whenTaken())
   expect(results.length).toBe(6)
-  await new Promise((resolve) => setTimeout(resolve, 1_100))
+  vi.advanceTimersByTime(1_001)
   while (taken.length > 0) taken.shift()?.()
   expect(results.map(({ id }) => id).sort((a, b) => a - b)).toEqual(calls.map(({ id }) => id))
   // One more was encoded than written: it did not fit into the message of the one before it.
