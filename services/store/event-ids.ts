@@ -13,8 +13,8 @@ export function eventIds(): (now: number) => string {
   }
 }
 
-/** Whether it is an id as they are made here. */
-export const isEventId = (text: string) => /^[0-9a-f]{36}$/.test(text)
+/** Whether it is an id as they are made here; with a number behind it, one of several events that share an id. */
+export const isEventId = (text: string) => /^[0-9a-f]{36}\d*$/.test(text)
 
 /** Sorts before the ids of all events at `atMs` and after those of all earlier ones. */
 export function firstIdAt(atMs: number): string {
