@@ -41,11 +41,13 @@ export function createSignInLimiter(
         { ...ofPair, requests: 1 },
         { ...ofSource, requests: 1 },
       ])
-      const takeBack = (requests: number) =>
-        store.countRequests([
+      const takeBack = async (requests: number) => {
+        const taken = [
           { ...ofPair, requests: -requests },
           { ...ofSource, requests: -1 },
-        ])
+        ]
+        await store.countRequests(taken).catch(() => undefined) // the attempt has ended as it did, whatever is counted
+      }
       let answer: Awaited<ReturnType<typeof attempt>>
       try {
         if (pair > limits.perAccountAndSource || all > limits.perSource) {
@@ -54,7 +56,7 @@ export function createSignInLimiter(
         }
         answer = await attempt()
       } catch (error) {
-        await takeBack(1).catch(() => undefined) // the store may be what failed
+        await takeBack(1)
         throw error
       }
       if (answer !== undefined) await takeBack(pair)
