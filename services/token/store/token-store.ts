@@ -180,6 +180,12 @@ export interface NewCode {
   readonly maxLive: number
 }
 
+/**
+ * `app_ended`: the app is unknown or disabled. `session_ended`: the user is gone, disabled, or has another password hash since,
+ * and then no session either.
+ */
+export type Issuing = 'issued' | 'exists_live' | 'exists_ended' | 'app_ended' | 'session_ended'
+
 export interface Redemption {
   readonly codeHash: Hash
   /** The app, and the secret it authenticated with before: both are checked inside the transaction. */
@@ -323,10 +329,9 @@ export interface TokenStore {
 
   /**
    * Stores an unused code. `exists_live`: a code with this hash is there, unused and unexpired; `exists_ended`: it is
-   * there and used, expired or ended, by a revocation say. `refused`: app or user is disabled or gone, or the user has
-   * another password hash since: then the session has ended too.
+   * there and used, expired or ended, by a revocation say.
    */
-  issueCode(code: NewCode, now: number, cause: Cause): Promise<'issued' | 'exists_live' | 'exists_ended' | 'refused'>
+  issueCode(code: NewCode, now: number, cause: Cause): Promise<Issuing>
   /**
    * Consumes a code and creates its grant, access token and refresh token. Of any number of concurrent calls for one
    * code at most one is `redeemed`; every other outcome leaves the code as it was. A replay (right app, used code)

@@ -189,7 +189,8 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
           transaction.askOne(lockUnchangedUser, [userId, passwordHash]),
           transaction.askOne<{ isLive: boolean }>(findCode, [codeHash, now]),
         ])
-        if (!app || app.isDisabled || !user) return 'refused'
+        if (!app || app.isDisabled) return 'app_ended'
+        if (!user) return 'session_ended'
         if (existing) return existing.isLive ? 'exists_live' : 'exists_ended'
         const issuedAfter = now - (expiresAtMs - now)
         transaction.write(endSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])

@@ -2,7 +2,7 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
-import type { Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
+import type { Hash, Issuing, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import type { IsLiveApp } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
@@ -161,14 +161,11 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
   )
 
   return {
-    issueCode(
-      { passwordHash, maxLive, ...code }: NewCode,
-      now: number,
-      cause: Cause,
-    ): 'issued' | 'exists_live' | 'exists_ended' | 'refused' {
+    issueCode({ passwordHash, maxLive, ...code }: NewCode, now: number, cause: Cause): Issuing {
       const { appid, userId, expiresAtMs } = code
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
-      if (!isLiveApp(appid) || !isUnchangedUser(userId, passwordHash)) return 'refused'
+      if (!isLiveApp(appid)) return 'app_ended'
+      if (!isUnchangedUser(userId, passwordHash)) return 'session_ended'
       const existing = findCode(code.codeHash)
       if (existing)
         return existing.usedAtMs === undefined && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
