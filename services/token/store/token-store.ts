@@ -49,6 +49,18 @@ export interface AppRow {
   readonly createdAtMs: number
 }
 
+export type AppChange = Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh'>>
+
+/** What differs, as the event says it. */
+export function changedColumns(before: AppRow, after: AppRow): string[] {
+  const columns = {
+    name: before.name !== after.name,
+    redirect_uris: JSON.stringify(before.redirectUris) !== JSON.stringify(after.redirectUris),
+    requires_secret_on_refresh: before.requiresSecretOnRefresh !== after.requiresSecretOnRefresh,
+  }
+  return Object.entries(columns).flatMap(([column, isChanged]) => (isChanged ? [column] : []))
+}
+
 export interface AppSecretRow {
   readonly secretId: string
   readonly appid: string
@@ -265,12 +277,7 @@ export interface TokenStore {
   /** Ascending by appid. */
   listApps(page: PageOf): Promise<Page<AppRow>>
   /** Replaces what is given; undefined when there is no such app. */
-  updateApp(
-    appid: string,
-    change: Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh'>>,
-    now: number,
-    cause: Cause,
-  ): Promise<AppRow | undefined>
+  updateApp(appid: string, change: AppChange, now: number, cause: Cause): Promise<AppRow | undefined>
   /**
    * Disabling ends the app's unused codes. Not an event when nothing changes.
    * @returns undefined when there is no such app.
