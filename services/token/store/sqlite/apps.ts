@@ -4,7 +4,6 @@ import { cutPage, type Page, type PageOf } from '../../../store/page.js'
 import { type AppChange, type AppRow, type AppSecretRow, changedColumns } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
-import type { FindAppState } from './secrets.js'
 
 interface AppRecord {
   readonly appid: string
@@ -41,13 +40,6 @@ export function appReads(db: Connection, kept: KeptRows) {
       return cutPage(rows, page.limit, (row) => row.appid)
     },
   }
-}
-
-export type IsLiveApp = (appid: string) => boolean
-
-/** Whether an app exists and is not disabled, asked inside the transaction that relies on it. */
-export function liveAppFinder(findState: FindAppState): IsLiveApp {
-  return (appid) => findState(appid)?.isDisabled === false
 }
 
 export function appWrites(

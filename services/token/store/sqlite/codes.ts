@@ -3,11 +3,10 @@ import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
 import type { Hash, Issuing, NewCode, Redemption, RedemptionResult } from '../token-store.js'
-import type { IsLiveApp } from './apps.js'
+import type { CheckApp, IsLiveApp } from './app-state.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
 import { inSlotsOf, placeNumber, takeSlot } from './places.js'
-import type { CheckApp } from './secrets.js'
 import type { IsLiveUser, IsUnchangedUser } from './users.js'
 
 /**

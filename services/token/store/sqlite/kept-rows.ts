@@ -15,6 +15,7 @@ import { Kept } from '../../../sqlite/kept.js'
 import { LeaseLock } from '../../../sqlite/lease-lock.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash, PresentedToken } from '../token-store.js'
+import type { AppState } from './app-state.js'
 
 /** A few tens of MiB. With this many, all are forgotten and looked up again. */
 const MAX_TOKENS = 50_000
@@ -31,14 +32,6 @@ const SECRET_BYTES = 400
 /** Of memory, for what writes ask of users: some 100,000. */
 const MAX_USER_BYTES = 16 * 1024 * 1024
 const USER_BYTES = 160
-
-/** What a write must know of an app. */
-export interface AppState {
-  readonly isDisabled: boolean
-  readonly requiresSecretOnRefresh: boolean
-  /** When each ends that is not revoked, by its id; Infinity for one that does not. */
-  readonly secretEnds: ReadonlyMap<string, number>
-}
 
 /** What an event may alter of what is kept; of rows alone, when it makes no answer wrong that was given about them. */
 type Altered = 'apps' | 'users' | 'tokens' | 'tokens of its grant' | 'rows of its grant'

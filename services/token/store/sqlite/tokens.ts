@@ -9,11 +9,11 @@ import {
   NOT_TOLD_MS,
   type PresentedToken,
 } from '../token-store.js'
+import type { CheckApp } from './app-state.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 import { addToken, findExpiry, isFull } from './packed-tokens.js'
 import { inSlotsOf, placeNumber, requireOnePlace } from './places.js'
-import type { CheckApp } from './secrets.js'
 import type { IsLiveUser } from './users.js'
 
 /** Columns of the lookup below, in order. */
