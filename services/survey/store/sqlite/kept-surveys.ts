@@ -10,24 +10,26 @@ import { LeaseLock } from '../../../sqlite/lease-lock.js'
 import type { Connection } from '../../../sqlite/open.js'
 import { MAX_KEPT_BYTES } from '../kept-sizes.js'
 
-export class KeptSurveys extends Kept<object> implements TransactionWatcher {
+export class KeptSurveys implements TransactionWatcher {
+  /** Surveys and lists, by keys of their reader. */
+  readonly found: Kept<object>
   readonly #leaseLock: LeaseLock
   readonly #leased: LeasedDatabase
 
   /** `leases` are those on answers about surveys. */
   constructor(db: Connection, leases = new Leases()) {
     const foreignWrites = new ForeignWrites(db, () => {
-      this.forgetAll()
+      this.found.forgetAll()
       this.#leased.isAltered()
     })
-    super(foreignWrites, MAX_KEPT_BYTES)
+    this.found = new Kept(foreignWrites, MAX_KEPT_BYTES)
     this.#leaseLock = new LeaseLock(db, LEASE_MS, () => foreignWrites.lookNow())
     this.#leased = leases.cover(this.#leaseLock)
   }
 
   /** For every write, inside its transaction. */
   changed(): void {
-    this.forgetAll()
+    this.found.forgetAll()
     this.#leased.altersAll()
   }
 
@@ -41,7 +43,7 @@ export class KeptSurveys extends Kept<object> implements TransactionWatcher {
 
   /** Nothing is kept any more. */
   close(): void {
-    this.forgetAll()
+    this.found.forgetAll()
     this.#leaseLock.close()
   }
 }

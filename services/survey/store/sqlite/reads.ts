@@ -43,11 +43,11 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
   }))
 
   return {
-    findSurvey: (surveyId: number) => kept.find(`survey ${surveyId}`, () => find.get(surveyId), sizeOfSurvey),
+    findSurvey: (surveyId: number) => kept.found.find(`survey ${surveyId}`, () => find.get(surveyId), sizeOfSurvey),
 
     async listSurveys(ownerUserId: string, window: Window): Promise<SurveyList> {
       const key = `list ${window.offset} ${window.limit} ${ownerUserId}`
-      const page = await kept.find(key, () => readList(ownerUserId, window), sizeOfList)
+      const page = await kept.found.find(key, () => readList(ownerUserId, window), sizeOfList)
       return page ?? { total: 0, rows: [] }
     },
 
