@@ -32,8 +32,9 @@ export type TablesInPostgres = Readonly<
  */
 export function openSource(file: string, { isShared }: { readonly isShared: boolean }): Source {
   if (!existsSync(file)) throw new CopyRefused(`there is no database at ${file}`)
-  const db = new Database(file, { fileMustExist: true, readonly: isShared, timeout: LOCK_WAIT_MS })
+  let db: Connection | undefined
   try {
+    db = new Database(file, { fileMustExist: true, readonly: isShared, timeout: LOCK_WAIT_MS })
     if (!isShared) {
       db.pragma('locking_mode = EXCLUSIVE')
       db.pragma('query_only = ON')
@@ -42,7 +43,7 @@ export function openSource(file: string, { isShared }: { readonly isShared: bool
     db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() // the moment: a transaction reads as of its first read
     return new Source(db)
   } catch (error) {
-    db.close()
+    db?.close()
     throw explained(file, error)
   }
 }
@@ -116,7 +117,7 @@ export class Source {
   }
 
   count({ rows }: Table): number {
-    return this.#db.prepare<[], number>(`SELECT count(*) FROM ${rows}`).pluck().get() ?? 0
+    return this.#reading(() => this.#db.prepare<[], number>(`SELECT count(*) FROM ${rows}`).pluck().get() ?? 0)
   }
 
   /** One after the other, in the order of the key. @throws CopyRefused when the file is damaged. */
