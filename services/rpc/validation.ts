@@ -17,7 +17,7 @@ const compiled = new Map<DescMessage, Check>()
  * what google.protobuf.Timestamp says it is.
  * @throws Error when a rule is not known here, so that none is left unenforced.
  */
-export function validatorOf(desc: DescMessage): Validate<Message> {
+export function compileRules(desc: DescMessage): Validate<Message> {
   const check = messageCheck(desc)
   return (message) => check(message as never, '')
 }
