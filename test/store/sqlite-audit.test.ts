@@ -167,6 +167,21 @@ test('events of a clock that was ahead keep no others from being removed', async
   expect(left.map(({ atMs }) => atMs)).toEqual(Array(600).fill(ahead))
 })
 
+test('events of a clock that was ahead keep no others from being removed, however many they are, and go in their time', async () => {
+  const { store, db } = opened()
+  const record = eventRecorder(db, new KeptRows(db))
+  const ahead = NOW + 10 * DAY
+  for (let n = 0; n < 100; n++) record({ kind: 'user.created', now: ahead, cause: byApp })
+  write(db, 50)
+  const remove = (auditBeforeMs: number) => store.removeEnded({ endedBeforeMs: 0, auditBeforeMs, limit: 5 })
+  const left = async () => (await allPages((page) => store.listAuditEvents({}, page), 1_000)).map(({ atMs }) => atMs)
+  for (let round = 0; round < 20; round++) await remove(NOW + DAY)
+  expect(await left()).toEqual(Array(100).fill(ahead))
+  record({ kind: 'user.created', now: ahead + 1, cause: byApp })
+  for (let round = 0; round < 30; round++) await remove(ahead + 1)
+  expect(await left()).toEqual([ahead + 1])
+})
+
 test('events whose numbers were given before, to what a clock that was behind had written, are found', async () => {
   const { store, db } = opened()
   const record = eventRecorder(db, new KeptRows(db))

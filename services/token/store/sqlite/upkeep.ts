@@ -4,7 +4,7 @@ import { BLOCK } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 import { expiriesOf, NEWEST_EXPIRY, packTime } from './packed-tokens.js'
 
-/** Events looked at for each that may be removed: what a clock that was ahead left at the front is passed over. */
+/** Events looked at for each that may be removed: some at the front may be of a clock that was ahead. */
 const LOOKS = 8
 
 type Bounds = Parameters<TokenStore['removeEnded']>[0]
@@ -31,18 +31,32 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
     // Primary key.
     'DELETE FROM grants WHERE place = ?',
   )
-  const removeAuditEvents = db.prepare<[{ limit: number; looks: number; auditBeforeMs: number }]>(
+  const firstEvents = 'SELECT number, at_ms FROM audit_events WHERE number > :after ORDER BY number LIMIT :looks'
+  const removeAuditEvents = db.prepare<[{ after: number; limit: number; looks: number; auditBeforeMs: number }]>(
     // Primary key: among the first, which are the oldest, unless a clock was wrong when they were written.
     `DELETE FROM audit_events WHERE number IN (
-       SELECT number FROM (SELECT number, at_ms FROM audit_events ORDER BY number LIMIT :looks)
-       WHERE at_ms < :auditBeforeMs LIMIT :limit)`,
+       SELECT number FROM (${firstEvents}) WHERE at_ms < :auditBeforeMs LIMIT :limit)`,
   )
+  const findAhead = db
+    .prepare<[{ after: number; looks: number }], number>(
+      // Primary key. The last of the first events if all of them are later than the newest one.
+      `SELECT max(number) FROM (${firstEvents})
+       HAVING min(at_ms) > (SELECT at_ms FROM audit_events ORDER BY number DESC LIMIT 1)`,
+    )
+    .pluck()
   const removeAuditBlocks = db.prepare<[]>(
     // Primary key. Of what is gone, and of what will be filled again because its last events are gone.
     `DELETE FROM audit_blocks
      WHERE block < (SELECT coalesce(min(number) / ${BLOCK}, ${Number.MAX_SAFE_INTEGER}) FROM audit_events)
        OR block > (SELECT (max(number) + 1) / ${BLOCK} - 1 FROM audit_events)`,
   )
+
+  /** Events up to this number are of a clock that was ahead: later ones may be due before them. */
+  let passedOver = 0
+  function passOverAhead(looks: number): void {
+    const isAhead = findAhead.get({ after: 0, looks: 1 }) !== undefined
+    passedOver = isAhead ? (findAhead.get({ after: passedOver, looks }) ?? passedOver) : 0
+  }
 
   /** Where they are, and what they are: unused codes and grants, and what the latter have. */
   function findEnded({ endedBeforeMs, limit }: Bounds) {
@@ -69,7 +83,9 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
       const { places, counts } = findEnded(bounds)
       if (places.length > 0) kept.forgetTokens()
       for (const place of places) removeGrant.run(place)
-      const auditEvents = removeAuditEvents.run({ auditBeforeMs, limit, looks: LOOKS * limit }).changes
+      const looks = LOOKS * limit
+      passOverAhead(looks)
+      const auditEvents = removeAuditEvents.run({ after: passedOver, auditBeforeMs, limit, looks }).changes
       if (auditEvents > 0) removeAuditBlocks.run()
       return {
         ...counts,
