@@ -1,7 +1,7 @@
-// Surveys and lists that were read, kept until anything is written to the database. Who reads the same again is given the
-// same objects, so that those above can keep what they made of them.
+// Surveys and lists that were read, kept until anything is written to the database. Reading the same again returns the same
+// objects, so that callers can keep what they made of them.
 //
-// Why it is never stale: as kept-rows.ts says of tokens.
+// Why they are never stale: see kept-rows.ts of the token store.
 import { LEASE_MS, type LeasedDatabase, Leases } from '../../../answers/leases.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import type { TransactionWatcher } from '../../../sqlite/group-commit.js'
@@ -27,7 +27,7 @@ export class KeptSurveys implements TransactionWatcher {
     this.#leased = leases.cover(this.#leaseLock)
   }
 
-  /** For every write, inside its transaction. */
+  /** Called for every write, inside its transaction. */
   changed(): void {
     this.found.forgetAll()
     this.#leased.altersAll()
@@ -41,7 +41,7 @@ export class KeptSurveys implements TransactionWatcher {
     return this.#leased.committed()
   }
 
-  /** Nothing is kept any more. */
+  /** From now on nothing is kept. */
   close(): void {
     this.found.forgetAll()
     this.#leaseLock.close()

@@ -36,7 +36,7 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
     `SELECT ${WHOLE} FROM surveys WHERE owner_user_id = ? AND survey_id > ? ORDER BY survey_id LIMIT ?`,
   )
 
-  /** One read transaction: both numbers are of the same moment, whatever other processes write. */
+  /** One read transaction: total and rows are of the same moment, whatever other processes write. */
   const readList = db.transaction((ownerUserId: string, { offset, limit }: Window) => ({
     total: count.get(ownerUserId)?.total ?? 0,
     rows: list.all(ownerUserId, limit, offset),
