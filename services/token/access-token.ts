@@ -21,14 +21,14 @@ interface Presented {
   readonly wantsValidator: boolean
 }
 
-/** A good access token, and the validator of what is answered about it; empty if it is not wanted. */
+/** A good access token and the validator of the answer about it, which is empty if none is wanted. */
 interface GoodAccessToken {
   readonly token: AccessTokenRow
   readonly validator: Uint8Array
 }
 
 /**
- * The good access token this is; counts as a use of its grant. An openid that is not empty must be its user's.
+ * The presented access token if it is good; counts as a use of its grant. An openid that is not empty must be its user's.
  * @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR
  */
 export async function requireAccessToken(deps: TokenDeps, presented: Presented): Promise<GoodAccessToken> {

@@ -10,7 +10,7 @@ import { deriveCode } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 import { invalidSession, requireSession } from './session.js'
 
-/** How often one form may be confirmed again after its code was used or expired; then the page must be opened anew. */
+/** How many codes one form may yield, each after the one before was used or had expired; then the page must be opened again. */
 const MAX_ATTEMPTS = 16
 
 /** Step 1 of the flow, after the user's confirmation. */

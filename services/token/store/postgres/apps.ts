@@ -35,8 +35,8 @@ const setAppDisabled: Statement = {
   text: 'UPDATE apps SET is_disabled = $2 WHERE appid = $1',
 }
 /**
- * Those that can still be used, by the index codes_by_expiry: they are of a few minutes, whereas an app's own may be of days.
- * The || '' keeps the planner from the index that begins with the app.
+ * Codes that can still be used, by the index codes_by_expiry: they span a few minutes, whereas all codes of an app may span
+ * days. The || '' keeps the planner from the index that begins with the app.
  */
 const endCodesOfApp: Statement = {
   name: 'end_codes_of_app',

@@ -13,7 +13,7 @@ const insertSession: Statement = {
     INSERT INTO sessions (session_hash, user_id, started_at_ms, last_seen_at_ms, expires_at_ms)
     VALUES ($1, $2, $3, $3, $4)`,
 }
-/** By the index sessions_by_user: what one more session pushes out. */
+/** By the index sessions_by_user: the sessions that one more pushes out. */
 const deleteSurplusSessions: Statement = {
   name: 'delete_surplus_sessions',
   text: `

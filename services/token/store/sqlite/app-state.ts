@@ -1,15 +1,15 @@
-// What writes must know of an app and its secrets, asked inside the transaction that relies on it.
+// What writes must know about an app and its secrets, read inside the transaction that relies on it.
 import type { Connection } from '../../../sqlite/open.js'
 import type { KeptRows } from './kept-rows.js'
 
 export interface AppState {
   readonly isDisabled: boolean
   readonly requiresSecretOnRefresh: boolean
-  /** When each ends that is not revoked, by its id; Infinity for one that does not. */
+  /** The expiry of each secret that is not revoked, by its id; Infinity for one that does not expire. */
   readonly secretEnds: ReadonlyMap<string, number>
 }
 
-/** An app as the transaction has it that asks. */
+/** The app as the transaction in progress sees it. */
 export type FindAppState = (appid: string) => AppState | undefined
 
 export function appStateFinder(db: Connection, kept: KeptRows): FindAppState {
@@ -38,14 +38,14 @@ export function appStateFinder(db: Connection, kept: KeptRows): FindAppState {
   return (appid) => kept.appState(appid, look)
 }
 
-/** `secretId`: what the app authenticated with; undefined when it sent no secret, which is good if it may. */
+/** `secretId`: the secret the app authenticated with; undefined when it sent none, which is good unless it must. */
 export type CheckApp = (
   appid: string,
   secretId: string | undefined,
   now: number,
 ) => 'good' | 'app_ended' | 'secret_ended'
 
-/** An app and what it authenticated with, checked inside the transaction that relies on them. */
+/** Checks an app and the secret it authenticated with inside the transaction that relies on them. */
 export function appChecker(findState: FindAppState): CheckApp {
   return (appid, secretId, now) => {
     const app = findState(appid)
@@ -57,7 +57,7 @@ export function appChecker(findState: FindAppState): CheckApp {
 
 export type IsLiveApp = (appid: string) => boolean
 
-/** Whether an app exists and is not disabled, asked inside the transaction that relies on it. */
+/** Whether an app exists and is not disabled, checked inside the transaction that relies on it. */
 export function liveAppFinder(findState: FindAppState): IsLiveApp {
   return (appid) => findState(appid)?.isDisabled === false
 }

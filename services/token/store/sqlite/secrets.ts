@@ -4,7 +4,7 @@ import { type AppSecretRow, noteOnSecret } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 
-/** AppSecretRow with null for undefined. */
+/** AppSecretRow with null instead of undefined. */
 interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'> {
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null

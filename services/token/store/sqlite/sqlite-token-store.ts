@@ -1,5 +1,5 @@
-// TokenStore on SQLite. Reads are point lookups, done at once; writes go through a GroupCommit, which shares transactions
-// among them. One file per noun holds both; nothing outside this folder knows a table.
+// TokenStore on SQLite. Reads are synchronous point lookups; writes go through a GroupCommit and share its transactions. Each
+// noun has a file with its reads and writes; nothing outside this folder knows a table.
 
 import type { Leases } from '../../../answers/leases.js'
 import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
@@ -22,8 +22,8 @@ import { liveUserFinder, unchangedUserFinder, userReads, userWrites } from './us
 import { fewAtATime, useWrites } from './uses.js'
 
 /**
- * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store. `leases`
- * are told of what changes.
+ * Opens the token database in `file`, creating and migrating it as needed; `:memory:` for one that ends with the store.
+ * `leases` hear of every change.
  * @throws StoreUnavailable, DatabaseRefused
  */
 export function openSqliteTokenStore(options: {
