@@ -6,6 +6,8 @@ import { expiriesOf, NEWEST_EXPIRY, packTime } from './packed-tokens.js'
 
 /** Events examined per event that may be removed: some at the front may be from a clock that was ahead. */
 const LOOKS = 8
+/** Before the number of any event. */
+const NONE = -1
 
 type Bounds = Parameters<TokenStore['removeEnded']>[0]
 
@@ -44,18 +46,19 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
        HAVING min(at_ms) > (SELECT at_ms FROM audit_events ORDER BY number DESC LIMIT 1)`,
     )
     .pluck()
-  const removeAuditBlocks = db.prepare<[]>(
+  const removeAuditBlocks = db.prepare<[{ after: number; from: number }]>(
     // Primary key. Blocks whose events are gone, and blocks that will be filled again because their last events are gone.
     `DELETE FROM audit_blocks
-     WHERE block < (SELECT coalesce(min(number) / ${BLOCK}, ${Number.MAX_SAFE_INTEGER}) FROM audit_events)
+     WHERE block BETWEEN :from AND (
+         SELECT coalesce(min(number) / ${BLOCK} - 1, ${Number.MAX_SAFE_INTEGER}) FROM audit_events WHERE number > :after)
        OR block > (SELECT (max(number) + 1) / ${BLOCK} - 1 FROM audit_events)`,
   )
 
   /** Events up to this number are from a clock that was ahead: later ones may be due before them. */
-  let passedOver = 0
+  let passedOver = NONE
   function passOverAhead(looks: number): void {
-    const isAhead = findAhead.get({ after: 0, looks: 1 }) !== undefined
-    passedOver = isAhead ? (findAhead.get({ after: passedOver, looks }) ?? passedOver) : 0
+    const isAhead = findAhead.get({ after: NONE, looks: 1 }) !== undefined
+    passedOver = isAhead ? (findAhead.get({ after: passedOver, looks }) ?? passedOver) : NONE
   }
 
   /** The places of the ended rows, and how many codes, grants and tokens they are. */
@@ -86,7 +89,7 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
       const looks = LOOKS * limit
       passOverAhead(looks)
       const auditEvents = removeAuditEvents.run({ after: passedOver, auditBeforeMs, limit, looks }).changes
-      if (auditEvents > 0) removeAuditBlocks.run()
+      if (auditEvents > 0) removeAuditBlocks.run({ after: passedOver, from: Math.ceil((passedOver + 1) / BLOCK) })
       return {
         ...counts,
         sessions: removeSessions.run(endedBeforeMs, limit).changes,
