@@ -73,7 +73,6 @@ const setHighestId: Statement = {
   name: 'set_highest_id',
   text: 'UPDATE survey_ids SET highest_id = $1 WHERE only_row AND highest_id < $1',
 }
-const ping: Statement = { name: 'ping', text: 'SELECT 1' }
 
 /** Surveys per answer of the database. */
 const MAX_DOCUMENTS = 16
@@ -204,10 +203,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
 
     ...createEventMethods(database),
 
-    async ping() {
-      await database.read(ping, [])
-    },
-
+    ping: () => database.ping(),
     close: () => database.close(),
   }
 }

@@ -62,7 +62,6 @@ const removeSessions: Statement = {
     SELECT count(*) AS count FROM removed`,
 }
 const removeAuditEvents = removalOfEvents('audit_events')
-const ping: Statement = { name: 'ping', text: 'SELECT 1' }
 
 export function createUpkeepMethods(database: Database): Pick<TokenStore, 'removeEnded' | 'ping' | 'close'> {
   return {
@@ -82,10 +81,7 @@ export function createUpkeepMethods(database: Database): Pick<TokenStore, 'remov
       })
     },
 
-    async ping() {
-      await database.read(ping, [])
-    },
-
+    ping: () => database.ping(),
     close: () => database.close(),
   }
 }
