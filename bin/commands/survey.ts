@@ -11,7 +11,7 @@ import {
   type SurveySummary,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { inParts } from '../../services/collections/in-parts.js'
-import { validatorOf } from '../../services/rpc/validation.js'
+import { compileRules } from '../../services/rpc/validation.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
 import { unreadable } from '../error-code.js'
@@ -223,7 +223,7 @@ function surveysOf(source: string, text: string): Survey[] {
   const list = Array.isArray(json) ? json : [json]
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)
   const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
-  const validate = validatorOf(SurveySchema)
+  const validate = compileRules(SurveySchema)
   const unknown: string[] = []
   const surveys = list.map((entry, at) => {
     try {

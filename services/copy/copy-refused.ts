@@ -1,10 +1,10 @@
-/** A copy that cannot be made; nothing was written. The message says why. */
+/** A copy cannot be made; nothing was written. The message says why. */
 export class CopyRefused extends Error {
   override readonly name = 'CopyRefused'
 
   constructor(
     text: string,
-    /** What to do about it. */
+    /** What the operator can do about it. */
     readonly hint?: string,
   ) {
     super(text)

@@ -1,6 +1,5 @@
-// Moves stores from SQLite to PostgreSQL: everything of a file, in one transaction, read back and compared before it is
-// committed. Owns no schema: the tables are what the file has, or what the store says, the types of their columns what
-// PostgreSQL has.
+// Moves stores from SQLite to PostgreSQL: everything in a file, in one transaction, read back and compared before the commit.
+// Owns no schema: the tables come from the file or from the store, the types of their columns from PostgreSQL.
 import type { Schema as PostgresSchema } from '../postgres/migrate.js'
 import type { Schema as SqliteSchema } from '../sqlite/migrate.js'
 import { CopyRefused } from './copy-refused.js'
@@ -13,9 +12,9 @@ export interface CopiedSchema {
   readonly sqlite: SqliteSchema
   readonly postgres: PostgresSchema
   readonly tablesInPostgres: TablesInPostgres
-  /** Tables of PostgreSQL alone, and why nothing is copied to them. */
+  /** Tables that only PostgreSQL has, and why nothing is copied to them. */
   readonly notCopied: Readonly<Record<string, string>>
-  /** Statements that set them right when the tables are filled. */
+  /** Statements run on PostgreSQL once the tables are filled. */
   readonly afterwards: readonly string[]
 }
 
@@ -34,15 +33,15 @@ export interface TableReport {
   readonly rows: number
   /** SHA-256 in hex, see TableHash. */
   readonly hash: string
-  /** What PostgreSQL has now. */
+  /** What PostgreSQL holds after the copy. */
   readonly copied: { readonly rows: number; readonly hash: string }
   readonly isEqual: boolean
 }
 
 export interface CopyOptions {
-  /** Copies files that others have open. */
+  /** Whether to copy files that others have open. */
   readonly isForced: boolean
-  /** Rows of a table written so far, after each batch. */
+  /** Called after each batch with the rows of the table written so far. */
   readonly onProgress: (table: string, rows: number, total: number) => void
 }
 
@@ -50,8 +49,8 @@ const BATCH_ROWS = 1_000
 const BATCH_CHARACTERS = 4 * 1024 * 1024 // with a survey's document of 4 MiB, 8 million in hex, one row is a batch
 
 /**
- * Copies each database whole or not at all. The files are opened in the given order, and the transactions are committed one
- * after the other when every table of every job is equal; if one differs, nothing is committed and the report says so.
+ * Copies each database whole or not at all. The files are opened in the given order. If every table of every job is equal, the
+ * transactions are committed one after the other; if one differs, nothing is committed and the report says so.
  * @throws CopyRefused, StoreUnavailable, DatabaseRefused
  */
 export async function copyStores(jobs: readonly Job[], options: CopyOptions): Promise<TableReport[]> {
@@ -71,7 +70,7 @@ interface Copy {
   readonly schema: CopiedSchema
   readonly source: Source
   readonly target: Target
-  /** What is to be filled, locked and found empty. */
+  /** The tables to fill, locked and found empty. */
   readonly tables: readonly Table[]
 }
 

@@ -1,4 +1,4 @@
-// The SQLite side of a copy: one file, read at one moment, never changed.
+// The SQLite side of a copy: one file, read as of one moment and never changed.
 import { existsSync } from 'node:fs'
 import { Database } from '../sqlite/driver.js'
 import type { Schema } from '../sqlite/migrate.js'
@@ -7,7 +7,7 @@ import { DatabaseRefused } from '../store/database-refused.js'
 import { CopyRefused } from './copy-refused.js'
 import { forms, quoted, type Table, type Value } from './values.js'
 
-const LOCK_WAIT_MS = 1_000 // a command that is about to end is waited for
+const LOCK_WAIT_MS = 1_000 // for a command that is about to end
 
 /** A table as PostgreSQL has it. */
 export interface SourceTable {
@@ -19,35 +19,36 @@ export interface SourceTable {
   readonly key: readonly string[]
 }
 
-/** Where SQLite's tables are not PostgreSQL's: how its rows are selected and what its key is, or null for one it has not. */
+/** Where tables differ: how the rows of PostgreSQL's table are selected and what its key is, or null for one that it lacks. */
 export type TablesInPostgres = Readonly<
   Record<string, { readonly select: string; readonly key: readonly string[] } | null>
 >
 
 /**
- * Opens the file for one read of everything. Nobody else may have it open, and nobody can open it until it is closed:
- * what would be written meanwhile would not be in the copy. When `isShared`, others may go on, and it is read as it was
- * at this moment.
- * @throws CopyRefused when it is no database, is damaged, or is in use; StoreUnavailable
+ * Opens the file to read all of it once. Nobody else may have it open, and nobody can open it until it is closed: anything
+ * written meanwhile would be missing from the copy. If `isShared`, others may continue, and the file is read as of this
+ * moment.
+ * @throws CopyRefused when it is missing, no database, damaged or in use; StoreUnavailable
  */
 export function openSource(file: string, { isShared }: { readonly isShared: boolean }): Source {
   if (!existsSync(file)) throw new CopyRefused(`there is no database at ${file}`)
-  const db = new Database(file, { fileMustExist: true, readonly: isShared, timeout: LOCK_WAIT_MS })
+  let db: Connection | undefined
   try {
+    db = new Database(file, { fileMustExist: true, readonly: isShared, timeout: LOCK_WAIT_MS })
     if (!isShared) {
       db.pragma('locking_mode = EXCLUSIVE')
       db.pragma('query_only = ON')
     }
     db.exec('BEGIN')
-    db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() // the moment: a transaction reads as of its first read
+    db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() // this moment: a transaction reads as of its first read
     return new Source(db)
   } catch (error) {
-    db.close()
+    db?.close()
     throw explained(file, error)
   }
 }
 
-/** The `application_id` of a file, which others may have open. @throws CopyRefused when it is no database */
+/** The `application_id` of a file, which others may have open. @throws as openSource */
 export function applicationIdOf(file: string): unknown {
   const source = openSource(file, { isShared: true })
   try {
@@ -68,12 +69,12 @@ export class Source {
     return this.#db.name
   }
 
-  /** Tells a token database from a survey database. */
+  /** Distinguishes a token database from a survey database. */
   get applicationId(): unknown {
     return this.#db.pragma('application_id', { simple: true })
   }
 
-  /** @throws DatabaseRefused unless the file is of the version that this program writes. */
+  /** @throws DatabaseRefused unless the file has the schema version that this program writes. */
   requireVersion({ name, migrations }: Schema): void {
     const version = Number(this.#db.pragma('user_version', { simple: true }))
     const known = migrations.length
@@ -84,13 +85,13 @@ export class Source {
     )
   }
 
-  /** @throws CopyRefused naming the first thing that is broken. */
+  /** @throws CopyRefused naming the first defect. */
   requireSound(): void {
     const verdict = this.#reading(() => String(this.#db.pragma('quick_check(1)', { simple: true })))
     if (verdict !== 'ok') throw new CopyRefused(`${this.file} is damaged: ${verdict}`)
   }
 
-  /** In the order in which they were made, and behind them those that only PostgreSQL has: none refers to a later one. */
+  /** In order of creation, followed by those that only PostgreSQL has, so that no table refers to a later one. */
   tables(inPostgres: TablesInPostgres): SourceTable[] {
     const here = this.#db
       .prepare<[], string>(
@@ -116,7 +117,7 @@ export class Source {
   }
 
   count({ rows }: Table): number {
-    return this.#db.prepare<[], number>(`SELECT count(*) FROM ${rows}`).pluck().get() ?? 0
+    return this.#reading(() => this.#db.prepare<[], number>(`SELECT count(*) FROM ${rows}`).pluck().get() ?? 0)
   }
 
   /** One after the other, in the order of the key. @throws CopyRefused when the file is damaged. */

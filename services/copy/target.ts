@@ -8,10 +8,10 @@ import { CopyRefused } from './copy-refused.js'
 import type { SourceTable } from './source.js'
 import { forms, kindOf, quoted, rowDigestSql, type Table, TableHash, type Value } from './values.js'
 
-const STATEMENT_TIMEOUT_MS = 3_600_000 // statistics and the first row in key order take as long as a table is large
+const STATEMENT_TIMEOUT_MS = 3_600_000 // ANALYZE and the first row in key order take longer the larger the table
 const DIGESTS_AT_ONCE = 10_000
 
-/** Makes the tables if they are not there, and begins. @throws StoreUnavailable, DatabaseRefused */
+/** Creates missing tables and begins the transaction. @throws StoreUnavailable, DatabaseRefused */
 export async function openTarget(url: string, schema: Schema): Promise<Target> {
   await (await openDatabase({ url }, schema)).close()
   const pool = new PrimaryPool({ url, poolSize: 1, statementTimeoutMs: STATEMENT_TIMEOUT_MS })
@@ -21,7 +21,7 @@ export async function openTarget(url: string, schema: Schema): Promise<Target> {
     await target.begin()
     return target
   } catch (error) {
-    await (target ?? pool).close() // the pool alone would wait for its connection without end
+    await (target ?? pool).close() // the pool alone would wait indefinitely for its connection
     throw translate(error)
   }
 }
@@ -41,7 +41,7 @@ export class Target {
     await this.#run('SET LOCAL idle_in_transaction_session_timeout = 0') // while the other database is copied
   }
 
-  /** The table with the kinds of its columns. @throws TypeError when it has other columns than SQLite's: a defect. */
+  /** The table with the kinds of its columns. @throws TypeError when its columns are not those of SQLite, which is a defect. */
   async describe({ name, rows, columns, key }: SourceTable): Promise<Table> {
     const found = await this.#run(
       `SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
@@ -54,7 +54,7 @@ export class Target {
     return { name, rows, columns: described, key }
   }
 
-  /** Keeps everybody else from writing to the tables until the end. @throws CopyRefused when one of them has a row. */
+  /** Locks the tables against all other writers until the end. @throws CopyRefused when one of them has a row. */
   async requireEmpty(tables: readonly Table[]): Promise<void> {
     const names = tables.map(({ name }) => quoted(name))
     await this.#run(`LOCK TABLE ${names.join(', ')} IN SHARE ROW EXCLUSIVE MODE`)
@@ -69,7 +69,7 @@ export class Target {
     }
   }
 
-  /** @throws CopyRefused when the database does not take a row. */
+  /** @throws CopyRefused when the database does not accept a row. */
   async insert(table: Table, rows: readonly (readonly Value[])[]): Promise<void> {
     const names = table.columns.map(({ name }) => quoted(name))
     const values = table.columns.map(({ name, kind }) => forms[kind].intoPostgres(`r.${quoted(name)}`))
@@ -87,7 +87,7 @@ export class Target {
     }
   }
 
-  /** Rows and hash of what the table now holds; the server makes the rows' digests, so no row travels. */
+  /** The number and hash of the rows now in the table; the server computes their digests, so no row is sent. */
   async hash(table: Table): Promise<{ readonly rows: number; readonly hash: string }> {
     const values = table.columns.map(({ name, kind }) => forms[kind].ofPostgres(quoted(name)))
     const kinds = new Map(table.columns.map(({ name, kind }) => [name, kind]))
@@ -107,12 +107,12 @@ export class Target {
     return { rows, hash: hash.toHex() }
   }
 
-  /** Else the first queries would be planned for empty tables. */
+  /** Otherwise the first queries would be planned for empty tables. */
   async analyze({ name }: Table): Promise<void> {
     await this.#run(`ANALYZE ${quoted(name)}`)
   }
 
-  /** A statement of the schema's own. */
+  /** Runs a statement of the schema. */
   async execute(sql: string): Promise<void> {
     await this.#run(sql)
   }
@@ -121,7 +121,7 @@ export class Target {
     await this.#run('COMMIT')
   }
 
-  /** Ends the connection, and with it a transaction that is not committed. */
+  /** Closes the connection, which rolls back a transaction that is not committed. */
   async close(): Promise<void> {
     this.#client.release(true)
     await this.#pool.close()
@@ -136,7 +136,7 @@ export class Target {
   }
 }
 
-/** Data that does not fit (class 22) and constraints that do not hold (class 23). */
+/** Data that does not fit (class 22) and violated constraints (class 23). */
 function isRefusal(error: unknown): error is pg.DatabaseError {
   return error instanceof pg.DatabaseError && /^2[23]/.test(error.code ?? '')
 }

@@ -1,5 +1,5 @@
-// What the rows of both databases have in common: each value as text, the same on either side, so that it can be carried,
-// compared and hashed without a driver's idea of types in between.
+// The common form of rows of both databases: each value as text, the same on either side, so that it can be copied, compared
+// and hashed without a driver's idea of types in between.
 import { createHash } from 'node:crypto'
 
 /** What a column holds. */
@@ -20,13 +20,13 @@ export interface Table {
   readonly name: string
   /** SQL: what its rows are selected from in SQLite. */
   readonly rows: string
-  /** In the order of SQLite's. */
+  /** In SQLite's order. */
   readonly columns: readonly Column[]
   /** The primary key: names of columns. */
   readonly key: readonly string[]
 }
 
-/** SQL expressions between a column and its text. */
+/** SQL expressions that convert between a column and its text. */
 interface Form {
   readonly ofSqlite: (column: string) => string
   readonly ofPostgres: (column: string) => string
@@ -72,14 +72,14 @@ const kindOfType: ReadonlyMap<string, Kind> = new Map([
   ['_text', 'strings'],
 ])
 
-/** The kind of a PostgreSQL column by the name of its type in pg_type. @throws TypeError for one nobody has decided on. */
+/** The kind of a PostgreSQL column, by the name of its type in pg_type. @throws TypeError for a type without one. */
 export function kindOf(type: string): Kind {
   const kind = kindOfType.get(type)
   if (kind === undefined) throw new TypeError(`the copy knows no columns of type ${type}`)
   return kind
 }
 
-/** Whether the value has a U+0000, which PostgreSQL's text cannot hold. */
+/** Whether the value contains U+0000, which PostgreSQL's text cannot hold. */
 export function hasNul(kind: Kind, value: Value): boolean {
   if (value === null) return false
   if (kind === 'text') return value.includes('\0')
@@ -112,7 +112,7 @@ export function rowDigest(row: readonly Value[]): string {
   return createHash('sha256').update(text).digest('hex')
 }
 
-/** The same as an expression of PostgreSQL, from expressions of the values. */
+/** The same as a PostgreSQL expression, from expressions of the values. */
 export function rowDigestSql(values: readonly string[]): string {
   const parts = values.map((value) => `coalesce(octet_length(${value}) || ':' || ${value}, '-')`)
   return `encode(sha256(convert_to(${parts.join(' || ')}, 'UTF8')), 'hex')`

@@ -236,6 +236,11 @@ export class Database {
     })
   }
 
+  /** @throws StoreUnavailable when the database does not answer */
+  async ping(): Promise<void> {
+    await this.read({ name: 'ping', text: 'SELECT 1' }, [])
+  }
+
   close(): Promise<void> {
     return this.#pool.close()
   }

@@ -14,7 +14,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Caller } from './callers.js'
 import { Deadlines } from './deadlines.js'
 import { ServiceError, toConnectError } from './service-error.js'
-import { type Validate, validatorOf } from './validation.js'
+import { compileRules, type Validate } from './validation.js'
 
 /** What a door knows of a call besides its request. */
 export interface IncomingCall {
@@ -113,7 +113,7 @@ export class Dispatcher {
     this.#services.push(service)
     for (const method of service.methods) {
       const handler = handlers[method.localName as keyof Handlers<S>] as AnyHandler
-      this.#methods.set(method, { name: nameOf(method), handler, validate: validatorOf(method.input) })
+      this.#methods.set(method, { name: nameOf(method), handler, validate: compileRules(method.input) })
     }
     return this
   }

@@ -17,7 +17,7 @@ const compiled = new Map<DescMessage, Check>()
  * and a time must be one that google.protobuf.Timestamp allows.
  * @throws Error for a rule that is not known here, so that none is left unenforced.
  */
-export function validatorOf(desc: DescMessage): Validate<Message> {
+export function compileRules(desc: DescMessage): Validate<Message> {
   const check = messageCheck(desc)
   return (message) => check(message as never, '')
 }

@@ -13,8 +13,8 @@ export function eventIds(): (now: number) => string {
   }
 }
 
-/** Whether the text has the form of these ids. */
-export const isEventId = (text: string) => /^[0-9a-f]{36}$/.test(text)
+/** Whether the text has the form of these ids, or of one with a number after it: one of several events that share an id. */
+export const isEventId = (text: string) => /^[0-9a-f]{36}\d*$/.test(text)
 
 /** Sorts before the ids of all events at `atMs` and after those of all earlier ones. */
 export function firstIdAt(atMs: number): string {

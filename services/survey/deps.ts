@@ -6,9 +6,9 @@ import type { SurveyStore } from './store/survey-store.js'
 /** What the handlers of SurveyService share. */
 export interface SurveyDeps {
   readonly store: SurveyStore
-  /** On what the store says; undefined where others write too. */
+  /** Leases on answers from the store; undefined where other processes write too. */
   readonly leases?: Leases | undefined
-  /** TokenService, called as `survey`: whoever calls us, the token is verified there. */
+  /** TokenService, called as `survey`: tokens are verified there, whoever calls us. */
   readonly token: Client<typeof TokenService>
   /** ms since 1970 UTC. */
   readonly now: () => number

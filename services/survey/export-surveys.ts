@@ -7,7 +7,7 @@ import { toSurvey } from './get-survey.js'
 
 const MAX_PAGE_SIZE = 100
 const PAGE_TOKEN = /^\d*$/
-/** Of documents: with the last of them far less than the 64 MiB that our own processes take as an answer. */
+/** Of documents: even with the last one, far less than the 64 MiB that our own processes accept as an answer. */
 const MAX_PAGE_BYTES = 8 * 1024 * 1024
 
 /** Surveys in full, ascending by id. The page token is the last id of the page before. */

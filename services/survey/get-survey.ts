@@ -31,7 +31,7 @@ export function getSurvey(deps: SurveyDeps) {
 
 const responses = new WeakMap<SurveyRow, { readonly openid: string; readonly response: GetSurveyResponse }>()
 
-/** The same message when the same row is asked for by the same user again, so that it is encoded once. */
+/** The same message when the same row is asked for again under the same openid, so that it is encoded once. */
 function responseOf(row: SurveyRow, openid: string): GetSurveyResponse {
   const known = responses.get(row)
   if (known?.openid === openid) return known.response
@@ -41,7 +41,7 @@ function responseOf(row: SurveyRow, openid: string): GetSurveyResponse {
   return response
 }
 
-/** A row that the store returns again is decoded once. Nobody may change the message. */
+/** Decoded once for a row object that the store returns again. Nobody may change the message. */
 export const toSurvey = onceForEach(({ document, surveyId, hash }: SurveyRow): Survey => {
   const survey = fromBinary(SurveySchema, document)
   survey.id = BigInt(surveyId)
@@ -49,7 +49,7 @@ export const toSurvey = onceForEach(({ document, surveyId, hash }: SurveyRow): S
   return survey
 })
 
-/** The public survey shape names its creator by number; this one follows from the openid, so apps cannot compare theirs. */
+/** Surveys name their creator by number. It is derived from the openid, so that apps cannot join their users by it. */
 function creatorUserId(openid: string): bigint {
   return BigInt(createHash('sha256').update(openid).digest().readUIntBE(0, 6))
 }

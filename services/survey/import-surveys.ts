@@ -13,7 +13,7 @@ import type { SurveyDeps } from './deps.js'
 import { toSummary } from './list-surveys.js'
 import type { SurveyDraft } from './store/survey-store.js'
 
-/** Of one survey as it is stored: a request of 4 MiB takes one, or up to 1,000 of together as many bytes, and what is around them. */
+/** Of one survey as stored. A request of 4 MiB has room for one of this size, or up to 1,000 of that much in all. */
 export const MAX_DOCUMENT_BYTES = 4_000_000
 
 /** Stores surveys of one user, all or none. */
@@ -34,7 +34,7 @@ export function importSurveys(deps: SurveyDeps) {
   }
 }
 
-/** The first of these drafts that cannot be stored together, whoever stores them; undefined if there is none. */
+/** The first draft that no owner can store, or not together with those before it; undefined if there is none. */
 export function findRefused(
   drafts: readonly SurveyDraft[],
 ): { readonly at: number; readonly because: string } | undefined {
@@ -47,7 +47,7 @@ export function findRefused(
   return undefined
 }
 
-/** The survey as it is stored. */
+/** The survey as it will be stored. */
 export function toDraft(survey: Survey, now: number): SurveyDraft {
   const nowSeconds = BigInt(Math.floor(now / 1000))
   const document: Survey = {

@@ -4,7 +4,7 @@ import type { SurveyStore } from './store/survey-store.js'
 export interface JanitorOptions {
   readonly store: SurveyStore
   readonly now: () => number
-  /** As RoundsOptions has it. */
+  /** As in RoundsOptions. */
   readonly everyMs: number
   /** How long audit events are kept, in ms. */
   readonly keepAuditMs: number
@@ -14,7 +14,7 @@ export interface JanitorOptions {
   readonly onError: (error: unknown) => void
 }
 
-/** Rows of a transaction: small enough that no other write waits noticeably. */
+/** Rows per transaction: few enough that no other write waits noticeably. */
 const BATCH = 500
 
 /** Each round removes the audit events that are due. */

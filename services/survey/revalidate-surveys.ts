@@ -9,10 +9,10 @@ import type { SurveyDeps } from './deps.js'
 import { fingerprintOf, NO_VALIDATOR, readValidator } from './validators.js'
 import { revalidateTokens } from './verify.js'
 
-/** What takes longer to look up, such as a list of a hundred thousand surveys, is left to the request that wants it. */
+/** A lookup that takes longer, such as a list of a hundred thousand surveys, is left to the request that needs it. */
 const PATIENCE_MS = 250
 
-/** Which answers about surveys no longer hold; of the others each counts as a use of its grant. */
+/** Which answers about surveys no longer hold; each of the others counts as a use of its grant. */
 export function revalidateSurveys(deps: SurveyDeps) {
   const { leases } = deps
   return async (

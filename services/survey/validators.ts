@@ -1,5 +1,6 @@
-// Validators of answers about surveys: as services/token/validators.ts has them of answers about tokens.
-// Layout: 16 bytes of what was found, the length of the token's validator in a byte, that, and what was asked for, in words.
+// Validators of answers about surveys, like those of answers about tokens (services/token/validators.ts).
+// Layout: a 16-byte fingerprint of what was found, one byte for the length of the token's validator, that validator, and the
+// question in words.
 import { hash } from 'node:crypto'
 import { byteKey } from '../collections/bounded-map.js'
 import { onceForEach } from '../collections/once-for-each.js'
@@ -7,9 +8,9 @@ import type { SurveyList, SurveyRow, SurveyStore } from './store/survey-store.js
 
 const FINGERPRINT_BYTES = 16
 const TOKEN_START = FINGERPRINT_BYTES + 1
-/** Of a token's validator: 500 go into what TokenService takes. */
+/** Of a token's validator: 500 of them fit into a request to TokenService. */
 const MAX_TOKEN_BYTES = 100
-/** What is longer is no validator. */
+/** Anything longer is no validator. */
 const MAX_BYTES = 512
 const SURVEY = 'survey '
 const LIST = /^list (\d{1,13}) (\d{1,2}|100) (.+)$/s
@@ -17,24 +18,24 @@ const LIST = /^list (\d{1,13}) (\d{1,2}|100) (.+)$/s
 type Found = SurveyRow | SurveyList
 
 export interface Validator {
-  /** Of what was found; see fingerprintOf. */
+  /** Of the survey or list that was found; see fingerprintOf. */
   readonly fingerprint: string
-  /** Of the answer about the access token. */
+  /** The validator of the answer about the access token. */
   readonly token: Uint8Array
-  /** Asks the store again. */
+  /** Looks up the survey or list again. */
   readonly find: (store: SurveyStore) => Promise<Found | undefined>
 }
 
 const NONE = new Uint8Array()
-/** Stands for nothing. */
+/** Matches nothing. */
 export const NO_VALIDATOR: Validator = { fingerprint: '', token: NONE, find: async () => undefined }
 
-/** Of the answer that `row` is, for a token whose answer has the validator `token`. */
+/** The validator of the answer with `row`; `token` is the validator of the answer about the access token. */
 export function validatorOfSurvey(token: Uint8Array, row: SurveyRow): Uint8Array {
   return validatorOf(token, row, `${SURVEY}${row.surveyId}`)
 }
 
-/** Of the answer that `found` is, for a token whose answer has the validator `token`. */
+/** The validator of the answer with `found`; `token` is the validator of the answer about the access token. */
 export function validatorOfList(
   token: Uint8Array,
   ownerUserId: string,
@@ -54,7 +55,7 @@ function validatorOf(token: Uint8Array, found: Found, asked: string): Uint8Array
   ])
 }
 
-/** NO_VALIDATOR of bytes that are none. */
+/** NO_VALIDATOR for bytes that are no validator. */
 export function readValidator(bytes: Uint8Array): Validator {
   const tokenBytes = bytes[FINGERPRINT_BYTES] ?? 0
   if (tokenBytes > MAX_TOKEN_BYTES || bytes.length > MAX_BYTES) return NO_VALIDATOR
@@ -80,7 +81,7 @@ function findOf(text: string, start: number): Validator['find'] {
   return NO_VALIDATOR.find
 }
 
-/** 16 bytes, a character each, that differ when anything does which an answer says or depends on. */
+/** 16 bytes, one character each, that differ whenever something differs that an answer says or depends on. */
 export const fingerprintOf = onceForEach((found: Found): string => {
   const { document, ...rest } = { document: NONE, ...found }
   const bytes = Buffer.concat([Buffer.from(JSON.stringify(rest)), document])

@@ -13,7 +13,7 @@ interface Presented {
   readonly wantsValidator: boolean
 }
 
-/** What TokenService says of the credentials is passed on as it is; that we cannot ask it is UNAVAILABLE. */
+/** What TokenService says about the credentials is passed on unchanged; a failure to reach it becomes UNAVAILABLE. */
 const passedOn: ReadonlySet<ErrorReason> = new Set([
   ErrorReason.INVALID_ARGUMENT,
   ErrorReason.INVALID_APPID,
@@ -28,7 +28,7 @@ const unreachable: ReadonlySet<Code> = new Set([
   Code.ResourceExhausted,
 ])
 
-/** Whose token it is, as TokenService says. @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, UNAVAILABLE */
+/** Whose token it is, according to TokenService. @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, UNAVAILABLE */
 export async function verify(deps: SurveyDeps, presented: Presented, call: Call): Promise<VerifyAccessTokenResponse> {
   const { appid, accessToken, openid, wantsValidator } = presented
   try {
@@ -42,7 +42,7 @@ export async function verify(deps: SurveyDeps, presented: Presented, call: Call)
 }
 
 /**
- * Which answers about access tokens, by their validators, no longer hold, as TokenService says.
+ * Which answers about access tokens, given by their validators, no longer hold, according to TokenService.
  * @throws ServiceError UNAVAILABLE
  */
 export async function revalidateTokens(

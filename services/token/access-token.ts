@@ -21,33 +21,34 @@ interface Presented {
   readonly wantsValidator: boolean
 }
 
-/** A good access token, and the validator of what is answered about it; empty if it is not wanted. */
-export interface GoodAccessToken {
+/** A good access token and the validator of the answer about it, which is empty if none is wanted. */
+interface GoodAccessToken {
   readonly token: AccessTokenRow
   readonly validator: Uint8Array
 }
 
 /**
- * The good access token this is; counts as a use of its grant. An openid that is not empty must be its user's.
+ * The presented access token if it is good; counts as a use of its grant. An openid that is not empty must be its user's.
  * @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR
  */
 export async function requireAccessToken(deps: TokenDeps, presented: Presented): Promise<GoodAccessToken> {
+  const { appid, openid } = presented
   const credential = new PresentedCredential('accessToken', presented.accessToken)
   let token = await deps.store.findAccessToken(credential)
-  if (token?.isRevoked) {
-    await requireApp(deps, presented.appid)
-    token = await deps.store.findAccessToken(credential) // its app may have been enabled between the two looks
+  if (!token || !isGoodFor(appid, token, deps.now())) {
+    await requireApp(deps, appid) // an unknown or disabled app is told so first
+    if (token?.isRevoked) token = await deps.store.findAccessToken(credential) // the app may have been enabled meanwhile
+    if (!token || !isGoodFor(appid, token, deps.now())) throw invalidToken()
   }
-  const now = deps.now()
-  if (!token || token.appid !== presented.appid || !isGood(token, now)) {
-    await requireApp(deps, presented.appid) // an unknown or disabled app is told so first
-    throw invalidToken()
-  }
-  if (presented.openid !== '' && presented.openid !== token.openid) {
+  if (openid !== '' && openid !== token.openid) {
     throw new ServiceError(ErrorReason.CLAIM_ERROR, 'the openid is not that of the access_token')
   }
-  used(deps, token, now)
+  used(deps, token, deps.now())
   return { token, validator: presented.wantsValidator ? validatorOf(credential, token) : NO_VALIDATOR }
+}
+
+function isGoodFor(appid: string, token: AccessTokenRow, now: number): boolean {
+  return token.appid === appid && isGood(token, now)
 }
 
 export function isGood({ isRevoked, expiresAtMs }: AccessTokenRow, now: number): boolean {

@@ -1,4 +1,4 @@
-// The two questions every app call starts with: is there such an app, and is this its secret.
+// The two questions every call of an app starts with: does the app exist, and is this its secret?
 import { timingSafeEqual } from 'node:crypto'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { BoundedMap, byteKey } from '../collections/bounded-map.js'
@@ -10,7 +10,7 @@ import type { AppRow, AppSecretRow } from './store/token-store.js'
 export const invalidAppid = () => new ServiceError(ErrorReason.INVALID_APPID, 'the appid is unknown or disabled')
 export const invalidSecret = () => new ServiceError(ErrorReason.INVALID_SECRET, 'the secret is not one of this app')
 
-/** The enabled app of this id. @throws ServiceError INVALID_APPID */
+/** The enabled app with this id. @throws ServiceError INVALID_APPID */
 export async function requireApp(deps: TokenDeps, appid: string): Promise<AppRow> {
   const app = await deps.store.findApp(appid)
   if (!app || app.isDisabled) throw invalidAppid()
@@ -23,7 +23,7 @@ export interface UsedSecret {
   lastUsedAtMs: number | undefined
 }
 
-/** The live secret of an enabled app that this is. @throws ServiceError INVALID_APPID, INVALID_SECRET */
+/** The live secret of an enabled app that `secret` is. @throws ServiceError INVALID_APPID, INVALID_SECRET */
 async function findSecret(deps: TokenDeps, appid: string, secret: string): Promise<UsedSecret> {
   await requireApp(deps, appid)
   const secretHash = hashCredential('secret', secret)
@@ -45,8 +45,9 @@ export async function requireSecret(deps: TokenDeps, appid: string, secret: stri
 }
 
 /**
- * The app's secret that this is, for a transaction that checks app and secret: what was good before is not looked for
- * again. Its use is to be recorded when the transaction found it good. @throws ServiceError INVALID_APPID, INVALID_SECRET
+ * The app's secret that `secret` is, for a transaction that checks app and secret itself: a secret that was good before is not
+ * looked up again. The caller records its use once the transaction has found it good.
+ * @throws ServiceError INVALID_APPID, INVALID_SECRET
  */
 export type RecallSecret = (appid: string, secret: string) => Promise<UsedSecret>
 

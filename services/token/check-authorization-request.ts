@@ -14,7 +14,7 @@ const SCOPE_USER = 'snsapi_user'
 
 const STATE = /^[A-Za-z0-9]{0,128}$/ // spec 4.1
 
-/** spec 4.1; appid and redirect_uri come first, because until both are right nothing may be sent to the redirect_uri. */
+/** spec 4.1. appid and redirect_uri come first: until both are right, nothing may be sent to the redirect_uri. */
 export function checkAuthorizationRequest(deps: TokenDeps) {
   return async (
     request: CheckAuthorizationRequestRequest,
@@ -32,7 +32,7 @@ export function checkAuthorizationRequest(deps: TokenDeps) {
   }
 }
 
-/** Byte for byte one of the registered ones (decisions 20). @throws ServiceError INVALID_REDIRECT_URI */
+/** Must equal a registered one byte for byte (decisions 20). @throws ServiceError INVALID_REDIRECT_URI */
 export function requireRedirectUri(app: AppRow, redirectUri: string): void {
   if (app.redirectUris.includes(redirectUri)) return
   throw new ServiceError(ErrorReason.INVALID_REDIRECT_URI, 'the redirect_uri is not registered for this app')

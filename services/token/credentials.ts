@@ -1,10 +1,10 @@
-// The credentials this service makes: opaque, prefixed by kind, 256 random bits, checksum at the end.
+// The credentials this service issues: opaque, prefixed by kind, with 256 random bits and a checksum at the end.
 // Layout: `<prefix>_` + base64url of the body + 6 characters (CRC-32 of what precedes, base64url).
-// The body is 32 random bytes, or a place and 32 random bytes.
+// The body is 32 random bytes, or a place followed by 32 random bytes.
 import { createHmac, hash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
-/** What secret scanners find it by; decisions 15. */
+/** Secret scanners find credentials by these; decisions 15. */
 const prefixes = {
   code: 'sac',
   accessToken: 'sat',
@@ -18,28 +18,28 @@ const RANDOM_BYTES = 32
 const CHECKSUM_LENGTH = 6
 
 /**
- * 8 bytes that say where in its table a row lies: rows that are made or changed together lie together. A table ordered by
+ * 8 bytes that say where in its table a row lies, so that rows created or changed together lie together. A table ordered by
  * hashes alone scatters them, and then every row of a group commit dirties a page of its own in every index.
- * A code, the grant it becomes and all tokens of that have the same: 6 bytes of time, and 2 that tell those of one moment
- * apart, of which 65,536 have room. It is no secret and nothing is decided by it.
+ * A code, the grant it becomes and all tokens of that grant share one place: 6 bytes of time, and 2 bytes that distinguish up
+ * to 65,536 places of the same ms. A place is not secret, and nothing is decided by it.
  */
 export type Place = Uint8Array
 const PLACE_BYTES = 8
 const TIME_BYTES = 6 // ms since 1970
 const DAY_MS = 86_400_000
 const KEY_BYTES = 32
-const PLACE_LENGTH = base64urlLength(PLACE_BYTES) // the last two bits are another byte's
+const PLACE_LENGTH = base64urlLength(PLACE_BYTES) // its last two bits belong to the next byte
 
 const lengthOf = { plain: base64urlLength(RANDOM_BYTES), placed: base64urlLength(PLACE_BYTES + RANDOM_BYTES) }
 
-/** A credential this service has made: the text for its holder, the key for the store. */
+/** A new credential: the text for its holder, the key for the store. */
 export interface Credential {
   readonly text: string
   /** See storeKey. */
   readonly hash: Uint8Array
 }
 
-/** The place of what begins now. */
+/** A place for a grant that begins now. */
 export function newPlace(nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
   const place = Buffer.alloc(PLACE_BYTES)
   place.writeUIntBE(Math.max(0, Math.floor(nowMs)), 0, TIME_BYTES)
@@ -55,7 +55,7 @@ export function newCredential(
   return fromBytes(kind, randomBytes(RANDOM_BYTES), place)
 }
 
-/** Its key if it can be a credential of this kind; undefined for what was mistyped or is of another kind. */
+/** The store key of a credential; undefined for text that is mistyped or of another kind. */
 export function hashCredential(kind: CredentialKind, text: string): Uint8Array | undefined {
   const start = bodyStart(kind)
   const bodyLength = text.length - start - CHECKSUM_LENGTH
@@ -66,14 +66,14 @@ export function hashCredential(kind: CredentialKind, text: string): Uint8Array |
   return storeKey(text, bodyLength === lengthOf.placed ? start : undefined)
 }
 
-/** Whether it begins as a credential does, whatever follows: no message repeats it. */
+/** Whether the text begins as a credential does, whatever follows; no message may repeat such text. */
 export function isLikeCredential(text: string): boolean {
   return Object.values(prefixes).some((prefix) => text.startsWith(`${prefix}_`))
 }
 
-/** A credential as somebody presents it. Of most, which a store found before, no more is needed than the digest. */
+/** A credential as presented. Most were looked up before, and then only the digest is needed. */
 export class PresentedCredential {
-  /** SHA-256 of the text, a character for each byte. */
+  /** SHA-256 of the text, one character per byte. */
   readonly digest: string
   readonly #kind: CredentialKind
   readonly #text: string
@@ -89,7 +89,7 @@ export class PresentedCredential {
     return hashCredential(this.#kind, this.#text)
   }
 
-  /** A character for each byte; empty if it has none. For one that has a hash. */
+  /** One character per byte; empty if the credential has no place. Meaningful only if `hash` is defined. */
   get place(): string {
     const start = bodyStart(this.#kind)
     if (this.#text.length - start - CHECKSUM_LENGTH !== lengthOf.placed) return ''
@@ -97,12 +97,12 @@ export class PresentedCredential {
   }
 }
 
-/** A credential of which only digest and place are known. */
+/** A credential known only by digest and place. */
 export class DigestedCredential {
   readonly digest: string
   readonly #place: string
 
-  /** A character for each byte; the place is empty if it has none. What has another length is no credential. */
+  /** Both have one character per byte; `place` is empty if there is none. With any other length it is no credential. */
   constructor(digest: string, place: string) {
     this.digest = digest
     this.#place = place
@@ -116,15 +116,15 @@ export class DigestedCredential {
   }
 }
 
-/** Where the row of this key lies. Of a credential without a place, which versions up to 0.1.0 made, its own hash says it. */
+/** Where the row of this key lies. Credentials of versions up to 0.1.0 have none: the start of their hash serves. */
 export function placeOf(key: Uint8Array): Place {
   return key.subarray(0, PLACE_BYTES)
 }
 
 /**
  * The code of a confirmed form: the same for the same session, form and attempt, so that a double click yields one code.
- * As unguessable as the session token, which only the user's browser holds. Ids of our forms begin with the time, in 8
- * characters, and that is the place of their codes; any others' codes are anywhere.
+ * As unguessable as the session token, which only the user's browser holds. Ids of our own forms begin with the time, in 8
+ * characters, which becomes the place of their codes; codes of other callers lie anywhere.
  */
 export function deriveCode(
   sessionToken: string,
@@ -141,19 +141,19 @@ export function deriveCode(
   return fromBytes('code', digest.subarray(0, RANDOM_BYTES), place)
 }
 
-/** The place of a grant and its tokens: that of its code, unless that says no time, as those of earlier versions. */
+/** The place of a grant and its tokens: that of its code, unless it holds no time, as with codes of earlier versions. */
 export function placeOfGrant(codeKey: Uint8Array, nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
   const place = placeOf(codeKey)
   return isAbout(place, nowMs) ? place : newPlace(nowMs, randomBytes)
 }
 
-/** Whether a place begins with a time within a day of now. */
+/** Whether the place begins with a time within a day of now. */
 function isAbout(place: Uint8Array, nowMs: number): boolean {
   const atMs = Buffer.from(place.buffer, place.byteOffset, TIME_BYTES).readUIntBE(0, TIME_BYTES)
   return Math.abs(atMs - nowMs) < DAY_MS
 }
 
-/** An identifier that is no secret: `<prefix>_` + 22 characters (16 bytes, base64url), random but for the place. */
+/** An identifier, not secret: `<prefix>_` + 22 characters (16 bytes, base64url), random except for the place. */
 export function newId(prefix: string, randomBytes: (size: number) => Uint8Array, place?: Place): string {
   const bytes = place ? Buffer.concat([place, randomBytes(16 - PLACE_BYTES)]) : Buffer.from(randomBytes(16))
   return `${prefix}_${bytes.toString('base64url')}`
@@ -166,17 +166,17 @@ function fromBytes(kind: CredentialKind, random: Uint8Array, place?: Place): Cre
   return { text, hash: storeKey(text, place && bodyStart(kind)) }
 }
 
-/** What the store knows a credential by, 32 bytes; its place, if it has one, begins at `placeAt` of the text. */
+/** The store's key for a credential, 32 bytes. Its place, if it has one, begins at `placeAt` in the text. */
 function storeKey(text: string, placeAt: number | undefined): Uint8Array {
   return keyFrom(hash('sha256', text, 'binary'), placeAt === undefined ? '' : placeIn(text, placeAt))
 }
 
-/** The SHA-256 of the text; with a place, that and the first 24 bytes of it. All of a character for each byte. */
+/** The SHA-256 of the text or, with a place, the place and the first 24 bytes of it. Arguments have one character per byte. */
 function keyFrom(digest: string, place: string): Uint8Array {
   return Buffer.from((place + digest).slice(0, KEY_BYTES), 'latin1')
 }
 
-/** A character for each byte. */
+/** One character per byte. */
 function placeIn(text: string, placeAt: number): string {
   return Buffer.from(text.slice(placeAt, placeAt + PLACE_LENGTH), 'base64url').toString('latin1', 0, PLACE_BYTES)
 }

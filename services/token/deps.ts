@@ -29,10 +29,10 @@ export interface TokenDeps {
   readonly passwords: PasswordHasher
   readonly signInLimiter: SignInLimiter
   readonly uses: UseRecorder
-  /** On what the store says of access tokens; undefined where others write too. */
+  /** Leases on answers about access tokens; undefined where other processes write too. */
   readonly leases?: Leases | undefined
-  /** Hears how many answers about access tokens were found to hold, of those one call asked about. */
+  /** Called once per RevalidateAnswers with the number of answers that still hold. */
   readonly onRevalidated?: ((answers: number) => void) | undefined
-  /** Hears of each used code that was sent again. */
+  /** Called for each replay of a used code. */
   readonly onReplayed?: ((effect: ReplayEffect) => void) | undefined
 }

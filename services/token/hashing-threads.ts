@@ -1,5 +1,5 @@
-// Threads for hashing passwords. A hash takes tens of ms of a core, so a crowd that signs in could have all of them: these
-// threads have a lower priority than the others, and libuv's stay free for the disk.
+// Threads for hashing passwords. A hash takes tens of ms of a core, so a crowd signing in could occupy every core: these
+// threads run at a lower priority than the others, and libuv's stay free for the disk.
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
 import { SIDE_THREAD } from '../../event-loop/side-thread.js'
@@ -14,17 +14,17 @@ interface Job {
   readonly reject: (error: unknown) => void
 }
 
-/** Beside a thread that is always busy, one of these gets a tenth of the core. */
+/** Next to a thread that is always busy, one of these gets a tenth of the core. */
 const NICENESS = 10
 
-/** As source text, since it must run from TypeScript and from what was compiled. */
+/** As source text, since it must run both from TypeScript and from the compiled output. */
 const threadSource = `
 const { parentPort, workerData } = require('node:worker_threads')
 const { setPriority } = require('node:os')
 const argon2 = require(workerData.driver)
 try {
   if (process.platform === 'linux') setPriority(0, ${NICENESS}) // of this thread alone; elsewhere it is the process's
-} catch {} // where no priority may be changed, as in a narrow sandbox
+} catch {} // priorities may not be changed, as in a tight sandbox
 parentPort.on('message', ({ name, args }) => {
   try {
     parentPort.postMessage({ result: argon2[name](...args) })

@@ -10,7 +10,7 @@ import { deriveCode } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 import { invalidSession, requireSession } from './session.js'
 
-/** How often one form may be confirmed again after its code was used or expired; then the page must be opened anew. */
+/** How many codes one form may yield, each after the one before was used or had expired; then the page must be opened again. */
 const MAX_ATTEMPTS = 16
 
 /** Step 1 of the flow, after the user's confirmation. */
@@ -39,15 +39,10 @@ export function issueCode(deps: TokenDeps) {
         now,
         causedBy('user', call),
       )
-      if (outcome === 'refused') throw await refusal(deps, appid)
+      if (outcome === 'app_ended') throw invalidAppid()
+      if (outcome === 'session_ended') throw invalidSession()
       if (outcome !== 'exists_ended') return { code: code.text }
     }
     throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'this form was confirmed too often, open the page again')
   }
-}
-
-/** App or session ended between the checks and the transaction: says which. */
-async function refusal(deps: TokenDeps, appid: string): Promise<ServiceError> {
-  const app = await deps.store.findApp(appid)
-  return !app || app.isDisabled ? invalidAppid() : invalidSession()
 }

@@ -1,4 +1,4 @@
-// The janitor: removes what ended long ago, in small batches, and writes down last uses. It never touches a live grant.
+// The janitor: removes what ended long ago, in small batches, and writes last uses. It never touches a live grant.
 import { type Rounds, startRounds } from '../store/rounds.js'
 import type { Removed, TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'
@@ -7,7 +7,7 @@ export interface JanitorOptions {
   readonly store: TokenStore
   readonly uses: UseRecorder
   readonly now: () => number
-  /** As RoundsOptions has it. */
+  /** As in RoundsOptions. */
   readonly everyMs: number
   /** How long ended codes, sessions and grants with their tokens are kept, in ms; a code must outlive its form (30 min). */
   readonly keepEndedMs: number
@@ -21,7 +21,7 @@ export interface JanitorOptions {
 
 /** Rows per table and transaction: small enough that no other write waits noticeably. */
 const BATCH = 500
-/** Requests are counted by the clocks of several processes. */
+/** Several processes count requests, each by its own clock. */
 const CLOCKS_DIFFER_MS = 60_000
 
 /** Each round flushes last uses and removes everything that is due. */
@@ -38,7 +38,7 @@ export function startJanitor(options: JanitorOptions): Rounds<Removed> {
         limit: BATCH,
       })
       for (const table of Object.keys(total) as (keyof Removed)[]) total[table] += removed[table]
-      isMore = Object.values(removed).reduce((sum, count) => sum + count) >= BATCH // codes and grants may be of one table
+      isMore = Object.values(removed).reduce((sum, count) => sum + count) >= BATCH // codes and grants may share a table
     }
     await options.store.removeRequestCounts(options.now() - CLOCKS_DIFFER_MS)
     if (Object.values(total).some((count) => count > 0)) options.onRemoved(total)

@@ -1,4 +1,4 @@
-// LimitService: what all gateways together have admitted.
+// LimitService: what all gateways have admitted together.
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'

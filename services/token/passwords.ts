@@ -2,24 +2,24 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { inThread } from './hashing-threads.js'
 
-/** Whether hash and password belong together; with `undefined` it takes the same time and is false. */
+/** Whether the password matches the hash; for `undefined` it takes the same time and is false. */
 export type Compare = (passwordHash: string | undefined, password: string) => Promise<boolean>
 
-/** Passwords at rest and their comparison, off the event loop; however their letters are composed (decisions 39). */
+/** Hashes and compares passwords off the event loop, whatever the Unicode composition of their letters (decisions 39). */
 export interface PasswordHasher {
-  /** A salted hash in PHC string format. @throws ServiceError RATE_LIMITED when too many wait */
+  /** A salted hash in PHC string format. @throws ServiceError RATE_LIMITED when too many are waiting */
   hash(password: string): Promise<string>
   /**
    * Runs `work`, which may compare a password.
-   * @throws ServiceError RATE_LIMITED when too many wait, before anything of `work`; else what `work` throws
+   * @throws ServiceError RATE_LIMITED when too many are waiting, before `work` begins; else what `work` throws
    */
   inQueue<T>(work: (compare: Compare) => Promise<T>): Promise<T>
 }
 
-/** RFC 8265 §4.2.2: keyboards and systems differ in whether a letter with a mark is one character or two. */
+/** RFC 8265 §4.2.2: keyboards and systems differ in whether an accented letter is one character or two. */
 const composed = (password: string) => password.normalize('NFC')
 
-/** What one argon2id takes: KiB of memory and passes over them. */
+/** The cost of one argon2id hash: KiB of memory and passes over it. */
 export interface PasswordCost {
   readonly memoryCost: number
   readonly timeCost: number
@@ -29,8 +29,8 @@ export interface PasswordCost {
 const OWASP_COST: PasswordCost = { memoryCost: 19_456, timeCost: 2 }
 
 /**
- * argon2id in threads of its own, `concurrency` at a time, and at most `queueLimit` waiting: beyond it a sign-in is refused
- * with RATE_LIMITED rather than kept waiting.
+ * argon2id in threads of its own, `concurrency` at a time and at most `queueLimit` waiting. Beyond that a sign-in is refused
+ * with RATE_LIMITED instead of being queued.
  */
 export async function createPasswordHasher(options: {
   concurrency: number
@@ -44,7 +44,7 @@ export async function createPasswordHasher(options: {
   let inside = 0
   let running = 0
 
-  /** In a place of the queue, which is given up when `work` has ended. */
+  /** Occupies a place in the queue until `work` has ended. */
   async function inPlace<T>(work: () => Promise<T>): Promise<T> {
     if (inside >= options.concurrency + options.queueLimit) {
       throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many sign-ins at once', { retryAfterSeconds: 2 })
@@ -65,7 +65,7 @@ export async function createPasswordHasher(options: {
     } finally {
       const next = waiting.shift()
       if (next)
-        next() // hands over its turn: `running` stays
+        next() // hands its turn over: `running` stays the same
       else running -= 1
     }
   }

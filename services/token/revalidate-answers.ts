@@ -9,7 +9,7 @@ import type { TokenDeps } from './deps.js'
 import { MAX_HELD_MS } from './store/token-store.js'
 import { fingerprintOf, readValidator } from './validators.js'
 
-/** Which answers about access tokens no longer hold; of the others each counts as a use of its grant. */
+/** Which answers about access tokens no longer hold; each of the others counts as a use of its grant. */
 export function revalidateAnswers(deps: TokenDeps) {
   const { leases } = deps
   return async (

@@ -6,10 +6,10 @@ import type { SessionRow } from './store/token-store.js'
 
 export const invalidSession = () => new ServiceError(ErrorReason.INVALID_SESSION, 'nobody is signed in')
 
-/** Activity is written when the last record of it is older than this, or than a quarter of the idle time. */
+/** Activity is recorded again when the last record is older than this or than a quarter of the idle time. */
 const TOUCH_AFTER_MS = 60_000
 
-/** The live session of this token; counts as its activity. @throws ServiceError INVALID_SESSION */
+/** The live session of this token; counts as activity. @throws ServiceError INVALID_SESSION */
 export async function requireSession(deps: TokenDeps, sessionToken: string): Promise<SessionRow> {
   const sessionHash = hashCredential('session', sessionToken)
   const session = sessionHash && (await deps.store.findSession(sessionHash))

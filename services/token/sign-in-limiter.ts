@@ -3,14 +3,14 @@ import { ServiceError } from '../rpc/service-error.js'
 import type { TokenStore } from './store/token-store.js'
 
 /**
- * Slows down guessing. Attempts count per (account, source) and per source before the password is looked at, so that
- * many at once gain nothing; what was no wrong password is taken back. Nobody else's failures can keep a user out: an
- * account is slowed only for the source that fails. The counts are shared by all processes on the store.
+ * Slows down guessing. An attempt is counted per (account, source) and per source before its password is checked, so that
+ * sending many at once gains nothing; the count is taken back unless the name or password was wrong. Nobody else's failures
+ * can lock a user out: an account is slowed only for the source that fails. All processes on the store share the counts.
  */
 export interface SignInLimiter {
   /**
-   * Runs `attempt`, counted. It answers undefined when the name or the password is wrong. An answer makes the account's
-   * failures forgotten and gives the source one attempt back; a failure of another kind gives both one back.
+   * Counts and runs `attempt`, which answers undefined when the name or password is wrong. Any other answer clears the
+   * failures of the account and gives the source one attempt back; if `attempt` throws, both get one back.
    * @throws ServiceError RATE_LIMITED when this source must wait, else what `attempt` throws
    */
   counted<T>(username: string, source: string, attempt: () => Promise<T | undefined>): Promise<T | undefined>
@@ -41,11 +41,13 @@ export function createSignInLimiter(
         { ...ofPair, requests: 1 },
         { ...ofSource, requests: 1 },
       ])
-      const takeBack = (requests: number) =>
-        store.countRequests([
+      const takeBack = async (requests: number) => {
+        const taken = [
           { ...ofPair, requests: -requests },
           { ...ofSource, requests: -1 },
-        ])
+        ]
+        await store.countRequests(taken).catch(() => undefined) // a count that stays too high does not undo the attempt
+      }
       let answer: Awaited<ReturnType<typeof attempt>>
       try {
         if (pair > limits.perAccountAndSource || all > limits.perSource) {
@@ -54,7 +56,7 @@ export function createSignInLimiter(
         }
         answer = await attempt()
       } catch (error) {
-        await takeBack(1).catch(() => undefined) // the store may be what failed
+        await takeBack(1)
         throw error
       }
       if (answer !== undefined) await takeBack(pair)

@@ -1,5 +1,5 @@
-// TokenService, AccountService and AdminService: everything behind the RPC boundary that owns apps, users, sessions,
-// codes, grants, tokens and audit. It knows nothing of HTTP. bin/ composes it; gateway/ reaches it by RPC only.
+// TokenService, AccountService and AdminService: the owners of apps, users, sessions, codes, grants, tokens and audit events
+// behind the RPC boundary. They know nothing of HTTP. bin/ composes them; gateway/ reaches them by RPC only.
 import type { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import type { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'

@@ -1,20 +1,20 @@
 import { LAST_USE_RESOLUTION_MS, type TokenStore } from './store/token-store.js'
 
-/** Collects last uses of grants and secrets and writes them now and then, so that reading a token writes nothing. */
+/** Collects last uses of grants and secrets and writes them periodically, so that reading a token writes nothing. */
 export interface UseRecorder {
   grantUsed(grantId: string, now: number, knownLastUseMs: number): void
-  /** Whether the use is to be written. */
+  /** Whether the use will be written. */
   secretUsed(secretId: string, now: number, knownLastUseMs: number | undefined): boolean
-  /** Writes what was collected; keeps it when the store is unavailable. */
+  /** Writes what was collected; keeps it if the store is unavailable. */
   flush(): Promise<void>
 }
 
-/** Nothing is worth writing that says the same to the minute. */
+/** Last uses are recorded to the minute: one that differs by less is not worth a write. */
 function isAbout(atMs: number | undefined, now: number): boolean {
   return atMs !== undefined && Math.abs(now - atMs) < LAST_USE_RESOLUTION_MS
 }
 
-/** More are dropped until the next flush: last uses are worth little, memory is not. */
+/** Beyond this, uses are dropped until the next flush: a last use is worth less than unbounded memory. */
 const MAX_COLLECTED = 100_000
 
 export function createUseRecorder(store: TokenStore): UseRecorder {
@@ -29,7 +29,7 @@ export function createUseRecorder(store: TokenStore): UseRecorder {
     return true
   }
 
-  /** Beside those that were collected since, which are later; no more than may be collected. */
+  /** Restores what was not written. Uses collected since are later and win; the bound applies. */
   const putBack = (taken: ReadonlyMap<string, number>, since: Map<string, number>) => {
     for (const [id, atMs] of taken) if (!since.has(id) && since.size < MAX_COLLECTED) since.set(id, atMs)
   }

@@ -13,7 +13,7 @@ export function verifyAccessToken(deps: TokenDeps) {
   }
 }
 
-/** Without a validator; the same message when the store returns the same row again. */
+/** The answer without a validator; the same message object when the store returns the same row again. */
 const answerOf = onceForEach(
   ({ userId, openid, scope, expiresAtMs, grantId }: AccessTokenRow): VerifyAccessTokenResponse => ({
     $typeName: 'surveyauth.v1.VerifyAccessTokenResponse',

@@ -391,6 +391,12 @@ describe('a copy is refused, and nothing is written,', () => {
     await expect(copyTokens(file, url)).rejects.toThrow('is damaged')
   })
 
+  test('when the file cannot be opened, which is said', async () => {
+    const copied = copyTokens(temporaryDirectory(), await createDatabase())
+    await expect(copied).rejects.toMatchObject({ cause: { message: expect.stringContaining('SQLITE_CANTOPEN') } })
+    await expect(copied).rejects.toBeInstanceOf(StoreUnavailable)
+  })
+
   test('when the file is damaged in an index', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const db = new Database(file, { readonly: true })

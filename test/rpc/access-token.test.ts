@@ -1,8 +1,9 @@
 import { expect, test, vi } from 'vitest'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { requireAccessToken } from '../../services/token/access-token.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import { granted, startService } from '../answers/kept-service.js'
-import { byOperator, NOW } from '../store/token-store-verbs.js'
+import { byOperator, byUser, NOW } from '../store/token-store-verbs.js'
 
 test('a good token is not refused when its app is enabled between the look at it and that at the app', async () => {
   const { store, uses } = await startService()
@@ -15,5 +16,16 @@ test('a good token is not refused when its app is enabled between the look at it
   const deps = { store: { ...store, findApp }, uses, now: () => NOW } as unknown as TokenDeps
   const { token } = await requireAccessToken(deps, { ...presented, wantsValidator: false })
   expect(token.openid).toBe(openid)
+  expect(findApp).toHaveBeenCalledOnce()
+})
+
+test('a revoked token is refused after one look at its app', async () => {
+  const { store, uses } = await startService()
+  const { presented, grantId } = await granted(store)
+  await store.revokeGrant(grantId, NOW, byUser)
+  const findApp = vi.fn(store.findApp)
+  const deps = { store: { ...store, findApp }, uses, now: () => NOW } as unknown as TokenDeps
+  const refused = requireAccessToken(deps, { ...presented, wantsValidator: false })
+  await expect(refused).rejects.toMatchObject({ reason: ErrorReason.INVALID_TOKEN })
   expect(findApp).toHaveBeenCalledOnce()
 })

@@ -81,3 +81,8 @@ test('says what failed when the attempt cannot be taken back either', async () =
   const { attempt } = limiter({ failsAt: (call) => call > 1 })
   await expect(attempt(broken)).rejects.toThrow('the database is away')
 })
+
+test('a right password is not refused when the failures before it cannot be forgotten', async () => {
+  const { attempt } = limiter({ failsAt: (call) => call > 1 })
+  expect(await attempt(right)).toBe('session')
+})

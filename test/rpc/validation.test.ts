@@ -18,7 +18,7 @@ import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { ImportSurveysRequestSchema, SurveySchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../../services/rpc/dispatcher.js'
-import { validatorOf } from '../../services/rpc/validation.js'
+import { compileRules } from '../../services/rpc/validation.js'
 import { createAdminHandlers } from '../../services/token/admin/admin-service.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
@@ -126,7 +126,7 @@ function anyScalar(scalar: ScalarType): fc.Arbitrary<unknown> {
 
 describe('the compiled rules', () => {
   test.each(requests.map((desc) => ({ desc, name: desc.name })))('say of $name what protovalidate says', ({ desc }) => {
-    const validate = validatorOf(desc)
+    const validate = compileRules(desc)
     const seen = { valid: 0, invalid: 0 }
     fc.assert(
       fc.property(anyMessage(desc), (message) => {
@@ -142,7 +142,7 @@ describe('the compiled rules', () => {
   })
 
   test('name the field and what it must be', () => {
-    const validate = validatorOf(CreateUserRequestSchema)
+    const validate = compileRules(CreateUserRequestSchema)
     expect(validate(create(CreateUserRequestSchema, { username: 'ann', password: 'short' }))).toBe(
       'password: at least 8 characters',
     )
@@ -153,11 +153,11 @@ describe('the compiled rules', () => {
     const withAvatar = { username: 'ann', password: 'long enough', avatar: 'ftp://a.example/' }
     expect(validate(create(CreateUserRequestSchema, withAvatar))).toBe(refusedAvatar)
     const update = (change: { nickname?: string; avatar?: string }) =>
-      validatorOf(UpdateUserRequestSchema)(create(UpdateUserRequestSchema, { username: 'ann', ...change }))
+      compileRules(UpdateUserRequestSchema)(create(UpdateUserRequestSchema, { username: 'ann', ...change }))
     expect(update({ avatar: 'ftp://a.example/' })).toBe(refusedAvatar)
     expect(update({ nickname: 'x'.repeat(101) })).toBe('nickname: at most 100 characters')
     expect(update({ nickname: '', avatar: '' })).toBeUndefined()
-    expect(validatorOf(SurveySchema)(create(SurveySchema, { hash: 'ABCD' }))).toBe(
+    expect(compileRules(SurveySchema)(create(SurveySchema, { hash: 'ABCD' }))).toBe(
       'hash: must be four hex digits, in lower case',
     )
   })
@@ -167,11 +167,11 @@ describe('the compiled rules', () => {
     (schema) => {
       const requestWith = (password: string) => create<DescMessage>(schema, { username: 'ann', password } as never)
       for (const control of ['\t', '\n', '\u001f', '\u007f', '\u0085']) {
-        expect(validatorOf(schema)(requestWith(`pass${control}word`))).toBe(
+        expect(compileRules(schema)(requestWith(`pass${control}word`))).toBe(
           'password: must not contain control characters',
         )
       }
-      expect(validatorOf(schema)(requestWith('密码 pass\u00a0word\u2028'))).toBeUndefined()
+      expect(compileRules(schema)(requestWith('密码 pass\u00a0word\u2028'))).toBeUndefined()
     },
   )
 
@@ -179,7 +179,7 @@ describe('the compiled rules', () => {
     'refuse a name that nobody could see: $name',
     (schema) => {
       const verdict = (name: string) =>
-        validatorOf(schema)(
+        compileRules(schema)(
           create<DescMessage>(schema, { appid: 'app', redirectUris: ['https://a.example/'], name } as never),
         )
       for (const blank of [' ', '\t\n', '\u00a0\u3000', '\u200b\ufeff', '\u3164', '\u2800 ', '\u115f\u1160\uffa0']) {
@@ -191,27 +191,27 @@ describe('the compiled rules', () => {
 
   test('count bytes, items and values of an enum', () => {
     const signIn = (password: string) =>
-      validatorOf(SignInRequestSchema)(create(SignInRequestSchema, { username: 'ann', password }))
+      compileRules(SignInRequestSchema)(create(SignInRequestSchema, { username: 'ann', password }))
     expect([signIn('好'.repeat(341)), signIn('好'.repeat(342))]).toEqual([undefined, 'password: at most 1024 bytes'])
     const app = (count: number) => {
       const redirectUris = Array.from({ length: count }, (_, index) => `https://a.example/${index}`)
-      return validatorOf(CreateAppRequestSchema)(create(CreateAppRequestSchema, { name: 'a', redirectUris }))
+      return compileRules(CreateAppRequestSchema)(create(CreateAppRequestSchema, { name: 'a', redirectUris }))
     }
     expect([app(20), app(21)]).toEqual([undefined, 'redirect_uris: at most 20 items'])
-    const survey = (state: number) => validatorOf(SurveySchema)(create(SurveySchema, { title: 't', state }))
+    const survey = (state: number) => compileRules(SurveySchema)(create(SurveySchema, { title: 't', state }))
     expect([survey(2), survey(99)]).toEqual([undefined, 'state: not a value of SurveyState'])
   })
 
   test('let anything be tried as a password', () => {
     const request = create(SignInRequestSchema, { username: 'ann', password: 'pass\tword' })
-    expect(validatorOf(SignInRequestSchema)(request)).toBeUndefined()
+    expect(compileRules(SignInRequestSchema)(request)).toBeUndefined()
   })
 
   test('name the place inside lists of messages', () => {
     const title = 'x'.repeat(20_001)
     const survey = create(SurveySchema, { pages: [{}, { questions: [{ type: 'radio', title }] }] })
     const request = create(ImportSurveysRequestSchema, { ownerUserId: 'u', surveys: [survey] })
-    expect(validatorOf(ImportSurveysRequestSchema)(request)).toMatch(
+    expect(compileRules(ImportSurveysRequestSchema)(request)).toMatch(
       /\[0\]\.pages\[1\]\.questions\[0\]\.title: at most 20000/,
     )
   })
@@ -226,14 +226,14 @@ describe('the compiled rules', () => {
     [0n, 1_000_000_000, 'none'],
   ])('know which times there are: %d s and %d ns are %s', (seconds, nanos, what) => {
     const request = create(AddAppSecretRequestSchema, { appid: 'a', name: 'b', expireTime: { seconds, nanos } })
-    expect(validatorOf(AddAppSecretRequestSchema)(request)).toBe(
+    expect(compileRules(AddAppSecretRequestSchema)(request)).toBe(
       what === 'none' ? 'expire_time: must be a time between the years 1 and 9999' : undefined,
     )
   })
 
   test('refuse U+0000 in any text, which the databases could not store alike', () => {
     const request = create(CreateUserRequestSchema, { username: 'ann', password: 'long enough', nickname: 'a\0b' })
-    expect(validatorOf(CreateUserRequestSchema)(request)).toBe('nickname: must not contain a NUL character')
+    expect(compileRules(CreateUserRequestSchema)(request)).toBe('nickname: must not contain a NUL character')
   })
 })
 

@@ -167,6 +167,28 @@ test('events of a clock that was ahead keep no others from being removed', async
   expect(left.map(({ atMs }) => atMs)).toEqual(Array(600).fill(ahead))
 })
 
+test('events of a clock that was ahead keep no others from being removed, however many they are, and go in their time', async () => {
+  const { store, db } = opened()
+  const record = eventRecorder(db, new KeptRows(db))
+  const [ahead, some] = [NOW + 10 * DAY, 9 * BLOCK]
+  db.transaction(() => {
+    for (let n = 0; n < some; n++) record({ kind: 'user.created', now: ahead, cause: byApp })
+  })()
+  write(db, 3 * BLOCK)
+  const remove = async (auditBeforeMs: number) => {
+    for (let n = 0; n < 40; n++) await store.removeEnded({ endedBeforeMs: 0, auditBeforeMs, limit: 200 })
+  }
+  const left = async () => (await allPages((page) => store.listAuditEvents({}, page), 1_000)).map(({ atMs }) => atMs)
+  const blocks = () => db.prepare('SELECT block FROM audit_blocks').pluck().all()
+  await remove(NOW + DAY)
+  expect(await left()).toEqual(Array(some).fill(ahead))
+  expect(blocks()).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8])
+  record({ kind: 'user.created', now: ahead + 1, cause: byApp })
+  await remove(ahead + 1)
+  expect(await left()).toEqual([ahead + 1])
+  expect(blocks()).toEqual([])
+})
+
 test('events whose numbers were given before, to what a clock that was behind had written, are found', async () => {
   const { store, db } = opened()
   const record = eventRecorder(db, new KeptRows(db))

@@ -1,13 +1,13 @@
-// What surveys and lists that are kept take of memory: row, message, and the JSON of the gateway.
+// How much memory kept surveys and lists take: row, message, and the gateway's JSON.
 import type { SurveyList, SurveyRow } from './survey-store.js'
 
-/** For all that one store keeps. */
+/** For everything that one store keeps. */
 export const MAX_KEPT_BYTES = 128 * 1024 * 1024
 
 const ENTRY_BYTES = 200
-/** Measured: 2.4 times the document where texts are long, 20 times where a survey is all short options. */
+/** Measured: 2.4 times the document where texts are long, 20 times where a survey consists of short options. */
 const DOCUMENT_FACTOR = 20
-/** A row of a list as row, as message and as JSON, each with its title. */
+/** Of a list: each row as row, message and JSON, each time with its title. */
 const ROW_BYTES = 600
 const TITLE_FACTOR = 5
 

@@ -1,6 +1,6 @@
-// The contract between SurveyService and its databases. The rules of token-store.ts hold here word for word: one call is
-// one transaction, with its audit events, committed and flushed when it fulfils; `now` comes from the caller;
-// StoreUnavailable when the database cannot be asked.
+// The contract between SurveyService and its databases. The rules of token-store.ts apply word for word: one call is one
+// transaction, with its audit events, committed and flushed when it fulfils; `now` comes from the caller; StoreUnavailable
+// when the database cannot be asked.
 import { createHash } from 'node:crypto'
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../../rpc/service-error.js'
@@ -10,14 +10,14 @@ import type { Page, PageOf } from '../../store/page.js'
 export interface SurveyRow {
   readonly surveyId: number
   readonly ownerUserId: string
-  /** Grows whenever the survey is stored again. */
+  /** Increases whenever the survey is stored again. */
   readonly version: number
   readonly hash: string
   /** `surveyauth.v1.Survey` in protobuf binary form; its id and hash are empty, the columns hold them. */
   readonly document: Uint8Array
 }
 
-/** What a list shows, kept beside the document so that lists do not read documents. */
+/** What a list shows, stored next to the document so that lists do not read documents. */
 export interface SurveySummaryRow {
   readonly surveyId: number
   readonly hash: string
@@ -37,20 +37,20 @@ export interface SurveyDraft {
   readonly document: Uint8Array
 }
 
-/** Four hex digits that follow from the id: what a link to the survey carries beside it. */
+/** Four hex digits derived from the id: links to the survey carry both. */
 export function surveyHash(surveyId: number): string {
   return createHash('sha256').update(`survey ${surveyId}`).digest('hex').slice(0, 4)
 }
 
-/** New ids are below: one from here on, which only an import gives, leaves room for all that are made. */
+/** New ids are below this. A higher id, which only an import can give, does not use up the ids below. */
 export const NEW_IDS_END = 2 ** 52
 
-/** The higher of the two as far as new ids are concerned. */
+/** The higher id of the two, ignoring one that new ids never reach. */
 export function higherId(highestId: number, surveyId: number): number {
   return surveyId < NEW_IDS_END ? Math.max(highestId, surveyId) : highestId
 }
 
-/** @throws ServiceError INVALID_ARGUMENT when the highest there can be is taken. */
+/** @throws ServiceError INVALID_ARGUMENT when the highest possible id is taken. */
 export function nextId(highestId: number): number {
   if (highestId + 1 < NEW_IDS_END) return highestId + 1
   throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'no survey id is left above the highest one, so give the id')
@@ -62,20 +62,20 @@ export interface Window {
   readonly limit: number
 }
 
-/** Part of a list, ascending by id; `total` counts all of the owner's, from the same moment as the rows. */
+/** Part of a list, ascending by id; `total` counts all surveys of the owner, at the same moment as the rows. */
 export interface SurveyList {
   readonly total: number
   readonly rows: readonly SurveySummaryRow[]
 }
 
-/** Which part of an export: at most `limit` surveys above `afterId`, the last of them the one that reaches `maxBytes` of documents. */
+/** Which part of an export: at most `limit` surveys above `afterId`, ending with the one that reaches `maxBytes` of documents. */
 export interface ExportPage {
   readonly afterId: number
   readonly limit: number
   readonly maxBytes: number
 }
 
-/** What is audited of a survey. A new kind needs a line in docs/operations.md. */
+/** What is audited about surveys. A new kind needs a line in docs/operations.md. */
 export const SURVEY_EVENT_KINDS = ['survey.created', 'survey.replaced', 'survey.deleted'] as const
 export type SurveyEventKind = (typeof SURVEY_EVENT_KINDS)[number]
 
@@ -84,11 +84,11 @@ export interface SurveyEventRow extends Pick<Cause, 'actor' | 'requestId'> {
   readonly atMs: number
   readonly kind: SurveyEventKind
   readonly surveyId: number
-  /** Of a deleted one, whose it was. */
+  /** The former owner, if it was deleted. */
   readonly ownerUserId: string
 }
 
-/** Whose a deleted survey is. Its row stays, emptied, so that its id is not given again and its version goes on to grow. */
+/** The owner of a deleted survey. Its emptied row stays, so that its id is not reused and its version keeps increasing. */
 export const NOBODY = ''
 
 export interface SurveyStore {
@@ -96,7 +96,7 @@ export interface SurveyStore {
   listSurveys(ownerUserId: string, window: Window): Promise<SurveyList>
   /**
    * Stores all drafts or none. New ids ascend in the order of the drafts, above every id stored so far.
-   * `id_taken`: an id belongs to another owner; it is named, and nothing was stored. One event for each survey.
+   * `id_taken`: the named id belongs to another owner, and nothing was stored. One event for each survey.
    */
   putSurveys(
     ownerUserId: string,
@@ -108,8 +108,8 @@ export interface SurveyStore {
     | { readonly kind: 'id_taken'; readonly surveyId: number }
   >
   /**
-   * Deletes all or none; those deleted before stay so. `not_found`: no survey ever had the id, which is named. One event for
-   * each survey that was there.
+   * Deletes all or none; surveys already deleted stay deleted. `not_found`: no survey ever had the named id. One event for
+   * each survey that existed.
    */
   deleteSurveys(
     surveyIds: readonly number[],

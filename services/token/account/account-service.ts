@@ -1,4 +1,4 @@
-// AccountService: what a person does in a browser. Sessions live here; who may give an app access is decided by them.
+// AccountService: what a person does in a browser. It owns sessions, which decide who may give an app access.
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { AccountService, ConnectedAppSchema } from '../../../gen/surveyauth/v1/account_service_pb.js'
@@ -59,7 +59,7 @@ async function liveGrants({ store, now }: TokenDeps, userId: string): Promise<Gr
   return grants
 }
 
-/** Of all grants of a user to one app, newest first. */
+/** `grants`: all live grants of a user to one app, newest first. */
 function toConnectedApp(grants: readonly GrantRow[]): MessageInitShape<typeof ConnectedAppSchema> {
   const { grantId, appid, appName, scope } = grants[0] as GrantRow // there is one
   const ends = grants.flatMap(({ expiresAtMs, accessExpiresAtMs }) => [expiresAtMs, accessExpiresAtMs])

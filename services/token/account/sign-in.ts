@@ -9,7 +9,7 @@ import { hashCredential, newCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { UserRow } from '../store/token-store.js'
 
-/** One answer in one time for unknown user, disabled user and wrong password. */
+/** Unknown user, disabled user and wrong password get the same answer after the same time. */
 export function signIn(deps: TokenDeps) {
   return async (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> => {
     const { username, password, source } = request
@@ -25,7 +25,7 @@ export function signIn(deps: TokenDeps) {
   }
 }
 
-/** undefined when the user was disabled or has another password since. */
+/** undefined when the user has been disabled or given another password meanwhile. */
 async function startSession(
   deps: TokenDeps,
   { userId, passwordHash }: UserRow,

@@ -95,7 +95,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
 
 export const byOperator = (call: Call): Cause => causedBy('operator', call)
 
-/** `name`: what it was asked for by, which is repeated unless it looks like a secret. */
+/** `name`: the name or id that was asked for; the message repeats it unless it looks like a credential. */
 export function notFound(what: string, name: string): ServiceError {
   const named = isLikeCredential(name) ? '' : `: ${name}`
   return new ServiceError(ErrorReason.NOT_FOUND, `there is no such ${what}${named}`)
@@ -106,7 +106,7 @@ function found(app: AppRow | undefined, appid: string): AppRow {
   return app
 }
 
-/** What is registered may stay: rules that came later must not end an app that works. */
+/** URIs that are already registered may stay: later rules must not break an app that works. */
 function requireRegistrableAll(redirectUris: readonly string[], registered: readonly string[] = []): string[] {
   for (const redirectUri of redirectUris) {
     if (!registered.includes(redirectUri)) requireRegistrable(redirectUri)

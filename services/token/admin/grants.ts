@@ -15,7 +15,7 @@ type GrantMethods = Pick<Handlers<typeof AdminService>, 'listGrants' | 'revokeGr
 export function createGrantMethods(deps: TokenDeps): GrantMethods {
   const { store } = deps
 
-  /** What a list is narrowed to; an app or user that does not exist is NOT_FOUND rather than an empty list. */
+  /** The filter of a list; an app or user that does not exist is NOT_FOUND rather than an empty list. */
   async function filterOf(request: { readonly appid: string; readonly username: string; readonly userId: string }) {
     const { appid, username } = request
     if (username !== '' && request.userId !== '') {

@@ -2,14 +2,14 @@ import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../../rpc/service-error.js'
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
-/** What the answer adds: an app would read the one that was there before. */
+/** Parameters that the redirect adds: an app would read one that was there before instead. */
 const ADDED = ['code', 'state', 'error']
 const VISIBLE_ASCII = /^[!-~]+$/
 const PORT = /:\d*$/
 
 /**
- * Decisions 20: absolute, https (http on loopback), one host as it will be asked for, no fragment, no userinfo, none of the
- * answer's parameters.
+ * Decisions 20: absolute, https (http on loopback), one host in its normal form, no fragment, no userinfo, none of the
+ * parameters that the redirect adds.
  * @throws ServiceError INVALID_ARGUMENT
  */
 export function requireRegistrable(redirectUri: string): void {

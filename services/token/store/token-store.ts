@@ -6,38 +6,38 @@
 //   flushed to disk. Its audit event is written in the same transaction.
 // - Calls may run concurrently, from several processes. What a method says of "at most once" holds among all of them.
 // - `now` is the caller's clock, in ms since 1970 UTC, as is everything named *AtMs. A store never asks a clock.
-//   Something with `expiresAtMs` is good while now < expiresAtMs. How long somebody waits is by performance.now().
-// - A write that could not be begun while its cause waited (cause.ts) is refused with StoreUnavailable.
+//   Something with `expiresAtMs` is good while now < expiresAtMs. Waiting times are measured by performance.now().
+// - A write that could not begin while its cause was waiting (cause.ts) is refused with StoreUnavailable.
 // - Credentials arrive as hashes of 32 bytes. A store never sees a credential. The hashes of a grant's tokens begin with
 //   the same 8 bytes, its place.
 // - Identifiers and names compare byte for byte. No text holds U+0000: services/rpc/validation.ts refuses it.
 // - A database that cannot be asked (unreachable, timed out, busy, full, read-only) rejects with StoreUnavailable, and
-//   nothing has happened unless the rejection is `outcomeUnknown`. Anything else that rejects is a defect, but for what
-//   PageOf says.
+//   nothing has happened unless the rejection is `outcomeUnknown`. Any other rejection is a defect, except for those that
+//   PageOf describes.
 
 import type { Cause } from '../../store/cause.js'
 import type { Page, PageOf } from '../../store/page.js'
 
-/** What a credential is known by: 32 bytes, of which 24 or all are its SHA-256 (services/token/credentials.ts). */
+/** The key of a credential: 32 bytes, of which the last 24 or all are from its SHA-256 (services/token/credentials.ts). */
 export type Hash = Uint8Array
 
-/** An access token to be found. */
+/** An access token to look up. */
 export interface PresentedToken {
-  /** Of its text, and of no other's: by this a store finds what it found before. */
+  /** Of its text, and unique to it: the key of rows that a store has kept. */
   readonly digest: string
-  /** By this a database has it; undefined for what cannot be one. Made when it is asked for. */
+  /** The key in the database, computed on access; undefined for text that cannot be an access token. */
   readonly hash: Hash | undefined
 }
 
-/** A last use is worth a write when the one before it is older than this: last uses are right to the minute. */
+/** A last use is written when the recorded one is older than this: last uses are accurate to the minute. */
 export const LAST_USE_RESOLUTION_MS = 60_000
 
-/** Who holds a lease on an answer about a token asks again after so long at the latest. */
+/** A holder of a lease asks about each answer it keeps again after this long at the latest. */
 export const MAX_HELD_MS = 120_000
-/** What a write makes end later than this need not be told to them. The write itself may have waited for some seconds. */
+/** Holders need not be told of a token that a write ends later than this. The write itself may have waited for some seconds. */
 export const NOT_TOLD_MS = MAX_HELD_MS + 10_000
 
-/** Last uses written in one transaction: few enough that nobody waits noticeably for them. There may be 100,000. */
+/** Last uses written in one transaction: few enough that nobody waits noticeably for it. There may be 100,000 in all. */
 export const USES_AT_A_TIME = 500
 
 export interface AppRow {
@@ -47,6 +47,18 @@ export interface AppRow {
   readonly requiresSecretOnRefresh: boolean
   readonly isDisabled: boolean
   readonly createdAtMs: number
+}
+
+export type AppChange = Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh'>>
+
+/** The columns that differ, as the note of the event lists them. */
+export function changedColumns(before: AppRow, after: AppRow): string[] {
+  const columns = {
+    name: before.name !== after.name,
+    redirect_uris: JSON.stringify(before.redirectUris) !== JSON.stringify(after.redirectUris),
+    requires_secret_on_refresh: before.requiresSecretOnRefresh !== after.requiresSecretOnRefresh,
+  }
+  return Object.entries(columns).flatMap(([column, isChanged]) => (isChanged ? [column] : []))
 }
 
 export interface AppSecretRow {
@@ -72,13 +84,13 @@ export interface UserRow {
   readonly createdAtMs: number
 }
 
-/** What apps are told of a user, besides an openid. */
+/** What apps are told about a user besides the openid. */
 export const PROFILE = ['nickname', 'avatar'] as const
 export type ProfileChange = Partial<Pick<UserRow, (typeof PROFILE)[number]>>
 
 /**
- * What is left of a deleted user, to whom openids and events belong, under a name that nobody else can have. It is disabled,
- * and found under no name and in no list, as nothing is that has no password.
+ * What is left of a deleted user, who still owns openids and events, under a name that nobody else can have. The row is
+ * disabled and, like every row without a password, found under no name and in no list.
  */
 export const REMAINS = { nickname: '', avatar: '', passwordHash: '' } as const
 export const nameOfRemains = (userId: string) => `~${userId}`
@@ -122,7 +134,7 @@ export interface AccessTokenRow {
   readonly avatar: string
   /** Its own expiry, or the end of its overlap when it was replaced. */
   readonly expiresAtMs: number
-  /** As recorded; of a row that is kept, it goes on with what is. */
+  /** As recorded; in a row that is kept it moves on as later uses are recorded. */
   grantLastUsedAtMs: number
   /** Grant revoked, app disabled or user disabled: not good, whatever the expiry says. */
   readonly isRevoked: boolean
@@ -139,7 +151,7 @@ export interface AuditRow extends Pick<Cause, 'actor' | 'requestId'> {
   readonly note: string
 }
 
-/** Of events on a secret; the name alone may be that of several. */
+/** The note of events about a secret; the name alone may be shared by several. */
 export const noteOnSecret = ({ secretId, name }: Pick<AppSecretRow, 'secretId' | 'name'>) => `${secretId} ${name}`
 
 /** What is audited. A new kind needs a line in docs/operations.md. */
@@ -170,19 +182,25 @@ export interface NewCode {
   readonly codeHash: Hash
   readonly appid: string
   readonly userId: string
-  /** The user's when their session was looked at. */
+  /** The user's at the time their session was checked. */
   readonly passwordHash: string
   readonly redirectUri: string
   readonly scope: string
   /** At most an hour from now. */
   readonly expiresAtMs: number
-  /** Live codes one user may have for one app; the oldest beyond it end. */
+  /** Live codes one user may have for one app; the oldest beyond that are ended. */
   readonly maxLive: number
 }
 
+/**
+ * `app_ended`: the app is unknown or disabled. `session_ended`: the user is gone, disabled, or has been given another password
+ * since, which also ended the session.
+ */
+export type Issuing = 'issued' | 'exists_live' | 'exists_ended' | 'app_ended' | 'session_ended'
+
 export interface Redemption {
   readonly codeHash: Hash
-  /** The app, and the secret it authenticated with before: both are checked inside the transaction. */
+  /** The app, and the secret it authenticated with: both are checked again inside the transaction. */
   readonly appid: string
   readonly secretId: string
   /** undefined: not sent, so not compared. */
@@ -197,11 +215,11 @@ export interface Redemption {
   readonly refreshTokenExpiresAtMs: number
   /** Becomes the user's openid for this app if there is none yet. */
   readonly newOpenid: string
-  /** Live grants one user may have for one app; the oldest beyond it are revoked. */
+  /** Live grants one user may have for one app; the oldest beyond that are revoked. */
   readonly maxGrants: number
 }
 
-/** Of a used code that is sent again: within the grace, before the code's expiry, its grant alive or not, or after it. */
+/** What a replay does: within the grace; before the code's expiry, with its grant alive or not; after the expiry. */
 export const REPLAY_EFFECTS = ['forgiven', 'revoked_grant', 'already_revoked', 'too_late'] as const
 export type ReplayEffect = (typeof REPLAY_EFFECTS)[number]
 
@@ -217,23 +235,23 @@ export type RedemptionResult =
 export interface Minting {
   readonly refreshTokenHash: Hash
   readonly appid: string
-  /** The secret the app authenticated with before, checked inside the transaction; undefined when it sent none. */
+  /** The secret the app authenticated with, checked again inside the transaction; undefined when it sent none. */
   readonly secretId: string | undefined
   readonly accessTokenHash: Hash
   readonly accessTokenExpiresAtMs: number
   /** Earlier tokens of the grant end at now + overlapMs, if they do not end sooner. */
   readonly overlapMs: number
-  /** Live tokens a grant may have; the oldest beyond it are removed. */
+  /** Live tokens a grant may have; the oldest beyond that are removed. */
   readonly maxLive: number
 }
 
 /**
- * `refused`: unknown, expired, revoked, another app's, or its user is disabled. `app_ended` and `secret_ended`: as of a
- * redemption; the latter also when the app sent none and has to.
+ * `refused`: unknown, expired, revoked, another app's, or its user is disabled. `app_ended` and `secret_ended`: as for a
+ * redemption; the latter also when the app sent no secret but must.
  */
 export type MintingResult = 'minted' | 'refused' | 'app_ended' | 'secret_ended'
 
-/** Requests to add to what a key has in a window. */
+/** Requests to add to the count of a key in a window. */
 export interface RequestCount {
   readonly key: string
   readonly windowEndMs: number
@@ -241,10 +259,10 @@ export interface RequestCount {
   readonly requests: number
 }
 
-/** Requests that a key has in a window, at most: what the answer has room for. */
+/** The highest count of a key in a window: the largest number that the answer can hold. */
 export const MAX_REQUESTS = 2 ** 31 - 1
 
-/** What a janitor's batch removed. Access tokens that a refresh makes end are not counted everywhere. */
+/** What a batch of the janitor removed. Access tokens that ended with a refresh are not counted by every store. */
 export type Removed = Readonly<Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents', number>>
 
 /** `already_revoked`: there was nothing left to revoke. */
@@ -258,15 +276,10 @@ export interface TokenStore {
   findApp(appid: string): Promise<AppRow | undefined>
   /** Ascending by appid. */
   listApps(page: PageOf): Promise<Page<AppRow>>
-  /** Replaces what is given; undefined when there is no such app. */
-  updateApp(
-    appid: string,
-    change: Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh'>>,
-    now: number,
-    cause: Cause,
-  ): Promise<AppRow | undefined>
+  /** Replaces the given columns; undefined when there is no such app. */
+  updateApp(appid: string, change: AppChange, now: number, cause: Cause): Promise<AppRow | undefined>
   /**
-   * Disabling ends the app's unused codes. Not an event when nothing changes.
+   * Disabling ends the app's unused codes. No event is written when nothing changes.
    * @returns undefined when there is no such app.
    */
   setAppDisabled(appid: string, isDisabled: boolean, now: number, cause: Cause): Promise<AppRow | undefined>
@@ -281,12 +294,12 @@ export interface TokenStore {
 
   createUser(user: UserRow, cause: Cause): Promise<'created' | 'username_taken'>
   findUser(username: string): Promise<UserRow | undefined>
-  /** Whether a user has this id, or had it: one who is deleted keeps it. */
+  /** Whether a user has or had this id: a deleted user keeps it. */
   isUserId(userId: string): Promise<boolean>
   /** Ascending by username. */
   listUsers(page: PageOf): Promise<Page<UserRow>>
   /**
-   * Replaces what is given; from the moment this fulfils, it is what every lookup finds. Not an event when nothing changes.
+   * Replaces the given columns; from the moment this fulfils, every lookup finds them. No event is written when nothing changes.
    * @returns undefined when there is no such user.
    */
   updateUser(username: string, change: ProfileChange, now: number, cause: Cause): Promise<UserRow | undefined>
@@ -294,11 +307,11 @@ export interface TokenStore {
   setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
   /** Ends the user's sessions and unused codes. False when there is no such user. */
   setUserPassword(username: string, passwordHash: string, now: number, cause: Cause): Promise<boolean>
-  /** Leaves REMAINS of a disabled user and revokes all their grants; the name can be given again. */
+  /** Replaces a disabled user by REMAINS and revokes all their grants; the name becomes free. */
   deleteUser(username: string, now: number, cause: Cause): Promise<'deleted' | 'not_found' | 'not_disabled'>
   /**
    * Starts a session, ends `previousSessionHash` if it is given, and ends the user's oldest sessions beyond `maxLive`.
-   * `refused`: the user is gone, disabled, or has another password hash than `passwordHash` since it was checked.
+   * `refused`: the user is gone, disabled, or no longer has the `passwordHash` that was checked.
    */
   startSession(
     session: {
@@ -312,7 +325,7 @@ export interface TokenStore {
     now: number,
     cause: Cause,
   ): Promise<'started' | 'refused'>
-  /** A session whose user is not disabled; expiry is the caller's to judge. */
+  /** A session whose user is not disabled; the caller checks its expiry. */
   findSession(sessionHash: Hash): Promise<SessionRow | undefined>
   /** Records activity. */
   touchSession(sessionHash: Hash, now: number): Promise<void>
@@ -322,11 +335,10 @@ export interface TokenStore {
   // -- Codes ---------------------------------------------------------------------------------------------------------
 
   /**
-   * Stores an unused code. `exists_live`: a code with this hash is there, unused and unexpired; `exists_ended`: it is
-   * there and used, expired or ended, by a revocation say. `refused`: app or user is disabled or gone, or the user has
-   * another password hash since: then the session has ended too.
+   * Stores an unused code. `exists_live`: a code with this hash exists, unused and unexpired; `exists_ended`: it exists and
+   * was used, has expired or was ended, for example by a revocation.
    */
-  issueCode(code: NewCode, now: number, cause: Cause): Promise<'issued' | 'exists_live' | 'exists_ended' | 'refused'>
+  issueCode(code: NewCode, now: number, cause: Cause): Promise<Issuing>
   /**
    * Consumes a code and creates its grant, access token and refresh token. Of any number of concurrent calls for one
    * code at most one is `redeemed`; every other outcome leaves the code as it was. A replay (right app, used code)
@@ -337,17 +349,17 @@ export interface TokenStore {
   // -- Tokens and grants ---------------------------------------------------------------------------------------------
 
   /**
-   * Adds an access token to the grant of a refresh token, shortens the earlier ones to the overlap, keeps the newest. It is
-   * a use of the grant, recorded when the last one is older than LAST_USE_RESOLUTION_MS.
+   * Adds an access token to the grant of a refresh token, shortens the earlier ones to the overlap and keeps the newest.
+   * Counts as a use of the grant, which is recorded when the last one is older than LAST_USE_RESOLUTION_MS.
    */
   mintAccessToken(minting: Minting, now: number, cause: Cause): Promise<MintingResult>
-  /** undefined when unknown. Expiry is the caller's to judge. */
+  /** undefined when unknown. The caller checks its expiry. */
   findAccessToken(token: PresentedToken): Promise<AccessTokenRow | undefined>
-  /** Each as findAccessToken finds it; undefined also where that would reject. Rejects itself only when none could be asked for. */
+  /** Each as findAccessToken finds it; undefined also where that would reject. Rejects only when none was possible. */
   findAccessTokens(tokens: readonly PresentedToken[]): Promise<readonly (AccessTokenRow | undefined)[]>
   /**
-   * Newest first; on SQLite, if not of one user, by when their codes were issued. `liveAtMs`: only grants of
-   * which a token is good then, unless its user or app is disabled.
+   * Newest first; on SQLite, unless filtered by user, by when their codes were issued. `liveAtMs`: only grants of which
+   * a token is unrevoked and unexpired at that time; whether user or app is disabled does not matter.
    */
   listGrants(
     filter: { readonly userId?: string; readonly appid?: string; readonly liveAtMs?: number },
@@ -358,11 +370,11 @@ export interface TokenStore {
    * grant is good, whatever races with it.
    */
   revokeGrant(grantId: string, now: number, cause: Cause): Promise<Revocation>
-  /** As revokeGrant, for one of this user's grants and all others of the user to its app. */
+  /** As revokeGrant, for one of this user's grants and all their others to the same app. */
   disconnectApp(grantId: string, userId: string, now: number, cause: Cause): Promise<Revocation>
   /**
-   * Records last uses, each kept if it is later than what is stored. In several transactions: last uses only grow, so what a
-   * failure leaves out is written by the next call.
+   * Records last uses, each if it is later than the stored one. In several transactions: last uses only move forward, so
+   * those that a failure leaves out are written by the next call.
    */
   recordUses(uses: {
     readonly grants: ReadonlyMap<string, number>
@@ -372,12 +384,12 @@ export interface TokenStore {
   // -- Rates ---------------------------------------------------------------------------------------------------------
 
   /**
-   * Adds to the counts of requests, each key at most once per call, and returns what each key then has in its window.
+   * Adds to the counts of requests, each key at most once per call, and returns the new count of each key in its window.
    * Counts are shared by all processes on the database. They are never below 0 nor above MAX_REQUESTS, need not be durable,
-   * and may be forgotten for want of memory.
+   * and may be dropped to save memory.
    */
   countRequests(counts: readonly RequestCount[]): Promise<readonly number[]>
-  /** Removes the counts of windows that ended before. */
+  /** Removes the counts of windows that ended before that. */
   removeRequestCounts(endedBeforeMs: number): Promise<void>
 
   // -- Audit and upkeep ----------------------------------------------------------------------------------------------
@@ -385,9 +397,9 @@ export interface TokenStore {
   /** Newest first. */
   listAuditEvents(filter: { readonly appid?: string; readonly userId?: string }, page: PageOf): Promise<Page<AuditRow>>
   /**
-   * Removes at most `limit` rows per table of what can never matter again: codes and sessions that ended before
+   * Removes at most `limit` rows per table that can never matter again: codes and sessions that ended before
    * `endedBeforeMs`, grants that ended before it together with their tokens, audit events before `auditBeforeMs`.
-   * Tokens of live grants that ended before it go now or with a later refresh, and used codes now or with their grants.
+   * Tokens of live grants that ended before it are removed now or by a later refresh, used codes now or with their grants.
    * Never touches a live grant or what belongs to it.
    */
   removeEnded(bounds: { endedBeforeMs: number; auditBeforeMs: number; limit: number }): Promise<Removed>

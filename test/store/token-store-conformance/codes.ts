@@ -296,8 +296,8 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     title: 'a code is refused to an app or a user that is not there',
     async run(store) {
       await seed(store)
-      expect(await issue(store, 'code', { appid: 'nobody' })).toBe('refused')
-      expect(await issue(store, 'code', { userId: 'nobody' })).toBe('refused')
+      expect(await issue(store, 'code', { appid: 'nobody' })).toBe('app_ended')
+      expect(await issue(store, 'code', { userId: 'nobody' })).toBe('session_ended')
     },
   },
   {

@@ -254,6 +254,17 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'the events of an exchange that pushes out several grants page without loss',
+    async run(store) {
+      await seed(store)
+      for (let i = 0; i < 3; i++) await grant(store)
+      await grant(store, {}, { maxGrants: 1 })
+      const trail = await auditTrail(store)
+      expect(trail.filter(({ kind }) => kind === 'grant.revoked')).toHaveLength(3)
+      expect(await allPages((page) => store.listAuditEvents({}, page), 1)).toEqual(trail.reverse())
+    },
+  },
+  {
     title: 'each event says whom it concerns and why it happened',
     async run(store) {
       const story = async (...steps: readonly (() => Promise<unknown>)[]) => {

@@ -20,8 +20,8 @@ import { surveySchema } from './schema.js'
 const WHOLE = 'survey_id AS "surveyId", owner_user_id AS "ownerUserId", version, hash, document'
 
 /**
- * $2 to $5: what the asker has of it, null for nothing; of that the document, which is nearly all, is not sent again. The time
- * tells it from another one of the same version, which there is when a backup was restored.
+ * $2 to $5 describe the survey that the caller has, null for none; if it is the same, its document, nearly all of it, is not
+ * sent again. The time distinguishes surveys of the same version, which exist after a backup was restored.
  */
 const findSurvey: Statement = {
   name: 'find_survey',
@@ -30,7 +30,7 @@ const findSurvey: Statement = {
       CASE WHEN (version, stored_at_ms, owner_user_id, hash) IS DISTINCT FROM ($2, $3, $4, $5) THEN document END AS document
     FROM surveys WHERE survey_id = $1 AND owner_user_id <> '${NOBODY}'`,
 }
-/** By the index surveys_by_owner. One statement, so one moment; a row without an id says that the page is empty. */
+/** By the index surveys_by_owner. One statement, so one moment; a row without an id means that the page is empty. */
 const listSurveys: Statement = {
   name: 'list_surveys',
   text: `
@@ -73,14 +73,13 @@ const setHighestId: Statement = {
   name: 'set_highest_id',
   text: 'UPDATE survey_ids SET highest_id = $1 WHERE only_row AND highest_id < $1',
 }
-const ping: Statement = { name: 'ping', text: 'SELECT 1' }
 
-/** Surveys in one answer of the database. */
+/** Surveys per answer of the database. */
 const MAX_DOCUMENTS = 16
-/** Lists in one statement, which counts all surveys of each owner. */
+/** Lists per statement, which counts all surveys of each owner. */
 const MAX_LISTS = 8
 
-/** The first $2, as long as the documents before one have less than $3 bytes. Those of the others are not read for it. */
+/** The first $2 surveys, up to the one with which the documents reach $3 bytes. Documents of later ones are not read. */
 function exportOf(condition: string): string {
   const columns = 'survey_id, owner_user_id, version, hash, document'
   return `
@@ -96,7 +95,7 @@ interface ListedColumns extends Omit<SurveySummaryRow, 'surveyId'> {
   readonly surveyId: number | null
 }
 
-/** `document` is null when the asker has it. */
+/** `document` is null when the caller has it. */
 interface FoundColumns extends Omit<SurveyRow, 'document'> {
   readonly storedAtMs: number
   readonly document: Uint8Array | null
@@ -105,8 +104,8 @@ interface FoundColumns extends Omit<SurveyRow, 'document'> {
 type KeptSurvey = SurveyRow & Pick<FoundColumns, 'storedAtMs'>
 
 /**
- * Locks what everybody does who changes surveys, so that two that touch the same ones in another order never wait for each
- * other, and says whose these are, NOBODY's among them, and which id is the highest.
+ * Takes the one lock of all who change surveys, so that two that touch the same ones in a different order cannot deadlock.
+ * Returns the owners of these, NOBODY included, and the highest id.
  */
 async function lockSurveys(transaction: Transaction, surveyIds: readonly number[]) {
   const [ids, found] = await Promise.all([
@@ -130,7 +129,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
   const audit = new Audit()
   const lists = new Lookups<ListedColumns>(database, listSurveys, ['text', 'bigint', 'bigint'], MAX_LISTS)
   return {
-    /** The same row as before as long as the database says that it is: what was made of it can be used again. */
+    /** The same row object as long as the database says that it has not changed: what was made of it can be used again. */
     async findSurvey(surveyId) {
       const key = String(surveyId)
       const known = kept.get(key)
@@ -140,7 +139,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
       const { document } = found
       if (document === null) return known
       const made = kept.get(key)
-      if (made?.document === document) return made // by another who asked with this one
+      if (made?.document === document) return made // by a concurrent caller of the same lookup
       const row = { ...found, document }
       kept.keep(key, row, sizeOfSurvey(row))
       return row
@@ -204,10 +203,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
 
     ...createEventMethods(database),
 
-    async ping() {
-      await database.read(ping, [])
-    },
-
+    ping: () => database.ping(),
     close: () => database.close(),
   }
 }

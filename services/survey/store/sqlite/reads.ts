@@ -36,18 +36,18 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
     `SELECT ${WHOLE} FROM surveys WHERE owner_user_id = ? AND survey_id > ? ORDER BY survey_id LIMIT ?`,
   )
 
-  /** One read transaction: both numbers are of the same moment, whatever other processes write. */
+  /** One read transaction: total and rows are of the same moment, whatever other processes write. */
   const readList = db.transaction((ownerUserId: string, { offset, limit }: Window) => ({
     total: count.get(ownerUserId)?.total ?? 0,
     rows: list.all(ownerUserId, limit, offset),
   }))
 
   return {
-    findSurvey: (surveyId: number) => kept.find(`survey ${surveyId}`, () => find.get(surveyId), sizeOfSurvey),
+    findSurvey: (surveyId: number) => kept.found.find(`survey ${surveyId}`, () => find.get(surveyId), sizeOfSurvey),
 
     async listSurveys(ownerUserId: string, window: Window): Promise<SurveyList> {
       const key = `list ${window.offset} ${window.limit} ${ownerUserId}`
-      const page = await kept.find(key, () => readList(ownerUserId, window), sizeOfList)
+      const page = await kept.found.find(key, () => readList(ownerUserId, window), sizeOfList)
       return page ?? { total: 0, rows: [] }
     },
 

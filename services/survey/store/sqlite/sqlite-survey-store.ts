@@ -1,4 +1,4 @@
-// SurveyStore on SQLite: reads at once, writes through a GroupCommit.
+// SurveyStore on SQLite: reads are synchronous, writes go through a GroupCommit.
 import type { Leases } from '../../../answers/leases.js'
 import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
@@ -11,8 +11,8 @@ import { surveySchema } from './schema.js'
 import { surveyStoreWrites } from './writes.js'
 
 /**
- * Opens the survey database of `file`, created and migrated as needed; `:memory:` for one that ends with the store. `leases`
- * are told of what changes.
+ * Opens the survey database in `file`, creating and migrating it as needed; `:memory:` for one that ends with the store.
+ * `leases` hear of every change.
  * @throws StoreUnavailable, DatabaseRefused
  */
 export function openSqliteSurveyStore(options: {

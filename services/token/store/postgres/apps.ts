@@ -2,7 +2,7 @@ import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage } from '../../../store/page.js'
 import { ENDED_AT } from '../ended-codes.js'
-import type { AppRow, TokenStore } from '../token-store.js'
+import { type AppRow, changedColumns, type TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { addSecret } from './secrets.js'
 
@@ -35,8 +35,8 @@ const setAppDisabled: Statement = {
   text: 'UPDATE apps SET is_disabled = $2 WHERE appid = $1',
 }
 /**
- * Those that can still be used, by the index codes_by_expiry: they are of a few minutes, whereas an app's own may be of days.
- * The || '' keeps the planner from the index that begins with the app.
+ * Codes that can still be used, by the index codes_by_expiry: they span a few minutes, whereas all codes of an app may span
+ * days. The || '' keeps the planner from the index that begins with the app.
  */
 const endCodesOfApp: Statement = {
   name: 'end_codes_of_app',
@@ -44,6 +44,7 @@ const endCodesOfApp: Statement = {
     UPDATE codes SET expires_at_ms = ${ENDED_AT}
     WHERE expires_at_ms > $2 AND appid || '' = $1 AND used_at_ms IS NULL`,
 }
+
 export function createAppMethods(database: Database, audit: Audit): AppMethods {
   const apps = new Lookups<AppRow>(database, findApp, ['text'])
 
@@ -88,13 +89,4 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
       })
     },
   }
-}
-
-function changedColumns(before: AppRow, after: AppRow): string[] {
-  const columns = {
-    name: before.name !== after.name,
-    redirect_uris: JSON.stringify(before.redirectUris) !== JSON.stringify(after.redirectUris),
-    requires_secret_on_refresh: before.requiresSecretOnRefresh !== after.requiresSecretOnRefresh,
-  }
-  return Object.entries(columns).flatMap(([column, isChanged]) => (isChanged ? [column] : []))
 }

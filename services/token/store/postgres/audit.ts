@@ -4,7 +4,7 @@ import type { Cause } from '../../../store/cause.js'
 import { eventIds } from '../../../store/event-ids.js'
 import type { AuditKind, AuditRow, TokenStore } from '../token-store.js'
 
-/** The beginning of a statement that goes on with the rows. */
+/** The beginning of a statement; the rows follow. */
 export const INSERT_EVENTS = `
     INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)`
 

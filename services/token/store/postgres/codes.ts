@@ -21,9 +21,9 @@ const insertCode: Statement = {
     VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 }
 /**
- * By the index codes_by_user: what one more code pushes out of those that live as long as it does. Rows that are found
- * first are named as an array, here and elsewhere: a planner that has no statistics yet may look for them once for every
- * row of the table.
+ * By the index codes_by_user: of the codes with its lifetime, those that one more code pushes out. Here and elsewhere, rows
+ * found by a subquery are passed as an array: without statistics, the planner might run the subquery for every row of the
+ * table.
  */
 const endSurplusCodes: Statement = {
   name: 'end_surplus_codes',
@@ -35,7 +35,7 @@ const endSurplusCodes: Statement = {
       ORDER BY issued_at_ms DESC, code_hash DESC OFFSET $4))`,
 }
 
-/** Their rows are locked, which makes exchanges of one user and app go one after the other. */
+/** Locks the rows of the openids, so that exchanges of one user and app run one after the other. */
 const MADE_OR_LOCKED = `
     known AS (
       INSERT INTO openids (appid, user_id, openid) SELECT appid, user_id, new_openid FROM first
@@ -59,9 +59,9 @@ const MADE_OR_LOCKED_AT_ONCE = `
     )`
 
 /**
- * For many at once. Only where the appid fits, so that another app's attempts hold no lock on the code; and only while it is
- * unused, so that of many exchanges of one code those which come too late do not wait for each other's commits. Of one user
- * and app, only the first has an openid.
+ * For many at once. Locks a code only if the appid matches, so that another app's attempts never lock it, and only while it is
+ * unused, so that of many exchanges of one code the late ones do not wait for each other's commits. Of several exchanges of
+ * one user and app, only the first gets an openid.
  */
 const lockUnusedCodes = waitingOrNot(
   'lock_unused_codes_to_redeem',
@@ -88,7 +88,7 @@ const lockUnusedCodes = waitingOrNot(
       LEFT JOIN known ON known.appid = first.appid AND known.user_id = first.user_id
     ORDER BY c.place`,
 )
-/** For many at once. What is used stays as it is until the janitor removes it: nobody needs to lock it. */
+/** For many at once. A used code never changes until the janitor removes it, so it needs no lock. */
 const findUsedCodes: Statement = {
   name: 'find_used_codes',
   text: `
@@ -103,8 +103,8 @@ const findUsedCodes: Statement = {
     ORDER BY asked.place`,
 }
 /**
- * The whole success of many, each of another user or app. By the index grants_by_user, and the || '' and + 0 keep the planner
- * from longer ones: one more grant may push out others, each with its event.
+ * Everything that successful exchanges write, each for a different user or app. One more grant may push out others, each with
+ * an event: these are found by the index grants_by_user, and the || '' and + 0 keep the planner from longer ones.
  */
 const redeem: Statement = {
   name: 'redeem',
@@ -149,14 +149,14 @@ const TOO_MANY = 'too many grants of one user to one app'
 
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
-/** What one exchange is asked to do. */
+/** One exchange to carry out. */
 interface NewGrant {
   readonly redemption: Redemption
   readonly now: number
   readonly cause: Cause
 }
 
-/** `userId` is null when there is no such unused code, `openid` when it is not good for this exchange. */
+/** `userId` is null when there is no such unused code, `openid` when the code is not good for this exchange. */
 interface LockedCode {
   readonly ended: Ended
   readonly userId: string | null
@@ -164,7 +164,7 @@ interface LockedCode {
   readonly openid: string | null
 }
 
-/** For the compiler: each that is asked about has its row. */
+/** For the compiler only: there is a row for each exchange. */
 const NO_CODE: LockedCode = { ended: 'app_ended', userId: null, scope: '', openid: null }
 
 interface UsedCode {
@@ -174,7 +174,7 @@ interface UsedCode {
   readonly grantId: string
 }
 
-/** A row for who has no used code too. */
+/** There is a row also for an exchange without a used code. */
 type FoundCode = UsedCode | { readonly userId: null }
 
 export function createCodeMethods(database: Database, audit: Audit): CodeMethods {
@@ -189,7 +189,8 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
           transaction.askOne(lockUnchangedUser, [userId, passwordHash]),
           transaction.askOne<{ isLive: boolean }>(findCode, [codeHash, now]),
         ])
-        if (!app || app.isDisabled || !user) return 'refused'
+        if (!app || app.isDisabled) return 'app_ended'
+        if (!user) return 'session_ended'
         if (existing) return existing.isLive ? 'exists_live' : 'exists_ended'
         const issuedAfter = now - (expiresAtMs - now)
         transaction.write(endSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])
@@ -261,8 +262,8 @@ function redemptionSteps(audit: Audit): Steps<NewGrant, RedemptionResult> {
 }
 
 /**
- * decisions 10: audited; from the end of the grace to the code's expiry it ends the grant that the code produced, for which
- * it waits if it may.
+ * decisions 10: audited; from the end of the grace to the code's expiry it ends the grant that the code produced. To lock that
+ * grant it may have to wait: if it must not, there is no result.
  */
 async function replay(
   transaction: Transaction,

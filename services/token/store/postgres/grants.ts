@@ -19,7 +19,7 @@ const revokeGrant: Statement = {
   name: 'revoke_grant',
   text: 'UPDATE grants SET revoked_at_ms = $2 WHERE grant_id = $1',
 }
-/** Keeps codes from being issued meanwhile, which would be found only after the grant is locked. */
+/** Keeps codes from being issued meanwhile: the update would lock them only after the grant, out of order. */
 const shareUser: Statement = {
   name: 'share_user',
   text: 'SELECT 1 FROM users WHERE user_id = $1 FOR SHARE',
@@ -37,19 +37,19 @@ const endCodesOfUserAndApp: Statement = {
     UPDATE codes SET expires_at_ms = ${ENDED_AT}
     WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL AND ${IS_NOT_ENDED}`,
 }
-/** By the index grants_by_user. After the codes are locked, so that grants are found which they have just become. */
+/** By the index grants_by_user. Runs after the codes are locked, so that it finds the grants that some have just become. */
 const lockGrantsOfUser: Statement = {
   name: 'lock_grants_of_user',
   text: `
     SELECT grant_id AS "grantId" FROM grants WHERE user_id = $1 AND appid = $2 AND revoked_at_ms IS NULL
     ORDER BY grant_id FOR NO KEY UPDATE`,
 }
-/** Before the newest grant. */
+/** The position before the newest grant. */
 const FIRST: TimePosition = { atMs: Number.MAX_SAFE_INTEGER, id: '' }
 
 type GrantColumns = Omit<GrantRow, 'revokedAtMs'> & { readonly revokedAtMs: number | null }
 
-/** Revokes a grant that is locked and not revoked yet. */
+/** Revokes a grant that is locked and not yet revoked. */
 export function endGrant(
   transaction: Transaction,
   audit: Audit,
@@ -80,7 +80,7 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
         const found = await transaction.askOne<{ appid: string; userId: string }>(findGrant, [grantId])
         if (!found) return 'not_found'
         const { appid, userId } = found
-        // In the order of redemptions: user, codes, grant. Waits for mintings in progress: they hold the grant.
+        // In the order of redemptions: user, codes, grant. Waits for mintings in progress, which hold the grant.
         const [, , grant] = await Promise.all([
           transaction.ask(shareUser, [userId]),
           transaction.ask(lockCodesOfUserAndApp, [userId, appid]),

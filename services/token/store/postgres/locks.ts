@@ -1,5 +1,5 @@
-// The locks that redemptions, mintings and code issues take first. Rows are always locked in the order app, secret, user,
-// code, openid, grant: a revocation waits for those who hold its row, or is seen by them, and nobody waits in a circle.
+// The locks that redemptions, mintings and the issuing of codes take first. Rows are always locked in the order app, secret,
+// user, code, openid, grant, which avoids deadlocks. A revocation either waits for the holders of its row or is seen by them.
 import type { Statement } from '../../../postgres/transaction.js'
 
 const FOREVER = Number.MAX_SAFE_INTEGER
@@ -10,8 +10,8 @@ export const shareApp: Statement = {
 }
 
 /**
- * Who gave their password before, unless they are disabled or have another one since. Behind this lock their sessions and codes
- * are counted one after the other, so that the caps hold.
+ * The user, if not disabled and still with the password that was checked before. Behind this lock the sessions and codes of one
+ * user are counted one transaction at a time, so that the caps hold.
  */
 export const lockUnchangedUser: Statement = {
   name: 'lock_unchanged_user',
@@ -20,10 +20,10 @@ export const lockUnchangedUser: Statement = {
     FOR NO KEY UPDATE`,
 }
 
-/** Left out, rather than waited for: rows that somebody has locked. */
+/** Whether to skip rows that others have locked instead of waiting for them. */
 export type Skip = '' | 'SKIP LOCKED'
 
-/** A statement that locks, as it is when it may wait and when it may not. */
+/** A locking statement in two versions: for a transaction that may wait and for one that must not. */
 export function waitingOrNot(name: string, text: (skip: Skip) => string): (mayWait: boolean) => Statement {
   const waiting = { name, text: text('') }
   const skipping = { name: `${name}_in_group`, text: text('SKIP LOCKED') }
@@ -31,9 +31,9 @@ export function waitingOrNot(name: string, text: (skip: Skip) => string): (mayWa
 }
 
 /**
- * Goes on from `WITH asked AS (…), `, of which each row has an appid, a secret_id (null when the app sent none, which is good
- * if it may), now_ms and a place: keeps apps and secrets as they are until the transaction ends, and `credentials` is
- * `asked` with what is wrong with them, if anything. What follows locks nothing before it has asked that.
+ * Continues `WITH asked AS (…), `, whose rows have an appid, a secret_id (null when the app sent none, which is good unless it
+ * must), now_ms and a place. Locks apps and secrets until the transaction ends; `credentials` is `asked` with a column `ended`
+ * that says what is wrong with them, if anything. Later parts must check that before they lock anything.
  */
 export const credentialsOfAsked = (skip: Skip) => `
     app AS (
@@ -56,12 +56,12 @@ export const credentialsOfAsked = (skip: Skip) => `
         LEFT JOIN secret ON secret.secret_id = asked.secret_id AND secret.appid = asked.appid
     )`
 
-/** The user of the row that is called `table`, locked before that row is. */
+/** The user of the row of `table`, locked before that row. */
 export const lockedUserOf = (table: string, skip: Skip) => `
         CROSS JOIN LATERAL (
           SELECT is_disabled FROM users WHERE user_id = ${table}.user_id
           FOR SHARE ${skip}
         ) u`
 
-/** What `credentials` says. */
+/** The column `ended` of `credentials`. */
 export type Ended = 'app_ended' | 'secret_ended' | null

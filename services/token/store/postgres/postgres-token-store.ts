@@ -1,6 +1,6 @@
 // The token store on PostgreSQL, for services on more than one machine. Each method is one transaction at READ COMMITTED
-// of one or two round trips: the first locks what decides, in the order locks.ts says, and the second changes it.
-// No sequences and no advisory locks, so that databases which speak PostgreSQL's protocol will do.
+// of one or two round trips: the first locks the rows that decide, in the order given in locks.ts, the second changes them.
+// It uses no sequences and no advisory locks, so that other databases with PostgreSQL's protocol work too.
 import type { PoolOptions } from '../../../postgres/pool.js'
 import { openDatabase } from '../../../postgres/transaction.js'
 import type { TokenStore } from '../token-store.js'

@@ -1,7 +1,7 @@
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
 import { MAX_REQUESTS, type RequestCount, type TokenStore } from '../token-store.js'
 
-/** $1 are keys in ascending order, so that concurrent calls lock rows in one order; $2 ends of windows, $3 requests. */
+/** $1: keys in ascending order, so that concurrent calls lock rows in one order; $2: ends of windows; $3: requests. */
 const addRequests: Statement = {
   name: 'add_requests',
   text: `
@@ -11,12 +11,12 @@ const addRequests: Statement = {
     ON CONFLICT (key) DO UPDATE SET requests = least(${MAX_REQUESTS}, r.requests::bigint + excluded.requests)
     RETURNING key, requests`,
 }
-/** Takes back $2 of $1. */
+/** Takes back $2 requests of key $1. */
 const takeBack: Statement = {
   name: 'take_back_requests',
   text: 'UPDATE request_counts SET requests = greatest(0, requests - $2) WHERE key = $1 RETURNING key, requests',
 }
-/** By reading the whole table, which has a row for each client and app of the last minutes. */
+/** Reads the whole table, which has a row for each client and app of the last minutes. */
 const removeEnded: Statement = {
   name: 'remove_request_counts',
   text: `
@@ -57,7 +57,7 @@ export function createRequestCountMethods(
   }
 }
 
-/** A row for each window: a process whose clock is ahead counts beside the others, not in their place. */
+/** There is a row per window: a process whose clock is ahead gets a row of its own instead of replacing that of the others. */
 function rowKey({ key, windowEndMs }: RequestCount): string {
   return `${windowEndMs} ${key}`
 }

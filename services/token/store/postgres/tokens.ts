@@ -18,9 +18,9 @@ import { credentialsOfAsked, type Ended, lockedUserOf, waitingOrNot } from './lo
 type TokenMethods = Pick<TokenStore, 'mintAccessToken' | 'findAccessToken' | 'findAccessTokens'>
 
 /**
- * For many at once; `place` says which is whose. Each is looked for as if it were the only one, here and elsewhere: a join of
- * many may begin at the wrong end and read all of an index. By the unique index of refresh_token_hash; only where the appid
- * fits, as for codes, and the || '' keeps the planner from the app's own index.
+ * For many at once; `place` says which row belongs to which request. Here and elsewhere each is looked up as if it were the
+ * only one: one join for all might begin at the wrong end and read a whole index. By the unique index of refresh_token_hash;
+ * only if the appid matches, as for codes, and the || '' keeps the planner from the app's own index.
  */
 const lockGrantsToMint = waitingOrNot(
   'lock_grants_to_mint',
@@ -41,9 +41,9 @@ const lockGrantsToMint = waitingOrNot(
     ORDER BY c.place`,
 )
 /**
- * For many at once, each of another grant. By the index access_tokens_by_grant. The lock on the grant lets one minting see
- * the tokens of the one before: the new token is the newest, the others end with the overlap, and those beyond the cap are
- * gone.
+ * For many at once, each of a different grant. By the index access_tokens_by_grant. Since the grant is locked, a minting sees
+ * the tokens of the one before it: the new token becomes the newest, the others end with the overlap, and those beyond the cap
+ * are removed.
  */
 const mint: Statement = {
   name: 'mint',
@@ -94,14 +94,14 @@ const findAccessToken: Statement = {
       JOIN users u ON u.user_id = g.user_id
     WHERE t.access_token_hash = $1`,
 }
-/** What one minting is asked to do. */
+/** One minting to carry out. */
 interface NewToken {
   readonly minting: Minting
   readonly now: number
   readonly cause: Cause
 }
 
-/** `isLive` only if nothing has `ended`. */
+/** `isLive` implies that nothing has `ended`. */
 interface LockedGrant {
   readonly ended: Ended
   readonly grantId: string
@@ -109,7 +109,7 @@ interface LockedGrant {
   readonly isLive: boolean
 }
 
-/** For the compiler: each that is asked about has its row. */
+/** For the compiler only: there is a row for each minting. */
 const NO_GRANT: LockedGrant = { ended: 'app_ended', grantId: '', userId: '', isLive: false }
 
 export function createTokenMethods(database: Database, audit: Audit): TokenMethods {

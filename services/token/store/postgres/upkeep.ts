@@ -3,8 +3,8 @@ import type { Database, Statement } from '../../../postgres/transaction.js'
 import { firstIdAt } from '../../../store/event-ids.js'
 import type { TokenStore } from '../token-store.js'
 
-// Each removes a bounded number of rows, skips rows that others hold (several janitors share the work instead of waiting
-// for each other) and returns how many it removed. $1 is the time before which a row ended, $2 the bound.
+// Each statement removes a bounded number of rows, skips rows that others have locked (several janitors share the work instead
+// of waiting for each other) and returns how many it removed. $1: rows that ended before this time; $2: the bound.
 
 /** By the index codes_by_expiry. A used code stays until its expiry, to recognise replays. */
 const removeCodes: Statement = {
@@ -62,7 +62,6 @@ const removeSessions: Statement = {
     SELECT count(*) AS count FROM removed`,
 }
 const removeAuditEvents = removalOfEvents('audit_events')
-const ping: Statement = { name: 'ping', text: 'SELECT 1' }
 
 export function createUpkeepMethods(database: Database): Pick<TokenStore, 'removeEnded' | 'ping' | 'close'> {
   return {
@@ -82,10 +81,7 @@ export function createUpkeepMethods(database: Database): Pick<TokenStore, 'remov
       })
     },
 
-    async ping() {
-      await database.read(ping, [])
-    },
-
+    ping: () => database.ping(),
     close: () => database.close(),
   }
 }

@@ -21,7 +21,7 @@ type UserMethods = Pick<
 const USER = `user_id AS "userId", username, nickname, avatar, password_hash AS "passwordHash",
   is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
 
-/** Not deleted. */
+/** SQL: not deleted. */
 const IS_THERE = `password_hash <> '${REMAINS.passwordHash}'`
 
 const insertUser: Statement = {
@@ -34,7 +34,7 @@ const insertUser: Statement = {
 }
 /** By the primary key. */
 const findUserId: Statement = { name: 'find_user_id', text: 'SELECT 1 FROM users WHERE user_id = $1' }
-/** By the index users_by_username, as all of these. */
+/** By the index users_by_username, as are the next two. */
 const findUser: Statement = { name: 'find_user', text: `SELECT ${USER} FROM users WHERE username = $1 AND ${IS_THERE}` }
 const listUsers: Statement = {
   name: 'list_users',
@@ -121,7 +121,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
 
     setUserDisabled(username, isDisabled, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        // Waits for the redemptions, mintings and sign-ins in progress: they hold the row too.
+        // Waits for the redemptions, mintings and sign-ins in progress, which hold the row too.
         const before = await transaction.askOne<UserRow>(lockUser, [username])
         if (!before || before.isDisabled === isDisabled) return before
         const { userId } = before

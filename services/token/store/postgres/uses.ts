@@ -27,7 +27,7 @@ const recordSecretUses: Statement = {
 }
 
 export function createUseMethods(database: Database): Pick<TokenStore, 'recordUses'> {
-  /** Rows are locked in the order of their ids, so that two processes do not wait for each other. */
+  /** Locks rows in the order of their ids, so that two processes cannot deadlock. */
   async function recordAll(uses: ReadonlyMap<string, number>, lock: Statement, record: Statement): Promise<void> {
     for (const some of inParts([...uses], USES_AT_A_TIME)) {
       const ids = some.map(([id]) => id)

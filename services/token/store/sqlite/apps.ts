@@ -1,10 +1,9 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import { cutPage, type Page, type PageOf } from '../../../store/page.js'
-import type { AppRow, AppSecretRow } from '../token-store.js'
+import { type AppChange, type AppRow, type AppSecretRow, changedColumns } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
-import type { FindAppState } from './secrets.js'
 
 interface AppRecord {
   readonly appid: string
@@ -14,8 +13,6 @@ interface AppRecord {
   readonly is_disabled: number
   readonly created_at_ms: number
 }
-
-type AppChange = Partial<Pick<AppRow, 'name' | 'redirectUris' | 'requiresSecretOnRefresh'>>
 
 const COLUMNS = 'appid, name, redirect_uris, requires_secret_on_refresh, is_disabled, created_at_ms'
 
@@ -43,13 +40,6 @@ export function appReads(db: Connection, kept: KeptRows) {
       return cutPage(rows, page.limit, (row) => row.appid)
     },
   }
-}
-
-export type IsLiveApp = (appid: string) => boolean
-
-/** Whether an app exists and is not disabled, asked inside the transaction that relies on it. */
-export function liveAppFinder(findState: FindAppState): IsLiveApp {
-  return (appid) => findState(appid)?.isDisabled === false
 }
 
 export function appWrites(
@@ -81,7 +71,7 @@ export function appWrites(
       const before = findApp(appid)
       if (!before) return undefined
       const after = { ...before, ...change }
-      const changed = changedColumns(toRecord(before), toRecord(after))
+      const changed = changedColumns(before, after)
       if (changed.length === 0) return before
       update.run(toRecord(after))
       record({ kind: 'app.updated', now, cause, appid, note: changed.join(', ') })
@@ -98,10 +88,6 @@ export function appWrites(
       return after
     },
   }
-}
-
-function changedColumns(before: AppRecord, after: AppRecord): string[] {
-  return (Object.keys(before) as (keyof AppRecord)[]).filter((column) => before[column] !== after[column])
 }
 
 function toApp(record: AppRecord): AppRow {

@@ -6,7 +6,7 @@ import { cutPage, type Page, type PageOf, parseNumber } from '../../../store/pag
 import type { AuditKind, AuditRow } from '../token-store.js'
 import type { KeptRows } from './kept-rows.js'
 
-/** Events of a block; its row has five characters for each user and app among them, and fits a page of 4 KiB. */
+/** Events per block; its row has five characters for each user and app among them, and fits a page of 4 KiB. */
 export const BLOCK = 768
 
 /** Blocks looked at in one turn of the event loop: 5 ms. */
@@ -26,9 +26,9 @@ export interface NewAuditEvent {
 export type RecordEvent = (event: NewAuditEvent) => void
 
 /**
- * Rows are numbered as they are written, and no index names their apps and users: each event would change a page of its
- * own in it, which costs as much as all else of a refresh. Instead, when a block of events is full, a row says whom they
- * concern, and lists look only into the blocks that may have what they want.
+ * Rows are numbered as they are written. Their apps and users have no index: each event would change a page of its own in
+ * it, which costs as much as the rest of a refresh. Instead, when a block of events is full, a row records whom they concern,
+ * and lists read only the blocks that may contain matching events.
  */
 export function eventRecorder(db: Connection, kept: KeptRows): RecordEvent {
   const newEventId = eventIds()
@@ -37,7 +37,7 @@ export function eventRecorder(db: Connection, kept: KeptRows): RecordEvent {
      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   )
   const insertBlock = db.prepare<[{ first: number; last: number }]>(
-    // Primary key. One is there already when somebody removed the last events by hand.
+    // Primary key. A row exists already if somebody has removed the last events by hand.
     `INSERT OR REPLACE INTO audit_blocks
      SELECT :first / ${BLOCK}, group_concat(DISTINCT substr(appid, -4)) || ',' || group_concat(DISTINCT substr(user_id, -4))
      FROM audit_events WHERE number BETWEEN :first AND :last`,
@@ -54,7 +54,7 @@ const COLUMNS = `number, event_id AS eventId, at_ms AS atMs, kind, actor, reques
   grant_id AS grantId, note`
 type EventRecord = AuditRow & { readonly number: number }
 
-/** Conditions of a filter; what it does not name is null. */
+/** The conditions of a filter; null for a column that it does not name. */
 type Filter = { readonly appid: string | null; readonly userId: string | null }
 
 export function auditReads(db: Connection) {
@@ -76,7 +76,7 @@ export function auditReads(db: Connection) {
   const findOldest = db.prepare<[], number>('SELECT coalesce(min(block), 0) FROM audit_blocks').pluck() // Primary key.
   const findNewest = db.prepare<[], number>('SELECT coalesce(max(block), -1) FROM audit_blocks').pluck() // Primary key.
 
-  /** Newest first: of what no block has yet, then of the blocks that may have some, as they are at this moment. */
+  /** Newest first: from the events not in a block yet, then from the blocks of this moment that may contain matches. */
   async function find(filter: Filter, last: number, limit: number): Promise<EventRecord[]> {
     const [oldest = 0, newest = -1] = [findOldest.get(), findNewest.get()]
     const found = inRange.all({ ...filter, first: (newest + 1) * BLOCK, last, limit })

@@ -1,26 +1,26 @@
-// Codes are the beginnings of grants: issuing one writes the row that exchanging it completes (grants.ts).
+// A code is the beginning of a grant: issuing it writes the row that its exchange completes (grants.ts).
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
-import type { Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
-import type { IsLiveApp } from './apps.js'
+import type { Hash, Issuing, NewCode, Redemption, RedemptionResult } from '../token-store.js'
+import type { CheckApp, IsLiveApp } from './app-state.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
 import { inSlotsOf, placeNumber, takeSlot } from './places.js'
-import type { CheckApp } from './secrets.js'
 import type { IsLiveUser, IsUnchangedUser } from './users.js'
 
 /**
- * No code lives longer, so that those under way are found among what was issued since: what revokes them looks at no more
- * of a user's grants or an app's. A clock that is so far ahead then, and right again before a code ends, leaves it good.
+ * No code lives longer, so unused codes are found among the rows issued since then, and a revocation looks at no more of a
+ * user's or an app's grants. If the clock is this far ahead during a revocation and is right again before a code expires, that
+ * code stays good.
  */
 const MAX_CODE_TTL_MS = 3_600_000
 
-/** SQL: a code that is not used, of which the grant is not one yet; the first condition is for the index. */
+/** SQL: an unused code, whose row is not a grant yet; the first condition is for the index. */
 const IS_UNUSED = `issued_at_ms > :now - ${MAX_CODE_TTL_MS} AND created_at_ms IS NULL AND ${IS_NOT_ENDED}`
 const END = `code_expires_at_ms = ${ENDED_AT}, expires_at_ms = ${ENDED_AT}`
 
-/** Ends unused codes: what revoking and disabling do to codes under way. */
+/** End unused codes, as revoking and disabling do. */
 export function unusedCodeEnders(db: Connection) {
   const ofApp = db.prepare<[{ appid: string; now: number }]>(
     // Index grants_by_app.
@@ -47,7 +47,7 @@ export function unusedCodeEnders(db: Connection) {
   }
 }
 
-/** Columns of the lookup below, in order. */
+/** Columns of the lookup below, in its order. */
 type CodeRecord = [
   place: bigint,
   appid: string,
@@ -61,21 +61,21 @@ type CodeRecord = [
   openid: string | null,
 ]
 
-/** A code, and what it is to become a grant of or has become. */
+/** A code, and the grant it will become or has become. */
 export interface CodeRow {
-  /** Where its row is. */
+  /** The key of its row. */
   readonly place: bigint
   readonly appid: string
   readonly userId: string
   readonly scope: string
-  /** null when it is used. */
+  /** null once it is used. */
   readonly redirectUri: string | null
   readonly expiresAtMs: number
   readonly usedAtMs: number | undefined
   readonly grantId: string | null
-  /** Of what it has become. */
+  /** Whether the grant it has become is revoked. */
   readonly isRevoked: boolean
-  /** The user's for this app; null when the app sees the user for the first time. */
+  /** The user's openid for this app; null when the app sees the user for the first time. */
   readonly openid: string | null
 }
 
@@ -144,7 +144,7 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
 
 function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, isUnchangedUser }: CodeDeps) {
   const endSurplus = db.prepare<[{ appid: string; userId: string; now: number; issuedAfter: number; keep: number }]>(
-    // Index grants_by_user; then the primary key. Of those that live as long as the new one does, however many have ended.
+    // Index grants_by_user; then the primary key. Only codes with the lifetime of the new one count, however many have ended.
     `UPDATE grants SET ${END} WHERE place IN (
        SELECT place FROM grants
        WHERE user_id = +:userId AND +appid = :appid AND issued_at_ms > :issuedAfter AND created_at_ms IS NULL
@@ -161,14 +161,11 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
   )
 
   return {
-    issueCode(
-      { passwordHash, maxLive, ...code }: NewCode,
-      now: number,
-      cause: Cause,
-    ): 'issued' | 'exists_live' | 'exists_ended' | 'refused' {
+    issueCode({ passwordHash, maxLive, ...code }: NewCode, now: number, cause: Cause): Issuing {
       const { appid, userId, expiresAtMs } = code
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
-      if (!isLiveApp(appid) || !isUnchangedUser(userId, passwordHash)) return 'refused'
+      if (!isLiveApp(appid)) return 'app_ended'
+      if (!isUnchangedUser(userId, passwordHash)) return 'session_ended'
       const existing = findCode(code.codeHash)
       if (existing)
         return existing.usedAtMs === undefined && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
@@ -183,7 +180,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
 function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, completeGrant, endGrant }: CodeDeps) {
-  /** A replay is forgiven before the grace ends, ends the grant if it lives before the code expires, and does nothing later. */
+  /** A replay within the grace is forgiven; after it and before the code expires it ends the grant; later it has no effect. */
   function refuseReplay(
     code: CodeRow,
     times: { usedAtMs: number; graceMs: number; now: number },
@@ -202,7 +199,7 @@ function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, comple
       return { kind: 'refused', replay: 'too_late' }
     }
     note(code.isRevoked ? 'its grant had ended' : 'ends the grant')
-    endGrant(grantId, now, cause, 'its code was replayed') // also one that had ended: that is answered when leases have heard of it
+    endGrant(grantId, now, cause, 'its code was replayed') // also if it has ended: the answer waits until lease holders know
     return { kind: 'refused', replay: code.isRevoked ? 'already_revoked' : 'revoked_grant' }
   }
 

@@ -8,10 +8,10 @@ import type { CodeRow } from './codes.js'
 import { NEWEST_EXPIRY, packTime, packToken, unpackTime } from './packed-tokens.js'
 import { isInSlotOf, placeNumber, requireOnePlace, takeSlot } from './places.js'
 
-/** SQL: no longer only a code. */
+/** SQL: not just a code any more. */
 const IS_GRANT = 'created_at_ms IS NOT NULL'
 
-/** Makes a grant with its first tokens of an unused code; returns the openid. */
+/** Turns an unused code into a grant with its first tokens; returns the openid. */
 export type CompleteGrant = (redemption: Redemption, code: CodeRow, now: number, cause: Cause) => string
 
 /** Revokes a grant that is not revoked yet; does nothing to any other. */
@@ -42,7 +42,7 @@ export function userGrantsEnder(db: Connection, endGrant: EndGrant) {
   }
 }
 
-/** What the statement that completes a grant is given, in order. */
+/** Parameters of the statement that completes a grant, in order. */
 type Completion = [
   grantId: string,
   openid: string,
@@ -59,7 +59,7 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
     'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
   )
   const findSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }], { grantId: string }>(
-    // Index grants_by_user. Most have too few to look at any of their rows. The + before a column keeps the planner from
+    // Index grants_by_user. Most users have so few grants that no row is read. The + before a column keeps the planner from
     // the app's index, which is long.
     `SELECT grant_id AS grantId FROM grants
      WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId) > :keep
@@ -78,11 +78,11 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
     'UPDATE OR IGNORE grants SET place = :to WHERE place = :from',
   )
   const recordElsewhere = db.prepare<[Hash, bigint]>(
-    // Primary key. One of before is there, and was moved with its grant.
+    // Primary key. The row of a code from before the migration exists already, and has moved with its grant.
     'INSERT OR IGNORE INTO codes_elsewhere (code_hash, place) VALUES (?, ?)',
   )
 
-  /** Moves the row of a code to where the grant's tokens will look for it, if it is not there. Returns its place. */
+  /** Moves the row of a code to where lookups by the grant's tokens will find it, unless it is there. Returns its place. */
   function moveTo(place: bigint, code: CodeRow, codeHash: Hash): bigint {
     if (isInSlotOf(code.place, place)) return code.place
     const slot = takeSlot(place, (to) => move.run({ from: code.place, to }).changes === 1)
@@ -106,7 +106,7 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
   }
 }
 
-/** GrantRow as the database has it, and what it is sorted by. */
+/** GrantRow as the database has it, with the time it is sorted by. */
 type GrantRecord = Omit<GrantRow, 'revokedAtMs' | 'accessExpiresAtMs'> & {
   readonly revokedAtMs: number | null
   readonly accessExpiry: Buffer
@@ -114,12 +114,12 @@ type GrantRecord = Omit<GrantRow, 'revokedAtMs' | 'accessExpiresAtMs'> & {
 }
 type GrantFilter = Parameters<TokenStore['listGrants']>[0]
 
-/** One condition per part of a filter; lists are built from these constants and nothing else. */
+/** One condition per part of a filter; list statements are built from these constants only. */
 const conditions = {
   isGrant: `g.${IS_GRANT}`,
   userId: 'g.user_id = :userId',
   appid: 'g.appid = :appid',
-  appidOfUser: '+g.appid = :appid', // the + leaves the user's index, which is shorter, to the planner
+  appidOfUser: '+g.appid = :appid', // the + steers the planner to the user's index, which is shorter
   liveAtMs: `g.revoked_at_ms IS NULL AND (g.expires_at_ms > :liveAtMs OR ${NEWEST_EXPIRY} > :packedLiveAt)`,
   after: '(g.created_at_ms, g.grant_id) < (:atMs, :id)',
   afterByIssue: '(g.issued_at_ms, g.grant_id) < (:atMs, :id)',
@@ -138,7 +138,7 @@ function conditionsOf(filter: GrantFilter, page: PageOf): string {
 export function grantReads(db: Connection) {
   const statements = new Map<string, Statement<[object], GrantRecord>>()
 
-  /** Those of a user, who has few, are sorted; an index in the order in which grants began would cost every exchange. */
+  /** The few grants of one user are sorted: an index in the order in which grants began would slow down every exchange. */
   function listStatement(where: string, by: 'created_at_ms' | 'issued_at_ms'): Statement<[object], GrantRecord> {
     const known = statements.get(where)
     if (known) return known

@@ -1,10 +1,10 @@
-// Access tokens, apps and their secrets that were looked up, kept until a write changes what was found. A request then asks
-// the database only whether anybody else wrote to it (ForeignWrites).
+// Access tokens, apps and their secrets that were looked up, kept until a write changes them. A request then asks the
+// database only whether anybody else has written to it (ForeignWrites).
 //
-// Why they are never stale: this connection is the one that writes. A write of ours takes out what it alters in the middle
-// of its transaction, and between there and the COMMIT no read runs, since both are synchronous on one thread. What writes
-// themselves ask of apps and users is kept too, apart: some of it was found in the middle of a transaction, and is forgotten
-// when that is undone.
+// Why they are never stale: this connection is also the one that writes. A write of ours drops what it alters in the middle
+// of its transaction, and no read runs between that and the COMMIT, since both are synchronous on one thread. What writes
+// themselves need to know about apps and users is kept separately: some of it is read in the middle of a transaction, and it
+// is dropped when that is rolled back.
 
 import { LEASE_MS, type LeasedDatabase, Leases } from '../../../answers/leases.js'
 import { stripeOf } from '../../../answers/stripes.js'
@@ -15,35 +15,28 @@ import { Kept } from '../../../sqlite/kept.js'
 import { LeaseLock } from '../../../sqlite/lease-lock.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash, PresentedToken } from '../token-store.js'
+import type { AppState } from './app-state.js'
 
-/** A few tens of MiB. With this many, all are forgotten and looked up again. */
+/** A few tens of MiB. At this number all are dropped and looked up again. */
 const MAX_TOKENS = 50_000
 /**
- * Rows kept per grant. The key is the whole digest, but the database matches 24 bytes of it, so a forged validator could keep
- * one row under many keys.
+ * Rows kept per grant. The key is the whole digest, but the database matches only 24 bytes of it, so forged validators could
+ * make us keep one row under many keys.
  */
 const MAX_OF_GRANT = 100
-/** Of memory, for apps and their secrets. */
+/** Memory for each of: apps, their secrets, what writes know about apps. */
 const MAX_APP_BYTES = 16 * 1024 * 1024
 const APP_BYTES = 600 // without its redirect URIs
 const SECRET_BYTES = 400
 
-/** Of memory, for what writes ask of users: some 100,000. */
+/** Memory for what writes know about users: some 100,000 of them. */
 const MAX_USER_BYTES = 16 * 1024 * 1024
 const USER_BYTES = 160
 
-/** What a write must know of an app. */
-export interface AppState {
-  readonly isDisabled: boolean
-  readonly requiresSecretOnRefresh: boolean
-  /** When each ends that is not revoked, by its id; Infinity for one that does not. */
-  readonly secretEnds: ReadonlyMap<string, number>
-}
-
-/** What an event may alter of what is kept; of rows alone, when it makes no answer wrong that was given about them. */
+/** What an event may alter: kept rows and the answers based on them, or only rows if no answer given about them becomes wrong. */
 type Altered = 'apps' | 'users' | 'tokens' | 'tokens of its grant' | 'rows of its grant'
 
-/** A kind that is missing here does not compile. */
+/** A missing kind does not compile. */
 const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
   'app.created': ['apps'],
   'app.updated': ['apps'],
@@ -76,9 +69,9 @@ export class KeptRows implements TransactionWatcher {
   readonly #tokens = new Map<string, AccessTokenRow>()
   readonly #digestsByGrant = new Map<string, string[]>()
   readonly #appStates = new BoundedMap<AppState>(MAX_APP_BYTES)
-  /** Whether each is not disabled. */
+  /** Whether each user is not disabled. */
   readonly #users = new BoundedMap<boolean>(MAX_USER_BYTES)
-  /** Nothing is kept for writes of which nobody tells. */
+  /** Without a writer that reports its transactions, nothing is kept for writes. */
   #isToldOfWrites = false
 
   /** `leases` are those on answers about access tokens. */
@@ -93,7 +86,7 @@ export class KeptRows implements TransactionWatcher {
     this.#secrets = new Kept(this.#foreignWrites, MAX_APP_BYTES)
   }
 
-  /** The app as the database has it now; `look` asks the database itself. As are the others. */
+  /** The app as the database has it now; `look` reads it from there. The same holds for the lookups below. */
   findApp(appid: string, look: (appid: string) => AppRow | undefined): Promise<AppRow | undefined> {
     return this.#apps.find(
       appid,
@@ -119,7 +112,7 @@ export class KeptRows implements TransactionWatcher {
     return this.#foreignWrites.look().then(() => this.#token(token, look))
   }
 
-  /** For many the look is taken at once: what they are of has come together. */
+  /** Foreign writes are looked for at once: all these tokens arrived in one call. */
   async findTokens(
     tokens: readonly PresentedToken[],
     look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
@@ -134,7 +127,7 @@ export class KeptRows implements TransactionWatcher {
     })
   }
 
-  /** For a write: the app as its transaction has it. As is the other. */
+  /** For a write: the app as its transaction sees it. The same holds for isLiveUser. */
   appState(appid: string, look: (appid: string) => AppState | undefined): AppState | undefined {
     return this.#forWrite(this.#appStates, appid, look, ({ secretEnds }) => APP_BYTES + SECRET_BYTES * secretEnds.size)
   }
@@ -158,7 +151,7 @@ export class KeptRows implements TransactionWatcher {
     return this.#leased.committed()
   }
 
-  /** A write that ends or changes what callers may hold: who finds it done is told no sooner than who did it. */
+  /** Wraps a write that ends or changes what callers may hold: if it was done already, the answer waits for the first. */
   ending<Args extends unknown[], Result>(write: (...args: Args) => Result): (...args: Args) => Result {
     return (...args) => {
       this.#leased.confirms()
@@ -166,12 +159,12 @@ export class KeptRows implements TransactionWatcher {
     }
   }
 
-  /** For a write that may end one of them within NOT_TOLD_MS. */
+  /** For a write that may end a token of the grant within NOT_TOLD_MS. */
   tokensEnd(grantId: string): void {
     this.#leased.alters(stripeOf(grantId))
   }
 
-  /** For every event, inside its transaction. */
+  /** Called for every event, inside its transaction. */
   changed(kind: AuditKind, grantId: string): void {
     for (const altered of alters[kind]) {
       if (altered === 'apps') this.forgetApps()
@@ -185,8 +178,8 @@ export class KeptRows implements TransactionWatcher {
   }
 
   /**
-   * For a write that records it: no answer depends on it, so the rows stay. When that is undone they say a minute too much,
-   * and who collects uses has it written again.
+   * Called by the write that records a use: no answer depends on it, so the rows stay. If that is rolled back, they are ahead
+   * by a minute at most, and the recorder of uses writes the use again.
    */
   grantUsed(grantId: string, atMs: number): void {
     for (const digest of this.#digestsByGrant.get(grantId) ?? []) {
@@ -217,7 +210,7 @@ export class KeptRows implements TransactionWatcher {
     this.#users.forgetAll()
   }
 
-  /** Nothing is kept any more. */
+  /** From now on nothing is kept. */
   close(): void {
     this.forgetAll()
     this.#leaseLock.close()

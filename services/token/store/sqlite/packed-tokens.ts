@@ -1,15 +1,15 @@
-// The access tokens of a grant as its row has them: newest first, of each 32 bytes of hash and 6 of when it ends, in ms since
-// 1970 with the highest byte first.
+// The access tokens of a grant as packed in its row: newest first, for each 32 bytes of hash and 6 bytes of expiry, in ms since
+// 1970, big-endian.
 import type { Hash, Minting } from '../token-store.js'
 
 const HASH_BYTES = 32
 const TIME_BYTES = 6
 const TOKEN_BYTES = HASH_BYTES + TIME_BYTES
 
-/** SQL: when the newest one ends, as packTime writes it; before any time without one. Such bytes compare as the times do. */
+/** SQL: the expiry of the newest token as packTime writes it, or empty, which sorts first. Such bytes compare as times do. */
 export const NEWEST_EXPIRY = `coalesce(substr(access_tokens, ${HASH_BYTES + 1}, ${TIME_BYTES}), x'')`
 
-/** SQL: each of the grants, as PostgreSQL has it in a table of its own. */
+/** SQL: each token as a row, as in PostgreSQL's table. */
 export const TOKENS_ONE_BY_ONE = `
   WITH RECURSIVE token (at) AS (
     SELECT 0 UNION ALL
@@ -19,7 +19,7 @@ export const TOKENS_ONE_BY_ONE = `
     ('0x' || hex(substr(access_tokens, at + 1 + ${HASH_BYTES}, ${TIME_BYTES}))) ->> '$' AS expires_at_ms
   FROM grants, token WHERE at < length(access_tokens)`
 
-/** What the row of a new grant has. @throws TypeError for a hash of another length, which nobody would find */
+/** The packed tokens of a new grant. @throws TypeError for a hash of another length, which nobody would find */
 export function packToken(hash: Hash, expiresAtMs: number): Buffer {
   if (hash.length !== HASH_BYTES) throw new TypeError(`the hash of an access token has ${hash.length} bytes`)
   const packed = Buffer.allocUnsafe(TOKEN_BYTES)
@@ -29,8 +29,8 @@ export function packToken(hash: Hash, expiresAtMs: number): Buffer {
 }
 
 /**
- * With the newest, of `minting`; of those before, shortens what outlives the overlap and leaves out what has ended or is
- * one too many.
+ * Puts the token of `minting` first; of the earlier ones, shortens those that outlive the overlap and drops those that have
+ * ended or are one too many.
  */
 export function addToken(packed: Buffer, minting: Minting, now: number): Buffer {
   const tokens = Buffer.allocUnsafe(Math.min(packed.length + TOKEN_BYTES, minting.maxLive * TOKEN_BYTES))
@@ -46,18 +46,18 @@ export function addToken(packed: Buffer, minting: Minting, now: number): Buffer 
   return tokens.subarray(0, end)
 }
 
-/** Whether the next token leaves one out of these, though it may not have ended. */
+/** Whether the next token will push one of these out, even if it has not ended. */
 export function isFull(packed: Buffer, maxLive: number): boolean {
   return packed.length >= maxLive * TOKEN_BYTES
 }
 
-/** When the token with this hash ends; undefined when it is not among them. */
+/** The expiry of the token with this hash; undefined when it is not among them. */
 export function findExpiry(packed: Buffer, hash: Hash): number | undefined {
   for (const token of tokensIn(packed)) if (hashIn(token).equals(hash)) return expiryOf(token)
   return undefined
 }
 
-/** When each ends. */
+/** The expiry of each. */
 export function expiriesOf(packed: Buffer): number[] {
   return Array.from(tokensIn(packed), expiryOf)
 }
@@ -68,7 +68,7 @@ export function packTime(atMs: number): Buffer {
   return packed
 }
 
-/** 0 for no time. */
+/** 0 if there is none. */
 export function unpackTime(packed: Buffer): number {
   return packed.length === 0 ? 0 : packed.readUIntBE(0, TIME_BYTES)
 }

@@ -1,8 +1,8 @@
 import type { Connection } from '../../../sqlite/open.js'
 
 /**
- * Takes out of a copy, of whatever version, what only matters for minutes or to one browser: unused codes and sessions,
- * which a restore must not bring back.
+ * Removes from a copy, of whatever version, what matters only for minutes or to one browser: unused codes and sessions, which
+ * a restore must not bring back.
  */
 export function removePassing(copy: Connection): void {
   const hasCodes = copy.prepare(`SELECT 1 FROM sqlite_schema WHERE name = 'codes'`).get() !== undefined // up to version 3

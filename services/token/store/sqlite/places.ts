@@ -1,8 +1,8 @@
-// Where the row of a grant is. All keys of its tokens begin with the same 8 bytes (services/token/credentials.ts), and these,
-// as a number, are the key of its row: no index of tokens is needed to find it, and what begins together lies together.
+// Where the row of a grant is. All keys of its tokens begin with the same 8 bytes (services/token/credentials.ts). As a number
+// these are the key of its row, so finding it needs no index of tokens, and rows that begin together lie together.
 //
-// A place says nothing about who else has it: 16 bits of it are random, in each millisecond. So every 16 places that
-// follow each other are shared by the grants that belong to any of them, and a grant is told by its token's hash.
+// Places are not unique: within a millisecond only their 16 random bits differ. So each aligned group of 16 places is shared by
+// all grants whose place is in it, and a grant is recognised by the hash of its token.
 import { StoreUnavailable } from '../../../store/store-unavailable.js'
 import type { Hash } from '../token-store.js'
 
@@ -11,13 +11,13 @@ const SLOTS = 16n
 const SLOT_BITS = 0xfn
 const WITHOUT_SIGN = 0x7fff_ffff_ffff_ffffn
 
-/** The place of a hash: its first 8 bytes without the first bit. Never negative; 0 for what is shorter. */
+/** The place of a hash: its first 8 bytes without the first bit. Never negative; 0 for a shorter hash. */
 export function placeNumber(hash: Hash): bigint {
   if (hash.length < PLACE_BYTES) return 0n
   return Buffer.from(hash.buffer, hash.byteOffset, hash.length).readBigUInt64BE() & WITHOUT_SIGN
 }
 
-/** A token elsewhere than its grant would never be found. @throws TypeError */
+/** A token at another place than its grant would never be found. @throws TypeError */
 export function requireOnePlace(accessTokenHash: Hash, refreshTokenHash: Hash): void {
   for (let at = 0; at < PLACE_BYTES; at++) {
     if (accessTokenHash[at] !== refreshTokenHash[at]) {
@@ -27,8 +27,8 @@ export function requireOnePlace(accessTokenHash: Hash, refreshTokenHash: Hash): 
 }
 
 /**
- * Has the first free one of the places where a grant of this place may be, its own first, taken by `take`, which says
- * whether it was free. @throws StoreUnavailable when all are taken
+ * Tries the places where a grant of this place may lie, its own first, until `take` says that one was free.
+ * @throws StoreUnavailable when all are taken
  */
 export function takeSlot(place: bigint, take: (slot: bigint) => boolean): bigint {
   for (let n = 0n; n < SLOTS; n++) {
@@ -38,11 +38,11 @@ export function takeSlot(place: bigint, take: (slot: bigint) => boolean): bigint
   throw new StoreUnavailable(new Error('too many grants began in this moment'))
 }
 
-/** Whether a grant of this place may be there. */
+/** Whether a grant of this place may lie in this slot. */
 export function isInSlotOf(slot: bigint, place: bigint): boolean {
   return (slot & ~SLOT_BITS) === (place & ~SLOT_BITS)
 }
 
-/** SQL: whether a row is in a slot of the place that the parameter names, or that is bound twice. A range of the primary key. */
+/** SQL: whether a row lies in a slot of the place in the parameter (bound twice if it is `?`). A range of the primary key. */
 export const inSlotsOf = (parameter: string) =>
   `place BETWEEN ${parameter} & ~${SLOT_BITS} AND ${parameter} | ${SLOT_BITS}`

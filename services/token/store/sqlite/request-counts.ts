@@ -1,18 +1,18 @@
 import { MAX_REQUESTS, type RequestCount } from '../token-store.js'
 
-/** With this many, those whose windows end first are forgotten: what is lost is laxer limits until then. */
+/** At this number the counts of the window that ends first are dropped, which only makes limits laxer until then. */
 const MAX_KEYS = 200_000
 
 /**
- * Counts of requests in memory. Whoever shares them asks the one process that serves a SQLite database, and they are not
- * worth a write to disk.
+ * Counts of requests, in memory: everybody who shares them asks the one process that serves the SQLite database, and they
+ * are not worth a write to disk.
  */
 export class RequestCounts {
-  /** Of each window, by its end. */
+  /** The counts of each window, by its end. */
   readonly #windows = new Map<number, Map<string, number>>()
   #size = 0
 
-  /** What is taken back to 0 leaves nothing: attempts that were refused must not push out the failures of others. */
+  /** A count taken back to 0 is removed: refused attempts must not push out the failures of others. */
   add({ key, windowEndMs, requests }: RequestCount): number {
     const known = this.#windows.get(windowEndMs)?.get(key)
     const total = Math.min(Math.max(0, (known ?? 0) + requests), MAX_REQUESTS)

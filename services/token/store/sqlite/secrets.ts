@@ -2,9 +2,9 @@ import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import { type AppSecretRow, noteOnSecret } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import type { AppState, KeptRows } from './kept-rows.js'
+import type { KeptRows } from './kept-rows.js'
 
-/** AppSecretRow with null for undefined. */
+/** AppSecretRow with null instead of undefined. */
 interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'> {
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
@@ -71,52 +71,6 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
       record({ kind: 'secret.revoked', now, cause, appid, note: noteOnSecret({ secretId, name: secret.name }) })
       return 'revoked'
     },
-  }
-}
-
-/** An app as the transaction has it that asks. */
-export type FindAppState = (appid: string) => AppState | undefined
-
-export function appStateFinder(db: Connection, kept: KeptRows): FindAppState {
-  const findApp = db.prepare<[string], { isDisabled: number; requiresSecretOnRefresh: number }>(
-    // Primary key.
-    `SELECT is_disabled AS isDisabled, requires_secret_on_refresh AS requiresSecretOnRefresh
-     FROM apps WHERE appid = ?`,
-  )
-  const listSecrets = db.prepare<[string], { secretId: string; expiresAtMs: number | null }>(
-    // Index app_secrets_by_app.
-    `SELECT secret_id AS secretId, expires_at_ms AS expiresAtMs
-     FROM app_secrets WHERE appid = ? AND revoked_at_ms IS NULL`,
-  )
-
-  function look(appid: string): AppState | undefined {
-    const app = findApp.get(appid)
-    if (!app) return undefined
-    const secrets = listSecrets.all(appid)
-    return {
-      isDisabled: app.isDisabled === 1,
-      requiresSecretOnRefresh: app.requiresSecretOnRefresh === 1,
-      secretEnds: new Map(secrets.map(({ secretId, expiresAtMs }) => [secretId, expiresAtMs ?? Infinity])),
-    }
-  }
-
-  return (appid) => kept.appState(appid, look)
-}
-
-/** `secretId`: what the app authenticated with; undefined when it sent no secret, which is good if it may. */
-export type CheckApp = (
-  appid: string,
-  secretId: string | undefined,
-  now: number,
-) => 'good' | 'app_ended' | 'secret_ended'
-
-/** An app and what it authenticated with, checked inside the transaction that relies on them. */
-export function appChecker(findState: FindAppState): CheckApp {
-  return (appid, secretId, now) => {
-    const app = findState(appid)
-    if (!app || app.isDisabled) return 'app_ended'
-    if (secretId === undefined) return app.requiresSecretOnRefresh ? 'secret_ended' : 'good'
-    return now < (app.secretEnds.get(secretId) ?? 0) ? 'good' : 'secret_ended'
   }
 }
 

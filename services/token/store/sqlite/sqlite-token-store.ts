@@ -1,19 +1,20 @@
-// TokenStore on SQLite. Reads are point lookups, done at once; writes go through a GroupCommit, which shares transactions
-// among them. One file per noun holds both; nothing outside this folder knows a table.
+// TokenStore on SQLite. Reads are synchronous point lookups; writes go through a GroupCommit and share its transactions. Each
+// noun has a file with its reads and writes; nothing outside this folder knows a table.
 
 import type { Leases } from '../../../answers/leases.js'
 import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
-import { appReads, appWrites, liveAppFinder } from './apps.js'
+import { appChecker, appStateFinder, liveAppFinder } from './app-state.js'
+import { appReads, appWrites } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeEnders } from './codes.js'
 import { grantCompleter, grantEnder, grantReads, grantWrites, userGrantsEnder } from './grants.js'
 import { KeptRows } from './kept-rows.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
-import { appChecker, appStateFinder, secretInserter, secretReads, secretWrites } from './secrets.js'
+import { secretInserter, secretReads, secretWrites } from './secrets.js'
 import { sessionReads, sessionWrites } from './sessions.js'
 import { tokenReads, tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
@@ -21,8 +22,8 @@ import { liveUserFinder, unchangedUserFinder, userReads, userWrites } from './us
 import { fewAtATime, useWrites } from './uses.js'
 
 /**
- * Opens the token database of `file`, created and migrated as needed; `:memory:` for one that ends with the store. `leases`
- * are told of what changes.
+ * Opens the token database in `file`, creating and migrating it as needed; `:memory:` for one that ends with the store.
+ * `leases` hear of every change.
  * @throws StoreUnavailable, DatabaseRefused
  */
 export function openSqliteTokenStore(options: {

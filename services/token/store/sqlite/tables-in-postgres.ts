@@ -1,8 +1,8 @@
 import { TOKENS_ONE_BY_ONE } from './packed-tokens.js'
 
 /**
- * Where the tables of this schema are not those of PostgreSQL: how its rows are selected here and what its key is, or null
- * for a table it does without.
+ * Where the tables of this schema differ from PostgreSQL's: how the rows of its table are selected here and what its key is,
+ * or null for a table that it does without.
  */
 export const tokenTablesInPostgres = {
   codes: {

@@ -9,14 +9,14 @@ import {
   NOT_TOLD_MS,
   type PresentedToken,
 } from '../token-store.js'
+import type { CheckApp } from './app-state.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 import { addToken, findExpiry, isFull } from './packed-tokens.js'
 import { inSlotsOf, placeNumber, requireOnePlace } from './places.js'
-import type { CheckApp } from './secrets.js'
 import type { IsLiveUser } from './users.js'
 
-/** Columns of the lookup below, in order. */
+/** Columns of the lookup below, in its order. */
 type GrantRecord = [
   grantId: string,
   appid: string,
@@ -33,7 +33,7 @@ type GrantRecord = [
 export function tokenReads(db: Connection, kept: KeptRows) {
   const findGrants = db
     .prepare<[{ place: bigint }], GrantRecord>(
-      // Every data request of a token not seen lately runs this. Primary keys of all three tables.
+      // Runs for every data request whose token is not kept. Primary keys of all three tables.
       `SELECT g.grant_id, g.appid, g.user_id, g.openid, g.scope, u.nickname, u.avatar, g.access_tokens,
          g.last_used_at_ms, g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled
        FROM grants g
@@ -84,7 +84,7 @@ export function tokenReads(db: Connection, kept: KeptRows) {
   }
 }
 
-/** Columns of what a refresh must know, in order. */
+/** Columns of the lookup of a refresh, in its order. */
 type MintingRecord = [place: bigint, grantId: string, userId: string, lastUsedAtMs: bigint, tokens: Buffer]
 
 interface MintingDeps {

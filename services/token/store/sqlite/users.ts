@@ -48,7 +48,7 @@ export function userReads(db: Connection) {
 
 export type IsLiveUser = (userId: string) => boolean
 
-/** Whether a user exists and is not disabled, asked inside the transaction that relies on it. */
+/** Whether a user exists and is not disabled, checked inside the transaction that relies on it. */
 export function liveUserFinder(db: Connection, kept: KeptRows): IsLiveUser {
   const find = db
     .prepare<[string], number>(
@@ -65,7 +65,7 @@ export function liveUserFinder(db: Connection, kept: KeptRows): IsLiveUser {
 
 export type IsUnchangedUser = (userId: string, passwordHash: string) => boolean
 
-/** Whether who gave this password before is not disabled and has no other since, asked as the one above is. */
+/** Whether the user still has the password that was checked before and is not disabled, checked inside the transaction. */
 export function unchangedUserFinder(db: Connection): IsUnchangedUser {
   const find = db.prepare<[string, string], 1>(
     // Primary key.

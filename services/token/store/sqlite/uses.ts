@@ -26,7 +26,7 @@ export function useWrites(db: Connection, kept: KeptRows) {
   }
 }
 
-/** In transactions of so many that nobody waits noticeably for one. */
+/** Splits uses into transactions so small that nobody waits noticeably for one. */
 export function fewAtATime(record: TokenStore['recordUses']): TokenStore['recordUses'] {
   const none = new Map<string, number>()
   return async ({ grants, secrets }) => {

@@ -1,0 +1,63 @@
+// What writes must know about an app and its secrets, read inside the transaction that relies on it.
+import type { Connection } from '../../../sqlite/open.js'
+import type { KeptRows } from './kept-rows.js'
+
+export interface AppState {
+  readonly isDisabled: boolean
+  readonly requiresSecretOnRefresh: boolean
+  /** The expiry of each secret that is not revoked, by its id; Infinity for one that does not expire. */
+  readonly secretEnds: ReadonlyMap<string, number>
+}
+
+/** The app as the transaction in progress sees it. */
+export type FindAppState = (appid: string) => AppState | undefined
+
+export function appStateFinder(db: Connection, kept: KeptRows): FindAppState {
+  const findApp = db.prepare<[string], { isDisabled: number; requiresSecretOnRefresh: number }>(
+    // Primary key.
+    `SELECT is_disabled AS isDisabled, requires_secret_on_refresh AS requiresSecretOnRefresh
+     FROM apps WHERE appid = ?`,
+  )
+  const listSecrets = db.prepare<[string], { secretId: string; expiresAtMs: number | null }>(
+    // Index app_secrets_by_app.
+    `SELECT secret_id AS secretId, expires_at_ms AS expiresAtMs
+     FROM app_secrets WHERE appid = ? AND revoked_at_ms IS NULL`,
+  )
+
+  function look(appid: string): AppState | undefined {
+    const app = findApp.get(appid)
+    if (!app) return undefined
+    const secrets = listSecrets.all(appid)
+    return {
+      isDisabled: app.isDisabled === 1,
+      requiresSecretOnRefresh: app.requiresSecretOnRefresh === 1,
+      secretEnds: new Map(secrets.map(({ secretId, expiresAtMs }) => [secretId, expiresAtMs ?? Infinity])),
+    }
+  }
+
+  return (appid) => kept.appState(appid, look)
+}
+
+/** `secretId`: the secret the app authenticated with; undefined when it sent none, which is good unless it must. */
+export type CheckApp = (
+  appid: string,
+  secretId: string | undefined,
+  now: number,
+) => 'good' | 'app_ended' | 'secret_ended'
+
+/** Checks an app and the secret it authenticated with inside the transaction that relies on them. */
+export function appChecker(findState: FindAppState): CheckApp {
+  return (appid, secretId, now) => {
+    const app = findState(appid)
+    if (!app || app.isDisabled) return 'app_ended'
+    if (secretId === undefined) return app.requiresSecretOnRefresh ? 'secret_ended' : 'good'
+    return now < (app.secretEnds.get(secretId) ?? 0) ? 'good' : 'secret_ended'
+  }
+}
+
+export type IsLiveApp = (appid: string) => boolean
+
+/** Whether an app exists and is not disabled, checked inside the transaction that relies on it. */
+export function liveAppFinder(findState: FindAppState): IsLiveApp {
+  return (appid) => findState(appid)?.isDisabled === false
+}

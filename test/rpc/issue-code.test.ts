@@ -1,0 +1,33 @@
+import { randomBytes } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { IssueCodeRequest } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { Call } from '../../services/rpc/dispatcher.js'
+import { newCredential } from '../../services/token/credentials.js'
+import type { TokenDeps } from '../../services/token/deps.js'
+import { issueCode } from '../../services/token/issue-code.js'
+import { startService } from '../answers/kept-service.js'
+import { appRow, byOperator, NOW, startSession } from '../store/token-store-verbs.js'
+
+test('a code that is refused to a disabled app says so, also when the app is enabled again at once', async () => {
+  const { store } = await startService()
+  const session = newCredential('session', randomBytes)
+  await startSession(store, '', { sessionHash: session.hash })
+  const issuing: typeof store.issueCode = async (...args) => {
+    await store.setAppDisabled('app1', true, NOW, byOperator)
+    const outcome = await store.issueCode(...args)
+    await store.setAppDisabled('app1', false, NOW, byOperator)
+    return outcome
+  }
+  const rules = { sessionIdleSeconds: 60, codeTtlSeconds: 60, maxLiveCodesPerUserAndApp: 9 }
+  const deps = { store: { ...store, issueCode: issuing }, rules, now: () => NOW } as unknown as TokenDeps
+  const request = {
+    sessionToken: session.text,
+    requestId: 'form 1',
+    appid: 'app1',
+    redirectUri: appRow('app1').redirectUris[0],
+    scope: 'snsapi_user',
+  } as IssueCodeRequest
+  const call = { requestId: 'request 1', deadlineMs: Number.POSITIVE_INFINITY } as Call
+  await expect(issueCode(deps)(request, call)).rejects.toMatchObject({ reason: ErrorReason.INVALID_APPID })
+})
