@@ -28,7 +28,7 @@ function expectPageWithoutRedirect(reply: Reply, status: number): void {
 
 const codeIn = (reply: Reply) => new URL(reply.headers.get('location') ?? '').searchParams.get('code') ?? ''
 
-describe('a bad authorization request is our page with status 400 and never a redirect', () => {
+describe('a bad authorization request gets our page with status 400 and never a redirect', () => {
   const bad: readonly { readonly what: string; readonly changed: Query }[] = [
     { what: 'no appid', changed: { appid: undefined } },
     { what: 'an empty appid', changed: { appid: '' } },
@@ -202,7 +202,7 @@ describe('redirect_uri', () => {
     expect(created?.redirectUris).toEqual([redirectUri])
   })
 
-  test('of an app can be one of several', async () => {
+  test('can be any of several that an app has registered', async () => {
     const redirectUris = ['https://a.example/cb', 'https://b.example/cb']
     const created = await service.admin.createApp({ name: 'Two', redirectUris })
     const appid = created.app?.appid ?? ''
@@ -228,7 +228,7 @@ describe('state', () => {
 })
 
 describe('a decision', () => {
-  test('to confirm is a 303 that nothing may store', async () => {
+  test('to confirm is a 303 with no-store and no-referrer', async () => {
     const { visitor, page } = await openForm()
     const reply = await visitor.decide(page, 'confirm')
     expect(reply.status).toBe(303)
@@ -257,7 +257,7 @@ describe('a decision', () => {
     tokensOf(await service.exchange(app, codeIn(reply)))
   })
 
-  test('made again after its code was used yields another, sixteen in all, then the way to a new form', async () => {
+  test('made again after its code was used yields a new code, sixteen in all, then a link to a new form', async () => {
     const { visitor, page } = await openForm()
     for (let i = 0; i < 16; i += 1) {
       tokensOf(await service.exchange(app, codeIn(await visitor.decide(page, 'confirm'))))
@@ -566,7 +566,7 @@ describe('the page', () => {
     expect(head.headers.get('set-cookie')).toContain('sa_lang=zh')
   })
 
-  test('is the same for a client that sends the link as it is written, with its fragment', async () => {
+  test('is also served to a client that sends the fragment of the link', async () => {
     const [reply] = await service.raw(
       `GET ${authorizePath(app, 'abc')}#wj_redirect HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`,
     )

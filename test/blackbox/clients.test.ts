@@ -62,7 +62,7 @@ const clients: readonly Client[] = [
 ]
 
 describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) => {
-  test.each(clients)('$name', async ({ headers, query, extra = {}, extraOnExchange = () => ({}) }) => {
+  test.each(clients)('$name, runs the flow', async ({ headers, query, extra = {}, extraOnExchange = () => ({}) }) => {
     const service = await startService({ env: { HTTP_ERROR_STATUS: errorStatus } })
     const app = await service.createApp()
     const user = await service.createUser()

@@ -18,7 +18,7 @@ describe('a code', () => {
     expectError(await service.exchange(app, code), 'invalid_code')
   })
 
-  test('is of one form, app and callback: with another of them it is another', async () => {
+  test('belongs to one form, app and redirect_uri: with any other of them another code is issued', async () => {
     const service = await startService()
     const user = await service.createUser()
     const { account, token } = service.backend.asGateway
@@ -38,7 +38,7 @@ describe('a code', () => {
     expect(new Set(codes).size).toBe(8)
   })
 
-  test('is issued for a registered callback and the one scope, whoever asks for it', async () => {
+  test('is issued only for a registered redirect_uri and the one scope, even to callers of the RPC', async () => {
     const service = await startService()
     const { appid, redirectUri } = await service.createApp()
     const { account, token } = service.backend.asGateway
@@ -52,7 +52,7 @@ describe('a code', () => {
     expect(events.filter(({ kind }) => kind === 'code.issued')).toHaveLength(1)
   })
 
-  test('stays good when its exchange could not be begun before the caller was told that it failed', async () => {
+  test('stays good when the deadline of its exchange passed before the exchange could begin', async () => {
     const service = await startService()
     const { app, code } = await withCode(service)
     const { appid, secret, redirectUri } = app
@@ -95,7 +95,7 @@ describe('a code', () => {
     expect((await service.exchange(app, code)).code).toBe('OK')
   })
 
-  test('of another app gets word for word the answer of garbage', async () => {
+  test('of another app gets the same answer as garbage, word for word', async () => {
     const service = await startService()
     const { app, code } = await withCode(service)
     const stranger = await service.createApp()
@@ -171,7 +171,7 @@ describe('a code', () => {
     expectError(await service.exchange(app, code), type)
   })
 
-  test('stays dead when the app that was disabled is enabled again', async () => {
+  test('stays dead when its disabled app is enabled again', async () => {
     const service = await startService()
     const { app, code } = await withCode(service)
     await service.admin.setAppDisabled({ appid: app.appid, disabled: true })

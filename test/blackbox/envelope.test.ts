@@ -180,7 +180,7 @@ describe('the error table', () => {
     expect((await broken.exchange(app, code)).code).toBe('OK')
   })
 
-  test('anything unexpected is internal_server_error without a word of what happened, logged once with its request_id', async () => {
+  test('an unexpected failure is internal_server_error without any detail, logged once with its request_id', async () => {
     const broken = await startService()
     const granted = await broken.grantAccess()
     await broken.backend.sabotage.hideSurveys()
@@ -191,7 +191,7 @@ describe('the error table', () => {
     expect(lines.filter((line) => line.includes(answer.requestId) && line.includes('"stack"'))).toHaveLength(1)
   })
 
-  test('a wrong grant_type is answered as the document shows it for the endpoint', async () => {
+  test('a wrong grant_type is answered with the message of the OpenAPI example for the endpoint', async () => {
     const wrong = { grant_type: 'client_credential' }
     const exchange = await service.exchange(access.app, UNKNOWN.code, wrong)
     const refresh = await service.refresh(access.app, UNKNOWN.refreshToken, wrong)
@@ -202,7 +202,7 @@ describe('the error table', () => {
     }
   })
 
-  test('too many requests of one source are request_rate_limited with Retry-After', async () => {
+  test('too many requests from one source are request_rate_limited with Retry-After', async () => {
     const limited = await startService({ env: { RATE_LIMIT: 'on', RATE_API_PER_SOURCE: '5' } })
     const { app } = await limited.grantAccess()
     const admitted = 5 * limited.backend.gateways
@@ -212,7 +212,7 @@ describe('the error table', () => {
     expect(types.filter((type) => type === 'invalid_code').length).toBeGreaterThanOrEqual(1)
   })
 
-  test('with HTTP_ERROR_STATUS=200 application errors answer 200, and NoRoute, 429 and 5xx keep their status', async () => {
+  test('with HTTP_ERROR_STATUS=200 application errors answer 200, and unknown paths and methods 404 and 405', async () => {
     const lenient = await startService({ env: { HTTP_ERROR_STATUS: '200' } })
     const { app, tokens } = await lenient.grantAccess()
     const statuses = {
@@ -244,7 +244,7 @@ describe('the envelope', () => {
     expect(text).toMatch(/^\{"code":"OK","error":\{"type":""\},"data":\{.*\},"request_id":"[0-9a-f-]{36}"\}$/)
   })
 
-  test('a request_id sent by the client is not taken over', async () => {
+  test('a request_id sent by the client is ignored', async () => {
     const sent = randomUUID()
     const answer = await service.call('/api/none', { headers: { 'x-request-id': sent } })
     expect(answer.requestId).not.toBe(sent)
@@ -264,7 +264,7 @@ describe('the envelope', () => {
     expect(logged.filter((each) => !/^app_[\w-]{22}$/.test(each ?? ''))).toEqual([])
   })
 
-  test('an app sees code PermissionDenied with type invalid_token for every access token that is no good', async () => {
+  test('an app sees code PermissionDenied with type invalid_token for every invalid access token', async () => {
     const bad = [
       'x',
       UNKNOWN.accessToken,

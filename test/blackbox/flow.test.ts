@@ -32,7 +32,7 @@ describe('the flow of spec 1', () => {
     expect((await service.survey(access, surveyId)).data).toMatchObject({ id: surveyId })
   })
 
-  test('a refresh returns a new access token and its life, and neither refresh token nor openid', async () => {
+  test('a refresh returns a new access token and its lifetime, and neither refresh token nor openid', async () => {
     const service = await startService()
     const access = await service.grantAccess()
     const refreshed = await service.refresh(access.app, access.tokens.refresh_token)
@@ -54,7 +54,7 @@ describe('the flow of spec 1', () => {
     expect(again.tokens.openid).toBe(tokens.openid)
   })
 
-  test('a profile that an operator changed is told on the very next request', async () => {
+  test('a profile changed by an operator is returned from the very next request on', async () => {
     const service = await startService()
     const user = await service.createUser({ nickname: '小明', avatar: 'https://img.example/a.png' })
     const { username } = user

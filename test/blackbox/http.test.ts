@@ -51,14 +51,14 @@ describe('methods', () => {
     expect((await service.exchange(access.app, code)).code).toBe('OK')
   })
 
-  test('parameters of a form body do not count', async () => {
+  test('parameters in a form body do not count', async () => {
     const body = profileTarget().split('?')[1] ?? ''
     const headers = { 'content-type': 'application/x-www-form-urlencoded', 'content-length': String(body.length) }
     expectError(await service.call('/api/oauth2/user', { body, headers }), 'invalid_argument')
     expectError(await service.call('/api/oauth2/user', { method: 'POST', body, headers }), 'method_not_allowed')
   })
 
-  test('a 401 challenges nobody to send a header', async () => {
+  test('a 401 has no WWW-Authenticate header', async () => {
     const target = withQuery('/api/surveys', { appid: access.app.appid, access_token: 'wrong', openid: 'wrong' })
     const { status, headers } = await service.visitor().request(target)
     expect([status, headers.get('www-authenticate')]).toEqual([401, undefined])
@@ -118,7 +118,7 @@ describe('paths', () => {
     expect(reply.text).not.toContain(access.tokens.openid)
   })
 
-  test('an absolute-form target is served by its path and its host is not believed', async () => {
+  test('a target in absolute form is served by its path, and its host is ignored', async () => {
     const [reply] = await service.raw(
       `GET http://evil.example${profileTarget()} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n`,
     )
@@ -137,7 +137,7 @@ describe('sizes and syntax', () => {
     expect(answer.status).toBe(414)
   })
 
-  test.each([9_000, 15_000, 40_000, 200_000])('a URL of %i bytes is 414 in the envelope', async (length) => {
+  test.each([9_000, 15_000, 40_000, 200_000])('a URL of %i bytes is 414 or 431 in the envelope', async (length) => {
     const [reply] = await service.raw(`GET /api/surveys?x=${'a'.repeat(length)} HTTP/1.1\r\nHost: h\r\n\r\n`)
     if (reply === undefined) throw new Error('no answer')
     const answer = service.envelope(reply, '/api/surveys')
@@ -187,7 +187,7 @@ describe('sizes and syntax', () => {
     { line: 'BREW /api/surveys HTTP/2.0', path: '/api/surveys', type: 'invalid_argument' },
     { line: 'BR EW /api/surveys HTTP/1.1', path: '/api/surveys', type: 'invalid_argument' },
   ]
-  test.each(strange)('a method nobody knows is answered like others: $line', async ({ line, path, type }) => {
+  test.each(strange)('an unknown method is answered like any other: $line', async ({ line, path, type }) => {
     const [reply] = await service.raw(`${line}\r\nHost: h\r\n\r\n`)
     if (reply === undefined) throw new Error('no answer')
     expectError(service.envelope(reply, path), type)
@@ -205,7 +205,7 @@ describe('sizes and syntax', () => {
     expectError(service.envelope(reply, '/api/surveys'), 'invalid_argument')
   })
 
-  test('a client that says Expect gets an answer', async () => {
+  test('a request with an Expect header gets an answer', async () => {
     const replies = await service.raw(
       `GET ${profileTarget()} HTTP/1.1\r\nHost: h\r\nExpect: something\r\nConnection: close\r\n\r\n`,
     )
@@ -215,7 +215,7 @@ describe('sizes and syntax', () => {
 })
 
 describe('one connection', () => {
-  test('the body of a GET is drained and never read as the next request', async () => {
+  test('the body of a GET is never read as the next request', async () => {
     const smuggled = 'GET /api/smuggled HTTP/1.1\r\nHost: h\r\n\r\n'
     const replies = await service.raw(
       `GET ${profileTarget()} HTTP/1.1\r\nHost: h\r\nContent-Length: ${smuggled.length}\r\n\r\n${smuggled}` +
@@ -228,7 +228,7 @@ describe('one connection', () => {
     expect([['', 'no_route'], ['']]).toContainEqual(types)
   })
 
-  test('a chunked body of a GET is drained and never read as the next request', async () => {
+  test('a chunked body of a GET is never read as the next request', async () => {
     const smuggled = 'GET /api/smuggled HTTP/1.1\r\nHost: h\r\n\r\n'
     const replies = await service.raw(
       `GET ${profileTarget()} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n${smuggled.length.toString(16)}\r\n${smuggled}\r\n0\r\n\r\n` +
@@ -251,7 +251,7 @@ describe('one connection', () => {
 })
 
 describe('headers', () => {
-  test('no answer allows another origin anything', async () => {
+  test('another origin is granted nothing: no Access-Control header is sent', async () => {
     const headers = { origin: 'https://evil.example', 'access-control-request-method': 'GET' }
     const reply = await service.visitor().request(profileTarget(), { headers })
     expect([...reply.headers.keys()].filter((name) => name.startsWith('access-control-'))).toEqual([])

@@ -155,7 +155,7 @@ describe('every endpoint', () => {
   const encode = (text: string) =>
     [...Buffer.from(text)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
 
-  test.each(endpoints)('$name: decodes once', async ({ path, required }) => {
+  test.each(endpoints)('$name: percent-decodes parameters once', async ({ path, required }) => {
     const twice = { ...required(), appid: encode(access.app.appid) } // encoded once more on its way
     expectError(await service.get(path, twice), 'invalid_appid')
   })
@@ -187,7 +187,7 @@ describe('every endpoint', () => {
     expect(await service.call(withQuery(endpoint.path, wrong), { headers })).toMatchObject({ code, type })
   })
 
-  test.each(endpoints)('$name: printable garbage is unknown, never malformed', async ({ path, required }) => {
+  test.each(endpoints)('$name: an appid of garbage is unknown, not malformed', async ({ path, required }) => {
     const { appid: _, ...rest } = required()
     for (const garbage of ["' OR 1=1 --", '小明', '../../etc/passwd', '{{7*7}}', 'a'.repeat(128), '%s%n', '<script>']) {
       expectError(await service.get(path, { ...rest, appid: garbage }), 'invalid_appid')

@@ -74,7 +74,7 @@ function profile(
 const ming: Person = { username: 'ming', password: 'canary-password-93d1' }
 
 test(
-  'a callback address that may not be registered any more goes on working, and stays when others are added',
+  'a redirect_uri that may no longer be registered goes on working, and is kept when others are added',
   async () => {
     const service = await startProcess()
     const app = await createApp(service)
@@ -98,7 +98,7 @@ test(
 )
 
 describe('a spawned service', () => {
-  test('counts the replays of a code by what they do', { timeout: TIMEOUT_MS }, async () => {
+  test('counts replays of codes by their effect', { timeout: TIMEOUT_MS }, async () => {
     const adminPort = await freePort()
     const service = await startProcess({ ADMIN_PORT: String(adminPort), CODE_REPLAY_GRACE_SECONDS: '5' })
     const app = await createApp(service)
@@ -195,7 +195,7 @@ describe('a spawned service', () => {
     expect(hits).toEqual([])
   })
 
-  test('keeps its files to its own user', { timeout: TIMEOUT_MS }, async () => {
+  test('makes its files accessible to its own user only', { timeout: TIMEOUT_MS }, async () => {
     const service = await startProcess()
     await createApp(service)
     expect(statSync(service.dataDir).mode & 0o077).toBe(0)
@@ -203,7 +203,7 @@ describe('a spawned service', () => {
       expect({ file, others: statSync(file).mode & 0o077 }).toEqual({ file, others: 0 })
   })
 
-  test('goes on where it was after a restart: codes, tokens, sessions and revocations hold', {
+  test('carries on after a restart: codes, tokens and sessions are kept', {
     timeout: TIMEOUT_MS,
   }, async () => {
     const service = await startProcess()
@@ -223,7 +223,7 @@ describe('a spawned service', () => {
     expect((await visitor.open('/connect/apps')).html.text).toContain('ming')
   })
 
-  test('revokes with the command line while it runs, from the very next request on', {
+  test('obeys what the command line revokes or disables while it runs, from the very next request on', {
     timeout: TIMEOUT_MS,
   }, async () => {
     const service = await startProcess()

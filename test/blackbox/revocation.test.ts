@@ -41,14 +41,14 @@ async function disconnectAll(visitor: Visitor): Promise<Page> {
 }
 
 describe('a revoked grant is refused on the very next request, everywhere', () => {
-  test('when the user ends it on the connected-apps page', async () => {
+  test('when the user disconnects the app on the connected-apps page', async () => {
     const { service, access } = await granted()
     const visitor = await service.signedIn(access.user)
     await disconnectAll(visitor)
     expect(await answers(service, access)).toEqual(REVOKED)
   })
 
-  test('when the operator deletes the user, whose name somebody else may have then', async () => {
+  test('when the operator deletes the user, whose name can then be given to somebody else', async () => {
     const { service, access } = await granted()
     const { user, app } = access
     const { username } = user
@@ -70,7 +70,7 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
     expect(await answers(service, access)).toEqual(REVOKED)
   })
 
-  test('when the user ends the app, also of its other grants and of codes under way, and of no other app', async () => {
+  test('when the user disconnects the app, with its other grants and pending codes, and no other app', async () => {
     const { service, access } = await granted()
     const { app, user } = access
     const second = await service.grantAccess({ app, user })
@@ -89,7 +89,7 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
     expect((await service.user(other)).type).toBe('')
   })
 
-  test('when the user ends an app whose refresh token has expired and whose last access token has not', async () => {
+  test('when the user disconnects an app whose refresh token has expired and whose access token has not', async () => {
     const { service, access } = await granted()
     service.clock.advance({ days: 30, seconds: -1 })
     const { data } = await service.refresh(access.app, access.tokens.refresh_token)
@@ -130,7 +130,7 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
   })
 })
 
-describe('a code that ended is not good again: its form, sent again, yields another one', () => {
+describe('a code that has ended stays invalid: its form, sent again, yields another one', () => {
   test.each<[how: string, end: (service: Verbs, access: Access, visitor: Visitor) => Promise<unknown>]>([
     ['when the user ends the app', (_service, _access, visitor) => disconnectAll(visitor)],
     [
@@ -182,7 +182,7 @@ describe('the connected-apps page', () => {
     expect((await service.user(stranger)).code).toBe('OK')
   })
 
-  test('shows of all grants of an app the first use, the last use and the last expiry of any of their tokens', async () => {
+  test('shows the first use, the last use and the last expiry over all grants of an app', async () => {
     const service = await startService({ env: { SESSION_IDLE_SECONDS: '31536000', SESSION_TTL_SECONDS: '31536000' } })
     const { asGateway, runJanitors } = service.backend
     const [day, hour] = [86_400_000, 3_600_000]
@@ -222,7 +222,7 @@ describe('the connected-apps page', () => {
     expect(told).toEqual([0, 30 * 86_400_000 - 45 * 60_000]) // the same to operators
   })
 
-  test('shows no use of a grant that was refused', async () => {
+  test('does not show a refused request as a use of the grant', async () => {
     const service = await startService({ env: { SESSION_IDLE_SECONDS: '31536000', SESSION_TTL_SECONDS: '31536000' } })
     const access = await service.grantAccess()
     const { sessionToken } = await service.backend.asGateway.account.signIn({ ...access.user, source: '192.0.2.1' })
@@ -303,7 +303,7 @@ describe('the connected-apps page', () => {
 })
 
 describe('audit', () => {
-  test('of a user or an app that is not there is not that of all', async () => {
+  test('of a user or an app that does not exist is refused, instead of showing that of all', async () => {
     const { admin } = await startService()
     await expect(admin.listAuditEvents({ username: 'nobody' })).rejects.toThrow('there is no such user')
     await expect(admin.listGrants({ username: 'nobody' })).rejects.toThrow('there is no such user')
@@ -315,7 +315,7 @@ describe('audit', () => {
     await expect(admin.listGrants({ userId: 'user_none' })).rejects.toThrow('there is no such user')
   })
 
-  test('of a user is listed by name or by id, by id of one who is deleted too, and so are grants', async () => {
+  test('of a user is listed by name or by id, of a deleted user by id, and so are grants', async () => {
     const { service, access } = await granted()
     const { admin } = service.backend
     const { username } = access.user
@@ -337,7 +337,7 @@ describe('audit', () => {
     expect((await admin.listGrants({ userId })).grants).toEqual(grants)
   })
 
-  test('is read page by page without loss, as each list of operators', async () => {
+  test('is read page by page without loss, as are the other lists for operators', async () => {
     const service = await startService()
     const { admin } = service.backend
     for (let n = 0; n < 3; n++) await service.grantAccess()
@@ -386,7 +386,7 @@ describe('audit', () => {
     }
   })
 
-  test('every state change of the flow leaves one event with who made it and the request it happened in, and no secret', async () => {
+  test('every state change of the flow leaves one event with its actor and a request_id, and without secrets', async () => {
     const { service, access } = await granted()
     const [grantId = ''] = await service.grantIds()
     await service.visitor().open(authorizePath(access.app))

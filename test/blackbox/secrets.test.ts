@@ -35,7 +35,7 @@ describe('app secrets', () => {
     for (const any of [later, 'no code']) expectError(await service.exchange({ ...app, secret }, any), 'invalid_secret')
   })
 
-  test('are shown once, and GetApp tells their names and dates only', async () => {
+  test('are shown once, and GetApp shows only their names and dates', async () => {
     const service = await startService()
     const app = await service.createApp()
     service.clock.advance({ seconds: 1 })
@@ -47,7 +47,7 @@ describe('app secrets', () => {
     expect(text).not.toContain(added.secret)
   })
 
-  test('tell when they were last used', async () => {
+  test('have the time of their last use', async () => {
     const service = await startService()
     const { app } = await service.grantAccess()
     await service.backend.runJanitors()
@@ -55,7 +55,7 @@ describe('app secrets', () => {
     expect(shown?.secrets[0]?.lastUseTime).toBeDefined()
   })
 
-  test('tell when they were last used to the minute, however often that is', async () => {
+  test('have the time of their last use to the minute, however often they are used', async () => {
     const service = await startService()
     const app = await service.createApp()
     const code = await service.issueCode(app, await service.createUser())
@@ -69,7 +69,7 @@ describe('app secrets', () => {
     expect(secret?.lastUseTime && timestampMs(secret.lastUseTime)).toBeGreaterThan(service.clock.now() - 60_000)
   })
 
-  test('are used by whoever authenticates with them, and no more once they are revoked', async () => {
+  test('count as used by every request that authenticates with them, and no more once they are revoked', async () => {
     const service = await startService()
     const app = await service.createApp()
     const lastUse = async () => {
@@ -107,7 +107,7 @@ describe('app secrets', () => {
     expect(await lastUse()).toBe(last)
   })
 
-  test('that would have ended before they begin are refused', async () => {
+  test('that would have expired already are refused', async () => {
     const service = await startService()
     const { appid } = await service.createApp()
     const add = (name: string, ms: number) =>
@@ -116,7 +116,7 @@ describe('app secrets', () => {
     await add('short', 1)
   })
 
-  test('under a name that a live secret has are refused', async () => {
+  test('with the name of a live secret are refused', async () => {
     const service = await startService()
     const { appid } = await service.createApp()
     await expect(service.admin.addAppSecret({ appid, name: 'default' })).rejects.toThrow(/default|name/)
@@ -131,7 +131,7 @@ describe('app secrets', () => {
   })
 })
 
-test('what happened is in the audit trail for KEEP_AUDIT_DAYS, however short ended rows are kept', async () => {
+test('audit events are kept for KEEP_AUDIT_DAYS, however briefly ended rows are kept', async () => {
   const service = await startService({ env: { KEEP_AUDIT_DAYS: '3', KEEP_ENDED_SECONDS: '3600' } })
   const { appid } = await service.createApp()
   const count = async () => {

@@ -39,7 +39,7 @@ describe('signing in', () => {
     expect(new Set(pages.map(({ html }) => html.text)).size).toBe(1)
   })
 
-  test('takes a password however its letters are composed, and no other letters for them', async () => {
+  test('accepts a password in composed and decomposed form, and no similar letters instead', async () => {
     const typed = 'Ångström-Việt-한국-ｗ ﬁ'
     for (const [set, given] of [
       [typed.normalize('NFC'), typed.normalize('NFD')],
@@ -150,7 +150,7 @@ describe('signing in', () => {
     }
   })
 
-  test('by GET does not happen', async () => {
+  test('by GET is a 405 and starts no session', async () => {
     const visitor = service.visitor()
     const query = new URLSearchParams({ username: user.username, password: user.password })
     expect((await visitor.request(`/connect/sign-in?${query}`)).status).toBe(405)
@@ -191,7 +191,7 @@ describe('a session', () => {
     expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(!signedIn)
   })
 
-  test('of somebody active lasts an hour from then, to the minute', async () => {
+  test('of an active user lasts an hour from the last request, to the minute', async () => {
     const own = await startService()
     const visitor = await own.signedIn(await own.createUser())
     own.clock.advance({ minutes: 1 })
@@ -200,7 +200,7 @@ describe('a session', () => {
     expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(false)
   })
 
-  test('of somebody active stays, however short the idle time', async () => {
+  test('of an active user goes on, however short the idle time', async () => {
     const own = await startService({ env: { SESSION_IDLE_SECONDS: '20' } })
     const visitor = await own.signedIn(await own.createUser())
     for (let i = 0; i < 10; i += 1) {
@@ -292,7 +292,7 @@ describe('guessing passwords', () => {
     for (let i = 0; i < 5; i += 1) expect(await attempt(own, 'nobody', 'wrong password', '192.0.2.1')).toBe(401)
   })
 
-  test('from the many addresses of one IPv6 site is as from one address', async () => {
+  test('from many addresses of one IPv6 /64 network counts as from one address', async () => {
     const own = await startService({ env: LIMITED })
     const { username } = await own.createUser()
     const statuses: number[] = []
@@ -301,7 +301,7 @@ describe('guessing passwords', () => {
     expect(await attempt(own, username, 'wrong password', '2001:db8:1:3::1')).toBe(401)
   })
 
-  test('counts on when the clock was ahead for a moment', async () => {
+  test('is counted as usual after the clock was ahead for a moment', async () => {
     const own = await startService({ env: LIMITED })
     const { username } = await own.createUser()
     const guess = () => attempt(own, username, 'wrong password', '192.0.2.1')
@@ -321,7 +321,7 @@ describe('guessing passwords', () => {
     expect(await attempt(own, person.username, person.password, '192.0.2.2')).toBe(303)
   })
 
-  test('is nothing that somebody did who was told that too many sign in', async () => {
+  test('does not include sign-ins that were refused because too many were waiting', async () => {
     const own = await startService({
       isPasswordCostReal: true,
       env: { ...LIMITED, SIGN_IN_FAILURES_PER_SOURCE: '3', PASSWORD_HASH_QUEUE_LIMIT: '1' },
@@ -333,7 +333,7 @@ describe('guessing passwords', () => {
     expect(await signIn()).toBe(303)
   })
 
-  test('many at once does not slow the token endpoint down', async () => {
+  test('by many at once does not slow the token endpoint down', async () => {
     const own = await startService({ isPasswordCostReal: true })
     const { app } = await own.grantAccess()
     const visitor = own.visitor()

@@ -181,7 +181,7 @@ describe('the detail', () => {
     expectError(await service.survey(access, id, { openid: 'other' }), 'claim_error')
   })
 
-  test("of another user's survey is word for word that of none", async () => {
+  test("of another user's survey gets word for word the answer of a missing one", async () => {
     const other = await service.grantAccess()
     const answers = [await service.survey(other, ids[0] ?? 0), await service.survey(other, 987_654_321)]
     for (const answer of answers) expectError(answer, 'survey_not_found')
@@ -202,7 +202,7 @@ describe('the detail', () => {
 })
 
 describe('an export', () => {
-  test('has fewer surveys in a page when they are large, and all of them in all pages', async () => {
+  test('has fewer surveys per page when they are large, and all of them in all its pages', async () => {
     const own = await startService()
     const user = await own.createUser()
     const large = Array.from({ length: 4 }, () => surveyOf(950_000))
@@ -218,7 +218,7 @@ describe('an export', () => {
     expect(pages).toEqual([ids.slice(0, 9), ids.slice(9)])
   })
 
-  test('has a hundred surveys in a page, or fewer where fewer are asked for, and goes on behind them', async () => {
+  test('has a hundred surveys per page, or fewer where fewer are asked for, and continues after them', async () => {
     const { survey } = service.backend
     for (const [pageSize, count] of [
       [0, 100],
@@ -236,7 +236,7 @@ describe('an export', () => {
     }
   })
 
-  test('goes on behind a page that is exactly as large as one may be', async () => {
+  test('continues after a page of exactly the maximum size', async () => {
     const own = await startService()
     const user = await own.createUser()
     const ids: number[] = []
@@ -251,7 +251,7 @@ describe('an export', () => {
 })
 
 describe('a deletion', () => {
-  test('holds from the very next request, and is of all that are named or of none', async () => {
+  test('takes effect on the very next request, and deletes all that are named or none', async () => {
     const own = await startService()
     const user = await own.createUser()
     const access = await own.grantAccess({ user })
@@ -293,7 +293,7 @@ describe('a deletion', () => {
 })
 
 describe('the audit trail of surveys', () => {
-  test('says what was stored and deleted, by whom, in which request, and nothing of what is in them', async () => {
+  test('says what was stored and deleted, by whom, in which request, and nothing of the contents', async () => {
     const own = await startService()
     const [ann, bob] = [await own.createUser(), await own.createUser()]
     const [a = 0, b = 0] = await own.importSurveys(ann, [smallSurvey('confidential'), smallSurvey('b')])
@@ -331,7 +331,7 @@ describe('the audit trail of surveys', () => {
     expect(events[3]?.requestId).toBe(events[4]?.requestId)
   })
 
-  test('is paged, and refuses a page that it did not give', async () => {
+  test('is paged, and refuses a page token that it did not issue', async () => {
     const own = await startService()
     const user = await own.createUser()
     await own.importSurveys(
@@ -352,7 +352,7 @@ describe('the audit trail of surveys', () => {
     await expect(foreign).rejects.toThrow('the page token is not valid')
   })
 
-  test('goes when KEEP_AUDIT_DAYS are over, and the surveys stay', async () => {
+  test('is deleted after KEEP_AUDIT_DAYS, and the surveys stay', async () => {
     const own = await startService({ env: { KEEP_AUDIT_DAYS: '7' } })
     const access = await own.grantAccess()
     const [id = 0] = await own.importSurveys(access.user, [smallSurvey('a')])
@@ -371,7 +371,7 @@ describe('the audit trail of surveys', () => {
 })
 
 describe('an import', () => {
-  test('that could not be begun before its caller was told that it failed does not happen', async () => {
+  test('whose deadline passed before it could begin does not happen', async () => {
     const own = await startService()
     const { userId: ownerUserId } = await own.createUser()
     const importing = (title: string, timeoutMs: number) =>
@@ -388,7 +388,7 @@ describe('an import', () => {
     expect(surveys.map(({ survey }) => survey?.title)).toEqual(['in time'])
   })
 
-  test('tells the moment it was made of a survey that says none', async () => {
+  test('sets the times that a survey does not give to the time of the import', async () => {
     const own = await startService()
     own.clock.advance({ ms: 999 })
     const { user, ...rest } = await own.grantAccess()

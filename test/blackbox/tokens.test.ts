@@ -38,7 +38,7 @@ describe('an access token', () => {
     expectError(await service.user(access), 'invalid_token')
   })
 
-  test('does not come back to life when the clock goes back and forth', async () => {
+  test('that was revoked does not come back to life when the clock is set back', async () => {
     const service = await startService()
     const access = await service.grantAccess()
     const [grantId = ''] = await service.grantIds()
@@ -102,7 +102,7 @@ describe('a refresh token', () => {
     expectError(await service.refresh(app, tokens.refresh_token), 'invalid_refresh_token')
   })
 
-  test('mints on its last day an access token that lives its own 3 days', async () => {
+  test('yields on its last day an access token that lives its own 3 days', async () => {
     const service = await startService()
     const access = await service.grantAccess()
     service.clock.advance({ days: 30, ms: -1 })
@@ -182,7 +182,7 @@ describe('a refresh', () => {
     expectError(await service.user(access), 'invalid_token')
   })
 
-  test('never lengthens an overlap that runs already', async () => {
+  test('never extends an overlap that is already running', async () => {
     const service = await startService()
     const access = await service.grantAccess()
     await service.refresh(access.app, access.tokens.refresh_token)
@@ -280,7 +280,7 @@ describe('caps', () => {
 })
 
 describe('isolation', () => {
-  test('three apps, three users, every endpoint: nothing off the diagonal', async () => {
+  test('among three apps and three users no token works for another app or another user, on any endpoint', async () => {
     const service = await startService()
     const apps = await Promise.all([1, 2, 3].map(() => service.createApp()))
     const users = await Promise.all([1, 2, 3].map(() => service.createUser()))
@@ -330,7 +330,7 @@ describe('isolation', () => {
     }
   })
 
-  test('an openid says nothing of the user id and is not a hash of public values', async () => {
+  test('an openid does not contain the user id and is not a hash of public values', async () => {
     const service = await startService()
     const { app, user, tokens } = await service.grantAccess()
     const guesses = [user.userId, user.username].flatMap((id) => [

@@ -103,7 +103,7 @@ describe('spans', () => {
     const text = JSON.stringify(spans)
     for (const secret of [app.secret, tokens.access_token, tokens.refresh_token]) expect(text).not.toContain(secret)
   })
-  test('say that a failure is one of this service', async () => {
+  test('say when a failure is the fault of this service', async () => {
     const service = await startService()
     const { app, tokens } = await service.grantAccess()
     await service.backend.sabotage.hideSurveys()

@@ -41,7 +41,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     tokensOf(await service.exchange(app, callback.last()?.get('code') ?? ''))
   }
 
-  test('sign in, confirm, and arrive at the app, through a callback that redirects again', async () => {
+  test('signing in and confirming leads to the app, through a callback that redirects again', async () => {
     const { page, console } = await openPage(browser)
     await page.goto(link('abc123'))
     await signIn(page)
@@ -52,7 +52,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     expect(console).toEqual([])
   })
 
-  test('an app that opens it in a window of its own finds that window again, and its callback finds the app', async () => {
+  test('an app that opens them in a popup keeps its handle, and the callback can reach the opener', async () => {
     const { page } = await openPage(browser)
     const appAddress = new URL('/welcome', callback.redirectUri).href
     await page.goto(appAddress)
@@ -95,7 +95,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     expect(callback.last()?.get('state')).toBe('kept')
   })
 
-  test('reloading after a wrong password, and coming back to it later, sends nothing again and loses nothing', async () => {
+  test('reloading after a wrong password, and going back later, sends nothing again and loses nothing', async () => {
     const { page } = await openPage(browser)
     await page.goto(link('reloaded'))
     await signIn(page, 'wrong password')
@@ -151,7 +151,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     tokensOf(await elsewhere.exchange(registered, callback.last()?.get('code') ?? ''))
   })
 
-  test('a double click yields one code', async () => {
+  test('a double click on Confirm arrives at the app with a good code', async () => {
     const { page } = await openPage(browser)
     await page.goto(link('double'))
     await signIn(page)
@@ -275,7 +275,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     }
   })
 
-  test.each(views)('$name: 320 px wide and with text twice as large, nothing scrolls sideways', async ({ open }) => {
+  test.each(views)('$name: nothing scrolls sideways at 320 px, or at 640 px with doubled text', async ({ open }) => {
     for (const { viewport, fontSize } of [
       { viewport: { width: 320, height: 640 }, fontSize: '100%' },
       { viewport: { width: 640, height: 400 }, fontSize: '200%' },
@@ -298,7 +298,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
   })
 
   test.each([320, 360, 480])(
-    '%d px wide, the way to another account is right below the user, without a gap',
+    'at %d px, the button that switches the account is right below the user, without a gap',
     async (width) => {
       const { page } = await openPage(browser, { viewport: { width, height: 800 } })
       await page.goto(link())
@@ -315,7 +315,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     },
   )
 
-  test('a hostile name of an app is shown whole, isolated, and does not break the page at 320 px', async () => {
+  test('a hostile name of an app is shown as text, isolated, and causes no console message', async () => {
     const hostile = await service.createApp({
       name: `<b>${'W'.repeat(60)}</b> \u202eevil`,
       redirectUri: callback.redirectUri,

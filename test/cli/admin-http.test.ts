@@ -51,7 +51,7 @@ function block(ms: number): void {
 
 const all = (statuses: readonly number[]) => [...new Set(statuses)]
 
-test('answers what is asked of it, and nothing else', async () => {
+test('answers /healthz, /readyz and /metrics, and nothing else', async () => {
   const { get } = await open({ notReady: async () => ['survey database: unavailable', 'second'] })
   const plain = 'text/plain; charset=utf-8'
   expect(await get('/healthz?verbose')).toEqual({ status: 200, type: plain, text: 'ok\n' })
@@ -75,7 +75,7 @@ test.each(['/healthz', '/readyz', '/metrics'])(
   },
 )
 
-test('what fails while it is asked for is a 500 without a word of why', async () => {
+test('a check that fails is a 500 without the reason', async () => {
   const { get } = await open({ notReady: () => Promise.reject(new Error('secret')) })
   expect(await get('/readyz')).toMatchObject({ status: 500, text: 'failed\n' })
   expect((await get('/healthz')).status).toBe(200)
@@ -91,7 +91,7 @@ test('says that it is alive while the main thread is busy', async () => {
   expect(meanwhile.length, 'answers while it was').toBeGreaterThan(3)
 })
 
-test('says that the main thread no longer turns, until it does', async () => {
+test('says that the main thread hangs, until it runs again', async () => {
   const { url, get } = await open({ hungAfterMs: 300 })
   const statuses = await startProber(url)
   await expect.poll(async () => all(await statuses())).toEqual([200])
@@ -100,7 +100,7 @@ test('says that the main thread no longer turns, until it does', async () => {
   await expect.poll(async () => (await get('/healthz')).status).toBe(200)
 })
 
-test.each(['starts', 'stops'])('a main thread that %s may take its time', async (what) => {
+test.each(['starts', 'stops'])('a main thread that %s is not taken for a hung one', async (what) => {
   let isRunning = what === 'stops'
   const { url } = await open({ hungAfterMs: 300, isRunning: () => isRunning })
   const statuses = await startProber(url)
@@ -113,7 +113,7 @@ test.each(['starts', 'stops'])('a main thread that %s may take its time', async 
   expect(all(await statuses())).toEqual([200])
 })
 
-test('a port in use is told by its code', async () => {
+test('a port in use fails with EADDRINUSE', async () => {
   const { admin } = await open()
   const lost: unknown[] = []
   const again = open({ port: admin.port, onLost: (error) => lost.push(error) })
@@ -121,7 +121,7 @@ test('a port in use is told by its code', async () => {
   expect(lost).toEqual([])
 })
 
-test('that its thread has ended by itself is told once, with why', async () => {
+test('the unexpected end of its thread is reported once, with the reason', async () => {
   const metrics = { contentType: 'no header has\n', text: async () => '' } // the thread does not expect it
   const { get, lost } = await open({ metrics })
   await expect(get('/metrics')).rejects.toThrow()
@@ -130,7 +130,7 @@ test('that its thread has ended by itself is told once, with why', async () => {
   expect(lost).toHaveLength(1)
 })
 
-test('ends when it is closed, and tells nobody that it was lost', async () => {
+test('ends when it is closed, without being reported as lost', async () => {
   const { admin, get, lost } = await open()
   await admin.close()
   await expect(get('/healthz')).rejects.toThrow()

@@ -17,7 +17,7 @@ function open() {
   return { now, pass, set: (nowMs: number) => Object.assign(state, { nowMs }), setBack }
 }
 
-test('the clock of a process is that of the system, also when that jumps forward', () => {
+test('the clock of a process follows the system clock, even when that jumps forward', () => {
   const { now, pass, set, setBack } = open()
   expect([now(), pass(10), pass(0)]).toEqual([1_000_000, 1_000_010, 1_000_010])
   set(9_000_000)
@@ -25,7 +25,7 @@ test('the clock of a process is that of the system, also when that jumps forward
   expect(setBack).toEqual([])
 })
 
-test('when the system’s is set back it goes on at its pace, in whole milliseconds, and tells once', () => {
+test('when the system clock is set back it goes on at its pace, in whole milliseconds, and reports it once', () => {
   const { now, pass, set, setBack } = open()
   now()
   set(400_000)
@@ -35,7 +35,7 @@ test('when the system’s is set back it goes on at its pace, in whole milliseco
   expect(setBack).toEqual([600_000])
 })
 
-test('it follows the system’s again when that has caught up, and begins anew when that is set back again', () => {
+test('it follows the system clock again when that has caught up, and starts over when that is set back again', () => {
   const { now, pass, set, setBack } = open()
   now()
   set(990_000)
@@ -47,7 +47,7 @@ test('it follows the system’s again when that has caught up, and begins anew w
   expect(setBack).toEqual([9_900, 2_105])
 })
 
-test('less than a second is nothing to tell of, and still does not go back', () => {
+test('a step back of less than a second is not reported, and the clock still does not go back', () => {
   const { now, pass, set, setBack } = open()
   now()
   set(999_900)

@@ -29,7 +29,7 @@ function fileWith(text: string): string {
 }
 
 describe('defaults', () => {
-  test('an empty environment is the operating contract', () => {
+  test('an empty environment yields the defaults of the operating contract', () => {
     const dataDir = path.resolve('data')
     expect(readConfig({})).toEqual({
       host: '127.0.0.1',
@@ -105,15 +105,15 @@ describe('defaults', () => {
     expect(config.surveyDatabase).toEqual({ kind: 'sqlite', file: '/srv/auth/survey.db' })
   })
 
-  test.each(['0.0.0.0', '::'])('behind %s the public address is that of this machine', (HOST) => {
+  test.each(['0.0.0.0', '::'])('with HOST %s the public address is that of this machine', (HOST) => {
     expect(readConfig({ HOST }).publicUrl.href).toBe('http://127.0.0.1:8080/')
   })
 
-  test('a variable that is set to nothing is not set', () => {
+  test('a variable that is set to an empty string counts as unset', () => {
     expect(readConfig({ PORT: '', LOG_LEVEL: '' })).toMatchObject({ port: 8080, logLevel: 'info' })
   })
 
-  test('an address of a proxy is read as a connection from there shows it', () => {
+  test('an address of a proxy is normalised to how connections from there show it', () => {
     const TRUSTED_PROXIES = '10.0.0.1, ::ffff:10.0.0.2,2001:DB8::1,2001:0db8:0:0:0:0:0:2,FE80::1%eth0'
     const trustedProxies = ['10.0.0.1', '10.0.0.2', '2001:db8::1', '2001:db8::2', 'fe80::1%eth0']
     expect(readConfig({ TRUSTED_PROXIES })).toMatchObject({ trustedProxies })
@@ -150,12 +150,12 @@ describe('wrong values', () => {
     expect(problemsOf({ [variable]: value })).toEqual([variable])
   })
 
-  test.each(['tcp', 'socke'])('RPC_LISTEN=%s is told all that it can be', (RPC_LISTEN) => {
+  test.each(['tcp', 'socke'])('RPC_LISTEN=%s is refused with a list of all forms that are valid', (RPC_LISTEN) => {
     const forms = 'socket, off, unix:/path, https://host:port or http://127.0.0.1:port'
     expect(() => readConfig({ RPC_LISTEN })).toThrow(`RPC_LISTEN must be ${forms}`)
   })
 
-  test('all of them are named at once', () => {
+  test('several wrong values are named at once', () => {
     const wrong = { PORT: 'x', CODE_TTL_SECONDS: '1e3', RATE_LIMIT: 'maybe', SESSION_TTL_SECONDS: '' }
     expect(problemsOf(wrong)).toEqual(['PORT', 'CODE_TTL_SECONDS', 'RATE_LIMIT'])
   })
@@ -215,7 +215,7 @@ describe('values from files', () => {
   })
 
   test.each(['postgres://u:canary@h/db\nx\n', 'postgres://u:canary@h/db\n\n', 'postgres://u:can\x07ary@h/db'])(
-    'a file that holds %j is refused by name, and its value is not told',
+    'a file that holds %j is refused by name, and its value is not shown',
     (text) => {
       const env = { TOKEN_DATABASE_URL_FILE: fileWith(text) }
       expect(problemsOf(env)).toEqual(['TOKEN_DATABASE_URL_FILE'])
@@ -228,7 +228,7 @@ describe('values from files', () => {
     expect(problemsOf(env)).toEqual(['TOKEN_DATABASE_URL'])
   })
 
-  test('where a value comes from is shown', () => {
+  test('the source of each value is shown', () => {
     const rows = describeConfig({ PORT: '9000', TOKEN_DATABASE_URL_FILE: fileWith('sqlite:/srv/token.db') })
     const sources = Object.fromEntries(rows.map(({ variable, source }) => [variable, source]))
     expect(sources).toMatchObject({ PORT: 'environment', TOKEN_DATABASE_URL: 'file', HOST: 'default' })
@@ -261,7 +261,7 @@ describe('survey-auth config', () => {
     expect(rows).toContainEqual(expect.objectContaining({ variable: 'DATA_DIR', value: service.dataDir }))
   })
 
-  test('a variable that is misspelt is told beside them, and by the log of serve', async () => {
+  test('reports a variable that is misspelt, and so does the log of serve', async () => {
     const service = await createProcess({ CODE_TTL_SECOND: '10' })
     const text = 'CODE_TTL_SECOND has no effect; is CODE_TTL_SECONDS meant?'
     expect(await service.run(['config'])).toMatchObject({ exitCode: 0, stderr: `${text}\n` })

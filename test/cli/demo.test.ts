@@ -88,7 +88,7 @@ test('every printed command works as printed, and Ctrl-C ends it with 0', { time
   expect(await demo.stop()).toBe(0)
 })
 
-test('its lines go on working when what was clicked through is ended', { timeout: 60_000 }, async () => {
+test('its commands go on working when access given by hand is ended', { timeout: 60_000 }, async () => {
   const { guide } = await startDemo(temporaryFolder())
   const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
   const [appsUrl = ''] = guide.match(/http:\S+\/connect\/apps/) ?? []
@@ -109,7 +109,7 @@ test('its lines go on working when what was clicked through is ended', { timeout
   expect(await paste(guide)).toMatchObject(everyEndpoint)
 })
 
-test('its authorization page leads to an address that shows the code, also when the app there is connected', {
+test('its authorization page leads to an address that shows the code, even when the app there is connected', {
   timeout: 60_000,
 }, async () => {
   const { guide } = await startDemo(temporaryFolder())
@@ -148,7 +148,7 @@ describe('its database', () => {
     /this is a database of survey-auth demo, .*\nset another DATA_DIR; or, to keep it: survey-auth user set-/
   const serve = { RPC_LISTEN: 'off', PORT: '0', ADMIN_PORT: '0', NODE_ENV: '' }
 
-  test('is served to nobody else, and wrong, also from a backup, until its account has another password', {
+  test('is refused where others could reach it, even from a backup, until its password is changed', {
     timeout: 120_000,
   }, async () => {
     const place = await createProcess()
@@ -179,13 +179,13 @@ describe('its database', () => {
     expect(await startAndStop({ ...serve, ...there })).toBe(0)
   })
 
-  test('is served to who sits at this machine', async () => {
+  test('is served on loopback', async () => {
     const { dataDir } = await createProcess()
     await (await startDemo(dataDir)).kill()
     expect(await startAndStop({ ...serve, DATA_DIR: path.join(dataDir, 'demo') })).toBe(0)
   })
 
-  test('is refused on PostgreSQL as well, and not with its account disabled', async () => {
+  test('is refused on PostgreSQL as well, unless its account is disabled', async () => {
     const url = await createDatabase()
     const place = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
     const user = ['user', 'create', '--username', 'demo', '--password-stdin']

@@ -70,7 +70,7 @@ describe('survey-auth descriptor', () => {
     expect(statSync(file).mode & 0o777).toBe(0o644)
   })
 
-  test('--out --json tells what was written', () => {
+  test('--out --json reports what was written', () => {
     const file = path.join(folder, 'told.binpb')
     const args = [PROGRAM, 'descriptor', '--out', file, '--json']
     const told = JSON.parse(execFileSync(process.execPath, args, { encoding: 'utf8', stdio: 'pipe' }))
@@ -84,7 +84,7 @@ describe('survey-auth descriptor', () => {
     await expect(run('--out', file)).rejects.toMatchObject({ exitCode: 1, message })
   })
 
-  test('binary is not written to a terminal, nor called JSON: usage, with what to do instead', async () => {
+  test('binary is not written to a terminal, nor as JSON: a usage error says what to do instead', async () => {
     const wasTerminal = process.stdout.isTTY
     const write = vi.spyOn(process.stdout, 'write')
     const refusal = { exitCode: 2, hint: expect.stringContaining('--out') }

@@ -31,7 +31,7 @@ async function examine(service: ServiceProcess, env: Record<string, string> = {}
   return { exitCode, stdout, token, survey, certificate }
 }
 
-test('a variable that is misspelt, or only the beginning of one, is odd', async () => {
+test('a variable that is misspelt or cut short is odd', async () => {
   const env = {
     TOKEN_DATABASE_URL_FLIE: '/run/secrets/token',
     RATE_LIMITS: 'on',
@@ -73,14 +73,14 @@ test.each<[string, string, Record<string, string>, string, RegExp]>([
   ['server', 'not running', { ADMIN_PORT: '9' }, 'ok', /^not running on ADMIN_PORT 9$/],
   ['data directory', 'not there yet', { DATA_DIR: 'none' }, 'odd', /does not exist yet; the first start creates it$/],
   ['configuration', 'invalid', { PORT: 'many' }, 'wrong', /PORT/],
-])('the %s, when it is %s, is judged so', async (check, _, env, state, detail) => {
+])('the %s, when it is %s, gets the right verdict', async (check, _, env, state, detail) => {
   const { exitCode, stdout } = await examine(await createProcess(), env)
   const found = (JSON.parse(stdout) as Finding[]).find((finding) => finding.check === check)
   expect(found).toEqual({ check, state, detail: expect.stringMatching(detail) })
   expect(exitCode).toBe(state === 'wrong' ? 1 : 0)
 })
 
-test('the server of another data directory is odd, and told from its own', async () => {
+test('the server of another data directory is odd, and told apart from its own', async () => {
   const ADMIN_PORT = String(await freePort())
   const service = await startProcess({ ADMIN_PORT })
   const admin = `127.0.0.1:${ADMIN_PORT}`
@@ -114,7 +114,7 @@ test('a data directory that is open to others is wrong, and so is a clock that w
   expect(await findings()).toEqual([1, 'ok', 'wrong'])
 })
 
-test('only a data directory of its own is to be closed to others, and a file is none', async () => {
+test('chmod is advised only for a directory that holds nothing else, and a file is not a data directory', async () => {
   const service = await createProcess()
   const found = async (DATA_DIR: string) => {
     const { stdout } = await examine(service, { DATA_DIR })
@@ -134,7 +134,7 @@ test('only a data directory of its own is to be closed to others, and a file is 
   expect(await found(file)).toEqual(none)
 })
 
-test('services elsewhere are asked, and what is theirs is not looked for here', async () => {
+test('services elsewhere are asked, and their databases are not looked for here', async () => {
   const service = await startProcess()
   const elsewhere = await createProcess()
   const DATA_DIR = path.join(elsewhere.dataDir, 'none')
@@ -170,7 +170,7 @@ describe('SQLite', () => {
   test.each([
     ['token', 'app list', ['app', 'list']],
     ['survey', 'migrate', ['migrate']],
-  ] as const)('a %s database of a newer program is wrong, in the words of %s', async (name, _, args) => {
+  ] as const)('a %s database of a newer program is wrong, with the same message as from %s', async (name, _, args) => {
     const service = await createProcess()
     await service.run(['migrate'])
     const file = path.join(service.dataDir, `${name}.db`)
@@ -195,7 +195,7 @@ describe('SQLite', () => {
     })
   })
 
-  test('an empty file is odd, and no backup; one from a backup is to be migrated as others are', async () => {
+  test('an empty file is odd, and not a backup; a file from a backup is migrated by the next start', async () => {
     const service = await createProcess()
     const file = path.join(service.dataDir, 'token.db')
     writeFileSync(file, '', { mode: 0o600 })
@@ -212,7 +212,7 @@ describe('SQLite', () => {
     )
   })
 
-  test('what has several lines is told in one', async () => {
+  test('an answer of several lines is reported in one', async () => {
     const service = await createProcess()
     const adminPort = await freePort()
     const admin = createServer((_, answer) => {
@@ -228,7 +228,7 @@ describe('SQLite', () => {
     })
   })
 
-  test('the file of one store is wrong as that of the other', async () => {
+  test('the file of one store is wrong as the database of the other', async () => {
     const service = await createProcess()
     await service.run(['migrate'])
     const file = path.join(service.dataDir, 'survey.db')
@@ -254,7 +254,7 @@ async function silentAddress(): Promise<string> {
 describe('PostgreSQL', () => {
   const both = (url: string) => ({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
 
-  test('has no schema yet, which is no defect, and gets none by looking', async () => {
+  test('without a schema is odd, not wrong, and is left without one', async () => {
     const service = await createProcess()
     const url = await createDatabase()
     const { exitCode, token, survey } = await examine(service, both(url))
@@ -265,7 +265,7 @@ describe('PostgreSQL', () => {
     expect(await query(url, `SELECT to_regclass('schema_versions') AS name`)).toEqual([{ name: null }])
   })
 
-  test('says its schema version, whether it is to be migrated, and whether it is of a newer program', async () => {
+  test('is reported with its schema version, and whether it needs migrating or is of a newer program', async () => {
     const service = await createProcess()
     const url = await createDatabase()
     const env = both(url)

@@ -12,19 +12,19 @@ function reported(error: unknown): { readonly text: string; readonly exitCode: n
   return { text: written.join(''), exitCode }
 }
 
-test('a service that does not have the call is answered with what names the services', () => {
+test('an RPC that a service does not have is reported with the variable that names the service', () => {
   const { text, exitCode } = reported(new ConnectError('ExportSurveys is not served here', Code.Unimplemented))
   expect(text).toMatch(/is not served here\n.*SURVEY_SERVICE_URL/)
   expect(exitCode).toBe(1)
 })
 
-test('a certificate with another role, or with none, is answered with what gives it the right one', () => {
+test('a call refused for the role of its certificate is reported with the variables that set the role', () => {
   const { text, exitCode } = reported(new ConnectError('gateway may not call ListApps', Code.PermissionDenied))
   expect(text).toMatch(/may not call ListApps\n.*operator.*RPC_CALLERS.*RPC_TLS_CERT\n$/)
   expect(exitCode).toBe(1)
 })
 
-test('of a database whose name has several addresses, what each says is told in one line', () => {
+test('of a database whose name has several addresses, the errors of all are reported in one line', () => {
   const refused = ['::1:5432', '127.0.0.1:5432'].map((address) => new Error(`connect ECONNREFUSED ${address}`))
   expect(reported(new StoreUnavailable(new AggregateError(refused)))).toEqual({
     text: 'survey-auth: the database is unavailable: connect ECONNREFUSED ::1:5432; connect ECONNREFUSED 127.0.0.1:5432\n',
@@ -38,7 +38,7 @@ test.each([
   ['there is no such user: eve', 'see them with: survey-auth user list'],
   ['there is no such grant', 'see them with: survey-auth grant list'],
   ['there is no survey 99', 'see them with: survey-auth survey list'],
-])('of "%s" follows where to look', (text, hint) => {
+])('"%s" is followed by where to look', (text, hint) => {
   expect(reported(new ConnectError(text, Code.NotFound))).toEqual({
     text: `survey-auth: ${text}\n${hint}\n`,
     exitCode: 1,

@@ -11,7 +11,7 @@ vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
 describe('databases', () => {
   test.each([['serve'], ['app create --name N --redirect-uri https://app.example/'], ['migrate']])(
-    'survey-auth %s tells of a DATA_DIR that cannot be',
+    'survey-auth %s reports a DATA_DIR that cannot be created',
     async (words) => {
       const service = await createProcess()
       const file = path.join(service.dataDir, 'a-file')
@@ -25,7 +25,7 @@ describe('databases', () => {
   test.each([
     ['/proc', '/proc/survey-auth/x', 'ENOENT'],
     ['a file', 'a-file/x', 'ENOTDIR'],
-  ])('a DATA_DIR in %s is told at once', async (_, name, code) => {
+  ])('a DATA_DIR in %s is refused at once', async (_, name, code) => {
     const service = await createProcess()
     writeFileSync(path.join(service.dataDir, 'a-file'), '')
     const directory = path.resolve(service.dataDir, name)
@@ -39,7 +39,7 @@ describe('databases', () => {
     expect(status).toBe(69)
   })
 
-  test('a DATA_DIR that others may read is closed to them by serve while nothing is in it', async () => {
+  test('serve closes a DATA_DIR to others while it is empty, and not later', async () => {
     const service = await createProcess()
     chmodSync(service.dataDir, 0o755)
     await service.start()
@@ -50,7 +50,7 @@ describe('databases', () => {
     expect(statSync(service.dataDir).mode & 0o777).toBe(0o755)
   })
 
-  test('a file that is no database is named', async () => {
+  test('a file that is not a database is named', async () => {
     const service = await createProcess()
     const file = path.join(service.dataDir, 'token.db')
     writeFileSync(file, 'these are the words of somebody else, and not a database')
@@ -59,7 +59,7 @@ describe('databases', () => {
     expect(exitCode).toBe(1)
   })
 
-  test('DATA_DIR is made for the socket when no database is in it', async () => {
+  test('DATA_DIR is created for the socket when no database is in it', async () => {
     const service = await createProcess()
     const dataDir = path.join(service.dataDir, 'new')
     const elsewhere = (name: string) => `sqlite:${path.join(service.dataDir, name)}`
@@ -86,7 +86,7 @@ if (isOneOfTwo) describe('databases of two users', ofTwoUsers)
 
 function ofTwoUsers(): void {
   test.each([['app create --name N --redirect-uri https://app.example/'], ['migrate']])(
-    'survey-auth %s, run by root, says whose directory it is that it makes one in',
+    'survey-auth %s, run by root, says whose directory it creates one in',
     async (words) => {
       const service = await createProcess()
       chownSync(service.dataDir, NOBODY, NOBODY)
@@ -98,7 +98,7 @@ function ofTwoUsers(): void {
     },
   )
 
-  test('one that root has made in the directory of the service is told by whose it is and what helps', async () => {
+  test('one that root created in the directory of the service is reported with its owner and a remedy', async () => {
     const dataDir = await madeByRoot()
     chownSync(dataDir, NOBODY, NOBODY)
     const file = path.join(dataDir, 'token.db')
@@ -115,7 +115,7 @@ function ofTwoUsers(): void {
   test.each([
     ['which is closed', 0o700],
     ['which is open', 0o755],
-  ])('one in a directory of root, %s, is for who has the service', async (_, mode) => {
+  ])('one in a directory of root, %s, is refused with advice to run as the user of the service', async (_, mode) => {
     const dataDir = await madeByRoot()
     chmodSync(dataDir, mode)
     const { status, stderr } = asNobody(dataDir, 'app', 'list')
@@ -178,7 +178,7 @@ describe('certificates', () => {
     expect({ exitCode, named }).toEqual({ exitCode: 78, named: ['CODE_TTL_SECONDS', ...Object.keys(files)] })
   })
 
-  test('of addresses that a command has no use for are not looked at', async () => {
+  test('for addresses that a command does not use are not looked at', async () => {
     const service = await createProcess({ RPC_LISTEN: 'https://127.0.0.1:0' })
     expect((await service.run(['migrate'])).exitCode).toBe(0)
     expect((await service.run(['app', 'list'])).exitCode).toBe(0)

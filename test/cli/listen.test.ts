@@ -23,7 +23,7 @@ function ask(port: number, closes = false): Promise<string> {
   })
 }
 
-test('who connects before the server is put on the port is answered by it', async () => {
+test('a client that connects before the server is attached to the port is answered by it', async () => {
   const held = await holdPort('127.0.0.1', 0, 'PORT')
   const early = [ask(held.port), ask(held.port), ask(held.port, true)]
   await new Promise((resolve) => setTimeout(resolve, 100)) // by then they are accepted and have sent everything
@@ -37,7 +37,7 @@ test('who connects before the server is put on the port is answered by it', asyn
   for (const answer of [...early, ask(held.port)]) expect(await answer).toContain('here I am')
 })
 
-test('who connects to a port that is let go is cut off', async () => {
+test('a client of a port that is released is cut off', async () => {
   const held = await holdPort('127.0.0.1', 0, 'PORT')
   const early = ask(held.port).catch(() => '')
   await new Promise((resolve) => setTimeout(resolve, 100))
@@ -46,7 +46,7 @@ test('who connects to a port that is let go is cut off', async () => {
   await expect(ask(held.port)).rejects.toThrow('ECONNREFUSED')
 })
 
-test('a start that fails lets go of its ports', async () => {
+test('a start that fails releases its ports', async () => {
   const DATA_DIR = temporaryDirectory()
   writeFileSync(`${DATA_DIR}/survey.db`, 'this is no database, and longer than the head of one would be'.repeat(10))
   const [PORT, ADMIN_PORT] = [await freePort(), await freePort()].map(String)

@@ -51,7 +51,7 @@ test('credentials that an error quotes are masked, in its message and its stack'
   expect(told).toContain('"request_id":"of the request"')
 })
 
-test('a janitor that meets a database that cannot be asked has not failed by a defect: only other failures have a stack', () => {
+test('a janitor does not log that a database is unavailable; it logs any other failure', () => {
   const { log, text } = inMemory()
   const { onError } = createObservers(log).janitor
   onError(new StoreUnavailable(new Error('connection refused')))
@@ -60,13 +60,13 @@ test('a janitor that meets a database that cannot be asked has not failed by a d
   expect(text()).toContain('of nobody knows what')
 })
 
-test('of what was thrown and is no error only its type is told', () => {
+test('of a thrown value that is not an Error nothing is logged but its type', () => {
   const { log, text } = inMemory()
   log.failure('failed', 'canary')
   expect(text()).not.toContain('canary')
 })
 
-test('requests that failed here are errors; calls that could not be made are warnings, all others are for debugging', () => {
+test('requests answered 5xx are errors; unavailable and timed-out calls are warnings, other calls are for debugging', () => {
   const request = { route: 'user', method: 'GET', outcome: 'ok', durationMs: 1, requestId: 'r' }
   const call = { rpc: 'a/B', method: 'B', caller: 'gateway', requestId: 'r', reason: undefined, durationMs: 1 } as const
   const { log, written } = inMemory()
@@ -79,7 +79,7 @@ test('requests that failed here are errors; calls that could not be made are war
   ])
 })
 
-test('what is below LOG_LEVEL is not written', () => {
+test('lines below LOG_LEVEL are not written', () => {
   const { log, written } = inMemory('error')
   for (const status of [200, 500]) {
     log.request({ route: 'user', method: 'GET', status, outcome: 'ok', durationMs: 1, requestId: 'r' })
@@ -92,7 +92,7 @@ test('what is below LOG_LEVEL is not written', () => {
   ])
 })
 
-test('of what comes again and again each kind has a line a minute, which tells how often it was', () => {
+test('recurring warnings have one line a minute for each kind, which says how often it occurred', () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const { log, written } = inMemory()
@@ -109,7 +109,7 @@ test('of what comes again and again each kind has a line a minute, which tells h
   ])
 })
 
-test('each line has its time, and that of one of several processes says which', () => {
+test('each line has its time, and the pid where there are several processes', () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   onTestFinished(() => void vi.useRealTimers())
   const { log, written } = inMemory('info', 42)
@@ -124,7 +124,7 @@ test('each line has its time, and that of one of several processes says which', 
   }
 })
 
-test('a line that waits for others does not wait until there are enough of them', async () => {
+test('a buffered line is written without waiting until the buffer is full', async () => {
   execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
   const script = `
     const { createLog } = await import('${LOG}')
@@ -142,7 +142,7 @@ test('a line that waits for others does not wait until there are enough of them'
 test.each([
   ['socket', ''],
   ['pipe', ' 2>&1 >&3 | cat >&2'],
-])('processes that share a %s write whole lines, no more than it takes at once', async (_, redirection) => {
+])('processes that share a %s write whole lines, at most PIPE_BUF bytes at once', async (_, redirection) => {
   execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
   const command = `"$NODE" --input-type=module --eval "$SCRIPT"${redirection}`
   const child = spawn('sh', ['-c', redirection === '' ? command : `{ ${command}; } 3>&1`], {
@@ -162,7 +162,7 @@ test.each([
   expect(writes.filter(([size, last]) => size > PIPE_BUF || last !== '\n'.charCodeAt(0))).toEqual([])
 })
 
-test('a line larger than all that is written at once arrives whole and in its place', () => {
+test('a line larger than a single write arrives whole and in its place', () => {
   execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
   const script = `
     const { createLog } = await import('${LOG}')
@@ -182,7 +182,7 @@ test('a line larger than all that is written at once arrives whole and in its pl
   expect(told).toEqual([...requests, 'é'.repeat(100_000), 'last'])
 })
 
-test('what nobody reads is kept up to a bound, and it is told how much was lost', async () => {
+test('lines that nobody reads are kept up to a bound, and the log says how much was lost', async () => {
   execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
   const script = `
     const { createLog } = await import('${LOG}')
@@ -210,7 +210,7 @@ test('what nobody reads is kept up to a bound, and it is told how much was lost'
   expect(read).toBeGreaterThan(15 * 1024 * 1024)
 }, 30_000)
 
-test('a disk that is full of the log neither ends nor stops the process; what was not written follows when there is room', () => {
+test('a full disk neither ends nor stops a process that logs to it; unwritten lines follow when there is room', () => {
   execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
   const script = (isFullAtTheEnd: boolean) => `
     import fs from 'node:fs'

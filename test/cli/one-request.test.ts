@@ -29,11 +29,11 @@ function expectOne(requestIds: readonly string[]): void {
   expect(requestIds[1]).toBe(requestIds[0])
 }
 
-test('with databases of its own', async () => {
+test('the calls of a command with databases of its own share one request id', async () => {
   expectOne(await requestIdsOf(temporaryDirectory()))
 })
 
-test('at a server', async () => {
+test('the calls of a command to a server share one request id', async () => {
   const service = await createProcess()
   await service.start()
   expectOne(await requestIdsOf(service.dataDir))

@@ -46,7 +46,7 @@ function createUser(service: ServiceProcess, username: string): Promise<{ user_i
 }
 
 describe('apps', () => {
-  test('the first app makes the database, and that is said', async () => {
+  test('creating the first app creates the database, and says so', async () => {
     const service = await createProcess()
     const { stderr } = await service.run(['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK])
     expect(stderr).toContain(`creating a new database: ${path.join(service.dataDir, 'token.db')}\n`)
@@ -77,7 +77,7 @@ describe('apps', () => {
     }
   })
 
-  test('secrets are added, listed and revoked by name', async () => {
+  test('secrets are added, listed and revoked', async () => {
     const service = await createProcess()
     const { appid, secret_id: first } = await createApp(service)
     const added = await service.json<{ secret_id: string; secret: string }>([
@@ -92,7 +92,7 @@ describe('apps', () => {
     ])
   })
 
-  test('a secret ends after the days or at the time that is given', async () => {
+  test('a secret expires after the given days or at the given time', async () => {
     const service = await createProcess()
     const { appid } = await createApp(service)
     const add = ['app', 'secret', 'add', appid, '--name']
@@ -107,7 +107,7 @@ describe('apps', () => {
     expect(time).toBe(Date.UTC(2127, 0, 28, 23))
   })
 
-  test('whether an app has to send its secret to refresh is shown, and changed by itself', async () => {
+  test('whether an app must send its secret to refresh is shown, and can be changed alone', async () => {
     const service = await createProcess()
     const created = ['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK, '--require-secret-on-refresh']
     const { appid } = await service.json<{ appid: string }>(created)
@@ -122,7 +122,7 @@ describe('apps', () => {
     }
   })
 
-  test('a secret is revoked by its id alone, of whichever app it is', async () => {
+  test('a secret can be revoked by its id alone, whichever app has it', async () => {
     const service = await createProcess()
     const apps = [await createApp(service), await createApp(service), await createApp(service)]
     for (const { appid, secret_id } of apps) {
@@ -132,7 +132,7 @@ describe('apps', () => {
     }
   })
 
-  test('audit events can be sifted by kind, request and time, and counted off from the newest', async () => {
+  test('audit events can be filtered by kind, request and time, and limited to the newest', async () => {
     const service = await createProcess()
     for (let count = 0; count < 3; count += 1) await createApp(service)
     type Event = { kind: string; request_id: string; created_at: string }
@@ -153,7 +153,7 @@ describe('apps', () => {
     expect(await list('--since', '2100-01-01')).toEqual([])
   })
 
-  test('audit events of apps, users and surveys are one list, as long as it is, and each is found by what it concerns', async () => {
+  test('audit events of apps, users and surveys are one list, however long, and can be filtered by what they concern', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')
     const many = JSON.stringify(Array.from({ length: 1001 }, (_, at) => ({ title: `s${at}`, pages: [] })))
@@ -192,7 +192,7 @@ describe('apps', () => {
       expect(await list('--username', user)).toEqual(all.filter((row) => row.user_id === user_id))
   })
 
-  test('where there is no survey service, audit events are those of apps and users, and that is said', async () => {
+  test('where there is no survey service, audit list shows the events of apps and users, and says so', async () => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
     const env = { ...process.env, DATA_DIR: service.dataDir, ADMIN_PORT: '0' } as Record<string, string>
@@ -216,7 +216,7 @@ describe('apps', () => {
     expect(readdirSync(service.dataDir)).not.toContain('survey.db')
   })
 
-  test('an event whose clock was a year behind hides none of those after a time, however few are asked for', async () => {
+  test('an event from a clock a year behind hides no event after a time, however few are asked for', async () => {
     const service = await createProcess()
     const store = openSqliteTokenStore({ file: path.join(service.dataDir, 'token.db') })
     const now = Date.now()
@@ -234,7 +234,7 @@ describe('apps', () => {
     expect(await list('--limit', '1')).toEqual(['user 1'])
   })
 
-  test('audit events of surveys that can be read only in part are listed as far as they go', async () => {
+  test('audit events of surveys that can be read only in part are listed as far as they can be read', async () => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
     const many = JSON.stringify(Array.from({ length: 1200 }, (_, at) => ({ title: `s${at}`, pages: [] })))
@@ -252,7 +252,7 @@ describe('apps', () => {
     expect(events.at(-1)?.kind).toBe('user.created')
   })
 
-  test('surveys that a server has in another database are found through the server', async () => {
+  test('surveys that a server keeps in another database are found through the server', async () => {
     const service = await createProcess({ SURVEY_DATABASE_URL: await createDatabase() })
     await createUser(service, 'li.wei')
     await service.start()
@@ -264,7 +264,7 @@ describe('apps', () => {
     expect({ exitCode, kinds }).toEqual({ exitCode: 0, kinds: ['survey.created', 'user.created'] })
   })
 
-  test('audit events of apps and users are listed when surveys cannot be read, which is said and told by the exit code', async () => {
+  test('audit events of apps and users are listed when surveys cannot be read, with a message and exit code 1', async () => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
     writeFileSync(path.join(service.dataDir, 'survey.db'), 'these are the words of somebody else, and not a database')
@@ -283,7 +283,7 @@ describe('apps', () => {
     expect(await list('--kind', 'survey.deleted')).toEqual(alone)
   })
 
-  test('whoever revokes the last secret of an app that is good hears of it', async () => {
+  test('revoking the last valid secret of an app says that none is left', async () => {
     const service = await createProcess()
     const { appid, secret_id } = await createApp(service)
     const expires = Date.now() + 8_000 // a busy machine takes seconds to start a command
@@ -297,7 +297,7 @@ describe('apps', () => {
   test.each([
     ['a secret_id that nobody has', 'secret_none'],
     ['a secret in place of its id', 'sas_none'],
-  ])('%s is no secret to revoke, and is not repeated', async (_, id) => {
+  ])('revoking %s is refused, without repeating it', async (_, id) => {
     const service = await createProcess()
     await createApp(service)
     const { exitCode, stdout, stderr } = await service.run(['app', 'secret', 'revoke', id])
@@ -362,7 +362,7 @@ describe('users', () => {
     })
   })
 
-  test('a password that no form could carry is refused, and says why', async () => {
+  test('a password that no form could carry is refused with the reason', async () => {
     const service = await createProcess()
     const args = ['user', 'create', '--username', 'demo', '--password-stdin']
     const { exitCode, stderr } = await service.run(args, { input: 'pass\tword\n' })
@@ -370,7 +370,7 @@ describe('users', () => {
     expect(stderr).toContain('password: must not contain control characters')
   })
 
-  test('the mark before a password and the newline behind it, of whichever system, are no part of it, however long it is', async () => {
+  test('a byte order mark before a password and one newline after it are not part of it, however long it is', async () => {
     const service = await createProcess()
     const create = (username: string, input: string) =>
       service.run(['user', 'create', '--username', username, '--password-stdin'], { input })
@@ -388,7 +388,7 @@ describe('users', () => {
     expect(tooLong).toMatchObject({ exitCode: 1, stderr: 'survey-auth: standard input is longer than 1029 bytes\n' })
   })
 
-  test('a name is taken once', async () => {
+  test('a username can be taken only once', async () => {
     const service = await createProcess()
     await createUser(service, 'demo')
     const again = await service.run(['user', 'create', '--username', 'demo', '--password-stdin'], {
@@ -398,7 +398,7 @@ describe('users', () => {
     expect(again.stderr).toContain('there is a user of this name')
   })
 
-  test('a profile is changed as far as is told', async () => {
+  test('only the given fields of a profile are changed', async () => {
     const service = await createProcess()
     const created = await createUser(service, 'li.wei')
     const update = (...options: string[]) => service.json(['user', 'update', 'li.wei', ...options])
@@ -416,7 +416,7 @@ describe('users', () => {
     { what: 'nothing to change', options: [], exitCode: 2, stderr: 'nothing to change: give --nickname' },
     { what: 'an empty nickname', options: ['--nickname', ''], exitCode: 2, stderr: '--nickname' },
     { what: 'no address', options: ['--avatar', 'me.png'], exitCode: 1, stderr: 'avatar: must begin with https://' },
-  ])('a change of a profile is refused with $what, and changes nothing', async ({ options, exitCode, stderr }) => {
+  ])('a profile update with $what is refused and changes nothing', async ({ options, exitCode, stderr }) => {
     const service = await createProcess()
     const created = await createUser(service, 'li.wei')
     const refused = await service.run(['user', 'update', 'li.wei', ...options])
@@ -424,7 +424,7 @@ describe('users', () => {
     expect(await service.json(['user', 'show', 'li.wei'])).toEqual(created)
   })
 
-  test('a disabled user is deleted with their surveys, and the name is free', async () => {
+  test('a disabled user is deleted with their surveys, and the name is free again', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')
     const survey = JSON.stringify({ title: 'mine', state: 2, pages: [] })
@@ -448,7 +448,7 @@ describe('users', () => {
     expect((await createUser(service, 'li.wei')).user_id).not.toBe(user_id)
   })
 
-  test('a user_id is as good as the name', async () => {
+  test('a user_id can be given in place of the name', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')
     const user = { user_id, username: 'li.wei' }
@@ -469,7 +469,7 @@ describe('users', () => {
     expect(await service.json(['survey', 'export', '--owner', user_id])).toMatchObject([{ title: 'mine' }])
   })
 
-  test('events and grants of a deleted user are listed by the user_id that the trail has', async () => {
+  test('events and grants of a deleted user are listed by the user_id from the audit trail', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')
     await createUser(service, 'other')
@@ -491,14 +491,14 @@ describe('users', () => {
     expect(typo).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('there is no such user') })
   })
 
-  test('a name wins over the same user_id, which some other user has', async () => {
+  test('a username takes precedence over an equal user_id of another user', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')
     const other = await createUser(service, user_id)
     expect(await service.json(['user', 'disable', user_id])).toMatchObject({ user_id: other.user_id, disabled: true })
   })
 
-  test('a user_id that nobody has is no user', async () => {
+  test('an unknown user_id is refused as an unknown user', async () => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
     const { exitCode, stderr } = await service.run(['user', 'disable', 'user_none'])
@@ -508,7 +508,7 @@ describe('users', () => {
     })
   })
 
-  test('a list follows its pages to the end', async () => {
+  test('audit events of an app are listed newest first', async () => {
     const service = await createProcess()
     const { appid } = await createApp(service)
     for (const name of ['a', 'b', 'c']) await service.json(['app', 'secret', 'add', appid, '--name', name])
@@ -560,7 +560,7 @@ describe('surveys', () => {
     expect(await service.json(['survey', 'list'])).toEqual([expect.objectContaining({ survey_id, owner: 'owner' })])
   })
 
-  test('what is not UTF-8 is refused, from a file and from standard input', async () => {
+  test('input that is not UTF-8 is refused, from a file and from standard input', async () => {
     const service = await createProcess()
     await createUser(service, 'owner')
     const file = path.join(service.dataDir, 'latin1.json')
@@ -573,7 +573,7 @@ describe('surveys', () => {
     expect(await service.json(['survey', 'list'])).toEqual([])
   })
 
-  test('a byte order mark is no part of a survey, in a file or on standard input', async () => {
+  test('a byte order mark before a survey is ignored, in a file and on standard input', async () => {
     const service = await createProcess()
     await createUser(service, 'owner')
     const file = path.join(service.dataDir, 'marked.json')
@@ -584,7 +584,7 @@ describe('surveys', () => {
     expect(await service.json(['survey', 'list'])).toMatchObject([{ title: 'marked' }, { title: 'marked' }])
   })
 
-  test('a file with a mistake stores nothing and names the place', async () => {
+  test('an import with a mistake stores nothing and names the place', async () => {
     const service = await createProcess()
     await createUser(service, 'owner')
     const input = JSON.stringify([survey('good'), { title: 'bad', pages: [{ questions: [{ type: 'guess' }] }] }])
@@ -596,7 +596,7 @@ describe('surveys', () => {
 })
 
 describe('--url', () => {
-  test('is the survey service too where SURVEY_SERVICE_URL is set to nothing', async () => {
+  test('is the survey service too where SURVEY_SERVICE_URL is an empty string', async () => {
     const service = await startProcess()
     await createUser(service, 'owner')
     const args = ['--url', `unix:${path.join(service.dataDir, 'rpc.sock')}`, 'survey', 'list']
@@ -608,7 +608,7 @@ describe('--url', () => {
     expect(existsSync(elsewhere)).toBe(false)
   })
 
-  test('why a server is not reached is told', async () => {
+  test('of a server that cannot be reached fails with the reason', async () => {
     const service = await createProcess({ RPC_TIMEOUT_MS: '1000' })
     const at = `127.0.0.1:${await freePort()}`
     const { exitCode, stdout, stderr } = await service.run(['--url', `http://${at}`, 'app', 'list'])
@@ -618,7 +618,7 @@ describe('--url', () => {
     )
   })
 
-  test('a server that hangs accepts no calls, and how long was waited is told', async () => {
+  test('a server that hangs is reported as not answering, with how long the command waited', async () => {
     const service = await createProcess({ RPC_TIMEOUT_MS: '1000' })
     await service.start()
     service.signal('SIGSTOP')
@@ -631,7 +631,7 @@ describe('--url', () => {
     )
   })
 
-  test('a socket nobody listens at is named, and not waited for', async () => {
+  test('of a socket on which nobody listens fails with its name, and without waiting', async () => {
     const service = await createProcess()
     const url = `unix:${path.join(service.dataDir, 'nobody.sock')}`
     const { exitCode, stdout, stderr } = await service.run(['--url', url, 'app', 'list'])
@@ -643,14 +643,14 @@ describe('--url', () => {
 })
 
 describe('tables', () => {
-  test('a name of a stranger cannot move the cursor', async () => {
+  test('escape characters in a name are not printed', async () => {
     const service = await createProcess()
     await service.json(['app', 'create', '--name', 'evil\u001b[2J', '--redirect-uri', CALLBACK])
     const { stdout } = await service.run(['app', 'list'])
     expect(stdout).not.toContain('\u001b')
   })
 
-  test('a reader that goes away is no failure', () => {
+  test('a reader that closes the pipe early is not a failure', () => {
     const pipeline = `{ "$0" "$1" config --help; echo "exit $?" >&2; } | true`
     const { stderr } = spawnSync('sh', ['-c', pipeline, process.execPath, PROGRAM], { encoding: 'utf8' })
     expect(stderr).toBe('exit 0\n')
@@ -660,7 +660,7 @@ describe('tables', () => {
     ['a table', 'app list'],
     ['JSON', 'app list --json'],
     ['help', 'config --help'],
-  ])('a disk that is full is told in one line: %s', async (_, words) => {
+  ])('a full disk is reported in one line: %s', async (_, words) => {
     const service = await createProcess()
     for (let n = 0; n < 2; n += 1) await createApp(service)
     const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir }
@@ -674,7 +674,7 @@ describe('tables', () => {
 })
 
 describe('files', () => {
-  test('databases and their directory are for the owner alone', async () => {
+  test('databases and their directory are accessible to the owner only', async () => {
     const service = await createProcess()
     const dataDir = path.join(service.dataDir, 'fresh')
     await service.run(['migrate'], { env: { DATA_DIR: dataDir } })
@@ -723,7 +723,7 @@ describe('files', () => {
     expect(doctor.exitCode).toBe(0)
   })
 
-  test.each(['token', 'survey'])('a %s database of a newer program is not copied', async (name) => {
+  test.each(['token', 'survey'])('a %s database of a newer program is not backed up', async (name) => {
     const service = await createProcess()
     await service.run(['migrate'])
     const db = new Database(path.join(service.dataDir, `${name}.db`))
@@ -737,7 +737,7 @@ describe('files', () => {
     expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
   })
 
-  test.each(['token', 'survey'])('a damaged %s database is named and not copied', async (name) => {
+  test.each(['token', 'survey'])('a damaged %s database is named and not backed up', async (name) => {
     const service = await createProcess()
     await service.run(['migrate'])
     const database = path.join(service.dataDir, `${name}.db`)
@@ -755,7 +755,7 @@ describe('files', () => {
     expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
   })
 
-  test('surveys are copied before the users who own them', async () => {
+  test('surveys are backed up before the users who own them', async () => {
     const service = await createProcess()
     for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), 'no database')
     const { stderr } = await service.run(['backup', path.join(service.dataDir, 'backup.tar')])
@@ -774,7 +774,7 @@ describe('files', () => {
     'survey list',
     'survey export',
     'survey import - --owner li.wei',
-  ])('where there is no database, %s makes none, and names DATA_DIR', async (words) => {
+  ])('where there is no database, %s creates none, and names DATA_DIR', async (words) => {
     const service = await createProcess()
     const input = '{"title":"mine","pages":[]}'
     expect(await service.run(words.split(' '), { input })).toEqual({
@@ -785,7 +785,7 @@ describe('files', () => {
     expect(readdirSync(service.dataDir)).toEqual([])
   })
 
-  test('in an empty database of PostgreSQL nothing is made by what creates nothing, and its variable is named', async () => {
+  test('in an empty PostgreSQL database, commands on existing data create no tables and name its variable', async () => {
     const url = await createDatabase()
     const service = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
     const refused = {
@@ -814,7 +814,7 @@ describe('files', () => {
     })
   })
 
-  test('surveys are not looked for where there are no users, but with a token service elsewhere', async () => {
+  test('with a token service elsewhere, surveys are not looked for where there is no database', async () => {
     const service = await startProcess()
     const elsewhere = path.join(service.dataDir, 'elsewhere')
     const env = { DATA_DIR: elsewhere, TOKEN_SERVICE_URL: `unix:${path.join(service.dataDir, 'rpc.sock')}` }
@@ -824,7 +824,7 @@ describe('files', () => {
     expect(existsSync(elsewhere)).toBe(false)
   })
 
-  test('an archive holds files of any size to the byte, for their owner alone, as small as tar has it', () => {
+  test('an archive holds files of any size to the byte, accessible to their owner only, as small as tar allows', () => {
     const directory = temporaryDirectory()
     const sizes = [0, 1, 511, 512, 513, 1024 ** 2, 1024 ** 2 + 1]
     const entries = sizes.map((size) => ({ name: `${size}.db`, file: path.join(directory, String(size)) }))
@@ -845,13 +845,13 @@ describe('files', () => {
     expect(statSync(archive).size).toBe(blocks * 512)
   })
 
-  test('files that a start has made and not filled yet can be copied', async () => {
+  test('database files that a start has created and not filled yet can be backed up', async () => {
     const service = await createProcess()
     for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), '', { mode: 0o600 })
     expect((await service.run(['backup', path.join(service.dataDir, 'backup.tar')])).exitCode).toBe(0)
   })
 
-  test('a backup into a folder that is not there says so', async () => {
+  test('a backup into a folder that does not exist says so', async () => {
     const service = await createProcess()
     await service.run(['migrate'])
     const file = path.join(service.dataDir, 'none', 'backup.tar')

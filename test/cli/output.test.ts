@@ -35,7 +35,7 @@ test.each([
   expect(out.join('')).toBe(`${JSON.stringify(names.flat().map(rowOf), null, 2)}\n`)
 })
 
-test('a table has one head, and a row a line', async () => {
+test('a table has one header, and one line per row', async () => {
   const { out, err } = watched()
   await printPages(pages(['a'], [], ['b', 'long-name'], ['c']), rowOf, columns, style())
   expect(out.join('')).toBe(
@@ -44,13 +44,13 @@ test('a table has one head, and a row a line', async () => {
   expect(err).toEqual([])
 })
 
-test('a table of nothing is said, not printed', async () => {
+test('an empty table is not printed, and a message says so', async () => {
   const { out, err } = watched()
   await printPages(pages([], []), rowOf, columns, style())
   expect({ out, err }).toEqual({ out: [], err: ['nothing\n'] })
 })
 
-test('a page is printed before the next one is asked for', async () => {
+test('a page is printed before the next one is requested', async () => {
   const { out } = watched()
   const printed: number[] = []
   async function* asked(): AsyncGenerator<readonly string[]> {

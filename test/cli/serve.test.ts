@@ -19,12 +19,12 @@ vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-test('the first line tells where it listens', async () => {
+test('the log says where it listens', async () => {
   const service = await startProcess()
   expect(service.output).toContain(`listening on ${service.url}`)
 })
 
-test('it says which databases it makes, and nothing of those that are there', async () => {
+test('it says which databases it creates, and nothing of those that exist', async () => {
   const url = await createDatabase()
   const service = await createProcess({ SURVEY_DATABASE_URL: url })
   const made = [
@@ -45,7 +45,7 @@ test('SIGTERM ends it with exit code 0', async () => {
   expect(await service.stop()).toBe(0)
 })
 
-test('by its name, Node starts with the options that it names, workers do too, and signals reach it', async () => {
+test('run by its file name, it starts Node with its options, for workers too, and gets signals', async () => {
   const PATH = `${path.dirname(process.execPath)}:${process.env.PATH}`
   const env = { PATH, DATA_DIR: temporaryDirectory(), PORT: '0', ADMIN_PORT: '0' }
   const service = spawn(PROGRAM, ['serve', 'all', '--workers', '1'], { env, stdio: ['ignore', 'ignore', 'pipe'] })
@@ -71,7 +71,7 @@ test.each([
   ['npm start', 'SIGTERM', 'all its processes, as by supervisors', -1],
   ['npm start', 'SIGINT', 'all its processes, as by terminals', -1],
   ['npm run demo', 'SIGTERM', 'npm', 1],
-] as const)('%s stops in order at %s to %s', async (command, signal, _, sign) => {
+] as const)('%s stops cleanly on %s to %s', async (command, signal, _, sign) => {
   const { dataDir } = await createProcess()
   const PATH = `${path.dirname(process.execPath)}:${process.env.PATH}`
   const service = { DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info' }
@@ -96,7 +96,7 @@ test.each([
   if (command === 'npm start') expect(said).toContain('"stopped"') // the demo does not log it
 })
 
-test('a signal that npm passes on, which was sent to it too, is no second one', async () => {
+test('a signal that it gets directly and again from npm counts once', async () => {
   const service = await startProcess({ npm_lifecycle_script: 'exec sh bin/survey-auth.js serve all' })
   const slow = await halfARequest(service.url)
   service.signal('SIGINT')
@@ -125,7 +125,7 @@ test('a second signal ends it at once, whatever is in flight', async () => {
   expect(await service.ended()).toBe(1)
 })
 
-test('a defect ends it with exit code 1, told once', async () => {
+test('an uncaught error ends it with exit code 1, and is logged once', async () => {
   const defect = `process.on('SIGUSR2', () => { throw new Error('nobody expected this') })`
   const service = await startProcess({ NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(defect)}` })
   service.signal('SIGUSR2')
@@ -133,7 +133,7 @@ test('a defect ends it with exit code 1, told once', async () => {
   expect(service.output.match(/Error: nobody expected this/g)).toHaveLength(1)
 })
 
-test('SIGHUP, for which it has no files to read again, does not end it', async () => {
+test('SIGHUP does not end it', async () => {
   const service = await startProcess()
   service.signal('SIGHUP')
   await sleep(200)
@@ -141,7 +141,7 @@ test('SIGHUP, for which it has no files to read again, does not end it', async (
   expect(await service.stop()).toBe(0)
 })
 
-test('without its database file it is not ready, and its log says why, and when it is there again', async () => {
+test('without its database file it is not ready, and its log says why, and when the file is back', async () => {
   const adminPort = String(await freePort())
   const service = await startProcess({ ADMIN_PORT: adminPort, LOG_LEVEL: 'info' })
   const isReady = async () => (await fetch(`http://127.0.0.1:${adminPort}/readyz`)).status === 200
@@ -160,7 +160,7 @@ test.each([
   ['all', 'token', /another process serves this DATA_DIR, at \S+token\.sock/],
   ['survey', 'all', /another process serves this DATA_DIR, at \S+rpc\.sock/],
   ['survey', 'token', undefined],
-])('serve %s beside serve %s on one DATA_DIR is warned of if both have a database', async (second, first, warning) => {
+])('serve %s beside serve %s on one DATA_DIR is warned of if they share a database', async (second, first, warning) => {
   const { dataDir } = await createProcess()
   const { PATH = '' } = process.env
   const log: string[] = []
@@ -178,7 +178,7 @@ test.each([
   else expect(log.join('')).not.toContain('another process')
 })
 
-test('a port in use is said plainly', async () => {
+test('a port in use is reported with its variable, exit 69', async () => {
   const first = await startProcess()
   const second = await createProcess({ PORT: new URL(first.url).port })
   const { exitCode, stderr } = await second.cli(['serve'])
@@ -191,7 +191,7 @@ test.each([
   ['HOST', '192.0.2.1', []],
   ['HOST', '192.0.2.1', ['--workers', '1']],
   ['ADMIN_HOST', '192.0.2.1', []],
-])('%s=%s, which is not of this machine, is refused by name, exit 78 (serve %j)', async (variable, host, args) => {
+])('%s=%s, no address of this machine, is refused by name, exit 78 (serve %j)', async (variable, host, args) => {
   const service = await createProcess({ ADMIN_PORT: String(await freePort()), [variable]: host })
   const { exitCode, stderr } = await service.cli(['serve', ...args])
   const said = `survey-auth: ${variable} must be an address of this machine, and ${host} is none\n`
@@ -276,7 +276,7 @@ test('a process that may open fewer files than it takes connections says so', as
   expect(log).toContain('may open 400 files and HTTP_MAX_CONNECTIONS is 10000')
 })
 
-test('commands work beside a running server, and hold from its next request on', async () => {
+test('commands work beside a running server, and take effect on its next request', async () => {
   const service = await startProcess()
   const callback = 'https://app.example.com/callback'
   const { appid } = await service.json<{ appid: string }>(['app', 'create', '--name', 'N', '--redirect-uri', callback])
@@ -300,7 +300,7 @@ test('a request in flight is answered before the process ends', async () => {
   expect(await ended).toBe(0)
 })
 
-test('last uses are written when it ends, though its janitor has not come by', async () => {
+test('last uses are written when it ends, even if its janitor has not run yet', async () => {
   const place = { dataDir: temporaryDirectory(), clock: new Clock() }
   const service = await openService({ place })
   const access = await service.grantAccess()

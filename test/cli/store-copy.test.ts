@@ -98,7 +98,7 @@ describe('store copy', () => {
     }
   })
 
-  test('takes one file by --from, of either store, and finds out which it is', async () => {
+  test('takes one file with --from, of either store, and finds out which it is', async () => {
     const service = await createProcess()
     await service.run(['migrate'])
     const from = `sqlite:${path.join(service.dataDir, 'survey.db')}`
@@ -118,7 +118,7 @@ describe('store copy', () => {
         ['--from', 'survey.db'],
       ],
     ],
-  ])('each file %s goes where its own variable says', async (_, copies) => {
+  ])('copies each file %s to the database that its own variable names', async (_, copies) => {
     const service = await createProcess()
     await service.run(['migrate'])
     const [tokens, surveys] = [await createDatabase(), await createDatabase()]
@@ -142,7 +142,7 @@ describe('store copy', () => {
     expect(forced.exitCode).toBe(0)
   })
 
-  test('of a table that PostgreSQL changed is not kept: exit 1, and both counts', async () => {
+  test('of a table that PostgreSQL changed is rolled back: exit 1, and both counts', async () => {
     const url = await createDatabase()
     const service = await filledProcess({ TOKEN_DATABASE_URL: url })
     await service.run(['migrate'])

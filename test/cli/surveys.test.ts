@@ -35,7 +35,7 @@ async function ids(service: ServiceProcess, ...filter: readonly string[]): Promi
 
 const many = (count: number) => Array.from({ length: count }, (_, at) => ({ ...smallSurvey(), id: at + 1 }))
 
-test('one survey is exported by one page of one', async () => {
+test('one survey is exported with a single call', async () => {
   const service = await createProcess({ LOG_LEVEL: 'debug' })
   await service.json(['user', 'create', '--username', 'ann', '--password-stdin'], { input: 'correct horse\n' })
   await importAs('ann', service, many(120))
@@ -44,7 +44,7 @@ test('one survey is exported by one page of one', async () => {
   expect(stderr.split('ExportSurveys')).toHaveLength(2)
 })
 
-test('a file that is larger than what is read at once is refused unread', async () => {
+test('a file that is too large is refused unread', async () => {
   const service = await createProcess()
   const file = path.join(service.dataDir, 'sparse.json')
   writeFileSync(file, '[]')
@@ -60,7 +60,7 @@ test.each([
   ['{"title": "a"\n "pages": []}', ': line 2, column 2'],
   ['[{"title": "a",}]', ': line 1, column 16'],
   ['title', ''], // Node does not say at which position
-])('an import of %j, which is not JSON, says where as far as Node tells', async (input, where) => {
+])('an import of %j, which is not JSON, says where, if Node does', async (input, where) => {
   const service = await createProcess()
   const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'ann'], { input })
   expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: standard input is not JSON${where}\n` })
@@ -75,7 +75,7 @@ test.each([
   expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: cannot read ${file}: ${why}\n` })
 })
 
-test('a member that surveys do not have is named, the rest is stored; what is exported has none', async () => {
+test('an unknown member is named and the rest is stored; an export has no unknown member', async () => {
   const service = await serviceWithUsers({ isRunning: false })
   const question = { type: 'radio', requierd: true, options: [{ txt: 'A' }], subTitles: [] }
   const odd = { title: 'x', sceen: 3, page_count: 1, creator_user_id: 7, pages: [{ questions: [question] }] }
@@ -111,7 +111,7 @@ test.each([
   expect(await ids(service)).toEqual([1, 2])
 })
 
-test('an export by what is no id of a survey of that user says so', async () => {
+test('an export by an id that is no survey of that user says so', async () => {
   const service = await serviceWithUsers({ isRunning: false })
   await importAs('ann', service, [{ ...smallSurvey(), id: 7 }])
   await importAs('bob', service, [{ ...smallSurvey(), id: 121 }])
@@ -136,7 +136,7 @@ describe.each(places)('$place', (where) => {
     expect(await ids(service)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9])
   })
 
-  test('the largest survey there can be comes back from an export, with requests as small as they may be set', async () => {
+  test('the largest possible survey can be exported and imported again, with the smallest limit on requests', async () => {
     const service = await serviceWithUsers(where, { RPC_MAX_SURVEY_REQUEST_BYTES: '4100000' })
     expect(await importAs('ann', service, surveyOf(MAX_SURVEY_BYTES))).toMatchObject({ exitCode: 0 })
     const { stdout: input } = await service.run(['survey', 'export'])
@@ -149,21 +149,21 @@ describe.each(places)('$place', (where) => {
     { what: 'what the contract forbids', last: smallSurvey('a\0b'), why: 'title: must not contain a NUL character' },
     { what: 'an id that comes twice', last: { ...smallSurvey(), id: 7 }, why: 'one before it has the id 7' },
   ]
-  test.each(mistakes)('nothing of a file is stored that ends with $what', async ({ last, why }) => {
+  test.each(mistakes)('nothing is stored of a file that ends with $what', async ({ last, why }) => {
     const service = await serviceWithUsers(where)
     const { exitCode, stderr } = await importAs('ann', service, [...many(1000), last])
     expect(stderr).toMatch(new RegExp(`surveys\\.json, survey 1001: ${why}\n$`))
     expect({ exitCode, ids: await ids(service) }).toEqual({ exitCode: 1, ids: [] })
   })
 
-  test('no new survey gets the id of one that comes after it', async () => {
+  test('no new survey gets the id of one that comes later in the file', async () => {
     const service = await serviceWithUsers(where)
     const surveys = [...Array.from({ length: 1000 }, () => smallSurvey()), { ...smallSurvey(), id: 500 }]
     expect(await importAs('ann', service, surveys)).toMatchObject({ exitCode: 0 })
     expect(await ids(service)).toEqual(Array.from({ length: 1001 }, (_, at) => 500 + at))
   })
 
-  test('those that are named are deleted, once, or all of a user, however many, and no others', async () => {
+  test('a deletion removes the surveys that are named, or all of a user, however many, and no others', async () => {
     const service = await serviceWithUsers(where)
     await importAs('ann', service, many(1003))
     await importAs('bob', service, { ...smallSurvey(), id: 2000 })
@@ -184,7 +184,7 @@ describe.each(places)('$place', (where) => {
     expect(nothingLeft).toMatchObject({ exitCode: 0, stderr: expect.stringMatching(/^0 surveys deleted$/m) })
   })
 
-  test('what is found out too late leaves a part stored, and that is said', async () => {
+  test('a conflict that is found too late leaves a part stored, and the command says so', async () => {
     const service = await serviceWithUsers(where)
     await importAs('bob', service, { ...smallSurvey(), id: 1001 })
     const { exitCode, stderr } = await importAs('ann', service, many(1001))

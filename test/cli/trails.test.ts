@@ -31,7 +31,7 @@ async function namesOf(pages: Trail<Event>): Promise<string[][]> {
 
 const seconds = (letter: string, ...all: number[]) => all.map((at) => event(`${letter}${at}`, at))
 
-test('two trails are one, the newest first, in whole pages', async () => {
+test('two trails are merged, newest first, in whole pages', async () => {
   const [one, other] = [trailOf(seconds('a', 9, 7, 6, 2, 1)), trailOf(seconds('b', 8, 5, 4, 3))]
   expect(await namesOf(merged([one, other], 4))).toEqual([['a9', 'b8', 'a7', 'a6'], ['b5', 'b4', 'b3', 'a2'], ['a1']])
 })
@@ -39,12 +39,12 @@ test('two trails are one, the newest first, in whole pages', async () => {
 test.each([
   ['of which one is empty', trailOf([]), [['b3', 'b2'], ['b1']]],
   ['that is alone', undefined, [['b3', 'b2'], ['b1']]],
-] as const)('a trail %s is as it was', async (_, other, expected) => {
+] as const)('a trail %s is left as it is', async (_, other, expected) => {
   const one = trailOf(seconds('b', 3, 2, 1), 1)
   expect(await namesOf(merged(other ? [other, one] : [one], 2))).toEqual(expected)
 })
 
-test('no page is asked for before it is needed', async () => {
+test('no page is requested before it is needed', async () => {
   const [one, other] = [trailOf(seconds('a', 9, 8, 7, 6, 5)), trailOf(seconds('b', 4, 3, 2, 1, 0))]
   for await (const page of merged([one, other], 2)) {
     expect(page).toHaveLength(2)
@@ -53,13 +53,13 @@ test('no page is asked for before it is needed', async () => {
   expect([one.asked.pages, other.asked.pages]).toEqual([1, 1])
 })
 
-test('an event whose clock was behind keeps nothing of its trail back', async () => {
+test('an event from a clock that was behind does not hold back the rest of its trail', async () => {
   const one = trailOf([event('a9', 9), event('wrong', -1_000_000), event('a7', 7), event('a6', 6)])
   const other = trailOf(seconds('b', 8, 5))
   expect((await namesOf(merged([one, other], 10))).flat()).toEqual(['a9', 'b8', 'wrong', 'a7', 'a6', 'b5'])
 })
 
-test('what was before a time is left out, and what follows an event whose clock was behind is not', async () => {
+test('events before a time are left out, but not those that follow an event from a clock that was behind', async () => {
   const trail = trailOf([event('a9', 9), event('wrong', -1_000_000), ...seconds('a', 8, 7, 6, 5, 4, 3, 2, 1)])
   expect((await namesOf(since(trail, new Date(DAY + 6_500)))).flat()).toEqual(['a9', 'a8', 'a7'])
   expect(trail.asked.pages).toBe(3) // the last one was empty

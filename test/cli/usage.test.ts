@@ -81,7 +81,7 @@ describe('help', () => {
     expect(helpOf(command)).not.toContain('(default: "")')
   })
 
-  test('survey-auth app secret --help and that of revoke have the same arguments', () => {
+  test('survey-auth app secret --help and app secret revoke --help show the same arguments', () => {
     const revoke = commands.get('app secret revoke') as Command
     expect(helpOf(revoke)).toContain('revoke [options] <id> [secret_id]\n')
     expect(helpOf(revoke.parent as Command)).toMatch(/^ +revoke \[options\] <id> \[secret_id\] /m)
@@ -107,7 +107,7 @@ describe('help', () => {
     expect(stdout).toContain(usage)
   })
 
-  test('survey-auth config --help lists every variable with unit, default and meaning', async () => {
+  test('survey-auth config --help lists variables with their defaults', async () => {
     const service = await createProcess()
     const { exitCode, stdout } = await service.run(['config', '--help'])
     expect(exitCode).toBe(0)
@@ -123,7 +123,7 @@ test.each([
   [2, ['app', 'create'], {}],
   [69, ['app', 'list'], { TOKEN_SERVICE_URL: 'unix:/nowhere/token.sock' }],
   [78, ['app', 'list'], { LOG_LEVEL: 'loud' }],
-])('a process of its own ends with %i after %j with %j', async (expected, args, env) => {
+])('a spawned process ends with %i after %j with %j', async (expected, args, env) => {
   const service = await createProcess()
   expect((await service.cli(args, { env })).exitCode).toBe(expected)
 })

@@ -87,7 +87,7 @@ async function everySurveyOf(store: SurveyStore) {
 }
 
 describe('a copy', () => {
-  test('is made of files that have every kind of row', async () => {
+  test('is tested on files with a value in every column, and a null in every nullable one', async () => {
     for (const [file, schema] of [
       [await fullTokenFile(temporaryDirectory()), tokenCopy],
       [await fullSurveyFile(temporaryDirectory()), surveyCopy],
@@ -134,7 +134,7 @@ describe('a copy', () => {
     expect(await everythingOf(copy)).toEqual(await everythingOf(source))
   })
 
-  test('holds the same surveys byte for byte, and gives new ones the ids that the file would', async () => {
+  test('holds the same surveys byte for byte, and gives new ones the ids that the file would have given', async () => {
     const file = await fullSurveyFile(temporaryDirectory())
     const url = await createDatabase()
     await copyStores([{ file, schema: surveyCopy, url }], quietly)
@@ -146,7 +146,7 @@ describe('a copy', () => {
     expect(await copy.deleteSurveys([80], NOW, byOperator)).toEqual({ kind: 'deleted' })
   })
 
-  test('goes on where the file ended: tokens are good, used codes are known, openids stay', async () => {
+  test('carries on where the file left off: tokens are good, used codes are known, openids stay', async () => {
     const file = join(temporaryDirectory(), 'token.db')
     const before = openSqliteTokenStore({ file })
     await seed(before)
@@ -165,7 +165,7 @@ describe('a copy', () => {
     expect(replay.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
   })
 
-  test('of both files goes to one database, and many rows go in many batches and are read back in several', async () => {
+  test('of both files can go to one database, and many rows are written in batches', async () => {
     const directory = temporaryDirectory()
     const [tokens, surveys] = [await fullTokenFile(directory), await fullSurveyFile(directory)]
     const db = new Database(tokens)
@@ -187,7 +187,7 @@ describe('a copy', () => {
     expect(await rowsIn(url, tokens)).toBe(Object.values(rowsOf(tokens)).flat().length)
   })
 
-  test('goes in batches of a few million characters where rows are large', async () => {
+  test('is written in batches of a few million characters where rows are large', async () => {
     const file = await fullSurveyFile(temporaryDirectory())
     const db = new Database(file)
     db.exec('UPDATE surveys SET document = zeroblob(1500000)') // twice as many characters in hex
@@ -201,7 +201,7 @@ describe('a copy', () => {
     expect(written).toEqual(Array.from({ length: Math.ceil(total / 2) }, (_, n) => Math.min(2 * n + 2, total)))
   })
 
-  test('leaves tables whose sizes the planner knows', async () => {
+  test('leaves tables whose sizes the query planner knows', async () => {
     const url = await createDatabase()
     const reports = await copyTokens(await fullTokenFile(temporaryDirectory()), url)
     const names = reports.map(({ table }) => `'${table}'`).join()
@@ -214,7 +214,7 @@ describe('a copy', () => {
     expect(known).toEqual(expect.arrayContaining(written))
   })
 
-  test('keeps all others from writing to its tables until it ends, and nobody from reading them', async () => {
+  test('locks its tables against writes until it ends, and not against reads', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()
     const source = openSource(file, { isShared: true })
@@ -229,7 +229,7 @@ describe('a copy', () => {
     for (const statement of deleting) await query(url, statement)
   })
 
-  test('goes to tables that have lost a column', async () => {
+  test('works on tables from which a column was dropped', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()
     await (await openPostgresTokenStore({ url, ...patient })).close()
@@ -238,7 +238,7 @@ describe('a copy', () => {
     expect(reports.filter(({ isEqual }) => !isEqual)).toEqual([])
   })
 
-  test('may take an hour for a statement, and as long as the file takes between two', async () => {
+  test('allows an hour for a statement, and any time between two', async () => {
     const target = await openTarget(await createDatabase(), tokenCopy.postgres)
     onTestFinished(() => target.close())
     for (const [setting, value] of [
@@ -248,7 +248,7 @@ describe('a copy', () => {
       await target.execute(`DO $$ BEGIN ASSERT current_setting('${setting}') = '${value}', '${setting}'; END $$`)
   })
 
-  test('is found equal where the target sorts texts in another order', async () => {
+  test('is found equal even if the target sorts texts in another order', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()
     await (await openPostgresTokenStore({ url, ...patient })).close()
@@ -259,7 +259,7 @@ describe('a copy', () => {
     expect(sorted).not.toEqual(await query(url, `SELECT appid FROM apps ORDER BY appid COLLATE "C"`))
   })
 
-  test('that is forced has the file as it was when it was opened, whatever is written meanwhile', async () => {
+  test('that is forced is a snapshot of the file at its start, whatever is written meanwhile', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const before = rowsOf(file).audit_events?.length
     const service = openDatabase(file)
@@ -273,7 +273,7 @@ describe('a copy', () => {
     expect(reports.find(({ table }) => table === 'audit_events')).toMatchObject({ rows: before, isEqual: true })
   })
 
-  test('leaves neither a connection nor the file open, made or refused', async () => {
+  test('leaves neither a connection nor the file open, whether it is made or refused', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()
     const ours = `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'survey-auth'`
@@ -310,7 +310,7 @@ describe('a copy is refused, and nothing is written,', () => {
     expect(await rowsIn(url, file)).toBe(before)
   })
 
-  test('when it was made already', async () => {
+  test('when it has been made before', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()
     await copyTokens(file, url)
@@ -327,7 +327,7 @@ describe('a copy is refused, and nothing is written,', () => {
     await service.close()
   })
 
-  test('when no text of PostgreSQL can hold what is in a row', async () => {
+  test('when a row has text that PostgreSQL cannot hold', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()
     const db = new Database(file)
@@ -340,7 +340,7 @@ describe('a copy is refused, and nothing is written,', () => {
     expect(await rowsIn(url, file)).toBe(0)
   })
 
-  test('when a list of the row has such a text', async () => {
+  test('when a list in a row has text that PostgreSQL cannot hold', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const db = new Database(file)
     db.prepare(`UPDATE apps SET redirect_uris = ? WHERE appid = 'app2'`).run(JSON.stringify(['\\u0000', 'a\0b']))
@@ -364,7 +364,7 @@ describe('a copy is refused, and nothing is written,', () => {
     expect(await rowsIn(url, file)).toBe(0)
   })
 
-  test('when a table of the target has a column that the file has not', async () => {
+  test('when a table of the target has a column that the file does not have', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()
     await (await openPostgresTokenStore({ url, ...patient })).close()
@@ -373,7 +373,7 @@ describe('a copy is refused, and nothing is written,', () => {
     expect(await rowsIn(url, file)).toBe(0)
   })
 
-  test('when the file is none, is something else, or is damaged', async () => {
+  test('when the file is missing, is not a token database, or is damaged', async () => {
     const directory = temporaryDirectory()
     const url = await createDatabase()
     await expect(copyTokens(join(directory, 'none.db'), url)).rejects.toThrow('there is no database at')
@@ -420,7 +420,7 @@ describe('a copy is refused, and nothing is written,', () => {
     await expect(copyTokens(file, await createDatabase())).rejects.toThrow(reason)
   })
 
-  test('when PostgreSQL cannot be asked', async () => {
+  test('when PostgreSQL cannot be reached', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     await expect(copyTokens(file, 'postgres://postgres@127.0.0.1:1/none')).rejects.toBeInstanceOf(StoreUnavailable)
   })
@@ -449,7 +449,7 @@ describe('a copy is refused, and nothing is written,', () => {
       'NEW.redirect_uris := ARRAY(SELECT unnest(NEW.redirect_uris) ORDER BY 1 DESC); RETURN NEW;',
     ],
     ['a row is missing', 'sessions', 'RETURN NULL;'],
-  ])('when %s afterwards', async (_, table, body) => {
+  ])('when %s after it was written', async (_, table, body) => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await tampering(table, body)
     const reports = await copyTokens(file, url)
@@ -460,7 +460,7 @@ describe('a copy is refused, and nothing is written,', () => {
   test.each([
     ['while rows are written', 'PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW;', []],
     ['when they are written', 'RETURN NEW;', ['SELECT pg_terminate_backend(pg_backend_pid())']],
-  ])('when PostgreSQL goes away %s, which is said', async (_, body, afterwards) => {
+  ])('when PostgreSQL goes away %s, with an error that says so', async (_, body, afterwards) => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await tampering('grants', body)
     const copied = copyStores([{ file, schema: { ...tokenCopy, afterwards }, url }], quietly)
@@ -482,7 +482,7 @@ describe('a copy is refused, and nothing is written,', () => {
 })
 
 describe.each([tokenCopy, surveyCopy])('the tables of the $sqlite.name store', ({ sqlite, postgres, notCopied }) => {
-  test('are copied, every one with every column, or are named with the reason', async () => {
+  test('are all copied with every column, or are named as not copied', async () => {
     const db = openDatabase(':memory:')
     migrate(db, sqlite)
     const ofSqlite = db

@@ -179,7 +179,7 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
   }
 
   test(
-    'the whole flow of the contract works over HTTP/2, and no log has a secret of it',
+    'the whole flow of the contract works over HTTP/2, and leaves no secret in the logs of nginx',
     async () => {
       const code = await authorize('canaryState')
       const exchange = { ...app, code, grant_type: 'authorization_code' }
@@ -216,7 +216,7 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
   )
 
   test.each(['--http1.1', '--http2'])(
-    'what is too long is answered by the gateway, in the envelope, with %s',
+    'a URL or headers that are too long are answered by the gateway, in the envelope, with %s',
     async (version) => {
       const url = await nginx.curl(`/api/surveys?appid=${'a'.repeat(9_000)}`, version)
       const headers = await nginx.curl('/api/surveys', version, '--header', `X-Long: ${'a'.repeat(17_000)}`)
@@ -237,7 +237,7 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
   )
 
   test(
-    'clients are told apart by the address nginx saw, whatever they claim',
+    'clients are told apart by the address nginx sees, whatever X-Forwarded-For they send',
     async () => {
       const statuses = new Set<number>()
       for (let sent = 0; sent < 100; sent += 1) {
@@ -251,7 +251,7 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
   )
 
   test(
-    'while one gateway is gone, reads go on; without any, the API answers in its envelope',
+    'with one gateway down reads succeed; with both down the API answers 503 in its envelope',
     async () => {
       const { appid } = app
       const who = { appid, access_token: tokens.access_token, openid: tokens.openid }
@@ -276,7 +276,7 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
   )
 
   test(
-    'without TLS pages move to https and the API is not there',
+    'without TLS pages redirect to https and the API is a 404',
     async () => {
       const page = await nginx.curl(`http://${HOST}:${nginx.plainPort}/connect/apps`)
       expect([page.status, /^location: (\S+)/im.exec(page.headers)?.[1]]).toEqual([301, `https://${HOST}/connect/apps`])
@@ -286,7 +286,7 @@ describe.skipIf(!hasNginx)('in front of two gateways of a separated service', ()
   )
 })
 
-describe.skipIf(!hasNginx)('when gateways cut the connection after they got the request', () => {
+describe.skipIf(!hasNginx)('when gateways cut the connection after they received the request', () => {
   test.each([
     ['/api/oauth2/access_token', 'GET', 1],
     ['/api/oauth2/refresh_token', 'GET', 1],

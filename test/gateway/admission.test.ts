@@ -18,7 +18,7 @@ afterEach(() => {
   vi.restoreAllMocks()
 })
 
-test('a crowd of pages begins a few a turn, in order, and requests of programs do not wait for it', async () => {
+test('of a burst of pages a few start per turn, in order, and API requests do not wait for them', async () => {
   const admission = new Admission(1_000)
   const begun: number[] = []
   const pages = Array.from({ length: 50 }, (_, index) =>
@@ -41,7 +41,7 @@ test('a crowd of pages begins a few a turn, in order, and requests of programs d
   expect(begun).toEqual(pages.map((_, index) => index))
 })
 
-test('pages that wait for their turn count as under way', async () => {
+test('pages that wait for their turn count as in flight', async () => {
   const admission = new Admission(20)
   const pages = Array.from({ length: 30 }, () => run(admission, 'page', async () => 'shown').catch(() => 'refused'))
   const outcomes = await Promise.all(pages)
@@ -49,7 +49,7 @@ test('pages that wait for their turn count as under way', async () => {
   expect(await run(admission, 'page', async () => 'shown')).toBe('shown')
 })
 
-test('after a crowd a page begins at once', async () => {
+test('after a burst a page starts at once', async () => {
   const admission = new Admission(100)
   await Promise.all(Array.from({ length: 20 }, () => run(admission, 'page', async () => undefined)))
   await turn()
@@ -64,7 +64,7 @@ test('after a crowd a page begins at once', async () => {
   await page
 })
 
-describe('a crowd of programs', () => {
+describe('an overload of API requests', () => {
   const MAX = 1_000
   let now = 0
 
@@ -101,7 +101,7 @@ describe('a crowd of programs', () => {
     return admission
   }
 
-  test('that stays gets as many places as are left within 75 ms', () => {
+  test('that lasts may have as many in flight as are answered within 75 ms', () => {
     const admission = crowded()
     const inside = stay(admission, MAX, 6, 2_000)
     expect(inside).toBeGreaterThan(400)
@@ -112,7 +112,7 @@ describe('a crowd of programs', () => {
     expect(stay(admission, faster, 30, 2_000), 'and never more than all').toBe(MAX)
   })
 
-  test('gets a quarter of the places however slowly they are left', () => {
+  test('may have a quarter of the limit in flight, however slowly they are answered', () => {
     const admission = crowded()
     let inside = MAX
     for (let n = 0; n < 30; n++) {
@@ -124,7 +124,7 @@ describe('a crowd of programs', () => {
     expect(inside).toBe(MAX / 4)
   })
 
-  test('gets them all again when nobody was turned away for a second', () => {
+  test('may have the full limit in flight again after a second without a refusal', () => {
     const admission = crowded()
     const inside = stay(admission, MAX, 4, 2_000)
     expect(inside).toBeLessThan(400)
@@ -132,7 +132,7 @@ describe('a crowd of programs', () => {
     expect(enter(admission, MAX)).toBe(MAX - inside)
   })
 
-  test('that comes again and again, and is done in between, keeps its places', () => {
+  test('that recurs, and clears in between, is not one that lasts', () => {
     const admission = crowded()
     let inside = MAX
     for (let n = 0; n < 10; n++) {
@@ -144,7 +144,7 @@ describe('a crowd of programs', () => {
     }
   })
 
-  test('that leaves together and comes back at once is one that stays', () => {
+  test('whose requests are all answered together and repeated at once is one that lasts', () => {
     const admission = crowded()
     let inside = MAX
     for (let n = 0; n < 8; n++) {
@@ -155,7 +155,7 @@ describe('a crowd of programs', () => {
     expect(inside).toBeLessThan(600)
   })
 
-  test('that is slow without being busy gets all places again', () => {
+  test('that a pause of a slow service caused is over in the end: nothing is refused any more', () => {
     const admission = crowded()
     const SLOW_MS = 120
     const leaving: number[] = Array.from({ length: MAX }, () => now + 500) // what they wait for pauses first
@@ -176,7 +176,7 @@ describe('a crowd of programs', () => {
     expect(go(2_000).refused).toBe(0)
   })
 
-  test('of one does no harm to the only place there is', () => {
+  test('does not lower a limit of one', () => {
     now = 0
     vi.spyOn(performance, 'now').mockImplementation(() => now)
     const admission = new Admission(1)

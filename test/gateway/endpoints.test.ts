@@ -66,7 +66,7 @@ describe('an endpoint translates its parameters into one RPC and the answer into
   })
 })
 
-test('a profile is answered as the service has it now, also when it was another one before', async () => {
+test('a profile is answered as the service has it now, even if it was different before', async () => {
   const profiles = [
     { openid: 'oid', nickname: '小明', avatar: 'https://a.example/1' },
     { openid: 'oid', nickname: '小明', avatar: 'https://a.example/1' },
@@ -82,7 +82,7 @@ test('a profile is answered as the service has it now, also when it was another 
   }
 })
 
-test('profiles are kept while they have as many characters as they may, twice over; with one more all are forgotten', () => {
+test('profiles are cached up to a number of characters, counted twice; the first one beyond it evicts all others', () => {
   const written: string[] = []
   const profiles = new KeptProfiles(60, ({ openid }) => {
     written.push(openid)
@@ -98,7 +98,7 @@ test('profiles are kept while they have as many characters as they may, twice ov
   expect(ask('dbcadbc')).toBe('adbc')
 })
 
-describe('a parameter is taken up to the length that the OpenAPI document says, and no longer', () => {
+describe('a parameter is accepted up to the length in the OpenAPI document, and no longer', () => {
   const documented = (path: string) => {
     const parameters: { $ref: string }[] = openapi.paths[path].get.parameters
     return parameters.map(({ $ref }) => openapi.components.parameters[$ref.split('/').pop() ?? ''])
@@ -161,7 +161,7 @@ describe('is refused as invalid_argument before any RPC', () => {
   })
 })
 
-test.each([exchange, refresh])('a wrong grant_type is named as such, whatever else is there: %s', async (path) => {
+test.each([exchange, refresh])('a wrong grant_type is reported, whatever else is missing: %s', async (path) => {
   const wrong = path.replace(/grant_type=\w+/, 'grant_type=client_credential')
   expect((await ask(wrong)).body.error.type).toBe('invalid_grant_type')
   expect((await ask(wrong.replace('appid=a', 'appid='))).body.error.type).toBe('invalid_grant_type')

@@ -90,7 +90,7 @@ describe('an answer', () => {
       ])
     }))
 
-  test('demands https for the next year only when the public address is https', async () => {
+  test('has Strict-Transport-Security, for one year, only when the public URL is https', async () => {
     const header = (publicUrl: URL) =>
       withGateway({ publicUrl }, async ({ url }) => (await fetch(url + USER)).headers.get('strict-transport-security'))
     expect(await header(new URL('https://surveys.example'))).toBe('max-age=31536000')
@@ -119,7 +119,7 @@ describe('methods', () => {
       }),
   )
 
-  test('a client that asks for a tunnel gets the answers to what it asked before, and is told if there are none', () => {
+  test('a client that sends CONNECT gets the answers to its earlier requests, or a 405 if there were none', () => {
     const slow = { GetAuthorizedUser: () => sleep(50, services.GetAuthorizedUser()) }
     return withGateway({ services: slow }, async ({ port }) => {
       const tunnel = 'CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n'
@@ -130,7 +130,7 @@ describe('methods', () => {
     })
   })
 
-  test('a client that asks for a tunnel and resets its connection ends nothing but that', () =>
+  test('a client that sends CONNECT and resets its connection does no harm to the gateway', () =>
     withGateway({}, async (gateway) => {
       const accepted = once(gateway.server, 'connection') as Promise<[net.Socket]>
       const client = net.connect(gateway.port, '127.0.0.1')
@@ -162,7 +162,7 @@ describe('paths', () => {
     '/api/oauth2/user%3Fappid=app',
     '/api/__proto__',
     '/api/constructor',
-  ])('%s is not served, and has no route for a browser either', (path) =>
+  ])('%s is not served, and answers even a browser with no_route', (path) =>
     withGateway({}, async (gateway) => {
       const head = `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept: text/html\r\n\r\n`
       const raw = await sendRaw(gateway.port, head)
@@ -175,7 +175,7 @@ describe('paths', () => {
     const ask = (gateway: { readonly port: number }, accept: string) =>
       sendRaw(gateway.port, `GET ${path} HTTP/1.1\r\nHost: a\r\n${accept}Connection: close\r\n\r\n`)
 
-    test('is answered with a page to a browser', () =>
+    test('gives a browser a page', () =>
       withGateway({}, async (gateway) => {
         const raw = await ask(gateway, 'Accept: text/html,*/*;q=0.8\r\n')
         expect(raw).toMatch(/^HTTP\/1\.1 404 /)
@@ -184,7 +184,7 @@ describe('paths', () => {
         expect(raw).not.toContain('Try again<')
       }))
 
-    test.each(['', 'Accept: */*\r\n', 'Accept: application/json\r\n'])('has no route for a program: %j', (accept) =>
+    test.each(['', 'Accept: */*\r\n', 'Accept: application/json\r\n'])('gives a program no_route: %j', (accept) =>
       withGateway({}, async (gateway) => {
         expect(await rawFailure(await ask(gateway, accept))).toEqual([404, 'NoRoute', 'no_route'])
       }),
@@ -192,7 +192,7 @@ describe('paths', () => {
   })
 
   test.each(['http://elsewhere.example', 'HTTPS://user@elsewhere.example:1'])(
-    'absolute form under %s is served',
+    'a request target in absolute form under %s is served',
     (host) =>
       withGateway({}, async (gateway) => {
         const raw = await sendRaw(gateway.port, `GET ${host}${USER} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
@@ -205,7 +205,7 @@ describe('sizes', () => {
   const request = (target: string, headers = '') =>
     `GET ${target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n${headers}\r\n`
 
-  test.each([8_192, 8_193, 20_000, 60_000, 200_000])('a URL of %i bytes', (length) =>
+  test.each([8_192, 8_193, 20_000, 60_000, 200_000])('a URL of %i bytes is 414 if above 8 KiB', (length) =>
     withGateway({}, async (gateway) => {
       const target = `${USER}&x=`.padEnd(length, 'a')
       const raw = await sendRaw(gateway.port, request(target))
@@ -214,7 +214,7 @@ describe('sizes', () => {
     }),
   )
 
-  test.each([8_000, 17_000, 60_000])('headers of %i bytes', (length) =>
+  test.each([8_000, 17_000, 60_000])('headers of %i bytes are 431 if above 16 KiB', (length) =>
     withGateway({}, async (gateway) => {
       const raw = await sendRaw(gateway.port, request(USER, `X-Long: ${'a'.repeat(length)}\r\n`))
       if (length < 16_384) expect(raw).toMatch(/^HTTP\/1\.1 200 /)
@@ -223,14 +223,14 @@ describe('sizes', () => {
     }),
   )
 
-  describe('after more headers than node:http keeps by itself', () => {
+  describe('beyond the number of headers that node:http keeps by default', () => {
     const many = 'a:b\r\n'.repeat(1_100)
 
     test.each([
       ['headers over the limit', 'abc:0123\r\n'.repeat(1_200), '', 431],
       ['a second Host header', 'Host: b\r\n', '', 400],
       ['a body over the limit', 'Content-Length: 20000\r\n', 'x'.repeat(20_000), 413],
-    ])('seen: %s', (_what, headers, body, status) =>
+    ])('the gateway still notices %s', (_what, headers, body, status) =>
       withGateway({}, async (gateway) => {
         const raw = await sendRaw(gateway.port, request(USER, many + headers) + body)
         expect(await rawFailure(raw)).toEqual([status, 'InvalidArgument', 'invalid_argument'])
@@ -265,7 +265,7 @@ describe('malformed HTTP', () => {
     }),
   )
 
-  test('a request whose client resets the connection before its end is none', () =>
+  test('a request cut short by a connection reset is not logged', () =>
     withGateway({}, async (gateway) => {
       const accepted = once(gateway.server, 'connection')
       const client = net.connect(gateway.port, '127.0.0.1')
@@ -277,7 +277,7 @@ describe('malformed HTTP', () => {
       expect(gateway.records).toEqual([])
     }))
 
-  test('what is no request is closed soon, also when its client does not close its side', () =>
+  test('after a malformed request the connection is closed soon, even if the client keeps its side open', () =>
     withGateway({ limits: { headersTimeoutMs: 300_000, requestTimeoutMs: 300_000 } }, async (gateway) => {
       const accepted = once(gateway.server, 'connection')
       const client = net.connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true })
@@ -288,7 +288,7 @@ describe('malformed HTTP', () => {
       client.destroy()
     }))
 
-  test('a client that sends on behind what is no request is not reset before it can have read the answer', () =>
+  test('a client that goes on sending after a malformed request has time to read the answer before it is reset', () =>
     withGateway({}, async (gateway) => {
       const accepted = once(gateway.server, 'connection')
       const client = net.connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true })
@@ -316,7 +316,7 @@ describe('malformed HTTP', () => {
     }))
 
   test.each([1, 2])(
-    'garbage after %i whole requests neither replaces an answer nor is answered as a request',
+    'garbage after %i complete requests neither replaces an answer nor is answered as a request',
     (count) =>
       withGateway({}, async (gateway) => {
         const get = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
@@ -336,7 +336,7 @@ describe('malformed HTTP', () => {
     ['garbage', 'garbage\r\n\r\n', 400],
     ['a tunnel', 'CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n', 405],
   ])(
-    'behind an answer that is written and waits for another, %s is refused when it is its turn',
+    'behind a finished answer that waits for an earlier one, %s is refused when its turn comes',
     (_name, bytes, status) => {
       const slowly = { GetAuthorizedUser: () => sleep(100, services.GetAuthorizedUser()) }
       return withGateway({ services: slowly }, async (gateway) => {
@@ -356,7 +356,7 @@ describe('malformed HTTP', () => {
     ['GET /api/surveys', 'Transfer-Encoding: chunked', 'ZZ\r\n'],
     ['POST /connect/sign-in', 'Transfer-Encoding: chunked', 'ZZ\r\n'],
   ])(
-    'a request whose body is not to be read does not replace the answer to the one before it: %s, %s',
+    'a request with a malformed body does not replace the answer to the request before it: %s, %s',
     (line, header, body) => {
       const slowly = { GetAuthorizedUser: () => sleep(50, services.GetAuthorizedUser()) }
       const limits = { headersTimeoutMs: 100, requestTimeoutMs: 100 }
@@ -397,7 +397,7 @@ describe('malformed HTTP', () => {
     }),
   )
 
-  test('a connection that is idle for as long as it may is closed, and one that is not idle is not', () =>
+  test('a connection that is idle for the keep-alive time is closed, and a busy one is kept open', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 2_000 } }, async (gateway) => {
       expect(gateway.server.keepAliveTimeout).toBe(0) // node:http would close idle connections after 5 s
       const startedAt = performance.now()
@@ -430,7 +430,7 @@ describe('malformed HTTP', () => {
     return { client, request, answers }
   }
 
-  test('a request that came while the gateway was busy is answered, however long its connection had been idle', () =>
+  test('a request that arrived while the gateway was busy is answered, however long its connection was idle', () =>
     withGateway({ services, limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
       const { client, request, answers } = await answeredOnce(gateway.port)
       await sleep(1_100) // by then it has been checked
@@ -440,7 +440,7 @@ describe('malformed HTTP', () => {
       client.destroy()
     }))
 
-  test('a connection whose next request has begun to come is not idle', () =>
+  test('a connection whose next request has begun to arrive is not idle', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
       const { client, request, answers } = await answeredOnce(gateway.port)
       for (let at = 0; at < request.length; at += 6) {
@@ -451,7 +451,7 @@ describe('malformed HTTP', () => {
       client.destroy()
     }))
 
-  test('a connection whose answers have waited for one another is idle when they are sent', () => {
+  test('a connection whose pipelined answers waited for one another is idle once they are sent', () => {
     const slow = { GetAuthorizedUser: () => sleep(50, services.GetAuthorizedUser()) }
     return withGateway({ services: slow, limits: { keepAliveTimeoutMs: 1 } }, async ({ port }) => {
       const get = (target: string) => `GET ${target} HTTP/1.1\r\nHost: a\r\n\r\n`
@@ -460,7 +460,7 @@ describe('malformed HTTP', () => {
     })
   })
 
-  test('an idle connection is gone, also when its client does not close its side', () =>
+  test('an idle connection is closed even if the client keeps its side open', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 1 } }, async (gateway) => {
       const accepted = once(gateway.server, 'connection')
       const client = net.connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true })
@@ -487,12 +487,12 @@ describe('malformed HTTP', () => {
     })
   })
 
-  describe('of an answer that is larger than what the kernel takes', () => {
+  describe('when an answer is larger than the kernel buffers', () => {
     const nickname = 'x'.repeat(40 * 1024 * 1024)
     const large = { GetAuthorizedUser: () => ({ openid: 'oid', nickname, avatar: '' }) }
     const limits = { headersTimeoutMs: 1_000, requestTimeoutMs: 1_000 }
 
-    test('a client that takes nothing for as long as a request may take is cut off', () =>
+    test('a client that reads nothing for the request timeout is cut off', () =>
       withGateway({ services: large, limits }, async (gateway) => {
         const accepted = once(gateway.server, 'connection')
         const client = net.connect(gateway.port, '127.0.0.1').pause()
@@ -503,7 +503,7 @@ describe('malformed HTTP', () => {
         client.destroy()
       }))
 
-    test('a client that takes a little now and then is not, nor is the connection when it has taken all', () =>
+    test('a client that reads a little now and then is not cut off, and its connection stays usable afterwards', () =>
       withGateway({ services: large, limits }, async (gateway) => {
         const client = net.connect(gateway.port, '127.0.0.1')
         const request = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
@@ -525,7 +525,7 @@ describe('malformed HTTP', () => {
       }))
   })
 
-  test('a connection on which nothing was sent is told so, however short idle ones are kept', () =>
+  test('a connection on which nothing was sent is answered 408, however short the keep-alive time', () =>
     withGateway(
       { limits: { keepAliveTimeoutMs: 1, headersTimeoutMs: 2_500, requestTimeoutMs: 2_500 } },
       async (gateway) => {
@@ -538,7 +538,7 @@ describe('a body', () => {
   test.each([
     [20, /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 /],
     [20_000, /^HTTP\/1\.1 413 /],
-  ])('of %i bytes that its client asks about first is waited for if it may come', (length, expected) =>
+  ])('of %i bytes announced with Expect: 100-continue is asked for only if it is not too large', (length, expected) =>
     withGateway({}, async ({ port }) => {
       const head = `GET ${USER} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n`
       expect(await sendRaw(port, `${head}Content-Length: ${length}\r\n\r\n`, 'x'.repeat(length))).toMatch(expected)
@@ -555,7 +555,7 @@ describe('a body', () => {
       expect(gateway.calls).toHaveLength(1)
     }))
 
-  test('of a request for nothing that is served is read to its end, and the connection stays', () =>
+  test('of a request to an unknown path is read to its end, and the connection stays open', () =>
     withGateway({}, async (gateway) => {
       const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
       client.write(`POST /api/nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: ${smuggled.length}\r\n\r\n`)
@@ -586,7 +586,7 @@ describe('a body', () => {
     }),
   )
 
-  test('that is not read to its end is the last of its connection', () =>
+  test('that is too large to be read to its end closes the connection', () =>
     withGateway({}, async ({ port }) => {
       const head = `GET ${USER} HTTP/1.1\r\nHost: a\r\nContent-Length: ${2 ** 21}\r\n\r\n`
       expect(await sendRaw(port, head, smuggled)).toMatch(/^HTTP\/1\.1 413 (.+\r\n)*connection: close\r\n/i)
@@ -613,7 +613,7 @@ describe('a body', () => {
     }),
   )
 
-  test('that its client takes back is over for the gateway too', () =>
+  test('that its client breaks off ends the request with 400', () =>
     withGateway({}, async (gateway) => {
       const client = net.connect(gateway.port, '127.0.0.1')
       client.write('POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nusername=')
@@ -624,13 +624,13 @@ describe('a body', () => {
       client.destroy()
     }))
 
-  test('of another encoding than none is not read as a form', () =>
+  test('with a Content-Encoding is not read as a form', () =>
     withGateway({}, async ({ url }) => {
       const headers = { 'content-type': 'application/x-www-form-urlencoded', 'content-encoding': 'identity' }
       expect((await fetch(`${url}/connect/sign-in`, { method: 'POST', headers, body: 'username=a' })).status).toBe(415)
     }))
 
-  test.each(['Expect: 100-continue', 'Expect: miracles'])('that %s announces changes nothing', (header) =>
+  test.each(['Expect: 100-continue', 'Expect: miracles'])('that is absent despite %s changes nothing', (header) =>
     withGateway({}, async (gateway) => {
       const raw = await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n${header}\r\n\r\n`, last)
       expect(raw).toContain('HTTP/1.1 200 OK')
@@ -639,7 +639,7 @@ describe('a body', () => {
   )
 
   test.each(['Upgrade: websocket\r\nConnection: Upgrade', 'Upgrade: h2c'])(
-    'cannot be made of another protocol: %j is answered in this one, and the connection ends',
+    'cannot switch protocols: %j is answered over HTTP/1.1, and the connection closes',
     (header) =>
       withGateway({}, async (gateway) => {
         const raw = await sendRaw(gateway.port, `GET ${USER} HTTP/1.1\r\nHost: a\r\n${header}\r\n\r\n`)
@@ -663,7 +663,7 @@ describe('failures of services', () => {
     [ErrorReason.UNAVAILABLE, Code.Unavailable, 503, 'RemoteServerError', 'remote_server_error'],
     [ErrorReason.CALLER_NOT_ALLOWED, Code.PermissionDenied, 500, 'InternalServerError', 'internal_server_error'],
     [A_LATER_REASON, Code.InvalidArgument, 500, 'InternalServerError', 'internal_server_error'],
-  ])('reason %i becomes its row of the table', async (reason, code, status, envelopeCode, type) => {
+  ])('reason %i is answered as its row of the error table says', async (reason, code, status, envelopeCode, type) => {
     const failing = { GetAuthorizedUser: () => Promise.reject(refusal(reason, code)) }
     await withGateway({ services: failing }, async (gateway) => {
       const response = await fetch(gateway.url + USER)
@@ -692,7 +692,7 @@ describe('failures of services', () => {
   test.each([
     [ErrorReason.UNAVAILABLE, Code.Unavailable, 503],
     [ErrorReason.RATE_LIMITED, Code.ResourceExhausted, 429],
-  ])('reason %i is told with the time after which the service says to come again', async (reason, code, status) => {
+  ])('reason %i is answered with the Retry-After of the service, at least 1 s', async (reason, code, status) => {
     for (const [seconds, told] of [
       [0, '1'],
       [7, '7'],
@@ -708,7 +708,7 @@ describe('failures of services', () => {
   test.each([
     ['a service told of it, which has logged it', undefined, 0],
     ['it has a cause, which nobody has logged', new Error('no UTF-8'), 1],
-  ])('an internal failure is reported unless the service has done that: %s', (_what, cause, reports) => {
+  ])('an internal error is reported unless the service has already logged it: %s', (_what, cause, reports) => {
     const failure = new ConnectError('internal error', Code.Internal, undefined, undefined, cause)
     return withGateway({ services: { GetAuthorizedUser: () => Promise.reject(failure) } }, async (gateway) => {
       expect((await fetch(gateway.url + USER)).status).toBe(500)
@@ -716,7 +716,7 @@ describe('failures of services', () => {
     })
   })
 
-  test('the unexpected is reported once, with the request id, and leaves as a fixed text', () => {
+  test('an unexpected error is reported once, with the request id, and the client is told no detail of it', () => {
     const bug = new Error('secret detail')
     const failing = { GetAuthorizedUser: () => Promise.reject(bug) }
     return withGateway({ services: failing }, async (gateway) => {
@@ -726,7 +726,7 @@ describe('failures of services', () => {
     })
   })
 
-  test('a defect of the gateway itself is answered 500 and reported, and its connection may end', async () => {
+  test('a bug in the gateway itself is answered 500 and reported, and does not block draining', async () => {
     const bug = new Error('secret detail')
     const fail = () => {
       throw bug
@@ -739,7 +739,7 @@ describe('failures of services', () => {
     })
   })
 
-  test('a defect that shows when the answer is out is reported, and nothing else', async () => {
+  test('a bug that shows after the answer is sent is reported and does no other harm', async () => {
     const onRequest = () => {
       throw new Error('a defect')
     }
@@ -757,7 +757,7 @@ describe('failures of services', () => {
     ['a space', 'GET /api/surveys?title=a b'],
     ['a control character', 'GET /api/surveys?title=a\u0001'],
     ['a tab', 'GET /api/surveys?title=a\tb'],
-  ])('a URL with %s as it is is told so, as other bad parameters are', async (_, line) => {
+  ])('a URL with %s that is not percent-encoded is invalid_argument, with a message that says so', async (_, line) => {
     for (const [httpErrorStatus, status] of [
       ['semantic', 400],
       [200, 200],
@@ -794,7 +794,7 @@ describe('rates', () => {
     rates: { ...defaultLimits.rates, api: { perSource, perApp } },
   })
 
-  test('a source is refused beyond its rate, told when to return, and admitted then', () => {
+  test('a source is refused beyond its rate, told when to retry, and admitted then', () => {
     let now = 1_000_000
     return withGateway({ limits: limits(rate), now: () => now }, async ({ url }) => {
       for (let n = 0; n < 3; n++) expect((await fetch(url + USER)).status).toBe(200)
@@ -837,7 +837,7 @@ describe('rates', () => {
     ['surveys', 'ListSurveys', ErrorReason.CLAIM_ERROR, Code.PermissionDenied, 403],
     ['survey', 'GetSurvey', ErrorReason.SURVEY_NOT_FOUND, Code.NotFound, 404],
   ] as const)(
-    'requests to %s that fail after good credentials spend the rate of their app: %s, reason %i',
+    'requests to %s that fail after valid credentials count towards the rate of their app: %s, reason %i',
     async (name, method, reason, code, status) => {
       expect(await refusedBeyondRate(name, method, reason, code)).toEqual([status, status, status, 429, 429])
     },
@@ -853,13 +853,13 @@ describe('rates', () => {
     ['survey', 'GetSurvey', ErrorReason.UNAVAILABLE, Code.Unavailable, 503],
     ['survey', 'GetSurvey', ErrorReason.UNSPECIFIED, Code.Internal, 500],
   ] as const)(
-    'requests to %s that anybody may have sent do not: %s, reason %i',
+    'requests to %s that anybody could have sent do not count towards the rate of the app: %s, reason %i',
     async (name, method, reason, code, status) => {
       expect(await refusedBeyondRate(name, method, reason, code)).toEqual(Array(5).fill(status))
     },
   )
 
-  test('nor do links of its page that are wrong', () => {
+  test('bad links to the authorization page do not count towards the rate of the app', () => {
     const failing = {
       CheckAuthorizationRequest: () => Promise.reject(refusal(ErrorReason.INVALID_REDIRECT_URI, Code.InvalidArgument)),
     }
@@ -870,7 +870,7 @@ describe('rates', () => {
     })
   })
 
-  test('nor does its page as long as nobody is signed in, nor a page that is of no app', () => {
+  test('the authorization page counts for its app only with a user signed in, and the home page never does', () => {
     const check = { CheckAuthorizationRequest: () => ({ appName: 'App', refreshTokenTtlSeconds: 1 }) }
     const session = { GetSession: () => ({ username: 'ann', nickname: '' }) }
     const rates = { ...defaultLimits.rates, page: { perSource: plenty, perApp: rate } }
@@ -886,7 +886,7 @@ describe('rates', () => {
     })
   })
 
-  test('every route there is has a rate', async () => {
+  test('every route has a rate limit', async () => {
     const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
     for (const route of routes) {
       await withGateway({ limits: { rates: { api: once, page: once } }, now: () => 1_000_000 }, async ({ url }) => {
@@ -902,12 +902,12 @@ describe('rates', () => {
     }
   })
 
-  test('no route has one where rateLimit is off', () =>
+  test('requests are not limited where rateLimit is off', () =>
     withGateway({ limits: { ...limits(rate, rate), rateLimit: false } }, async ({ url }) => {
       for (let n = 0; n < 8; n++) expect((await fetch(url + USER)).status).toBe(200)
     }))
 
-  test('X-Forwarded-For counts only from a trusted proxy, and from its end', async () => {
+  test('X-Forwarded-For counts only from a trusted proxy, and is read from its end', async () => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
     await withGateway({ now: still, limits: limits(rate) }, async ({ url }) => {
       for (let n = 0; n < 3; n++) await fetch(url + USER, from(`10.0.0.${n}`))
@@ -923,7 +923,7 @@ describe('rates', () => {
     )
   })
 
-  test('what no address is in X-Forwarded-For stands between a claim and who is believed', async () => {
+  test('an invalid X-Forwarded-For entry ends the search: entries before it are not trusted', async () => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
     await withGateway(
       { now: still, limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] },
@@ -942,7 +942,7 @@ describe('rates', () => {
     ['[2001:db8::1]', '2001:DB8::1', '[2001:db8:0:1::1]'],
     ['[::ffff:1.2.3.4]:5678', '1.2.3.4', '[::ffff:1.2.3.5]:5678'],
     ['1.2.3.4, 10.9.9.9:80', '1.2.3.4', '1.2.3.5, 10.9.9.9:80'],
-  ])('an address in X-Forwarded-For may have its port behind it: %s', async (withPort, same, another) => {
+  ])('an address in X-Forwarded-For may have brackets and a port: %s', async (withPort, same, another) => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
     const trustedProxies = ['127.0.0.1', '10.9.9.9']
     await withGateway({ now: still, limits: limits(rate), trustedProxies }, async ({ url }) => {
@@ -953,7 +953,7 @@ describe('rates', () => {
     })
   })
 
-  test('the addresses of one IPv6 site are one source, those of another are not', async () => {
+  test('the addresses of one IPv6 /64 network are one source, those of another /64 are another', async () => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
     await withGateway({ now: still, limits: limits(rate), trustedProxies: ['127.0.0.1'] }, async ({ url }) => {
       for (const end of ['1', '2', 'a:b:c:d'])
@@ -963,7 +963,7 @@ describe('rates', () => {
     })
   })
 
-  test('a page that is refused has its status, whatever HTTP_ERROR_STATUS says, and says when to come again', () => {
+  test('a refused page keeps its status, whatever HTTP_ERROR_STATUS says, and a 429 says when to retry', () => {
     const twice = { perSource: { requests: 2, seconds: 10 }, perApp: plenty }
     const settings = {
       limits: { rates: { api: twice, page: twice } },
@@ -984,7 +984,7 @@ describe('rates', () => {
     ['a URL that is too long', `GET /api/surveys?${'a'.repeat(9_000)} HTTP/1.1\r\nHost: a\r\n`, 414],
     ['headers that are too large', `GET /api/surveys HTTP/1.1\r\nHost: a\r\nA: ${'a'.repeat(17_000)}\r\n`, 431],
     ['no Host', 'GET /api/surveys HTTP/1.1\r\n', 400],
-  ])('a request that is refused for %s counts too', (_, head, status) => {
+  ])('a request that is refused for %s counts towards the rate too', (_, head, status) => {
     const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
     return withGateway({ limits: { rates: { api: once, page: once } }, now: () => 1_000_000 }, async ({ port }) => {
       for (const expected of [status, 429]) {
@@ -993,7 +993,7 @@ describe('rates', () => {
     })
   })
 
-  test('a page that is refused leads back to itself, and a form that is refused does not', () => {
+  test('a rate-limited page links back to itself, and a rate-limited form does not', () => {
     const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
     return withGateway({ limits: { rates: { api: once, page: once } }, now: () => 1_000_000 }, async ({ url }) => {
       await fetch(url)
@@ -1017,7 +1017,7 @@ describe('rates', () => {
   })
 })
 
-test('a draining gateway answers what is in flight, after more than a second too, closes that connection and takes no new one', async () => {
+test('a draining gateway answers requests in flight, even after a second, closes their connections and takes no new ones', async () => {
   const slow = { GetAuthorizedUser: () => sleep(1_500, { openid: 'oid', nickname: '', avatar: '' }) }
   await withGateway({ services: slow }, async (gateway) => {
     const inFlight = fetch(gateway.url + USER)
@@ -1033,7 +1033,7 @@ test('a draining gateway answers what is in flight, after more than a second too
   })
 })
 
-test('a draining gateway hears out who had connected before, and closes what is idle', () =>
+test('a draining gateway still serves clients that connected before, and closes idle connections', () =>
   withGateway({ services }, async (gateway) => {
     const idle = net.connect(gateway.port, '127.0.0.1')
     const idleClosed = once(idle.resume(), 'close')
@@ -1054,7 +1054,7 @@ test('a draining gateway hears out who had connected before, and closes what is 
     expect(performance.now() - startedAt).toBeLessThan(4_000) // answered and closed, not cut
   }))
 
-test('a draining gateway does not wait for one who never asks', () =>
+test('a draining gateway does not wait for a client that never sends a request', () =>
   withGateway({ services }, async (gateway) => {
     const mute = net.connect(gateway.port, '127.0.0.1')
     await once(mute, 'connect')
@@ -1064,7 +1064,7 @@ test('a draining gateway does not wait for one who never asks', () =>
     expect(performance.now() - startedAt).toBeLessThan(20_000)
   }))
 
-test('a draining gateway hears out who is still in the queue of the port', () =>
+test('a draining gateway still serves connections that wait in the accept queue', () =>
   withGateway({ services }, async (gateway) => {
     const clients = Array.from({ length: 100 }, () => net.connect(gateway.port, '127.0.0.1'))
     await Promise.all(clients.map((client) => once(client, 'connect')))
@@ -1079,7 +1079,7 @@ test('a draining gateway hears out who is still in the queue of the port', () =>
     await drained
   }))
 
-test('a draining gateway whose every turn has something to do takes no new connection after a second', () =>
+test('a gateway whose event loop is never idle drains too, and takes no new connections then', () =>
   withGateway({ services }, async (gateway) => {
     let isBusy = true
     const work = () => {
@@ -1095,7 +1095,7 @@ test('a draining gateway whose every turn has something to do takes no new conne
     }
   }))
 
-test('a draining gateway hears out who asked while it was busy', () =>
+test('a draining gateway answers a request that arrived while it was busy', () =>
   withGateway({ services }, async (gateway) => {
     const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
     await once(client, 'connect')
@@ -1111,7 +1111,7 @@ test('a draining gateway hears out who asked while it was busy', () =>
     await drained
   }))
 
-test('a draining gateway hears out who asked while it was busy just before it looked', () =>
+test('a draining gateway answers a request that arrived while it was busy just before it looked for unread ones', () =>
   withGateway({ services }, async (gateway) => {
     const client = net.connect(gateway.port, '127.0.0.1').setEncoding('latin1')
     await once(client, 'connect')
@@ -1133,7 +1133,7 @@ test('a draining gateway hears out who asked while it was busy just before it lo
     await drained
   }))
 
-test('a draining gateway cuts off who has no answer in time', () => {
+test('a draining gateway cuts off a client whose request has no answer in time', () => {
   const never = { GetAuthorizedUser: () => new Promise<object>(() => undefined) }
   return withGateway({ services: never }, async (gateway) => {
     const client = net.connect(gateway.port, '127.0.0.1')
@@ -1143,7 +1143,7 @@ test('a draining gateway cuts off who has no answer in time', () => {
   })
 })
 
-test('a draining gateway does not wait for the end of a request in which came what is none', async () => {
+test('a draining gateway does not wait for the end of a malformed request', async () => {
   let answer = (_: object) => {}
   const GetAuthorizedUser = () =>
     new Promise<object>((resolve) => {
@@ -1167,7 +1167,7 @@ test('a draining gateway does not wait for the end of a request in which came wh
   })
 })
 
-test('a draining gateway answers all that a client has pipelined, in order', async () => {
+test('a draining gateway answers all pipelined requests, in order', async () => {
   const slow = { GetAuthorizedUser: () => sleep(50, { openid: 'oid', nickname: '', avatar: '' }) }
   await withGateway({ services: slow }, async (gateway) => {
     const client = net.connect(gateway.port, '127.0.0.1')
@@ -1188,7 +1188,7 @@ test.each([
   ['refused', '/api/none', 404],
   ['served', USER, 200],
 ])(
-  'of requests that are %s, 63 may be sent ahead of their answers; with the 64th answer the connection ends',
+  'of requests that are %s a client may pipeline 63; with the 64th answer the connection is closed',
   (_, target, status) =>
     withGateway({ services }, async (gateway) => {
       const get = `GET ${target} HTTP/1.1\r\nHost: a\r\n`
@@ -1203,7 +1203,7 @@ test.each([
     }),
 )
 
-test('who sends far ahead, on many connections, and reads nothing, is not read from', async () => {
+test('a client that pipelines too far ahead, on many connections, and reads nothing, is not read from', async () => {
   await withGateway({ services }, async (gateway) => {
     const greedy = Array.from({ length: 20 }, () => net.connect(gateway.port, '127.0.0.1').pause())
     for (const one of greedy) {
@@ -1217,7 +1217,7 @@ test('who sends far ahead, on many connections, and reads nothing, is not read f
   })
 })
 
-test('what a client sends too far ahead is not read while it waits for its answers', async () => {
+test('requests pipelined too far ahead are not read while earlier ones wait for their answers', async () => {
   const room = new EventEmitter()
   const held = once(room, 'made')
   const slow = { GetAuthorizedUser: () => held.then(services.GetAuthorizedUser) }
@@ -1239,7 +1239,7 @@ test('what a client sends too far ahead is not read while it waits for its answe
 test.each([
   ['nothing', 0],
   ['more than that', 12],
-])('of what a client sends too far ahead so much is read that it gets its answers, after %s', async (_, before) => {
+])('enough of an overlong pipeline is read that the client gets its answers, after %s', async (_, before) => {
   const room = new EventEmitter()
   const held = once(room, 'made')
   let asked = 0
@@ -1291,7 +1291,7 @@ test('a draining gateway sends an answer to its end, however slowly it is read',
   )
 })
 
-test('a gateway has at most as many connections as it may, and closes what is more', () =>
+test('connections beyond the limit are closed without an answer', () =>
   withGateway({ limits: { maxConnections: 1 } }, async (gateway) => {
     const first = net.connect(gateway.port, '127.0.0.1')
     first.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
@@ -1300,7 +1300,7 @@ test('a gateway has at most as many connections as it may, and closes what is mo
     first.destroy()
   }))
 
-test('a draining gateway tells the others nothing more of what it counts', async () => {
+test('a gateway that has drained no longer shares its request counts', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
   onTestFinished(() => void vi.useRealTimers())
   const told: unknown[] = []
@@ -1321,7 +1321,7 @@ test('a draining gateway tells the others nothing more of what it counts', async
   })
 })
 
-describe('a gateway with more to do than it can', () => {
+describe('an overloaded gateway', () => {
   /** Sends each request on a connection of its own, all before any is read; returns a count of event loop turns since then. */
   async function sendAtOnce({ port, server }: RunningGateway, requests: readonly string[]): Promise<() => number> {
     const sockets = requests.map(() => net.connect(port, '127.0.0.1').resume())
@@ -1344,7 +1344,7 @@ describe('a gateway with more to do than it can', () => {
 
   const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`
 
-  test('begins a few pages a turn', async () => {
+  test('starts only a few pages per turn of the event loop', async () => {
     let turn = () => 0
     const begun: number[] = []
     const session = () => {
@@ -1359,14 +1359,14 @@ describe('a gateway with more to do than it can', () => {
     })
   })
 
-  test('lets no failure of what it has admitted wait for those it refuses', () =>
+  test('does not make failures of admitted requests wait behind refusals', () =>
     withGateway({}, async (gateway) => {
       await sendAtOnce(gateway, [...Array(400).fill(get('/api/none')), get('/api/oauth2/user')])
       await vi.waitUntil(() => gateway.records.length === 401, 20_000)
       expect(gateway.records.findIndex(({ route }) => route === 'user')).toBeLessThan(200)
     }))
 
-  test('lets nobody wait for refusals of those who send ahead', async () => {
+  test('refuses requests pipelined by many clients within a few event-loop turns', async () => {
     let turn = () => 0
     const refused: number[] = []
     await withGateway({ onRequest: () => refused.push(turn()) }, async (gateway) => {
@@ -1376,7 +1376,7 @@ describe('a gateway with more to do than it can', () => {
     })
   })
 
-  test('lets a client that sends its form slowly keep nobody from a place', () =>
+  test('does not count a form that is still being sent as in flight', () =>
     withGateway({ limits: { maxInFlight: 1 } }, async (gateway) => {
       const slow = net.connect(gateway.port, '127.0.0.1')
       slow.write('POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nOrigin: http://127.0.0.1:8080\r\n')
@@ -1388,7 +1388,7 @@ describe('a gateway with more to do than it can', () => {
 
   const SURVEY = '/api/surveys/7?appid=app&access_token=tok'
 
-  test('answers the excess 503 at once, and all again when it has room', async () => {
+  test('answers excess requests 503 at once, and serves all again once it has room', async () => {
     const room = new EventEmitter()
     const held = once(room, 'made')
     const slow = {

@@ -24,7 +24,7 @@ function takeMany(counter: WindowCounter, key: string, times: number, now = STAR
   return Array.from({ length: times }, () => counter.take(key, now)).filter(Boolean).length
 }
 
-test('limits are as they are configured; the page an app has a link to is limited per app as an endpoint is', () => {
+test('limits are as configured; pages allow an app as many requests as endpoints do, in their own window', () => {
   const settings = {
     RATE_API_PER_SOURCE: '11',
     RATE_API_PER_APP: '12',
@@ -60,7 +60,7 @@ test('limits are as they are configured; the page an app has a link to is limite
 })
 
 describe('a window', () => {
-  test('admits as many as the rate says and tells what is left and when it ends', () => {
+  test('admits as many requests as the rate says, and tells how many are left and when it ends', () => {
     const counter = counterWith()
     expect(takeMany(counter, 'a', 4, START + 15_000)).toBe(4)
     expect(counter.allowance('a', START + 15_000)).toEqual({ limit: 10, remaining: 6, resetSeconds: 45 })
@@ -71,7 +71,7 @@ describe('a window', () => {
     expect(counter.allowance('a', START + 100_500).resetSeconds).toBe(20)
   })
 
-  test('begins anew when the clock is set back', () => {
+  test('starts over when the clock is set back', () => {
     const counter = counterWith()
     takeMany(counter, 'a', 10)
     expect(counter.has('a', START)).toBe(false)
@@ -84,7 +84,7 @@ describe('a window', () => {
     expect(['a', 'b', 'c', 'd'].map((key) => counter.has(key, START))).toEqual([true, true, true, false])
   })
 
-  test('holds no more under a flood of a million keys, nor owes more to the other gateways', () => {
+  test('has no more counts to share after a flood of a million keys than it may hold', () => {
     const counter = counterWith({ maxKeys: 10_000, isShared: true })
     for (let n = 0; n < 1_000_000; n += 1) counter.take(`192.0.2.1-${n}`, START)
     expect(counter.takeUnreported(2_000_000).length).toBeLessThanOrEqual(10_000)
@@ -135,7 +135,7 @@ describe('the routes', () => {
     return outcomes.filter(Boolean).length
   }
 
-  test('of programs and those of people have rates of their own, by client and by app', () => {
+  test('for programs and those for people have separate rates, per source and per app', () => {
     const rates = ratesWith()
     const bySource = oneOfEach.map(({ kind }) => admitted(() => rates.admitSource('192.0.2.1', kind, START)))
     const byApp = oneOfEach.map((route) =>
@@ -147,7 +147,7 @@ describe('the routes', () => {
     expect({ bySource, byApp }).toEqual({ bySource: [1, 3], byApp: [2, 4] })
   })
 
-  test('remember as many clients as they may', () => {
+  test('remember no more sources than maxRateKeys', () => {
     const rates = ratesWith({ maxRateKeys: 2 })
     const [first, second, third] = ['192.0.2.1', '192.0.2.2', '192.0.2.3'] as const
     const ask = (source: string) => rates.admitSource(source, 'api', START)
@@ -181,14 +181,14 @@ describe('the routes', () => {
 })
 
 describe('gateways that share', () => {
-  test('are told of so many counts at a time, and of the others next', () => {
+  test('report a limited number of counts at a time, and the rest next', () => {
     const counter = counterWith({ isShared: true })
     for (const key of ['a', 'b', 'c']) counter.take(key, START)
     const keys = () => counter.takeUnreported(2).map(({ key }) => key)
     expect([keys(), keys(), keys()]).toEqual([['a', 'b'], ['c'], []])
   })
 
-  test('are told again of what could not be told, unless its window has ended', () => {
+  test('report again the counts that could not be reported, unless their window has ended', () => {
     const counter = counterWith({ isShared: true })
     counter.take('a', START)
     const taken = counter.takeUnreported(2)
@@ -215,7 +215,7 @@ describe('gateways that share', () => {
     }
   }
 
-  test('admit together what one would', async () => {
+  test('together admit what a single one would, apart from requests admitted between two reports', async () => {
     const service = tokenService()
     const [left, right] = [counterWith({ isShared: true }), counterWith({ isShared: true })]
     const share = async () => {
@@ -236,14 +236,14 @@ describe('gateways that share', () => {
     expect(left.has('a', START)).toBe(false)
   })
 
-  test('are refused a key that they name twice', async () => {
+  test('are refused when they report a key twice', async () => {
     const { countRequests } = createLimitHandlers({ countRequests: async () => [] })
     const counts = ['a', 'b', 'a'].map((key) => create(RequestCountSchema, { key, requests: 1 }))
     const request = create(CountRequestsRequestSchema, { counts })
     await expect(countRequests(request, {} as never)).rejects.toThrow('counts must have each key once')
   })
 
-  test('limit by what each knows while nobody can be asked, and tell it later', async () => {
+  test('limit by their own counts while the token service is unavailable, and report those later', async () => {
     let isDown = true
     const service = tokenService(() => isDown)
     const [left, right] = [counterWith({ isShared: true }), counterWith({ isShared: true })]
@@ -258,7 +258,7 @@ describe('gateways that share', () => {
     expect(right.allowance('a', START).remaining, 'never below none').toBe(0)
   })
 
-  test('tell of many clients in calls that a service takes, each once', async () => {
+  test('report many clients in calls small enough for the service, each client once', async () => {
     const sizes: number[] = []
     const service = tokenService()
     const measured = {
@@ -282,7 +282,7 @@ describe('gateways that share', () => {
     expect(new Set(keys.map((key) => right.allowance(key, START).remaining))).toEqual(new Set([7]))
   })
 
-  test('lose no request that is counted while the answer is on its way', async () => {
+  test('lose no request that is counted while a report is in flight', async () => {
     const service = tokenService()
     const [left, right] = [counterWith({ isShared: true }), counterWith({ isShared: true })]
     takeMany(left, 'a', 2)
@@ -295,7 +295,7 @@ describe('gateways that share', () => {
     expect(right.allowance('a', START).remaining).toBe(4)
   })
 
-  test('know what the others admitted beside what is counted while the answer is on its way', async () => {
+  test('add what others admitted to what they count while a report is in flight', async () => {
     const service = tokenService()
     const [left, right] = [counterWith({ isShared: true }), counterWith({ isShared: true })]
     takeMany(right, 'a', 2)
@@ -307,7 +307,7 @@ describe('gateways that share', () => {
     expect(left.allowance('a', START).remaining).toBe(3)
   })
 
-  test('admit no more when who adds up has forgotten what they told', async () => {
+  test('admit no more when the token service has forgotten what they reported', async () => {
     let service = tokenService()
     const counter = counterWith({ isShared: true })
     takeMany(counter, 'a', 6)
@@ -318,7 +318,7 @@ describe('gateways that share', () => {
     expect(counter.allowance('a', START).remaining).toBe(3)
   })
 
-  test('tell every second what is new, a round at a time, until they end', async () => {
+  test('report new counts every second, one round at a time, until they stop', async () => {
     vi.useFakeTimers()
     onTestFinished(() => void vi.useRealTimers())
     const told: number[] = []

@@ -7,7 +7,7 @@ import { SurveySchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
 const folder = 'examples/surveys'
 const examples = readdirSync(folder).map((name) => JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')))
 
-test.each(examples.map((json) => [json.title, json]))('%s comes back from JSON as it went', (_title, json) => {
+test.each(examples.map((json) => [json.title, json]))('%s survives a round trip through JSON', (_title, json) => {
   const survey = surveyFromJson(json)
   const written = surveyToJson(survey, 5)
   expect(written).toMatchObject(json)
@@ -54,7 +54,7 @@ test('ids, indexes and numbers of stars that are given are kept', () => {
   expect(surveyToJson(surveyFromJson({ title: 't', pages }), 0)).toMatchObject({ pages })
 })
 
-test('an empty survey needs a title alone, and keys nobody knows are ignored', () => {
+test('an empty survey needs only a title, and unknown keys are ignored', () => {
   const survey = surveyFromJson({ title: 't', future: { key: 1 } })
   expect(equals(SurveySchema, survey, create(SurveySchema, { title: 't', scene: 1 }))).toBe(true)
 })
@@ -75,7 +75,7 @@ test.each([
     { title: 't', pages: [{ questions: [{ type: 'text', goto: '\udc00' }] }] },
     'pages[0].questions[0].goto: holds one half of a surrogate pair',
   ],
-])('%j is no Unicode and is refused with its place', (json, message) => {
+])('%j is not valid Unicode and is refused with its place', (json, message) => {
   expect(() => surveyFromJson(json)).toThrow(message)
 })
 

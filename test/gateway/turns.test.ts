@@ -3,7 +3,7 @@ import { Turns } from '../../gateway/turns.js'
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
-test('a crowd that comes again as soon as it is let on does not hold the event loop', async () => {
+test('callers that queue again as soon as they are let through do not block the event loop', async () => {
   const turns = new Turns(10)
   let letOn = 0
   let isOver = false
@@ -22,7 +22,7 @@ test('a crowd that comes again as soon as it is let on does not hold the event l
   await Promise.all(crowd)
 })
 
-test('all come on, in the order they came, and who comes alone need not wait', async () => {
+test('all callers are let through in the order they came, and one that comes alone does not wait', async () => {
   const turns = new Turns(3)
   const order: number[] = []
   await Promise.all(

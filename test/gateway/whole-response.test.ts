@@ -55,7 +55,7 @@ function usually(response: WholeResponse): WholeResponse {
   return Object.defineProperty(response, 'canBeWhole', { value: false })
 }
 
-test('is what node:http sends, byte for byte', async () => {
+test('an answer sent whole is byte for byte what node:http sends', async () => {
   const whole: boolean[] = []
   const { ask, until } = await connected((response, url) => {
     whole.push(response.canBeWhole)
@@ -74,7 +74,7 @@ test('is what node:http sends, byte for byte', async () => {
   expect(both[1]).toMatch(/\r\nkeep-alive: timeout=7\r\nDate: .*\r\nConnection: keep-alive\r\n\r\n/)
 })
 
-test('has the date of the second it is sent in, also when the clock was set back', async () => {
+test('an answer sent whole has the Date of the second it is sent in, even when the clock was set back', async () => {
   const clock = vi.spyOn(Date, 'now')
   onTestFinished(() => void clock.mockRestore())
   const startedMs = Date.UTC(2030, 0, 1)
@@ -103,7 +103,7 @@ test.each([
   expect(whole).toEqual([false])
 })
 
-test('who pipelines is answered in the order of his requests, whichever is ready first', async () => {
+test('pipelined requests are answered in order, whichever answer is ready first', async () => {
   const { socket, until } = await connected((response, url) => {
     const n = Number(url.slice(1))
     const answer = () => write(n % 3 === 0 ? usually(response) : response, `${n};`)
@@ -115,7 +115,7 @@ test('who pipelines is answered in the order of his requests, whichever is ready
   expect(numbers).toEqual(Array.from({ length: 60 }, (_, n) => n))
 })
 
-test('of answers that get ready in one moment the first goes out at once, the others together when no more do', async () => {
+test('of answers ready in the same turn the first is sent at once, and the others together at its end', async () => {
   const events: string[] = []
   const waiting: WholeResponse[] = []
   const connections = await connected((response) => {
@@ -143,7 +143,7 @@ test('of answers that get ready in one moment the first goes out at once, the ot
   expect(events).toEqual(['sent 1', 'ready 1', 'ready 2', 'ready 3', 'sent 2', 'sent 3'])
 })
 
-test('one that waits for the others of its moment harms nobody when its connection is gone', async () => {
+test('an answer that waits to be sent with others does no harm when its connection is gone', async () => {
   const waiting: WholeResponse[] = []
   const first = await connected((response) => {
     waiting.push(response)
@@ -159,7 +159,7 @@ test('one that waits for the others of its moment harms nobody when its connecti
   await Promise.all(closed)
 })
 
-test('who does not read is not answered further, and gets everything when he does', async () => {
+test('a client that does not read gets no more answers until it reads, and then gets them all', async () => {
   let answered = 0
   const { socket, until } = await connected((response) => {
     answered += 1
@@ -175,7 +175,7 @@ test('who does not read is not answered further, and gets everything when he doe
   expect([...(await until('end of 80;')).matchAll(/end of (\d+);/g)].map(([, n]) => Number(n))).toHaveLength(80)
 })
 
-test('is finished when the kernel has it, and closed when its reader goes', async () => {
+test('an answer is not finished before the kernel has taken it, and is closed when its reader goes', async () => {
   const events: string[] = []
   const { ask, socket } = await connected((response) => {
     response.on('finish', () => events.push('finish')).on('close', () => events.push('close'))

@@ -29,7 +29,7 @@ test('a badge holds one grapheme', () => {
   expect(initial('问卷')).toBe('问')
 })
 
-test('a host of look-alike letters shows as what it is', () => {
+test('a host with look-alike letters is shown in Punycode', () => {
   expect(callbackHost('https://аpple.example:8443/x')).toBe('xn--pple-43d.example:8443')
 })
 
@@ -51,12 +51,12 @@ test.each([
   [179, '3 minutes', '3 分钟'],
   [663, '12 minutes', '12 分钟'],
   [7201, '3 hours', '3 小时'],
-])('who is told to wait for %d seconds is told %s, %s, never less', (seconds, en, zh) => {
+])('a wait of %d seconds is given as %s, %s, never as less', (seconds, en, zh) => {
   expect(displayWait(seconds, 'en')).toBe(en)
   expect(displayWait(seconds, 'zh')).toBe(zh)
 })
 
-test('a time carries its offset', () => {
+test('a time is shown with its UTC offset', () => {
   const at = Date.UTC(2026, 10, 21, 18, 5)
   expect(displayTime(at, 'en')).toEqual({ iso: '2026-11-21T18:05:00.000Z', text: '21 Nov 2026, 18:05 UTC' })
   expect(displayTime(at, 'zh').text).toBe('2026年11月22日 02:05 UTC+8')

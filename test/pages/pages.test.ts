@@ -45,7 +45,7 @@ function formTo(page: Page, action: string): Form {
 
 const authorizationPage = (path = authorizePath()) => visitor.openSignedIn(path, USER)
 
-describe('a link with a mistake gets our page, status 400, no redirect, and says what to change', () => {
+describe('a link with a mistake gets our page with status 400, no redirect, and a note on what to change', () => {
   test.each<[string, string, RegExp]>([
     ['an unknown appid', authorizePath({ appid: 'nobody' }), /appid is not known/],
     ['no appid', authorizePath({ appid: undefined }), /appid is missing/],
@@ -81,7 +81,7 @@ describe('a link with a mistake gets our page, status 400, no redirect, and says
     expect(page.html.tags.filter(({ name }) => name === 'script')).toHaveLength(1)
   })
 
-  test('signed in or not', async () => {
+  test('also when signed in', async () => {
     await authorizationPage()
     expect((await visitor.open(authorizePath({ redirect_uri: 'https://evil.example/' }))).status).toBe(400)
   })
@@ -119,7 +119,7 @@ describe('signing in', () => {
     ['no name', { username: '', password: 'right password' }],
     ['a name of spaces', { username: '  ', password: 'right password' }],
     ['no password', { username: 'lin', password: '' }],
-  ])('%s is asked for again, and no service about it', async (_, typed) => {
+  ])('with %s the form asks again, without calling a service', async (_, typed) => {
     const page = await visitor.open(authorizePath())
     const reply = await visitor.submit(page, form(page, 'password'), typed)
     expect(reply.status).toBe(401)
@@ -128,14 +128,14 @@ describe('signing in', () => {
     expect(served.services.calls).not.toContain('signIn')
   })
 
-  test('the space that a phone puts behind a name is none of it', async () => {
+  test('spaces around a name, such as a phone adds, are ignored', async () => {
     const page = await visitor.open(authorizePath())
     const reply = await visitor.submit(page, form(page, 'password'), { ...USER, username: ' lin ' })
     expect(reply.status).toBe(303)
     expect(served.services.sessions.size).toBe(1)
   })
 
-  test('a page at the own link of an app expects the fragment of that, and no other does', async () => {
+  test('only pages opened by the link of an app expect its #wj_redirect fragment', async () => {
     const expects = (page: { readonly text: string }) => page.text.includes('data-expects-fragment="wj_redirect"')
     const page = await visitor.open(authorizePath())
     const failed = await visitor.submit(page, form(page, 'password'), { ...USER, password: 'wrong' })
@@ -145,7 +145,7 @@ describe('signing in', () => {
     expect([failed, ownSignIn, await visitor.open('/connect/apps')].map(expects)).toEqual([false, false, false])
   })
 
-  test('its form, sent to the address the page then has, as WebKit does to reload it, leads to the page anew', async () => {
+  test('the form, sent to the address of its page as WebKit does on reload, leads back and signs nobody in', async () => {
     const page = await visitor.open(authorizePath())
     const reply = await visitor.submit(page, { ...form(page, 'password'), action: '/connect/oauth2/authorize' }, USER)
     expect([reply.status, reply.headers.get('location')]).toEqual([303, `${authorizePath()}#wj_redirect`])
@@ -170,7 +170,7 @@ describe('signing in', () => {
     expect(served.records.at(-1)?.outcome).toBe('request_rate_limited')
   })
 
-  test('what the service takes for no name or password is as good as a wrong one', async () => {
+  test('a name or password that the service rejects as malformed is answered like a wrong one', async () => {
     const page = await visitor.open('/connect/apps')
     served.services.failure = ErrorReason.INVALID_ARGUMENT
     const reply = await visitor.submit(page, form(page, 'password'), USER)
@@ -181,7 +181,7 @@ describe('signing in', () => {
   test.each([
     ['is away', 503, ErrorReason.UNAVAILABLE],
     ['has a bug', 500, 'bug'],
-  ] as const)('by a service that %s is a %i, and no attempt too many', async (_, status, failure) => {
+  ] as const)('through a service that %s is a %i, and does not say "too many attempts"', async (_, status, failure) => {
     const page = await visitor.open('/connect/apps')
     served.services.failure = failure
     const reply = await visitor.submit(page, form(page, 'password'), USER)
@@ -189,7 +189,7 @@ describe('signing in', () => {
     expect(reply.text).not.toContain('Too many')
   })
 
-  test('too many attempts do not say a shorter time than it takes', async () => {
+  test('after too many attempts the time to wait is rounded up', async () => {
     const page = await visitor.open(authorizePath())
     served.services.signInWaitSeconds = 179
     expect((await visitor.submit(page, form(page, 'password'), USER)).text).toContain('3 minutes')
@@ -284,14 +284,14 @@ describe('the authorization page', () => {
     expect(served.services.codes.size).toBe(2)
   })
 
-  test('what identifies a form begins with the time, so that codes lie together, and goes on with 18 random bytes', async () => {
+  test('the id of a form begins with the time, so that codes are stored close together, and has 18 more bytes', async () => {
     await visitor.decide(await authorizationPage(), 'confirm')
     const [formId = ''] = served.services.codes.keys()
     const bytes = Buffer.from(formId, 'base64url')
     expect([bytes.readUIntBE(0, 6), bytes.length]).toEqual([served.services.nowMs, 24])
   })
 
-  test('a second GET leaves the first form good', async () => {
+  test('a second GET leaves the form of the first valid', async () => {
     const page = await authorizationPage()
     await visitor.open(authorizePath())
     expect((await visitor.decide(page, 'confirm')).status).toBe(303)
@@ -307,7 +307,7 @@ describe('the authorization page', () => {
     expect([again.status, again.headers.get('location')]).toEqual([303, `${authorizePath()}#wj_redirect`])
   })
 
-  test('and signs out also when the app is gone meanwhile', async () => {
+  test('"switch account" signs out even if the redirect_uri was removed meanwhile', async () => {
     const page = await authorizationPage()
     served.services.app.redirectUris = []
     expect((await visitor.submitAndFollow(page, formTo(page, '/connect/sign-out'))).status).toBe(400)
@@ -337,7 +337,7 @@ describe('the authorization page', () => {
     },
   )
 
-  test('an app without a name that can be seen is called by its appid, on every page', async () => {
+  test('an app without a visible name is called by its appid, on every page', async () => {
     served.services.app.name = ' \t'
     served.services.grants.set('g1', { appid: 'app1', appName: ' \t' })
     const pages = [await visitor.open(authorizePath()), await authorizationPage(), await visitor.open('/connect/apps')]
@@ -361,7 +361,7 @@ const forms: [string, () => Promise<Page>, (page: Page) => Form][] = [
   ['to switch the account', () => authorizationPage(), (page) => formTo(page, '/connect/sign-out')],
 ]
 
-describe('a form is only acted upon when it is ours, of this session, for this request, and fresh', () => {
+describe('a form is acted on only when it is ours, of this session, for this request, and fresh', () => {
   test.each<[string, Record<string, string>]>([
     ['without a token', { csrf: '' }],
     ['with a made-up token', { csrf: '1.aaaaaaaaaaaaaaaaaaaaaaaa.bbbb' }],
@@ -402,14 +402,14 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     expect((await other.submit(own, decisionForm(page), { decision: 'confirm' })).status).toBe(403)
   })
 
-  test('nobody is signed in by the form of another browser, which another site could have opened', async () => {
+  test('a sign-in form issued to another browser, which another site could have opened, signs nobody in', async () => {
     const other = await new Visitor(served.origin).open(authorizePath())
     const page = await visitor.open(authorizePath())
     expect((await visitor.submit(page, form(other, 'password'), USER)).status).toBe(403)
     expect(served.services.calls).not.toContain('signIn')
   })
 
-  test('of two first visits at once both sign in, one by a form that was made anew with the name and not the password', async () => {
+  test('of two first visits at once both can sign in, one by a replaced form that keeps the name and not the password', async () => {
     const pages = await Promise.all([visitor.open(authorizePath()), visitor.open('/connect/apps')])
     const anew: Page[] = []
     for (const page of pages) {
@@ -428,7 +428,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
   test.each([
     ['a browser that sends no key', () => ({ origin: served.origin, cookie: '' })],
     ['one that does not say it comes from our page', () => ({})],
-  ])('a sign-in form of another key is not made anew for %s', async (_, said) => {
+  ])('a sign-in form of another key is not replaced for %s', async (_, said) => {
     const other = await new Visitor(served.origin).open(authorizePath())
     await visitor.open(authorizePath())
     const headers = { 'content-type': 'application/x-www-form-urlencoded', ...said() }
@@ -438,7 +438,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     expect(reply.text).toContain('This form can no longer be used')
   })
 
-  test('the form of the user who was signed in before is refused', async () => {
+  test('the form of an earlier session is refused', async () => {
     const page = await authorizationPage()
     visitor.cookies.delete('sa_session')
     await authorizationPage()
@@ -446,7 +446,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     expect(served.services.calls).not.toContain('issueCode')
   })
 
-  test('a browser that has lost the key of its forms gets another one with the page', async () => {
+  test('a browser that has lost its form key gets a new one with the page', async () => {
     await authorizationPage()
     expect(visitor.cookies.delete('sa_form_key')).toBe(true)
     const page = await visitor.open(authorizePath())
@@ -490,7 +490,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
       '此表单已不可用',
     ],
   ])(
-    'one that is %s is refused in words of its own, in the language of the page',
+    'one that is %s is refused with a message of its own, in the language of the page',
     async (why, send, status, ...words) => {
       for (const [language, text] of [
         ['en', words[0]],
@@ -515,7 +515,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     [-1, 303],
     [0, 400],
     [1, 400],
-  ])('%d ms from its half hour the answer is %d', async (offsetMs, status) => {
+  ])('%d ms from the end of its half hour the answer is %d', async (offsetMs, status) => {
     const page = await authorizationPage()
     served.services.nowMs += HALF_HOUR_MS + offsetMs
     const reply = await visitor.decide(page, 'confirm')
@@ -523,7 +523,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     if (status === 400) expect(reply.text).toContain('This form has expired')
   })
 
-  test.each(forms)('an expired form %s offers a way on to the same request', async (_, open, formOf) => {
+  test.each(forms)('an expired form %s offers a link to start the same request again', async (_, open, formOf) => {
     const page = await open()
     served.services.nowMs += HALF_HOUR_MS
     const expired = await visitor.submitAndFollow(page, formOf(page), { decision: 'confirm', ...USER })
@@ -532,7 +532,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
   })
 
   test.each(['/connect/oauth2/authorize', '/connect/sign-in', '/connect/sign-out', '/connect/apps/disconnect'])(
-    'of one that another site sends to %s nothing is read, not even where it was to lead',
+    'one that another site sends to %s is refused, and the link to start again does not use its parameters',
     async (path) => {
       const body = new URL(authorizePath(), served.origin).search.slice(1)
       const headers = { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': 'cross-site' }
@@ -559,7 +559,7 @@ describe('a form is only acted upon when it is ours, of this session, for this r
     ['no site, foreign origin', { origin: 'https://evil.example' }, false],
     ['no site, foreign origin on our port', { origin: 'http://evil.example' }, false],
     ['no site, no origin', {}, true],
-  ])('a browser that says %j', async (_, headers, isAccepted) => {
+  ])('a form is judged by what its browser says of the origin: %j', async (_, headers, isAccepted) => {
     const page = await authorizationPage()
     const port = new URL(served.origin).port
     const origin = headers.origin?.replace(/^(http:\/\/[a-z0-9.]+)$/, `$1:${port}`)
@@ -581,7 +581,7 @@ test.each([
   ['https://auth.example', 'https://auth.example', true],
   ['https://auth.example', 'https://localhost', false],
   ['https://auth.example', 'http://auth.example', false],
-])('of %s, %s is our own origin: %s', (publicUrl, origin, isOwn) => {
+])('with public URL %s, %s is our own origin: %s', (publicUrl, origin, isOwn) => {
   const header = (name: string) => (name === 'origin' ? origin : undefined)
   expect(isFromOwnPage({ header }, new URL(publicUrl))).toBe(isOwn)
 })
@@ -592,7 +592,7 @@ test.each([
   ['https://auth.example', undefined, false],
   ['http://127.0.0.1:8080', undefined, false],
   ['https://auth.example', 'same-origin', true],
-])('of %s, Origin: null beside Sec-Fetch-Site: %s is our own page: %s', (publicUrl, site, isOwn) => {
+])('with public URL %s, Origin: null beside Sec-Fetch-Site: %s is our own page: %s', (publicUrl, site, isOwn) => {
   const header = (name: string) => (name === 'origin' ? 'null' : site)
   expect(isFromOwnPage({ header }, new URL(publicUrl))).toBe(isOwn)
 })
@@ -616,14 +616,14 @@ describe('connected apps', () => {
     }
   })
 
-  test('are ended at once', async () => {
+  test('are disconnected at once', async () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
     expect(next.html.text).toContain('Access has ended')
     expect([...served.services.grants.keys()]).toEqual(['g2'])
   })
 
-  test.each(['cross-site', 'same-site', 'none'])('are not said to have ended by a link that is %s', async (site) => {
+  test.each(['cross-site', 'same-site', 'none'])('are not reported as ended by a link that is %s', async (site) => {
     await visitor.openSignedIn('/connect/apps', USER)
     const open = (from: string) => visitor.open('/connect/apps?disconnected=1', { headers: { 'sec-fetch-site': from } })
     expect((await open(site)).html.text).not.toContain('Access has ended')
@@ -633,7 +633,7 @@ describe('connected apps', () => {
   test.each<[string, () => void]>([
     ['by time', () => served.services.sessions.clear()],
     ['in another tab', () => visitor.cookies.delete('sa_session')],
-  ])('are not ended by who was signed out meanwhile %s, who sees the sign-in form', async (_, signOut) => {
+  ])('are not disconnected by a user signed out meanwhile %s, who sees the sign-in form', async (_, signOut) => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     signOut()
     const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
@@ -644,7 +644,7 @@ describe('connected apps', () => {
     expect(served.services.grants.size).toBe(2)
   })
 
-  test('are not shown to who was signed out by time, who sees the sign-in form', async () => {
+  test('are not shown to a user whose session has ended, who sees the sign-in form', async () => {
     await visitor.openSignedIn('/connect/apps', USER)
     served.services.sessions.clear()
     const page = await visitor.open('/connect/apps')
@@ -663,20 +663,20 @@ describe('connected apps', () => {
     },
   )
 
-  test('that are ended already are ended, which the page shows', async () => {
+  test('that have been disconnected already are shown as such when disconnected again', async () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     served.services.grants.clear()
     const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
     expect(next.html.text).toContain('No app is connected')
   })
 
-  test('one form does not end another grant', async () => {
+  test('are each disconnected by their own form only', async () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     expect((await visitor.submit(page, form(page, 'grant_id'), { grant_id: 'g2' })).status).toBe(403)
     expect(served.services.grants.size).toBe(2)
   })
 
-  test('none is a page that says so', async () => {
+  test('when there are none, the page says so', async () => {
     served.services.grants.clear()
     expect((await visitor.openSignedIn('/connect/apps', USER)).html.text).toContain('No app is connected')
   })
@@ -702,7 +702,7 @@ describe('connected apps', () => {
 
 describe('when services fail', () => {
   test.each(forms)(
-    'unavailable is 503 with a way to try again that keeps the request: a form %s',
+    'unavailable is 503 with a link to try again that keeps the request: a form %s',
     async (_, open, formOf) => {
       const page = await open()
       served.services.failure = ErrorReason.UNAVAILABLE
@@ -716,7 +716,7 @@ describe('when services fail', () => {
     },
   )
 
-  test('an app is not said to be disconnected when nobody can say', async () => {
+  test('an app is not reported as disconnected while the service is unavailable', async () => {
     served.services.grants.set('g1', { appid: 'app1', appName: 'Harvest Insights' })
     const page = await visitor.openSignedIn('/connect/apps', USER)
     served.services.failure = ErrorReason.UNAVAILABLE
@@ -724,14 +724,14 @@ describe('when services fail', () => {
     expect([reply.status, reply.headers.get('location')]).toEqual([503, undefined])
   })
 
-  test('and so it is when the page was to be shown', async () => {
+  test('unavailable is 503 with a link to try again when the page itself is opened', async () => {
     served.services.failure = ErrorReason.UNAVAILABLE
     const page = await visitor.open(authorizePath())
     expect(page.status).toBe(503)
     expect(page.html.links.find(({ text }) => text === 'Try again')?.href, 'the page itself').toBe('')
   })
 
-  test('a form that cannot be read says so', async () => {
+  test('a form that cannot be read is a 400 that says so', async () => {
     const page = await authorizationPage()
     const body = `${new URLSearchParams(decisionForm(page).fields)}&x=%zz`
     const headers = { 'content-type': 'application/x-www-form-urlencoded' }
@@ -740,7 +740,7 @@ describe('when services fail', () => {
     expect(reply.text).toContain('This form could not be read')
   })
 
-  test('a form of an app that is gone says what a link of it would, and leads nowhere', async () => {
+  test('a form of an app that is gone says that the appid is not known, and offers no way on', async () => {
     const page = await authorizationPage()
     served.services.app.appid = 'app2'
     const reply = await visitor.submitAndFollow(page, decisionForm(page), { decision: 'confirm' })
@@ -749,7 +749,7 @@ describe('when services fail', () => {
     expect(reply.html.links.filter(({ href }) => href === '/connect/apps')).toEqual([])
   })
 
-  test('a session that cannot be asked about is not taken for none', async () => {
+  test('a session that cannot be looked up is not taken for a missing one', async () => {
     await authorizationPage()
     served.services.failure = ErrorReason.UNAVAILABLE
     expect((await visitor.open('/connect/apps')).status).toBe(503)
@@ -764,7 +764,7 @@ describe('when services fail', () => {
   })
 })
 
-test('the log is told how each visit ended and for which app, once that is known', async () => {
+test('the log has how each request ended and for which app', async () => {
   const appid = `app_${'x'.repeat(22)}`
   served.services.app.appid = appid
   const link = authorizePath({ appid })
@@ -792,7 +792,7 @@ test('the log is told how each visit ended and for which app, once that is known
   expect(new Set(told.map((record) => record.appid))).toEqual(new Set([appid]))
 })
 
-test('the services are told for which request they are called, and are waited for only so long', async () => {
+test('every call to a service carries the request id and a timeout', async () => {
   const page = await authorizationPage()
   await visitor.decide(page, 'confirm')
   await visitor.decide(page, 'cancel')
@@ -818,7 +818,7 @@ describe('every page', () => {
     '/nothing',
     '/connect/sign-in',
   ]
-  test.each(paths)('%s is neither cached, framed nor told to others', async (path) => {
+  test.each(paths)('%s is neither cached nor framed, and sends no referrer', async (path) => {
     const { headers } = await visitor.request(path)
     expect(headers.get('cache-control')).toBe('no-store')
     expect(headers.get('referrer-policy')).toBe('no-referrer')
@@ -844,7 +844,7 @@ describe('every page', () => {
     expect([reply.status, readHtml(reply.text).title.includes(title)]).toEqual([status, true])
   })
 
-  test('none that leads to an app cuts itself off from who opened it, but that of the connected apps', async () => {
+  test('has a Cross-Origin-Opener-Policy unless it leads to an app', async () => {
     const policyOf = async (path: string) => (await visitor.request(path)).headers.get('cross-origin-opener-policy')
     expect(await policyOf(authorizePath())).toBeUndefined()
     const page = await authorizationPage()
@@ -852,7 +852,7 @@ describe('every page', () => {
     expect(await policyOf('/connect/apps')).toBe('same-origin')
   })
 
-  test.each(['zh', 'en'])('in %s it has every text, and no inline script or style', async (language) => {
+  test.each(['zh', 'en'])('has every text in %s, and no inline script or style', async (language) => {
     served.services.grants.set('g1', { appid: 'app1', appName: 'Harvest Insights' })
     visitor = new Visitor(served.origin, language)
     const pages = [await visitor.open('/'), await visitor.open(authorizePath()), await authorizationPage()]
@@ -868,7 +868,7 @@ describe('every page', () => {
     }
   })
 
-  test('its assets may be cached', async () => {
+  test('has a style sheet that may be cached', async () => {
     const page = await visitor.open('/')
     const href = page.html.tags.find(({ name, attributes }) => name === 'link' && attributes.rel === 'stylesheet')
     const { status, headers } = await visitor.request(href?.attributes.href ?? '')
@@ -878,7 +878,7 @@ describe('every page', () => {
   })
 
   test.each(['', '?v=another0hash', '?V=1'])(
-    'they are given and not kept by the address of another version: %j',
+    'has a style sheet that is served but not cached under the address of another version: %j',
     async (query) => {
       const { status, headers } = await visitor.request(`/connect/assets/style.css${query}`)
       expect([status, headers.get('cache-control')]).toEqual([200, 'no-store'])
@@ -901,7 +901,7 @@ test('the language switch leads to the same page, with all that the app asked fo
   expect(toChinese(await visitor.open('/'))).toBe('/?lang=zh')
 })
 
-test('times and durations are said in the language of the page', async () => {
+test('times and durations are shown in the language of the page', async () => {
   visitor = new Visitor(served.origin, 'zh')
   served.services.grants.set('g1', { appid: 'app1', appName: 'Harvest Insights' })
   const page = await visitor.open(authorizePath())

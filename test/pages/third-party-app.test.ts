@@ -87,21 +87,21 @@ test('a connected visitor sees who they are, their surveys and one of them, all 
   expect(page.text).not.toMatch(/token1|secret1/)
 })
 
-test('an expired access token is renewed once', async () => {
+test('an expired access token is refreshed once', async () => {
   await visitor.open(`/callback?code=c1&state=${await connect()}`)
   liveToken = 'token2'
   expect((await visitor.open('/')).html.text).toContain('Lin')
   expect(asked.filter((path) => path === '/api/oauth2/refresh_token')).toHaveLength(1)
 })
 
-test('what is to be done follows from error.action, whatever the type', async () => {
+test('the app acts on error.action, whatever the error type', async () => {
   await visitor.open(`/callback?code=c1&state=${await connect()}`)
   liveToken = 'token2'
   expired = { type: 'of_a_later_version', action: 'refresh' }
   expect((await visitor.open('/')).html.text).toContain('<i>Lin</i>')
 })
 
-test('when access has ended, every request that is under way says to connect again', async () => {
+test('when access has ended, every request in flight asks the visitor to connect again', async () => {
   await visitor.open(`/callback?code=c1&state=${await connect()}`)
   asked.length = 0
   liveToken = 'token2'
@@ -125,14 +125,14 @@ test.each(['', '?code=c1', '?code=c1&state=wrong'])('a callback with %j exchange
   expect(asked).toEqual([])
 })
 
-test('a state is good for one answer: coming back to it leads to what is connected already', async () => {
+test('a state is good for one callback: a second one leads to the connected page and exchanges nothing', async () => {
   const state = await connect()
   await visitor.open(`/callback?code=c1&state=${state}`)
   expect(new URL((await visitor.open(`/callback?code=c2&state=${state}`)).url).pathname).toBe('/')
   expect(asked.filter((path) => path === '/api/oauth2/access_token')).toHaveLength(1)
 })
 
-test('an answer that comes twice, as when Confirm is clicked twice, is exchanged once, and the second waits for it', async () => {
+test('a callback that comes twice, as by a double click on Confirm, exchanges once, and the second waits', async () => {
   const callback = `/callback?code=c1&state=${await connect()}`
   held = setTimeout(100)
   const replies = await Promise.all([visitor.request(callback), visitor.request(callback)])
@@ -141,7 +141,7 @@ test('an answer that comes twice, as when Confirm is clicked twice, is exchanged
   expect((await visitor.open('/')).html.text).toContain('Lin')
 })
 
-test('an answer that a connected visitor did not ask for is refused, and changes nothing', async () => {
+test('a callback that a connected visitor did not ask for is refused, and changes nothing', async () => {
   await visitor.open(`/callback?code=c1&state=${await connect()}`)
   for (const query of ['', '?code=c2', '?code=c2&state=other']) {
     const page = await visitor.open(`/callback${query}`)
@@ -158,7 +158,7 @@ test('questions are numbered through all pages, texts between them are not, and 
   expect(text).toMatch(/Now the food.*How was it.*Rows.*Lunch.*Columns.*Good/s)
 })
 
-test('a survey that is not there is no failure of the service', async () => {
+test('a survey that does not exist is a 404, not a failure of the service', async () => {
   await visitor.open(`/callback?code=c1&state=${await connect()}`)
   const page = await visitor.open('/surveys/8')
   expect([page.status, page.html.text]).toEqual([404, expect.stringContaining('There is no such survey')])
@@ -181,7 +181,7 @@ test('a visitor who refuses, goes back and confirms is connected', async () => {
   expect((await visitor.open(`/callback?code=c1&state=${state}`)).html.text).toContain('Lin')
 })
 
-test.each(['//', '///x', 'http://[/', '/%', '*'])('what is no address of the app is answered: %s', async (target) => {
+test.each(['//', '///x', 'http://[/', '/%', '*'])('an address the app does not have is a 404: %s', async (target) => {
   const peer = connectSocket(Number(new URL(app.url).port), '127.0.0.1')
   onTestFinished(() => void peer.destroy())
   peer.write(`GET ${target} HTTP/1.1\r\nHost: a\r\n\r\n`)
