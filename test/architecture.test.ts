@@ -61,7 +61,7 @@ function importsOf(text: string): string[] {
 }
 
 describe('architecture', () => {
-  test.each(directions)('$folder imports nothing of ours but $mayImport', ({ folder, mayImport }) => {
+  test.each(directions)('$folder imports nothing from this repository but $mayImport', ({ folder, mayImport }) => {
     const sources = sourcesIn(folder)
     expect(sources.length).toBeGreaterThan(0)
     const wrong = sources.flatMap(({ file, imports }) =>
@@ -79,7 +79,7 @@ describe('architecture', () => {
     expect(readers.map(({ file }) => file)).toEqual([])
   })
 
-  test('what decides anything takes time and chance from outside', () => {
+  test('code that makes decisions takes time and randomness from outside', () => {
     const askers = ['gateway/api', 'gateway/pages', 'services/token', 'services/survey']
       .flatMap(sourcesIn)
       .filter(({ text }) => /Date\.now\(|new Date\(\)|Math\.random\(/.test(text))

@@ -55,7 +55,7 @@ describe('arithmetic', () => {
     expect(percentile(thousand, share)).toBe(value)
   })
 
-  test('a summary takes latencies in any order and nothing at all', () => {
+  test('a summary takes latencies in any order, or none', () => {
     expect(summary([...thousand].reverse())).toEqual({ count: 1000, p50: 500, p99: 990, p999: 999, max: 1000 })
     expect(summary([]).p99).toBeNaN()
   })
@@ -64,7 +64,7 @@ describe('arithmetic', () => {
     expect([median([9, 1, 5]), median([1, 9, 5, 3]), median([7])]).toEqual([5, 4, 7])
   })
 
-  test('ratios and differences are of each round, so that a bad round of both sides does not count', () => {
+  test('ratios and differences are taken per round, so that a round that is bad for both sides does not count', () => {
     expect(pairedRatios([50, 5, 52, 7], [100, 10, 100])).toEqual([0.5, 0.5, 0.52])
     expect(pairedDifferences([3, 40, 5], [2, 38, 4, 9])).toEqual([1, 2, 1])
   })
@@ -89,7 +89,7 @@ describe('answers', () => {
     expect(answers.judge(head(GOOD.length) + GOOD)).toBeUndefined()
   })
 
-  test('an answer that has come in part is waited for', () => {
+  test('an answer that has only arrived in part is waited for', () => {
     const answers = new Answers(MARKER)
     const whole = head(GOOD.length) + GOOD
     for (let length = 0; length < whole.length; length++) expect(answers.judge(whole.slice(0, length))).toBe(INCOMPLETE)
@@ -107,7 +107,7 @@ describe('answers', () => {
 })
 
 describe('closed loop', () => {
-  test('counts good answers, and the server saw as many and a few more', async () => {
+  test('counts no more good answers than the server has sent', async () => {
     let seen = 0
     const port = await serve((response) => {
       seen++
@@ -140,7 +140,7 @@ describe('closed loop', () => {
     expect(result.failures).toBeGreaterThan(0)
   })
 
-  test('what may be sent once only is sent once, and the run ends with the last of it', async () => {
+  test('a request that may be sent only once is sent once, and the run ends with the last one', async () => {
     const seen: string[] = []
     const port = await serve((response, path) => {
       seen.push(path)

@@ -98,7 +98,7 @@ describe('callers', () => {
     expect(await knock(caller, method)).toBe(may ? 'let in' : 'turned away')
   })
 
-  test('no row, no call: a caller nobody knows is turned away everywhere', () => {
+  test('a caller without a row may call nothing', () => {
     for (const method of methods) expect(mayCall('stranger' as Caller, method)).toBe(false)
   })
 })
@@ -107,7 +107,7 @@ test.each([
   ['survey_writer', 'survey_writer'],
   ['operator', 'operator'],
   ['local', 'operator'],
-] as const)('what %s stores and deletes is by %s in the audit trail', async (caller, actor) => {
+] as const)('what %s stores and deletes is attributed to %s in the audit trail', async (caller, actor) => {
   const dispatcher = new Dispatcher({ mayCall, onCall: () => {}, onUnexpected: () => {}, maxDeadlineMs: 1_000 })
   const token = clientOf(TokenService, createDirectDoor(dispatcher, 'survey'))
   const store = openSqliteSurveyStore({ file: ':memory:' })
@@ -123,8 +123,8 @@ test.each([
   ])
 })
 
-describe('who is behind a certificate', () => {
-  test('is said by the first of its names that RPC_CALLERS gives a role', () => {
+describe('the role of a certificate', () => {
+  test('is that of the first of its names with a role in RPC_CALLERS', () => {
     const identify = identifyByName(parseCallers('gateway=DNS:gw.test, DNS:gw2.test; verifier=URI:spiffe://test/a'))
     expect(identify('DNS:other.test, DNS:gw2.test, URI:spiffe://test/a')).toBe('gateway')
     expect(identify('URI:spiffe://test/a')).toBe('verifier')
@@ -133,7 +133,7 @@ describe('who is behind a certificate', () => {
     }
   })
 
-  test('is also said by a name with an equals sign in it, and a last entry may be empty', () => {
+  test('may be given to a name with an equals sign in it, and a last entry may be empty', () => {
     const identify = identifyByName(parseCallers('verifier=URI:https://a.test/?team=b=c; ;gateway=DNS:gw.test;'))
     expect([identify('URI:https://a.test/?team=b=c'), identify('DNS:gw.test')]).toEqual(['verifier', 'gateway'])
   })
@@ -146,7 +146,7 @@ describe('who is behind a certificate', () => {
     ['gateway=DNS:a.test b.test', 'DNS:a.test b.test is not a name'],
     ['gateway=', 'nothing is not a name'],
     ['gateway=DNS:a.test;operator=DNS:a.test', 'DNS:a.test has two roles'],
-  ])('cannot be said by %s', (text, problem) => {
+  ])('cannot be given by %s', (text, problem) => {
     expect(() => parseCallers(text)).toThrow(problem)
   })
 
@@ -159,7 +159,7 @@ describe('who is behind a certificate', () => {
     ['https://user@a.test', 'without path, query or user'],
     ['ftp://a.test', 'must start with'],
     ['unix:', 'needs a path'],
-  ])('is not asked at %s', (text, problem) => {
+  ])('is not asked for at %s, which is not a valid address', (text, problem) => {
     expect(() => parseAddress(text)).toThrow(problem)
   })
 })
@@ -186,7 +186,7 @@ test('no RPC is without side effects: Connect would serve it by GET, with its se
   }
 })
 
-test('docs/rpc.md says of every RPC what its proto says of retries', () => {
+test('docs/rpc.md and the protos agree on which RPCs may be retried', () => {
   const text = readFileSync(new URL('../docs/rpc.md', import.meta.url), 'utf8')
   const rows = [...text.matchAll(/^\| (\w+Service\.\w+) +\|[^|]*\|[^|]*\| ([^|]*?) *\|$/gm)]
   const documented = new Map(rows.map(([, name = '', retry = '']) => [name, /^yes$|^yes: one request_id/.test(retry)]))

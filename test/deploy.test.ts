@@ -116,7 +116,7 @@ describe('commands', () => {
     )
   })
 
-  test('npm runs the command by its name, as the image and the units do, so that it says how Node is started', () => {
+  test('npm runs the command file itself, as the image and the units do, so that its options for Node apply', () => {
     const { scripts } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
       scripts: Record<string, string>
     }
@@ -182,7 +182,7 @@ function ruleFor(rules: readonly Rule[], { path }: Route): Rule | undefined {
 }
 
 describe.each(proxies)('routes of %s', (name, rules) => {
-  test('are routes of the gateway, or what several of them begin with', () => {
+  test('are routes of the gateway, or prefixes of them', () => {
     expect(rules.length).toBeGreaterThan(3)
     for (const { path, isPrefix } of rules) {
       const isServed = routes.some((route) => (isPrefix ? route.path.startsWith(path) : route.path === path))
@@ -190,7 +190,7 @@ describe.each(proxies)('routes of %s', (name, rules) => {
     }
   })
 
-  test('send again only what reads', () => {
+  test('retry only reads', () => {
     const reads = ['user', 'survey', 'surveys']
     const retried = routes.filter((route) => route.kind === 'api' && ruleFor(rules, route)?.isRetried)
     expect(retried.map((route) => route.name).sort()).toEqual(reads.sort())
@@ -250,7 +250,7 @@ describe('syntax', () => {
     }
   })
 
-  test('what the image copies is in its context', () => {
+  test('what the image copies is in its build context', () => {
     const kept = readFileSync(path.join(ROOT, '.dockerignore'), 'utf8').match(/(?<=^!).+$/gm) ?? []
     for (const name of kept) expect(readdirSync(ROOT)).toContain(name)
     const built = ['node_modules', 'dist']
@@ -258,7 +258,7 @@ describe('syntax', () => {
     expect([...kept, ...built]).toEqual(expect.arrayContaining(copied))
   })
 
-  test('what the image holds is all that the service needs', async () => {
+  test('the image holds everything that the service needs', async () => {
     execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
     const image = temporaryDirectory()
     const copies = textOf('docker/Dockerfile').matchAll(/^COPY --from=build (.+) (\S+)$/gm)
@@ -279,7 +279,7 @@ describe('syntax', () => {
     await expect.poll(ready, { timeout: 30_000 }).toBe(200)
   })
 
-  test('units never deny V8 what it needs, never start again on wrong configuration', () => {
+  test('units never deny V8 what it needs, and never restart on a wrong configuration', () => {
     for (const unit of units) {
       expect(textOf(unit)).not.toMatch(/^MemoryDenyWriteExecute=/m)
       expect(textOf(unit)).toMatch(/^RestartPreventExitStatus=2 78$/m)

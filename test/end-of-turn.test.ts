@@ -31,7 +31,7 @@ async function nextEnd(happens: (what: string) => void): Promise<void> {
   process.nextTick(() => happens('sent'))
 }
 
-test('what waits for the next turn is run after its end, wherever in a turn it began to wait', async () => {
+test('work that waits for the next turn runs after its end, wherever in a turn it began to wait', async () => {
   await sleep(1) // starts within a turn, not at its end
   const begunFirst = untilRun((happens, run) => {
     afterNextTurn(run)

@@ -77,7 +77,7 @@ describe('alerts and panels', () => {
     expect(values('route').length + values('outcome').length + values('method').length).toBeGreaterThan(3)
   })
 
-  test('on what has not happened yet find it at 0: Prometheus sees no growth in a series that appears', async () => {
+  test('name series that are 0 before anything has happened: Prometheus sees no growth in a new series', async () => {
     const text = await createMetrics().text()
     const named = alerts.flatMap(({ expr }) =>
       [...expr.matchAll(/survey_auth_\w+_total\{(?:effect|step)="\w+"\}/g)].map(([series]) => series),
@@ -97,7 +97,7 @@ describe('alerts and panels', () => {
   })
 })
 
-test('open files of several processes are added, and so is how many they may open', async () => {
+test('open files of several processes are added up, and so are their limits', async () => {
   const numberOf = (text: string, name: string) => Number(new RegExp(`^${name} (\\d+)`, 'm').exec(text)?.[1])
   const one = await createMetrics().snapshot()
   const [alone, together] = [await sumOf([one]).metrics(), await sumOf([one, one]).metrics()]
@@ -132,8 +132,8 @@ function measure(metrics: Metrics): void {
   metrics.removed({ codes: 5, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 })
 }
 
-describe('what happened', () => {
-  test('is counted by what it was, and its time is in seconds, in the bucket whose bound it does not exceed', async () => {
+describe('metrics', () => {
+  test('count each event by its kind, and its time in seconds in the bucket whose bound it does not exceed', async () => {
     const metrics = createMetrics()
     measure(metrics)
     metrics.certificate('token.pem', 1_800_000_000_000)
@@ -170,7 +170,7 @@ describe('what happened', () => {
     expect(Object.keys(values).filter((series) => series.includes('method="ListApps"'))).toEqual([]) // no credentials
   })
 
-  test('in several processes is added up, and stays counted when one of them ends', async () => {
+  test('of several processes are added up, and keep the counts of one that has ended', async () => {
     const [ended, running] = [createMetrics(), createMetrics()]
     measure(ended)
     measure(running)
@@ -194,7 +194,7 @@ describe('what happened', () => {
     ['nodejs_eventloop_lag_p50_seconds', 'the worst', Math.max],
     ['nodejs_eventloop_lag_p90_seconds', 'the worst', Math.max],
     ['nodejs_eventloop_lag_p99_seconds', 'the worst', Math.max],
-  ])('of %s in several processes %s counts', async (name, _, which) => {
+  ])('named %s show %s of several processes', async (name, _, which) => {
     const snapshot = await createMetrics().snapshot()
     const of = (value: number) =>
       snapshot.map((metric) => (metric.name === name ? { ...metric, values: [{ value, labels: {} }] } : metric))

@@ -19,14 +19,14 @@ describe.each(withOptions)('npm run %s', (name, script) => {
     expect(stdout).toContain(usage)
   })
 
-  test('refuses an option there is not', () => {
+  test('refuses an unknown option', () => {
     const { status, stdout, stderr } = run(script, '--nonsense')
     expect([status, stdout]).toEqual([2, ''])
     expect(stderr).toContain("'--nonsense'")
     expect(stderr).toContain(usage)
   })
 
-  test('refuses what is not a number where one belongs', () => {
+  test('refuses a value that is not a number where one is expected', () => {
     const [option = ''] = /--\S+ N/.exec(run(script, '--help').stdout) ?? []
     const { status, stderr } = run(script, option.replace(/ N.*/, '=many'))
     expect(status).toBe(2)

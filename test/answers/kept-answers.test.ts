@@ -33,7 +33,7 @@ async function answersOf(client: Service['direct'], { presented, token }: Grante
   return outcomesOf(calls)
 }
 
-test('answers are asked for once; then one call asks about all that are used in a turn, and each counts', async () => {
+test('an answer is asked for once; then one call per turn revalidates all that are used, and counts each', async () => {
   const service = await startService()
   const { keeping, names, calls, onRevalidated } = service
   const [first, second] = [await granted(service.store), await granted(service.store, 'bob')]
@@ -55,7 +55,7 @@ test('answers are asked for once; then one call asks about all that are used in 
   expect(onRevalidated.mock.calls, 'those that hold').toEqual([[2], [2], [2], [1]])
 })
 
-test('requests that are served at the end of a turn are asked about within it, together', async () => {
+test('answers to requests served at the end of a turn are revalidated within it, by one call', async () => {
   const service = await startService()
   const grants = [await granted(service.store), await granted(service.store, 'bob')]
   const ask = async ({ presented }: Granted) => {
@@ -73,7 +73,7 @@ test('requests that are served at the end of a turn are asked about within it, t
   expect(isOver).toBe(false)
 })
 
-test('an answer is for the app, the token, the openid and the method it was given for', async () => {
+test('a cached answer is used only for the app, the token, the openid and the method it was given for', async () => {
   const service = await startService()
   const ann = await granted(service.store)
   for (let i = 0; i < 3; i += 1) {
@@ -83,13 +83,13 @@ test('an answer is for the app, the token, the openid and the method it was give
   }
 })
 
-test.each(endings)('an answer that was kept is not given any more from when $title', async (ending) => {
+test.each(endings)('an answer cached for a token is no longer given once $title', async (ending) => {
   const service = await startService()
   await expectChanged(service, ending, [service.direct, service.keeping], answersOf)
 })
 
 test.each(endings)(
-  'an answer that is held by a lease is not given any more from when $title, however late its holder hears',
+  'an answer held under a lease for a token is no longer given once $title, however late its holder hears of it',
   async (ending) => {
     const service = await startService()
     const clients = [service.direct, service.leasing] as const
@@ -97,7 +97,7 @@ test.each(endings)(
   },
 )
 
-test('who wants the validator of an answer gets it, also of one that was kept', async () => {
+test('an answer carries its validator only when the caller wants it, also from the cache', async () => {
   const { store, direct, keeping } = await startService()
   const { presented } = await granted(store)
   const { validator } = await direct.verifyAccessToken({ ...presented, wantsValidator: true })
@@ -110,7 +110,7 @@ test('who wants the validator of an answer gets it, also of one that was kept', 
   }
 })
 
-test('an answer that says something else now is asked for again', async () => {
+test('an answer that has changed is asked for again', async () => {
   const { store, keeping, names } = await startService()
   const { presented, refreshTokenHash } = await granted(store)
   await keeping.verifyAccessToken(presented)
@@ -120,7 +120,7 @@ test('an answer that says something else now is asked for again', async () => {
   expect(names()).toEqual(['RevalidateAnswers', 'VerifyAccessToken'])
 })
 
-test('of more than one call may ask about, those that changed are asked for again, and no others', async () => {
+test('when revalidation takes several calls, only the answers that changed are asked for again', async () => {
   const service = await startService()
   const all = await Promise.all(Array.from({ length: 12 }, () => granted(service.store)))
   const ask = () =>
@@ -142,7 +142,7 @@ test('of more than one call may ask about, those that changed are asked for agai
   expect(service.calls.filter(({ name }) => name === 'GetAuthorizedUser')).toHaveLength(100)
 })
 
-test('each counts as a use of its grant', async () => {
+test('a revalidated answer counts as a use of its grant', async () => {
   const { store, time, uses, keeping } = await startService()
   const { presented, grantId } = await granted(store)
   await keeping.getAuthorizedUser(presented)
@@ -153,7 +153,7 @@ test('each counts as a use of its grant', async () => {
 })
 
 test.each(['01', '03', 'ff'])(
-  'a request whose trace is recorded, as flags %s say, shows each of its calls',
+  'a request whose trace is recorded (flags %s) makes its own call each time, without revalidation',
   async (flags) => {
     const { store, keeping, names } = await startService()
     const { presented } = await granted(store)
@@ -164,7 +164,7 @@ test.each(['01', '03', 'ff'])(
 )
 
 test.each(['00', '02', 'fe'])(
-  'one whose trace is not, as flags %s say, is one of the moment, and does not begin a trace',
+  'a request whose trace is not recorded (flags %s) is revalidated, and its traceparent passed on unchanged',
   async (flags) => {
     const { store, keeping, names, calls } = await startService()
     const { presented } = await granted(store)
@@ -202,7 +202,7 @@ function beside(revalidate: () => { changed?: number[] } | Promise<{ changed?: n
 }
 
 test.each([Code.Unimplemented, Code.Internal, Code.ResourceExhausted])(
-  'a service that cannot revalidate is asked as before: code %s',
+  'a service that cannot revalidate is asked for the answer itself: code %s',
   async (code) => {
     const { ask, names } = beside(() => Promise.reject(new ConnectError('no', code)))
     await ask()
@@ -212,7 +212,7 @@ test.each([Code.Unimplemented, Code.Internal, Code.ResourceExhausted])(
 )
 
 test.each([Code.Unavailable, Code.DeadlineExceeded])(
-  'a service that is away, as code %i says, is not asked a second time, and what was kept is still there when it is back',
+  'a service that is unavailable (code %i) is not asked a second time, and the cache is kept until it is back',
   async (code) => {
     let isAway = true
     const { ask, names } = beside(() => (isAway ? Promise.reject(new ConnectError('gone', code)) : {}))
@@ -224,7 +224,7 @@ test.each([Code.Unavailable, Code.DeadlineExceeded])(
   },
 )
 
-test('what is kept is bounded by what it takes of memory', async () => {
+test('the cache is bounded by the memory it takes', async () => {
   const { askUser, names } = beside(() => ({}), 50_000)
   for (let n = 0; n < 700; n += 1) await askUser({}, `o${n}`)
   names()
@@ -233,7 +233,7 @@ test('what is kept is bounded by what it takes of memory', async () => {
   expect(names()).toEqual(['RevalidateAnswers', 'GetAuthorizedUser'])
 })
 
-test('both calls together have the time of one, and the id of a request', async () => {
+test('a revalidation and the call after it share one deadline, and it carries the request id', async () => {
   const slow = { changed: [0] }
   const { ask, asked } = beside(() => new Promise((resolve) => setTimeout(resolve, 60, slow)))
   const options = { timeoutMs: 1_000, headers: { 'x-request-id': 'of the request' } }
@@ -245,7 +245,7 @@ test('both calls together have the time of one, and the id of a request', async 
   expect(revalidation?.requestId).toBe('of the request')
 })
 
-describe('while a question is not answered', () => {
+describe('while a revalidation is in flight', () => {
   /** Answer the questions, in order. */
   let answers: ((error?: unknown) => void)[]
   let ask: () => Promise<string>
@@ -271,7 +271,7 @@ describe('while a question is not answered', () => {
   test.each([
     ['its answer', undefined],
     ['its failure', new ConnectError('gone', Code.Unavailable)],
-  ])('fewer than it was asked about wait for %s and are asked about then', async (_, error) => {
+  ])('fewer requests than it covers wait for %s and are revalidated then', async (_, error) => {
     const four = Promise.allSettled([ask(), ask(), ask(), ask()])
     await settled()
     const three = askMany(3)
@@ -285,7 +285,7 @@ describe('while a question is not answered', () => {
     expect(await three).toEqual(['o', 'o', 'o'])
   })
 
-  test('as many as it was asked about do not wait', async () => {
+  test('as many requests as it covers do not wait', async () => {
     void askMany(2)
     await settled()
     void ask()
@@ -302,7 +302,7 @@ describe('while a question is not answered', () => {
     expect(asked()).toEqual([2, 2, 4])
   })
 
-  test('nobody waits for longer than 1 ms, and each is asked about once', async () => {
+  test('no request waits longer than 1 ms, and each is revalidated once', async () => {
     const one = askMany(4)
     await settled()
     const two = askMany(2)
@@ -321,7 +321,7 @@ describe('while a question is not answered', () => {
   })
 })
 
-test('an answer that comes again as it was before another is kept again', async () => {
+test('an answer that is reported as changed but comes back the same is cached again', async () => {
   let hasChanged = false
   const { askUser, names } = beside(() => ({ changed: hasChanged ? [0] : [] }))
   await askUser()
@@ -333,7 +333,7 @@ test('an answer that comes again as it was before another is kept again', async 
   expect(names()).toEqual(['RevalidateAnswers', 'RevalidateAnswers'])
 })
 
-test('bytes that are no validator, or of something else, stand for nothing, and do no harm', async () => {
+test('malformed or mixed-up validators are reported as changed, and do no harm', async () => {
   const { store, direct } = await startService()
   const [ann, bob] = [await granted(store), await granted(store, 'bob')]
   const validatorOf = async ({ presented }: Granted) =>

@@ -58,7 +58,7 @@ async function answersOf(client: Service['survey'], { presented, token }: Grante
   return outcomesOf(calls)
 }
 
-test('answers are those of the service; who has them asks once for all that are used in a turn', async () => {
+test('cached answers equal those of the service; one call revalidates all that are used in a turn', async () => {
   const service = await withSurveys()
   const [ann, bob] = [await granted(service.store), await granted(service.store, 'bob')]
   const said = [await answersOf(service.survey, ann), await answersOf(service.survey, bob)]
@@ -109,16 +109,13 @@ const changes: readonly Ending[] = [
   },
 ]
 
-test.each([...endings, ...changes])(
-  'an answer that was kept is not given any more from when $title',
-  async (ending) => {
-    const service = await withSurveys()
-    await expectChanged(service, ending, [service.survey, service.keepingSurveys], answersOf)
-  },
-)
+test.each([...endings, ...changes])('an answer cached for a token is no longer given once $title', async (ending) => {
+  const service = await withSurveys()
+  await expectChanged(service, ending, [service.survey, service.keepingSurveys], answersOf)
+})
 
 test.each([...endings, ...changes])(
-  'an answer that is held by leases is not given any more from when $title, however late its holder hears',
+  'an answer held under leases for a token is no longer given once $title, however late its holder hears of it',
   async (ending) => {
     const service = await withSurveys()
     const clients = [service.survey, service.leasingSurveys] as const
@@ -154,7 +151,7 @@ test('a survey that cannot be looked up fails alone', async () => {
   expect(await statuses()).toEqual(['fulfilled', 'fulfilled', 'fulfilled'])
 })
 
-test('nobody waits long for what another asks for in the same moment', async () => {
+test('a survey that is slow to look up does not delay others asked for at the same moment', async () => {
   const { behind, store, keepingSurveys } = await withSurveys()
   const { presented } = await granted(store)
   const surveys = behind.surveys
@@ -174,7 +171,7 @@ test('nobody waits long for what another asks for in the same moment', async () 
   expect((await two)?.survey?.title).toBe('two')
 })
 
-test('a token service that cannot be asked makes it unavailable, and what was kept is still there when it is back', async () => {
+test('when the token service is unavailable so are surveys, and what was cached is still used once it is back', async () => {
   const { behind, store, keepingSurveys, names } = await withSurveys()
   const { presented } = await granted(store)
   const ask = () => keepingSurveys.getSurvey({ ...presented, surveyId: 1n })
@@ -195,7 +192,7 @@ test.each([
   [Code.ResourceExhausted, Code.Unavailable],
   [Code.Internal, Code.Internal],
   [Code.Unimplemented, Code.Internal],
-])('a token service that fails with code %i makes it fail with %i', async (code, expected) => {
+])('a token service that fails with code %i makes the survey service fail with %i', async (code, expected) => {
   const { behind, survey } = await withSurveys()
   const fail = () => Promise.reject(new ConnectError('canary', code))
   behind.token = { ...behind.token, verifyAccessToken: fail }
@@ -212,7 +209,7 @@ test.each([
   ErrorReason.INVALID_APPID,
   ErrorReason.INVALID_TOKEN,
   ErrorReason.CLAIM_ERROR,
-] as const)('what the token service says of the credentials is passed on: reason %i', async (reason) => {
+] as const)('an error of the token service about the credentials is passed on: reason %i', async (reason) => {
   const { behind, survey } = await withSurveys()
   const refuse = () => Promise.reject(toConnectError(new ServiceError(reason, 'as it says')))
   behind.token = { ...behind.token, verifyAccessToken: refuse }
@@ -221,7 +218,7 @@ test.each([
   expect(failure.findDetails(ErrorDetailSchema)).toMatchObject([{ reason, message: 'as it says' }])
 })
 
-test('the token service is asked with the id of the request', async () => {
+test('the token service is asked with the request id', async () => {
   const { behind, store, survey } = await withSurveys()
   const { presented } = await granted(store)
   const verify = vi.fn(behind.token.verifyAccessToken)
@@ -236,7 +233,7 @@ test('the token service is asked with the id of the request', async () => {
   ])
 })
 
-test('a page has at most 100 surveys, whoever asks for more', async () => {
+test('a page has at most 100 surveys, even when more are asked for', async () => {
   const { store, survey } = await withSurveys()
   const { presented } = await granted(store)
   await survey.importSurveys({ ownerUserId: ANN, surveys: Array.from({ length: 98 }, (_, at) => titled(`more ${at}`)) })
@@ -247,7 +244,7 @@ test('a page has at most 100 surveys, whoever asks for more', async () => {
   ])
 })
 
-test('a fingerprint differs when anything does that was read, whatever its version says', () => {
+test('a fingerprint depends on everything that was read, not on the version alone', () => {
   const row = { surveyId: 1, ownerUserId: ANN, version: 1, hash: 'abcd', document: new Uint8Array([1, 2]) }
   const summary = { surveyId: 1, hash: 'abcd', title: 'one', state: 2 }
   const found = [
@@ -269,7 +266,7 @@ test('a fingerprint differs when anything does that was read, whatever its versi
   expect(found.map((one) => fingerprintOf({ ...one }))).toEqual(found.map(fingerprintOf))
 })
 
-test('of many asked about at once, those that changed are asked for again, and no others', async () => {
+test('of many surveys asked about at the same time, only those that changed are asked for again', async () => {
   const service = await withSurveys()
   const [ann, bob] = [await granted(service.store), await granted(service.store, 'bob')]
   const ask = () =>
@@ -290,7 +287,7 @@ test('of many asked about at once, those that changed are asked for again, and n
   expect(service.calls.filter(({ name }) => name === 'GetSurvey')).toHaveLength(300)
 })
 
-test('each counts as a use of its grant', async () => {
+test('a revalidated survey counts as a use of its grant', async () => {
   const { store, time, uses, keepingSurveys } = await withSurveys()
   const { presented, grantId } = await granted(store)
   await keepingSurveys.getSurvey({ ...presented, surveyId: 1n })
@@ -300,7 +297,7 @@ test('each counts as a use of its grant', async () => {
   expect((await findGrant(store, grantId))?.lastUsedAtMs).toBe(NOW + 120_000)
 })
 
-test('bytes that are no validator, or of something else, stand for nothing', async () => {
+test('malformed or mixed-up validators are reported as changed', async () => {
   const { behind, store, survey } = await withSurveys()
   const [ann, bob] = [await granted(store), await granted(store, 'bob')]
   const wanted = { ...ann.presented, wantsValidator: true }
@@ -341,7 +338,7 @@ test('bytes that are no validator, or of something else, stand for nothing', asy
   )
 })
 
-test('an answer about a token whose own validator is longer than any of ours has none, and is not kept', () => {
+test('a survey gets no validator when that of its token is longer than any we issue', () => {
   const row = { surveyId: 1, ownerUserId: ANN, version: 1, hash: 'abcd', document: new Uint8Array([1]) }
   expect(validatorOfSurvey(new Uint8Array(100), row).length).toBeGreaterThan(100)
   expect(validatorOfSurvey(new Uint8Array(101), row)).toHaveLength(0)
@@ -351,7 +348,7 @@ test('an answer about a token whose own validator is longer than any of ours has
 const sent = { survey: titled('one', 7n), creatorUserId: 5n }
 const validator = (byte: number) => new Uint8Array(60).fill(byte)
 
-test('a message with a validator is encoded as what all share and the validator, and shares its parts when decoded', async () => {
+test('answers that differ only in their validators are encoded once, and share their parts when decoded', async () => {
   const service = await withSurveys()
   const [first, second] = [await granted(service.store), await granted(service.store)]
   const ask = ({ presented }: Granted) => service.survey.getSurvey({ ...presented, surveyId: 1n, wantsValidator: true })
@@ -374,7 +371,7 @@ test('a message with a validator is encoded as what all share and the validator,
   expect(fromBinary(ListSurveysResponseSchema, encode(ListSurveysResponseSchema, list))).toEqual(list)
 })
 
-test('a validator that others wrote in the middle, or twice, or cut off, is read as protobuf has it', () => {
+test('a validator in the middle of a message, given twice or cut off is read as protobuf prescribes', () => {
   const decoder = new Decoder()
   const part = (fields: { survey?: Survey; creatorUserId?: bigint; validator?: Uint8Array }) =>
     toBinary(GetSurveyResponseSchema, create(GetSurveyResponseSchema, fields))

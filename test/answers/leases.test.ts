@@ -39,7 +39,7 @@ async function askFor(ms: number, ask: () => Promise<unknown>): Promise<void> {
   }
 }
 
-test('an answer that is held is given without asking, and counts as a token that was verified', async () => {
+test('an answer held under a lease is given without asking the service, and counts as a verified token', async () => {
   const service = await startService()
   const { ask, presented } = await held(service)
   freezeTime()
@@ -50,7 +50,7 @@ test('an answer that is held is given without asking, and counts as a token that
   expect(service.onHeld).toHaveBeenCalledTimes(100)
 })
 
-test('what changes of others leaves it held; what changes of all has it asked about once', async () => {
+test('changes to another grant leave an answer held; one that affects all answers has it revalidated', async () => {
   const service = await startService()
   const { ask } = await held(service)
   freezeTime()
@@ -70,7 +70,7 @@ test('what changes of others leaves it held; what changes of all has it asked ab
   await expect.poll(asked).toEqual([])
 })
 
-test('one in use is asked about again every 20 s, with nobody waiting, which counts as a use of its grant', async () => {
+test('a held answer in use is revalidated every 20 s in the background, which is a use of its grant', async () => {
   const service = await startService()
   const { ask, grantId } = await held(service)
   freezeTime()
@@ -95,7 +95,7 @@ test('one in use is asked about again every 20 s, with nobody waiting, which cou
   await expect.poll(lastUse, { timeout: 5_000 }).toBe(NOW + 140_000)
 })
 
-test('one that nobody has asked about for two minutes is waited for', async () => {
+test('a held answer that was last revalidated two minutes ago is revalidated before it is given', async () => {
   const service = await startService()
   const { ask } = await held(service)
   freezeTime()
@@ -107,7 +107,7 @@ test('one that nobody has asked about for two minutes is waited for', async () =
   expect(service.names()).toEqual(['RevalidateAnswers'])
 })
 
-test('one that was found to have changed when nobody waited is asked for again', async () => {
+test('a held answer that a background revalidation found changed is asked for again', async () => {
   const service = await startService()
   const { ask, refreshTokenHash } = await held(service)
   freezeTime()
@@ -120,7 +120,7 @@ test('one that was found to have changed when nobody waited is asked for again',
   expect(service.names()).toEqual(['RevalidateAnswers', 'GetAuthorizedUser'])
 })
 
-test('what could not be asked when nobody waited stays as it is', async () => {
+test('a held answer stays held when its background revalidation fails', async () => {
   const service = await startService()
   const { presented } = await granted(service.store)
   let isAway = false
@@ -146,7 +146,7 @@ test('what could not be asked when nobody waited stays as it is', async () => {
   expect(onHeld).toHaveBeenCalledTimes(1)
 })
 
-test('it is held no longer than its token lives', async () => {
+test('an answer is held no longer than its token lives', async () => {
   const service = await startService()
   const { ask, refreshTokenHash } = await held(service)
   await mint(service.store, refreshTokenHash, { overlapMs: 5_000 })
@@ -157,7 +157,7 @@ test('it is held no longer than its token lives', async () => {
   await expect(ask()).rejects.toThrow('access_token')
 })
 
-test('a write that ends nothing which is answered waits for nobody', async () => {
+test('a write that changes no cached answer waits for no holder', async () => {
   const service = await startService()
   await held(service)
   service.hears.afterMs = 10_000
@@ -168,7 +168,7 @@ test('a write that ends nothing which is answered waits for nobody', async () =>
 /** A write that ends an answer. */
 const change = ({ store }: Service, nickname: string) => store.updateUser('ann', { nickname }, NOW, byOperator)
 
-test('a write waits for a holder that does not answer until its lease has ended, and not for it again', async () => {
+test('a write waits for a silent holder until its lease has expired, and does not wait for it again', async () => {
   const service = await startService()
   const { ask } = await held(service)
   service.hears.afterMs = 10_000
@@ -184,7 +184,7 @@ test('a write waits for a holder that does not answer until its lease has ended,
   expect((await ask()).nickname).toBe('two')
 })
 
-test('a lease that nobody wants any more is given up before it ends, and no write waits for it', async () => {
+test('a lease that is no longer wanted is given up before it expires, and no write waits for it', async () => {
   const service = await startService()
   const hold = vi.spyOn(service.leases, 'hold')
   await held(service)
@@ -195,7 +195,7 @@ test('a lease that nobody wants any more is given up before it ends, and no writ
   await change(service, 'one')
 })
 
-test('a refresh waits for nobody while earlier tokens live longer than they are held, and has nobody ask', async () => {
+test('a refresh waits for no holder, and causes no call, while tokens outlive the time they are held', async () => {
   const service = await startService()
   const { ask, refreshTokenHash } = await held(service)
   service.hears.afterMs = 10_000
@@ -209,7 +209,7 @@ test('a refresh waits for nobody while earlier tokens live longer than they are 
   await expect(ask()).rejects.toThrow('access_token')
 })
 
-test('a refresh that leaves out one too many waits until nobody is told of it', async () => {
+test('a refresh that pushes out a token waits until no holder accepts it any more', async () => {
   const service = await startService()
   const { ask, refreshTokenHash } = await held(service)
   await mint(service.store, refreshTokenHash, { maxLive: 2 })
@@ -218,7 +218,7 @@ test('a refresh that leaves out one too many waits until nobody is told of it', 
   await expect(ask()).rejects.toThrow('access_token')
 })
 
-test('a lease lasts from when it was asked for, however long the answer was on its way', async () => {
+test('a lease runs from when it was requested, however long the answer took', async () => {
   freezeTime()
   const answer = create(HoldLeaseResponseSchema, { run: 'a run', state: 1n, leaseMs: 100 })
   const invoke = vi.fn(() => new Promise(() => undefined))
@@ -236,7 +236,7 @@ test('a lease lasts from when it was asked for, however long the answer was on i
   expect(run?.isInForce).toBe(false)
 })
 
-test('of a service that was started anew, nothing holds without asking that its predecessor has said', async () => {
+test('after a service was restarted, no answer of its predecessor is given without asking', async () => {
   const first = await startService()
   const second = await startService()
   let service = first
@@ -266,7 +266,7 @@ function guarded(guard: Partial<LeaseGuard> = {}) {
   return { leases, database, hold }
 }
 
-test('where nothing is covered, where another process may grant, or when the database does not say, none is granted', async () => {
+test('no lease is granted when no database takes part, when another process may grant, or when the database fails', async () => {
   const none = new Leases()
   expect(await none.hold(create(HoldLeaseRequestSchema, { holder: 'a' }))).not.toHaveProperty('leaseMs')
   const away = () => {
@@ -280,7 +280,7 @@ test('where nothing is covered, where another process may grant, or when the dat
   }
 })
 
-test('who is not granted one asks again after a second at the earliest', async () => {
+test('a lease that was not granted is not requested again at once', async () => {
   const invoke = vi.fn(async () => create(HoldLeaseResponseSchema, {}))
   const lease = new HeldLease(invoke as unknown as Invoke, 1)
   for (let i = 0; i < 50; i += 1) {
@@ -294,7 +294,7 @@ test('who is not granted one asks again after a second at the earliest', async (
 test.each([
   ['an earlier version', 'unimplemented'],
   ['one that is away', 'unavailable'],
-])('of %s no lease is held, and nothing fails', async (_, why) => {
+])('when the service is %s, no lease is held and nothing fails', async (_, why) => {
   const lease = new HeldLease((() => Promise.reject(new Error(why))) as unknown as Invoke, 1)
   lease.want()
   await sleep(5)
@@ -323,7 +323,7 @@ test('a lease is kept while it is wanted, however often something changes', asyn
   expect(state).toBe(last)
 })
 
-test('a lease is begun when it is wanted often enough within a moment', async () => {
+test('a lease is requested only when it is wanted often enough within a moment', async () => {
   const invoke = vi.fn(() => new Promise(() => undefined))
   const lease = new HeldLease(invoke as unknown as Invoke)
   for (let i = 0; i < 15; i += 1) lease.want()
@@ -334,7 +334,7 @@ test('a lease is begun when it is wanted often enough within a moment', async ()
   expect(invoke).toHaveBeenCalledTimes(1)
 })
 
-test('what changes is told at once, by its stripe; who was away for it hears of all', async () => {
+test('a holder is told at once which stripes changed; one without a known state is told that all did', async () => {
   const { leases, database, hold } = guarded()
   const first = await hold('a')
   expect(first).toMatchObject({ run: leases.run, state: 0n, hasAllChanged: true, leaseMs: LEASE_MS })
@@ -356,7 +356,7 @@ test('what changes is told at once, by its stripe; who was away for it hears of 
   expect(renewed).toHaveBeenCalled()
 })
 
-test('who gives its lease up is waited for no more, also by who waits already', async () => {
+test('a lease that was given up is no longer waited for, even by writes already waiting', async () => {
   freezeTime()
   const { leases, database, hold } = guarded()
   const givesUp = () => leases.hold(create(HoldLeaseRequestSchema, { holder: 'a', givesUp: true }))
@@ -372,7 +372,7 @@ test('who gives its lease up is waited for no more, also by who waits already', 
   expect(database.committed()).toBeUndefined()
 })
 
-test('a commit is known when all holders have said so', async () => {
+test('the wait for a commit ends once every holder has acknowledged it', async () => {
   freezeTime()
   const { leases, database, hold } = guarded()
   const known = (state: bigint) => ({ run: leases.run, state })
@@ -394,7 +394,7 @@ test('a commit is known when all holders have said so', async () => {
   expect(database.committed(), 'nothing was altered since').toBeUndefined()
 })
 
-test('who comes back with what it knew is waited for from its first lease on', async () => {
+test('a returning holder is waited for only once it has a lease again', async () => {
   const { leases, database, hold } = guarded()
   const back = hold('a', { run: leases.run, state: 0n })
   database.alters(1)
@@ -404,7 +404,7 @@ test('who comes back with what it knew is waited for from its first lease on', a
   expect(database.committed()).toBeInstanceOf(Promise)
 })
 
-test('who is granted its first lease while a write waits for another holder is waited for by the next', async () => {
+test('a first lease that is granted while a write waits for another holder holds up only the next write', async () => {
   freezeTime()
   const { leases, database, hold } = guarded()
   await hold('a')
@@ -418,7 +418,7 @@ test('who is granted its first lease while a write waits for another holder is w
   expect(database.committed()).toBeInstanceOf(Promise)
 })
 
-test('who goes on calling and never says that it knows is waited for as long as a lease lasts', async () => {
+test('a holder that calls on without acknowledging a change is waited for as long as one lease lasts', async () => {
   freezeTime()
   const { leases, database, hold } = guarded()
   await hold('a')
@@ -444,7 +444,7 @@ test.each([
   ['disables an app', (service: Service) => service.store.setAppDisabled('app1', true, NOW, byOperator)],
   ['disables a user', (service: Service) => service.store.setUserDisabled('ann', true, NOW, byOperator)],
   ['changes a profile', (service: Service) => service.store.updateUser('ann', { nickname: 'other' }, NOW, byOperator)],
-])('who %s a second time hears of it no sooner than who did it first', async (_, end) => {
+])('a caller who %s again is answered no sooner than the one who did it first', async (_, end) => {
   const service = await startService()
   const who = await held(service)
   service.hears.afterMs = 10_000
@@ -456,7 +456,7 @@ test.each([
   expect(ended).toEqual(['first', 'second'])
 })
 
-test('a commit is known no sooner than leases have ended which another process may have granted', async () => {
+test('a commit is waited for until leases that another process may have granted have expired', async () => {
   freezeTime()
   const { database } = guarded({ strangersMs: () => 60 })
   database.altersAll()
@@ -470,7 +470,7 @@ test('a commit is known no sooner than leases have ended which another process m
   expect(told).toHaveBeenCalled()
 })
 
-test('a holder that calls again before it was answered has one call waiting', async () => {
+test('when a holder calls again, its earlier call is answered and only the new one waits', async () => {
   const { leases, hold } = guarded()
   await hold('a')
   const known = { run: leases.run, state: 0n }
@@ -482,7 +482,7 @@ test('a holder that calls again before it was answered has one call waiting', as
   await second
 })
 
-test('so many may hold one, and no more', async () => {
+test('at most 1,000 holders have a lease at a time', async () => {
   freezeTime()
   const { hold } = guarded()
   for (let i = 0; i < 1_000; i += 1) expect(await hold(`${i}`)).toHaveProperty('leaseMs')
@@ -492,7 +492,7 @@ test('so many may hold one, and no more', async () => {
   expect(await hold('one more'), 'the others are gone').toHaveProperty('leaseMs')
 })
 
-test('changes are known by stripe and number, as exactly as the holder needs', () => {
+test('a change is found by its stripe and number; one of an unknown stripe counts for all', () => {
   const changes = new Changes(10)
   expect(changes.isSame(3, 9)).toBe(false)
   expect(changes.isSame(3, 10)).toBe(true)
@@ -505,7 +505,7 @@ test('changes are known by stripe and number, as exactly as the holder needs', (
   expect(changes.isSame(4, Number.NaN)).toBe(false)
 })
 
-test('things are spread over the stripes', () => {
+test('ids are spread over the stripes', () => {
   const used = new Set(Array.from({ length: 20_000 }, (_, n) => stripeOf(`grant_${n.toString(36)}x`)))
   expect(used.size).toBeGreaterThan(STRIPES * 0.9)
   expect(Math.max(...used)).toBeLessThan(STRIPES)

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 
 const SCRIPT = fileURLToPath(new URL('../long/churn.js', import.meta.url))
 
-test('the file stops growing when as much ends as begins, and no live grant is touched', {
+test('the file stops growing when as many grants end as begin, and no live grant is touched', {
   timeout: 120_000,
 }, async () => {
   const args = [SCRIPT, '--refreshes', '30000', '--at-once', '8']

@@ -13,7 +13,7 @@ async function crash(...args: readonly string[]): Promise<string> {
   return stdout
 }
 
-test('killed under load again and again, it has lost nothing it acknowledged', { timeout: 240_000 }, async () => {
+test('a service killed again and again under load loses nothing it acknowledged', { timeout: 240_000 }, async () => {
   const stdout = await crash('--database', 'sqlite', '--rounds', '4')
   expect(stdout).toContain('killed 4 times under 16 clients')
   expect(stdout).toMatch(/\nno violation\n$/)

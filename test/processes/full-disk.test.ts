@@ -62,7 +62,7 @@ async function failFlushes(service: ServiceProcess, when: string): Promise<() =>
 }
 
 test.skipIf(!hasPrlimit)(
-  'while the disk is full writes answer 503 and reads go on, and it recovers without a restart',
+  'while the disk is full, writes answer 503 and reads go on, and the service recovers without a restart',
   {
     timeout: 120_000,
   },
@@ -86,7 +86,7 @@ test.skipIf(!hasPrlimit)(
   },
 )
 
-test.skipIf(!hasPrlimit)('why writes fail is told by one line of the log, and to the operator’s commands', async () => {
+test.skipIf(!hasPrlimit)('why writes fail is logged once, and told to the operator’s commands', async () => {
   const { service, refresh } = await startWithAccess()
   limitFiles(service, statSync(path.join(service.dataDir, 'token.db-wal')).size)
   for (let i = 0; i < 3; i += 1) expect(await refresh()).toMatchObject({ status: 503 })
@@ -99,7 +99,7 @@ test.skipIf(!hasPrlimit)('why writes fail is told by one line of the log, and to
   expect(told).toEqual([expect.stringContaining('disk I/O error (SQLITE_IOERR_WRITE) (1 since the last line on this)')])
 })
 
-test.skipIf(!canMount)('a start on a disk that is full says whose disk it is, and what to do', () => {
+test.skipIf(!canMount)('a start on a full disk says which disk is full, and what to do', () => {
   const directory = temporaryDirectory()
   const script = `mount -t tmpfs -o size=1m tmpfs "$DATA_DIR" && "$0" "$1" migrate && rm "$DATA_DIR"/*-shm
     cat /dev/zero > "$DATA_DIR"/full; exec "$0" "$1" serve all`
@@ -112,7 +112,7 @@ test.skipIf(!canMount)('a start on a disk that is full says whose disk it is, an
 })
 
 test.skipIf(!canAttach)(
-  'a flush that fails once is made good; while all fail writes answer 503 and reads go on; it recovers without a restart',
+  'a flush that fails once is made good; while all fail, writes answer 503 and reads go on; the service recovers',
   { timeout: 120_000 },
   async () => {
     const { service, accessToken, refresh, user } = await startWithAccess()

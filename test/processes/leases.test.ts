@@ -209,7 +209,7 @@ describe.each([
   }, 60_000)
   afterAll(endService)
 
-  test('while nothing changes, requests are answered without a call', async () => {
+  test('while nothing changes, most requests are answered without a call', async () => {
     const person = await authorized(callers())
     await readWhile(targetsOf(person), async () => undefined)
     const agent = new Agent({ keepAlive: true })
@@ -225,7 +225,7 @@ describe.each([
     expect(Math.min(...asked)).toBeLessThan(60)
   })
 
-  test('what operators and users end or change is told at once, at every gateway', async () => {
+  test('what operators change or revoke holds at once, at every gateway', async () => {
     const services = callers()
     for (let round = 0; round < 4; round += 1) {
       const person = await authorized(services)
@@ -247,7 +247,7 @@ describe.each([
     }
   }, 60_000)
 
-  test('the command line, where it writes to the file itself, is no exception', async () => {
+  test('what the command line writes to the file itself holds at once as well', async () => {
     const person = await authorized(callers())
     const byHand = async () => {
       const args = [PROGRAM, 'grant', 'revoke', person.grantId]
@@ -259,7 +259,7 @@ describe.each([
 
   if (where === one) return // holder and granter end and stand still together
 
-  test('another process that writes waits until nobody is told the old any more, also while the service is stopped', async () => {
+  test('another process that writes waits until no gateway gives the old answer, even while the service is stopped', async () => {
     const person = await authorized(callers())
     const writer = openSqliteTokenStore({ file: path.join(dataDir, 'token.db') })
     const agent = new Agent({ keepAlive: true })
@@ -277,7 +277,7 @@ describe.each([
     await writer.close()
   })
 
-  test('a token service that is killed and started anew ends at once what its predecessor had said', async () => {
+  test('after a token service was killed and restarted, a revocation still holds at once', async () => {
     const person = await authorized(callers())
     signal(home.token, 'SIGKILL')
     await startUp(home.token)
@@ -299,7 +299,7 @@ describe.each([
     agent.destroy()
   }, 60_000)
 
-  test('while a gateway is stopped with a lease, a write waits for that at most, and what waited for it is refused', async () => {
+  test('a write waits for a stopped gateway no longer than its lease lasts, and that gateway gives no old answer', async () => {
     const services = callers()
     const agent = new Agent({ keepAlive: true })
     const waits: number[] = []

@@ -86,7 +86,7 @@ async function expectOutage(): Promise<void> {
   expect(ms).toBeLessThan(ANSWER_WITHIN_MS)
 }
 
-test('an exchange that a gateway has answered 503, while the token service stood still, does not happen when that goes on', async () => {
+test('an exchange answered 503 while the token service was suspended does not happen when that resumes', async () => {
   const address = { kind: 'unix', path: path.join(dataDir, 'token.sock') } as const
   const remote = connectTo('token', address, readConfig(env), 'local')
   onTestFinished(() => remote.close())
@@ -124,7 +124,7 @@ describe.each(['token', 'survey'] as const)('when the %s service', (mode) => {
     await until(works)
   }, 60_000)
 
-  test('hangs, the answer is 503, and calls work again when it goes on', async () => {
+  test('hangs, the answer is 503, and calls work again when it resumes', async () => {
     running.get(mode)?.kill('SIGSTOP')
     await expectOutage()
     running.get(mode)?.kill('SIGCONT')

@@ -12,7 +12,7 @@ const SCRIPT = fileURLToPath(new URL('../long/power-cut.js', import.meta.url))
 const canTrace = spawnSync('strace', ['-o', '/dev/null', 'true']).status === 0
 
 test.skipIf(!canTrace)(
-  'a power cut loses nothing acknowledged, nor after flushes that failed, and with synchronous=NORMAL alone it would',
+  'a power cut loses nothing acknowledged, even after failed flushes; with synchronous=NORMAL alone it would',
   {
     timeout: 240_000,
   },
@@ -24,7 +24,7 @@ test.skipIf(!canTrace)(
   },
 )
 
-test.skipIf(!canTrace)('a backup is on the disk with its name before it is told that it is there', async () => {
+test.skipIf(!canTrace)('a backup is on the disk under its name before it is reported as done', async () => {
   const service = await createProcess()
   await service.json(['app', 'create', '--name', 'N', '--redirect-uri', 'https://app.example/callback'])
   const [file, trace] = [path.join(service.dataDir, 'backup.tar'), path.join(service.dataDir, 'trace')]

@@ -203,7 +203,7 @@ describe.each(databases)('two gateways and two token services on one $name', ({ 
     }
   })
 
-  test('leave no good token of a refresh that races the revocation', { timeout }, async () => {
+  test('leave no good token when a refresh races a revocation', { timeout }, async () => {
     let raced = 0
     for (let n = 0; n < rounds; n += 1) {
       const { data } = await fleet.exchange(await fleet.issueCode())
@@ -225,7 +225,7 @@ describe.each(databases)('two gateways and two token services on one $name', ({ 
     expect(raced, 'refreshes that were answered OK').toBeGreaterThan(0)
   })
 
-  test('take no ended secret, and spend no code on one', { timeout }, async () => {
+  test('accept no revoked secret, and use up no code on one', { timeout }, async () => {
     let old = { secret: fleet.secret, secretId: '' }
     const renew = async (name: string) => {
       const { secret, secretId } = await fleet.rpc('AdminService/AddAppSecret', { appid: fleet.appid, name })

@@ -10,7 +10,7 @@ import { readConfig } from '../../bin/config.js'
 
 const RATE = 20
 
-test('what one gateway admitted counts at the other, within seconds', async () => {
+test('requests admitted by one gateway count at the other within seconds', async () => {
   const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-rates-'))
   onTestFinished(() => rmSync(dataDir, { recursive: true, force: true }))
   const env = { DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: '0', RATE_API_PER_SOURCE: String(RATE) }

@@ -43,7 +43,7 @@ test('a worker that does not answer is killed and replaced', async () => {
   expect(lines.at(-1)).toMatch(/^the port has changed: http:\S+ is now http:\S+, because PORT is 0$/)
 })
 
-test('what concerns databases is not judged in a worker', () => {
+test('a worker neither receives nor checks database settings', () => {
   const parent = {
     TOKEN_DATABASE_URL: 'postgres://user:secret@db/one',
     SURVEY_DATABASE_URL_FILE: '/gone',

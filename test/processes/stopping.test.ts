@@ -16,7 +16,7 @@ import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const MOST_SECONDS = 5
 
-test(`it ends within SHUTDOWN_TIMEOUT_SECONDS, though it waits for a form at the gateway and for a stream of calls at its RPC door`, async () => {
+test(`a process ends within SHUTDOWN_TIMEOUT_SECONDS, even with an unfinished form and an open stream of calls`, async () => {
   const running = await start(
     'all',
     readConfig({
@@ -43,7 +43,7 @@ test(`it ends within SHUTDOWN_TIMEOUT_SECONDS, though it waits for a form at the
   expect(performance.now() - startedAt).toBeLessThan(MOST_SECONDS * 1000)
 }, 20_000)
 
-test('a disk that hangs does not keep it from ending, and what was acknowledged is there', async () => {
+test('a disk that hangs does not keep a process from ending, and what was acknowledged is kept', async () => {
   const folder = temporaryDirectory()
   const [told, hangs] = [path.join(folder, 'told'), path.join(folder, 'hangs')]
   const hang = `import fs from 'node:fs'
@@ -72,7 +72,7 @@ test('a disk that hangs does not keep it from ending, and what was acknowledged 
   expect((await service.cli(['user', 'list'])).stdout).toContain('ann')
 })
 
-test('it ends though PostgreSQL does not answer', async () => {
+test('a process ends even when PostgreSQL does not answer', async () => {
   execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
   const database = new URL(await createDatabase())
   const relay = await Relay.open(Number(database.port))

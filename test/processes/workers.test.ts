@@ -151,7 +151,7 @@ class Load {
   }
 }
 
-test('several processes answer, and know at once what any of them was told', async () => {
+test('several workers answer, and a refresh or a revocation holds at once at all of them', async () => {
   const { service } = await startCrew(3)
   const access = await grantAccessOn(service, ['Tea'])
   const clients = Array.from({ length: 24 }, () => keepingClient(service.url))
@@ -174,7 +174,7 @@ test('several processes answer, and know at once what any of them was told', asy
   expect(await typesFor(access.accessToken)).toEqual(['invalid_token'])
 })
 
-test('rates hold for all workers together', async () => {
+test('rate limits hold for all workers together', async () => {
   const rate = 40
   const { service } = await startCrew(3, {
     RATE_LIMIT: 'on',
@@ -210,7 +210,7 @@ describe('under load', () => {
     expect((await get(adminUrl, '/readyz')).text).toBe('ready\n')
   })
 
-  test.each([1, 2])('each of %i workers that is asked to end is succeeded, and nobody notices', async (workers) => {
+  test.each([1, 2])('each of %i workers that is asked to end is replaced, and no request fails', async (workers) => {
     const { service } = await startCrew(workers)
     const load = new Load(service.url, 6, 2)
     await until(() => load.answers > 50)
@@ -226,7 +226,7 @@ describe('under load', () => {
     expect(service.output).not.toContain('"level":40')
   })
 
-  test.each(['SIGTERM', 'SIGINT'] as const)('%s ends everything, and who is connected is answered', async (signal) => {
+  test.each(['SIGTERM', 'SIGINT'] as const)('%s ends everything, and open connections are served', async (signal) => {
     const { service } = await startCrew(2)
     const workers = workersOf(service)
     const [keeping, closing] = [8, 4]
@@ -247,7 +247,7 @@ describe('under load', () => {
   })
 })
 
-test('a request that keeps a worker from ending is answered, also when everything ends meanwhile', async () => {
+test('a request that keeps a worker from ending is answered, even while all processes are ending', async () => {
   const { service } = await startCrew(1)
   const [pid = 0] = workersOf(service)
   const { finish, answer } = await halfARequest(service.url)
@@ -262,7 +262,7 @@ test('a request that keeps a worker from ending is answered, also when everythin
   expect(await service.ended()).toBe(0)
 })
 
-test('workers whose parent is killed end, also one that was to end and waits for a request', async () => {
+test('workers whose parent is killed end, even one that was told to end and waits for a request', async () => {
   const { service } = await startCrew(2, { HTTP_REQUEST_TIMEOUT_SECONDS: '60' })
   const [retired = 0, other = 0] = workersOf(service)
   process.kill(other, 'SIGSTOP') // so that the first one takes the connection
@@ -278,7 +278,7 @@ test('workers whose parent is killed end, also one that was to end and waits for
 })
 
 describe('metrics', () => {
-  test('are of all workers, those that ended included', async () => {
+  test('cover all workers, including those that have ended', async () => {
     const { service, adminUrl } = await startCrew(2)
     const requests = async () => {
       const { text } = await get(adminUrl, '/metrics')
@@ -303,7 +303,7 @@ describe('metrics', () => {
     expect(text.match(/^nodejs_eventloop_lag_p99_seconds /gm)).toHaveLength(1)
   })
 
-  test('do not wait for a worker that hangs, and soon do not count it as serving', async () => {
+  test('do not wait for a worker that hangs, and soon stop counting it as serving', async () => {
     const { service, adminUrl } = await startCrew(2)
     const [hanging = 0] = workersOf(service)
     process.kill(hanging, 'SIGSTOP')
@@ -318,7 +318,7 @@ describe('metrics', () => {
   })
 })
 
-test('without a worker it is not ready, and says so', async () => {
+test('without a worker the service is not ready, and says so', async () => {
   const { service, adminUrl } = await startCrew(2)
   for (const pid of workersOf(service)) process.kill(pid, 'SIGKILL')
   const readyz = () => get(adminUrl, '/readyz')
@@ -327,7 +327,7 @@ test('without a worker it is not ready, and says so', async () => {
   await until(async () => (await readyz()).status === 200)
 })
 
-test('a worker that ends again and again is replaced later and later', async () => {
+test('a worker that ends again and again is replaced with growing delay', async () => {
   const { service } = await startCrew(1)
   for (let times = 0; times < 3; times += 1) {
     const [pid = 0] = workersOf(service)
@@ -341,7 +341,7 @@ test('a worker that ends again and again is replaced later and later', async () 
   ])
 })
 
-test('whoever is answered while it starts is answered by the services', async () => {
+test('a request answered during the start is answered by the services', async () => {
   const service = await createProcess()
   const started = service.start('--workers', '2')
   let first: Reply | undefined
@@ -353,7 +353,7 @@ test('whoever is answered while it starts is answered by the services', async ()
   await started
 })
 
-test('workers that die before they serve end the start', async () => {
+test('the start fails when workers die before they serve', async () => {
   const dying = `if (process.argv.includes('--worker')) process.kill(process.pid, 'SIGKILL')`
   const service = await createProcess({ NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(dying)}` })
   const { exitCode, stderr } = await service.cli(['serve', '--workers', '1'])
@@ -387,7 +387,7 @@ describe('the folder of the socket', () => {
     expect(folders(service.dataDir)).toEqual([])
   })
 
-  test('is removed when a signal comes before everything is started', async () => {
+  test('is removed when a signal arrives during the start', async () => {
     const service = await createProcess()
     const started = service.start('--workers', '2').catch(() => undefined)
     await until(() => folders(service.dataDir).length === 1)
@@ -398,7 +398,7 @@ describe('the folder of the socket', () => {
     expect(folders(service.dataDir)).toEqual([])
   })
 
-  test('can be lost: who serves goes on, and a new worker that has no services is told of', async () => {
+  test('may be lost: running workers go on, and a new worker that finds no services is reported', async () => {
     const { service, adminUrl } = await startCrew(2)
     for (const name of folders(service.dataDir)) rmSync(path.join(service.dataDir, name), { recursive: true })
     expect(typeOf(await get(service.url, ASKED))).toBe('invalid_appid')
@@ -415,7 +415,7 @@ describe('the folder of the socket', () => {
   })
 })
 
-test('a worker has no secret of a database, and starts when the file that held it is gone', async () => {
+test('a worker gets no database secret, and starts even when the file that held it is gone', async () => {
   const service = await createProcess()
   const file = path.join(service.dataDir, 'address')
   writeFileSync(file, `sqlite:${path.join(service.dataDir, 'other.db')}`)
@@ -431,7 +431,7 @@ test('a worker has no secret of a database, and starts when the file that held i
   expect(environment).not.toMatch(/DATABASE_URL|PGPASSWORD/)
 })
 
-test('a port in use is known before a database is touched', async () => {
+test('a port in use is reported before a database is touched', async () => {
   const { service } = await startCrew(1)
   const { port } = new URL(service.url)
   const second = await createProcess({ PORT: port })

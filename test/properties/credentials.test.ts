@@ -17,7 +17,7 @@ const bytesOf = (size: number) => fc.uint8Array({ minLength: size, maxLength: si
 const sha256 = (text: string) => createHash('sha256').update(text).digest()
 
 describe('a credential', () => {
-  it('has the key its text is found by, with and without a place', () => {
+  it('is found by the key derived from its text, with and without a place', () => {
     fc.assert(
       fc.property(bytesOf(32), fc.option(bytesOf(8), { nil: undefined }), (random, place) => {
         const { text, hash } = newCredential('accessToken', () => random, place)
@@ -56,7 +56,7 @@ describe('a credential', () => {
     expect(Buffer.from(hashCredential('refreshToken', text) ?? [])).toEqual(sha256(text))
   })
 
-  it('that is forged, of any characters and with the right checksum, has the same key whenever it is sent', () => {
+  it('that is forged with a valid checksum has the same key every time it is sent', () => {
     const forged = fc.string({ minLength: 54, maxLength: 54, unit: 'binary' }).map((body) => `sat_${body}`)
     fc.assert(
       fc.property(forged, bytesOf(8192), (body, noise) => {
@@ -103,7 +103,7 @@ describe('a place', () => {
   const NOW = 1_700_000_000_000
   const DAY = 86_400_000
 
-  it('orders the keys of codes by when their forms were shown, and those of tokens as well', () => {
+  it('orders the keys of codes and of tokens by when their forms were shown', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1 - DAY, max: DAY - 2 }), (at) => {
         const codes = [NOW + at, NOW + at + 1].map((ms) => deriveCode('session', [formAt(ms), 'app'], 0, NOW))
@@ -123,7 +123,7 @@ describe('a place', () => {
     expect(Buffer.from(id.slice('grant_'.length), 'base64url').subarray(0, 8)).toEqual(place)
   })
 
-  it('of a code begins with the time of its form, and tells it from others of the moment', () => {
+  it('of a code begins with the time of its form, and differs from others of the same moment', () => {
     const codes = ['1', '2', '3', '4'].map((more) => deriveCode('session', [formAt(NOW) + more, 'app'], 0, NOW))
     for (const { hash } of codes) expect(placeOf(hash).subarray(0, 6)).toEqual(placeAt(NOW).subarray(0, 6))
     expect(new Set(codes.map(({ hash }) => placeOf(hash).join())).size).toBe(4)
@@ -131,7 +131,7 @@ describe('a place', () => {
     expect(deriveCode('session', [`${formAt(NOW)}1`, 'app'], 0, NOW + DAY - 1)).toEqual(codes[0])
   })
 
-  it('is anywhere for forms that say no time, or one of another day, and that of their grants is the time', () => {
+  it('is arbitrary for a form without a time of that day, but that of its grant begins with the current time', () => {
     const ids = ['', 'short', 'not base64url: ä', '0f8fad5b-d9cb-469f-a165-70867728950e', formAt(0), formAt(NOW - DAY)]
     const places = ids.flatMap((id) =>
       Array.from({ length: 50 }, (_, n) => {

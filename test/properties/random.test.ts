@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { pooledRandomBytes } from '../../bin/random.js'
 
-test('random bytes come in the size that was asked for, and none twice', () => {
+test('random bytes have the size asked for, and do not repeat', () => {
   const randomBytes = pooledRandomBytes()
   const given = Array.from({ length: 2_000 }, (_, index) => randomBytes(8 + (index % 57)))
   expect(given.map(({ length }) => length)).toEqual(given.map((_, index) => 8 + (index % 57)))
@@ -11,7 +11,7 @@ test('random bytes come in the size that was asked for, and none twice', () => {
   expect(new Set(randomBytes(10_000)).size).toBe(256)
 })
 
-test('random bytes that were given are their holder’s alone', () => {
+test('random bytes share no memory with those given to others', () => {
   const randomBytes = pooledRandomBytes()
   const first = randomBytes(32)
   const copy = Uint8Array.from(first)

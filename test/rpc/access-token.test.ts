@@ -5,7 +5,7 @@ import type { TokenDeps } from '../../services/token/deps.js'
 import { granted, startService } from '../answers/kept-service.js'
 import { byOperator, byUser, NOW } from '../store/token-store-verbs.js'
 
-test('a good token is not refused when its app is enabled between the look at it and that at the app', async () => {
+test('a good token is accepted when its app is enabled between the lookups of the token and of the app', async () => {
   const { store, uses } = await startService()
   const { presented, openid } = await granted(store)
   await store.setAppDisabled(presented.appid, true, NOW, byOperator)

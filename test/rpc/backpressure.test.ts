@@ -13,7 +13,7 @@ import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const CALLS = 1_000
 
-test('is asked to read before it may ask for more, and loses nothing', async () => {
+test('a caller that does not read its answers has its further calls held back, and none is lost', async () => {
   let handled = 0
   const notNeeded = () => Promise.reject(new Error('not needed'))
   const dispatcher = new Dispatcher({ mayCall, onCall() {}, onUnexpected() {}, maxDeadlineMs: 60_000 }).register(

@@ -54,7 +54,7 @@ function sample(desc: DescMessage, depth = 3) {
   return message as never
 }
 
-test.each(methods)('the bytes of $name are those of a call whose request was encoded first', ({ input, output }) => {
+test.each(methods)('a call of $name has the same bytes as one whose request was encoded first', ({ input, output }) => {
   const about = { id: 7, method: '/a.B/C', timeoutMs: 5_000, requestId: 'r', traceparent: 't' }
   const calls = (of: DescMessage, request: unknown) =>
     toBinary(
@@ -77,7 +77,7 @@ test.each(methods)('the bytes of $name are those of a call whose request was enc
   expect(holding(MultiplexResponseSchema, MultiplexedResultSchema.field.response, output), 'made once').toBe(ofResults)
 })
 
-test('every item is in one batch, in order; none is too large but one that is so alone', () => {
+test('every item is in exactly one batch, in order, and only a single oversized item exceeds the limit', () => {
   const sizes = Array.from({ length: 1_000 }, (_, index) => (index === 500 ? 5_000 : index % 50))
   const taken: number[][] = []
   const encode = (items: readonly number[]) => {
@@ -95,7 +95,7 @@ test('every item is in one batch, in order; none is too large but one that is so
   expect(seen).toEqual(sizes)
 })
 
-test('what is known to be large is encoded once, and asked for when it is its turn', () => {
+test('items of known size are encoded once, and taken from the source only when their turn comes', () => {
   let encoded = 0
   const encode = (items: readonly number[]) => {
     encoded += items.length
@@ -116,7 +116,7 @@ test('what is known to be large is encoded once, and asked for when it is its tu
   expect(encoded).toBe(6)
 })
 
-test('what cannot be encoded is left out and named, and nothing else is lost', () => {
+test('an item that cannot be encoded is left out and reported, and no other is lost', () => {
   const items = Array.from({ length: 300 }, (_, index) => index)
   const encode = (part: readonly number[]) => {
     if (part.some((item) => item % 97 === 5)) throw new Error('no')
@@ -135,7 +135,7 @@ test('groups keep the order of their items', () => {
   ])
 })
 
-test('among calls of one moment, one that is too large or cannot be encoded fails alone, as does one whose answer cannot be', async () => {
+test('among calls sent together, only those fail that are too large or cannot be encoded, or whose answer cannot', async () => {
   const address: Address = { kind: 'unix', path: path.join(temporaryDirectory(), 's') }
   const notNeeded = () => Promise.reject(new Error('not needed'))
   const onUnexpected = vi.fn()

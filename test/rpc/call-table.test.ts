@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { CallTable, MAX_CALLS } from '../../services/rpc/call-table.js'
 import { mostKeptMB } from '../harness/kept.js'
 
-test('each call has an id of its own, by which it is found until it is deleted', () => {
+test('each call has its own id, by which it is found until it is deleted', () => {
   const table = new CallTable<string>()
   const [a, b] = [table.add('a'), table.add('b')]
   expect([table.get(a), table.get(b), table.size]).toEqual(['a', 'b', 2])
@@ -10,7 +10,7 @@ test('each call has an id of its own, by which it is found until it is deleted',
   expect(table.calls()).toEqual(['b'])
 })
 
-test('an id that was used finds nothing, also when another call has its slot', () => {
+test('the id of a deleted call finds nothing, even when another call has its slot', () => {
   const table = new CallTable<number>()
   const first = table.add(0)
   table.delete(first)
@@ -33,7 +33,7 @@ test('calls that stay are found, however many come and go meanwhile', () => {
   expect(table.calls()).toEqual(staying.map(([, call]) => call))
 })
 
-test('it is full, and takes the next when one has gone', () => {
+test('a full table refuses calls, and takes the next once one has gone', () => {
   const table = new CallTable<number>()
   const ids = Array.from({ length: MAX_CALLS }, (_, n) => table.add(n))
   expect(() => table.add(0)).toThrow('too many calls')
@@ -42,7 +42,7 @@ test('it is full, and takes the next when one has gone', () => {
   expect(table.size).toBe(MAX_CALLS)
 })
 
-test('what has gone is let go of by the quick collector: a Map in its place kept 50 MB', () => {
+test('finished calls are freed by young-generation garbage collections', () => {
   const kept = mostKeptMB(`
     const { CallTable } = await import(dist + 'services/rpc/call-table.js')
     const table = new CallTable()

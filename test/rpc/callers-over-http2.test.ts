@@ -27,7 +27,7 @@ async function turns(): Promise<void> {
   for (let turn = 0; turn < 50; turn += 1) await new Promise((resolve) => setImmediate(resolve))
 }
 
-test('who answers is kept, and nothing is left of it when it has gone', async () => {
+test('a caller that answers pings is kept, and no timer remains once it has gone', async () => {
   const { port, sockets } = await open()
   const session = http2.connect(`http://127.0.0.1:${port}`)
   onTestFinished(() => session.destroy())
@@ -45,7 +45,7 @@ test('who answers is kept, and nothing is left of it when it has gone', async ()
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('who does not answer is given up', async () => {
+test('a caller that does not answer pings is dropped', async () => {
   const { port } = await open()
   const peer = net.connect(port, '127.0.0.1').on('error', () => undefined)
   onTestFinished(() => void peer.destroy())
@@ -59,7 +59,7 @@ test('who does not answer is given up', async () => {
   await gone
 })
 
-test('when all are to be closed, who answers is waited for until its calls have ended', async () => {
+test('on closing, a caller that answers pings is waited for until its calls have ended', async () => {
   const { callers, port, server } = await open()
   const session = http2.connect(`http://127.0.0.1:${port}`).on('error', () => undefined)
   onTestFinished(() => session.destroy())

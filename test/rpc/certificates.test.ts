@@ -56,7 +56,7 @@ async function open(authority: Authority) {
   return { folder, port, logged, made, env }
 }
 
-test('files that have changed are used from SIGHUP on, by doors and by connections to them', async () => {
+test('changed certificate files are used from SIGHUP on, by servers and by connections to them', async () => {
   const { folder, port, logged, made, env } = await open(createAuthority())
   const before = await made()
   process.emit('SIGHUP')
@@ -79,7 +79,7 @@ test('files that have changed are used from SIGHUP on, by doors and by connectio
   expect(await made()).toBe(2 * before)
 }, 60_000)
 
-test('of callers that are turned away a line a minute tells, with how many there were', async () => {
+test('callers that are turned away are logged once a minute, with their number', async () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const { port, logged } = await open(createAuthority())

@@ -7,7 +7,7 @@ import { type Environment, readConfig } from '../../bin/config.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
-test('limits are as they are configured', () => {
+test('RPC limits follow the configuration', () => {
   const settings = {
     RPC_MAX_REQUEST_BYTES: '70000',
     RPC_MAX_SURVEY_REQUEST_BYTES: '5000000',
@@ -36,7 +36,7 @@ const bytes = (message: Buffer) => message
 test.each([
   [{}, grpc.status.UNIMPLEMENTED],
   [{ RPC_REFLECTION: 'on' }, grpc.status.OK],
-] as const)('with %j a question of what is served ends with status %d', async (env, status) => {
+] as const)('with %j a reflection request ends with status %d', async (env, status) => {
   const client = await started(env)
   const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
   const stream = client.makeBidiStreamRequest(path, bytes, bytes)

@@ -12,7 +12,7 @@ function withClock() {
   return { deadlines: new Deadlines(), goOn: (ms: number) => vi.advanceTimersByTime(ms) }
 }
 
-test('a deadline is told of once, not before its time and soon after, whatever its place among others', () => {
+test('a deadline fires once, not before its time and soon after, whatever its place among others', () => {
   const { deadlines, goOn } = withClock()
   const startedAt = performance.now()
   const passed: (readonly [number, number])[] = []
@@ -27,7 +27,7 @@ test('a deadline is told of once, not before its time and soon after, whatever i
   }
 })
 
-test('what was taken out is not told of, and may be taken out again; what stands beside it is', () => {
+test('a deleted deadline does not fire, and may be deleted again; those beside it fire', () => {
   const { deadlines, goOn } = withClock()
   const passed: number[] = []
   const all = [0, 1, 2, 3, 4].map((n) => deadlines.add(performance.now() + 20, () => passed.push(n)))
@@ -37,7 +37,7 @@ test('what was taken out is not told of, and may be taken out again; what stands
   expect(passed).toEqual([1, 3])
 })
 
-test('one that passes may take out another of the same moment, and add one', () => {
+test('a deadline that fires may delete another of the same moment, and add one', () => {
   const { deadlines, goOn } = withClock()
   const passed: string[] = []
   const atMs = performance.now() + 10
@@ -51,7 +51,7 @@ test('one that passes may take out another of the same moment, and add one', () 
   expect(passed).toEqual(['first', 'third'])
 })
 
-test('nothing is looked for while there is no deadline', () => {
+test('no timer runs while there is no deadline', () => {
   const { deadlines, goOn } = withClock()
   const inTime = deadlines.add(performance.now() + 1_000, () => undefined)
   expect(vi.getTimerCount()).toBe(1)
@@ -64,7 +64,7 @@ test('nothing is looked for while there is no deadline', () => {
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('a process that stood still reads the answers that came meanwhile before a deadline passes', async () => {
+test('a process that was blocked reads the answers that arrived meanwhile before a deadline fires', async () => {
   const { port1: here, port2: there } = new MessageChannel()
   onTestFinished(() => here.close())
   const deadlines = new Deadlines()
@@ -81,7 +81,7 @@ test('a process that stood still reads the answers that came meanwhile before a 
   expect(ended).toBe('answered')
 })
 
-test('what has gone is let go of by the quick collector', () => {
+test('deleted deadlines are freed by young-generation garbage collections', () => {
   const kept = mostKeptMB(`
     const { Deadlines } = await import(dist + 'services/rpc/deadlines.js')
     const deadlines = new Deadlines()

@@ -57,7 +57,7 @@ test.each([
   { of: 'no promise', handler: () => ({}), outcome: 'Internal', unexpected: 1 },
   { of: 'an answer of which nothing can be made', handler: async () => unreadable, outcome: 'Internal', unexpected: 1 },
   { of: 'its deadline', handler: never, outcome: 'DeadlineExceeded', unexpected: 0 },
-])('ends once with $of', async ({ handler, outcome, unexpected: expected }) => {
+])('a call ends once, with $of', async ({ handler, outcome, unexpected: expected }) => {
   const { call, codes, unexpected } = open(handler)
   expect(await call(undefined, 40)).toBe(outcome)
   await new Promise((resolve) => setTimeout(resolve, 80)) // until the deadline has passed in any case
@@ -68,7 +68,7 @@ test.each([
 test.each([
   ['its own time', 40, 40],
   ['the longest there is', 1_000_000, MAX_DEADLINE_MS],
-])('a handler knows when its caller is told that it failed: after %s', async (_, timeoutMs, ms) => {
+])('a handler knows the deadline of its call, which is after %s', async (_, timeoutMs, ms) => {
   const known: number[] = []
   const { call } = open(async ({ deadlineMs }) => {
     known.push(deadlineMs)
@@ -80,7 +80,7 @@ test.each([
   expect(known[0]).toBeLessThanOrEqual(performance.now() + ms)
 })
 
-test('ends once when the caller goes away, and listens to him no more', async () => {
+test('a call ends once when its caller goes away, and a later answer is ignored', async () => {
   const aborter = new AbortController()
   let answer: (response: unknown) => void = () => undefined
   const { call, codes } = open(() => new Promise((resolve) => (answer = resolve)))
@@ -92,7 +92,7 @@ test('ends once when the caller goes away, and listens to him no more', async ()
   expect(codes()).toEqual(['Canceled'])
 })
 
-test('listens no more to the caller of a call that was answered', async () => {
+test('an answered call no longer listens for its caller to go away', async () => {
   const { signal } = new AbortController()
   const { call } = open(async () => ({}))
   expect(await call(signal)).toBe('answered')
@@ -110,11 +110,11 @@ test.each([
     options: { startSpan: () => ({ traceparent: '', end: defect }) },
     handler: async () => ({}),
   },
-])('fails with what $what throws', async ({ options, handler }) => {
+])('a call fails with whatever $what throws', async ({ options, handler }) => {
   expect(await open(handler, options).call(undefined, 20)).toBe('Error: observer')
 })
 
-test('why a database cannot be asked is told to who runs the services, and to no other caller', async () => {
+test('why a database is unavailable is told to operators and local callers only', async () => {
   const { dispatcher } = open(() => Promise.reject(new StoreUnavailable(new Error('the disk of token.db is full'))))
   const told = async (caller: Caller) => {
     const call = { caller, requestId: 'r', traceparent: '', signal: undefined }

@@ -181,7 +181,7 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
 
   const strangeIds = ['seven77', 'x'.repeat(65), 'of two words', '"quoted"', 'a:b:c:d:e']
   // Direct callers are this process itself.
-  test.each(door === 'direct' ? [] : strangeIds)('what cannot be a request id is replaced by one: %s', async (sent) => {
+  test.each(door === 'direct' ? [] : strangeIds)('an invalid request id is replaced: %s', async (sent) => {
     await account.getSession({ sessionToken: 'abc' }, { headers: { 'x-request-id': sent } })
     expect(calls.at(-1)?.requestId).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
   })
@@ -196,7 +196,7 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
     })
   })
 
-  test('an unexpected failure leaves without its text', async () => {
+  test('an unexpected failure does not reveal its text', async () => {
     const failure = await failureOf(account.signOut({ sessionToken: 'x' }))
     expect([failure.code, failure.rawMessage]).toEqual([Code.Internal, 'internal error'])
     expect(JSON.stringify(failure.details)).not.toContain('canary')
@@ -239,7 +239,7 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
 test.each([
   ['as its deadline passes, has passed it', 5, Code.DeadlineExceeded],
   ['long before, has a caller who went away', 400, Code.Canceled],
-])('a call that its door ends %s', async (_, timeoutMs, code) => {
+])('a call aborted by its door %s', async (_, timeoutMs, code) => {
   const aborter = new AbortController()
   const call: IncomingCall = { caller: 'gateway', requestId: 'request', traceparent: '', signal: aborter.signal }
   const request = create(ListConnectedAppsRequestSchema, { sessionToken: 'x' })
@@ -248,7 +248,7 @@ test.each([
   expect((await failure).code).toBe(code)
 })
 
-test('the direct door hands on who calls, why, and for how long', async () => {
+test('the direct door passes on the caller, the request id, the trace and the timeout', async () => {
   const call = vi.fn<Dispatcher['call']>()
   const request = create(ListConnectedAppsRequestSchema, { sessionToken: 'x' })
   const outgoing = { requestId: 'request', traceparent: 'trace', timeoutMs: 7 }
@@ -257,12 +257,12 @@ test('the direct door hands on who calls, why, and for how long', async () => {
   expect(call.mock.calls).toEqual([[AccountService.method.listConnectedApps, request, handedOn, 7]])
 })
 
-test('the Unix socket is for its owner only, and what the process makes after it is as before', () => {
+test('the Unix socket is for its owner only, and the umask of the process is unchanged', () => {
   expect(statSync(unixPath).mode & 0o777).toBe(0o600)
   expect(process.umask()).toBe(umask)
 })
 
-test('a server has at most as many connections as it may', async () => {
+test('a server closes connections beyond its limit', async () => {
   const limits = { maxRequestBytes: 64 * 1024, maxStreams: 1, maxConnections: 1 }
   const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
   const common = { dispatcher, tls: undefined, callers: new Map(), limits, hasReflection: false }
@@ -278,7 +278,7 @@ test('a server has at most as many connections as it may', async () => {
 })
 
 test.each(['end', 'resetAndDestroy'] as const)(
-  'a connection that says nothing before its %s ends only itself',
+  'a connection closed by %s before it sends anything affects no other',
   async (how) => {
     const url = server.address
     const peer = net
@@ -294,7 +294,7 @@ test.each(['end', 'resetAndDestroy'] as const)(
   },
 )
 
-test('a call is not made by GET, which has its message in the URL', async () => {
+test('a call cannot be made by GET, which would put its message in the URL', async () => {
   const before = calls.length
   const message = encodeURIComponent('{"sessionToken":"abc"}')
   const path = `/surveyauth.v1.AccountService/GetSession?connect=v1&encoding=json&message=${message}`
@@ -302,7 +302,7 @@ test('a call is not made by GET, which has its message in the URL', async () => 
   expect(calls).toHaveLength(before)
 })
 
-test.each(['P', 'PO'])('a request whose first piece is %s is one of HTTP/1.1', async (piece) => {
+test.each(['P', 'PO'])('a request whose first bytes are %s is served as HTTP/1.1', async (piece) => {
   const peer = net.connect(Number(new URL(server.address).port), '127.0.0.1')
   onTestFinished(() => void peer.destroy())
   peer.setNoDelay().write(piece)
@@ -315,7 +315,7 @@ test.each(['P', 'PO'])('a request whose first piece is %s is one of HTTP/1.1', a
 const GET_SESSION = '/surveyauth.v1.AccountService/GetSession'
 const JSON_TYPE = 'application/json'
 
-describe('a request that names no host to make a URL of is refused, and ends nothing else', () => {
+describe('a request with an invalid or missing host is refused, and affects no other', () => {
   test.each([
     ['a bracket', `POST ${GET_SESSION} HTTP/1.1\r\nHost: [\r\n`],
     ['a port that there is not', `POST ${GET_SESSION} HTTP/1.1\r\nHost: a:99999\r\n`],
@@ -349,7 +349,7 @@ describe('a request that names no host to make a URL of is refused, and ends not
 })
 
 test.each(['/a/B', GET_SESSION, '/surveyauth.v1.MultiplexService/Multiplex'])(
-  'a gRPC call that is given up in the packet that it came with ends nothing else: %s',
+  'a gRPC call cancelled in the packet that opened it affects nothing else: %s',
   async (path) => {
     const peer = net.connect(Number(new URL(server.address).port), '127.0.0.1')
     onTestFinished(() => void peer.destroy())
@@ -400,7 +400,7 @@ function headerBlock(headers: Readonly<Record<string, string>>): Buffer {
   )
 }
 
-describe('what is thrown at a door ends its request alone and is reported once', () => {
+describe('an exception inside a door ends only its request, and is reported once', () => {
   const thrown = new Error('by what the door is made of')
   const throwing = () => {
     throw thrown
@@ -451,7 +451,7 @@ test.each(networkDoors)('a request above the size limit is refused: %s', async (
 })
 
 test.each(networkDoors.filter((name) => !name.includes('multiplexed')))(
-  'a web page may not call, whatever name its host has: %s',
+  'a call with an Origin header, as web pages send it, is refused: %s',
   async (door) => {
     const account = (doors[door] as () => Client<typeof AccountService>)()
     const call = () => account.getSession({ sessionToken: 'abc' }, { headers: { origin: 'http://rebound.example' } })
@@ -463,7 +463,7 @@ test.each(networkDoors.filter((name) => !name.includes('multiplexed')))(
   },
 )
 
-test('a service that takes larger requests lends that to no other in its process', async () => {
+test('a larger request limit for one service does not apply to others in its process', async () => {
   const bytes = new Uint8Array(70_000)
   const limits = { maxRequestBytes: 65_536, maxStreams: 1, largerRequests: new Map([[SurveyService.typeName, 80_000]]) }
   const { signOut } = AccountService.method
@@ -479,7 +479,7 @@ test('an answer that cannot be encoded is an unexpected failure over gRPC', asyn
   expect(unexpected).toEqual([expect.any(Error)])
 })
 
-test("bytes that are no message are the caller's mistake over gRPC", async () => {
+test("bytes that are not a message are the caller's mistake over gRPC", async () => {
   const client = new grpc.Client(server.address.replace('http://', ''), grpc.credentials.createInsecure())
   closers.push(() => client.close())
   const send = (bytes: Buffer) => bytes

@@ -131,7 +131,7 @@ async function drained(server: RpcServer, graceMs: number): Promise<number> {
 test.each([
   ['plaintext', address],
   ['TLS', tlsAddress],
-])('is over when the calls are answered that were under way, not before, over %s', async (_, address) => {
+])('a drain ends once the calls in flight are answered, and not before, over %s', async (_, address) => {
   const material = materialOfServer()
   const { server, begun, ended, at } = await started({ address, tls: material })
   const transport = transportTo(at, () => material)
@@ -146,7 +146,7 @@ test.each([
 const LONG_MS = { multiplexed: 2_500, unary: 6_000 }
 
 test.each(['multiplexed', 'unary'] as const)(
-  'waits for a call by gRPC that takes seconds, %s',
+  'a drain waits for a gRPC call that takes seconds, %s',
   async (how) => {
     const { server, begun, ended, at } = await started()
     const sessionToken = String(LONG_MS[how])
@@ -190,7 +190,7 @@ function overHttp2(server: RpcServer) {
   return { session, request }
 }
 
-test('a stream of calls that is reset meanwhile has ended', async () => {
+test('a drain does not wait for a stream of calls that is reset meanwhile', async () => {
   const { server } = await started()
   const { request } = overHttp2(server)
   const stream = request().on('error', () => undefined)
@@ -201,7 +201,7 @@ test('a stream of calls that is reset meanwhile has ended', async () => {
   expect(await drain).toBeLessThan(4_000)
 })
 
-test('a caller whose server is replaced goes on with the certificates it has read', async () => {
+test('a caller whose server is replaced reconnects with the certificates it has already read', async () => {
   const material = materialOfServer()
   const first = await started({ address: tlsAddress, tls: material })
   let reads = 0
@@ -218,7 +218,7 @@ test('a caller whose server is replaced goes on with the certificates it has rea
   expect(second.ended).toEqual(['the call'])
 })
 
-test('who has a stream of calls and wants another one is told to connect anew', async () => {
+test('a caller that opens another stream of calls during a drain is told to reconnect', async () => {
   const { server } = await started()
   const { session, request } = overHttp2(server)
   const first = request()
@@ -236,7 +236,7 @@ test('who has a stream of calls and wants another one is told to connect anew', 
 })
 
 test.each(['1.1', '2'] as const)(
-  'is not over before a call over Connect and HTTP/%s is answered',
+  'a drain waits until a call over Connect and HTTP/%s is answered',
   async (httpVersion) => {
     const { server, begun, ended } = await started()
     const transport = createConnectTransport({ baseUrl: server.address, httpVersion })
@@ -248,7 +248,7 @@ test.each(['1.1', '2'] as const)(
   },
 )
 
-test('tells who has a stream of calls to move on', async () => {
+test('a drain tells callers with an open stream to move on', async () => {
   const { server, at } = await started()
   const stream = grpcClient(at).makeBidiStreamRequest('/surveyauth.v1.MultiplexService/Multiplex', bytes, bytes)
   const end = endOf(stream)
@@ -262,7 +262,7 @@ test('tells who has a stream of calls to move on', async () => {
   expect(await end).toBe(grpc.status.OK)
 })
 
-test('does not wait for callers that keep a connection open for their next request', async () => {
+test('a drain does not wait for idle keep-alive connections', async () => {
   const { server, at } = await started()
   const url = `http://127.0.0.1:${(at as Extract<Address, { kind: 'plaintext' }>).port}`
   const headers = { 'content-type': 'application/json' }
@@ -275,7 +275,7 @@ test('does not wait for callers that keep a connection open for their next reque
   expect(await drained(server, 5_000)).toBeLessThan(1_000)
 })
 
-test('does not wait for who watches the health, and tells the end of it before', async () => {
+test('a drain does not wait for health watchers, and tells them first that the server stops serving', async () => {
   const { server, at } = await started()
   server.setServing(true)
   const watch = grpcClient(at).makeServerStreamRequest('/grpc.health.v1.Health/Watch', bytes, bytes, Buffer.alloc(0))
@@ -287,7 +287,7 @@ test('does not wait for who watches the health, and tells the end of it before',
   expect(heard).toEqual([SERVING, NOT_SERVING])
 })
 
-test('an answer about the health that its caller has not read yet when it begins is read as it was', async () => {
+test('a health check whose answer is unread when a drain begins still ends with OK', async () => {
   const { server } = await started()
   server.setServing(true)
   const session = http2.connect(server.address, { settings: { initialWindowSize: 0 } })
@@ -305,7 +305,7 @@ test('an answer about the health that its caller has not read yet when it begins
   expect(await drain).toBeLessThan(4_000)
 })
 
-test('who keeps asking what is served may stop while it is told that this ends', async () => {
+test('a reflection caller may end its stream while a drain is ending it', async () => {
   const { server } = await started({ hasReflection: true })
   const session = http2.connect(server.address, { settings: { initialWindowSize: 0 } })
   onTestFinished(() => session.destroy())
@@ -323,7 +323,7 @@ test('who keeps asking what is served may stop while it is told that this ends',
   expect(await drain).toBeLessThan(4_000)
 })
 
-test.each(['asked', 'not asked yet'])('does not wait for who keeps asking what is served, and has %s', async (what) => {
+test.each(['asked', 'not asked yet'])('a drain does not wait for a reflection stream that has %s', async (what) => {
   const { server, at } = await started({ hasReflection: true })
   const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
   const stream = grpcClient(at).makeBidiStreamRequest(path, bytes, bytes)
@@ -338,7 +338,7 @@ test.each(['asked', 'not asked yet'])('does not wait for who keeps asking what i
   expect(await end).toBe(grpc.status.UNAVAILABLE)
 })
 
-test('cuts off callers that say nothing, or do not send their request', async () => {
+test('callers that say nothing, or do not send their whole request, are cut off', async () => {
   const { at } = await started()
   const said = ['', 'POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ', `${half}Content-Type: application/json\r\n\r\n{`]
   const callers = said.map((text) => {
@@ -349,7 +349,7 @@ test('cuts off callers that say nothing, or do not send their request', async ()
   await Promise.all(callers)
 }, 30_000)
 
-test('cuts off a caller that does not finish its TLS handshake', async () => {
+test('a caller that does not finish its TLS handshake is cut off', async () => {
   const { at } = await started({ address: tlsAddress, tls: materialOfServer() })
   await once(connectedTo(at), 'close')
 }, 30_000)
@@ -367,7 +367,7 @@ const silent: Record<string, (at: Address, material: TlsMaterial) => net.Socket>
   'after its TLS handshake': securedTo,
 }
 
-test.each(Object.keys(silent))('closes a connection at once that has said nothing, %s', async (which) => {
+test.each(Object.keys(silent))('a drain closes a silent connection at once, %s', async (which) => {
   const material = materialOfServer()
   const path = `${temporaryDirectory()}/rpc.sock`
   const { server, at } = await started(
@@ -389,7 +389,7 @@ const OPENING = Buffer.concat([
   Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
 ])
 
-test('does not wait for an idle peer over HTTP/2 that keeps its side open', async () => {
+test('a drain does not wait for an idle HTTP/2 peer that keeps its side open', async () => {
   const { server, at } = await started()
   const peer = connectedTo(at, true)
   peer.write(OPENING)
@@ -405,7 +405,7 @@ function halfACall(): Buffer {
   return Buffer.from([0, 0, block.length, 1, 4, 0, 0, 0, 1, ...block])
 }
 
-test('a caller over HTTP/2 that is gone without a word is let go, and not waited for', async () => {
+test('an HTTP/2 caller that vanished silently is dropped, and a drain does not wait for it', async () => {
   const [ending, running] = [await started(), await started()]
   const letGo = [ending, running].map(({ at }) => {
     const peer = connectedTo(at, true)
@@ -438,7 +438,7 @@ async function beginOverHttp2(url: string, type: string): Promise<void> {
 }
 
 test.each(Object.keys(unending))(
-  'does not wait longer than its grace for a request that does not end, through %s',
+  'a drain waits no longer than its grace for a request that does not end, through %s',
   async (door) => {
     const { server } = await started()
     await unending[door]?.(server)

@@ -83,14 +83,14 @@ async function statusOf(session: http2.ClientHttp2Session, headers: http2.Outgoi
 }
 
 test.each(['2147484S', '35792M', '597H', '99999999H'])(
-  'a caller that has time for %s, longer than a timer of Node, gets its answer',
+  'a gRPC caller with a timeout of %s, longer than a timer of Node allows, gets its answer',
   async (timeout) => {
     expect(await statusOf(overHttp2(), { 'grpc-timeout': timeout })).toBe('0')
   },
 )
 
 test.each(['2147483647', '2147483648', '9999999999'])(
-  'a caller by Connect that has time for %s ms gets its answer, and no timer is set for longer than Node can',
+  'a Connect caller with a timeout of %s ms gets its answer, and no timer is set for longer than Node allows',
   async (timeout) => {
     const warnings: Error[] = []
     const warned = (warning: Error) => warnings.push(warning)
@@ -103,7 +103,7 @@ test.each(['2147483647', '2147483648', '9999999999'])(
   },
 )
 
-test.each(['2147483S', '99999999m', '99999999u'])('and so does one that has time for %s', async (timeout) => {
+test.each(['2147483S', '99999999m', '99999999u'])('a gRPC caller with a timeout of %s is answered', async (timeout) => {
   expect(await statusOf(overHttp2(), { 'grpc-timeout': timeout })).toBe('0')
 })
 
@@ -125,13 +125,13 @@ const endOfLate: Record<string, () => Promise<unknown>> = {
 test.each([
   ['gRPC', String(grpc.status.DEADLINE_EXCEEDED)],
   ['Connect', 'deadline_exceeded'],
-])('a caller whose time is over before its answer is told so, and so is the log, through %s', async (door, end) => {
+])('a call whose time runs out before its answer is reported and recorded so, through %s', async (door, end) => {
   records.length = 0
   expect(await endOfLate[door]?.()).toBe(end)
   await expect.poll(() => records.map(({ code }) => code)).toEqual([Code.DeadlineExceeded])
 })
 
-test('headers of 16 KiB are taken over HTTP/2, which is told', async () => {
+test('headers of up to 16 KiB are accepted over HTTP/2, as its SETTINGS say', async () => {
   const session = overHttp2()
   const [settings] = (await once(session, 'remoteSettings')) as [http2.Settings]
   expect(settings).toMatchObject({ maxHeaderListSize: 16 * 1024, maxConcurrentStreams: 100 })
@@ -157,7 +157,7 @@ test.each([
   ['is none', [0x0a, 200], 'INVALID_ARGUMENT', 'not a surveyauth.v1.MultiplexRequest'],
   ['carries 1,001 calls', Array(1_001).fill([0x0a, 0]).flat(), 'INVALID_ARGUMENT', '1000 calls at most'],
   ['is larger than a request', Array(64 * 1024 + 1).fill(0), 'RESOURCE_EXHAUSTED', 'larger than max'],
-] as const)('a message to multiplex that %s ends the stream, and says why', async (_, message, code, why) => {
+] as const)('a message to multiplex that %s ends the stream with the reason', async (_, message, code, why) => {
   const client = clientOfGrpc()
   const asIs = (bytes: Buffer) => bytes
   const stream = client.makeBidiStreamRequest('/surveyauth.v1.MultiplexService/Multiplex', asIs, asIs)
@@ -169,7 +169,7 @@ test.each([
   expect(status.details).toContain(why)
 })
 
-test('the health of each service is that of the server, and of another there is none', async () => {
+test('the health of each service is that of the server, and an unknown service has none', async () => {
   const client = clientOfGrpc()
   const healthOf = (service: string) =>
     new Promise((resolve) => {
@@ -192,7 +192,7 @@ test('the health of each service is that of the server, and of another there is 
   expect(await healthOf('surveyauth.v1.NoService')).toBe('NOT_FOUND')
 })
 
-test('what is served is told to nobody where that is turned off', async () => {
+test('reflection is refused where it is turned off', async () => {
   const asIs = (bytes: Buffer) => bytes
   const path = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo'
   const stream = clientOfGrpc().makeBidiStreamRequest(path, asIs, asIs)
@@ -221,7 +221,7 @@ const begin: Record<string, () => () => void> = {
   },
 }
 
-test.each(Object.keys(begin))('a call is over when its caller goes away, through %s', async (door) => {
+test.each(Object.keys(begin))('a call ends when its caller goes away, through %s', async (door) => {
   begun.length = 0
   records.length = 0
   const goAway = begin[door]?.()
@@ -230,7 +230,7 @@ test.each(Object.keys(begin))('a call is over when its caller goes away, through
   await expect.poll(() => records.map(({ code }) => code), { timeout: 20_000 }).toEqual([Code.Canceled])
 })
 
-test('a connection of HTTP/1.1 may be idle for a minute, which its caller hears; nothing compressed is taken', async () => {
+test('HTTP/1.1 callers are told that idle connections stay for a minute; compressed requests are refused', async () => {
   const send = (headers: Record<string, string>, body: string | Uint8Array<ArrayBuffer>) =>
     fetch(`${server.address}${PATH}`, {
       method: 'POST',
@@ -244,7 +244,7 @@ test('a connection of HTTP/1.1 may be idle for a minute, which its caller hears;
   expect(await refused.json()).toMatchObject({ code: 'unimplemented' })
 })
 
-test('who watches the health hears of changes only', async () => {
+test('a health watcher is told of changes only', async () => {
   const client = clientOfGrpc()
   const bytes = (message: Buffer) => message
   const watch = client.makeServerStreamRequest('/grpc.health.v1.Health/Watch', bytes, bytes, Buffer.alloc(0))
@@ -259,7 +259,7 @@ test('who watches the health hears of changes only', async () => {
 })
 
 test.each(['application/grpc-web', 'application/grpc-web+proto', 'application/grpc-web-text'])(
-  '%s is served nowhere, nor is gRPC over HTTP/1.1',
+  '%s is not served, nor is gRPC over HTTP/1.1',
   async (type) => {
     const stream = overHttp2().request({ ':method': 'POST', ':path': PATH, 'content-type': type })
     const [head] = (await once(stream.end(FRAMED).resume(), 'response')) as [http2.IncomingHttpHeaders]

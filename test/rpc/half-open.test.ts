@@ -98,7 +98,7 @@ async function ask(target = READ): Promise<{ type: string; ms: number }> {
   return { type: error.type, ms: performance.now() - startedAt }
 }
 
-test('of calls over a connection that went dead, reads go over the next one and an exchange is answered 503', async () => {
+test('when a connection goes dead, reads are sent again over the next one and an exchange is answered 503', async () => {
   expect((await ask()).type).toBe('invalid_appid')
   for (let round = 0; round < ROUNDS; round += 1) {
     network.swallow()
@@ -123,7 +123,7 @@ function openTransport(defaultTimeoutMs: number) {
   return transport
 }
 
-test('a connection that went dead while nothing was called is noticed by who only asks whether it serves', async () => {
+test('a connection that goes dead while idle is noticed by health checks alone', async () => {
   const transport = openTransport(1_000)
   expect(await transport.whyNotServing()).toBeUndefined()
   network.swallow()
@@ -131,8 +131,8 @@ test('a connection that went dead while nothing was called is noticed by who onl
   await expect.poll(() => transport.whyNotServing(), { timeout: 15_000 }).toBeUndefined()
 })
 
-describe('a connection that goes dead while it is made is left for a new one', () => {
-  test('by calls, which wait for that', async () => {
+describe('a connection that goes dead while it is being established is replaced', () => {
+  test('for calls, which wait for the new one', async () => {
     network.swallowNew(true)
     const { verifyAccessToken } = clientOf(TokenService, openTransport(10_000).invoke)
     const call = verifyAccessToken({ appid: 'app_x', accessToken: 'sat_x' })
@@ -140,7 +140,7 @@ describe('a connection that goes dead while it is made is left for a new one', (
     await expect(call).rejects.toThrow('the appid is unknown or disabled')
   })
 
-  test('by who only asks whether it serves', async () => {
+  test('for health checks', async () => {
     network.swallowNew(true)
     const transport = openTransport(1_000)
     expect(await transport.whyNotServing()).toBeDefined()

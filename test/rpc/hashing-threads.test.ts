@@ -7,7 +7,7 @@ import { createPasswordHasher } from '../../services/token/passwords.js'
 const CHEAP = { memoryCost: 8, timeCost: 1, parallelism: 1 }
 const hash = (password: string) => inThread('hashSync', password, CHEAP)
 
-test('a hash belongs to its password and to no other', async () => {
+test('a hash matches its own password and no other', async () => {
   const [ann, ben] = await Promise.all([hash('of ann'), hash('of ben')])
   expect(await Promise.all([inThread('verifySync', ann, 'of ann'), inThread('verifySync', ben, 'of ann')])).toEqual([
     true,
@@ -15,19 +15,19 @@ test('a hash belongs to its password and to no other', async () => {
   ])
 })
 
-test('a password is kept at the cost that OWASP asks for, and differently each time', async () => {
+test('a password is hashed at the cost that OWASP recommends, and to a different hash each time', async () => {
   const { hash } = await createPasswordHasher({ concurrency: 1, queueLimit: 1 })
   const hashes = await Promise.all([hash('of ann'), hash('of ann')])
   for (const one of hashes) expect(one).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   expect(new Set(hashes).size).toBe(2)
 })
 
-test('a password that nobody has is compared with, and belongs to nobody', async () => {
+test('a password of an unknown user does not match', async () => {
   const { inQueue } = await createPasswordHasher({ concurrency: 1, queueLimit: 0, cost: CHEAP })
   expect(await inQueue((compare) => compare(undefined, 'no user has this password'))).toBe(false)
 })
 
-test('as many are let in as are compared at once and may wait, and the next when one has gone, however', async () => {
+test('only as many are admitted as may run and wait, and one that fails makes room for the next', async () => {
   const { hash, inQueue } = await createPasswordHasher({ concurrency: 2, queueLimit: 1, cost: CHEAP })
   const leave: (() => void)[] = []
   const enter = () => inQueue(() => new Promise<void>((_, reject) => leave.push(() => reject(new Error('gone')))))
@@ -41,18 +41,18 @@ test('as many are let in as are compared at once and may wait, and the next when
   for (const one of next) await expect(one).rejects.toThrow('gone')
 })
 
-test('a thread that failed goes on', async () => {
+test('a hashing thread goes on working after a failure', async () => {
   for (let i = 0; i < 3; i += 1) await expect(inThread('verifySync', 'no hash', 'of ann')).rejects.toThrow()
   expect(await hash('of ann')).toMatch(/^\$argon2id\$/)
 })
 
-test.runIf(process.platform === 'linux')('they stand back for the others of this process', async () => {
+test.runIf(process.platform === 'linux')('hashing threads give way to the rest of the process', async () => {
   await hash('of ann')
   expect(nicenessOf(String(process.pid))).toBe(getPriority())
   expect(readdirSync('/proc/self/task').map(nicenessOf)).toContain(10)
 })
 
-test.runIf(process.platform === 'linux')('one that is free is used again', async () => {
+test.runIf(process.platform === 'linux')('an idle hashing thread is reused', async () => {
   await hash('of ann')
   const before = readdirSync('/proc/self/task').length
   for (let i = 0; i < 20; i += 1) await hash('of ann')
@@ -60,7 +60,7 @@ test.runIf(process.platform === 'linux')('one that is free is used again', async
 })
 
 test.runIf(process.platform === 'linux')(
-  'as many run at once as are allowed, also when others come later',
+  'as many hashing threads run as are configured and no more, even as jobs keep arriving',
   async () => {
     const { hash } = await createPasswordHasher({ concurrency: 5, queueLimit: 100, cost: CHEAP })
     const threads = () => readdirSync('/proc/self/task').filter((thread) => nicenessOf(thread) === 10).length

@@ -11,7 +11,7 @@ const response = (title: string, prefix = '长'.repeat(1_000)) =>
   create(GetSurveyResponseSchema, { survey: create(SurveySchema, { id: 7n, title, prefix }), creatorUserId: 5n })
 const bytesOf = (title: string, prefix?: string) => toBinary(GetSurveyResponseSchema, response(title, prefix))
 
-test('a large message is encoded once, another with the same content by itself', () => {
+test('a large message is encoded once; another one with the same content is encoded by itself', () => {
   const one = response('one')
   const bytes = encode(GetSurveyResponseSchema, one)
   expect(bytes).toEqual(bytesOf('one'))
@@ -19,7 +19,7 @@ test('a large message is encoded once, another with the same content by itself',
   expect(encode(GetSurveyResponseSchema, response('one'))).not.toBe(bytes)
 })
 
-test('the same bytes are the same message, any other byte makes another', () => {
+test('equal bytes decode to the same message, and any different byte to another', () => {
   const decoder = new Decoder()
   const first = decoder.decode(GetSurveyResponseSchema, bytesOf('one'))
   expect(first).toEqual(response('one'))
@@ -28,7 +28,7 @@ test('the same bytes are the same message, any other byte makes another', () => 
   expect(decoder.decode(GetSurveyResponseSchema, bytesOf('one', '長'.repeat(1_000))).survey?.prefix[0]).toBe('長')
 })
 
-test('a message that differs in the middle alone takes the place of the one before; another that ends otherwise does not', () => {
+test('a message that differs only in the middle replaces the one before; one that ends differently does not', () => {
   const decoder = new Decoder()
   const pad = '长'.repeat(500)
   const first = decoder.decode(GetSurveyResponseSchema, bytesOf('one', `${pad}a${pad}`))
@@ -40,7 +40,7 @@ test('a message that differs in the middle alone takes the place of the one befo
   expect(decoder.decode(GetSurveyResponseSchema, bytesOf('one', `${pad}b${pad}`))).toBe(other)
 })
 
-test('what is kept does not change with the bytes it came in', () => {
+test('a cached message does not change when the bytes it was decoded from do', () => {
   const decoder = new Decoder()
   const bytes = bytesOf('one')
   decoder.decode(GetSurveyResponseSchema, bytes)
@@ -59,7 +59,7 @@ test('bytes of one type are not taken for another', () => {
   expect(() => decoder.decode(SurveySchema, bytes), 'they are no survey').toThrow()
 })
 
-test('a small message is decoded anew, and what is kept is bounded', () => {
+test('a small message is decoded each time, and the cache is bounded', () => {
   const decoder = new Decoder()
   const small = bytesOf('small', '')
   expect(decoder.decode(GetSurveyResponseSchema, small)).not.toBe(decoder.decode(GetSurveyResponseSchema, small))

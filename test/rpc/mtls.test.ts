@@ -117,7 +117,7 @@ const doors = {
 } as const
 
 describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door) => {
-  test.each(roles)('the certificate of %s opens exactly the methods of its row', async (role: Caller) => {
+  test.each(roles)('the certificate of %s may call exactly the methods of its role', async (role: Caller) => {
     const leaf = authority.issue(`DNS:${role.replace('_', '-')}.test`)
     const open = doors[door](materialOf(authority, leaf))
     for (const service of services) {
@@ -130,13 +130,13 @@ describe.each(Object.keys(doors) as (keyof typeof doors)[])('through %s', (door)
     }
   })
 
-  test('a certificate of ours with an unknown name is nobody', async () => {
+  test('a certificate of our authority with an unknown name is refused', async () => {
     const open = doors[door](materialOf(authority, authority.issue('DNS:stranger.test')))
     const code = await codeOf(open(AdminService).listApps({}))
     expect(code).toBe(Code.PermissionDenied)
   })
 
-  test('a name that only looks like one of the table is nobody', async () => {
+  test('a name that only resembles one in RPC_CALLERS is refused', async () => {
     for (const name of ['DNS:gateway.test.evil', 'DNS:xgateway.test', 'URI:DNS:gateway.test', 'email:gateway.test']) {
       const open = doors[door](materialOf(authority, authority.issue(name)))
       expect(await codeOf(open(AccountService).signOut({ sessionToken: 'x' }))).toBe(Code.PermissionDenied)
@@ -172,7 +172,7 @@ test('without a certificate there is no connection', async () => {
   expect(code).not.toBe(Code.PermissionDenied)
 })
 
-test('an older TLS than 1.3 is not spoken, which is told; who resets its connection meanwhile is not told of', async () => {
+test('TLS older than 1.3 is refused and reported; a connection reset during its handshake is not reported', async () => {
   const { port } = address as Extract<Address, { kind: 'tls' }>
   const reset = net.connect(port, '127.0.0.1').on('error', () => undefined)
   reset.write(Buffer.from([22, 3, 1, 2, 0, 1])) // the head of a ClientHello
@@ -194,13 +194,13 @@ test('an older TLS than 1.3 is not spoken, which is told; who resets its connect
   expect(turnedAway).not.toContain('ECONNRESET')
 })
 
-test('a server that is not signed by our authority is not talked to', async () => {
+test('a server whose certificate is not signed by our authority is not used', async () => {
   const operator = authority.issue('DNS:operator.test')
   const distrustful = grpcAs({ ...operator, ca: createAuthority().cert })
   expect(await codeOf(distrustful(AdminService).listApps({}, { timeoutMs: 1_500 }))).not.toBe('ok')
 })
 
-test('of a server that is not talked to it is known why', async () => {
+test('a server that is not used is reported with the reason', async () => {
   const operator = authority.issue('DNS:operator.test')
   expect(await transportAs(materialOf(authority, operator)).whyNotServing()).toBe('its health check says NOT_SERVING')
   const distrustful = transportAs({ ...operator, ca: createAuthority().cert })
@@ -233,7 +233,7 @@ test.each([
   ['127.0.0.1', 'IP:127.0.0.2,DNS:localhost,DNS:ip.invalid', false],
   ['localhost', 'DNS:localhost', true],
   ['localhost', 'DNS:ip.invalid,IP:127.0.0.1', false],
-])('at %s, a server that is %s is talked to: %s', async (host, name, isTalkedTo) => {
+])('at %s, a server whose certificate says %s is used: %s', async (host, name, isTalkedTo) => {
   server.reloadTls(materialOf(authority, authority.issue(name)))
   onTestFinished(() => server.reloadTls(materialOf(authority, authority.issue('IP:127.0.0.1'))))
   const admin = grpcAs(materialOf(authority, authority.issue('DNS:operator.test')), host)(AdminService)
@@ -241,7 +241,7 @@ test.each([
   expect(code).toBe(isTalkedTo ? 'ok' : Code.DeadlineExceeded)
 })
 
-test('new certificates are used for new connections, and open ones stay', async () => {
+test('new certificates apply to new connections, and open ones stay', async () => {
   const admin = grpcAs(materialOf(authority, authority.issue('DNS:operator.test')))(AdminService)
   expect(await codeOf(admin.listApps({}))).toBe('ok')
   const next = createAuthority()

@@ -64,7 +64,7 @@ function open(work = Promise.resolve()) {
   return { send, sendAtOnce, receive, timeouts, results, stream, drain, now }
 }
 
-test('a caller may end its side while its calls are under way: the stream ends behind their answers', async () => {
+test('a caller may end its side while calls are in flight: the stream ends after their answers', async () => {
   let finish = () => {}
   const { sendAtOnce, stream, results, now } = open(new Promise((resolve) => (finish = resolve)))
   sendAtOnce(3)
@@ -77,7 +77,7 @@ test('a caller may end its side while its calls are under way: the stream ends b
 })
 
 test.each(['cancelled', 'error'])(
-  'of a stream that ends by %s nothing more is run, and nothing is written to it',
+  'when a stream ends by %s, no further call of it is run and nothing is written to it',
   async (how) => {
     let finish = () => {}
     const { sendAtOnce, stream, results, timeouts, drain, now } = open(new Promise((resolve) => (finish = resolve)))
@@ -94,7 +94,7 @@ test.each(['cancelled', 'error'])(
   },
 )
 
-test('a caller hears that it should move on, unless it has ended its side', () => {
+test('a caller is told to move on, unless it has ended its side', () => {
   for (const [hasLeft, drainings] of [
     [false, 1],
     [true, 0],
@@ -106,7 +106,7 @@ test('a caller hears that it should move on, unless it has ended its side', () =
   }
 })
 
-test('a caller with ten thousand calls under way is not read from until some have ended', async () => {
+test('a caller with ten thousand calls in flight is not read from until some have ended', async () => {
   let finish = () => {}
   const { sendAtOnce, results, now } = open(new Promise((resolve) => (finish = resolve)))
   sendAtOnce(9_999)
@@ -118,7 +118,7 @@ test('a caller with ten thousand calls under way is not read from until some hav
   expect(results.length).toBeGreaterThan(0)
 })
 
-test('a call that has spent its time on the way is not run', async () => {
+test('a call whose time ran out on the way is not run', async () => {
   const { send, timeouts } = open()
   expect((await send(0, 4_000))?.case).toBe('response')
   for (const agoMs of [60_000, 600_000]) {
@@ -127,7 +127,7 @@ test('a call that has spent its time on the way is not run', async () => {
   expect(timeouts).toHaveLength(1)
 })
 
-test('a call that comes late has what is left of its time', async () => {
+test('a call that arrives late has only the rest of its time', async () => {
   const { send, timeouts } = open()
   await send(0, 4_000)
   await send(60_000, 90_000)
@@ -136,7 +136,7 @@ test('a call that comes late has what is left of its time', async () => {
   expect(timeouts[1]).toBeGreaterThan(0)
 })
 
-test('what comes late of a caller that has given the connection up is not run, nor what it sent behind that', async () => {
+test('late calls of a caller that has given up the connection are not run, nor those it sent after them', async () => {
   const { send, receive, timeouts, stream } = open()
   await send(0, 4_000)
   for (const agoMs of [600, 0]) {
@@ -149,7 +149,7 @@ test('what comes late of a caller that has given the connection up is not run, n
   expect(timeouts).toEqual([4_000])
 })
 
-test('what comes late of a caller that is there is run a few turns later, with what came meanwhile, and later ones are not held up', async () => {
+test('late calls of a caller still there run a few turns later, with newer ones, and hold up no later calls', async () => {
   const { send, receive, timeouts } = open()
   await send(0, 4_000)
   const turn = () => new Promise((resolve) => setImmediate(resolve))
@@ -168,7 +168,7 @@ test('what comes late of a caller that is there is run a few turns later, with w
   expect(run.slice(15)).toEqual(Array.from({ length: 15 }, (_, at) => at + 16))
 })
 
-test('of a message that does not say when it was sent nothing is late, and a call without a time has all there is', async () => {
+test('calls of a message without a send time are never late, and a call without a timeout keeps none', async () => {
   const { send, timeouts } = open()
   await send(0, 4_000)
   await send(undefined, 4_000)
@@ -176,7 +176,7 @@ test('of a message that does not say when it was sent nothing is late, and a cal
   expect(timeouts).toEqual([4_000, 4_000, undefined])
 })
 
-test('a clock that has stopped with its machine makes calls late for seconds, not for as long as the stream lives', async () => {
+test('a clock that stopped with its machine makes calls late for seconds, not for the life of the stream', async () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
   vi.advanceTimersByTime(60_000) // the process has run for a while
@@ -190,14 +190,14 @@ test('a clock that has stopped with its machine makes calls late for seconds, no
   expect([await of(STOPPED_MS), await of(2 * STOPPED_MS)]).toEqual(['response', 'failure'])
 })
 
-test('a time that is no number makes nothing late, and takes no call its deadline', async () => {
+test('a send time that is not a finite number makes no call late, and every call keeps its timeout', async () => {
   const { send, timeouts } = open()
   for (const agoMs of [0, Number.NaN, Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY, 0]) await send(agoMs, 4_000)
   for (const timeoutMs of timeouts) expect(timeoutMs).toBeGreaterThan(3_000)
   expect(timeouts).toHaveLength(5)
 })
 
-test('large answers are encoded when there is room for them, and not for a caller that has given the call up by then', async () => {
+test('large answers are encoded only when there is room for them, and not for calls that have been given up by then', async () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const { getSurvey } = SurveyService.method
@@ -241,7 +241,7 @@ test('large answers are encoded when there is room for them, and not for a calle
   for (const { outcome } of results.slice(7)) expect(outcome.value).toMatchObject({ code: Code.DeadlineExceeded })
 })
 
-test('a message with more calls than one may carry is refused before they are decoded', () => {
+test('a message with too many calls is refused before they are decoded', () => {
   const emptyCalls = (count: number) => Buffer.from('0a00'.repeat(count), 'hex')
   expect(decodeCalls(emptyCalls(MAX_CALLS_OF_MESSAGE)).calls).toHaveLength(MAX_CALLS_OF_MESSAGE)
   const tooMany = emptyCalls(2_000_000)

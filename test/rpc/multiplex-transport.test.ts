@@ -123,7 +123,7 @@ function answersTo(calls: readonly MultiplexedCall[], reaction?: Reaction): Buff
   return Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, response)))
 }
 
-test('a call that changes nothing goes over the next stream', async () => {
+test('a call that changes nothing is sent again over the next stream', async () => {
   const { seen, token } = await startPeer(['break', 'answer'])
   const headers = { 'x-request-id': '11111111-1111-4111-8111-111111111111' }
   expect((await token.verifyAccessToken(verification, { headers, timeoutMs: 10_000 })).openid).toBe('o_x')
@@ -133,31 +133,31 @@ test('a call that changes nothing goes over the next stream', async () => {
   expect(second, 'what is left of its time').toBeLessThan(first ?? 0)
 })
 
-test('an answer may be as large as this side takes', async () => {
+test('an answer may be as large as this side accepts', async () => {
   const { token } = await startPeer(['large'])
   expect((await token.verifyAccessToken(verification)).openid).toBe(LARGE)
 })
 
-test('an answer that is none fails with its cause, which nobody else has logged', async () => {
+test('an answer that cannot be decoded fails with its cause', async () => {
   const { token } = await startPeer(['babble'])
   const failure = { code: Code.Internal, cause: expect.any(Error) }
   await expect(token.verifyAccessToken(verification)).rejects.toMatchObject(failure)
 })
 
-test('it is sent twice at most: it may be what breaks the peer', async () => {
+test('a call is sent at most twice: it may be what breaks the peer', async () => {
   const { seen, token } = await startPeer(['break'])
   await expect(token.verifyAccessToken(verification)).rejects.toMatchObject({ code: Code.Unavailable })
   expect(seen).toHaveLength(2)
 })
 
-test('a call that may have changed something is sent once', async () => {
+test('a call that may have changed something is sent only once', async () => {
   const { seen, token } = await startPeer(['break', 'answer'])
   await expect(token.exchangeCode(exchange)).rejects.toMatchObject({ code: Code.Unavailable })
   await token.verifyAccessToken(verification) // the next stream works
   expect(seen.map(({ method }) => method.split('/').at(-1))).toEqual(['ExchangeCode', 'VerifyAccessToken'])
 })
 
-test('who is patient waits for the answer to the call before, for 5 ms, and others do not', async () => {
+test('a call of a patient method waits up to 5 ms for the answer to the one before, and others do not', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const { sizes, token, transport } = await startPeer(['silence'])
@@ -181,7 +181,7 @@ test('who is patient waits for the answer to the call before, for 5 ms, and othe
   await Promise.allSettled(calls)
 })
 
-test('closing fails what is to go over the next stream', async () => {
+test('closing fails calls that wait for the next stream', async () => {
   const { token, transport, seen } = await startPeer(['break', 'answer'])
   const call = token.verifyAccessToken(verification)
   while (seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 1))
@@ -189,7 +189,7 @@ test('closing fails what is to go over the next stream', async () => {
   await expect(call).rejects.toMatchObject({ code: Code.Unavailable })
 })
 
-test('closing fails what is under way, over streams that are left too', async () => {
+test('closing fails calls in flight, also those on replaced streams', async () => {
   const { token, transport, seen, connections } = await startPeer(['silence'])
   const fails = () =>
     expect(token.verifyAccessToken(verification)).rejects.toMatchObject({
@@ -207,7 +207,7 @@ test('closing fails what is under way, over streams that are left too', async ()
   await expect.poll(connections, { timeout: 10_000 }).toBe(0)
 })
 
-test('of a peer that ends every stream a few a second are asked for', async () => {
+test('when a peer ends every stream, only a few new ones a second are opened', async () => {
   const { token, streams } = await startPeer(['reject'])
   await expect(token.verifyAccessToken(verification, { timeoutMs: 500 })).rejects.toMatchObject({
     code: Code.DeadlineExceeded,
@@ -215,7 +215,7 @@ test('of a peer that ends every stream a few a second are asked for', async () =
   expect(streams()).toBeLessThan(15)
 })
 
-test('of a call whose time is nearly over as it is sent the peer hears that little is left, not that it has all there is', async () => {
+test('a call sent with less than a millisecond left is sent with a timeout of 1 ms, not without one', async () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const { token, seen } = await startPeer(['answer'])
@@ -227,7 +227,7 @@ test('of a call whose time is nearly over as it is sent the peer hears that litt
   expect(seen[1]?.timeoutMs).toBe(1)
 })
 
-test('a call whose time is over before it could be sent is not sent', async () => {
+test('a call whose time runs out before it could be sent is not sent', async () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const { token, seen } = await startPeer(['answer'])
@@ -239,13 +239,13 @@ test('a call whose time is over before it could be sent is not sent', async () =
   expect(seen.map(({ method }) => method.split('/').at(-1))).toEqual(['VerifyAccessToken', 'VerifyAccessToken'])
 })
 
-test('its deadline holds while it waits for the next stream', async () => {
+test('the deadline of a call holds while it waits for the next stream', async () => {
   const { token } = await startPeer(['break'])
   const call = token.verifyAccessToken(verification, { timeoutMs: 30 }) // less than the pause before the next stream
   await expect(call).rejects.toMatchObject({ code: Code.DeadlineExceeded })
 })
 
-test('a stream that is left ends also when its last call cannot be sent', async () => {
+test('a replaced stream ends even when its last call cannot be sent', async () => {
   const { transport, token, ended } = await startPeer(['answer'])
   await token.verifyAccessToken(verification)
   const tooLarge = token.verifyAccessToken({ ...verification, accessToken: 'x'.repeat(70_000) })
@@ -254,7 +254,7 @@ test('a stream that is left ends also when its last call cannot be sent', async 
   await expect.poll(ended).toBe(1)
 })
 
-test('so it does when its last call is not answered in time', async () => {
+test('a replaced stream ends even when its last call is not answered in time', async () => {
   const { transport, token, ended, seen } = await startPeer(['silence'])
   const unanswered = token.verifyAccessToken(verification, { timeoutMs: 200 })
   const outcome = expect(unanswered).rejects.toMatchObject({ code: Code.DeadlineExceeded })
@@ -264,7 +264,7 @@ test('so it does when its last call is not answered in time', async () => {
   await expect.poll(ended, { timeout: 10_000 }).toBe(1)
 })
 
-test('what was called before is answered over the old connection, which ends then', async () => {
+test('calls made before a reconnect are answered over the old connection, which then ends', async () => {
   const { transport, token, connections, streams } = await startPeer(['late', 'answer'])
   const sent = token.verifyAccessToken(verification)
   await expect.poll(streams).toBe(1)
@@ -278,7 +278,7 @@ test('what was called before is answered over the old connection, which ends the
   expect(streams()).toBe(2)
 })
 
-test('an answer that comes too late is dropped, and the stream goes on', async () => {
+test('a late answer is dropped, and the stream goes on', async () => {
   const { token, streams } = await startPeer(['late'])
   const late = token.verifyAccessToken(verification, { timeoutMs: LATE_MS / 2 })
   await expect(late).rejects.toMatchObject({ code: Code.DeadlineExceeded })
@@ -286,7 +286,7 @@ test('an answer that comes too late is dropped, and the stream goes on', async (
   expect(streams()).toBe(1)
 })
 
-test('calls go elsewhere when the peer is about to go, and its stream ends', async () => {
+test('when the peer is about to stop, calls go elsewhere and its stream ends', async () => {
   const { token, ended } = await startPeer(['leave', 'answer'])
   for (let i = 0; i < 2; i += 1) expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
   await expect.poll(ended, { timeout: 10_000 }).toBe(1)
@@ -304,7 +304,7 @@ test('a call that was given up before it could be sent is not sent', async () =>
   expect(seen.map(({ method }) => method.split('/').at(-1))).toEqual(['VerifyAccessToken'])
 })
 
-test('when there is no connection for three seconds, calls fail at once', async () => {
+test('after three seconds without a connection, calls fail at once', async () => {
   const { token } = await startPeer(['wait'])
   const first = expect(token.verifyAccessToken(verification, { timeoutMs: 3_500 })).rejects.toMatchObject({
     code: Code.DeadlineExceeded,
@@ -317,7 +317,7 @@ test('when there is no connection for three seconds, calls fail at once', async 
 test.each([
   ['refuses every caller', 'refuse', ' refuses: refuse', Code.Unauthenticated],
   ['ends every stream before it has begun', 'reject', 'no connection to', Code.Unavailable],
-] as const)('of a peer that %s that is said, for however long it does', async (_, reaction, text, code) => {
+] as const)('callers of a peer that %s are told so, however long it lasts', async (_, reaction, text, code) => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const { token, streams } = await startPeer([reaction])
@@ -341,18 +341,18 @@ test('as many calls wait as there is room for, and one more fails at once', asyn
   expect((await ended).every(({ status }) => status === 'rejected')).toBe(true)
 })
 
-test('as many go over the next stream together', async () => {
+test('as many calls as may wait are all answered over the next stream', async () => {
   const { token } = await startPeer(['reject', 'answer'])
   const answers = await Promise.all(Array.from({ length: MAX_CALLS }, () => token.verifyAccessToken(verification)))
   expect(answers.every(({ openid }) => openid === 'o_x')).toBe(true)
 })
 
-test.runIf(hasIpv6)('an address of IPv6 is one', async () => {
+test.runIf(hasIpv6)('an IPv6 address works', async () => {
   const { token } = await startPeer(['answer'], '::1')
   expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
 })
 
-test('a connection stays one for however long it is there', async () => {
+test('a connection is not replaced for its age', async () => {
   vi.useFakeTimers({ toFake: ['performance'] })
   onTestFinished(() => void vi.useRealTimers())
   const { token, streams } = await startPeer(['answer'])
@@ -363,7 +363,7 @@ test('a connection stays one for however long it is there', async () => {
   expect(streams()).toBe(1)
 })
 
-test('a peer that does not say whether it serves is not waited for, and one that is left is let go', async () => {
+test('a peer that answers no health checks is not waited for, and a replaced connection is closed', async () => {
   const { transport, connections } = await startPeer(['answer'])
   expect(await transport.whyNotServing()).toBe('it does not answer health checks: see its /readyz')
   expect(await connections()).toBe(1)
@@ -371,12 +371,12 @@ test('a peer that does not say whether it serves is not waited for, and one that
   await expect.poll(connections, { timeout: 10_000 }).toBe(0)
 })
 
-test('a failure of a kind that is not known here is an unknown one', async () => {
+test('a failure with an unknown code is reported as unknown', async () => {
   const { token } = await startPeer(['strange'])
   await expect(token.verifyAccessToken(verification)).rejects.toMatchObject({ code: Code.Unknown, rawMessage: 'odd' })
 })
 
-test('nothing is kept of calls that were answered or failed, nor of streams that ended', () => {
+test('no memory is kept for calls that were answered or failed, nor for streams that ended', () => {
   execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
   const script = `
     const dist = '${new URL('../../dist/', import.meta.url).href}'

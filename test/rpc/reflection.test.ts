@@ -65,7 +65,7 @@ function fieldsOf(message: Uint8Array, number: number): Uint8Array[] {
 }
 
 test.each(['v1', 'v1alpha'])(
-  'who asks by %s gets every file that a service needs, as it was written',
+  'reflection by %s returns every file that a service needs, with the same methods',
   async (version) => {
     const ask = asking(version)
     for (const service of SERVICES) {

@@ -58,23 +58,20 @@ test.each([
     ask: (size: number) => (invoke: Invoke) =>
       clientOf(SurveyService, invoke).listSurveys({ appid: 'app_x', accessToken: 'x'.repeat(size) }),
   },
-])(
-  '$variable is what the $service service takes, and what is sent to it',
-  async ({ service, variable, bytes, ask }) => {
-    const standard = configWith({})
-    const larger = configWith({ [variable]: String(2 * bytes) })
-    for (const [server, client, size, code] of [
-      [larger, larger, bytes + 1000, Code.InvalidArgument],
-      [larger, larger, 2 * bytes, Code.ResourceExhausted],
-      [larger, standard, bytes, Code.ResourceExhausted],
-      [standard, standard, bytes - 1000, Code.InvalidArgument],
-    ] as const) {
-      const running = await start('all', server)
-      try {
-        expect(await failureOf(running.rpcAddress ?? '', service, ask(size), client)).toBe(code)
-      } finally {
-        await running.close()
-      }
+])('$variable limits requests to the $service service, on both sides', async ({ service, variable, bytes, ask }) => {
+  const standard = configWith({})
+  const larger = configWith({ [variable]: String(2 * bytes) })
+  for (const [server, client, size, code] of [
+    [larger, larger, bytes + 1000, Code.InvalidArgument],
+    [larger, larger, 2 * bytes, Code.ResourceExhausted],
+    [larger, standard, bytes, Code.ResourceExhausted],
+    [standard, standard, bytes - 1000, Code.InvalidArgument],
+  ] as const) {
+    const running = await start('all', server)
+    try {
+      expect(await failureOf(running.rpcAddress ?? '', service, ask(size), client)).toBe(code)
+    } finally {
+      await running.close()
     }
-  },
-)
+  }
+})

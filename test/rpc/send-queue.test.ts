@@ -45,7 +45,7 @@ function makeQueue(waitsForAnswers: boolean) {
 
 const many = (count: number) => Array.from({ length: count }, (_, index) => `call ${index}`)
 
-test('calls of one turn and the next go together, answered or not', async () => {
+test('calls of two consecutive turns are sent together, without waiting for earlier answers', async () => {
   const { sent, addAll, add } = makeQueue(false)
   addAll('first')
   setImmediate(() => addAll('second'))
@@ -55,7 +55,7 @@ test('calls of one turn and the next go together, answered or not', async () => 
   expect(sent).toEqual([['first', 'second'], ['third']])
 })
 
-test('who waits for answers waits for all of them, and goes with those who came meanwhile', async () => {
+test('a queue that waits for answers waits for all of them, then sends what arrived meanwhile together', async () => {
   const { sent, add, settle } = makeQueue(true)
   await add('first', 'second')
   expect(sent).toEqual([['first', 'second']])
@@ -72,7 +72,7 @@ test('who waits for answers waits for all of them, and goes with those who came 
   ])
 })
 
-test('so many as are worth a message go at once', async () => {
+test('once enough calls for a message have gathered, they are sent without waiting', async () => {
   const { sent, add } = makeQueue(true)
   await add('first')
   await add(...many(31))
@@ -82,7 +82,7 @@ test('so many as are worth a message go at once', async () => {
   expect(sent[1]).toEqual([...many(31), 'one more'])
 })
 
-test('an answer is waited for until 5 ms after its call was sent, and then by nobody', async () => {
+test('an answer is waited for until 5 ms after its call was sent, and not at all by later calls', async () => {
   const { sent, add, advanceBy } = makeQueue(true)
   await add('first')
   advanceBy(4)
@@ -97,7 +97,7 @@ test('an answer is waited for until 5 ms after its call was sent, and then by no
   expect(sent).toEqual([['first'], ['second'], ['third'], ['fourth']])
 })
 
-test('who comes alone does not wait for an answer that takes long already', async () => {
+test('a single call does not wait for an answer that is already overdue', async () => {
   const { sent, add, advanceBy } = makeQueue(true)
   await add('first')
   advanceBy(1_000)
@@ -105,7 +105,7 @@ test('who comes alone does not wait for an answer that takes long already', asyn
   expect(sent).toEqual([['first'], ['second']])
 })
 
-test('when answers have taken longer nobody waits, until one is there in time', async () => {
+test('after a slow answer no call waits, until an answer comes in time again', async () => {
   const { sent, add, settle, advanceBy } = makeQueue(true)
   await add('slow')
   advanceBy(6)
@@ -124,7 +124,7 @@ test('when answers have taken longer nobody waits, until one is there in time', 
   expect(sent.slice(3)).toEqual([['third'], ['fourth']])
 })
 
-test('one that is given up before it was sent is not sent, and not waited for', async () => {
+test('a call given up before it was sent is neither sent nor waited for', async () => {
   const { sent, add, addAll, settle, giveUp } = makeQueue(true)
   addAll('given up', 'first')
   giveUp('given up')
@@ -143,7 +143,7 @@ test('one that is given up before it was sent is not sent, and not waited for', 
   expect(sent[2]).toEqual(['third'])
 })
 
-test('one that is given up after it was sent is not waited for', async () => {
+test('a call given up after it was sent is not waited for', async () => {
   const { sent, add, giveUp } = makeQueue(true)
   await add('first')
   await add('second')
@@ -152,7 +152,7 @@ test('one that is given up after it was sent is not waited for', async () => {
   expect(sent).toEqual([['first'], ['second']])
 })
 
-test('while it is closed all wait, and then go together', async () => {
+test('while the queue is closed all calls wait, and are then sent together', async () => {
   const { queue, sent, state, add, advanceBy } = makeQueue(true)
   await add('before')
   state.isOpen = false

@@ -30,7 +30,7 @@ const broken = () => {
   throw new Error('the database is away')
 }
 
-test('lets so many wrong passwords through and no more, of an account and of a source', async () => {
+test('after too many wrong passwords an account, and then its source, is refused even the right one', async () => {
   const { attempt } = limiter()
   for (let i = 0; i < 2; i += 1) expect(await attempt(wrong)).toBeUndefined()
   await expect(attempt(right)).rejects.toThrow('too many failed sign-ins')
@@ -39,13 +39,13 @@ test('lets so many wrong passwords through and no more, of an account and of a s
   await expect(attempt(right, 'cleo')).rejects.toThrow('too many failed sign-ins')
 })
 
-test('an account is slowed for the source that fails only, also where their names run together', async () => {
+test('failures are counted per account and source, even where the two run together to the same text', async () => {
   const { attempt } = limiter()
   for (let i = 0; i < 2; i += 1) await attempt(wrong, 'ann1', '92.0.2.1')
   expect(await attempt(right, 'ann', '192.0.2.1')).toBe('session')
 })
 
-test('forgets the failures of an account whose password came, and those of the source but for that attempt not', async () => {
+test('a right password clears the failures of its account, but not those of its source', async () => {
   const { attempt, ofSource } = limiter()
   await attempt(wrong)
   expect(await attempt(right)).toBe('session')
@@ -57,27 +57,27 @@ test.each([
   [0, 60],
   [14_001, 46],
   [59_999, 1],
-])('who is refused %i ms after the window began is told to come again %i s later', async (nowMs, retryAfterSeconds) => {
+])('an attempt refused %i ms into the window is told to retry after %i s', async (nowMs, retryAfterSeconds) => {
   const { attempt } = limiter({ nowMs })
   for (let i = 0; i < 2; i += 1) await attempt(wrong)
   await expect(attempt(right)).rejects.toMatchObject({ options: { retryAfterSeconds } })
 })
 
-test('refuses more at once than may fail, and counts nothing of them', async () => {
+test('no more attempts run at the same time than may fail, and refused ones are not counted', async () => {
   const { attempt, ofSource } = limiter()
   const outcomes = await Promise.allSettled(Array.from({ length: 9 }, () => attempt(right)))
   expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(2)
   expect(ofSource()).toBe(0)
 })
 
-test('counts nothing that was no wrong password', async () => {
+test('only wrong passwords are counted, not other failures', async () => {
   const { attempt, ofSource } = limiter()
   for (let i = 0; i < 9; i += 1) await expect(attempt(broken)).rejects.toThrow('the database is away')
   expect(await attempt(right)).toBe('session')
   expect(ofSource()).toBe(0)
 })
 
-test('says what failed when the attempt cannot be taken back either', async () => {
+test('when an attempt fails and its count cannot be undone, the failure of the attempt is reported', async () => {
   const { attempt } = limiter({ failsAt: (call) => call > 1 })
   await expect(attempt(broken)).rejects.toThrow('the database is away')
 })

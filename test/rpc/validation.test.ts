@@ -125,7 +125,7 @@ function anyScalar(scalar: ScalarType): fc.Arbitrary<unknown> {
 }
 
 describe('the compiled rules', () => {
-  test.each(requests.map((desc) => ({ desc, name: desc.name })))('say of $name what protovalidate says', ({ desc }) => {
+  test.each(requests.map((desc) => ({ desc, name: desc.name })))('agree with protovalidate on $name', ({ desc }) => {
     const validate = compileRules(desc)
     const seen = { valid: 0, invalid: 0 }
     fc.assert(
@@ -163,7 +163,7 @@ describe('the compiled rules', () => {
   })
 
   test.each([CreateUserRequestSchema, SetUserPasswordRequestSchema])(
-    'refuse a password that a form could not carry: $name',
+    'refuse a password with control characters, which a form cannot carry: $name',
     (schema) => {
       const requestWith = (password: string) => create<DescMessage>(schema, { username: 'ann', password } as never)
       for (const control of ['\t', '\n', '\u001f', '\u007f', '\u0085']) {
@@ -176,7 +176,7 @@ describe('the compiled rules', () => {
   )
 
   test.each([CreateAppRequestSchema, UpdateAppRequestSchema, AddAppSecretRequestSchema])(
-    'refuse a name that nobody could see: $name',
+    'refuse a blank name: $name',
     (schema) => {
       const verdict = (name: string) =>
         compileRules(schema)(
@@ -189,7 +189,7 @@ describe('the compiled rules', () => {
     },
   )
 
-  test('count bytes, items and values of an enum', () => {
+  test('limit bytes and items, and check enum values', () => {
     const signIn = (password: string) =>
       compileRules(SignInRequestSchema)(create(SignInRequestSchema, { username: 'ann', password }))
     expect([signIn('好'.repeat(341)), signIn('好'.repeat(342))]).toEqual([undefined, 'password: at most 1024 bytes'])
@@ -202,12 +202,12 @@ describe('the compiled rules', () => {
     expect([survey(2), survey(99)]).toEqual([undefined, 'state: not a value of SurveyState'])
   })
 
-  test('let anything be tried as a password', () => {
+  test('accept control characters in a password at sign-in', () => {
     const request = create(SignInRequestSchema, { username: 'ann', password: 'pass\tword' })
     expect(compileRules(SignInRequestSchema)(request)).toBeUndefined()
   })
 
-  test('name the place inside lists of messages', () => {
+  test('name the position inside lists of messages', () => {
     const title = 'x'.repeat(20_001)
     const survey = create(SurveySchema, { pages: [{}, { questions: [{ type: 'radio', title }] }] })
     const request = create(ImportSurveysRequestSchema, { ownerUserId: 'u', surveys: [survey] })
@@ -224,20 +224,20 @@ describe('the compiled rules', () => {
     [10n ** 17n, 0, 'none'],
     [0n, -1, 'none'],
     [0n, 1_000_000_000, 'none'],
-  ])('know which times there are: %d s and %d ns are %s', (seconds, nanos, what) => {
+  ])('accept only valid times: %d s and %d ns are %s', (seconds, nanos, what) => {
     const request = create(AddAppSecretRequestSchema, { appid: 'a', name: 'b', expireTime: { seconds, nanos } })
     expect(compileRules(AddAppSecretRequestSchema)(request)).toBe(
       what === 'none' ? 'expire_time: must be a time between the years 1 and 9999' : undefined,
     )
   })
 
-  test('refuse U+0000 in any text, which the databases could not store alike', () => {
+  test('refuse U+0000 in a text, which not every database can store', () => {
     const request = create(CreateUserRequestSchema, { username: 'ann', password: 'long enough', nickname: 'a\0b' })
     expect(compileRules(CreateUserRequestSchema)(request)).toBe('nickname: must not contain a NUL character')
   })
 })
 
-test('a redirect_uri that was registered under older rules may stay, and no other of its kind may come', async () => {
+test('a redirect_uri registered under older rules may stay, but no other of its kind can be added', async () => {
   const store = openSqliteTokenStore({ file: ':memory:' })
   onTestFinished(() => store.close())
   const [old, added] = ['https://app1.example/?code=1', 'https://app1.example/added']

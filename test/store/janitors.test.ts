@@ -75,7 +75,7 @@ function sumOf(rounds: readonly Removed[], table: keyof Removed): number {
   return rounds.reduce((sum, removed) => sum + removed[table], 0)
 }
 
-test.each(Object.entries(stores))('janitors on one %s share the work, and nobody else fails', async (_, place) => {
+test.each(Object.entries(stores))('janitors on one %s share the work, and other writes succeed', async (_, place) => {
   const open = await place()
   const store = await open()
   onTestFinished(() => store.close())
@@ -137,7 +137,7 @@ async function roundOver(counts: readonly Partial<Removed>[]) {
   return { removed, bounds }
 }
 
-test('a round goes on while batches are full, whatever they are full of, and adds up what they removed', async () => {
+test('a round continues while batches are full, whatever they hold, and adds up what they removed', async () => {
   const { removed, bounds } = await roundOver([
     { codes: 500 },
     { codes: 250, grants: 250 },
@@ -148,7 +148,7 @@ test('a round goes on while batches are full, whatever they are full of, and add
   expect(bounds).toHaveLength(4)
 })
 
-test('of the survey store too: rounds go on while batches are full, and say what they removed', async () => {
+test('rounds of the survey janitor continue while batches are full, and report what they removed', async () => {
   const [left, bounds, told] = [[500, 500, 3, 1], [] as unknown[], [] as unknown[]]
   const store = {
     async removeEvents(bound: unknown) {
@@ -170,7 +170,7 @@ test('of the survey store too: rounds go on while batches are full, and say what
   expect(bounds).toEqual(Array.from({ length: 5 }, () => ({ beforeMs: LATER - 1_000 * DAY, limit: 500 })))
 })
 
-test('events are kept longer than what they tell of, and counts a minute longer than their window', async () => {
+test('audit events are kept longer than ended rows, and request counts a minute longer than their window', async () => {
   const { bounds } = await roundOver([])
   expect(bounds).toEqual([
     { endedBeforeMs: LATER - DAY, auditBeforeMs: LATER - 1_000 * DAY, limit: 500 },
@@ -178,7 +178,7 @@ test('events are kept longer than what they tell of, and counts a minute longer 
   ])
 })
 
-test('rounds never overlap, one that fails is followed by others, and the end waits for that under way, which ends with its batch', async () => {
+test('rounds never overlap; others follow a failed one; stopping waits for the current one, which ends with its batch', async () => {
   const nothing: Removed = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
   const [happened, told] = [[] as string[], [] as Removed[]]
   let answer: { with(removed: Partial<Removed>): void; fail(): void } | undefined

@@ -50,7 +50,7 @@ async function expectRefused(writing: Promise<unknown>): Promise<void> {
 }
 
 describe.each(Object.keys(tokenStores))('on %s', (engine) => {
-  test('no write of the token store begins when its caller has been told', async () => {
+  test('no write of the token store begins after its caller has been told that it failed', async () => {
     const store = closing(await (tokenStores[engine] as () => Promise<TokenStore>)())
     const given = await fillTokenStore(store)
     const before = await auditTrail(store)
@@ -63,7 +63,7 @@ describe.each(Object.keys(tokenStores))('on %s', (engine) => {
     }
   })
 
-  test('no write of the survey store does', async () => {
+  test('no write of the survey store begins after its caller has been told that it failed', async () => {
     const store = closing(await (surveyStores[engine] as () => Promise<SurveyStore>)())
     await fillSurveyStore(store)
     for (const { run } of surveyWrites.filter(({ name }) => !UPKEEP.has(name)))

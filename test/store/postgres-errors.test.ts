@@ -37,8 +37,8 @@ const ANSWERED: [string, Error][] = [
   ['no free connection', new PoolExhausted()],
 ]
 
-describe('a database cannot be asked now', () => {
-  test.each(LOST)('because of %s, and nobody knows what became of a commit', (_, error) => {
+describe('a database is unavailable', () => {
+  test.each(LOST)('because of %s, and the outcome of a commit is unknown', (_, error) => {
     expect(translate(error)).toMatchObject({ outcomeUnknown: false, cause: error })
     expect(translate(error)).toBeInstanceOf(StoreUnavailable)
     expect(translate(error, true)).toMatchObject({ outcomeUnknown: true })
@@ -55,6 +55,6 @@ test.each<[string, Error]>([
   ['23505 unique violation', failure('23505')],
   ['42601 syntax error', failure('42601')],
   ['TypeError', Object.assign(new TypeError('must be a string'), { code: 'ERR_INVALID_ARG_TYPE' })],
-])('%s is a defect of ours and no outage', (_, error) => {
+])('%s is a defect, not an outage', (_, error) => {
   expect(translate(error, true)).toBe(error)
 })

@@ -98,13 +98,13 @@ async function expectUnknown<Store, Given>(opened: Opened<Store, Given>, write: 
 }
 
 describe('a token store whose connection breaks', () => {
-  test.each(tokenWrites)('does $name wholly or not at all, and can be read meanwhile', async (write) => {
+  test.each(tokenWrites)('does $name wholly or not at all, and can be read afterwards', async (write) => {
     const opened = await openTokens()
     const { store, given } = opened
     await expectAllOrNothing(opened, write, async () => expect(await isGood(store, given.accessTokenHash)).toBe(true))
   })
 
-  test.each(tokenWrites)('after the commit of $name says that the outcome is unknown', async (write) => {
+  test.each(tokenWrites)('reports an unknown outcome after the commit of $name', async (write) => {
     const opened = await openTokens()
     await expectUnknown(opened, write)
     const { store, given } = opened
@@ -113,12 +113,12 @@ describe('a token store whose connection breaks', () => {
 })
 
 describe('a survey store whose connection breaks', () => {
-  test.each(surveyWrites)('does $name wholly or not at all, and can be read meanwhile', async (write) => {
+  test.each(surveyWrites)('does $name wholly or not at all, and can be read afterwards', async (write) => {
     const opened = await openSurveys()
     await expectAllOrNothing(opened, write, async () => expect(await textOf(opened.store)).toBe('a'))
   })
 
-  test.each(surveyWrites)('after the commit of $name says that the outcome is unknown', async (write) => {
+  test.each(surveyWrites)('reports an unknown outcome after the commit of $name', async (write) => {
     const opened = await openSurveys()
     await expectUnknown(opened, write)
     const { text, ids, events } = AFTER_WRITE[write.name] ?? {}

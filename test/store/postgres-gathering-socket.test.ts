@@ -35,7 +35,7 @@ function countSends(socket: Socket): string[] {
   return sent
 }
 
-test('what is written in one go is sent in one piece, also across promises and around a cork of somebody else', async () => {
+test('writes of one turn are sent in one piece, even across promises and around cork calls by others', async () => {
   const { socket, received, sent } = await connect()
   socket.write('BEGIN;')
   socket.cork()
@@ -52,14 +52,14 @@ test('what is written in one go is sent in one piece, also across promises and a
   expect(sent).toEqual(['BEGIN;parse;bind;COMMIT;', 'later;too'])
 })
 
-test('what is written right before the end arrives', async () => {
+test('data written right before the end arrives', async () => {
   const { socket, received } = await connect()
   socket.write('terminate')
   socket.end()
   await expect.poll(() => received.join('')).toBe('terminate')
 })
 
-test('a connection that is cut with pieces waiting is just gone', async () => {
+test('a connection that is destroyed with writes pending just ends', async () => {
   const { socket } = await connect()
   const failure = new Promise((resolve) => socket.once('error', resolve))
   socket.write('never sent')

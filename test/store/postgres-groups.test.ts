@@ -48,7 +48,7 @@ async function another(store: TokenStore, seeded: Seed): Promise<Seed> {
   return { ...seeded, userId, username: userId }
 }
 
-test('a refresh whose grant somebody has locked keeps nobody waiting who asked with it', async () => {
+test('a refresh whose grant is locked delays no refresh sent with it', async () => {
   const { store, whileLocked } = await open()
   const seeded = await seed(store)
   const held = await authorize(store, seeded)
@@ -71,7 +71,7 @@ test.each([
   ['its openid', 'openids', 'user_id'],
   ['its app', 'apps', 'appid'],
   ['its secret', 'app_secrets', 'appid'],
-] as const)('an exchange of which somebody has locked %s keeps nobody waiting', async (_, table, column) => {
+] as const)('an exchange with %s locked delays no other', async (_, table, column) => {
   const { store, whileLocked } = await open()
   const one = await seed(store)
   const other = await seed(store)
@@ -85,7 +85,7 @@ test.each([
   expect((await exchanged)?.result.kind).toBe('redeemed')
 })
 
-test('an exchange that waits in vain for the grant it would push out fails alone', async () => {
+test('an exchange that times out waiting for the grant it would push out fails alone', async () => {
   const { store, whileLocked } = await open({ lockTimeoutMs: 300 })
   const one = await seed(store)
   const other = await seed(store)
@@ -101,7 +101,7 @@ test('an exchange that waits in vain for the grant it would push out fails alone
   expect(await isGood(store, accessTokenHash)).toBe(false)
 })
 
-test('of writes that share a transaction, one that the database refuses fails alone', async () => {
+test('of writes that share a transaction, only one that the database refuses fails', async () => {
   const { store } = await open()
   const seeded = await seed(store)
   const { accessTokenHash, refreshTokenHash } = await authorize(store, seeded)
@@ -117,7 +117,7 @@ test('of writes that share a transaction, one that the database refuses fails al
   expect(await isGood(store, accessTokenHash)).toBe(true)
 })
 
-test('exchanges of one user and app that come together have one openid, and the cap holds', async () => {
+test('concurrent exchanges of one user and app get the same openid, and the cap on grants holds', async () => {
   const { store } = await open()
   const seeded = await seed(store)
   const codes = await Promise.all(Array.from({ length: 6 }, () => issue(store, seeded)))
@@ -128,7 +128,7 @@ test('exchanges of one user and app that come together have one openid, and the 
   expect(good.filter(Boolean)).toHaveLength(2)
 })
 
-test('exchanges of one code that come together share a transaction: one succeeds, the others are noted', async () => {
+test('concurrent exchanges of one code share a transaction: one succeeds, the others are recorded', async () => {
   const { store, url } = await open()
   const seeded = await seed(store)
   const codeHash = await issue(store, seeded)
@@ -144,7 +144,7 @@ test('exchanges of one code that come together share a transaction: one succeeds
   expect(events).toEqual({ count: 32, transactions: 1 })
 })
 
-test('exchanges of one code that come together with no grace end what the first was granted', async () => {
+test('without a grace, concurrent exchanges of one code end the grant of the first', async () => {
   const { store } = await open()
   const seeded = await seed(store)
   const codeHash = await issue(store, seeded)
@@ -154,7 +154,7 @@ test('exchanges of one code that come together with no grace end what the first 
   expect(await isGood(store, first?.accessTokenHash ?? codeHash)).toBe(false)
 })
 
-test('an exchange that is refused leaves no openid behind, whoever it came with', async () => {
+test('a refused exchange leaves no openid behind, even when it was sent with another', async () => {
   const { store, url } = await open()
   const one = await seed(store)
   const other = await seed(store)
@@ -182,7 +182,7 @@ test('an exchange that is refused leaves no openid behind, whoever it came with'
   expect(await query(url, 'SELECT user_id FROM openids')).toEqual([{ user_id: other.userId }])
 })
 
-test('an exchange whose caller was told that it is too late is not made afterwards', async () => {
+test('an exchange whose caller was told that it failed is not made afterwards', async () => {
   const { store, url, locker } = await open()
   const hurried = closing(await openPostgresTokenStore({ url, ...patient, connectTimeoutMs: 500 }))
   const seeded = await seed(store)
@@ -199,7 +199,7 @@ test('an exchange whose caller was told that it is too late is not made afterwar
   expect(await query(url, 'SELECT count(*)::int AS grants FROM grants')).toEqual([{ grants: made.length }])
 })
 
-test('an openid that somebody is making keeps nobody waiting but his user', async () => {
+test('an openid that another transaction is creating delays only its user', async () => {
   const { store, locker } = await open()
   const held = await seed(store)
   const others = await Promise.all(Array.from({ length: 10 }, () => another(store, held)))
@@ -215,7 +215,7 @@ test('an openid that somebody is making keeps nobody waiting but his user', asyn
   expect((await exchanged.result).result.kind).toBe('redeemed')
 })
 
-test('exchanges that push out grants and the recording of uses do not lock each other out', async () => {
+test('exchanges that push out grants do not deadlock with the recording of uses', async () => {
   const { url, whileLocked } = await open()
   const store = await openPostgresTokenStore({ url, ...patient })
   const seeded = await seed(store)
@@ -245,7 +245,7 @@ test.each([
   ['before COMMIT', 8, 8],
   ['after COMMIT', 16, 24],
 ] as const)(
-  'of a group that is cut %s all hear that nobody knows, and nothing is done twice',
+  'when a group is cut off %s, all callers are told that the outcome is unknown, and nothing is done twice',
   async (at, grants, tokens) => {
     const url = await createDatabase()
     const proxy = await startCuttingProxy(url)
@@ -271,7 +271,7 @@ test.each([
   },
 )
 
-test('who waited in vain for a lookup is answered when he asks again', async () => {
+test('a caller whose lookup timed out is answered when it asks again', async () => {
   const { store, locker } = await open({ connectTimeoutMs: 300 })
   const { accessTokenHash } = await authorize(store, await seed(store))
   const lock = { name: 'lock', text: 'LOCK TABLE access_tokens IN ACCESS EXCLUSIVE MODE' }
@@ -306,7 +306,7 @@ test.each([
   ['22003', 'alone'],
   ['53100', 'with all'],
   ['57P01', 'with all'],
-] as const)('a lookup that PostgreSQL refuses with %s fails %s that share its statement', async (state, how) => {
+] as const)('of lookups that share a statement, one that PostgreSQL refuses with %s fails %s', async (state, how) => {
   const url = await createDatabase()
   await query(
     url,
@@ -323,7 +323,7 @@ test.each([
   expect(refused.status).toBe('rejected')
 })
 
-test('a survey that many ask for at once is kept once, and what others know of it is what the database says', async () => {
+test('a survey requested by many at once is cached once and evicts no other, and a new owner of it is seen', async () => {
   const url = await createDatabase()
   const store = closing(await openPostgresSurveyStore({ url, ...patient }))
   const draft = (surveyId: number, bytes: number) => ({
@@ -342,7 +342,7 @@ test('a survey that many ask for at once is kept once, and what others know of i
   expect(await store.findSurvey(1)).toMatchObject({ ownerUserId: 'bob' })
 })
 
-test('a survey of the same version that was stored at another time is read anew', async () => {
+test('a survey of the same version that was stored at another time is read again', async () => {
   const url = await createDatabase()
   const store = closing(await openPostgresSurveyStore({ url, ...patient }))
   const draft = { surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('first') }
@@ -354,7 +354,7 @@ test('a survey of the same version that was stored at another time is read anew'
   expect((await store.findSurvey(7))?.document.toString()).toBe('second')
 })
 
-test('two groups are under way at a time, of different keys each; who waits too long or is too many is refused', async () => {
+test('two groups of distinct keys run at a time; what waits too long or exceeds the queue is refused', async () => {
   const groups: (string | undefined)[][] = []
   const ends: (() => void)[] = []
   const refused: unknown[] = []
@@ -382,7 +382,7 @@ test('two groups are under way at a time, of different keys each; who waits too 
   await expect.poll(() => refused.length, { timeout: 5_000 }).toBe(1 + 4_998) // although nothing ends
 })
 
-test('what was due while the process was busy is refused, and not begun', async () => {
+test('a write whose deadline passed while the process was busy is refused, and not begun', async () => {
   const groups: (string | undefined)[][] = []
   const refused: unknown[] = []
   const together = new Together<Waiting>(2, async (group) => {
@@ -404,7 +404,7 @@ test('what was due while the process was busy is refused, and not begun', async 
   expect(negative, 'of which Node warns').toEqual([])
 })
 
-test('who comes when all connections have as many waiting as they can serve in time is refused at once', async () => {
+test('a caller is refused at once when all connections have as many waiting as they can serve in time', async () => {
   const url = await createDatabase()
   const database = closing(await openDatabase({ url, ...patient, poolSize: 1 }, { name: 'none', migrations: [] }))
   const locker = await openBare(url)
@@ -421,7 +421,7 @@ test('who comes when all connections have as many waiting as they can serve in t
   expect(await served.all).toHaveLength(51)
 })
 
-test('who may wait less than those before is refused behind them, and they and those behind go on', async () => {
+test('a write that may wait less than those queued before it is refused in time, and all others go on', async () => {
   const refused: unknown[] = []
   const begun: string[] = []
   let finish = () => {}
@@ -447,7 +447,7 @@ test('who may wait less than those before is refused behind them, and they and t
   expect(refused).toEqual(['late'])
 })
 
-test('who has to wait alone does not begin when his time is over', async () => {
+test('a write without a result in its group is run alone, under its own deadline', async () => {
   const database = {
     until: (one: Cause) => one,
     transaction: async (steps: (transaction: undefined) => unknown) => steps(undefined),
@@ -461,7 +461,7 @@ test('who has to wait alone does not begin when his time is over', async () => {
   expect(database.causedTransaction).toHaveBeenCalledExactlyOnceWith(mine, expect.any(Function))
 })
 
-test('of a group that nobody knows the outcome of, who was not in it hears that nothing happened', async () => {
+test('when the outcome of a group is unknown, a write left out of it is told that nothing happened', async () => {
   const lost = new StoreUnavailable(new Error('lost'), true)
   const database = {
     until: (one: Cause) => one,
@@ -480,7 +480,7 @@ test('of a group that nobody knows the outcome of, who was not in it hears that 
   expect(late).toMatchObject({ status: 'rejected', reason: { outcomeUnknown: false } })
 })
 
-test('who is due when a connection has come at last is not written, and those who may wait are', async () => {
+test('a write whose deadline passes before a connection is free is not made; others of its group are', async () => {
   const written: unknown[] = []
   const database = {
     until: (one: Cause) => one,
@@ -503,7 +503,7 @@ test('who is due when a connection has come at last is not written, and those wh
   expect(written).toEqual([['a', 'c']])
 })
 
-test('who has no result in his group, and is due by then, is refused, and nothing is written for him alone', async () => {
+test('a write without a result in its group whose deadline has passed is refused, and not run alone', async () => {
   const runs: boolean[] = []
   const dueAt = performance.now() + 300
   const database = { until: () => ({ dueAt }), transaction: (steps: () => unknown) => steps() }

@@ -22,7 +22,7 @@ function lookups(maxTogether?: number, types: readonly string[] = ['text'], answ
   return { groups, rows: new Lookups<Row>(database as unknown as Database, statement, types, maxTogether) }
 }
 
-test('who asks for the same before it is asked for is given the same, each other his own', async () => {
+test('lookups of the same key before it is sent share one result, and each other key gets its own', async () => {
   const { groups, rows } = lookups()
   const found = await Promise.all(['a', 'b', 'a'].map((key) => rows.findOne(key)))
   expect(found.map((row) => row?.key)).toEqual(['a', 'b', 'a'])
@@ -30,7 +30,7 @@ test('who asks for the same before it is asked for is given the same, each other
   expect(groups).toEqual([['a', 'b']])
 })
 
-test('keys of several values are told apart, however their texts run together', async () => {
+test('keys of several values are told apart, even when their texts run together', async () => {
   const { rows } = lookups(undefined, ['text', 'bigint', 'bigint'])
   const found = await Promise.all([
     rows.findOne('user', 11, 11),
@@ -40,7 +40,7 @@ test('keys of several values are told apart, however their texts run together', 
   expect(found.map((row) => row?.key)).toEqual(['user 11 11', 'user 111 1', 'user1 1 11'])
 })
 
-test('who asks when a statement is under way is given what the next one finds', async () => {
+test('a lookup made while a statement is in flight gets the result of the next one', async () => {
   let answer = () => {}
   const answered = new Promise<void>((resolve) => {
     answer = resolve
@@ -54,7 +54,7 @@ test('who asks when a statement is under way is given what the next one finds', 
   expect(groups).toEqual([['a'], ['a']])
 })
 
-test('what was found is let go of by the quick collector', () => {
+test('rows that were found are freed by young-generation garbage collections', () => {
   const kept = mostKeptMB(`
     const { Lookups } = await import(dist + 'services/postgres/lookups.js')
     const database = {

@@ -7,7 +7,7 @@ import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 
-test('of processes that start at once one migrates and the others wait', async () => {
+test('of processes that start at the same time, one migrates and the others wait', async () => {
   // They collide in different places of the catalogue, so once is not enough.
   for (let round = 0; round < 8; round += 1) {
     const url = await createDatabase()
@@ -24,7 +24,7 @@ test('both stores may share a database', async () => {
   await Promise.all([closing(tokens).ping(), closing(surveys).ping()])
 })
 
-test('a newer database is refused, and what is in it stays', async () => {
+test('a newer database is refused, and its content stays', async () => {
   const url = await createDatabase()
   await (await openPostgresTokenStore({ url })).close()
   await query(url, `UPDATE schema_versions SET version = 7 WHERE name = 'token'`)
@@ -34,7 +34,7 @@ test('a newer database is refused, and what is in it stays', async () => {
   expect(await query(url, 'SELECT version FROM schema_versions')).toEqual([{ version: 7 }])
 })
 
-test('a migration, and who waits for it, may take longer than what is done for a request', async () => {
+test('a migration, and waiting for one, may take longer than a request may', async () => {
   const url = await createDatabase()
   const slow: Schema = { name: 'slow', migrations: [{ version: 1, name: 'slow', sql: 'SELECT pg_sleep(1.2)' }] }
   const options = { url, statementTimeoutMs: 500, lockTimeoutMs: 500 } // the client waits for 500 ms more

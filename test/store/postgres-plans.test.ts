@@ -40,7 +40,7 @@ test.each([
   ['empty tables, and makes one plan for all', 0, true, 'force_generic_plan'],
   ['tables of one row', 1, true, 'auto'],
 ] as const)(
-  'a planner that knows %s reads no index from end to end',
+  'a planner that knows %s reads no index or table from end to end',
   async (_, rowsKnown, isAnalyzed, planCacheMode) => {
     const url = await createDatabase()
     await query(url, `ALTER DATABASE ${new URL(url).pathname.slice(1)} SET plan_cache_mode = ${planCacheMode}`)

@@ -36,7 +36,7 @@ async function deadlocks(url: string): Promise<unknown> {
 const times = <Result>(count: number, run: (index: number) => Promise<Result>) =>
   Promise.all(Array.from({ length: count }, (_, index) => run(index)))
 
-test('of a hundred exchanges of one code over two services one succeeds', async () => {
+test('of a hundred exchanges of one code over two services, exactly one succeeds', async () => {
   const [one, two] = await openTwo()
   const seeded = await seed(one)
   for (let round = 0; round < 5; round++) {
@@ -50,7 +50,7 @@ test('of a hundred exchanges of one code over two services one succeeds', async 
   }
 })
 
-test('first exchanges of one user that race get one openid', async () => {
+test('racing first exchanges of one user get the same openid', async () => {
   const [one, two] = await openTwo()
   const seeded = await seed(one)
   const codes = await times(10, () => issue(one, seeded))
@@ -61,7 +61,7 @@ test('first exchanges of one user that race get one openid', async () => {
   expect(new Set(openids).size).toBe(1)
 })
 
-test('a hundred refreshes at once all succeed, and the newest ten tokens are left', async () => {
+test('a hundred concurrent refreshes all succeed, and ten tokens remain good', async () => {
   const [one, two] = await openTwo()
   const seeded = await seed(one)
   const { refreshTokenHash } = await authorize(one, seeded)
@@ -71,7 +71,7 @@ test('a hundred refreshes at once all succeed, and the newest ten tokens are lef
   expect(good.filter(Boolean)).toHaveLength(10)
 })
 
-test('without an overlap one token is left of refreshes that race', async () => {
+test('without an overlap, racing refreshes leave one good token', async () => {
   const [one, two] = await openTwo()
   const seeded = await seed(one)
   const { refreshTokenHash } = await authorize(one, seeded)
@@ -80,7 +80,7 @@ test('without an overlap one token is left of refreshes that race', async () => 
   expect(good.filter(Boolean)).toHaveLength(1)
 })
 
-test('when a revocation has returned, no token minted beside it is good', async () => {
+test('once a revocation has returned, no token minted concurrently is good', async () => {
   const [one, two] = await openTwo()
   const seeded = await seed(one)
   for (let round = 0; round < 20; round++) {
@@ -93,7 +93,7 @@ test('when a revocation has returned, no token minted beside it is good', async 
   }
 })
 
-test('when a secret was revoked, no exchange that returns later than a look at the grants has used it', async () => {
+test('once a secret is revoked, no exchange with it adds a grant any more', async () => {
   const [one, two] = await openTwo()
   for (let round = 0; round < 10; round++) {
     const seeded = await seed(one)
@@ -111,7 +111,7 @@ const disabling: [string, (store: TokenStore, seeded: Seed, isDisabled: boolean)
   ['a user', (store, { username }, isDisabled) => store.setUserDisabled(username, isDisabled, START, cause)],
 ]
 
-test.each(disabling)('when %s was disabled, no code is left, and no token is good', async (_, set) => {
+test.each(disabling)('once %s was disabled, no code can be redeemed, and no token is good', async (_, set) => {
   const [one, two] = await openTwo()
   for (let round = 0; round < 10; round++) {
     const seeded = await seed(one)
@@ -129,7 +129,7 @@ test.each(disabling)('when %s was disabled, no code is left, and no token is goo
   }
 })
 
-test('janitors share the work without waiting for each other', async () => {
+test('janitors share the work, each within its limit', async () => {
   const [one, two] = await openTwo()
   const seeded = await seed(one)
   await times(60, () => authorize(one, seeded))
@@ -157,7 +157,7 @@ const held: [string, number][] = [
 ]
 
 test.each(held)(
-  'a row of %s that somebody holds is left to the next round, and nobody waits for it',
+  'a row of %s that another transaction has locked is left to the next round, and nobody waits for it',
   async (table, endedBeforeMs) => {
     const url = await createDatabase()
     const store = closing(await openPostgresTokenStore({ url, ...patient, lockTimeoutMs: 500 }))
@@ -189,7 +189,7 @@ test.each(held)(
   },
 )
 
-test('requests that are counted at once, in whatever order, do not lock each other out', async () => {
+test('requests counted at the same time, in whatever order, do not deadlock', async () => {
   const url = await createDatabase()
   const stores = [1, 2].map(() => openPostgresTokenStore({ url, ...patient }))
   const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]
@@ -213,7 +213,7 @@ test('requests that are counted at once, in whatever order, do not lock each oth
   expect(await deadlocks(url)).toBe(0)
 })
 
-test('transactions that lock each other out are run again and all succeed', async () => {
+test('transactions that deadlock are retried, and all succeed', async () => {
   const url = await createDatabase()
   await query(url, 'CREATE TABLE counters (id text PRIMARY KEY, count integer NOT NULL)')
   await query(url, `INSERT INTO counters VALUES ('a', 0), ('b', 0)`)
@@ -230,7 +230,7 @@ test('transactions that lock each other out are run again and all succeed', asyn
   expect(await query(url, 'SELECT sum(count)::integer AS sum FROM counters')).toEqual([{ sum: 16 }])
 })
 
-test('a transaction fails by what undid it, also where what was sent after that is heard of first', async () => {
+test('a transaction fails with the error that aborted it, even when a later statement reports first', async () => {
   const database = await openBare(await createDatabase())
   const divide = { name: 'divide', text: 'SELECT 1 / $1::integer AS quotient' }
   const failing = database.transaction(async (transaction) => {
@@ -243,7 +243,7 @@ test('a transaction fails by what undid it, also where what was sent after that 
   expect(await database.read(divide, [1])).toEqual([{ quotient: 1 }])
 })
 
-test('a transaction of which a statement failed that nobody minded is not taken for committed', async () => {
+test('a transaction with a failed statement whose error was ignored is not reported as committed', async () => {
   const url = await createDatabase()
   await query(url, 'CREATE TABLE written (id integer)')
   const database = await openBare(url)
@@ -255,7 +255,7 @@ test('a transaction of which a statement failed that nobody minded is not taken 
   expect(await query(url, 'SELECT id FROM written')).toEqual([])
 })
 
-test('what waits for a BEGIN that fails is not written, and what was read beside it is not believed', async () => {
+test('when BEGIN fails, waiting writes are not sent, and what was read with it is not trusted', async () => {
   const sent: unknown[] = []
   const client = {
     query: async (query: string | { readonly text: string }) => {
@@ -277,7 +277,7 @@ const ending: [string, (store: TokenStore, seeded: Seed, grantId: string) => Pro
   ['a disconnection', (store, { userId }, grantId) => store.disconnectApp(grantId, userId, START, cause)],
 ]
 
-test.each(ending)('%s, an issue and exchanges of one user and app do not wait in a circle', async (_, end) => {
+test.each(ending)('%s, an issue and exchanges of one user and app do not deadlock', async (_, end) => {
   const url = await createDatabase()
   const store = await openPostgresTokenStore({ url, ...patient })
   const seeded = await seed(store)
@@ -400,7 +400,7 @@ const once: Once[] = [
   ],
 ]
 
-test.each(once)('when three are asked at the same moment, %s', async (_, table, ask, counted) => {
+test.each(once)('when three callers ask at the same moment, %s', async (_, table, ask, counted) => {
   const url = await createDatabase()
   const stores = [1, 2].map(async () => closing(await openPostgresTokenStore({ url, ...patient })))
   const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]
@@ -455,7 +455,7 @@ const locking: Locking[] = [
   ],
 ]
 
-test.each(locking)('%s and a recording of uses do not lock each other out', async (_, table, run) => {
+test.each(locking)('%s and a recording of uses do not deadlock', async (_, table, run) => {
   const url = await createDatabase()
   const stores = [1, 2].map(() => openPostgresTokenStore({ url, ...patient }))
   const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]

@@ -106,7 +106,7 @@ test(
 )
 
 test(
-  'a database that refuses connections for whatever reason is unavailable, and is used again when it does not',
+  'a database that refuses connections for whatever reason is unavailable, and is used again once it accepts them',
   async () => {
     const url = new URL(await cluster.createDatabase())
     const admin = url.href
@@ -216,7 +216,7 @@ async function exchangeThrough(hosts: (relay: Relay) => string) {
 }
 
 test(
-  'an exchange that a silent server has not answered in time is not made when it speaks again',
+  'an exchange that a silent server did not answer in time is not made when the server responds again',
   async () => {
     const { relay, exchange, isUnused } = await exchangeThrough(({ port }) => `127.0.0.1:${port}`)
     relay.silence()
@@ -230,7 +230,7 @@ test(
 )
 
 test(
-  'an exchange for which the server that takes writes is found too late is not made',
+  'an exchange whose writable server is found too late is not made',
   async () => {
     const hosts = ({ port }: Relay) => `127.0.0.1:${port},127.0.0.1:${cluster.port}`
     const { relay, exchange, isUnused, disconnect } = await exchangeThrough(hosts)
@@ -243,7 +243,7 @@ test(
 )
 
 test(
-  'a transaction that lost a race is not run again when its time is over',
+  'a transaction that lost a race is not retried after its deadline',
   async () => {
     const database = closing(await openDatabase({ url: await cluster.createDatabase() }, NOTHING))
     const lose = { name: 'lose', text: `DO $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '40001'; END $$` }
@@ -260,7 +260,7 @@ test(
 )
 
 test(
-  'a lock that is never given up makes the database unavailable to those who need it, and to nobody else',
+  'a lock that is never released makes the database unavailable only to those who need it',
   async () => {
     const url = await cluster.createDatabase()
     const store = closing(await openPostgresTokenStore({ url, lockTimeoutMs: 200 }))
@@ -295,7 +295,7 @@ test.each([
   ['remote_write', 'on'],
   ['remote_apply', 'remote_apply'],
 ])(
-  'commits are flushed on our connections, to a database whose default is %s too',
+  'our connections flush commits, even on a database whose default is %s',
   async (others, ours) => {
     const settings = await settingsBeside({ synchronous_commit: others }, ['synchronous_commit'])
     expect(settings).toEqual([{ synchronous_commit: ours }])
@@ -304,7 +304,7 @@ test.each([
 )
 
 test(
-  'nothing on our connections runs, waits for a lock or holds one without an end, whatever the database has as its default',
+  'on our connections no statement, lock wait or idle transaction lasts without limit, whatever the database default',
   async () => {
     const ours = { statement_timeout: '3s', lock_timeout: '2s', idle_in_transaction_session_timeout: '5s' }
     const none = Object.fromEntries(Object.keys(ours).map((setting) => [setting, '0']))
@@ -314,7 +314,7 @@ test(
 )
 
 test(
-  'the lock wait of a transaction is its own, and its reads are of what is committed, whatever the default',
+  'a transaction has its own lock wait, and reads what is committed, whatever the default',
   async () => {
     const url = await cluster.createDatabase()
     await query(
@@ -358,7 +358,7 @@ test(
 )
 
 test(
-  'a primary that takes no writes any more is left for the one that does, by every connection',
+  'every connection leaves a primary that has become read-only for the new one',
   async () => {
     const url = await cluster.createDatabase()
     const standby = await cluster.createStandby()
@@ -412,20 +412,20 @@ async function onSilentHost(next = '') {
   return { relay, pool }
 }
 
-test('a pool that is closed leaves no connection open, though the server does not answer', async () => {
+test('a closed pool leaves no connection open, even when the server does not answer', async () => {
   const { relay, pool } = await onSilentHost()
   await pool.close()
   expect(connectionsTo(relay.port)).toBe(0)
 })
 
-test('a host that was left is left by every connection, though it does not answer', async () => {
+test('a host that was given up is left by every connection, even when it does not answer', async () => {
   const { relay, pool } = await onSilentHost(`,127.0.0.1:${cluster.port}`)
   closing(pool).report(new Error('a connection was lost'))
   await expect.poll(() => connectionsTo(relay.port), { timeout: 30_000 }).toBe(0)
 })
 
 test(
-  'when connections are forgotten on the way, those who ask after the first was not answered are answered over new ones',
+  'when connections are forgotten by the network, calls made after the first timeout are answered over new ones',
   async () => {
     const relay = await Relay.open(cluster.port)
     onTestFinished(() => relay.close())
@@ -451,7 +451,7 @@ test(
 )
 
 test(
-  'when the primary dies under load the promoted standby is found, and nothing acknowledged is lost',
+  'when the primary dies under load, the promoted standby is found, and nothing acknowledged is lost',
   async () => {
     const url = await cluster.createDatabase()
     const name = new URL(url).pathname.slice(1)

@@ -21,7 +21,7 @@ const CREATE_FAIL = `CREATE FUNCTION fail(state text) RETURNS void LANGUAGE plpg
   $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = state; END $$`
 
 describe('PostgreSQL stores', () => {
-  test('what was acknowledged is there after the store is opened again', async () => {
+  test('what was acknowledged is kept when the store is reopened', async () => {
     const url = await createDatabase()
     const first = await openPostgresTokenStore({ url, ...patient })
     await seed(first)
@@ -30,7 +30,7 @@ describe('PostgreSQL stores', () => {
     expect(await isGood(closing(await openPostgresTokenStore({ url, ...patient })), accessTokenHash)).toBe(true)
   })
 
-  test('tables that grow unknown to the planner are not read from end to end', async () => {
+  test('tables that grow after the last ANALYZE are not read from end to end', async () => {
     const url = await createDatabase()
     const store = await openPostgresTokenStore({ url, ...patient, poolSize: 1 }) // one connection, so that plans are cached
     const seeded = await seedOne(store)
@@ -53,7 +53,7 @@ describe('PostgreSQL stores', () => {
     await expect.poll(rowsRead).toBe(before)
   })
 
-  test('a removal takes at most its limit of access tokens, which are rows of their own', async () => {
+  test('a removal takes at most its limit of access tokens', async () => {
     const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
     await seed(store)
     for (let i = 0; i < 4; i++) await mint(store, (await grant(store)).refreshTokenHash)
@@ -62,7 +62,7 @@ describe('PostgreSQL stores', () => {
     expect([await remove(), await remove(), await remove()].map(({ accessTokens }) => accessTokens)).toEqual([3, 3, 2])
   })
 
-  test('a survey that was read before is read anew after a backup was restored, though its version is the same', async () => {
+  test('after a backup was restored, a cached survey of the same version is read again', async () => {
     const url = await createDatabase()
     const store = closing(await openPostgresSurveyStore({ url, ...patient }))
     const put = (text: string, at: number) =>
@@ -84,12 +84,12 @@ describe('PostgreSQL stores', () => {
     expect(await store.findSurvey(7)).toBeUndefined()
   })
 
-  test('of surveys that were read only so many are kept as fit into the memory for them', async () => {
+  test('cached surveys are bounded by the memory for them', async () => {
     const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
     await expectBoundedSurveys(store)
   })
 
-  test('a survey that is read again is the same row, for those who read it at once too, until it is stored again', async () => {
+  test('a survey that is read again, also concurrently, is the same object until it is stored again', async () => {
     const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
     const put = () =>
       store.putSurveys(
@@ -118,7 +118,7 @@ describe('PostgreSQL stores', () => {
     await expect(store.ping()).rejects.toThrow('the database is unavailable')
   })
 
-  test('a page token that is no position of the list is refused as the caller’s mistake', async () => {
+  test('a page token that is not a position of the list is refused as the caller’s mistake', async () => {
     const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
     await expect(store.listGrants({}, { limit: 1, after: 'garbage' })).rejects.toThrow('the page token is not valid')
     for (const after of ['garbage', `${'a'.repeat(36)}\n`, '1', '~']) {
@@ -126,7 +126,7 @@ describe('PostgreSQL stores', () => {
     }
   })
 
-  test('a missing table is a defect and not an unavailable database', async () => {
+  test('a missing table is a defect, not an unavailable database', async () => {
     const url = await createDatabase()
     const store = closing(await openPostgresTokenStore({ url, ...patient }))
     await query(url, 'ALTER TABLE access_tokens RENAME TO gone')
@@ -153,7 +153,7 @@ describe('PostgreSQL stores', () => {
     ['23505', 'as it is', 1],
     ['42P01', 'as it is', 1],
     ['XX000', 'as it is', 1],
-  ] as const)('a failure that PostgreSQL calls %s is %s; attempts: %i', async (state, outcome, times) => {
+  ] as const)('a failure with SQLSTATE %s is %s; attempts: %i', async (state, outcome, times) => {
     const url = await createDatabase()
     await query(url, 'CREATE SEQUENCE times')
     await query(url, CREATE_FAIL)

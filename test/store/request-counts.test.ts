@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { RequestCounts } from '../../services/token/store/sqlite/request-counts.js'
 
-test('when there are too many, the counts whose windows end first are forgotten', () => {
+test('when there are too many counts, those whose windows end first are dropped', () => {
   const counts = new RequestCounts()
   const guesses = { key: 'sign-in', windowEndMs: 900_000, requests: 9 }
   counts.add(guesses)
@@ -12,7 +12,7 @@ test('when there are too many, the counts whose windows end first are forgotten'
   expect(counts.add({ key: 'client 449999', windowEndMs: 10_000, requests: 0 })).toBe(1)
 })
 
-test('what was taken back pushes nothing out', () => {
+test('counts that were undone push no others out', () => {
   const counts = new RequestCounts()
   const guesses = { key: 'sign-in', windowEndMs: 900_000, requests: 9 }
   counts.add(guesses)

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { startRounds } from '../../services/store/rounds.js'
 
-test('a round that takes long is followed by one in its time, and not by all that were due meanwhile', async () => {
+test('a round that overruns is followed by one at its usual time, not by all that were due meanwhile', async () => {
   vi.useFakeTimers()
   onTestFinished(() => void vi.useRealTimers())
   const ends: (() => void)[] = []

@@ -153,7 +153,7 @@ test('there is a fixture of every version of every schema', async () => {
 })
 
 describe.each(fixtures())('the databases of $name', ({ texts, holdings }: Fixture) => {
-  test('are brought to the newest schema, the same that a new database gets', async () => {
+  test('are migrated to the newest schema, the same that a new database gets', async () => {
     const [old, fresh] = [await newPlace(), await newPlace()]
     await load(old, texts)
     await migrateIn(old)
@@ -171,7 +171,7 @@ describe.each(fixtures())('the databases of $name', ({ texts, holdings }: Fixtur
     return service
   }
 
-  test.each(ENGINES)('on %s go on: tokens, codes, revocations, passwords and surveys', async (engine) => {
+  test.each(ENGINES)('on %s stay usable: tokens, codes, revocations, passwords and surveys', async (engine) => {
     const service = await openLoaded(engine)
     const { good, revoked, unusedCode, usedCode, surveys } = holdings[engine]
     expect((await service.user(good)).data.nickname).toBe('李伟')
@@ -189,7 +189,7 @@ describe.each(fixtures())('the databases of $name', ({ texts, holdings }: Fixtur
     expect(again.tokens.openid).toBe(good.tokens.openid)
   })
 
-  test.each(ENGINES)('on %s take what is new: apps, users, surveys', async (engine) => {
+  test.each(ENGINES)('on %s accept new apps, users and surveys', async (engine) => {
     const service = await openLoaded(engine)
     const { surveys } = holdings[engine]
     const access = await service.grantAccess()

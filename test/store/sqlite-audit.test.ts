@@ -69,7 +69,7 @@ const removeUntilNothing = async (store: TokenStore, auditBeforeMs: number) => {
   while ((await store.removeEnded({ endedBeforeMs: 0, auditBeforeMs, limit: 500 })).auditEvents > 0);
 }
 
-test('lists are whole over many blocks, between their ends, and after what is old is removed', async () => {
+test('lists are complete over many blocks, at their ends, and after old events are removed', async () => {
   const { store, db } = opened()
   write(db, 5 * BLOCK + 100)
   const known = await allPages((page) => store.listAuditEvents({}, page), 1_000)
@@ -93,7 +93,7 @@ test('lists are whole over many blocks, between their ends, and after what is ol
   await expectLists(store, await allPages((page) => store.listAuditEvents({}, page), 1_000))
 })
 
-test('lists are whole when what is old is removed while the last block has just been filled', async () => {
+test('lists are complete when old events are removed while the last block has just been filled', async () => {
   const { store, db } = opened()
   write(db, 2 * BLOCK - 1) // the first number is 1
   const blocks = () => db.prepare('SELECT block FROM audit_blocks').pluck().all()
@@ -104,7 +104,7 @@ test('lists are whole when what is old is removed while the last block has just 
   expect(await allPages((page) => store.listAuditEvents({}, page), 1_000)).toHaveLength(3 * BLOCK - 11)
 })
 
-test('lists are whole when the last events were removed by hand and their numbers are given again', async () => {
+test('lists are complete when the last events were removed by hand and their numbers are reused', async () => {
   const { store, db } = opened()
   write(db, BLOCK + 10)
   db.exec(`DELETE FROM audit_events WHERE number >= ${BLOCK - 50}`)
@@ -114,7 +114,7 @@ test('lists are whole when the last events were removed by hand and their number
   await expectLists(store, known)
 })
 
-test('a list finds what it wants in thousands of blocks', async () => {
+test('a list finds its events in thousands of blocks', async () => {
   const { store, db } = opened()
   const insert = db.prepare(
     `INSERT INTO audit_events VALUES (?, ?, ?, 'user.created', 'operator', 'r', '', 'user_old', '', '')`,
@@ -131,7 +131,7 @@ test('a list finds what it wants in thousands of blocks', async () => {
 })
 
 test.each([0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 3 * BLOCK + 5])(
-  'events of the schema before, %i of them, are found by app and user',
+  'events of an older schema, %i of them, are found by app and user',
   async (count) => {
     const file = join(temporaryDirectory(), 'token.db')
     const db = openDatabase(file)
@@ -156,7 +156,7 @@ test.each([0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 3 * BLOCK + 5])(
   },
 )
 
-test('events of a clock that was ahead keep no others from being removed', async () => {
+test('events written by a clock that was ahead do not keep others from being removed', async () => {
   const { store, db } = opened()
   const record = eventRecorder(db, new KeptRows(db))
   const ahead = NOW + 10 * 365 * DAY
@@ -189,7 +189,7 @@ test('events of a clock that was ahead keep no others from being removed, howeve
   expect(blocks()).toEqual([])
 })
 
-test('events whose numbers were given before, to what a clock that was behind had written, are found', async () => {
+test('events that reuse the numbers of events written by a clock that was behind are found', async () => {
   const { store, db } = opened()
   const record = eventRecorder(db, new KeptRows(db))
   for (let n = 0; n < BLOCK - 100; n++) record({ kind: 'user.created', now: NOW, cause: byApp, userId: 'user_early' })
@@ -237,7 +237,7 @@ test('a block that another process fills during a list is listed once', async ()
 })
 
 test.each(['garbage', '', '-1', '1.5', '9'.repeat(16)])(
-  'a page token that no page gave is refused: %s',
+  'a page token that no page returned is refused: %s',
   async (after) => {
     const { store } = opened()
     await expect(store.listAuditEvents({}, { limit: 1, after })).rejects.toThrow('the page token is not valid')

@@ -77,7 +77,7 @@ describe('checkpoints', () => {
     await opened.writer.close()
   })
 
-  it('are not seen as the writes of somebody else', async () => {
+  it('are not taken for writes of another process', async () => {
     const opened = open()
     const version = () => opened.db.pragma('data_version', { simple: true })
     const before = version()
@@ -103,7 +103,7 @@ describe('checkpoints', () => {
     await opened.writer.close()
   })
 
-  it('begin again after one that failed', async () => {
+  it('start again after one that failed', async () => {
     const warned = warnings()
     const opened = open()
     while (warned().length === 0) {
@@ -118,7 +118,7 @@ describe('checkpoints', () => {
     await opened.writer.close()
   })
 
-  it('begin again when a log that could not be flushed is whole again', async () => {
+  it('start again once a log that could not be flushed is whole again', async () => {
     const warned = warnings()
     let isFailing = false
     const opened = open((descriptor, done) => {
@@ -140,7 +140,7 @@ describe('checkpoints', () => {
   it.each([
     ['the service goes on', false],
     ['the service is closed meanwhile', true],
-  ])('copy again what a flush of the database has lost, also when %s', async (_, isClosing) => {
+  ])('copy again what a failed flush of the database has lost, also when %s', async (_, isClosing) => {
     const warned = warnings()
     let disk: Buffer | undefined
     const opened = open(undefined, (descriptor, done) => {
@@ -174,7 +174,7 @@ describe('checkpoints', () => {
     again.close()
   })
 
-  it('end with the writer, and the last connection leaves the database alone', async () => {
+  it('end with the writer, and the last connection leaves no log behind', async () => {
     const opened = open()
     await commit(opened, 100)
     await opened.writer.close()
@@ -186,7 +186,7 @@ describe('checkpoints', () => {
     again.close()
   })
 
-  it('neither run what this process preloads nor keep it from ending', async () => {
+  it('do not run modules preloaded by NODE_OPTIONS, and end with the writer', async () => {
     const preloaded = path.join(temporaryDirectory(), 'preloaded.cjs')
     writeFileSync(preloaded, 'setInterval(() => undefined, 1_000)')
     vi.stubEnv('NODE_OPTIONS', `--require ${preloaded}`)
@@ -200,7 +200,7 @@ describe('checkpoints', () => {
     expect(existsSync(`${opened.file}-wal`)).toBe(false)
   })
 
-  it('are the writer’s again when their thread cannot open the file', async () => {
+  it('run in the writer again when their thread cannot open the file', async () => {
     const opened = open()
     const warned = warnings()
     renameSync(opened.file, `${opened.file}.moved`)

@@ -18,7 +18,7 @@ const COLLECTED = `
   }, 5)
 `
 
-test('the driver outlives its statements, which version 12 does not from Node 24.19 on', () => {
+test('the driver survives garbage collection of its statements, as version 12 does not from Node 24.19 on', () => {
   const { status, signal, stderr } = spawnSync(process.execPath, ['--eval', COLLECTED, driverPath], {
     encoding: 'utf8',
   })

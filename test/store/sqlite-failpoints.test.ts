@@ -114,14 +114,14 @@ async function expectUnknown<Store, Given>(
 }
 
 describe('a token store whose database fails', () => {
-  test.each(tokenWrites)('does $name wholly or not at all, and can be read meanwhile', async (write) => {
+  test.each(tokenWrites)('does $name wholly or not at all, and can be read afterwards', async (write) => {
     const opened = await openTokenStoreWithRows()
     const { store, given } = opened
     await expectAllOrNothing(opened, write, async () => expect(await isGood(store, given.accessTokenHash)).toBe(true))
   })
 
   test.each(tokenWrites)(
-    'after the commit of $name says that the outcome is unknown, and what is read is new',
+    'reports an unknown outcome after the commit of $name, and then reads the new state',
     async (write) => {
       const { store, given } = await openTokenStoreWithRows()
       await expectUnknown({ store, given }, write)
@@ -129,7 +129,7 @@ describe('a token store whose database fails', () => {
     },
   )
 
-  test('fails alone: what shares its transaction is committed', async () => {
+  test('in one write fails only that one: others in its transaction are committed', async () => {
     const { store } = await openTokenStoreWithRows()
     connection.failAt({ at: 'a statement', nth: 1 })
     const [first, second] = await Promise.allSettled([issue(store, 'one'), issue(store, 'two')])
@@ -139,7 +139,7 @@ describe('a token store whose database fails', () => {
     expect(await issue(store, 'two')).toBe('exists_live')
   })
 
-  test('for want of space is unavailable for writes and good for reads, until there is space again', async () => {
+  test('because it is full refuses writes and answers reads, until there is space again', async () => {
     const { store, given } = await openTokenStoreWithRows()
     const maxPages = Number(real.pragma('max_page_count', { simple: true }))
     real.pragma(`max_page_count = ${Number(real.pragma('page_count', { simple: true }))}`)
@@ -165,14 +165,14 @@ describe('a token store whose database fails', () => {
 })
 
 describe('a survey store whose database fails', () => {
-  test.each(surveyWrites)('does $name wholly or not at all, and can be read meanwhile', async (write) => {
+  test.each(surveyWrites)('does $name wholly or not at all, and can be read afterwards', async (write) => {
     const store = await openSurveyStoreWithRows()
     const opened = { store, given: undefined }
     await expectAllOrNothing(opened, write, async () => expect(await textOf(store)).toBe('a'))
   })
 
   test.each(surveyWrites)(
-    'after the commit of $name says that the outcome is unknown, and what is read is new',
+    'reports an unknown outcome after the commit of $name, and then reads the new state',
     async (write) => {
       const store = await openSurveyStoreWithRows()
       await expectUnknown({ store, given: undefined }, write)
@@ -183,7 +183,7 @@ describe('a survey store whose database fails', () => {
     },
   )
 
-  test('for want of space keeps what was there, and stores again once there is space', async () => {
+  test('because it is full keeps what was there, and stores again once there is space', async () => {
     const store = await openSurveyStoreWithRows()
     const maxPages = Number(real.pragma('max_page_count', { simple: true }))
     real.pragma(`max_page_count = ${Number(real.pragma('page_count', { simple: true }))}`)

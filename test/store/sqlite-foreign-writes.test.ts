@@ -25,7 +25,7 @@ function open() {
 /** Makes the code that follows start as a request does, within a turn and not at its end. */
 const inATurn = () => new Promise<void>((resolve) => setTimeout(resolve, 1))
 
-test('what was written before the turn of a read ends is seen by it', async () => {
+test('a read sees what was written before its turn ends', async () => {
   const { foreign, write, seen } = open()
   await inATurn()
   const look = foreign.look()
@@ -34,7 +34,7 @@ test('what was written before the turn of a read ends is seen by it', async () =
   expect(seen()).toBe(1)
 })
 
-test('a read that goes on from another one, of the same or another database, waits for no further turn', async () => {
+test('a read that follows another one, of the same or another database, waits for no further turn', async () => {
   const [one, another] = [open(), open()]
   await inATurn()
   let turns = 0
@@ -51,7 +51,7 @@ test('a read that goes on from another one, of the same or another database, wai
   await counting
 })
 
-test('each end of a turn has a look of its own', async () => {
+test('foreign writes are looked for again at every end of a turn', async () => {
   const { foreign, write, seen } = open()
   for (let round = 1; round <= 3; round++) {
     await inATurn()
@@ -63,7 +63,7 @@ test('each end of a turn has a look of its own', async () => {
   }
 })
 
-test('an end lasts until all that waited for it has gone on, and is over before anything else is read', async () => {
+test('the end of a turn lasts until all that waited for it has gone on, and is over before the next read', async () => {
   await inATurn()
   await endOfTurn()
   const end = presentEnd()
@@ -76,7 +76,7 @@ test('an end lasts until all that waited for it has gone on, and is over before 
   expect(presentEnd()).not.toBe(end)
 })
 
-test('a database that was closed since the look cannot be asked, nor can one that fails in the end of a turn', async () => {
+test('a look fails once the database is closed, in the same turn and in later ones', async () => {
   const { reader, foreign } = open()
   await inATurn()
   await foreign.look()
@@ -86,7 +86,7 @@ test('a database that was closed since the look cannot be asked, nor can one tha
   await expect(foreign.look()).rejects.toThrow('not open')
 })
 
-test('a look that fails is one failure for all of its turn, and the next turn tries again', async () => {
+test('a failed look fails every read of its turn, and the next turn tries again', async () => {
   const { reader, foreign } = open()
   let tries = 0
   foreign.lookNow = () => {

@@ -47,7 +47,7 @@ async function outcomes(promises: readonly Promise<unknown>[]): Promise<unknown[
 }
 
 describe('group commit', () => {
-  test('a write whose time is over when its turn comes in the group is refused, also when the group runs again', async () => {
+  test('a write whose deadline passes before its turn in the group is refused, also when the group runs again', async () => {
     const busy = (ms: number) => {
       const end = performance.now() + ms
       while (performance.now() < end);
@@ -78,7 +78,7 @@ describe('group commit', () => {
     expect(stored()).toEqual([1, 2, 3, 4])
   })
 
-  test('a write that comes at the end of a turn waits for one more turn, and not for two', async () => {
+  test('a write submitted at the end of a turn waits for one more turn, and not for two', async () => {
     let turns = 0
     const nextTurn = () =>
       setImmediate(() => {
@@ -93,7 +93,7 @@ describe('group commit', () => {
     expect(await commits.submit(() => turns)).toBe(1) // that of the end: it is first in the next
   })
 
-  test('what comes in the turn that a write waits for, and is served at its end, shares its transaction', async () => {
+  test('writes submitted at the end of the turn that an earlier write waits for share its transaction', async () => {
     await endOfTurn()
     const first = add(1)
     await nextTick() // by now the first one's run is scheduled
@@ -102,7 +102,7 @@ describe('group commit', () => {
     expect(count('COMMIT')).toBe(1)
   })
 
-  test('who wrote is told when the watcher allows it, and it is flushed; others are committed meanwhile', async () => {
+  test('a write is answered once the watcher allows it; others commit meanwhile; closing waits for all', async () => {
     const allow: (() => void)[] = []
     const committed = () => new Promise<void>((resolve) => allow.push(resolve))
     const watched = new GroupCommit(db, { watcher: { begun() {}, undone() {}, committed } })
@@ -150,7 +150,7 @@ describe('group commit', () => {
     reader.close()
   })
 
-  test('when the commit fails nothing of the group happened and all are told so', async () => {
+  test('when the commit fails, nothing of the group happened and all callers are told so', async () => {
     const breakTheCommit = () => db.exec('INSERT INTO lines (entry_id) VALUES (99)') // a foreign key that is checked at COMMIT
     const results = await outcomes([add(1), commits.submit(breakTheCommit)])
     for (const result of results) expect(result).toBeInstanceOf(StoreUnavailable)
@@ -159,7 +159,7 @@ describe('group commit', () => {
     expect(await add(2)).toBe(2)
   })
 
-  test('when not even the rollback works all are told so, and it is done before the next write', async () => {
+  test('when the rollback fails too, all callers are told so, and it is done before the next write', async () => {
     let failures = 0
     const failing = new Proxy(db, {
       get(target, key) {
@@ -184,7 +184,7 @@ describe('group commit', () => {
     await writer.close()
   })
 
-  test('a short lock of another process delays writes and blocks neither reads nor timers', async () => {
+  test('a short lock of another process delays writes, but neither reads nor timers', async () => {
     const other = new Database(file)
     other.exec('BEGIN IMMEDIATE')
     const patient = new GroupCommit(db, { lockWaitMs: 20_000 })
@@ -222,7 +222,7 @@ describe('group commit', () => {
     other.close()
   })
 
-  test('a lock that is kept makes writes unavailable, and they succeed once it is gone', async () => {
+  test('a lock that is kept makes writes unavailable until it is released', async () => {
     const other = new Database(file)
     other.exec('BEGIN IMMEDIATE')
     const results = await outcomes([add(1), add(2)])
@@ -234,7 +234,7 @@ describe('group commit', () => {
     expect(stored()).toEqual([3])
   })
 
-  test('a full disk makes writes unavailable while reads go on, and passes without a restart', async () => {
+  test('a full disk makes writes unavailable while reads go on, until there is space again', async () => {
     await add(1)
     const pages = Number(db.pragma('page_count', { simple: true }))
     db.pragma(`max_page_count = ${pages + 1}`)
@@ -246,7 +246,7 @@ describe('group commit', () => {
     await addMegabyte()
   })
 
-  test('writes beyond the bound of the queue are refused at once', async () => {
+  test('writes beyond the bound of the queue are refused', async () => {
     const results = await outcomes(Array.from({ length: 60 }, (_, id) => add(id)))
     expect(results.filter((result) => result instanceof StoreUnavailable)).toHaveLength(10)
     expect(stored()).toHaveLength(50)
@@ -260,7 +260,7 @@ describe('group commit', () => {
     expect(done).toEqual(Array.from({ length: 600 }, (_, id) => id))
   })
 
-  test('closing finishes what was submitted and refuses what comes after', async () => {
+  test('closing finishes the writes that were submitted and refuses later ones', async () => {
     const written = add(1)
     const closed = commits.close()
     await expect(add(2)).rejects.toBeInstanceOf(StoreUnavailable)
@@ -269,7 +269,7 @@ describe('group commit', () => {
     expect(stored()).toEqual([1])
   })
 
-  test('closing finishes all groups of what was submitted', async () => {
+  test('closing finishes all groups of the writes that were submitted', async () => {
     const many = new GroupCommit(db)
     let written = 0
     for (let id = 0; id < 257; id++) {
@@ -282,7 +282,7 @@ describe('group commit', () => {
   })
 })
 
-describe('the flush of what was committed', () => {
+describe('the flush of the log', () => {
   type Done = Parameters<Flush>[1]
   /** Callbacks of the flushes that have not ended yet. */
   let waiting: Done[]
@@ -312,7 +312,7 @@ describe('the flush of what was committed', () => {
     return write
   }
 
-  test('is waited for before anybody is told, while reads and further commits go on', async () => {
+  test('is awaited before any caller is answered, while reads and further commits go on', async () => {
     const first = await committed(1)
     const second = await committed(2)
     const third = await committed(3)
@@ -329,7 +329,7 @@ describe('the flush of what was committed', () => {
     expect(waiting).toEqual([])
   })
 
-  test('is waited for by a few writes, which then share a group, and not by as many as are worth one', async () => {
+  test('is awaited by a few writes, which then share a group, but not once there are enough for a group', async () => {
     const sizes: number[] = []
     const writer = new GroupCommit(db, {
       worthAGroup: 4,
@@ -359,7 +359,7 @@ describe('the flush of what was committed', () => {
     expect(sizes).toEqual([1, 4, 1])
   })
 
-  test('that takes too long has the writes that wait for it refused, and they never happen', async () => {
+  test('makes waiting writes fail when it takes too long, and they never happen', async () => {
     const writer = new GroupCommit(db, { beginWithinMs: 50, flush: (_, done) => waiting.push(done) })
     const first = add(1, writer)
     await asked(1)
@@ -376,7 +376,7 @@ describe('the flush of what was committed', () => {
     await writer.close()
   })
 
-  test('that takes longer than the call of a write does has that refused, and not those that were there before it', async () => {
+  test('makes a write fail whose deadline passes meanwhile, but none of the others', async () => {
     const writer = new GroupCommit(db, { beginWithinMs: 60_000, flush: (_, done) => waiting.push(done) })
     const first = add(1, writer)
     await asked(1)
@@ -393,7 +393,7 @@ describe('the flush of what was committed', () => {
     await writer.close()
   })
 
-  test('whose caller goes away meanwhile has its write refused', async () => {
+  test('makes a write fail whose caller goes away meanwhile', async () => {
     const writer = new GroupCommit(db, { beginWithinMs: 60_000, flush: (_, done) => waiting.push(done) })
     const aborter = new AbortController()
     const first = add(1, writer)
@@ -423,7 +423,7 @@ describe('the flush of what was committed', () => {
     while (waiting.length < flushes) await sleep(1)
   }
 
-  test('when it fails once, the log is written and flushed again, then begun anew, and all are told that it is done', async () => {
+  test('that fails once is made good: the log is rewritten, flushed and restarted, and all writes are acknowledged', async () => {
     flushed = flushing(60_000)
     const doubtful = await committed(1)
     const since = await committed(2)
@@ -446,7 +446,7 @@ describe('the flush of what was committed', () => {
     expect(await later).toBe(3)
   })
 
-  test('while it fails, writes are refused and reads go on; afterwards all is as before', async () => {
+  test('makes writes unavailable while it fails, and reads go on; afterwards writes succeed again', async () => {
     const doubtful = await committed(1)
     const stop = ending(new Error('EIO'))
     expect(await doubtful.outcome).toMatchObject({ outcomeUnknown: true })
@@ -460,7 +460,7 @@ describe('the flush of what was committed', () => {
     expect(stored()).toEqual([1, 3])
   })
 
-  test('nobody else writes behind what may be lost', async () => {
+  test('lets no other process write behind what may be lost', async () => {
     const doubtful = await committed(1)
     const other = new Database(file, { timeout: 0 })
     const insert = other.prepare('INSERT INTO entries (id) VALUES (9)')
@@ -478,7 +478,7 @@ describe('the flush of what was committed', () => {
     expect(stored()).toEqual([1, 2, 9])
   })
 
-  test('a long read delays the end of a repair, which goes on when it is over', async () => {
+  test('waits for a long read before it completes a repair', async () => {
     flushed = flushing(60_000)
     const doubtful = await committed(1)
     const other = new Database(file)
@@ -495,7 +495,7 @@ describe('the flush of what was committed', () => {
     expect(await doubtful.outcome).toBe(1)
   })
 
-  test('a flush that hangs keeps nobody waiting for ever, and does not keep a store from closing', async () => {
+  test('that hangs leaves no write waiting for ever, and does not keep a store from closing', async () => {
     const doubtful = await committed(1)
     end(new Error('EIO'))
     await asked(1)
@@ -504,14 +504,14 @@ describe('the flush of what was committed', () => {
     await flushed.close()
   })
 
-  test('closing does not wait for a disk that fails', async () => {
+  test('that keeps failing is not awaited by closing', async () => {
     const doubtful = await committed(1)
     ending(new Error('EIO'))
     await flushed.close()
     expect(await doubtful.outcome).toMatchObject({ outcomeUnknown: true })
   })
 
-  test('that fails when the log has just begun anew is made good too', async () => {
+  test('that fails when the log has just been truncated is made good too', async () => {
     const doubtful = await committed(1)
     db.pragma('wal_checkpoint(TRUNCATE)')
     end(new Error('EIO'))
@@ -519,7 +519,7 @@ describe('the flush of what was committed', () => {
     expect(await doubtful.outcome).toBe(1)
   })
 
-  test('closing waits for a log that can be made whole', async () => {
+  test('that can be made good is awaited by closing', async () => {
     flushed = flushing(60_000)
     const doubtful = await committed(1)
     end(new Error('EIO'))
@@ -531,7 +531,7 @@ describe('the flush of what was committed', () => {
     await closed
   })
 
-  test('that was made good is over: nobody is refused later, and closing waits for what came since', async () => {
+  test('that was made good has no later effect: no write is refused, and closing waits for later writes', async () => {
     flushed = flushing(2_000)
     const doubtful = await committed(1)
     end(new Error('EIO'))
@@ -551,7 +551,7 @@ describe('the flush of what was committed', () => {
     await closed
   })
 
-  test('writes that wait for it count among those that may be unanswered', async () => {
+  test('counts writes that wait for it towards the limit of unanswered ones', async () => {
     const held = await committed(0)
     const results = outcomes(Array.from({ length: 50 }, (_, index) => add(index + 1, flushed)))
     while (!stored().includes(49)) await sleep(1)
@@ -562,7 +562,7 @@ describe('the flush of what was committed', () => {
     expect(await Promise.race([add(51, flushed), sleep(50, 'it waits')])).toBe('it waits')
   })
 
-  test('is waited for by closing', async () => {
+  test('is awaited by closing', async () => {
     const write = await committed(1)
     let isClosed = false
     const closed = flushed.close().then(() => {
@@ -575,7 +575,7 @@ describe('the flush of what was committed', () => {
     await closed
   })
 
-  test('is of the log that SQLite writes, also behind a link', async () => {
+  test('reaches the file that SQLite writes, even through a symbolic link', async () => {
     const linked = join(temporaryDirectory(), 'link.db')
     symlinkSync(file, linked)
     const descriptors: number[] = []

@@ -31,7 +31,7 @@ const switches: [string, (store: TokenStore, isDisabled: boolean) => Promise<unk
   ['an app', (store, isDisabled) => store.setAppDisabled('app1', isDisabled, NOW, byOperator)],
 ]
 
-test.each(switches)('%s that another process disables or enables is so for the next write', async (_, set) => {
+test.each(switches)('when another process disables or enables %s, the next write knows', async (_, set) => {
   const { server, commandLine } = await twoProcesses()
   const { refreshTokenHash } = await grant(server)
   for (let round = 0; round < 3; round++) {
@@ -45,7 +45,7 @@ test.each(switches)('%s that another process disables or enables is so for the n
   }
 })
 
-test('a secret that another process adds is good for the next write, and one that it revokes is not', async () => {
+test('a secret added by another process is accepted by the next write, and a revoked one is not', async () => {
   const { server, commandLine } = await twoProcesses()
   const { refreshTokenHash } = await grant(server)
   const refreshWith = async (secretId: string) => (await mint(server, refreshTokenHash, { secretId })).result
@@ -63,7 +63,7 @@ test('a secret that another process adds is good for the next write, and one tha
   expect(await exchangeWith(secretId, 'after')).toBe('secret_ended')
 })
 
-test('a secret ends when its time has come, though nothing is written then', async () => {
+test('a secret expires on time, even when nothing is written at that moment', async () => {
   const { server } = await twoProcesses()
   const { refreshTokenHash } = await grant(server)
   const secret = secretRow('app1', 'short', { expiresAtMs: NOW + 10 })
@@ -73,7 +73,7 @@ test('a secret ends when its time has come, though nothing is written then', asy
   expect((await mint(server, refreshTokenHash, { secretId }, NOW + 10)).result).toBe('secret_ended')
 })
 
-test('that an app must send its secret is so for the next write, whoever decides it', async () => {
+test('a change of whether an app must send its secret holds for the next write, whoever makes it', async () => {
   const { server, commandLine } = await twoProcesses()
   const { refreshTokenHash } = await grant(server)
   const change = (requiresSecretOnRefresh: boolean) => ({
@@ -128,7 +128,7 @@ const lookedUp = [
 ] as const
 
 test.each(lookedUp.flatMap((row) => ['alone', 'in a commit with others'].map((how) => ({ ...row, how }))))(
-  'what was seen of $what in a write that is undone, $how, is forgotten',
+  'what was read of $what in a write that is rolled back, $how, is forgotten',
   async ({ disable, finder, enable, event, how }) => {
     const db = openDatabase(file())
     migrate(db, tokenSchema)
@@ -157,7 +157,7 @@ test.each(lookedUp.flatMap((row) => ['alone', 'in a commit with others'].map((ho
   },
 )
 
-test('a token whose row cannot be read is left out of many, and the others are found', async () => {
+test('a token whose row is damaged is left out of a lookup of many, and the others are found', async () => {
   const path = file()
   const store = openSqliteTokenStore({ file: path })
   onTestFinished(() => store.close())
@@ -177,7 +177,7 @@ test('a token whose row cannot be read is left out of many, and the others are f
   expect(await store.findAccessTokens(tokens.slice(0, 1))).toEqual([undefined])
 })
 
-test('a recorded use is that of the row that is kept, which stays', async () => {
+test('a recorded use updates the cached row, which stays cached', async () => {
   const store = openSqliteTokenStore({ file: file() })
   onTestFinished(() => store.close())
   await seed(store)
@@ -193,7 +193,7 @@ test('a recorded use is that of the row that is kept, which stays', async () => 
   expect((await store.findAccessToken(presented(accessTokenHash)))?.grantLastUsedAtMs).toBe(NOW + 90_000)
 })
 
-test('one row that is asked for under ever more digests makes no others be forgotten', async () => {
+test('one row looked up under ever more digests evicts no others', async () => {
   const path = file()
   const store = openSqliteTokenStore({ file: path })
   onTestFinished(() => store.close())
@@ -207,7 +207,7 @@ test('one row that is asked for under ever more digests makes no others be forgo
   expect(await store.findAccessToken(presented(bob.accessTokenHash)), 'the same object').toBe(known)
 })
 
-test('tokens are kept up to a number, at which all are forgotten and looked up again', async () => {
+test('tokens are cached up to a limit, at which all are dropped and looked up again', async () => {
   const db = openDatabase(file())
   onTestFinished(() => void db.close())
   const kept = new KeptRows(db)

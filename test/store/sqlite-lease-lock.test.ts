@@ -41,19 +41,19 @@ async function lockElsewhere() {
   }
 }
 
-test('where nobody has granted a lease, nobody waits for one, and no file is made', () => {
+test('before any lease was granted, nobody waits for one, and no file is made', () => {
   expect(locking().strangersMs()).toBe(0)
   expect(existsSync(`${file}-lease`)).toBe(false)
 })
 
-test('one process may grant; the file is for its owner alone', () => {
+test('only one process may grant leases; the lock file is for its owner alone', () => {
   const lock = locking()
   expect([lock.take(), lock.take()]).toEqual([true, true])
   expect(statSync(`${file}-lease`).mode & 0o777).toBe(0o600)
   expect(locking().take()).toBe(false)
 })
 
-test('who writes beside it waits for as long as a lease lasts; it itself does not, once those before it have ended', async () => {
+test('another writer waits as long as a lease lasts; the granter does not, once earlier leases have ended', async () => {
   const [granter, writer] = [locking(), locking()]
   granter.take()
   expect(granter.strangersMs()).toBeGreaterThan(0)
@@ -61,20 +61,20 @@ test('who writes beside it waits for as long as a lease lasts; it itself does no
   expect([granter.strangersMs(), writer.strangersMs()]).toEqual([0, LEASE_MS])
 })
 
-test('what is closed is let go, and not taken again', () => {
+test('a closed lock is released, and not taken again', () => {
   const [first, second] = [locking(), locking()]
   first.take()
   first.close()
   expect([first.take(), second.take(), second.strangersMs() > 0]).toEqual([false, true, true])
 })
 
-test('the file of a database that is opened by another name is the same', () => {
+test('a database opened by another name has the same lock file', () => {
   const [lock, byLink] = [locking(), `${file}.link`]
   symlinkSync(file, byLink)
   expect([lock.take(), locking(byLink).take(), existsSync(`${byLink}-lease`)]).toEqual([true, false, false])
 })
 
-test('a file that is gone or another one is locked anew, and its process waits as for a stranger', async () => {
+test('a lock file that was deleted is locked again, and its former holder waits as other processes do', async () => {
   const [first, second] = [locking(), locking()]
   first.take()
   await sleep(LEASE_MS + 5)
@@ -82,7 +82,7 @@ test('a file that is gone or another one is locked anew, and its process waits a
   expect([second.take(), first.take(), first.strangersMs()]).toEqual([true, false, LEASE_MS])
 })
 
-test('a file that cannot be looked at any more is not held, and does not make a write fail', () => {
+test('a lock file that can no longer be examined counts as not held, and makes no write fail', () => {
   const lock = locking()
   lock.take()
   rmSync(`${file}-lease`)
@@ -92,14 +92,14 @@ test('a file that cannot be looked at any more is not held, and does not make a 
   expect([lock.strangersMs(), lock.take()]).toEqual([LEASE_MS, false])
 })
 
-test('no other file is left beside it', () => {
+test('no other file is left beside the lock file', () => {
   locking().take()
   expect(readdirSync(path.dirname(file)).filter((name) => name.startsWith('entries.db-lease'))).toEqual([
     'entries.db-lease',
   ])
 })
 
-test('the lock of a process that was killed is free, and who writes then waits for its leases', async () => {
+test('the lock of a killed process is free, and later writes wait for its leases', async () => {
   const kill = await lockElsewhere()
   const lock = locking()
   expect([lock.take(), lock.strangersMs()]).toEqual([false, LEASE_MS])
@@ -111,12 +111,12 @@ test('the lock of a process that was killed is free, and who writes then waits f
   expect(lock.strangersMs()).toBe(0)
 })
 
-test('a database in memory is of one process', () => {
+test('a database in memory may grant leases, and waits for no other process', () => {
   const lock = locking(':memory:')
   expect([lock.take(), lock.strangersMs()]).toEqual([true, 0])
 })
 
-test('a file that cannot be locked is warned of once, and no lease is granted', () => {
+test('a lock file that cannot be locked is warned about once, and no lease is granted', () => {
   const warned = vi.spyOn(process, 'emitWarning').mockReturnValue()
   onTestFinished(() => warned.mockRestore())
   const lock = locking()

@@ -33,7 +33,7 @@ describe('migrations', () => {
     db.close()
   })
 
-  test('who comes while another process migrates waits for it, longer than for any other write', async () => {
+  test('a process that starts while another one migrates waits for it, longer than for any other write', async () => {
     const path = file()
     const db = openDatabase(path)
     migrate(db, schemaUpTo(1))
@@ -58,7 +58,7 @@ describe('migrations', () => {
     db.close()
   })
 
-  test('steps that fail leave the database at the version it had', () => {
+  test('failed steps leave the database at its previous version', () => {
     const db = openDatabase(file())
     migrate(db, schemaUpTo(1))
     const bad = { ...schemaUpTo(2), migrations: [...steps.slice(0, 2), { version: 3, name: 'bad', sql: 'CREATE x' }] }
@@ -86,7 +86,7 @@ describe('migrations', () => {
     await openSqliteTokenStore({ file: path }).close()
   })
 
-  test('a database that is something else is refused', () => {
+  test('a database of another program is refused', () => {
     const path = file()
     const db = openDatabase(path)
     db.exec('CREATE TABLE notes (text)')

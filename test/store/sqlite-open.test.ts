@@ -31,7 +31,7 @@ describe('opening a SQLite file', () => {
     db.close()
   })
 
-  test('a file that others may read is put right, the directory it lies in is left alone', () => {
+  test('a file that others may read is made private, and its directory is left alone', () => {
     const directory = join(temporaryDirectory(), 'shared')
     mkdirSync(directory)
     chmodSync(directory, 0o755)
@@ -43,7 +43,7 @@ describe('opening a SQLite file', () => {
     expect(mode(directory)).toBe('755')
   })
 
-  test('a log that an earlier run left is put right as well', () => {
+  test('a log left by an earlier run is made private as well', () => {
     const file = join(temporaryDirectory(), 'a.db')
     const earlier = openDatabase(file)
     earlier.exec('CREATE TABLE t (x)')
@@ -55,7 +55,7 @@ describe('opening a SQLite file', () => {
     earlier.close()
   })
 
-  test('a file that is no database is refused as it is', () => {
+  test('a file that is not a database is refused', () => {
     const file = join(temporaryDirectory(), 'a.db')
     writeFileSync(file, 'this is a text of more than a hundred characters and certainly no database '.repeat(20))
     expect(() => openDatabase(file)).toThrow('file is not a database')
@@ -72,7 +72,7 @@ describe('opening a SQLite file', () => {
   }, 30_000)
 })
 
-test('a file that another process locks for a moment is opened when it is free', async () => {
+test('a file that another process locks for a moment is opened once it is free', async () => {
   const file = join(temporaryDirectory(), 'a.db')
   const source = `
     const { parentPort, workerData } = require('node:worker_threads')
@@ -96,19 +96,19 @@ describe('failures of the driver', () => {
     expect(failure).toMatchObject({ outcomeUnknown: false, cause: { message: `${reason} (SQLITE_${code})` } })
   })
 
-  test.skipIf(process.platform !== 'linux')('a failure of a disk without any room is that of a full one', () => {
+  test.skipIf(process.platform !== 'linux')('an I/O error on a disk without space is reported as a full disk', () => {
     const error = new Database.SqliteError('disk I/O error', 'SQLITE_IOERR_SHMSIZE')
     const message = 'the disk of /proc/token.db is full: free some space on it (SQLITE_IOERR_SHMSIZE)'
     expect(toStoreError(error, '/proc/token.db')).toMatchObject({ cause: { message } })
   })
 
   const defects = ['ERROR', 'CONSTRAINT_UNIQUE', 'CORRUPT', 'NOTADB', 'MISMATCH']
-  test.each(defects)('SQLITE_%s is a defect and stays what it is', (code) => {
+  test.each(defects)('SQLITE_%s is a defect and is passed on unchanged', (code) => {
     const error = new Database.SqliteError('text', `SQLITE_${code}`)
     expect(toStoreError(error, 'token.db')).toBe(error)
   })
 
-  test('an error of anything else with such a code is not the driver’s', () => {
+  test('an error of another class with such a code is not taken for the driver’s', () => {
     const error = Object.assign(new Error('text'), { code: 'SQLITE_BUSY' })
     expect(toStoreError(error, 'token.db')).toBe(error)
   })

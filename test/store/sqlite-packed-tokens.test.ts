@@ -28,7 +28,7 @@ function add(tokens: Buffer, name: string, { overlapMs = OVERLAP, maxLive = 10, 
   return addToken(tokens, minting, now)
 }
 
-test('the newest lives for itself, those before to the end of the overlap or their own, whichever is first', () => {
+test('the newest token keeps its lifetime; earlier ones end with the overlap, unless they expire sooner', () => {
   const short = packToken(hashOf('short'), NOW + 7)
   const tokens = add(add(short, 'long', {}), 'newest', { now: NOW + 1 })
   expect(expiriesOf(tokens)).toEqual([NOW + 1 + ACCESS_TTL, NOW + 1 + OVERLAP, NOW + 7])
@@ -38,7 +38,7 @@ test('the newest lives for itself, those before to the end of the overlap or the
   ])
 })
 
-test('what ends now has ended: it goes, and without an overlap all before do', () => {
+test('a token that ends now is dropped, and without an overlap so are all earlier ones', () => {
   const tokens = packed(['a', 'b', 'c'])
   expect(expiriesOf(add(tokens, 'd', { now: NOW + 2 + OVERLAP }))).toHaveLength(2) // c, which was the newest, and d
   expect(expiriesOf(add(tokens, 'd', { now: NOW + 1 + OVERLAP }))).toHaveLength(3)
@@ -46,7 +46,7 @@ test('what ends now has ended: it goes, and without an overlap all before do', (
   expect(expiriesOf(add(tokens, 'd', { overlapMs: 0 }))).toEqual([NOW + ACCESS_TTL])
 })
 
-test('as many as may live stay, the newest of them', () => {
+test('only the newest tokens stay, up to the maximum', () => {
   const names = Array.from({ length: 9 }, (_, n) => String(n))
   const tokens = packed(names, { maxLive: 4 })
   expect(names.filter((name) => findExpiry(tokens, hashOf(name)) !== undefined)).toEqual(['5', '6', '7', '8'])
@@ -60,7 +60,7 @@ test('a hash of another length is neither packed nor found', () => {
   }
 })
 
-test('packed times compare as the times do, and what is before 1970 is 1970', () => {
+test('packed times sort as the times do, and times before 1970 become 1970', () => {
   const times = [-1, 0, 255, 256, 65_536, NOW, NOW + 1, 2 ** 48 - 1]
   const bytes = times.map(packTime)
   for (const [at, later] of bytes.slice(1).entries()) expect(bytes[at]?.compare(later)).toBe(at === 0 ? 0 : -1)

@@ -46,13 +46,13 @@ function hashAtPlace(place: bigint, name: string): Buffer {
 const PLACE = 0x019b_76da_a800_0007n
 const LAST = 0xffff_ffff_ffff_ffffn
 
-describe('grants at places', () => {
+describe('grants', () => {
   test.each([
     ['one place', () => PLACE],
     ['places next to each other', (n: number) => PLACE + BigInt(n)],
     ['the last place', () => LAST],
     ['places that differ in the first bit', (n: number) => (n % 2 === 0 ? 5n : 2n ** 63n + 5n)],
-  ])('of %s each go on by themselves', async (_, placeOf) => {
+  ])('at %s do not affect each other', async (_, placeOf) => {
     const store = await seeded()
     const grants = []
     for (let n = 0; n < 9; n++) {
@@ -77,7 +77,7 @@ describe('grants at places', () => {
     }
   })
 
-  test('are where their codes were, beside codes that are not used', async () => {
+  test('are stored where their codes were, beside unused codes', async () => {
     const store = await seeded()
     const codes = Array.from({ length: 9 }, (_, n) => hashAtPlace(PLACE, `code ${n}`))
     for (const codeHash of codes) expect(await issue(store, '', { codeHash })).toBe('issued')
@@ -100,7 +100,7 @@ describe('grants at places', () => {
     }
   })
 
-  test('of one place are 16 at most, codes among them: one more is told to come again', async () => {
+  test('number at most 16 at one place, codes included: one more is refused until some are removed', async () => {
     const store = await seeded()
     const codes = Array.from({ length: 17 }, (_, n) => hashAtPlace(PLACE + BigInt(n % 3), `code ${n}`))
     for (const codeHash of codes.slice(0, 16)) expect(await issue(store, '', { codeHash, maxLive: 20 })).toBe('issued')
@@ -114,7 +114,7 @@ describe('grants at places', () => {
     expect(await issue(store, '', { codeHash: codes[16] as Buffer })).toBe('issued')
   })
 
-  test('are listed by when they began for a user, else by when their codes were issued, each once', async () => {
+  test('are listed for a user by when they began, otherwise by when their codes were issued, each once', async () => {
     const store = await seeded()
     const names = ['a', 'b', 'c', 'd', 'e']
     for (const [n, name] of names.entries()) await issue(store, name, {}, NOW + n)
@@ -134,7 +134,7 @@ describe('grants at places', () => {
     }
   })
 
-  test('that begin elsewhere than where their code was are found by either', async () => {
+  test('that begin at another place than their code are found by either', async () => {
     const store = await seeded()
     const codeHash = hashAtPlace(PLACE, 'code')
     await issue(store, '', { codeHash })
@@ -155,7 +155,7 @@ describe('grants at places', () => {
     })
   })
 
-  test('elsewhere than where their codes were are 16 at one place at most, and the code stays good', async () => {
+  test('that begin at another place than their codes number at most 16 there, and the code stays good', async () => {
     const store = await seeded()
     const at = (name: string) => ({
       refreshTokenHash: hashAtPlace(PLACE, `refresh ${name}`),
@@ -167,7 +167,7 @@ describe('grants at places', () => {
     expect((await redeem(store, 'code')).result.kind).toBe('redeemed')
   })
 
-  test('of an app that is disabled, codes of the longest life among them, are not begun', async () => {
+  test('do not begin once their app was disabled, even from codes of the longest lifetime', async () => {
     const store = await seeded()
     const expiresAtMs = NOW + 3_600_000
     expect(await issue(store, 'code', { expiresAtMs })).toBe('issued')
@@ -179,7 +179,7 @@ describe('grants at places', () => {
   })
 
   test.each([-2 * 3_600_000, CODE_TTL + 60_000])(
-    'are not begun by codes taken back by a clock that is off by %i ms',
+    'do not begin from codes that were ended under a clock that is off by %i ms',
     async (off) => {
       const store = await seeded()
       const taking = {
@@ -202,7 +202,7 @@ describe('grants at places', () => {
     },
   )
 
-  test('take no token that would not be found there', async () => {
+  test('refuse a token that would not be found at their place', async () => {
     const store = await seeded()
     await issue(store, 'code')
     const stray = redemption('code', { accessTokenHash: hashOf('elsewhere') })
@@ -212,7 +212,7 @@ describe('grants at places', () => {
   })
 })
 
-describe('the schema before', () => {
+describe('a migration of an older schema', () => {
   /** A file of that version with an app, its secret, a user and what `fill` puts there. */
   function fileOf(version: number, fill: (db: Connection) => void): string {
     const file = join(temporaryDirectory(), 'token.db')
@@ -246,7 +246,7 @@ describe('the schema before', () => {
   }
 
   test.each([PLACE, LAST])(
-    'gives its tokens to the rows of their grants, of which some share the place %x',
+    'moves tokens to the rows of their grants, some of which share the place %x',
     async (place) => {
       const names = ['one', 'two', 'three']
       const tokensOf = (name: string) =>
@@ -278,7 +278,7 @@ describe('the schema before', () => {
     },
   )
 
-  test('gives access tokens without a place, which 0.1.0 made, to their grants too', async () => {
+  test('moves access tokens of 0.1.0, which have no place, to their grants too', async () => {
     const [refresh, access, other] = ['refresh', 'access', 'other'].map(hashOf) as [Buffer, Buffer, Buffer]
     const file = fileOf(2, (db) => {
       insertGrant(db, 'early', refresh, [access, other])
@@ -299,7 +299,7 @@ describe('the schema before', () => {
     expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toEqual([])
   })
 
-  describe('version 3, had codes in a table of their own:', () => {
+  describe('from version 3, which had a table of codes,', () => {
     const AT_ONE_PLACE = 40
     const unused = Array.from({ length: AT_ONE_PLACE }, (_, n) => hashAtPlace(PLACE, `unused ${n}`))
     const used = Array.from({ length: AT_ONE_PLACE }, (_, n) => hashAtPlace(PLACE, `used ${n}`))
@@ -333,7 +333,7 @@ describe('the schema before', () => {
       return closing(openSqliteTokenStore({ file }))
     }
 
-    test('those that are not used can be, by grants wherever their tokens are, and end them when used again', async () => {
+    test('keeps unused codes redeemable, wherever their tokens are, and a replay ends the grant', async () => {
       const store = opened()
       const last = NOW - AT_ONE_PLACE + CODE_TTL
       for (const [n, codeHash] of unused.entries()) {
@@ -347,7 +347,7 @@ describe('the schema before', () => {
       }
     })
 
-    test('those that are used end their grants when they are used again', async () => {
+    test('lets a replay of a used code end its grant', async () => {
       const store = opened()
       for (const [n, codeHash] of used.entries()) {
         const token = hashAtPlace(BigInt(n) << 9n, `access ${n}`)
@@ -358,7 +358,7 @@ describe('the schema before', () => {
       }
     })
 
-    test('they are no grants, end when they are taken back, and go when they have ended', async () => {
+    test('does not list codes as grants, ends unused ones on a revocation, and removes expired ones', async () => {
       const store = opened()
       expect((await store.listGrants({}, { limit: 100, after: undefined })).rows).toHaveLength(used.length - 1)
       const bounds = { endedBeforeMs: NOW + CODE_TTL - 20, auditBeforeMs: 0, limit: 100 }

@@ -123,7 +123,7 @@ describe('several processes on one SQLite file', () => {
     await store.close()
   }, 60_000)
 
-  test('what one acknowledged before it was killed is there, and the others go on', async () => {
+  test('what one acknowledged before it was killed is kept, and the others go on', async () => {
     const file = join(temporaryDirectory(), 'token.db')
     const store = openSqliteTokenStore({ file })
     await seed(store)

@@ -106,7 +106,7 @@ describe('query plans', () => {
     ])
   })
 
-  test('no statement reads all columns or an unnamed one', () => {
+  test('no statement selects all columns', () => {
     for (const sql of [...tokenStatements().prepared, ...surveyStatements().prepared]) {
       expect(sql).not.toMatch(/SELECT\s+\*|\.\*/i)
     }

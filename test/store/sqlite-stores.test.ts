@@ -17,7 +17,7 @@ describeTokenStore('SQLite', async () => openSqliteTokenStore({ file: file() }))
 describeSurveyStore('SQLite', async () => openSqliteSurveyStore({ file: file() }))
 
 describe('SQLite stores', () => {
-  test('what was acknowledged is there after the store is opened again', async () => {
+  test('what was acknowledged is kept when the store is reopened', async () => {
     const options = { file: file() }
     const first = openSqliteTokenStore(options)
     await seed(first)
@@ -40,7 +40,7 @@ describe('SQLite stores', () => {
     await Promise.all(stores.map((store) => store.close()))
   })
 
-  test('what one store writes of surveys is in the next read of another, and what is unchanged is the same object', async () => {
+  test('surveys written by one store are in the next read of another, and unchanged ones are the same object', async () => {
     const options = { file: file() }
     const server = openSqliteSurveyStore(options)
     const commandLine = openSqliteSurveyStore(options)
@@ -58,7 +58,7 @@ describe('SQLite stores', () => {
     await commandLine.close()
   })
 
-  test('of surveys and lists that were read only so many are kept as fit into the memory for them', async () => {
+  test('cached surveys and lists are bounded by the memory for them', async () => {
     const store = openSqliteSurveyStore({ file: ':memory:' })
     await expectBoundedSurveys(store)
     const title = 't'.repeat(14_000_000) // counts five times
@@ -71,7 +71,7 @@ describe('SQLite stores', () => {
     await store.close()
   })
 
-  test('many last uses are written in parts, between which others have their turn', async () => {
+  test('many last uses are written in parts, between which other writes have their turn', async () => {
     const commits: number[] = []
     const store = openSqliteTokenStore({ file: file(), onCommit: (writes) => commits.push(writes) })
     await seed(store)
@@ -113,7 +113,7 @@ describe('SQLite stores', () => {
     await Promise.all([server.close(), commandLine.close()])
   })
 
-  test('a closed store is unavailable, and closing waits for what was submitted', async () => {
+  test('a closed store is unavailable, and closing waits for the writes that were submitted', async () => {
     const store = openSqliteTokenStore({ file: file() })
     const seeded = seed(store)
     const closed = seeded.then(async () => {
@@ -127,13 +127,13 @@ describe('SQLite stores', () => {
     await expect(issue(store, 'late')).rejects.toThrow('the database is unavailable')
   })
 
-  test('a page token that is no position of the list is refused as the caller’s mistake', async () => {
+  test('a page token that is not a position of the list is refused as the caller’s mistake', async () => {
     const store = openSqliteTokenStore({ file: file() })
     await expect(store.listGrants({}, { limit: 1, after: 'garbage' })).rejects.toThrow('the page token is not valid')
     await store.close()
   })
 
-  test('what was read before is not answered from memory when the database cannot be asked', async () => {
+  test('what was read before is not answered from memory when the database is unavailable', async () => {
     const store = openSqliteTokenStore({ file: file() })
     await seed(store)
     const { accessTokenHash } = await grant(store)
@@ -143,7 +143,7 @@ describe('SQLite stores', () => {
     for (const read of reads) await expect(read()).rejects.toThrow('the database is unavailable')
   })
 
-  test('a file that was replaced by another of its name is not the database any more', async () => {
+  test('a file that was replaced by another of its name is no longer the database', async () => {
     const path = file()
     const store = openSqliteTokenStore({ file: path })
     await store.ping()
@@ -153,7 +153,7 @@ describe('SQLite stores', () => {
     await store.close()
   })
 
-  test('a missing table is a defect and not an unavailable database', async () => {
+  test('a missing table is a defect, not an unavailable database', async () => {
     const options = { file: file() }
     const store = openSqliteTokenStore(options)
     const saboteur: Connection = openDatabase(options.file)

@@ -5,7 +5,7 @@ import { MINUTE, NOW } from './token-store-verbs.js'
 
 type Uses = Parameters<TokenStore['recordUses']>[0]
 
-test('uses that could not be written are written with the next, each at its latest time', async () => {
+test('uses that could not be written are written with the next ones, each with its latest time', async () => {
   const written: Uses[] = []
   let isAway = true
   const uses = createUseRecorder({
@@ -36,20 +36,20 @@ test('uses that could not be written are written with the next, each at its late
   ])
 })
 
-test('a use is worth writing a minute after the last that is known, and not before', () => {
+test('a use is recorded only if the last known one is at least a minute old', () => {
   const uses = createUseRecorder({} as TokenStore)
   const isWritten = (lastUseMs: number | undefined) => uses.secretUsed('secret', NOW, lastUseMs)
   expect([undefined, NOW - MINUTE, NOW - MINUTE + 1, NOW].map(isWritten)).toEqual([true, true, false, false])
 })
 
-test('when as many are collected as may be, those are still written at their latest time, and no others', () => {
+test('when as many uses are collected as may be, those are still updated, and no others are added', () => {
   const uses = createUseRecorder({} as TokenStore)
   for (let n = 0; n < 100_000; n++) uses.secretUsed(`secret ${n}`, NOW, undefined)
   expect(uses.secretUsed('secret 0', NOW + MINUTE, NOW)).toBe(true)
   expect(uses.secretUsed('another', NOW + MINUTE, NOW)).toBe(false)
 })
 
-test('however often they cannot be written, no more are kept than may be collected', async () => {
+test('however often writing fails, no more uses are kept than may be collected', async () => {
   const sizes: number[] = []
   let uses = 0
   const collectMany = () => {
@@ -67,7 +67,7 @@ test('however often they cannot be written, no more are kept than may be collect
   expect(sizes).toEqual([100_000, 100_000, 100_000])
 })
 
-test('of a grant that is used all the time a use a minute is collected, and a clock that was wrong for a moment is put right', async () => {
+test('a grant in constant use has one use a minute recorded, and the time of a clock that was briefly wrong is corrected', async () => {
   const written: number[] = []
   const uses = createUseRecorder({
     async recordUses({ grants }: Uses) {
