@@ -82,7 +82,7 @@ export class Target {
       await this.#client.query({ name: `copy_${table.name}`, text, values: columns })
     } catch (error) {
       throw isRefusal(error)
-        ? new CopyRefused(`PostgreSQL does not take a row of ${table.name}: ${error.message}`)
+        ? new CopyRefused(`PostgreSQL refuses a row of ${table.name}: ${error.message}`)
         : translate(error)
     }
   }

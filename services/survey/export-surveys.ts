@@ -16,7 +16,7 @@ export function exportSurveys(deps: SurveyDeps) {
     const limit = Math.min(request.pageSize || MAX_PAGE_SIZE, MAX_PAGE_SIZE)
     const afterId = Number(request.pageToken)
     if (!PAGE_TOKEN.test(request.pageToken) || !Number.isSafeInteger(afterId))
-      throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'page_token is not ours')
+      throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'the page token is not valid')
     const page = { afterId, limit, maxBytes: MAX_PAGE_BYTES }
     const rows = await deps.store.exportSurveys(request.ownerUserId || undefined, page)
     const bytes = rows.reduce((sum, { document }) => sum + document.length, 0)

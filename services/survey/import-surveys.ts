@@ -41,7 +41,7 @@ export function findRefused(
   const seen = new Set<number>()
   for (const [at, { surveyId, document }] of drafts.entries()) {
     if (document.length > MAX_DOCUMENT_BYTES) return { at, because: `at most ${MAX_DOCUMENT_BYTES} bytes encoded` }
-    if (seen.has(surveyId)) return { at, because: `one before it has the id ${surveyId}` }
+    if (seen.has(surveyId)) return { at, because: `an earlier survey has the id ${surveyId}` }
     if (surveyId !== 0) seen.add(surveyId)
   }
   return undefined

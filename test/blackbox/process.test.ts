@@ -203,7 +203,7 @@ describe('a spawned service', () => {
       expect({ file, others: statSync(file).mode & 0o077 }).toEqual({ file, others: 0 })
   })
 
-  test('carries on after a restart: codes, tokens and sessions are kept', {
+  test('carries on after a restart: codes, tokens, sessions and revocations are kept', {
     timeout: TIMEOUT_MS,
   }, async () => {
     const service = await startProcess()
@@ -212,10 +212,14 @@ describe('a spawned service', () => {
     const visitor = new Visitor(service.url)
     const used = await issueCode(service, app, ming, undefined, visitor)
     const { data: tokens } = await exchange(service, app, used)
+    const { data: ended } = await exchange(service, app, await issueCode(service, app, ming, undefined, visitor))
+    const [newest] = await service.json<readonly { grant_id: string }[]>(['grant', 'list', '--username', 'ming'])
+    await service.json(['grant', 'revoke', newest?.grant_id ?? ''])
     const unused = await issueCode(service, app, ming, undefined, visitor)
     expect(await service.stop()).toBe(0)
     await service.start()
     expect((await profile(service, app, tokens)).code).toBe('OK')
+    expect((await profile(service, app, ended)).error.type).toBe('invalid_token')
     expect((await exchange(service, app, used)).error.type).toBe('invalid_code')
     const after = await exchange(service, app, unused)
     expect(after.code).toBe('OK')

@@ -232,7 +232,7 @@ describe('an export', () => {
       expect(surveys.map((each) => Number(each.survey?.id))).toEqual([ids[count]])
     }
     for (const pageToken of ['another', '0x10', ' 1', '-1', '9007199254740993']) {
-      await expect(survey.exportSurveys({ pageToken })).rejects.toThrow('page_token is not ours')
+      await expect(survey.exportSurveys({ pageToken })).rejects.toThrow('the page token is not valid')
     }
   })
 
@@ -422,7 +422,7 @@ describe('an import', () => {
 
   const bad = [
     { what: 'a survey that is too large', last: surveyOf(MAX_SURVEY_BYTES + 1), why: 'at most 4000000 bytes encoded' },
-    { what: 'an id that comes twice', last: { ...smallSurvey(), id: 7 }, why: 'one before it has the id 7' },
+    { what: 'an id that comes twice', last: { ...smallSurvey(), id: 7 }, why: 'an earlier survey has the id 7' },
   ]
   test.each(bad)('with $what is refused with its place, storing nothing', async ({ last, why }) => {
     const own = await startService()

@@ -52,17 +52,19 @@ export async function openPage(browser: Browser, options: BrowserContextOptions 
 /** A third-party app's callback that redirects once more, as many do. */
 export interface Callback {
   readonly redirectUri: string
+  /** The queries of all visits. */
+  readonly visits: readonly URLSearchParams[]
   /** Query of the last visit. */
   last(): URLSearchParams | undefined
   close(): Promise<void>
 }
 
 export function startCallback(): Promise<Callback> {
-  let last: URLSearchParams | undefined
+  const visits: URLSearchParams[] = []
   const server: Server = createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://callback')
     if (url.pathname === '/callback') {
-      last = url.searchParams
+      visits.push(url.searchParams)
       response.writeHead(302, { location: '/welcome' }).end()
     } else {
       response
@@ -77,7 +79,8 @@ export function startCallback(): Promise<Callback> {
       if (typeof address !== 'object' || address === null) throw new Error('a TCP server has an address')
       resolve({
         redirectUri: `http://127.0.0.1:${address.port}/callback`,
-        last: () => last,
+        visits,
+        last: () => visits.at(-1),
         close: () => new Promise((done) => server.close(() => done())),
       })
       server.unref()

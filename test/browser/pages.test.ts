@@ -151,12 +151,14 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     tokensOf(await elsewhere.exchange(registered, callback.last()?.get('code') ?? ''))
   })
 
-  test('a double click on Confirm arrives at the app with a good code', async () => {
+  test('a double click on Confirm arrives at the app with one code, and that is good', async () => {
     const { page } = await openPage(browser)
+    const before = callback.visits.length
     await page.goto(link('double'))
     await signIn(page)
     await page.getByRole('button', { name: 'Confirm' }).dblclick()
     await page.waitForURL('**/welcome')
+    expect(new Set(callback.visits.slice(before).map((query) => query.get('code'))).size).toBe(1)
     await exchangeLast()
   })
 

@@ -147,7 +147,7 @@ describe.each(places)('$place', (where) => {
   const mistakes = [
     { what: 'a survey that is too large', last: surveyOf(MAX_SURVEY_BYTES + 1), why: 'at most 4000000 bytes encoded' },
     { what: 'what the contract forbids', last: smallSurvey('a\0b'), why: 'title: must not contain a NUL character' },
-    { what: 'an id that comes twice', last: { ...smallSurvey(), id: 7 }, why: 'one before it has the id 7' },
+    { what: 'an id that comes twice', last: { ...smallSurvey(), id: 7 }, why: 'an earlier survey has the id 7' },
   ]
   test.each(mistakes)('nothing is stored of a file that ends with $what', async ({ last, why }) => {
     const service = await serviceWithUsers(where)

@@ -107,10 +107,16 @@ describe('help', () => {
     expect(stdout).toContain(usage)
   })
 
-  test('survey-auth config --help lists variables with their defaults', async () => {
+  test('survey-auth config --help tells of each variable its default and its meaning', async () => {
     const service = await createProcess()
     const { exitCode, stdout } = await service.run(['config', '--help'])
     expect(exitCode).toBe(0)
+    const known = await service.json<readonly { variable: string; about: string }[]>(['config'])
+    expect(known.length).toBeGreaterThan(50)
+    for (const { variable, about } of known) {
+      expect(stdout).toMatch(new RegExp(`^  ${variable}=.*$`, 'm'))
+      expect(stdout).toContain(`\n      ${about}\n`)
+    }
     expect(stdout).toContain('PUBLIC_URL=http://HOST:PORT')
     expect(stdout).toContain('ACCESS_TOKEN_TTL_SECONDS=259200')
     expect(stdout).toContain('(or TOKEN_DATABASE_URL_FILE)')

@@ -359,7 +359,7 @@ describe('a copy is refused, and nothing is written,', () => {
     db.exec(`UPDATE ${table} SET ${change}`)
     db.close()
     const copied = copyStores([{ file, schema, url }], quietly)
-    await expect(copied).rejects.toThrow(`PostgreSQL does not take a row of ${table}`)
+    await expect(copied).rejects.toThrow(`PostgreSQL refuses a row of ${table}`)
     await expect(copied).rejects.toBeInstanceOf(CopyRefused)
     expect(await rowsIn(url, file)).toBe(0)
   })

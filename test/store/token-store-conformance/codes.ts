@@ -203,7 +203,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
         const trail = await auditTrail(store, { appid: 'app1' })
         const notes = trail.filter((event) => event.kind === 'code.replayed' && event.grantId === grantId)
         expect(notes.map(({ note }) => note).sort()).toEqual(
-          Array.from({ length: 8 }, (_, n) => (n < ends ? 'ends the grant' : 'its grant had ended')),
+          Array.from({ length: 8 }, (_, n) => (n < ends ? 'ends the grant' : 'the grant had already ended')),
         )
       }
     },

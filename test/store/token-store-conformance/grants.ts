@@ -312,7 +312,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       )
       expect(ofSessions.slice(ofApp.length)).toEqual([
         ['session.started', '', ann, '', ''],
-        ['session.ended', '', ann, '', 'signed in anew'],
+        ['session.ended', '', ann, '', 'signed in again'],
         ['session.started', '', ann, '', ''],
         ['session.ended', '', ann, '', 'too many sessions'],
         ['session.started', '', ann, '', ''],
@@ -342,7 +342,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
           ...[replayed, surplus, last].map((id) => ['code.exchanged', app1, ann, id, '']),
           ['code.replayed', app1, ann, replayed, 'within the grace: forgiven'],
           ['code.replayed', app1, ann, replayed, 'ends the grant'],
-          ['code.replayed', app1, ann, replayed, 'its grant had ended'],
+          ['code.replayed', app1, ann, replayed, 'the grant had already ended'],
           ['grant.revoked', app1, ann, replayed, 'its code was replayed'],
           ['code.replayed', app1, ann, replayed, 'after its expiry: without effect'],
           ['grant.revoked', app1, ann, surplus, 'too many grants of one user to one app'],

@@ -287,7 +287,7 @@ async function replay(
   if (!mayWait) return undefined
   const grant = await transaction.askOne<{ revokedAtMs: number | null }>(lockGrant, [grantId])
   if (grant?.revokedAtMs !== null) {
-    note('its grant had ended')
+    note('the grant had already ended')
     return { kind: 'refused', replay: 'already_revoked' }
   }
   note('ends the grant')

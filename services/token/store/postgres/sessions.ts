@@ -56,7 +56,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
       return database.causedTransaction(cause, async (transaction) => {
         const { sessionHash, userId, passwordHash, expiresAtMs, previousSessionHash, maxLive } = session
         if (!(await transaction.askOne(lockUnchangedUser, [userId, passwordHash]))) return 'refused'
-        if (previousSessionHash) await end(transaction, previousSessionHash, now, cause, 'signed in anew')
+        if (previousSessionHash) await end(transaction, previousSessionHash, now, cause, 'signed in again')
         const surplus = await transaction.write(deleteSurplusSessions, [userId, now, maxLive - 1])
         for (const _ of surplus) recordEnd(transaction, userId, now, cause, 'too many sessions')
         transaction.write(insertSession, [sessionHash, userId, now, expiresAtMs])

@@ -198,7 +198,7 @@ function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, comple
       note('after its expiry: without effect')
       return { kind: 'refused', replay: 'too_late' }
     }
-    note(code.isRevoked ? 'its grant had ended' : 'ends the grant')
+    note(code.isRevoked ? 'the grant had already ended' : 'ends the grant')
     endGrant(grantId, now, cause, 'its code was replayed') // also if it has ended: the answer waits until lease holders know
     return { kind: 'refused', replay: code.isRevoked ? 'already_revoked' : 'revoked_grant' }
   }

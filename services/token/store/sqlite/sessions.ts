@@ -47,7 +47,7 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     startSession(session: NewSession, now: number, cause: Cause): 'started' | 'refused' {
       const { sessionHash, userId, expiresAtMs } = session
       if (!isUnchangedUser(userId, session.passwordHash)) return 'refused'
-      if (session.previousSessionHash) end(session.previousSessionHash, now, cause, 'signed in anew')
+      if (session.previousSessionHash) end(session.previousSessionHash, now, cause, 'signed in again')
       for (const surplus of findSurplus.all({ userId, now, keep: session.maxLive - 1 })) {
         end(surplus.sessionHash, now, cause, 'too many sessions')
       }
