@@ -20,7 +20,7 @@ const inMemory = { file: ':memory:' }
 
 const brokenTokenStores: readonly Broken<TokenStore>[] = [
   {
-    how: 'looks at a code, then marks it, in two steps',
+    how: 'checks a code and marks it used in two steps',
     breaks(store) {
       const used = new Set<string>()
       return {
@@ -47,12 +47,12 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
       },
     }),
     caughtBy: [
-      'a revocation holds from the moment it fulfils',
+      'a revocation holds as soon as it is acknowledged',
       'a refresh that races a revocation leaves no good token behind',
     ],
   },
   {
-    how: 'looks at a grant before the transaction and not again inside',
+    how: 'checks a grant before the transaction and not again inside it',
     breaks(store) {
       const minted = new Set<string>()
       return {
@@ -65,7 +65,7 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
       }
     },
     caughtBy: [
-      'a revocation holds from the moment it fulfils',
+      'a revocation holds as soon as it is acknowledged',
       'a refresh that races a revocation leaves no good token behind',
     ],
   },
@@ -79,12 +79,12 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
       },
     }),
     caughtBy: [
-      'disabling an app refuses codes, exchanges, refreshes and tokens from then on',
-      'after its revocation no exchange or refresh with a secret succeeds',
+      'once an app is disabled, its codes, exchanges, refreshes and tokens are refused',
+      'no exchange or refresh with a revoked secret succeeds',
     ],
   },
   {
-    how: 'does not see that app or user was disabled when it finds a token',
+    how: 'never reports an access token as revoked',
     breaks: (store) => ({
       async findAccessToken(presented) {
         const token = await store.findAccessToken(presented)
@@ -92,9 +92,9 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
       },
     }),
     caughtBy: [
-      'disabling an app refuses codes, exchanges, refreshes and tokens from then on',
-      'disabling a user ends sessions and unused codes and refuses tokens, and those of nobody else',
-      'a revocation holds from the moment it fulfils',
+      'once an app is disabled, its codes, exchanges, refreshes and tokens are refused',
+      "disabling a user ends their sessions and unused codes and refuses their tokens, and nobody else's",
+      'a revocation holds as soon as it is acknowledged',
     ],
   },
   {
@@ -105,7 +105,7 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     }),
     caughtBy: [
       'a replay is forgiven until 1 ms before the grace ends, then it ends the grant',
-      'with no grace the first replay ends the grant, and none ends it again',
+      'without a grace period the first replay ends the grant, and the next does not end it again',
     ],
   },
   {
@@ -131,30 +131,30 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     }),
     caughtBy: [
       'a code is good until 1 ms before its expiry',
-      'a refresh token is good until 1 ms before its expiry, and a token minted then lives its own life',
+      'a refresh token is good until 1 ms before its expiry, and a token minted then has its full lifetime',
     ],
   },
   {
-    how: 'leaves replaced tokens their whole life',
+    how: 'leaves replaced tokens their full lifetime',
     breaks: (store) => ({
       mintAccessToken: (minting, now, cause) =>
         store.mintAccessToken({ ...minting, overlapMs: Number.MAX_SAFE_INTEGER - now }, now, cause),
     }),
     caughtBy: [
-      'a refresh leaves earlier tokens the overlap, never beyond their own expiry',
+      'after a refresh earlier tokens live for the overlap, but never beyond their own expiry',
       'without an overlap a refresh ends the earlier tokens at once',
     ],
   },
   {
-    how: 'keeps every token and grant',
+    how: 'ignores the caps on tokens and grants',
     breaks: (store) => ({
       mintAccessToken: (minting, now, cause) => store.mintAccessToken({ ...minting, maxLive: 1000 }, now, cause),
       redeemCode: (redemption, now, cause) => store.redeemCode({ ...redemption, maxGrants: 1000 }, now, cause),
     }),
     caughtBy: [
-      'a hundred concurrent refreshes all succeed, and the newest ten tokens are good',
-      'the tokens beyond the cap go oldest first',
-      'a user keeps the newest live grants of an app, and older ones are revoked',
+      'a hundred concurrent refreshes all succeed, and ten of their tokens stay good',
+      'access tokens beyond the cap end, the oldest first',
+      'a user keeps only the newest live grants for an app, up to the cap, and older ones are revoked',
     ],
   },
   {
@@ -171,11 +171,11 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     ],
   },
   {
-    how: "disconnects by another user's grant",
+    how: "disconnects an app by another user's grant",
     breaks: (store) => ({
       disconnectApp: (grantId, _userId, now, cause) => store.revokeGrant(grantId, now, cause),
     }),
-    caughtBy: ["a user disconnects an app by their own grants only; another's is not found"],
+    caughtBy: ["a user can disconnect an app only by a grant of their own; another user's is not found"],
   },
   {
     how: 'disconnects one grant of an app and leaves the others',
@@ -186,17 +186,17 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
         return isOwn ? store.revokeGrant(grantId, now, cause) : 'not_found'
       },
     }),
-    caughtBy: ['an app that is disconnected has no grant of the user left, and no unused code; others keep theirs'],
+    caughtBy: ["disconnecting an app ends all of the user's grants and unused codes for it, and no others"],
   },
   {
-    how: 'starts a session under a password that is no longer right',
+    how: 'reports a session as started although the password has changed',
     breaks: (store) => ({
       async startSession(session, now, cause) {
         await store.startSession(session, now, cause)
         return 'started'
       },
     }),
-    caughtBy: ['a session starts only under the password that was checked'],
+    caughtBy: ['a session starts only if the password is still the one that was checked'],
   },
   {
     how: 'compares identifiers without regard to case',
@@ -207,23 +207,23 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     caughtBy: ['identifiers compare byte for byte'],
   },
   {
-    how: 'goes on by time alone and loses rows of one millisecond',
+    how: 'pages grants by time alone and loses rows of the same millisecond',
     breaks: (store) => ({
       listGrants: (filter, page) =>
         store.listGrants(filter, { ...page, after: page.after?.replace(/\..*$/, '.\u0001') }),
     }),
-    caughtBy: ['grants are listed newest first and page without loss, also those of one millisecond'],
+    caughtBy: ['grants are listed newest first and page without loss, even several of the same millisecond'],
   },
   {
-    how: 'writes no audit events',
+    how: 'lists no audit events',
     breaks: () => ({ listAuditEvents: () => Promise.resolve({ rows: [], next: undefined }) }),
     caughtBy: [
       'a code is exchanged for a grant, an access token, a refresh token and an openid',
-      'audit events are listed newest first, narrow by app and user, and page without loss',
+      'audit events are listed newest first, can be filtered by app and user, and page without loss',
     ],
   },
   {
-    how: 'removes what ended a moment too early',
+    how: 'removes ended rows and audit events 1 ms too early',
     breaks: (store) => ({
       removeEnded: (bounds) =>
         store.removeEnded({
@@ -233,14 +233,14 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
         }),
     }),
     caughtBy: [
-      'what ended exactly at the bound stays, what ended before it goes',
-      'audit events before their bound go, those at it stay',
+      'codes and sessions that ended before the bound are removed, those that ended at it stay',
+      'audit events before their bound are removed, those at it stay',
     ],
   },
   {
-    how: 'removes without regard to the limit',
+    how: 'ignores the limit of a removal',
     breaks: (store) => ({ removeEnded: (bounds) => store.removeEnded({ ...bounds, limit: 1000 }) }),
-    caughtBy: ['a removal takes at most its limit of each kind, and repeated ones take everything'],
+    caughtBy: ['a removal takes at most its limit of each kind, plus tokens of removed grants; repeated ones take all'],
   },
 ]
 
@@ -253,7 +253,7 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
         return store.putSurveys(owner ?? 'ann', drafts, now, cause)
       },
     }),
-    caughtBy: ['an id of another owner is named, and nothing of the batch is stored'],
+    caughtBy: ['if an id belongs to another owner, the answer names it and nothing of the batch is stored'],
   },
   {
     how: 'stores drafts one by one',
@@ -268,7 +268,7 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
         return { kind: 'stored', rows }
       },
     }),
-    caughtBy: ['an id of another owner is named, and nothing of the batch is stored'],
+    caughtBy: ['if an id belongs to another owner, the answer names it and nothing of the batch is stored'],
   },
   {
     how: 'deletes surveys one by one',
@@ -281,56 +281,56 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
         return { kind: 'deleted' }
       },
     }),
-    caughtBy: ['an id that no survey ever had is named, and none of the batch is deleted'],
+    caughtBy: ['if no survey ever had an id, the answer names it and none of the batch is deleted'],
   },
   {
-    how: 'writes no events of surveys',
+    how: 'lists no survey events',
     breaks: () => ({ listEvents: () => Promise.resolve({ rows: [], next: undefined }) }),
-    caughtBy: ['what is stored and deleted is audited, each survey by itself, and what is refused is not'],
+    caughtBy: ['every survey stored or deleted has its own audit event, and refused writes have none'],
   },
   {
-    how: 'takes every survey that is stored for a new one',
+    how: 'reports every survey event as a creation',
     breaks: (store) => ({
       async listEvents(filter, page) {
         const { rows, next } = await store.listEvents(filter, page)
         return { rows: rows.map((row) => ({ ...row, kind: 'survey.created' as const })), next }
       },
     }),
-    caughtBy: ['what is stored and deleted is audited, each survey by itself, and what is refused is not'],
+    caughtBy: ['every survey stored or deleted has its own audit event, and refused writes have none'],
   },
   {
-    how: 'forgets the filter of events',
+    how: 'ignores the filter of events',
     breaks: (store) => ({ listEvents: (_, page) => store.listEvents({}, page) }),
-    caughtBy: ['events are listed newest first, narrow by survey and owner, and page without loss'],
+    caughtBy: ['events are listed newest first, can be filtered by survey and owner, and page without loss'],
   },
   {
     how: 'removes events at their bound, and more than the limit',
     breaks: (store) => ({
       removeEvents: ({ beforeMs }) => store.removeEvents({ beforeMs: beforeMs + 1, limit: 1000 }),
     }),
-    caughtBy: ['events before their bound go, at most the limit at a time, and those at it stay'],
+    caughtBy: ['events before their bound are removed, at most the limit at a time, and those at it stay'],
   },
   {
-    how: 'counts the page and not the list',
+    how: 'counts the page instead of the whole list',
     breaks: (store) => ({
       async listSurveys(owner, window) {
         const { rows } = await store.listSurveys(owner, window)
         return { total: rows.length, rows }
       },
     }),
-    caughtBy: ['lists hold one owner, ascend by id, and count everything'],
+    caughtBy: ['a list holds surveys of one owner, ascends by id, and counts all that the owner has'],
   },
   {
-    how: 'starts an export again from the first survey',
+    how: 'starts every page of an export from the first survey',
     breaks: (store) => ({ exportSurveys: (owner, page) => store.exportSurveys(owner, { ...page, afterId: 0 }) }),
-    caughtBy: ['exports hold documents, ascend by id, and go on above the last id'],
+    caughtBy: ['exports hold documents, ascend by id, and continue above the last id'],
   },
   {
-    how: 'exports without regard to bytes',
+    how: 'ignores the byte limit of an export',
     breaks: (store) => ({
       exportSurveys: (owner, page) => store.exportSurveys(owner, { ...page, maxBytes: Number.MAX_SAFE_INTEGER }),
     }),
-    caughtBy: ['an export ends with the document that reaches its bytes, and has one in any case'],
+    caughtBy: ['an export ends with the document that reaches its byte limit, even if that is the first'],
   },
 ]
 

@@ -304,8 +304,8 @@ test.each([
   ['55P03', 'alone'],
   ['57014', 'alone'],
   ['22003', 'alone'],
-  ['53100', 'with all'],
-  ['57P01', 'with all'],
+  ['53100', 'with the others'],
+  ['57P01', 'with the others'],
 ] as const)('of lookups that share a statement, one that PostgreSQL refuses with %s fails %s', async (state, how) => {
   const url = await createDatabase()
   await query(

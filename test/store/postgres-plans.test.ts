@@ -37,7 +37,7 @@ const sha = (text: string) => createHash('sha256').update(text).digest()
 test.each([
   ['nothing', 0, false, 'auto'],
   ['empty tables', 0, true, 'auto'],
-  ['empty tables, and makes one plan for all', 0, true, 'force_generic_plan'],
+  ['empty tables, and makes generic plans', 0, true, 'force_generic_plan'],
   ['tables of one row', 1, true, 'auto'],
 ] as const)(
   'a planner that knows %s reads no index or table from end to end',

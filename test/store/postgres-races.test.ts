@@ -357,32 +357,32 @@ const once: Once[] = [
     eventsOf('user.deleted'),
   ],
   [
-    'one adds a secret of that name',
+    'a secret of the same name is added only once',
     'apps',
     (store, { appid }, n) => store.addAppSecret(secretRow(appid, 'next', { secretId: `next ${n}` }), START, cause),
     `app_secrets WHERE name = 'next'`,
   ],
   [
-    'all changes of an app stay',
+    'no change of an app is lost',
     'apps',
     (store, { appid }, n) => store.updateApp(appid, changes[n] ?? {}, START, cause),
     `apps WHERE name = 'new' AND redirect_uris = '{https://new.example/}' AND requires_secret_on_refresh`,
   ],
   [
-    'all changes of a profile stay',
+    'no change of a profile is lost',
     'users',
     (store, { username }, n) => store.updateUser(username, profiles[n] ?? {}, START, cause),
     `users WHERE nickname = 'new' AND avatar = 'https://new.example/'`,
   ],
   [
-    'one session is left where one is allowed',
+    'one session is left if the cap is one',
     'users',
     (store, { userId }, n) =>
       store.startSession({ ...session, sessionHash: hashOf(`${n}`), userId, maxLive: 1 }, START, cause),
     'sessions',
   ],
   [
-    'one code is left where one is allowed',
+    'one unused code is left if the cap is one',
     'users',
     (store, { appid, userId }, n) =>
       store.issueCode(
@@ -393,7 +393,7 @@ const once: Once[] = [
     `codes WHERE used_at_ms IS NULL AND expires_at_ms > ${START}`,
   ],
   [
-    'the latest use of a session stays',
+    'the latest use of a session is kept',
     'sessions',
     (store, { sessionHash }, n) => store.touchSession(sessionHash, START + 9 - n),
     `sessions WHERE last_seen_at_ms = ${START + 9}`,
@@ -431,12 +431,12 @@ type Locking = readonly [
 ]
 const locking: Locking[] = [
   [
-    'a recording of grants',
+    'a recording of uses of grants',
     'grants',
     (store, ids) => store.recordUses({ grants: new Map(ids.map((id) => [id, START + 2])), secrets: new Map() }),
   ],
   [
-    'a recording of secrets',
+    'a recording of uses of secrets',
     'app_secrets',
     (store, ids) => store.recordUses({ grants: new Map(), secrets: new Map(ids.map((id) => [id, START + 2])) }),
   ],
@@ -455,7 +455,7 @@ const locking: Locking[] = [
   ],
 ]
 
-test.each(locking)('%s and a recording of uses do not deadlock', async (_, table, run) => {
+test.each(locking)('%s and a concurrent recording of uses do not deadlock', async (_, table, run) => {
   const url = await createDatabase()
   const stores = [1, 2].map(() => openPostgresTokenStore({ url, ...patient }))
   const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]

@@ -180,8 +180,8 @@ async function pretend(...answers: readonly (Buffer | 'end')[]): Promise<number>
 
 test.each([
   ['says nothing', []],
-  ['lets us in and says no more', [WELCOME]],
-  ['lets us in and hangs up', [WELCOME, 'end']],
+  ['accepts the login and then says nothing', [WELCOME]],
+  ['accepts the login and hangs up', [WELCOME, 'end']],
 ] as const)('a host that %s is unavailable, alone and as one of several', async (_, answers) => {
   const port = await pretend(...answers)
   const nobody = await freePort()

@@ -150,9 +150,9 @@ describe('PostgreSQL stores', () => {
     ['55P03', 'unavailable', 1],
     ['57014', 'unavailable', 1],
     ['58030', 'unavailable', 1],
-    ['23505', 'as it is', 1],
-    ['42P01', 'as it is', 1],
-    ['XX000', 'as it is', 1],
+    ['23505', 'passed on unchanged', 1],
+    ['42P01', 'passed on unchanged', 1],
+    ['XX000', 'passed on unchanged', 1],
   ] as const)('a failure with SQLSTATE %s is %s; attempts: %i', async (state, outcome, times) => {
     const url = await createDatabase()
     await query(url, 'CREATE SEQUENCE times')
@@ -162,9 +162,9 @@ describe('PostgreSQL stores', () => {
     const process = { name: 'process', text: 'SELECT pg_backend_pid() AS id' }
     const [before] = await database.read(process, [])
     const failure = await database.read(fail, [state, 'times']).catch((error: unknown) => error)
-    expect(failure instanceof StoreUnavailable ? 'unavailable' : 'as it is').toBe(outcome)
+    expect(failure instanceof StoreUnavailable ? 'unavailable' : 'passed on unchanged').toBe(outcome)
     expect(failure).toMatchObject(
-      outcome === 'as it is' ? { code: state } : { cause: { code: state }, outcomeUnknown: false },
+      outcome === 'passed on unchanged' ? { code: state } : { cause: { code: state }, outcomeUnknown: false },
     )
     expect(await query(url, 'SELECT last_value::int AS times FROM times')).toEqual([{ times }])
     const [after] = await database.read(process, [])

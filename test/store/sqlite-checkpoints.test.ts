@@ -138,9 +138,9 @@ describe('checkpoints', () => {
   })
 
   it.each([
-    ['the service goes on', false],
+    ['the service keeps running', false],
     ['the service is closed meanwhile', true],
-  ])('copy again what a failed flush of the database has lost, also when %s', async (_, isClosing) => {
+  ])('copy again what a failed flush of the database has lost, when %s', async (_, isClosing) => {
     const warned = warnings()
     let disk: Buffer | undefined
     const opened = open(undefined, (descriptor, done) => {

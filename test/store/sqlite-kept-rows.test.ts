@@ -127,8 +127,8 @@ const lookedUp = [
   },
 ] as const
 
-test.each(lookedUp.flatMap((row) => ['alone', 'in a commit with others'].map((how) => ({ ...row, how }))))(
-  'what was read of $what in a write that is rolled back, $how, is forgotten',
+test.each(lookedUp.flatMap((row) => ['alone', 'with other writes in its commit'].map((how) => ({ ...row, how }))))(
+  'what a write read of $what is forgotten when it is rolled back, $how',
   async ({ disable, finder, enable, event, how }) => {
     const db = openDatabase(file())
     migrate(db, tokenSchema)

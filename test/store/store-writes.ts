@@ -112,7 +112,7 @@ export const surveyWrites: readonly Write<SurveyStore, unknown>[] = [
     run: (store) => store.putSurveys('ann', [draft(0, 'b'), draft(0, 'c')], NOW, byOperator),
   },
   {
-    name: 'putSurveys of ones there',
+    name: 'putSurveys of an existing and a new one',
     run: (store) => store.putSurveys('ann', [draft(7, 'b'), draft(0, 'c')], NOW, byOperator),
   },
   { name: 'deleteSurveys', run: (store) => store.deleteSurveys([7], NOW, byOperator) },
@@ -130,7 +130,7 @@ const FILLED = 'created 7'
 /** The state after each write: the text of survey 7, the ids of all surveys, and the events from the oldest on. */
 export const AFTER_WRITE: Readonly<Record<string, AfterWrite>> = {
   'putSurveys of new ones': { text: 'a', ids: [7, 8, 9], events: [FILLED, 'created 8', 'created 9'] },
-  'putSurveys of ones there': { text: 'b', ids: [7, 8], events: [FILLED, 'replaced 7', 'created 8'] },
+  'putSurveys of an existing and a new one': { text: 'b', ids: [7, 8], events: [FILLED, 'replaced 7', 'created 8'] },
   deleteSurveys: { text: '', ids: [], events: [FILLED, 'deleted 7'] },
   removeEvents: { text: 'a', ids: [7], events: [] },
 }

@@ -33,7 +33,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'what was read before is read anew after it was stored again, alone and in lists',
+    title: 'reads and lists return a survey as last stored, even after they returned an earlier version',
     async run(store) {
       const title = async () => [
         (await store.findSurvey(7))?.document.toString(),
@@ -49,7 +49,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'of many reads at once each gets what is its own',
+    title: 'each of many concurrent reads gets its own result',
     async run(store) {
       const ids = Array.from({ length: 60 }, (_, at) => at + 1)
       await Promise.all(ids.map((id) => put(store, `owner ${id % 3}`, draft(id))))
@@ -101,7 +101,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'ids reach 2^53-1, of which new ones take those below 2^52, whatever was stored above',
+    title: 'ids may be up to 2^53-1; new ids stay below 2^52, whatever is stored above',
     async run(store) {
       expect(await put(store, 'ann', draft(MAX_ID))).toEqual([MAX_ID])
       expect(await store.findSurvey(MAX_ID)).toMatchObject({ surveyId: MAX_ID })
@@ -111,7 +111,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'a survey stored again is replaced, its hash too, and its version grows',
+    title: 'a survey stored again is replaced, including its hash, and its version increases',
     async run(store) {
       await put(store, 'ann', { ...draft(7, 'old'), hash: 'abcd' })
       const before = await store.findSurvey(7)
@@ -125,7 +125,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'an id of another owner is named, and nothing of the batch is stored',
+    title: 'if an id belongs to another owner, the answer names it and nothing of the batch is stored',
     async run(store) {
       await put(store, 'ann', draft(7, 'of ann'))
       const result = await store.putSurveys('bob', [draft(6), draft(7, 'of bob'), draft(0)], NOW, byOperator)
@@ -136,7 +136,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'a deleted survey is in no answer from then on, and the others stay as they were',
+    title: 'a deleted survey is in no answer from then on, and other surveys stay as they were',
     async run(store) {
       await put(store, 'ann', draft(7), draft(8), draft(9))
       await put(store, 'bob', draft(10))
@@ -160,7 +160,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'an id that no survey ever had is named, and none of the batch is deleted',
+    title: 'if no survey ever had an id, the answer names it and none of the batch is deleted',
     async run(store) {
       await put(store, 'ann', draft(7), draft(8))
       expect(await store.deleteSurveys([7, 9, 8, 10], NOW, byOperator)).toEqual({ kind: 'not_found', surveyId: 9 })
@@ -168,8 +168,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title:
-      'the id of a deleted survey is not given again, and whoever stores one with it has it, with a higher version',
+    title: 'the id of a deleted survey is not given out as new, but anyone may reuse it, with a higher version',
     async run(store) {
       const [id = 0] = await put(store, 'ann', draft(0, 'secret'))
       const before = await store.findSurvey(id)
@@ -186,7 +185,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'lists hold one owner, ascend by id, and count everything',
+    title: 'a list holds surveys of one owner, ascends by id, and counts all that the owner has',
     async run(store) {
       await put(store, 'ann', draft(30), draft(10), draft(20))
       await put(store, 'bob', draft(15))
@@ -205,7 +204,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'exports hold documents, ascend by id, and go on above the last id',
+    title: 'exports hold documents, ascend by id, and continue above the last id',
     async run(store) {
       await put(store, 'ann', draft(30), draft(10))
       await put(store, 'bob', draft(20))
@@ -221,7 +220,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'an export ends with the document that reaches its bytes, and has one in any case',
+    title: 'an export ends with the document that reaches its byte limit, even if that is the first',
     async run(store) {
       const document = Buffer.alloc(10)
       await put(store, 'ann', { ...draft(1), document }, { ...draft(3), document }, { ...draft(4), document })
@@ -237,7 +236,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'what is stored and deleted is audited, each survey by itself, and what is refused is not',
+    title: 'every survey stored or deleted has its own audit event, and refused writes have none',
     async run(store) {
       const cause = { ...byOperator, actor: 'survey_writer' } as const
       await store.putSurveys('ann', [draft(7), draft(0)], NOW, cause)
@@ -274,7 +273,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'events are listed newest first, narrow by survey and owner, and page without loss',
+    title: 'events are listed newest first, can be filtered by survey and owner, and page without loss',
     async run(store) {
       for (const at of [0, 0, 1, 2]) await store.putSurveys('ann', [draft(7), draft(8)], NOW + at, byOperator)
       await store.putSurveys('bob', [draft(9)], NOW + 3, byOperator)
@@ -304,7 +303,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'events before their bound go, at most the limit at a time, and those at it stay',
+    title: 'events before their bound are removed, at most the limit at a time, and those at it stay',
     async run(store) {
       for (const at of [0, 1, 2, 3, 4]) await store.putSurveys('ann', [draft(7)], NOW + at, byOperator)
       const left = async () =>
@@ -317,7 +316,7 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
-    title: 'a store that answers says so',
+    title: 'ping fulfils while the database answers',
     run: (store) => store.ping(),
   },
 ]

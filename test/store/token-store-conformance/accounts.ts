@@ -24,7 +24,7 @@ import {
 
 export const accountChecks: readonly Check<TokenStore>[] = [
   {
-    title: 'a user is found as created, and a username is given once',
+    title: 'a user is found as created, and a username can be taken only once',
     async run(store) {
       const ann = userRow('ann', { nickname: '安 🦊', avatar: '' })
       expect(await store.createUser(ann, byOperator)).toBe('created')
@@ -34,7 +34,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'of many who ask for one username at once, one gets it',
+    title: 'of many concurrent requests for one username exactly one gets it',
     async run(store) {
       const tries = Array.from({ length: 20 }, (_, i) => store.createUser(userRow('ann', { userId: `u${i}` }), byUser))
       const outcomes = await Promise.all(tries)
@@ -53,7 +53,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a changed profile is what every lookup finds from then on, of this user alone, and what is not given stays',
+    title: 'every lookup finds a changed profile from then on; what is not given and other users stay as they were',
     async run(store) {
       await seed(store)
       const token = await grant(store)
@@ -84,7 +84,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'disabling a user ends sessions and unused codes and refuses tokens, and those of nobody else',
+    title: "disabling a user ends their sessions and unused codes and refuses their tokens, and nobody else's",
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)
@@ -114,7 +114,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a disabled user has no code exchanged that outlived the disabling, as by a clock that was ahead',
+    title: "a disabled user's code is refused even if the clock was ahead when the user was disabled",
     async run(store) {
       await seed(store)
       await issue(store, 'code')
@@ -145,7 +145,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a deleted user is found by their id alone, all their grants are revoked, and those of nobody else',
+    title: "a deleted user is known only by id, and all their grants are revoked, and nobody else's",
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)
@@ -195,7 +195,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'the name of a deleted user is given again, to somebody whom apps know by another openid',
+    title: 'the name of a deleted user can be taken by a new user, whom apps know by another openid',
     async run(store) {
       await seed(store)
       const before = await grant(store)
@@ -212,7 +212,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a used code is known as used after its user was disabled and has a new password',
+    title: 'a replay still ends the grant after its user was disabled, enabled and given a new password',
     async run(store) {
       await seed(store)
       const { name } = await grant(store)
@@ -226,7 +226,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'of codes that are confirmed while a new password is set, none is good afterwards',
+    title: 'no code that is confirmed while a new password is being set is good afterwards',
     async run(store) {
       await seed(store)
       const names = Array.from({ length: 20 }, (_, i) => `code ${i}`)
@@ -242,7 +242,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a session starts only under the password that was checked',
+    title: 'a session starts only if the password is still the one that was checked',
     async run(store) {
       await seed(store)
       expect(await startSession(store, 'stale', { passwordHash: 'older' })).toBe('refused')
@@ -277,7 +277,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a user keeps the newest sessions, also when all start at once',
+    title: 'a user keeps only the newest sessions, even when many start at once',
     async run(store) {
       await seed(store)
       await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
@@ -297,7 +297,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'sessions that have expired push no live one out',
+    title: 'expired sessions do not count towards the cap on sessions',
     async run(store) {
       await seed(store)
       await startSession(store, 'first')
@@ -308,7 +308,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'activity moves forward only, and touching or ending a session that is not there is fine',
+    title: "a session's last activity only moves forward, and touching or ending an unknown session does nothing",
     async run(store) {
       await seed(store)
       await startSession(store, 'session')

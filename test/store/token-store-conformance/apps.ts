@@ -22,7 +22,7 @@ import {
 
 export const appChecks: readonly Check<TokenStore>[] = [
   {
-    title: 'an app is found as it was created, its secret with it',
+    title: 'an app is found as it was created, with its secret',
     async run(store) {
       const app = appRow('app1', {
         name: '问卷 "助手" <b>',
@@ -74,7 +74,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'an update replaces what is given and keeps the rest',
+    title: 'an update of an app replaces what is given and keeps the rest',
     async run(store) {
       await seed(store)
       const expected = { ...appRow('app1'), redirectUris: ['https://new.example/'], requiresSecretOnRefresh: true }
@@ -88,7 +88,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'disabling an app refuses codes, exchanges, refreshes and tokens from then on',
+    title: 'once an app is disabled, its codes, exchanges, refreshes and tokens are refused',
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)
@@ -102,7 +102,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'an app enabled again has its grants back, its unused codes not, and its used ones are known',
+    title: 'enabling an app again restores its grants, but not its unused codes, and replays still end grants',
     async run(store) {
       await seed(store)
       const { name, accessTokenHash, refreshTokenHash } = await grant(store)
@@ -119,7 +119,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'disabling what is disabled is no event',
+    title: 'disabling an app that is already disabled leaves no event',
     async run(store) {
       await seed(store)
       await store.setAppDisabled('app1', true, NOW, byOperator)
@@ -130,7 +130,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'live secrets of one app have different names; ended ones free theirs',
+    title: 'live secrets of one app must have different names; an ended secret frees its name',
     async run(store) {
       await seed(store)
       const add = (rest: object, now = NOW) =>
@@ -159,7 +159,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a secret is revoked once, at its first time, and only as its own app',
+    title: 'a secret is revoked only through its own app, and a second revocation keeps the time of the first',
     async run(store) {
       await seed(store)
       expect(await store.revokeAppSecret('app2', 'secret_app1_default', NOW, byOperator)).toBe('not_found')
@@ -171,7 +171,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'after its revocation no exchange or refresh with a secret succeeds',
+    title: 'no exchange or refresh with a revoked secret succeeds',
     async run(store) {
       await seed(store)
       const { refreshTokenHash } = await grant(store)
@@ -184,7 +184,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'an app that has to send a secret to refresh gets nothing without one, from its change on',
+    title: 'once an app requires a secret on refresh, a refresh without one is refused',
     async run(store) {
       await seed(store)
       const { refreshTokenHash } = await grant(store)

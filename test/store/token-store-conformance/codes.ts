@@ -122,7 +122,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: "another app's code is unknown, used or not, and trying it ends nothing",
+    title: "another app's code is refused as unknown, used or not, and trying it ends no grant",
     async run(store) {
       await seed(store)
       await issue(store, 'code')
@@ -167,7 +167,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'with no grace the first replay ends the grant, and none ends it again',
+    title: 'without a grace period the first replay ends the grant, and the next does not end it again',
     async run(store) {
       await seed(store)
       const { name, grantId, accessTokenHash } = await grant(store)
@@ -186,7 +186,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'of concurrent replays one ends the grant; of a grant that its user ended, none does',
+    title: 'of concurrent replays exactly one ends the grant, or none if its user had ended it already',
     async run(store) {
       await seed(store)
       const ended = await grant(store)
@@ -220,7 +220,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a replay without a secret that still holds ends nothing',
+    title: 'a replay without a valid secret ends nothing',
     async run(store) {
       await seed(store)
       const { name, accessTokenHash } = await grant(store)
@@ -241,7 +241,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a code that is there already is told from a new one, and stays as it is',
+    title: 'issuing an existing code reports whether it is live or ended, and does not change it',
     async run(store) {
       await seed(store)
       expect(await issue(store, 'code')).toBe('issued')
@@ -255,7 +255,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a code that was ended is not issued again, by any clock, until long after',
+    title: 'an ended code is neither issued nor redeemed again, even after the clock is set back by a minute',
     async run(store) {
       await seed(store)
       const { grantId } = await grant(store)
@@ -284,7 +284,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'of many concurrent issues of one code one is new',
+    title: 'of many concurrent issues of one code exactly one creates it',
     async run(store) {
       await seed(store)
       const outcomes = await Promise.all(Array.from({ length: 20 }, () => issue(store, 'code')))
@@ -293,7 +293,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a code is refused to an app or a user that is not there',
+    title: 'no code is issued for an app or a user that does not exist',
     async run(store) {
       await seed(store)
       expect(await issue(store, 'code', { appid: 'nobody' })).toBe('app_ended')
@@ -301,7 +301,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a user keeps the newest unused codes of an app',
+    title: 'a user keeps only the newest unused codes for an app, up to the cap',
     async run(store) {
       await seed(store)
       await issue(store, 'of bob', { userId: 'user_bob' })
@@ -337,7 +337,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a user keeps the newest live grants of an app, and older ones are revoked',
+    title: 'a user keeps only the newest live grants for an app, up to the cap, and older ones are revoked',
     async run(store) {
       await seed(store)
       const other = await grant(store, { appid: 'app2' })
@@ -350,7 +350,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'the oldest grant is the one that was exchanged first, whenever its code was issued',
+    title: 'the oldest grant is the one whose code was exchanged first, whenever that was issued',
     async run(store) {
       await seed(store)
       for (const [at, name] of ['first', 'second'].entries()) await issue(store, name, {}, NOW + at)
@@ -365,7 +365,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'codes that were used or have expired push no unused one out',
+    title: 'used and expired codes do not count towards the cap on unused codes',
     async run(store) {
       await seed(store)
       await issue(store, 'first')
@@ -378,7 +378,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'grants that were revoked or have expired push no live one out',
+    title: 'revoked and expired grants do not count towards the cap on grants',
     async run(store) {
       await seed(store)
       const first = await grant(store)

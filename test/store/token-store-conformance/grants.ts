@@ -30,7 +30,7 @@ import {
 
 export const grantChecks: readonly Check<TokenStore>[] = [
   {
-    title: 'a revocation holds from the moment it fulfils',
+    title: 'a revocation holds as soon as it is acknowledged',
     async run(store) {
       await seed(store)
       const { grantId, accessTokenHash, refreshTokenHash } = await grant(store)
@@ -61,7 +61,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a revocation of a grant that has ended ends no code, with which its user has consented anew',
+    title: 'revoking a grant again does not end codes issued since it was first revoked',
     async run(store) {
       await seed(store)
       const { grantId } = await grant(store)
@@ -72,7 +72,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'an exchange that races a revocation of an older grant is new consent or refused, never half',
+    title: 'an exchange that races a revocation of an older grant either yields a good token or is refused',
     async run(store) {
       await seed(store)
       for (let round = 0; round < 5; round++) {
@@ -89,7 +89,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: "a user disconnects an app by their own grants only; another's is not found",
+    title: "a user can disconnect an app only by a grant of their own; another user's is not found",
     async run(store) {
       await seed(store)
       const { grantId, accessTokenHash } = await grant(store)
@@ -102,7 +102,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'an app that is disconnected has no grant of the user left, and no unused code; others keep theirs',
+    title: "disconnecting an app ends all of the user's grants and unused codes for it, and no others",
     async run(store) {
       await seed(store)
       const revoked = await grant(store)
@@ -128,7 +128,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'an exchange that races a disconnection leaves nothing good behind',
+    title: 'an exchange that races a disconnection leaves no good token behind',
     async run(store) {
       await seed(store)
       for (let round = 0; round < 5; round++) {
@@ -144,7 +144,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'grants are listed newest first and page without loss, also those of one millisecond',
+    title: 'grants are listed newest first and page without loss, even several of the same millisecond',
     async run(store) {
       await seed(store)
       const made = []
@@ -161,7 +161,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'lists of grants narrow by user, app and liveness, alone and together',
+    title: 'lists of grants can be filtered by user, app and liveness, alone and combined',
     async run(store) {
       await seed(store)
       const annOn1 = await grant(store, { appid: 'app1', username: 'ann' }, {}, NOW)
@@ -192,7 +192,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a grant is live as long as the newest of its tokens, whenever the earlier ones ended',
+    title: 'a grant is live as long as its newest access token, even after its other tokens have ended',
     async run(store) {
       await seed(store)
       const { grantId, refreshTokenHash } = await grant(store)
@@ -206,7 +206,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'last uses are kept when they are later, and unknown ones are ignored',
+    title: 'a last use is recorded only if it is later, and uses of unknown grants and secrets are ignored',
     async run(store) {
       await seed(store)
       const { grantId, accessTokenHash } = await grant(store)
@@ -230,7 +230,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'audit events are listed newest first, narrow by app and user, and page without loss',
+    title: 'audit events are listed newest first, can be filtered by app and user, and page without loss',
     async run(store) {
       await seed(store)
       await grant(store)
@@ -254,7 +254,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'the events of an exchange that pushes out several grants page without loss',
+    title: 'the events of an exchange that revokes several grants page without loss',
     async run(store) {
       await seed(store)
       for (let i = 0; i < 3; i++) await grant(store)

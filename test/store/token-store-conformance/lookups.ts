@@ -32,7 +32,7 @@ const changes: readonly {
     change: (store, { refreshTokenHash }) => mint(store, refreshTokenHash, { overlapMs: 0 }),
   },
   {
-    title: 'a refresh keeps the newest token only',
+    title: 'a refresh keeps only the newest token',
     change: (store, { refreshTokenHash }) => mint(store, refreshTokenHash, { maxLive: 1 }),
   },
   {
@@ -40,11 +40,11 @@ const changes: readonly {
     change: (store, { name }) => redeem(store, name, {}, NOW + GRACE),
     at: NOW + GRACE,
   },
-  { title: 'the cap of grants pushes its grant out', change: (store) => grant(store, {}, { maxGrants: 1 }) },
+  { title: 'its grant is revoked by the cap on grants', change: (store) => grant(store, {}, { maxGrants: 1 }) },
   { title: 'its app is disabled', change: (store) => store.setAppDisabled('app1', true, NOW, byOperator) },
   { title: 'its user is disabled', change: (store) => store.setUserDisabled('ann', true, NOW, byOperator) },
   {
-    title: 'its app was disabled and is enabled again',
+    title: 'its app is disabled and enabled again',
     async change(store) {
       await store.setAppDisabled('app1', true, NOW, byOperator)
       await store.setAppDisabled('app1', false, NOW, byOperator)
@@ -63,7 +63,7 @@ const changes: readonly {
 
 export const lookupChecks: readonly Check<TokenStore>[] = [
   ...changes.map(({ title, change, at = NOW, isGoodAfter = false }) => ({
-    title: `a token that was looked up is ${isGoodAfter ? 'still' : 'no longer'} good when ${title}`,
+    title: `a token looked up before is ${isGoodAfter ? 'still' : 'no longer'} good once ${title}`,
     async run(store: TokenStore) {
       await seed(store)
       const granted = await grant(store)
@@ -73,7 +73,7 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
     },
   })),
   {
-    title: 'tokens that are looked up together are found as each alone is',
+    title: 'looking up several tokens together finds what looking up each alone does',
     async run(store) {
       await seed(store)
       const granted = [await grant(store), await grant(store, { username: 'bob' })]
@@ -91,7 +91,7 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a token that was looked up knows of a refresh’s overlap',
+    title: 'after a refresh, a token looked up before expires with the overlap',
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)
@@ -101,7 +101,7 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a token that was looked up knows of its grant’s last use',
+    title: 'a use of its grant shows on a token looked up before',
     async run(store) {
       await seed(store)
       const { grantId, accessTokenHash } = await grant(store)
@@ -112,7 +112,7 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a token that was looked up is gone when it was removed',
+    title: 'a token looked up before is not found once it has been removed',
     async run(store) {
       await seed(store)
       const { accessTokenHash } = await grant(store)

@@ -8,7 +8,7 @@ const END = NOW + MINUTE
 
 export const rateChecks: readonly Check<TokenStore>[] = [
   {
-    title: 'requests of a key add up, key by key, and are answered in the order asked',
+    title: 'requests are counted per key, and the totals come in the order of the keys asked for',
     async run(store) {
       const count = (key: string, requests: number) => ({ key, windowEndMs: END, requests })
       expect(await store.countRequests([count('b', 2), count('a', 1)])).toEqual([2, 1])
@@ -16,7 +16,7 @@ export const rateChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'requests counted at once are all counted',
+    title: 'requests counted concurrently are all counted',
     async run(store) {
       const one = () => store.countRequests([{ key: 'a', windowEndMs: END, requests: 1 }])
       const totals = (await Promise.all(Array.from({ length: 50 }, one))).flat()
@@ -24,7 +24,7 @@ export const rateChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'each window of a key counts for itself, also beside one of a clock that is ahead',
+    title: 'windows of one key are counted separately, even beside one from a clock that is ahead',
     async run(store) {
       const count = (windowEndMs: number) => store.countRequests([{ key: 'a', windowEndMs, requests: 3 }])
       await count(END)
@@ -34,7 +34,7 @@ export const rateChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'requests taken back are gone, and never more than there were',
+    title: 'requests can be taken back from a count, which never falls below zero',
     async run(store) {
       const count = (requests: number, windowEndMs = END) => store.countRequests([{ key: 'a', windowEndMs, requests }])
       await count(5)
@@ -44,7 +44,7 @@ export const rateChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a count stops at the most that its answer holds',
+    title: 'a count stops at 2^31 - 1, the most that its answer can hold',
     async run(store) {
       const count = (requests: number) => store.countRequests([{ key: 'a', windowEndMs: END, requests }])
       expect(await count(2 ** 31 - 1)).toEqual([2 ** 31 - 1])
@@ -53,7 +53,7 @@ export const rateChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'windows that ended are removed, others are not',
+    title: 'counts of windows that have ended are removed, others are not',
     async run(store) {
       await store.countRequests([
         { key: 'ended', windowEndMs: END, requests: 1 },

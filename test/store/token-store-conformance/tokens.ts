@@ -29,7 +29,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a refresh token is good until 1 ms before its expiry, and a token minted then lives its own life',
+    title: 'a refresh token is good until 1 ms before its expiry, and a token minted then has its full lifetime',
     async run(store) {
       await seed(store)
       const { refreshTokenHash } = await grant(store)
@@ -43,7 +43,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'refused: an unknown refresh token, an access token, and the right token of another app',
+    title: "an unknown refresh token, an access token and another app's refresh token are refused",
     async run(store) {
       await seed(store)
       const { refreshTokenHash, accessTokenHash } = await grant(store)
@@ -57,7 +57,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'of many refreshes and lookups at once each gets what is its own',
+    title: 'each of many concurrent refreshes and lookups gets its own result',
     async run(store) {
       await seed(store)
       const grants = await Promise.all(
@@ -86,7 +86,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a refresh leaves earlier tokens the overlap, never beyond their own expiry',
+    title: 'after a refresh earlier tokens live for the overlap, but never beyond their own expiry',
     async run(store) {
       await seed(store)
       const { accessTokenHash: first, refreshTokenHash } = await grant(store)
@@ -118,7 +118,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a hundred concurrent refreshes all succeed, and the newest ten tokens are good',
+    title: 'a hundred concurrent refreshes all succeed, and ten of their tokens stay good',
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)
@@ -132,7 +132,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'the tokens beyond the cap go oldest first',
+    title: 'access tokens beyond the cap end, the oldest first',
     async run(store) {
       await seed(store)
       const { refreshTokenHash } = await grant(store)
@@ -143,7 +143,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a refresh is a use of its grant, recorded to the minute',
+    title: 'a refresh counts as a use of its grant, recorded at most once a minute',
     async run(store) {
       await seed(store)
       const { grantId, refreshTokenHash } = await grant(store)
@@ -169,7 +169,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a clock that jumps back revives no replaced token',
+    title: 'a replaced token does not become good again when the clock is set back',
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)

@@ -26,7 +26,7 @@ const nothing = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents
 
 export const upkeepChecks: readonly Check<TokenStore>[] = [
   {
-    title: 'what ended exactly at the bound stays, what ended before it goes',
+    title: 'codes and sessions that ended before the bound are removed, those that ended at it stay',
     async run(store) {
       await seed(store)
       await issue(store, 'code')
@@ -51,7 +51,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a live grant and its live tokens are never touched',
+    title: 'a live grant and its live tokens are never removed',
     async run(store) {
       await seed(store)
       const { grantId, refreshTokenHash } = await grant(store)
@@ -64,7 +64,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a grant whose refresh token expired stays as long as an access token of it lives',
+    title: 'a grant whose refresh token has expired stays as long as one of its access tokens lives',
     async run(store) {
       await seed(store)
       const { grantId, refreshTokenHash } = await grant(store)
@@ -79,7 +79,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a grant whose refresh token expired exactly at the bound stays, one that expired before it goes',
+    title: 'a grant whose refresh token expired before the bound is removed; if it expired at the bound, it stays',
     async run(store) {
       await seed(store)
       const { grantId } = await grant(store)
@@ -91,7 +91,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a grant stays until the last of its access tokens ended before the bound, also when that is not the newest',
+    title: 'a grant stays until all its access tokens ended before the bound, even if the last is not the newest',
     async run(store) {
       await seed(store)
       const { grantId, refreshTokenHash } = await grant(store, {}, { refreshTokenExpiresAtMs: NOW + 1 })
@@ -104,7 +104,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a revoked grant goes with its tokens once it was revoked before the bound',
+    title: 'a grant revoked before the bound is removed with its tokens; one revoked at the bound stays',
     async run(store) {
       await seed(store)
       const { grantId, accessTokenHash, refreshTokenHash } = await grant(store)
@@ -118,7 +118,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a removal takes at most its limit of each kind, and repeated ones take everything',
+    title: 'a removal takes at most its limit of each kind, plus tokens of removed grants; repeated ones take all',
     async run(store) {
       await seed(store)
       for (let i = 0; i < 7; i++) {
@@ -143,7 +143,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'audit events before their bound go, those at it stay',
+    title: 'audit events before their bound are removed, those at it stay',
     async run(store) {
       await seed(store)
       await store.setAppDisabled('app1', true, NOW + 1, byOperator)
@@ -163,7 +163,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a store that answers says so',
+    title: 'ping fulfils while the database answers',
     run: (store) => store.ping(),
   },
 ]
