@@ -72,7 +72,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'an exchange that races a revocation of an older grant either yields a good token or is refused',
+    title: 'an exchange that races a revocation of an older grant either yields good tokens or is refused',
     async run(store) {
       await seed(store)
       for (let round = 0; round < 5; round++) {
@@ -85,6 +85,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         expect(revoked).toBe('revoked')
         const isRedeemed = redeemed.result.kind === 'redeemed'
         expect(await isGood(store, redeemed.accessTokenHash)).toBe(isRedeemed)
+        expect((await mint(store, redeemed.refreshTokenHash)).result).toBe(isRedeemed ? 'minted' : 'refused')
       }
     },
   },
@@ -139,7 +140,10 @@ export const grantChecks: readonly Check<TokenStore>[] = [
           ...[0, 1, 2, 3].map((i) => redeem(store, `code ${round} ${i}`)),
         ])
         expect(disconnected).toBe('revoked')
-        for (const { accessTokenHash } of redeemed) expect(await isGood(store, accessTokenHash)).toBe(false)
+        for (const { accessTokenHash, refreshTokenHash } of redeemed) {
+          expect(await isGood(store, accessTokenHash)).toBe(false)
+          expect((await mint(store, refreshTokenHash)).result).toBe('refused')
+        }
       }
     },
   },
