@@ -111,7 +111,7 @@ export class Connections {
   }
 
   /**
-   * Waits for a turn of the event loop in which no connection arrived. Each turn takes one from the kernel's queue, so that the
+   * Waits for a turn of the event loop in which no connection arrived. Each turn takes one from the kernel's queue, so the
    * queue was empty when this turn began, and still is when it ends if it did nothing else. Clients that are in the queue when
    * the port closes are reset.
    */

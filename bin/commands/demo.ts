@@ -64,7 +64,7 @@ const startExample: StartExample = async (options) => {
 }
 
 /**
- * The environment with what differs in a demo: data of its own, however DATA_DIR is set; free ports, unless some are asked
+ * The environment with what differs in a demo: data of its own, however DATA_DIR is set; free ports, except where one is asked
  * for; codes that live as long as allowed, for those who paste slowly; no RPC door, so that two demos can run on one folder;
  * a quiet log.
  */

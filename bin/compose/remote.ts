@@ -46,7 +46,7 @@ export interface KeepingSetup extends Pick<KeepingOptions, 'now' | 'onHeld'> {
 }
 
 export interface RemoteOptions extends KeepingSetup {
-  /** The process that this one itself calls before it answers. */
+  /** The process that the one at `address` itself calls before it answers. */
   readonly behind?: Remote | undefined
 }
 

@@ -19,7 +19,7 @@ const ENTRY_BYTES = 500
 const MAX_TOGETHER = 500
 /** How long a question waits for the answer to the one before it, or for more to ask about. */
 const MAX_WAIT_MS = 1
-/** After this long an answer in use is asked about again, so that its last use is recorded. */
+/** After this long an answer in use is asked about again, so that its last use is right to the minute. */
 const ASKED_AGAIN_AFTER_MS = 20_000
 /** How long such a question, for which nobody waits, gathers answers to ask about. */
 const GATHERED_MS = 1_000
@@ -54,7 +54,7 @@ export interface KeepingOptions {
   readonly leases?: readonly HeldLease[]
   /** ms since 1970 UTC, of the clock by which the service judges what has expired. */
   readonly now?: (() => number) | undefined
-  /** Called for each answer that was given without asking. */
+  /** Called for each answer that was given and not asked about. */
   readonly onHeld?: (() => void) | undefined
 }
 

@@ -50,7 +50,7 @@ export class DatabaseFile {
   }
 
   /**
-   * Writes all that checkpoints have copied once more, from `log`, which must be on disk; the caller holds the write lock.
+   * Writes once more all that checkpoints have copied, from `log`, which must be on disk; the caller holds the write lock.
    * After a failed flush, those pages count as clean to the kernel and as copied to SQLite: they would never be written again,
    * and be lost when the log restarts. A page with a newer version in the log, beyond what was copied, is left to SQLite.
    */

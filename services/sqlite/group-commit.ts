@@ -274,7 +274,8 @@ export class GroupCommit {
 
   /**
    * Called after a failed flush, of the log or of the database. Whatever committed since would be lost with what was not
-   * flushed, so all of it waits for the repair, as long as for a lock, and is then told that the outcome is unknown.
+   * flushed, so all of it waits for the repair. If that takes longer than the wait for a lock, its callers are told that the
+   * outcome is unknown.
    */
   async #makeGood(waiting: Committed[], error: unknown): Promise<void> {
     process.emitWarning(`${this.#db.name} could not be flushed; its log is being rewritten: ${error}`)

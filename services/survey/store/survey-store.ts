@@ -42,7 +42,7 @@ export function surveyHash(surveyId: number): string {
   return createHash('sha256').update(`survey ${surveyId}`).digest('hex').slice(0, 4)
 }
 
-/** New ids are below this. A higher id, which only an import can give, does not use up the ids below. */
+/** New ids are below this. An id from here on, which only an import can give, does not use up the ids below. */
 export const NEW_IDS_END = 2 ** 52
 
 /** The higher id of the two, ignoring one that new ids never reach. */

@@ -34,7 +34,7 @@ export const LAST_USE_RESOLUTION_MS = 60_000
 
 /** A holder of a lease asks about each answer it keeps again after this long at the latest. */
 export const MAX_HELD_MS = 120_000
-/** Holders need not be told of a token that a write ends later than this. The write itself may have waited for some seconds. */
+/** Holders need not be told of a token that a write makes end later than this. The write may have waited for some seconds. */
 export const NOT_TOLD_MS = MAX_HELD_MS + 10_000
 
 /** Last uses written in one transaction: few enough that nobody waits noticeably for it. There may be 100,000 in all. */
@@ -262,7 +262,7 @@ export interface RequestCount {
 /** The highest count of a key in a window: the largest number that the answer can hold. */
 export const MAX_REQUESTS = 2 ** 31 - 1
 
-/** What a batch of the janitor removed. Access tokens that ended with a refresh are not counted by every store. */
+/** What a batch of the janitor removed. Access tokens that a refresh ended are not counted by every store. */
 export type Removed = Readonly<Record<'codes' | 'accessTokens' | 'grants' | 'sessions' | 'auditEvents', number>>
 
 /** `already_revoked`: there was nothing left to revoke. */
@@ -355,7 +355,7 @@ export interface TokenStore {
   mintAccessToken(minting: Minting, now: number, cause: Cause): Promise<MintingResult>
   /** undefined when unknown. The caller checks its expiry. */
   findAccessToken(token: PresentedToken): Promise<AccessTokenRow | undefined>
-  /** Each as findAccessToken finds it; undefined also where that would reject. Rejects only when none was possible. */
+  /** Each as findAccessToken finds it; undefined also where that would reject. Rejects only when no lookup was possible. */
   findAccessTokens(tokens: readonly PresentedToken[]): Promise<readonly (AccessTokenRow | undefined)[]>
   /**
    * Newest first; on SQLite, unless filtered by user, by when their codes were issued. `liveAtMs`: only grants of which

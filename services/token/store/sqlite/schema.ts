@@ -7,7 +7,7 @@ const placeSql = (hash: string) =>
 
 const LAST_BLOCK = '(SELECT (max(number) + 1) / 768 - 1 FROM audit_events)'
 
-/** The token database. Times are ms since 1970 UTC; hashes are what credentials.ts makes; TEXT compares byte for byte (BINARY). */
+/** The token database. Times are ms since 1970 UTC; hashes come from credentials.ts; TEXT compares byte for byte (BINARY). */
 export const tokenSchema: Schema = {
   name: 'token',
   applicationId: 0x53415401, // "SAT" 1
