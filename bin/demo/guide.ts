@@ -44,16 +44,16 @@ ${bold('1. Click through it')}
      username   ${DEMO_USER.username}
      password   ${DEMO_USER.password}
 
-   and confirm; then the app shows what it may read. What you gave it, and how to take it back: ${link(`${url}/connect/apps`)}
+   and confirm; the app then shows what it may read. To see what you have granted, and to end it: ${link(`${url}/connect/apps`)}
 
 ${bold('2. Call every endpoint yourself')}
-   The credentials of a second app, so that what you end by clicking ends nothing here (the secret ends in 30 days, the next run
-   makes a new one):
+   The credentials of a second app, so that ending access in the browser leaves these lines working (the secret expires in 30 days;
+   the next run makes a new one):
 
      appid      ${appid}
      secret     ${secret}
 
-   The authorization page. Confirm leads back to the app above, which did not ask for it and says so; the code is in the address:
+   The authorization page. Confirm leads back to the app above, which says that it did not ask for this; the code is in the address bar:
 
 ${url}/connect/oauth2/authorize?${new URLSearchParams(authorization)}#wj_redirect
 

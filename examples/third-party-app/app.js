@@ -145,9 +145,9 @@ const SAFE_HEADERS = {
 }
 
 const NOT_YOURS =
-  'It does not carry the state that this browser asked with last. Nothing was connected; please start again.'
+  'It does not carry the state of the request that this browser made last. Nothing was connected; please start again.'
 const DENIED = 'You did not connect your surveys, and nothing was shared. You can change your mind at any time.'
-const ENDED = 'Your permission has ended or was taken back. Connect again to go on.'
+const ENDED = 'Your permission has expired or was withdrawn. Connect again to continue.'
 
 function failurePage(error) {
   if (error instanceof SurveyError && error.type === 'invalid_refresh_token') {
@@ -157,7 +157,7 @@ function failurePage(error) {
     return { status: 404, body: page(missingPage()) }
   }
   const detail = error instanceof SurveyError ? `${error.message} (request ${error.requestId})` : 'unexpected failure'
-  return { status: 502, body: page(messagePage('The survey service did not help', detail)) }
+  return { status: 502, body: page(messagePage('The survey service could not answer', detail)) }
 }
 
 function notFound() {
