@@ -7,18 +7,19 @@ import { REDIRECT_URI, SCOPE } from './person.js'
 import { ask, descendants, flagsOf, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
 import { root } from './root.js'
 import { seedSurveyAuth } from './seed.js'
+import { RESOLUTION_MS } from './servers/child.js'
 
 const START_MS = 30_000
 const SEED_MS = 60_000
 
-/** Lines of the table, in its order. `once`: each request can be sent only once. */
+/** Lines of the table, in its order. `once`: each request can be sent only once; `marker`: what every good answer contains. */
 export const lines = {
-  exchange: { title: 'exchange a code', once: true },
-  refresh: { title: 'refresh', once: false },
-  user: { title: 'verify a token, user', once: false },
-  detail: { title: 'survey detail', once: false },
-  list: { title: 'survey list of 20', once: false },
-  page: { title: 'authorization page', once: false },
+  exchange: { title: 'exchange a code', once: true, marker: '"access_token":"' },
+  refresh: { title: 'refresh', once: false, marker: '"access_token":"' },
+  user: { title: 'verify a token, user', once: false, marker: '"openid":"' },
+  detail: { title: 'survey detail', once: false, marker: '"title":"' },
+  list: { title: 'survey list of 20', once: false, marker: '"title":"' },
+  page: { title: 'authorization page', once: false, marker: 'name="decision"' },
 }
 
 /**
@@ -122,17 +123,16 @@ async function startPeer(name, { grants }, url = undefined) {
     user: async () =>
       seeded.map(({ accessToken }) =>
         name === 'oidc-provider'
-          ? post(port, '/token/introspection', { ...own, token: accessToken })
+          ? post(port, '/token/introspection', { ...own, token: accessToken, token_type_hint: 'access_token' })
           : get(port, '/user', { authorization: `Bearer ${accessToken}` }),
       ),
   }
-  const userMarker = name === 'oidc-provider' ? '"active":true' : '"openid":"'
   return {
     port,
     processes: [{ name, pid: started.pid }],
     lines: Object.keys(makers),
     requests: async (line, count) => ({
-      marker: line === 'user' ? userMarker : '"access_token":"',
+      marker: line === 'user' && name === 'oidc-provider' ? '"active":true' : lines[line].marker,
       requests: await makers[line](count),
     }),
     ...ofChild(started),
@@ -232,7 +232,7 @@ async function surveyAuthRequests(port, seeded, codes) {
     page: () => cookies.map((cookie) => get(port, authorizePath(appid), { cookie })),
   }
   return async (line, count) => ({
-    marker: line === 'page' ? 'name="decision"' : '{"code":"OK"',
+    marker: lines[line].marker,
     requests: await makers[line](count),
   })
 }
@@ -253,12 +253,12 @@ async function pageCookies(port, appid, sessions) {
 
 async function loopDelayMs({ adminUrl }) {
   const text = await (await fetch(`${adminUrl}/metrics`)).text()
-  return Number(/^nodejs_eventloop_lag_p99_seconds (\S+)/m.exec(text)?.[1]) * 1000
+  return Number(/^nodejs_eventloop_lag_p99_seconds (\S+)/m.exec(text)?.[1]) * 1000 - RESOLUTION_MS
 }
 
 function ofChild(started) {
   return {
-    loopDelayMs: async () => (await ask(started.child, {}, 5_000)).delayMs,
+    loopDelayMs: async () => (await ask(started.child, {}, 5_000)).delayMs - RESOLUTION_MS,
     emptyLogs: () => started.emptyLog(),
     close: () => stop(started),
   }

@@ -18,8 +18,11 @@ const hop = { name: 'separate', of: 'all-in-one', share: 0.5, mostMs: 1, hops: {
 /** A generator busier than this may be what limited the result. */
 const BUSY = 0.95
 
-/** When server and generator waited for their cores for a larger share of the time, requests a second say little. */
-export const DISTURBED = 0.1
+/** When the generator waited for its core for a larger share of the time, requests a second say little. */
+export const DISTURBED = 0.05
+
+/** An open loop with a larger share of its requests unsent when the last was due was overloaded. */
+const BEHIND = 0.1
 
 /** @param results what run.js measured */
 export function figuresOf({ cells, memory }) {
@@ -67,7 +70,7 @@ export function figuresOf({ cells, memory }) {
     judged,
     hops,
     waited,
-    isDisturbed: waited > DISTURBED,
+    isDisturbed: !(waited <= DISTURBED),
     memory,
   }
 }
@@ -77,11 +80,12 @@ function middleOf({ share, rounds }) {
   const middle = (name) => median(rounds.map((one) => one[name]))
   return {
     share,
+    count: middle('count'),
     p50: middle('p50'),
     p99: middle('p99'),
     p999: middle('p999'),
     loopDelayMs: middle('loopDelayMs'),
-    overloaded: rounds.filter(({ unsent }) => unsent > 0).length,
+    overloaded: rounds.filter(({ backlog, count }) => backlog > BEHIND * count).length,
     worstLagMs: Math.max(...rounds.map(({ worstLagMs }) => worstLagMs)),
   }
 }

@@ -7,7 +7,7 @@ import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { freePort } from '../test/harness/free-port.js'
 import { scriptOptions } from '../test/harness/script-options.js'
 import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
-import { cleanUpAtExit, residentMiB, startNode, stop, temporaryFolder, untilReady } from './processes.js'
+import { residentMiB, startAlone, startNode, stop, temporaryFolder, untilReady } from './processes.js'
 import { importOfDist, root } from './root.js'
 import { median, tenths } from './stats.js'
 
@@ -22,11 +22,11 @@ const APPID = 'app_growth'
 
 const cause = { actor: 'app', requestId: randomUUID(), dueAt: Infinity }
 
-cleanUpAtExit()
 const options = scriptOptions('npm run bench:growth', {
   grants: [[10_000, 100_000, 1_000_000], 'sizes'],
   in: ['', 'a folder where databases are kept, and found filled the next time'],
 })
+startAlone()
 buildIfNeeded()
 const { Database } = await importOfDist('services/sqlite/driver.js')
 const { openSqliteTokenStore } = await importOfDist('services/token/store/sqlite/sqlite-token-store.js')

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { root } from './root.js'
 
 export function installIfNeeded() {
-  if (existsSync(path.join(root, 'bench', 'node_modules'))) return
+  if (existsSync(path.join(root, 'bench', 'node_modules', '.package-lock.json'))) return // npm writes it last
   process.stderr.write('bench: installing what survey-auth is measured against ...\n')
   const { status } = spawnSync('npm', ['ci', '--prefix', 'bench', '--no-audit', '--no-fund'], {
     cwd: root,

@@ -4,7 +4,7 @@ import { buildIfNeeded } from '../bin/build-if-needed.js'
 import { scriptOptions } from '../test/harness/script-options.js'
 import { contestants, lines, memoryMiB } from './contestants.js'
 import { PASSWORD } from './person.js'
-import { ask, cleanUpAtExit, startGenerator } from './processes.js'
+import { ask, startAlone, startGenerator } from './processes.js'
 import { tenths } from './stats.js'
 
 const CONNECTIONS = [1, 8, 64, 256, 1_000]
@@ -21,7 +21,6 @@ const HEALTH_EVERY_MS = 50
 const PROBE_MS = 500
 const RECOVERY_MS = 30_000
 
-cleanUpAtExit()
 const parts = { connections: byConnections, surveys: bySurveys, overload: overloaded, 'sign-ins': besideSignIns }
 const options = scriptOptions('npm run bench:limits', {
   seconds: [3, 'of each measurement'],
@@ -31,6 +30,7 @@ const options = scriptOptions('npm run bench:limits', {
 const durationMs = options.seconds * 1_000
 const overloadMs = options.overload * 1_000
 const chosen = options.only === '' ? Object.keys(parts) : [options.only]
+startAlone()
 buildIfNeeded()
 const generator = await startGenerator()
 for (const part of chosen) await parts[part]()
@@ -77,6 +77,7 @@ async function overloaded() {
   const service = await contestants['all-in-one'].start(AMOUNTS)
   const { rate: capacity } = await closed(service, line, 64)
   const unloaded = await run(service, line, 'open', { connections: 64, rate: capacity * UNLOADED_SHARE, durationMs })
+  if (unloaded.failures > 0) throw new Error(`failures without load: ${JSON.stringify(unloaded.examples)}`)
   const memoryBefore = memoryMiB(service)
   const watched = watch(service)
   const result = await run(service, line, 'overload', { connections, rate: capacity * factor, durationMs: overloadMs })
@@ -84,7 +85,8 @@ async function overloaded() {
   const endedAt = performance.now()
   const isNormal = async () => {
     const timing = { connections: 64, rate: capacity * UNLOADED_SHARE, durationMs: PROBE_MS }
-    return (await run(service, line, 'open', timing)).latency.p99 <= 2 * unloaded.latency.p99 + 5
+    const { failures, latency } = await run(service, line, 'open', timing)
+    return failures === 0 && latency.p99 <= 2 * unloaded.latency.p99 + 5
   }
   while (!(await isNormal()) && performance.now() - endedAt < RECOVERY_MS);
   const recoveredMs = performance.now() - endedAt

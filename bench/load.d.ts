@@ -32,4 +32,4 @@ export function closedLoop(job: Job): Promise<
 >
 export function openLoop(
   job: Job & { readonly rate: number },
-): Promise<Result & { readonly unsent: number; readonly worstLagMs: number }>
+): Promise<Result & { readonly backlog: number; readonly worstLagMs: number }>

@@ -10,9 +10,10 @@ import { dueAtMs, dueBy, summary } from './stats.js'
 const HOST = '127.0.0.1'
 const BUFFER_BYTES = 64 * 1024
 const GRACE_MS = 5_000 // what is unanswered then has failed
+const NO_ANSWER = 'no answer in time'
 const MAX_FAILURES = 100 // more say nothing new
 const EXAMPLES = 3
-const NOTHING = { rate: 0, seconds: 0, latency: summary([]), busy: 0, waited: 0 }
+const NOTHING = { rate: 0, seconds: 0, latency: summary([]), busy: 0, waited: Number.NaN }
 const WARMUP_FACTOR = 4
 
 /**
@@ -31,6 +32,7 @@ const WARMUP_FACTOR = 4
 /** One keep-alive connection. `onAnswer(problem)` is called for each answer, `onBroken(problem)` when it is lost. */
 class Connection {
   dueAt = 0
+  sentAt = 0
   isWaiting = false
   #socket
   #pending
@@ -184,6 +186,14 @@ class Run {
     if (this.failures >= MAX_FAILURES) this.end()
   }
 
+  waiting() {
+    return this.connections.filter((connection) => connection.isWaiting)
+  }
+
+  failWaiting() {
+    for (const _ of this.waiting()) this.fail(NO_ANSWER)
+  }
+
   end() {
     this.#end()
   }
@@ -200,8 +210,8 @@ class Run {
 
 /**
  * @param {Job} job
- * @returns answers a second, their latency, CPU µs per answer of each process, how busy this process was (0 to 1), and the
- *   shares of the time that it and the server waited for their cores, added up
+ * @returns answers a second, their latency, CPU µs per answer of each process, the share of the time that this process
+ *   waited for its core, and how busy it was in the rest (0 to 1)
  */
 export async function closedLoop(job) {
   const { warmupMs = 0, warmupAnswers = 0, durationMs, pids = [] } = job
@@ -221,13 +231,13 @@ export async function closedLoop(job) {
     elapsedMs >= warmupMs && (answers >= warmupAnswers || elapsedMs >= warmupMs * WARMUP_FACTOR)
   const finish = (now) => {
     after ??= { at: now, ...usage(pids) }
-    run.end()
+    if (run.waiting().length === 0) run.end()
   }
   await run.connect(job, (connection, problem) => {
     const now = performance.now()
-    if (after) return
     if (problem !== undefined) run.fail(problem)
-    else if (before) latencies.push(now - connection.dueAt)
+    if (after) return finish(now)
+    if (problem === undefined && before) latencies.push(now - connection.dueAt)
     if (before === undefined && isWarm(++early, now - startedAt)) before = { at: now, ...usage(pids) }
     if (before && now - before.at >= durationMs) return finish(now)
     sendOn(connection, now)
@@ -246,20 +256,22 @@ export async function closedLoop(job) {
     return { ...run.verdict(), ...NOTHING, cpuMicros: pids.map(() => 0) }
   }
   const seconds = (after.at - before.at) / 1000
+  const waited = (after.waited - before.waited) / (seconds * 1e6)
   return {
     ...run.verdict(),
     rate: latencies.length / seconds,
     seconds,
     latency: summary(latencies),
     cpuMicros: pids.map((_, index) => (after.cpu[index] - before.cpu[index]) / latencies.length),
-    busy: (after.own - before.own) / (seconds * 1e6),
-    waited: (after.waited - before.waited) / (seconds * 1e6),
+    busy: (after.own - before.own) / (seconds * 1e6 * (1 - (waited || 0))),
+    waited,
   }
 }
 
 /**
  * @param {Job & { rate: number }} job
- * @returns latency from when each request was due; requests still unsent at the end count with their waiting time
+ * @returns latency from when each request was due, where those without an answer at the end count with the time they
+ *   waited; how many had not been sent when the last was due; the longest that this process was late, in ms
  */
 export async function openLoop(job) {
   const { rate, warmupMs = 0, durationMs } = job
@@ -272,10 +284,12 @@ export async function openLoop(job) {
   let startedAt = 0
   let isOver = false
   let usedUp = false
+  let backlog
   let worstLagMs = 0
 
   const sendDue = () => {
-    const due = Math.min(total, dueBy(performance.now() - startedAt, rate))
+    const now = performance.now()
+    const due = Math.min(total, dueBy(now - startedAt, rate))
     while (sent < due && free.length > 0 && !usedUp) {
       const request = run.nextRequest()
       if (request === undefined) {
@@ -284,8 +298,10 @@ export async function openLoop(job) {
       }
       const connection = free.shift()
       connection.dueAt = dueAtMs(sent++, rate)
+      connection.sentAt = now
       connection.send(request)
     }
+    if (due === total) backlog ??= total - sent
     if ((sent === total || usedUp) && answered === sent) run.end()
   }
   await run.connect(job, (connection, problem) => {
@@ -309,8 +325,11 @@ export async function openLoop(job) {
   }
   spin()
   await within(run, warmupMs + durationMs + GRACE_MS, () => {
-    const waiting = run.connections.filter((connection) => connection.isWaiting)
-    if (sent === total || usedUp) for (const _ of waiting) run.fail('no answer in time')
+    const now = performance.now()
+    for (const { sentAt, dueAt } of run.waiting()) {
+      if (now - sentAt >= GRACE_MS) run.fail(NO_ANSWER)
+      else latencies.push(now - startedAt - dueAt)
+    }
   })
   isOver = true
   run.close()
@@ -318,7 +337,7 @@ export async function openLoop(job) {
   const unsent = usedUp ? 0 : total - sent
   for (let index = sent; index < sent + unsent; index++) latencies.push(elapsed - dueAtMs(index, rate))
   if (usedUp) run.fail('too few requests were prepared')
-  return { ...run.verdict(), rate, latency: summary(latencies), unsent, worstLagMs }
+  return { ...run.verdict(), rate, latency: summary(latencies), backlog, worstLagMs }
 }
 
 /**
@@ -368,7 +387,7 @@ export async function overload(job) {
   return { ...run.verdict(), rate, answered: latencies.length, latency: summary(latencies), refused, unsent }
 }
 
-async function within(run, ms, onTimeout = () => run.fail('no answer in time')) {
+async function within(run, ms, onTimeout = () => run.failWaiting()) {
   let timer
   const timeout = new Promise((resolve) => {
     timer = setTimeout(() => {
@@ -382,7 +401,7 @@ async function within(run, ms, onTimeout = () => run.fail('no answer in time')) 
 
 function usage(pids) {
   const { user, system } = process.cpuUsage()
-  return { own: user + system, cpu: pids.map(cpuMicros), waited: waitedMicros(pids) }
+  return { own: user + system, cpu: pids.map(cpuMicros), waited: waitedMicros() }
 }
 
 /** CPU time a process has used, all threads, in µs; NaN without /proc. */
@@ -395,13 +414,12 @@ function cpuMicros(pid) {
 }
 
 /**
- * How long this process and the server were runnable while something else had their core, in µs; NaN without /proc. The
- * processes of a server wait for each other, so with several only this process is counted.
+ * How long this thread was runnable while something else had its core, in µs; NaN without /proc. A server is not asked:
+ * its processes and threads wait for each other.
  */
-function waitedMicros(pids) {
+function waitedMicros() {
   try {
-    const alone = pids.length === 1 ? [process.pid, ...pids] : [process.pid]
-    return alone.reduce((sum, pid) => sum + schedule(pid, pid)[1], 0)
+    return schedule(process.pid, process.pid)[1]
   } catch {
     return Number.NaN
   }

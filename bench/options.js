@@ -1,4 +1,5 @@
 // The command line of `npm run bench -- ...`.
+import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { contestants, isOnPostgres, lines } from './contestants.js'
@@ -14,7 +15,8 @@ const HELP = `npm run bench -- [options]
   --seconds N           length of one round of the closed loop, 0.2 to 60
   --minutes N           leave out rounds that would end later, 1 to 120
   --no-open             capacity only, without the latencies at 50 % and 80 % of it
-  --docs                write docs/performance.md and .svg; a run without any option does it too if nothing disturbed it
+  --docs                write docs/performance.md and .svg; a run without any option does it too if it is
+                        whole, pinned to cores and undisturbed
   --profile FOLDER      keep a CPU profile of each survey-auth process; makes them slower
   --out FILE            write everything that was measured as JSON
 `
@@ -81,23 +83,34 @@ function read(args) {
     ...preset,
     connections: CONNECTIONS,
     baseline: values.baseline && path.resolve(values.baseline),
-    only: chosenOf('only', values.only, contestants).filter((name) => isWanted(name, values)),
+    only: wantedOf(values),
     lines: chosenOf('lines', values.lines, lines),
     rounds: values.rounds === undefined ? preset.rounds : Math.round(bounded('rounds', values.rounds, 1, 50)),
     durationMs: seconds * 1000,
     budgetMs: values.minutes === undefined ? preset.budgetMs : bounded('minutes', values.minutes, 1, 120) * 60_000,
     open: !values['no-open'],
-    docs: values.docs ? 'always' : isWhole ? 'undisturbed' : 'never',
+    docs: values.docs ? 'always' : isWhole ? 'whole' : 'never',
     profile: values.profile && path.resolve(values.profile),
-    out: values.out,
+    out: values.out && writable(values.out),
     command: shownCommand(tokens),
   }
 }
 
 /** A baseline needs a folder; contestants that bring a PostgreSQL take part only when named. */
-function isWanted(name, { baseline, only }) {
-  if (name.startsWith('baseline')) return baseline !== undefined
-  return !isOnPostgres(name) || only !== undefined
+function wantedOf({ baseline, only }) {
+  const isBaseline = (name) => name.startsWith('baseline')
+  const names = chosenOf('only', only, contestants)
+  if (only === undefined)
+    return names.filter((name) => (isBaseline(name) ? baseline !== undefined : !isOnPostgres(name)))
+  if (names.some(isBaseline) !== (baseline !== undefined))
+    throw new Error('--baseline FOLDER and a baseline in --only belong together')
+  return names
+}
+
+function writable(file) {
+  const folder = path.dirname(path.resolve(file))
+  if (!existsSync(folder)) throw new Error(`--out: there is no folder ${folder}`)
+  return file
 }
 
 /** Fit to publish: without paths of this machine. */
@@ -111,7 +124,7 @@ function shownCommand(tokens) {
 function chosenOf(option, text, table) {
   if (text === undefined) return Object.keys(table)
   const names = new Set(text.split(',').map((name) => name.trim()))
-  for (const name of names) if (!(name in table)) throw new Error(`--${option}: there is no ${name}`)
+  for (const name of names) if (!Object.hasOwn(table, name)) throw new Error(`--${option}: there is no ${name}`)
   return Object.keys(table).filter((name) => names.has(name))
 }
 

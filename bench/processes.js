@@ -1,4 +1,4 @@
-// Child processes of the benchmark: pinned to a core, sent messages, and killed whatever happens.
+// Child processes of the benchmark: pinned to a core, sent messages, and ended with it, unless it is killed with SIGKILL.
 import { spawn, spawnSync } from 'node:child_process'
 import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
@@ -27,16 +27,25 @@ function cleanUp() {
   folders.clear()
 }
 
+/** Two benchmarks at once would disturb each other: the second ends with 1. What either leaves is removed at its end. */
+export function startAlone() {
+  cleanUpAtExit()
+  const other = otherBenchmark()
+  if (other === undefined) return
+  process.stderr.write(`bench: another benchmark runs, process ${other}; try again when it has ended\n`)
+  process.exit(1)
+}
+
 /** Also when a signal ends this process. */
-export function cleanUpAtExit() {
+function cleanUpAtExit() {
   process.on('exit', cleanUp)
   for (const [signal, number] of Object.entries({ SIGINT: 2, SIGTERM: 15, SIGHUP: 1 })) {
     process.once(signal, () => process.exit(128 + number))
   }
 }
 
-/** Two benchmarks at once would disturb each other. @returns the process of another one on this machine, if any */
-export function otherBenchmark() {
+/** @returns the process of another benchmark on this machine, if any */
+function otherBenchmark() {
   const lock = path.join(os.tmpdir(), 'survey-auth-bench.lock')
   for (let attempt = 0; attempt < 2; attempt++) {
     try {
@@ -76,8 +85,20 @@ export const cores = (() => {
     const [first, last = first] = range.split('-').map(Number)
     return Array.from({ length: last - first + 1 }, (_, index) => first + index)
   })
-  return allowed.length < 2 ? undefined : { server: allowed[0], load: allowed[1] }
+  const [server, ...others] = allowed
+  const load = others.find((core) => !isSameCore(core, server)) ?? others[0]
+  return load === undefined ? undefined : { server, load }
 })()
+
+/** Whether they are hyperthreads of one core. */
+function isSameCore(one, other) {
+  try {
+    const file = (core) => readFileSync(`/sys/devices/system/cpu/cpu${core}/topology/thread_siblings_list`, 'utf8')
+    return file(one) === file(other)
+  } catch {
+    return false
+  }
+}
 
 /** The options with which the command of the survey-auth in this folder starts Node. */
 export function flagsOf(product) {

@@ -110,7 +110,7 @@ function capacityTable(figures) {
 function disturbanceText(figures) {
   const { waited, isDisturbed } = figures
   const advice = isDisturbed ? ', which is too much: this run decides nothing' : ''
-  return `Server and generator together waited for their cores, which other programs used, ${percent(waited)} of the time${advice}. ${generatorText(figures)}`
+  return `The generator waited for its core, which other programs used, ${percent(waited)} of the time${advice}. ${generatorText(figures)}`
 }
 
 function generatorText({ rows }) {
@@ -122,7 +122,7 @@ function generatorText({ rows }) {
 }
 
 function cpuTable(figures) {
-  return byContestant(figures, ({ cpu }) => (Number.isNaN(cpu) ? '–' : cpu.toFixed(1)))
+  return byContestant(figures, ({ cpu }) => known(cpu, (micros) => micros.toFixed(1)))
 }
 
 function targetTable({ judged, isDisturbed }) {
@@ -179,9 +179,10 @@ function latencyTable({ rows }) {
 }
 function latencyCells(open) {
   if (!open) return ['–', '–', '–', '–']
-  const { p50, p99, p999, loopDelayMs, overloaded } = open
+  const { count, p50, p99, p999, loopDelayMs, overloaded } = open
   const remark = overloaded === 0 ? '' : ` (overloaded in ${overloaded} ${overloaded === 1 ? 'round' : 'rounds'})`
-  return [ms(p50), ms(p99), `${ms(p999)}${remark}`, ms(loopDelayMs)]
+  const ofMany = (share, value) => (count * (1 - share) < 1 ? '–' : ms(value)) // it would be the longest
+  return [ms(p50), ofMany(0.99, p99), `${ofMany(0.999, p999)}${remark}`, ms(loopDelayMs)]
 }
 
 function latencyText({ rows }) {
@@ -192,7 +193,7 @@ function latencyText({ rows }) {
 function memoryTable({ names, memory }) {
   return {
     head: names.map((name) => contestants[name].title),
-    rows: [names.map((name) => memory[name].toFixed(0))],
+    rows: [names.map((name) => known(memory[name], (mebibytes) => mebibytes.toFixed(0)))],
   }
 }
 
@@ -222,8 +223,13 @@ function whole(value) {
   return formatWhole.format(Math.round(value))
 }
 
+/** A dash for what could not be measured here. */
+function known(value, textOf) {
+  return Number.isNaN(value) ? '–' : textOf(value)
+}
+
 function ratio(value) {
-  return value >= 10 ? value.toFixed(1) : value.toFixed(2)
+  return known(value, () => (value >= 10 ? value.toFixed(1) : value.toFixed(2)))
 }
 
 function percent(share) {
@@ -231,5 +237,5 @@ function percent(share) {
 }
 
 function ms(value) {
-  return value >= 100 ? value.toFixed(0) : value.toFixed(value >= 10 ? 1 : 2)
+  return known(value, () => (value >= 100 ? value.toFixed(0) : value.toFixed(value >= 10 ? 1 : 2)))
 }

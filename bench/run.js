@@ -10,7 +10,7 @@ import { DISTURBED } from './figures.js'
 import { installIfNeeded } from './install.js'
 import { machine, machineTicks } from './machine.js'
 import { options } from './options.js'
-import { ask, cleanUpAtExit, cores, otherBenchmark, startGenerator } from './processes.js'
+import { ask, cores, startAlone, startGenerator } from './processes.js'
 import { printReport, writeDocs } from './report.js'
 
 const HEADROOM = 1.4 // requests prepared for each that is expected, where each can be sent once only
@@ -19,8 +19,6 @@ const WARMUP_ANSWERS = 2_500
 const JOB_SLACK_MS = 30_000
 const SHARES = [0.5, 0.8]
 
-cleanUpAtExit()
-
 process.exitCode = await main(options(process.argv.slice(2))).catch((error) => {
   process.stderr.write(`bench: ${error.stack}\n`)
   return 1
@@ -28,11 +26,7 @@ process.exitCode = await main(options(process.argv.slice(2))).catch((error) => {
 process.exit()
 
 async function main(chosen) {
-  const other = otherBenchmark()
-  if (other !== undefined) {
-    say(`another benchmark runs, process ${other}; try again when it has ended`)
-    return 1
-  }
+  startAlone()
   const startedAt = Date.now()
   const loadBefore = os.loadavg()[0]
   const ticksBefore = machineTicks()
@@ -48,6 +42,8 @@ async function main(chosen) {
   const cells = chosen.lines.flatMap((line) =>
     chosen.only.filter((name) => running.get(name).lines.includes(line)).map((name) => cell(line, name)),
   )
+  if (cells.length === 0)
+    throw new Error(`no contestant of ${chosen.only.join(', ')} serves ${chosen.lines.join(', ')}`)
   const work = { chosen, running, generator, cells, endAt: startedAt + chosen.budgetMs }
   await measure(work)
   const ticks = machineTicks()
@@ -69,7 +65,8 @@ async function main(chosen) {
   if (chosen.out !== undefined) writeFileSync(chosen.out, `${JSON.stringify(results, null, 2)}\n`)
   const failed = cells.filter(({ failures }) => failures > 0)
   if (failed.length > 0) return 1
-  if (chosen.docs === 'always' || (chosen.docs === 'undisturbed' && !isDisturbed)) writeDocs(results)
+  const isWhole = cores !== undefined && cells[0].rates.length === chosen.rounds && !isDisturbed
+  if (chosen.docs === 'always' || (chosen.docs === 'whole' && isWhole)) writeDocs(results)
   return 0
 }
 
@@ -117,7 +114,7 @@ async function measure(work) {
   }
 }
 
-/** The closed loop; repeated while other programs have the cores, and the least disturbed attempt counts. */
+/** The closed loop; repeated while other programs have the generator's core, and the least disturbed attempt counts. */
 async function measureCapacity(work, one) {
   const { durationMs, repeats } = work.chosen
   const settleMs = Math.min(300, durationMs / 4)
@@ -161,9 +158,9 @@ async function measureLatency(work, one, { share, rounds }) {
   const warmupMs = openMs / 2
   const expected = (rate * (warmupMs + openMs)) / 1000 / HEADROOM + 100
   const result = await job(work, one, 'open', expected, { rate, warmupMs, durationMs: openMs })
-  const { latency, unsent, worstLagMs } = result
+  const { latency, backlog, worstLagMs } = result
   const loopDelayMs = await work.running.get(one.name).loopDelayMs()
-  rounds.push({ ...latency, unsent, worstLagMs, loopDelayMs })
+  rounds.push({ ...latency, backlog, worstLagMs, loopDelayMs })
 }
 
 async function job({ running, generator, chosen }, one, loop, expected, timing) {

@@ -1,5 +1,5 @@
 // Fills the databases of a survey-auth through its own stores and credentials, outside the measured time: everything a
-// request needs is there before it is sent. The same rows as the handlers would write, without a browser per code.
+// request needs but codes is there before it is sent. The same rows as the handlers would write.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'

@@ -19,9 +19,9 @@ export function summary(latencies) {
   }
 }
 
-/** The middle value, or the mean of the two in the middle. NaN without values. */
+/** The middle value, or the mean of the two in the middle; unknown values (NaN) are left out. NaN without values. */
 export function median(values) {
-  const sorted = [...values].sort((a, b) => a - b)
+  const sorted = known(values)
   const middle = sorted.length >> 1
   if (sorted.length % 2 === 1) return sorted[middle]
   return sorted.length === 0 ? Number.NaN : (sorted[middle - 1] + sorted[middle]) / 2
@@ -47,10 +47,15 @@ function paired(values, bases, combine) {
   return Array.from({ length: rounds }, (_, round) => combine(values[round], bases[round]))
 }
 
-/** Where the middle half of the values begins and ends. */
+/** The least and the greatest value when a quarter is left out at each end; unknown values (NaN) are left out, too. */
 export function middleHalf(values) {
-  const sorted = [...values].sort((a, b) => a - b)
-  return [percentile(sorted, 0.25), percentile(sorted, 0.75)]
+  const sorted = known(values)
+  const cut = Math.floor(sorted.length / 4)
+  return [sorted[cut] ?? Number.NaN, sorted.at(-1 - cut) ?? Number.NaN]
+}
+
+function known(values) {
+  return values.filter((value) => !Number.isNaN(value)).sort((a, b) => a - b)
 }
 
 /** When request `index` of an open loop is due, in ms from its start. */

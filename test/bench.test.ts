@@ -1,4 +1,5 @@
-// The benchmark's arithmetic, its seed data and its load generator, on which every figure depends.
+// The benchmark's arithmetic, its seed data and its load generator, on which every figure depends, and its command line.
+import { spawnSync } from 'node:child_process'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
@@ -17,6 +18,7 @@ import {
 import { createProcess } from './harness/process.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const BENCH = fileURLToPath(new URL('../bench/run.js', import.meta.url))
 const MARKER = '{"code":"OK"'
 const GOOD = '{"code":"OK","error":{"type":""},"data":{},"request_id":"x"}'
 const REQUEST = 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'
@@ -70,8 +72,16 @@ describe('arithmetic', () => {
   })
 
   test('the middle half leaves out a quarter at each end', () => {
-    expect(middleHalf([8, 1, 7, 2, 6, 3, 5, 4])).toEqual([2, 6])
+    expect(middleHalf([8, 1, 7, 2, 6, 3, 5, 4])).toEqual([3, 6])
+    expect(middleHalf([7, 1, 6, 2, 5, 3, 4])).toEqual([2, 6])
     expect(middleHalf([3])).toEqual([3, 3])
+    expect(middleHalf([])).toEqual([Number.NaN, Number.NaN])
+  })
+
+  test('what is unknown in one round leaves the others as they are', () => {
+    expect(median([170, Number.NaN, 163, 165, 161])).toBe(164)
+    expect(median([Number.NaN])).toBeNaN()
+    expect(middleHalf([170, Number.NaN, 163, 165, 161])).toEqual([163, 165])
   })
 
   test('an open loop sends at its rate: request 0 at once, request n after n / rate', () => {
@@ -150,8 +160,19 @@ describe('closed loop', () => {
     const job = { port, requests, once: true, marker: MARKER, connections: 3, durationMs: 20_000 }
     const result = await closedLoop(job)
     expect(result.failures).toBe(0)
-    expect(seen.length).toBeGreaterThanOrEqual(38) // the others were in flight when a connection found nothing to send
-    expect(new Set(seen).size).toBe(seen.length)
+    expect(seen.length).toBe(40)
+    expect(new Set(seen).size).toBe(40)
+  })
+
+  test('a request without an answer is a failure, although others are answered', { timeout: 20_000 }, async () => {
+    let seen = 0
+    const port = await serve((response) => {
+      if (++seen > 2) send(response, GOOD)
+    })
+    const result = await closedLoop({ port, requests: [REQUEST], marker: MARKER, connections: 4, durationMs: 200 })
+    expect(result.failures).toBe(2)
+    expect(result.examples).toEqual([{ why: 'no answer in time', times: 2 }])
+    expect(result.latency.count).toBeGreaterThan(0)
   })
 })
 
@@ -183,11 +204,55 @@ describe('open loop', () => {
     expect(result.latency.p50).toBeGreaterThan(50) // the fifteen due in the first half of the stall waited 150 ms and more
   })
 
+  test('a request without an answer is a failure, and those that wait behind it count', {
+    timeout: 20_000,
+  }, async () => {
+    let seen = 0
+    const port = await serve((response) => {
+      if (++seen <= 20) send(response, GOOD)
+    })
+    const job = { port, requests: [REQUEST], marker: MARKER, connections: 4, rate: 100, durationMs: 400 }
+    const result = await openLoop(job)
+    expect(result.failures).toBe(4)
+    expect(result.latency.count).toBe(36)
+    expect(result.latency.max).toBeGreaterThan(5_000)
+    expect(result.backlog).toBe(16)
+  })
+
+  test('a server that is too slow has a backlog when the last request is due', async () => {
+    const port = await serve((response) => setTimeout(() => send(response, GOOD), 10))
+    const job = { port, requests: [REQUEST], marker: MARKER, connections: 1, rate: 400, durationMs: 250 }
+    const result = await openLoop(job)
+    expect(result.failures).toBe(0)
+    expect(result.latency.count).toBe(100)
+    expect(result.backlog).toBeGreaterThan(50) // at most one in 10 ms was answered
+  })
+
   test('a wrong answer is a failure', async () => {
     const port = await serve((response) => send(response, '{}'))
     const job = { port, requests: [REQUEST], marker: MARKER, connections: 2, rate: 50, durationMs: 100 }
     expect((await openLoop(job)).failures).toBe(5)
   })
+})
+
+describe('command line', () => {
+  test.each([
+    ['a baseline without its folder', ['--only', 'all-in-one,baseline'], 'belong together'],
+    ['a folder of a baseline that is not measured', ['--baseline', '.', '--only', 'all-in-one'], 'belong together'],
+    ['an unknown contestant', ['--only', 'toString'], 'there is no toString'],
+    ['a file in a folder that does not exist', ['--out', 'no/such/folder/x.json'], 'there is no folder'],
+  ])('%s is refused before anything runs', (_what, args, why) => {
+    const { status, stderr } = spawnSync(process.execPath, [BENCH, ...args], { encoding: 'utf8' })
+    expect(stderr).toContain(why)
+    expect(status).toBe(2)
+  })
+})
+
+test('a run decides nothing when nobody knows how much it was disturbed', async () => {
+  const { figuresOf } = await import('../bench/figures.js' as string)
+  const cell = { line: 'user', name: 'ceiling', rates: [1], cpuMicros: [[1]], p50: [1], p99: [1], open: [] }
+  const isDisturbed = (waited: number) => figuresOf({ cells: [{ ...cell, waited: [waited] }], memory: {} }).isDisturbed
+  expect([isDisturbed(0.04), isDisturbed(0.06), isDisturbed(Number.NaN)]).toEqual([false, true, true])
 })
 
 test('a service is filled as the benchmark needs it, and issues its codes', { timeout: 120_000 }, async () => {

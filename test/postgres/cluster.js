@@ -31,8 +31,13 @@ export class Cluster {
   /** A new, empty, running server with settings for `postgresql.conf`. */
   static async create(settings = {}) {
     const cluster = await Cluster.#prepare()
-    await cluster.#initialise(settings)
-    await cluster.start()
+    try {
+      await cluster.#initialise(settings)
+      await cluster.start()
+    } catch (error) {
+      await cluster.destroy()
+      throw error
+    }
     return cluster
   }
 
