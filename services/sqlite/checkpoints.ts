@@ -145,7 +145,7 @@ export class Checkpoints {
     }
     try {
       const now = this.#file.progress().log
-      const isHeld = checkpointed < log
+      const isHeld = log < 0 || checkpointed < log // by another process's checkpoint, or by a reader
       const isFew = now - checkpointed <= FEW_PAGES || now >= TOO_LONG * this.#pages
       if (!isHeld && !isFew) {
         this.#thread?.worker.postMessage('copy')
