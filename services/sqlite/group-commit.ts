@@ -3,6 +3,7 @@
 import type { Statement } from 'better-sqlite3'
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { type Cause, isOver, type Until } from '../store/cause.js'
+import { Queue } from '../store/queue.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
 import { DatabaseFile, type Flush } from './database-file.js'
@@ -86,7 +87,7 @@ export class GroupCommit {
   readonly #rollbackTo: Statement
   readonly #release: Statement
   readonly #commit: Statement
-  #queue: QueuedWrite[] = []
+  readonly #queue = new Queue<QueuedWrite>((overdue) => this.#refuse(overdue, TOO_LATE))
   #unanswered = 0
   #unflushed: Committed[] = []
   #isFlushing = false
@@ -133,7 +134,7 @@ export class GroupCommit {
     const longest = performance.now() + this.#beginWithinMs
     const dueAt = until ? Math.min(longest, until.dueAt) : longest
     return new Promise((resolve, reject) => {
-      this.#queue.push({ write, dueAt, signal: until?.signal, resolve, reject })
+      this.#queue.add({ write, dueAt, signal: until?.signal, resolve, reject })
       this.#scheduleGroup()
     })
   }
@@ -166,8 +167,8 @@ export class GroupCommit {
   }
 
   #turn(): void {
-    this.#refuseOverdue()
-    if (this.#queue.length > 0 && !this.#tryGroup()) {
+    this.#queue.refuseOverdue()
+    if (this.#queue.items.length > 0 && !this.#tryGroup()) {
       this.#schedule(LOCK_RETRY_MS)
       return
     }
@@ -182,24 +183,17 @@ export class GroupCommit {
       else if (this.#mayWaitOn()) return false
       else
         this.#refuse(
-          this.#queue.splice(0),
+          this.#queue.items.splice(0),
           new Error('another process holds the write lock, or a failed flush is being repaired'),
         )
     } catch (error) {
-      this.#refuse(this.#queue.splice(0), error)
+      this.#refuse(this.#queue.items.splice(0), error)
     }
     return true
   }
 
-  #refuseOverdue(): void {
-    const overdue = new Set(this.#queue.filter(isOver))
-    if (overdue.size === 0) return
-    this.#queue = this.#queue.filter((write) => !overdue.has(write))
-    this.#refuse([...overdue], TOO_LATE)
-  }
-
   #scheduleGroup(): void {
-    if (this.#queue.length >= (this.#isFlushing ? this.#worthAGroup : 1)) this.#schedule()
+    if (this.#queue.items.length >= (this.#isFlushing ? this.#worthAGroup : 1)) this.#schedule()
   }
 
   /** Measured in time, not in tries: a busy machine makes tries slow, and the callers' deadline does not wait. */
@@ -227,7 +221,7 @@ export class GroupCommit {
 
   #runGroup(): void {
     const startedAt = performance.now()
-    const group = this.#queue.splice(0, MAX_GROUP)
+    const group = this.#queue.items.splice(0, MAX_GROUP)
     let outcomes: readonly Outcome[]
     let isCommitting = false
     try {
