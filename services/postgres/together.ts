@@ -1,7 +1,8 @@
 // Requests that come at about the same time are done together: a statement costs both ends many times what one more row in it
 // does, and so does a commit.
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
-import { isOver, type Until } from '../store/cause.js'
+import type { Until } from '../store/cause.js'
+import { Queue } from '../store/queue.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { PoolExhausted } from './errors.js'
 
@@ -21,10 +22,9 @@ export interface Waiting extends Until {
 export class Together<Item extends Waiting> {
   readonly #maxItems: number
   readonly #run: (group: readonly Item[]) => Promise<void>
-  #waiting: Item[] = []
+  readonly #waiting = new Queue<Item>((overdue) => overdue.forEach(refuse))
   #underWay = 0
   #isScheduled = false
-  #clock: NodeJS.Timeout | undefined
 
   /** `run` must neither reject nor take long because of a single item. */
   constructor(maxItems: number, run: (group: readonly Item[]) => Promise<void>) {
@@ -34,18 +34,17 @@ export class Together<Item extends Waiting> {
 
   /** An item that has not begun when it is due is refused: once a caller has been told that it failed, it must not happen. */
   add(item: Item): void {
-    if (this.#waiting.length >= MAX_WAITING) {
+    if (this.#waiting.items.length >= MAX_WAITING) {
       refuse(item)
       return
     }
-    this.#waiting.push(item)
-    this.#watch()
+    this.#waiting.add(item)
     this.#schedule()
   }
 
   /** Runs a group after one more turn of the event loop, in which others may arrive. */
   #schedule(): void {
-    if (this.#isScheduled || this.#underWay >= MAX_UNDER_WAY || this.#waiting.length === 0) return
+    if (this.#isScheduled || this.#underWay >= MAX_UNDER_WAY || this.#waiting.items.length === 0) return
     this.#isScheduled = true
     afterNextTurn(() => {
       this.#isScheduled = false
@@ -61,36 +60,16 @@ export class Together<Item extends Waiting> {
   }
 
   #take(): Item[] {
-    this.#refuseOverdue()
+    this.#waiting.refuseOverdue()
     const taken: Item[] = []
     const keys = new Set<string | undefined>()
-    this.#waiting = this.#waiting.filter((item) => {
+    this.#waiting.items = this.#waiting.items.filter((item) => {
       if (taken.length >= this.#maxItems || (item.key !== undefined && keys.has(item.key))) return true
       keys.add(item.key)
       taken.push(item)
       return false
     })
     return taken
-  }
-
-  /** One timer, for the oldest item. A later one may be due sooner: its caller has been told by then, and it is not taken. */
-  #watch(): void {
-    const [first] = this.#waiting
-    if (this.#clock || !first) return
-    const look = () => {
-      this.#clock = undefined
-      this.#refuseOverdue()
-      this.#watch()
-    }
-    this.#clock = setTimeout(look, Math.max(0, first.dueAt - performance.now())) // Node warns of a negative delay
-    this.#clock.unref()
-  }
-
-  #refuseOverdue(): void {
-    const overdue = new Set(this.#waiting.filter(isOver))
-    if (overdue.size === 0) return
-    this.#waiting = this.#waiting.filter((item) => !overdue.has(item))
-    for (const item of overdue) refuse(item)
   }
 }
 

@@ -84,7 +84,7 @@ export class Checkpoints {
       this.#thread ??= this.#start()
       this.#thread.worker.postMessage('copy')
     } catch (error) {
-      this.#giveBack(error)
+      this.#failed(error, false)
     }
   }
 
@@ -145,7 +145,7 @@ export class Checkpoints {
     }
     try {
       const now = this.#file.progress().log
-      const isHeld = checkpointed < log
+      const isHeld = log < 0 || checkpointed < log // by another process's checkpoint, or by a reader
       const isFew = now - checkpointed <= FEW_PAGES || now >= TOO_LONG * this.#pages
       if (!isHeld && !isFew) {
         this.#thread?.worker.postMessage('copy')
@@ -159,8 +159,8 @@ export class Checkpoints {
   }
 
   /**
-   * For example because of a full disk or a locked file: the next attempt comes when the log has grown. After an I/O error,
-   * what was copied before may not be on disk either.
+   * For example because of a full disk, a locked file or too many open ones: the next attempt comes when the log has grown.
+   * After an I/O error of a copy, what was copied before may not be on disk either.
    */
   #failed(error: unknown, isInDoubt: boolean): void {
     process.emitWarning(`a checkpoint of ${this.#db.name} failed: ${error}`)

@@ -3,6 +3,7 @@
 import type { Statement } from 'better-sqlite3'
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import { type Cause, isOver, type Until } from '../store/cause.js'
+import { Queue } from '../store/queue.js'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
 import { DatabaseFile, type Flush } from './database-file.js'
@@ -86,7 +87,7 @@ export class GroupCommit {
   readonly #rollbackTo: Statement
   readonly #release: Statement
   readonly #commit: Statement
-  #queue: QueuedWrite[] = []
+  readonly #queue = new Queue<QueuedWrite>((overdue) => this.#refuse(overdue, TOO_LATE))
   #unanswered = 0
   #unflushed: Committed[] = []
   #isFlushing = false
@@ -119,8 +120,8 @@ export class GroupCommit {
   }
 
   /**
-   * Runs one write, which is synchronous and uses this connection, in a transaction; it runs a second time if a write of its
-   * group fails. Fulfils when the write is committed and flushed. Rejects with StoreUnavailable when the database cannot be
+   * Runs one write, which is synchronous and uses this connection, in a transaction; it runs again if a write of its group
+   * fails. Fulfils when the write is committed and flushed. Rejects with StoreUnavailable when the database cannot be
    * asked, too many writes wait, or this one could not begin in time, `until` included; otherwise with what the write threw,
    * which has then left no trace.
    */
@@ -133,7 +134,7 @@ export class GroupCommit {
     const longest = performance.now() + this.#beginWithinMs
     const dueAt = until ? Math.min(longest, until.dueAt) : longest
     return new Promise((resolve, reject) => {
-      this.#queue.push({ write, dueAt, signal: until?.signal, resolve, reject })
+      this.#queue.add({ write, dueAt, signal: until?.signal, resolve, reject })
       this.#scheduleGroup()
     })
   }
@@ -166,8 +167,8 @@ export class GroupCommit {
   }
 
   #turn(): void {
-    this.#refuseOverdue()
-    if (this.#queue.length > 0 && !this.#tryGroup()) {
+    this.#queue.refuseOverdue()
+    if (this.#queue.items.length > 0 && !this.#tryGroup()) {
       this.#schedule(LOCK_RETRY_MS)
       return
     }
@@ -178,28 +179,20 @@ export class GroupCommit {
   /** False when it should be tried again. */
   #tryGroup(): boolean {
     try {
-      if (this.#hasBegun()) this.#runGroup()
-      else if (this.#mayWaitOn()) return false
-      else
-        this.#refuse(
-          this.#queue.splice(0),
-          new Error('another process holds the write lock, or a failed flush is being repaired'),
-        )
+      if (this.#hasBegun()) return this.#runGroup()
+      if (this.#mayWaitOn()) return false
+      this.#refuse(
+        this.#queue.items.splice(0),
+        new Error('another process holds the write lock, or a failed flush is being repaired'),
+      )
     } catch (error) {
-      this.#refuse(this.#queue.splice(0), error)
+      this.#refuse(this.#queue.items.splice(0), error)
     }
     return true
   }
 
-  #refuseOverdue(): void {
-    const overdue = new Set(this.#queue.filter(isOver))
-    if (overdue.size === 0) return
-    this.#queue = this.#queue.filter((write) => !overdue.has(write))
-    this.#refuse([...overdue], TOO_LATE)
-  }
-
   #scheduleGroup(): void {
-    if (this.#queue.length >= (this.#isFlushing ? this.#worthAGroup : 1)) this.#schedule()
+    if (this.#queue.items.length >= (this.#isFlushing ? this.#worthAGroup : 1)) this.#schedule()
   }
 
   /** Measured in time, not in tries: a busy machine makes tries slow, and the callers' deadline does not wait. */
@@ -225,23 +218,30 @@ export class GroupCommit {
     }
   }
 
-  #runGroup(): void {
+  /** False when another process took the lock between the two runs of a group, which then waits for it with the others. */
+  #runGroup(): boolean {
     const startedAt = performance.now()
-    const group = this.#queue.splice(0, MAX_GROUP)
+    const group = this.#queue.items.splice(0, MAX_GROUP)
     let outcomes: readonly Outcome[]
     let isCommitting = false
     try {
-      outcomes = this.#runTogether(group) ?? this.#runApart(group)
+      const together = this.#runTogether(group)
+      if (!together && !this.#hasBegun()) {
+        this.#queue.items.unshift(...group)
+        return false
+      }
+      outcomes = together ?? this.#runApart(group)
       isCommitting = true
       this.#commit.run()
     } catch (error) {
       this.#refuse(group, error, isCommitting && isIoError(error)) // before rollback, which may throw: nobody else answers them
       this.#rollBack()
-      return
+      return true
     }
     this.#unflushed.push({ group, outcomes, startedAt, known: this.#watcher?.committed() })
     if (!this.#isFlushing) this.#flush()
     this.#checkpoints.committed()
+    return true
   }
 
   #flush(): void {
@@ -300,14 +300,13 @@ export class GroupCommit {
 
   /**
    * Runs the group without savepoints, which make SQLite copy every page before it is changed: two thirds of what it would
-   * write. When a write fails, nothing of the group has happened, a new transaction has begun, and the result is undefined.
+   * write. When a write fails, nothing of the group has happened, no transaction is open, and the result is undefined.
    */
   #runTogether(group: readonly QueuedWrite[]): readonly Outcome[] | undefined {
     try {
       return group.map((queued) => (isOver(queued) ? REFUSED : { result: queued.write() }))
     } catch {
       this.#rollBack()
-      if (!this.#hasBegun()) throw new Error('another process took the lock')
       return undefined
     }
   }

@@ -3,7 +3,7 @@
 //
 // Statements that run often have a + before a parameter: without it SQLite plans the statement again each time it is bound, as
 // another value of a LIMIT (3.53) or of what a join compares with (3.54) might have a better plan. That takes 5 to 10 µs.
-import { chmodSync, closeSync, openSync, statfsSync, statSync } from 'node:fs'
+import { type BigIntStats, chmodSync, closeSync, openSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Database as Connection } from 'better-sqlite3'
 import { DatabaseRefused } from '../store/database-refused.js'
@@ -39,7 +39,8 @@ const demanded = [
 
 /**
  * Opens a database, creating file and directory readable by their owner only. An existing directory keeps its mode.
- * @throws StoreUnavailable when the file cannot be opened; DatabaseRefused when SQLite does not do what durability needs.
+ * @throws StoreUnavailable, or the system's error, when the file cannot be opened; DatabaseRefused when SQLite does not do
+ * what durability needs.
  */
 export function openDatabase(file: string): Connection {
   if (file !== IN_MEMORY) makePrivate(file)
@@ -186,10 +187,19 @@ export function fileProbe(db: Connection): () => void {
   const opened = statSync(db.name, { bigint: true })
   return () => {
     read()
-    const named = statSync(db.name, { bigint: true, throwIfNoEntry: false })
+    const named = statOf(db.name)
     if (named?.ino === opened.ino && named.dev === opened.dev) return
     throw new StoreUnavailable(
       new Error(`${db.name} was moved or deleted: what is written now is lost when this process ends`),
     )
+  }
+}
+
+/** Undefined when no file has this name. @throws StoreUnavailable */
+function statOf(file: string): BigIntStats | undefined {
+  try {
+    return statSync(file, { bigint: true, throwIfNoEntry: false })
+  } catch (error) {
+    throw new StoreUnavailable(error)
   }
 }

@@ -1,10 +1,12 @@
 // Checkpoints in their own thread: the log stays short, reads and writes go on meanwhile, and nothing is left behind.
-import { existsSync, fdatasync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync, writeSync } from 'node:fs'
+import { once } from 'node:events'
+import { existsSync, fdatasync, readFileSync, renameSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Worker } from 'node:worker_threads'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { Flush } from '../../services/sqlite/database-file.js'
-import { Database } from '../../services/sqlite/driver.js'
+import { Database, driverPath } from '../../services/sqlite/driver.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { temporaryDirectory } from './temporary-directory.js'
@@ -12,23 +14,24 @@ import { temporaryDirectory } from './temporary-directory.js'
 const PAGES = 64
 const PAGE_BYTES = 4096
 
-function open(flush?: Flush, flushDatabase?: Flush) {
+function open(flush?: Flush, flushDatabase?: Flush, checkpointPages = PAGES) {
   const file = path.join(temporaryDirectory(), 'test.db')
   const db = openDatabase(file)
   db.exec('CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL)')
   const insert = db.prepare('INSERT INTO notes (text) VALUES (?)')
   const writer = new GroupCommit(db, {
-    checkpointPages: PAGES,
+    checkpointPages,
     lockWaitMs: 60_000,
     beginWithinMs: 60_000,
     flush,
     flushDatabase,
   })
-  const addPage = () => writer.submit(() => insert.run('x'.repeat(PAGE_BYTES)))
+  const addPages = (count: number) => writer.submit(() => insert.run('x'.repeat(count * PAGE_BYTES)))
+  const addPage = () => addPages(1)
   onTestFinished(() => {
     if (db.open) db.close()
   })
-  return { file, db, writer, addPage }
+  return { file, db, writer, addPage, addPages }
 }
 
 type Opened = ReturnType<typeof open>
@@ -53,6 +56,14 @@ function warnings() {
 const pagesInLog = (file: string) => statSync(`${file}-wal`).size / PAGE_BYTES
 const logOf = (db: Connection) => db.prepare<[], { log: number }>('PRAGMA wal_checkpoint(NOOP)').get()?.log ?? 0
 const rowsOf = (db: Connection) => db.prepare('SELECT count(*) FROM notes').pluck().get()
+
+/** A connection that sees the database as it is now, for which the log is kept. */
+function readerOf(file: string): Connection {
+  const reader = new Database(file)
+  reader.exec('BEGIN')
+  rowsOf(reader)
+  return reader
+}
 
 describe('checkpoints', () => {
   it('keep the log short while writes go on', async () => {
@@ -89,8 +100,7 @@ describe('checkpoints', () => {
 
   it('wait for a reader that needs the log, and shorten it afterwards', async () => {
     const opened = open()
-    const reader = new Database(opened.file)
-    reader.exec('BEGIN')
+    const reader = readerOf(opened.file)
     expect(rowsOf(reader)).toBe(0)
     await commit(opened, 300)
     expect(rowsOf(reader)).toBe(0)
@@ -100,6 +110,46 @@ describe('checkpoints', () => {
     await commit(opened, 300)
     expect(logOf(opened.db)).toBeLessThan(6 * PAGES)
     expect(rowsOf(opened.db)).toBe(600)
+    await opened.writer.close()
+  })
+
+  it('are left to another process while it makes one, and not asked for again and again', async () => {
+    const pages = 1024
+    const flushes: (() => void)[] = []
+    let reader: Connection | undefined
+    const keepingTheLog: Flush = (descriptor, done) => {
+      reader ??= readerOf(opened.file)
+      fdatasync(descriptor, done)
+    }
+    const opened = open(keepingTheLog, (_, done) => flushes.push(() => done(null)), pages)
+    await opened.addPages(pages)
+    await vi.waitFor(() => expect(flushes).toHaveLength(1), 20_000)
+    await opened.addPages(pages) // more than is left to the writer
+
+    const writing = new Database(opened.file)
+    writing.exec('BEGIN IMMEDIATE')
+    const other = new Worker(
+      `const { workerData } = require('node:worker_threads')
+      const db = new (require(workerData.driver))(workerData.file, { timeout: 60_000 })
+      while (db.pragma('wal_checkpoint(FULL)')[0].busy); // waits for the lock of writers, with that of checkpoints
+      db.close()`,
+      { eval: true, workerData: { driver: driverPath, file: opened.file } },
+    )
+    const hasEnded = once(other, 'exit')
+    await vi.waitFor(() => expect(opened.db.pragma('wal_checkpoint', { simple: true })).toBe(1), 20_000)
+
+    flushes[0]?.()
+    await vi.waitFor(() => expect(flushes).toHaveLength(2), 20_000)
+    flushes[1]?.()
+    await sleep(100)
+    expect(flushes).toHaveLength(2)
+    reader?.close()
+    writing.close()
+    await hasEnded
+    await opened.addPage() // begins the log anew
+    await opened.addPages(pages)
+    await vi.waitFor(() => expect(flushes).toHaveLength(3), 20_000)
+    flushes[2]?.()
     await opened.writer.close()
   })
 
@@ -115,6 +165,19 @@ describe('checkpoints', () => {
     expect(warned()).toEqual([expect.stringContaining('a checkpoint of')])
     await commit(opened, 600)
     expect(pagesInLog(opened.file)).toBeLessThan(6 * PAGES)
+    await opened.writer.close()
+  })
+
+  it('start again after one that could not open the file', async () => {
+    const warned = warnings()
+    const opened = open()
+    renameSync(opened.file, `${opened.file}.moved`)
+    while (warned().length === 0) await opened.addPage()
+    renameSync(`${opened.file}.moved`, opened.file)
+    expect(warned()).toEqual([expect.stringContaining('a checkpoint of')])
+    await commit(opened, 600)
+    expect(pagesInLog(opened.file)).toBeLessThan(6 * PAGES)
+    expect(opened.db.pragma('wal_autocheckpoint', { simple: true }), 'SQLite shortened it').toBe(0)
     await opened.writer.close()
   })
 
@@ -154,8 +217,7 @@ describe('checkpoints', () => {
     disk = readFileSync(opened.file)
     const change = () => opened.writer.submit(() => opened.db.exec("UPDATE notes SET text = 'y' || text"))
     await change()
-    const reader = new Database(opened.file)
-    reader.exec('BEGIN')
+    const reader = readerOf(opened.file)
     expect(rowsOf(reader)).toBe(PAGES - 10) // the log is copied as far as it goes now
     const more = commit(opened, PAGES)
     await vi.waitFor(() => expect(warned()).toHaveLength(2), 20_000)
@@ -200,13 +262,12 @@ describe('checkpoints', () => {
     expect(existsSync(`${opened.file}-wal`)).toBe(false)
   })
 
-  it('run in the writer again when their thread cannot open the file', async () => {
-    const opened = open()
+  it('run in the writer again once their thread has ended', async () => {
+    process.once('worker', (worker) => void worker.terminate())
     const warned = warnings()
-    renameSync(opened.file, `${opened.file}.moved`)
-    mkdirSync(opened.file)
+    const opened = open()
     await commit(opened, 150)
-    await vi.waitFor(() => expect(warned()).toHaveLength(1))
+    await vi.waitFor(() => expect(warned()).toEqual([expect.stringContaining('inside commits again')]), 20_000)
     expect(opened.db.pragma('wal_autocheckpoint', { simple: true })).toBeGreaterThan(0)
     await commit(opened, 10)
     expect(rowsOf(opened.db)).toBe(160)

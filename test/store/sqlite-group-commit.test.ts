@@ -40,6 +40,20 @@ const add = (id: number, to = commits, until?: Until) =>
 const count = (sql: string) => executed.filter((each) => each === sql).length
 const stored = (connection = db) => connection.prepare<[], number>('SELECT id FROM entries ORDER BY id').pluck().all()
 
+/** The connection, with its ROLLBACK replaced. */
+function rollingBack(replaced: (rollBack: () => void) => void): Connection {
+  return new Proxy(db, {
+    get(target, key) {
+      const value: unknown = Reflect.get(target, key, target)
+      if (typeof value !== 'function') return value
+      return (...args: unknown[]) => {
+        const run = () => value.apply(target, args) as unknown
+        return args[0] === 'ROLLBACK' ? replaced(run) : run()
+      }
+    },
+  })
+}
+
 /** The outcome of every promise: its value or the error it was rejected with. */
 async function outcomes(promises: readonly Promise<unknown>[]): Promise<unknown[]> {
   const settled = await Promise.allSettled(promises)
@@ -161,15 +175,9 @@ describe('group commit', () => {
 
   test('when the rollback fails too, all callers are told so, and it is done before the next write', async () => {
     let failures = 0
-    const failing = new Proxy(db, {
-      get(target, key) {
-        const value: unknown = Reflect.get(target, key, target)
-        if (typeof value !== 'function') return value
-        return (...args: unknown[]) => {
-          if (args[0] === 'ROLLBACK' && failures++ === 0) throw new Error('no memory')
-          return value.apply(target, args) as unknown
-        }
-      },
+    const failing = rollingBack((rollBack) => {
+      if (failures++ === 0) throw new Error('no memory')
+      rollBack()
     })
     const writer = new GroupCommit(failing, { lockWaitMs: 200 })
     const dangling = writer.submit(() => {
@@ -181,6 +189,26 @@ describe('group commit', () => {
     expect(failures).toBeGreaterThan(1)
     expect(stored()).toContain(2)
     expect(db.prepare('SELECT count(*) FROM lines').pluck().get()).toBe(0)
+    await writer.close()
+  })
+
+  test('a lock that another process takes before a group runs again delays the group', async () => {
+    const other = new Database(file)
+    let isTaken = false
+    const losing = rollingBack((rollBack) => {
+      rollBack()
+      if (isTaken) return
+      isTaken = true
+      other.exec('BEGIN IMMEDIATE')
+      setTimeout(() => other.close(), 50)
+    })
+    const writer = new GroupCommit(losing, { lockWaitMs: 60_000, beginWithinMs: 60_000 })
+    const failing = writer.submit(() => {
+      throw new Error('it fails')
+    })
+    expect(await outcomes([failing, add(1, writer), add(2, writer)])).toEqual([new Error('it fails'), 1, 2])
+    expect(isTaken).toBe(true)
+    expect(stored()).toEqual([1, 2])
     await writer.close()
   })
 
@@ -359,16 +387,15 @@ describe('the flush of the log', () => {
     expect(sizes).toEqual([1, 4, 1])
   })
 
-  test('makes waiting writes fail when it takes too long, and they never happen', async () => {
-    const writer = new GroupCommit(db, { beginWithinMs: 50, flush: (_, done) => waiting.push(done) })
+  test('makes waiting writes fail while it takes too long, and they never happen', async () => {
+    const writer = new GroupCommit(db, { beginWithinMs: 500, flush: (_, done) => waiting.push(done) })
     const first = add(1, writer)
     await asked(1)
-    const late = outcomes([add(2, writer), add(3, writer)])
-    await sleep(60)
+    const late = await outcomes([add(2, writer), add(3, writer)])
+    for (const outcome of late) expect(outcome).toMatchObject({ outcomeUnknown: false })
     const inTime = add(4, writer)
     end()
     expect(await first).toBe(1)
-    for (const outcome of await late) expect(outcome).toMatchObject({ outcomeUnknown: false })
     await asked(1)
     end()
     expect(await inTime).toBe(4)

@@ -1,10 +1,10 @@
 import { once } from 'node:events'
-import { chmodSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { Database, driverPath } from '../../services/sqlite/driver.js'
-import { openDatabase, toStoreError } from '../../services/sqlite/open.js'
+import { fileProbe, openDatabase, toStoreError } from '../../services/sqlite/open.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
@@ -84,6 +84,17 @@ test('a file that another process locks for a moment is opened once it is free',
   await once(other, 'message')
   openDatabase(file).close()
   await other.terminate()
+})
+
+test('a file that the system cannot look up is unavailable', () => {
+  const file = join(temporaryDirectory(), 'a.db')
+  const db = openDatabase(file)
+  const probe = fileProbe(db)
+  probe()
+  rmSync(file)
+  symlinkSync(file, file) // ELOOP, for root as well
+  expect(probe).toThrow(StoreUnavailable)
+  db.close()
 })
 
 describe('failures of the driver', () => {

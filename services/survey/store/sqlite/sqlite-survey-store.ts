@@ -13,7 +13,7 @@ import { surveyStoreWrites } from './writes.js'
 /**
  * Opens the survey database in `file`, creating and migrating it as needed; `:memory:` for one that ends with the store.
  * `leases` hear of every change.
- * @throws StoreUnavailable, DatabaseRefused
+ * @throws StoreUnavailable, DatabaseRefused, or the system's error
  */
 export function openSqliteSurveyStore(options: {
   file: string

@@ -24,7 +24,7 @@ import { fewAtATime, useWrites } from './uses.js'
 /**
  * Opens the token database in `file`, creating and migrating it as needed; `:memory:` for one that ends with the store.
  * `leases` hear of every change.
- * @throws StoreUnavailable, DatabaseRefused
+ * @throws StoreUnavailable, DatabaseRefused, or the system's error
  */
 export function openSqliteTokenStore(options: {
   file: string
