@@ -216,6 +216,29 @@ describe('apps', () => {
     expect(readdirSync(service.dataDir)).not.toContain('survey.db')
   })
 
+  test('a command that opens the databases itself removes no event from them, however long it takes', async () => {
+    const service = await createProcess()
+    await service.run(['migrate'])
+    const at = Date.now() - 500 * 86_400_000
+    const rows = `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 4000)
+      SELECT n, printf('%012x%08x%016x', ${at}, n, 0) AS id, ${at} AS ms FROM n`
+    for (const [file, table, columns] of [
+      ['token.db', 'audit_events', `n, id, ms, 'app.created', 'operator', 'r', 'app_x', '', '', ''`],
+      ['survey.db', 'survey_events', `id, ms, 'survey.created', 'operator', 'r', n, 'user_x'`],
+    ] as const) {
+      const db = new Database(path.join(service.dataDir, file))
+      db.exec(`INSERT INTO ${table} SELECT ${columns} FROM (${rows})`)
+      db.close()
+    }
+    const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir, JANITOR_INTERVAL_SECONDS: '1' }
+    // The command waits for its reader, which begins after the time of the first round.
+    const command = '"$0" "$@" | (sleep 3; cat)'
+    const list = ['-c', command, process.execPath, PROGRAM, 'audit', 'list', '--json']
+    const { stdout } = spawnSync('/bin/sh', list, { env, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 })
+    expect(JSON.parse(stdout)).toHaveLength(8000)
+    expect(await service.json(['audit', 'list'])).toHaveLength(8000)
+  })
+
   test('an event from a clock a year behind hides no event after a time, however few are asked for', async () => {
     const service = await createProcess()
     const store = openSqliteTokenStore({ file: path.join(service.dataDir, 'token.db') })
