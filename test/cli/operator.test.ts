@@ -778,6 +778,20 @@ describe('files', () => {
     expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
   })
 
+  test('migrate does not read a whole database', async () => {
+    const service = await createProcess()
+    await service.run(['migrate'])
+    const db = new Database(path.join(service.dataDir, 'token.db'))
+    db.exec('CREATE TABLE padding (bytes BLOB); INSERT INTO padding VALUES (zeroblob(60000000))')
+    db.close()
+    const tell = `process.on('exit', () => console.error(fs.readFileSync('/proc/self/io', 'utf8')))`
+    const script = encodeURIComponent(`import fs from 'node:fs'; ${tell}`)
+    const env = { NODE_OPTIONS: `--import=data:text/javascript,${script}` }
+    const { exitCode, stderr } = await service.cli(['migrate'], { env })
+    expect(exitCode).toBe(0)
+    expect(Number(/^rchar: (\d+)$/m.exec(stderr)?.[1])).toBeLessThan(50_000_000)
+  })
+
   test('surveys are backed up before the users who own them', async () => {
     const service = await createProcess()
     for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), 'no database')
