@@ -152,6 +152,7 @@ function version(): string {
 /** `survey-auth audit list | head` is not a failure; a full disk is one, but not a defect. */
 function endWhenNothingCanBeWritten(stream: NodeJS.WriteStream): void {
   stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EIO' && stream === process.stderr) return // its terminal is gone
     if (error.code === 'EPIPE') process.exit(EXIT.ok)
     throw isOfSystem(error) ? new CommandError(`the output cannot be written (${error.code})`) : error
   })

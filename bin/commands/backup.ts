@@ -1,5 +1,16 @@
 // survey-auth backup: both databases in one file, while the service runs.
-import { closeSync, fsyncSync, linkSync, mkdtempSync, openSync, rmSync, statSync } from 'node:fs'
+import {
+  closeSync,
+  fsyncSync,
+  linkSync,
+  lstatSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+} from 'node:fs'
+import { hostname } from 'node:os'
 import path from 'node:path'
 import type { Command } from 'commander'
 import { reasonOf } from '../../services/rpc/service-error.js'
@@ -64,19 +75,48 @@ function filesOf({ tokenDatabase, surveyDatabase }: Config): Files {
 
 /** Writes in a private folder beside the target until the archive is whole; the target's name must be free. */
 function writeBeside(target: string, files: Files): void {
-  const scratch = mkdtempSync(path.join(path.dirname(target), '.survey-auth-backup-'))
+  const folder = path.dirname(target)
+  removeLeftovers(folder)
+  const scratch = mkdtempSync(path.join(folder, `.survey-auth-backup-${process.pid}-${hostname()}-`))
   try {
     const archive = path.join(scratch, 'backup.tar')
     writeArchive(files, scratch, archive)
     linkSync(archive, target)
     try {
-      flushFolder(path.dirname(target))
+      flushFolder(folder)
     } catch (error) {
       rmSync(target)
       throw error
     }
   } finally {
     rmSync(scratch, { recursive: true, force: true })
+  }
+}
+
+/** Process and machine, which may share the folder of the backups with others. */
+const SCRATCH = /^\.survey-auth-backup-(\d{1,9})-(.*)-\w{6}$/
+
+/** A backup that was killed left copies of databases. What this user may not look at or remove stays. */
+function removeLeftovers(folder: string): void {
+  try {
+    for (const name of readdirSync(folder)) {
+      const [, pid, host] = SCRATCH.exec(name) ?? []
+      if (host !== hostname() || isRunning(Number(pid))) continue
+      const scratch = path.join(folder, name)
+      if (lstatSync(scratch).uid === process.getuid?.()) rmSync(scratch, { recursive: true, force: true })
+    }
+  } catch (error) {
+    if (!isOfSystem(error)) throw error
+  }
+}
+
+/** Whether another process has this id; in a container each backup may get the same one. */
+function isRunning(pid: number): boolean {
+  if (pid === process.pid) return false
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return errorCode(error, '') !== 'ESRCH'
   }
 }
 

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
-import { inspectDatabase, warnOfOwner } from '../compose/database-file.js'
+import { versionOfFile, warnOfOwner } from '../compose/database-file.js'
 import { openSurveyStore, openTokenStore, versionOnPostgres } from '../compose/stores.js'
 import { readConfig } from '../config.js'
 import { printRows } from '../output.js'
@@ -47,6 +47,6 @@ async function migrate({ json }: Json): Promise<void> {
 
 /** 0 when there is no schema yet. */
 async function versionOf([schemas, where]: readonly [CopiedSchema, Database]): Promise<number> {
-  if (where.kind === 'sqlite') return inspectDatabase(where.file, schemas.sqlite)?.schemaVersion ?? 0
+  if (where.kind === 'sqlite') return versionOfFile(where.file, schemas.sqlite)
   return versionOnPostgres(schemas, where.url)
 }

@@ -1,5 +1,5 @@
 // survey-auth store: moves the databases from one machine's SQLite files to PostgreSQL.
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
 import { CopyRefused } from '../../services/copy/copy-refused.js'
@@ -7,6 +7,7 @@ import type { Job, TableReport } from '../../services/copy/copy-stores.js'
 import { applicationIdOf } from '../../services/copy/source.js'
 import { parseAddress } from '../../services/postgres/address.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
+import { isThere } from '../compose/database-file.js'
 import { type Config, maskPassword, readConfig } from '../config.js'
 import { unreadable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
@@ -90,7 +91,7 @@ function jobsOfDataDir(config: Config, to: string | undefined): Job[] {
   if (candidates.every(({ url }) => url === undefined)) throw noTarget()
   const jobs = candidates.flatMap(({ file: name, schema, url }) => {
     const file = path.join(config.dataDir, name)
-    if (existsSync(file) && url !== undefined) return [{ file, schema, url }]
+    if (url !== undefined && isThere(file)) return [{ file, schema, url }]
     const variable = `${schema.sqlite.name.toUpperCase()}_DATABASE_URL`
     message(
       `${name} is not copied: ${url === undefined ? `${variable} is not a postgres:// address` : 'it does not exist'}`,

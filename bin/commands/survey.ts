@@ -154,7 +154,17 @@ export async function deleteSurveysOf(operator: SurveyOperator, owner: string): 
 }
 
 async function deleteAll({ survey }: SurveyOperator, ids: readonly bigint[]): Promise<void> {
-  for (const surveyIds of inParts(ids, MAX_BATCH)) await survey.deleteSurveys({ surveyIds })
+  let deleted = 0
+  try {
+    for (const surveyIds of inParts(ids, MAX_BATCH)) {
+      await survey.deleteSurveys({ surveyIds })
+      deleted += surveyIds.length
+    }
+  } catch (error) {
+    if (deleted > 0)
+      message(`the first ${deleted} of ${ids.length} are deleted; see what is left with: survey-auth survey list`)
+    throw error
+  }
 }
 
 async function idsOf(operator: SurveyOperator, owner: string): Promise<bigint[]> {

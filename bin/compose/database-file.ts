@@ -30,6 +30,11 @@ export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | u
   }))
 }
 
+/** Version of the schema; 0 without it or the file. Reads no more than that. @throws like `inspectDatabase` */
+export function versionOfFile(file: string, schema: Schema): number {
+  return isThere(file) ? reading(file, (database) => knownVersion(database, schema)) : 0
+}
+
 /** The failure of a command whose database is missing: most often it was not told where to look. */
 export function noDatabase(file: string): CommandError {
   const folder = path.dirname(file)

@@ -15,6 +15,7 @@ import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { stateOfSocket, type TlsMaterial } from '../../services/rpc/listener.js'
 import type { RpcServer } from '../../services/rpc/rpc-server.js'
+import type { Rounds } from '../../services/store/rounds.js'
 import { type Config, usesTls } from '../config.js'
 import { pooledRandomBytes } from '../random.js'
 import type { Database } from '../settings.js'
@@ -77,8 +78,8 @@ class Assembly {
   /** What identifies this process over TLS; undefined when it does not use TLS. */
   readonly #tls: TlsMaterial | undefined
   readonly #doors: RpcServer[] = []
-  /** Services in this process, with their databases. */
-  readonly #services: StorePart[] = []
+  /** Of the databases in this process. */
+  readonly #janitors: Rounds<unknown>[] = []
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
   #tokenRemote: Remote | undefined
   #surveyRemote: Remote | undefined
@@ -126,8 +127,8 @@ class Assembly {
       notReady: () => this.#notReady(),
       snapshot: this.#metrics.snapshot,
       runJanitors: async () => {
-        if (this.#services.length === 0) throw new Error(`mode ${this.#mode} has no janitor`)
-        for (const { janitor } of this.#services) await janitor.run()
+        if (this.#janitors.length === 0) throw new Error(`mode ${this.#mode} has no janitor`)
+        for (const janitor of this.#janitors) await janitor.run()
       },
       close: () => this.stop(),
     }
@@ -150,7 +151,9 @@ class Assembly {
   }
 
   #addService(service: StorePart): void {
-    this.#services.push(this.#add(service))
+    const janitor = this.#add(service).startJanitor()
+    this.#janitors.push(janitor)
+    this.#undo.push(() => janitor.stop())
   }
 
   async #notReady(): Promise<string[]> {

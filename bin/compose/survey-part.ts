@@ -1,4 +1,4 @@
-// SurveyService in this process, with its database and its upkeep.
+// SurveyService in this process, with its database and its janitor.
 import type { Client } from '@connectrpc/connect'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
@@ -23,13 +23,9 @@ export async function openSurveyPart(
   const store = await openSurveyStore(config, observers.store, leases)
   const deps = { store, token, now: clock.now, leases: config.surveyDatabase.kind === 'sqlite' ? leases : undefined }
   dispatcher.register(SurveyService, createSurveyHandlers(deps))
-  const janitor = startJanitor({ ...observers.janitor, ...janitorTimes(config), store, now: clock.now })
   return {
-    janitor,
+    startJanitor: () => startJanitor({ ...observers.janitor, ...janitorTimes(config), store, now: clock.now }),
     absent: () => absentUnless('survey database', store.ping()),
-    async close() {
-      await janitor.stop()
-      await store.close()
-    },
+    close: () => store.close(),
   }
 }

@@ -1,4 +1,4 @@
-// TokenService, AccountService and AdminService in this process, with their database and its upkeep.
+// TokenService, AccountService and AdminService in this process, with their database and its janitor.
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
@@ -48,19 +48,18 @@ export async function openTokenPart(
     .register(TokenService, handlers.token)
     .register(AccountService, handlers.account)
     .register(AdminService, handlers.admin)
-  const janitor = startJanitor({
-    ...observers.janitor,
-    ...janitorTimes(config),
-    store,
-    uses,
-    now: clock.now,
-    keepEndedMs: config.keepEndedSeconds * 1000,
-  })
   return {
-    janitor,
+    startJanitor: () =>
+      startJanitor({
+        ...observers.janitor,
+        ...janitorTimes(config),
+        store,
+        uses,
+        now: clock.now,
+        keepEndedMs: config.keepEndedSeconds * 1000,
+      }),
     absent: () => absentUnless('token database', store.ping()),
     async close() {
-      await janitor.stop()
       await uses.flush().catch(observers.janitor.onError)
       await store.close()
     },

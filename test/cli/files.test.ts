@@ -126,6 +126,16 @@ function ofTwoUsers(): void {
     })
   })
 
+  test('store copy does not report as missing what it may not look at', async () => {
+    const dataDir = await madeByRoot()
+    const { status, stderr } = asNobody(dataDir, 'store', 'copy', '--to', 'postgres://nobody@127.0.0.1:1/none')
+    const text = `survey-auth: cannot open ${path.join(dataDir, 'survey.db')} (EACCES): it belongs to root`
+    expect({ status, stderr }).toEqual({
+      status: 69,
+      stderr: `${text}\nrun this as the user that the service runs as\n`,
+    })
+  })
+
   async function madeByRoot(): Promise<string> {
     const service = await createProcess()
     await service.run(['app', 'create', '--name', 'N', '--redirect-uri', 'https://app.example/'])

@@ -1,5 +1,5 @@
 // Apps, secrets, users, surveys, grants and audit by command line.
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import {
   chmodSync,
@@ -214,6 +214,29 @@ describe('apps', () => {
     }
     expect(existsSync(elsewhere)).toBe(false)
     expect(readdirSync(service.dataDir)).not.toContain('survey.db')
+  })
+
+  test('a command that opens the databases itself removes no event from them, however long it takes', async () => {
+    const service = await createProcess()
+    await service.run(['migrate'])
+    const at = Date.now() - 500 * 86_400_000
+    const rows = `WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 4000)
+      SELECT n, printf('%012x%08x%016x', ${at}, n, 0) AS id, ${at} AS ms FROM n`
+    for (const [file, table, columns] of [
+      ['token.db', 'audit_events', `n, id, ms, 'app.created', 'operator', 'r', 'app_x', '', '', ''`],
+      ['survey.db', 'survey_events', `id, ms, 'survey.created', 'operator', 'r', n, 'user_x'`],
+    ] as const) {
+      const db = new Database(path.join(service.dataDir, file))
+      db.exec(`INSERT INTO ${table} SELECT ${columns} FROM (${rows})`)
+      db.close()
+    }
+    const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir, JANITOR_INTERVAL_SECONDS: '1' }
+    // The command waits for its reader, which begins after the time of the first round.
+    const command = '"$0" "$@" | (sleep 3; cat)'
+    const list = ['-c', command, process.execPath, PROGRAM, 'audit', 'list', '--json']
+    const { stdout } = spawnSync('/bin/sh', list, { env, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 })
+    expect(JSON.parse(stdout)).toHaveLength(8000)
+    expect(await service.json(['audit', 'list'])).toHaveLength(8000)
   })
 
   test('an event from a clock a year behind hides no event after a time, however few are asked for', async () => {
@@ -755,6 +778,20 @@ describe('files', () => {
     expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
   })
 
+  test('migrate does not read a whole database', async () => {
+    const service = await createProcess()
+    await service.run(['migrate'])
+    const db = new Database(path.join(service.dataDir, 'token.db'))
+    db.exec('CREATE TABLE padding (bytes BLOB); INSERT INTO padding VALUES (zeroblob(60000000))')
+    db.close()
+    const tell = `process.on('exit', () => console.error(fs.readFileSync('/proc/self/io', 'utf8')))`
+    const script = encodeURIComponent(`import fs from 'node:fs'; ${tell}`)
+    const env = { NODE_OPTIONS: `--import=data:text/javascript,${script}` }
+    const { exitCode, stderr } = await service.cli(['migrate'], { env })
+    expect(exitCode).toBe(0)
+    expect(Number(/^rchar: (\d+)$/m.exec(stderr)?.[1])).toBeLessThan(50_000_000)
+  })
+
   test('surveys are backed up before the users who own them', async () => {
     const service = await createProcess()
     for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), 'no database')
@@ -871,6 +908,36 @@ describe('files', () => {
     expect(stderr).toMatch(/^survey-auth: cannot write \S+: disk I\/O error \(SQLITE_IOERR_[A-Z]+\)\n$/)
     expect([status, stderr.includes(file)]).toEqual([1, true])
     expect(readdirSync(service.dataDir).filter((name) => name.includes('backup'))).toEqual([])
+  })
+
+  test('a backup removes what a killed one has left beside its file, and nothing of one that runs', async () => {
+    const service = await createProcess()
+    await service.run(['migrate'])
+    const scratch = () => readdirSync(service.dataDir).filter((name) => name.startsWith('.survey-auth-backup-'))
+    const db = new Database(path.join(service.dataDir, 'token.db'))
+    db.pragma('journal_mode = DELETE')
+    db.exec('BEGIN EXCLUSIVE') // backups wait for it, with their folders made
+    const start = (file: string) => {
+      const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir }
+      const child = spawn(process.execPath, [PROGRAM, 'backup', file], { env, cwd: service.dataDir })
+      onTestFinished(() => void child.kill('SIGKILL'))
+      return { child, ended: new Promise((resolve) => child.once('exit', resolve)) }
+    }
+    const killed = start('killed.tar')
+    await vi.waitUntil(() => scratch().length === 1, 30_000)
+    killed.child.kill('SIGKILL')
+    await killed.ended
+    const [left = ''] = scratch()
+    const elsewhere = `.survey-auth-backup-${killed.child.pid}-another-machine-abcdef`
+    mkdirSync(path.join(service.dataDir, elsewhere))
+    const first = start('first.tar')
+    await vi.waitUntil(() => scratch().length === 2 && !scratch().includes(left), 30_000)
+    const second = start('second.tar')
+    await vi.waitUntil(() => scratch().length === 3, 30_000)
+    db.exec('COMMIT')
+    db.close()
+    expect(await Promise.all([first.ended, second.ended])).toEqual([0, 0])
+    expect(scratch()).toEqual([elsewhere])
   })
 
   test('the doctor finds a file that others may read', async () => {

@@ -192,4 +192,14 @@ describe.each(places)('$place', (where) => {
     expect(stderr).toContain('survey-auth: survey 1001 belongs to another user\n')
     expect({ exitCode, ids: (await ids(service, '--owner', 'ann')).length }).toEqual({ exitCode: 1, ids: 1000 })
   })
+
+  test('a deletion that fails after its first call leaves a part deleted, and the command says so', async () => {
+    const service = await serviceWithUsers(where)
+    await importAs('ann', service, many(1001))
+    const named = [...many(1000).map(({ id }) => String(id)), '1999']
+    const { exitCode, stderr } = await service.run(['survey', 'delete', ...named])
+    expect(stderr).toContain('the first 1000 of 1001 are deleted; see what is left with: survey-auth survey list\n')
+    expect(stderr).toContain('survey-auth: there is no survey 1999\n')
+    expect({ exitCode, ids: await ids(service) }).toEqual({ exitCode: 1, ids: [1001] })
+  })
 })
