@@ -85,6 +85,7 @@ test.each<[string, string, Record<string, string>, string, RegExp]>([
   ],
   ['data directory', 'not there yet', { DATA_DIR: 'none' }, 'odd', /does not exist yet; the first start creates it$/],
   ['configuration', 'invalid', { PORT: 'many' }, 'wrong', /PORT/],
+  ['configuration', 'nearly an address', { HOST: '256.1.1.1' }, 'wrong', /^HOST must be a host name or an IP address$/],
 ])('the %s, when it is %s, gets the right verdict', async (check, _, env, state, detail) => {
   const { exitCode, stdout } = await examine(await createProcess(), env)
   const found = (JSON.parse(stdout) as Finding[]).find((finding) => finding.check === check)
