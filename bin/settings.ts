@@ -373,7 +373,7 @@ const limits = {
     'SHUTDOWN_TIMEOUT_SECONDS',
     '25',
     whole(1, 600),
-    'after SIGTERM, what is in flight may take this long',
+    'after SIGTERM, the process ends within this time; the last 2 s of it, at most half, are for closing the databases',
   ),
 }
 

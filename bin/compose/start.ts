@@ -42,7 +42,7 @@ import { openTokenPart } from './token-part.js'
 import { startWorkers, type Workers } from './workers.js'
 import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
 
-/** Part of the shutdown time reserved for closing the databases after the last connection. */
+/** Part of the shutdown time reserved for closing the databases after the last connection, but never more than half. */
 const CLOSING_MS = 2_000
 /** How often `grpc.health.v1` follows the databases. */
 const HEALTH_EVERY_MS = 1_000
@@ -135,7 +135,8 @@ class Assembly {
 
   async stop(): Promise<void> {
     this.#stage = 'shutting down'
-    const cutAt = performance.now() + this.#config.shutdownTimeoutSeconds * 1000 - CLOSING_MS
+    const totalMs = this.#config.shutdownTimeoutSeconds * 1000
+    const cutAt = performance.now() + totalMs - Math.min(CLOSING_MS, totalMs / 2)
     for (const step of this.#undo.splice(0).reverse()) await step(Math.max(0, cutAt - performance.now()))
   }
 
