@@ -22,7 +22,6 @@ import { startAdminHttp } from '../telemetry/admin-http.js'
 import { createLog, type Log } from '../telemetry/log.js'
 import { createMetrics } from '../telemetry/metrics.js'
 import { createTracing } from '../telemetry/tracing.js'
-import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
 import { rivalSockets, rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { forwardClock } from './clock.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
@@ -296,22 +295,13 @@ class Assembly {
   #followCertificates(): void {
     if (!this.#tls) return
     const remotes = [this.#tokenRemote, this.#surveyRemote].filter((remote) => remote?.url.startsWith('https:'))
-    const use = (material: TlsMaterial) => {
+    const onChange = (material: TlsMaterial) => {
       for (const door of this.#doors) door.reloadTls(material)
       for (const remote of remotes) remote?.reconnect()
-      this.#tellOfCertificate(material)
     }
-    const watch = watchTls(this.#config, this.#tls, use, this.#log)
+    const [config, material, log, metrics] = [this.#config, this.#tls, this.#log, this.#metrics]
+    const watch = watchTls({ config, material, onChange, log, metrics })
     this.#undo.push(async () => watch.stop())
-    this.#tellOfCertificate(this.#tls)
-  }
-
-  #tellOfCertificate({ cert }: TlsMaterial): void {
-    const { rpcTlsCert } = this.#config
-    const endsAtMs = endOf(cert)
-    this.#metrics.certificate(rpcTlsCert, endsAtMs)
-    if (endsAtMs - Date.now() > CERTIFICATE_SOON_MS) return
-    this.#log.warning(`the certificate ${rpcTlsCert} ends at ${new Date(endsAtMs).toISOString()}`)
   }
 
   async #startGateway(port: HeldPort | undefined, services: WorkersDoor | undefined): Promise<GatewayPart | undefined> {
