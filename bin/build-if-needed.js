@@ -51,10 +51,22 @@ function newestChange(file) {
   return Math.max(stat.mtimeMs, ...readdirSync(file).map((name) => newestChange(path.join(file, name))))
 }
 
+/** Longer than any build takes. A pid alone proves little: after a restart another process may have it. */
+const LONGEST_BUILD_MS = 5 * 60_000
+
+const LOOK_EVERY_MS = 100
+/** Who waits for longer is told so. */
+const LOOKS_BEFORE_TOLD = 5
+
 /** Runs `work` while no other process builds; a lock left by a process that is gone is taken over. */
 function withLock(work) {
   const lock = path.join(root, '.build-lock')
-  while (!takeLock(lock)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100)
+  for (let looks = 0; !takeLock(lock); looks += 1) {
+    if (looks === LOOKS_BEFORE_TOLD) {
+      process.stderr.write(`survey-auth: waiting for the build of process ${ownerOf(lock)}, which holds ${lock}\n`)
+    }
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_EVERY_MS)
+  }
   try {
     work()
   } finally {
@@ -76,11 +88,21 @@ function takeLock(lock) {
 function isAbandoned(lock) {
   try {
     const pid = Number(readFileSync(lock, 'utf8'))
-    if (pid === 0) return Date.now() - statSync(lock).mtimeMs > 1_000 // its owner ended before it wrote its pid
+    const ageMs = Date.now() - statSync(lock).mtimeMs
+    if (pid === 0) return ageMs > 1_000 // its owner ended before it wrote its pid
+    if (pid === process.pid || ageMs > LONGEST_BUILD_MS) return true // ours: in a container each start may get the same pid
     process.kill(pid, 0)
     return false
   } catch (error) {
     return error.code === 'ESRCH'
+  }
+}
+
+function ownerOf(lock) {
+  try {
+    return readFileSync(lock, 'utf8')
+  } catch {
+    return '?' // it has just ended
   }
 }
 

@@ -3,9 +3,9 @@ export function errorCode(error: unknown, otherwise: string): string {
   return error instanceof Error && 'code' in error ? String(error.code) : otherwise
 }
 
-/** Whether it is a system error about a file or an address, EACCES for example, and not a defect. */
+/** Whether it is a system error about a file or an address, EACCES or EAI_AGAIN for example, and not a defect. */
 export function isOfSystem(error: unknown): error is Error {
-  return /^E[A-Z]+$/.test(errorCode(error, ''))
+  return /^E(?!RR_)[A-Z_]+$/.test(errorCode(error, ''))
 }
 
 const READING: Readonly<Record<string, string>> = { ENOENT: 'there is no such file', EISDIR: 'it is a folder' }

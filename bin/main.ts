@@ -24,8 +24,8 @@ import { packageFile } from './package-root.js'
 /** Runs one command line. Ends the process only on a defect; otherwise sets the exit code and lets it run out. */
 export async function main(argv: string[]): Promise<void> {
   process.umask(0o077) // whatever a command writes is for its owner only
-  endWhenNothingCanBeWritten(process.stdout)
-  endWhenNothingCanBeWritten(process.stderr)
+  process.stdout.on('error', endWhenNothingCanBeWritten)
+  process.stderr.on('error', goOnUnheard)
   process.on('uncaughtException', endOnDefect)
   process.on('unhandledRejection', endOnDefect)
   try {
@@ -150,12 +150,14 @@ function version(): string {
 }
 
 /** `survey-auth audit list | head` is not a failure; a full disk is one, but not a defect. */
-function endWhenNothingCanBeWritten(stream: NodeJS.WriteStream): void {
-  stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EIO' && stream === process.stderr) return // its terminal is gone
-    if (error.code === 'EPIPE') process.exit(EXIT.ok)
-    throw isOfSystem(error) ? new CommandError(`the output cannot be written (${error.code})`) : error
-  })
+function endWhenNothingCanBeWritten(error: NodeJS.ErrnoException): never {
+  if (error.code === 'EPIPE') process.exit() // with the exit code the command has set, if it has: `doctor | true` is 1
+  throw isOfSystem(error) ? new CommandError(`the output cannot be written (${error.code})`) : error
+}
+
+/** Messages that cannot be written are no reason to leave the work undone; the exit code tells how it went. */
+function goOnUnheard(error: Error): void {
+  if (!isOfSystem(error)) throw error
 }
 
 function endOnDefect(error: unknown): void {

@@ -34,7 +34,9 @@ function oneOf<const Words extends readonly [string, ...string[]]>(words: Words)
   return z.string().pipe(z.enum(words, { error: `must be one of: ${words.join(', ')}` }))
 }
 
-const host = z.string().regex(/^[A-Za-z0-9.:_-]+$/, { message: 'must be a host name or an IP address' })
+const host = z.string().refine((text) => /^[A-Za-z0-9.:_-]+$/.test(text) && URL.canParse(`http://${hostInUrl(text)}`), {
+  message: 'must be a host name or an IP address',
+})
 
 const publicUrl = z.string().transform((text, context) => {
   const url = URL.canParse(text) ? new URL(text) : undefined
@@ -371,7 +373,7 @@ const limits = {
     'SHUTDOWN_TIMEOUT_SECONDS',
     '25',
     whole(1, 600),
-    'after SIGTERM, what is in flight may take this long',
+    'after SIGTERM, the process ends within this time; the last 2 s of it, at most half, are for closing the databases',
   ),
 }
 

@@ -3,6 +3,7 @@
 import type { Server as HttpServer } from 'node:http'
 import { createServer, type Server, type Socket } from 'node:net'
 import { hostInUrl } from '../../services/rpc/address.js'
+import { isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 
 /** Connections the kernel may queue, if its own limit allows: with Node's 511, clients of a sudden crowd wait a second. */
@@ -89,9 +90,13 @@ export function cannotListen({ host, port }: HostAndPort, variable: PortVariable
   if (error.code === 'EACCES') {
     return new CommandError(`may not listen on port ${port} of ${host}`, EXIT.unavailable, `choose another ${variable}`)
   }
-  if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND') {
+  if (NO_ADDRESS_HERE.test(error.code ?? '')) {
     const text = `${HOST_OF[variable]} must be an address of this machine, and ${host} is none`
     return new CommandError(text, EXIT.configuration)
   }
-  return error
+  if (!isOfSystem(error)) return error
+  return new CommandError(`cannot listen on port ${port} of ${host} (${error.message})`, EXIT.unavailable)
 }
+
+/** EAFNOSUPPORT: IPv6 on a machine without it. EINVAL: a link-local address, which means nothing without its interface. */
+const NO_ADDRESS_HERE = /^(EADDRNOTAVAIL|ENOTFOUND|EAFNOSUPPORT|EINVAL)$/

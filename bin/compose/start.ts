@@ -23,7 +23,6 @@ import { startAdminHttp } from '../telemetry/admin-http.js'
 import { createLog, type Log } from '../telemetry/log.js'
 import { createMetrics } from '../telemetry/metrics.js'
 import { createTracing } from '../telemetry/tracing.js'
-import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
 import { rivalSockets, rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { forwardClock } from './clock.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
@@ -43,7 +42,7 @@ import { openTokenPart } from './token-part.js'
 import { startWorkers, type Workers } from './workers.js'
 import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
 
-/** Part of the shutdown time reserved for closing the databases after the last connection. */
+/** Part of the shutdown time reserved for closing the databases after the last connection, but never more than half. */
 const CLOSING_MS = 2_000
 /** How often `grpc.health.v1` follows the databases. */
 const HEALTH_EVERY_MS = 1_000
@@ -136,7 +135,8 @@ class Assembly {
 
   async stop(): Promise<void> {
     this.#stage = 'shutting down'
-    const cutAt = performance.now() + this.#config.shutdownTimeoutSeconds * 1000 - CLOSING_MS
+    const totalMs = this.#config.shutdownTimeoutSeconds * 1000
+    const cutAt = performance.now() + totalMs - Math.min(CLOSING_MS, totalMs / 2)
     for (const step of this.#undo.splice(0).reverse()) await step(Math.max(0, cutAt - performance.now()))
   }
 
@@ -298,22 +298,13 @@ class Assembly {
   #followCertificates(): void {
     if (!this.#tls) return
     const remotes = [this.#tokenRemote, this.#surveyRemote].filter((remote) => remote?.url.startsWith('https:'))
-    const use = (material: TlsMaterial) => {
+    const onChange = (material: TlsMaterial) => {
       for (const door of this.#doors) door.reloadTls(material)
       for (const remote of remotes) remote?.reconnect()
-      this.#tellOfCertificate(material)
     }
-    const watch = watchTls(this.#config, this.#tls, use, this.#log)
+    const [config, material, log, metrics] = [this.#config, this.#tls, this.#log, this.#metrics]
+    const watch = watchTls({ config, material, onChange, log, metrics })
     this.#undo.push(async () => watch.stop())
-    this.#tellOfCertificate(this.#tls)
-  }
-
-  #tellOfCertificate({ cert }: TlsMaterial): void {
-    const { rpcTlsCert } = this.#config
-    const endsAtMs = endOf(cert)
-    this.#metrics.certificate(rpcTlsCert, endsAtMs)
-    if (endsAtMs - Date.now() > CERTIFICATE_SOON_MS) return
-    this.#log.warning(`the certificate ${rpcTlsCert} ends at ${new Date(endsAtMs).toISOString()}`)
   }
 
   async #startGateway(port: HeldPort | undefined, services: WorkersDoor | undefined): Promise<GatewayPart | undefined> {

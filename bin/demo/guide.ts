@@ -32,7 +32,7 @@ export function guide(input: GuideInput, style: { readonly isColored: boolean })
     state: 'demo1',
   }
   const data = { appid, access_token: accessToken }
-  const program = packageFile('bin/survey-auth.js') // so that the line works in any folder
+  const command = `DATA_DIR=${inShell(input.dataDir)} ${inShell(packageFile('bin/survey-auth.js'))}` // works in any folder
 
   return `
 ${bold('survey-auth demo')}
@@ -76,11 +76,16 @@ ${curl('/api/surveys', { ...data, openid })}
 ${curl(`/api/surveys/${seeded.surveyId}`, data)}
 
 ${bold('3. Look behind it')}
-   DATA_DIR=${input.dataDir} ${program} grant list
-   DATA_DIR=${input.dataDir} ${program} audit list
+   ${command} grant list
+   ${command} audit list
 
 Ctrl-C ends the demo. Its data stays in ${input.dataDir}; delete the folder to start afresh.
 `
+}
+
+/** Quoted where a shell would not take it as it is. */
+function inShell(text: string): string {
+  return /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }
 
 function texts(parameters: Parameters): Record<string, string> {

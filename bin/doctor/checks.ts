@@ -1,5 +1,7 @@
 // What the doctor looks at, one function per line of its report.
 import { accessSync, constants, existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs'
+import { get } from 'node:http'
+import { text as textOf } from 'node:stream/consumers'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
 import { type Address, hostInUrl, isTooLongForSocket } from '../../services/rpc/address.js'
@@ -213,16 +215,30 @@ async function server(config: Config): Promise<Verdict> {
   if (adminPort === 0) return ok('not asked, ADMIN_PORT is 0')
   const address = `${hostInUrl(adminHost)}:${adminPort}`
   try {
-    const answer = await fetch(`http://${address}/readyz`, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
-    const text = inOneLine((await answer.text()).slice(0, 200))
-    if (!answer.ok) return wrong(`running at ${address}, not ready: ${text}`)
+    const { status, text } = await readiness(adminHost, adminPort)
+    if (status !== 200) return wrong(`running at ${address}, not ready: ${inOneLine(text.slice(0, 200))}`)
     if (await mayBeOurs(config)) return ok(`running and ready at ${address}`)
     return odd(
       `a process is ready at ${address}, but none has a socket in ${config.dataDir}: does it use another DATA_DIR?`,
     )
-  } catch {
-    return ok(`not running on ADMIN_PORT ${adminPort}`)
+  } catch (error) {
+    if (errorCode(error, '') === 'ECONNREFUSED') return ok(`not running on ADMIN_PORT ${adminPort}`)
+    return wrong(`/readyz at ${address} does not answer: ${reasonOf(error)}`)
   }
+}
+
+/** Not by fetch, which refuses ports that it takes for those of other protocols. */
+function readiness(
+  host: string,
+  port: number,
+): Promise<{ readonly status: number | undefined; readonly text: string }> {
+  return new Promise((resolve, reject) => {
+    const request = get({ host, port, path: '/readyz', agent: false }, (answer) => {
+      textOf(answer).then((text) => resolve({ status: answer.statusCode, text }), reject)
+    })
+    const late = setTimeout(() => request.destroy(new Error(`not within ${ANSWER_TIMEOUT_MS} ms`)), ANSWER_TIMEOUT_MS)
+    request.on('error', reject).on('close', () => clearTimeout(late))
+  })
 }
 
 /** False when services of this configuration have sockets, and no process listens on any. */

@@ -2,7 +2,7 @@
 // body or credential can slip in.
 import { Code } from '@connectrpc/connect'
 import { type DestinationStream, pino } from 'pino'
-import { build as pretty } from 'pino-pretty'
+import { prettyFactory } from 'pino-pretty'
 import type { RequestRecord } from '../../gateway/app.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
@@ -36,15 +36,13 @@ export function createLog(
 ): Log {
   const isTerminal = 'isTTY' in stream && stream.isTTY === true
   const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && isTerminal)
-  if (!isPretty && !isTerminal && stream === process.stderr) {
-    const writer = new StderrWriter(pid !== undefined, (text) => log.warning(text))
-    const log = overDestination(config.logLevel, writer, () => writer.flush(), pid)
-    return log
-  }
-  const destination: DestinationStream = isPretty
-    ? pretty({ destination: stream, sync: true, translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
-    : stream
-  return overDestination(config.logLevel, destination, () => undefined, pid)
+  const isWaitedFor = isTerminal || stream !== process.stderr
+  const writer = isWaitedFor ? undefined : new StderrWriter(pid !== undefined, (text) => log.warning(text))
+  const target = writer ?? stream
+  const readable = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
+  const destination = isPretty ? { write: (line: string) => void target.write(readable(line)) } : target
+  const log = overDestination(config.logLevel, destination, () => writer?.flush(), pid)
+  return log
 }
 
 const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const

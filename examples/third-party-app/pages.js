@@ -56,8 +56,8 @@ export function homePage({ user, surveys }) {
 <div><p class="muted">Connected as</p><h1><bdi>${user.nickname || 'someone without a nickname'}</bdi></h1><p class="muted"><code>${user.openid}</code></p></div>
 <a class="quiet" href="/leave">Forget me here</a>
 </section>
-<h2>${surveys.total} ${surveys.total === 1 ? 'survey' : 'surveys'}</h2>
-<ul class="list">${surveys.list.map(
+<h2>${surveys.length} ${surveys.length === 1 ? 'survey' : 'surveys'}</h2>
+<ul class="list">${surveys.map(
     ({ id, title, state }) =>
       html`<li><a href="/surveys/${id}"><bdi>${title}</bdi></a><span class="tag">${STATES[state] ?? state}</span></li>`,
   )}</ul>`

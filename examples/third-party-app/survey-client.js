@@ -1,5 +1,7 @@
 // The service's HTTP interface as an app's server uses it: five calls, one envelope.
 
+const PER_PAGE = 100 // the most the service gives at a time
+
 /** The service answered with something other than `OK`. */
 export class SurveyError extends Error {
   constructor({ code, error, request_id: requestId }) {
@@ -48,9 +50,15 @@ export class SurveyClient {
     return this.#get('/api/oauth2/user', { access_token: accessToken, openid })
   }
 
-  /** @returns {Promise<{ total: number, list: { id: number, title: string, state: number }[] }>} */
-  surveys(accessToken, openid) {
-    return this.#get('/api/surveys', { access_token: accessToken, openid })
+  /** @returns {Promise<{ id: number, title: string, state: number }[]>} all of them, which takes a call for every 100 */
+  async surveys(accessToken, openid) {
+    const all = []
+    for (let page = 1; ; page += 1) {
+      const query = { access_token: accessToken, openid, page, per_page: PER_PAGE }
+      const { list } = await this.#get('/api/surveys', query)
+      all.push(...list)
+      if (list.length < PER_PAGE) return all
+    }
   }
 
   survey(accessToken, id) {

@@ -122,6 +122,9 @@ describe('defaults', () => {
 
 describe('wrong values', () => {
   test.each([
+    ['HOST', 'my host'],
+    ['HOST', '256.1.1.1'],
+    ['ADMIN_HOST', '127.0.0.1:9100'],
     ['PORT', 'http'],
     ['PORT', '65536'],
     ['PORT', '-1'],
@@ -269,6 +272,12 @@ describe('survey-auth config', () => {
     await service.stop()
     const warnings = service.output.split('\n').filter((line) => line.includes('"level":40'))
     expect(warnings.map((line) => JSON.parse(line).msg)).toEqual([text])
+  })
+
+  test('exits 78 and names HOST when it is nearly an IP address', async () => {
+    const { exitCode, stdout, stderr } = await (await createProcess({ HOST: '256.1.1.1' })).run(['config'])
+    expect({ exitCode, stdout }).toEqual({ exitCode: 78, stdout: '' })
+    expect(stderr).toMatch(/^survey-auth: HOST must be a host name or an IP address\n/)
   })
 
   test.each(['config', 'serve', 'user list'])(

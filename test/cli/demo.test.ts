@@ -75,7 +75,7 @@ const everyEndpoint = [
 ]
 
 test('every printed command works as printed, and Ctrl-C ends it with 0', { timeout: 60_000 }, async () => {
-  const demo = await startDemo(temporaryFolder())
+  const demo = await startDemo(path.join(temporaryFolder(), "the demo's data"))
   expect(await paste(demo.guide)).toMatchObject(everyEndpoint)
   const [page] = demo.guide.match(/^http:\S+\/connect\/oauth2\/authorize\S+$/m) ?? []
   expect((await fetch(page ?? '')).status).toBe(200)

@@ -1,6 +1,8 @@
 // What the doctor says about addresses, files and the clock, and about databases of newer and older programs.
+import { once } from 'node:events'
 import { chmodSync, utimesSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
+import { type AddressInfo, createServer as createNetServer, type Socket } from 'node:net'
 import path from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
@@ -15,6 +17,9 @@ import { createDatabase } from '../postgres/shared-cluster.js'
 import { createAuthority, materialOf, pemFiles } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
+
+/** On the list of ports that fetch does not connect to. */
+const BLOCKED_PORT = 10_080
 
 interface Finding {
   readonly check: string
@@ -71,13 +76,62 @@ test.each<[string, string, Record<string, string>, string, RegExp]>([
   ['timeouts', 'a deadline below one', { RPC_MAX_DEADLINE_MS: '4499' }, 'odd', /^RPC_TIMEOUT_MS is above RPC_MAX_/],
   ['server', 'without an admin port', { ADMIN_PORT: '0' }, 'ok', /^not asked/],
   ['server', 'not running', { ADMIN_PORT: '9' }, 'ok', /^not running on ADMIN_PORT 9$/],
+  [
+    'server',
+    'not to be found',
+    { ADMIN_PORT: '9', ADMIN_HOST: 'nowhere.invalid' },
+    'wrong',
+    /^\/readyz at nowhere.invalid:9 does not answer: /,
+  ],
   ['data directory', 'not there yet', { DATA_DIR: 'none' }, 'odd', /does not exist yet; the first start creates it$/],
   ['configuration', 'invalid', { PORT: 'many' }, 'wrong', /PORT/],
+  ['configuration', 'nearly an address', { HOST: '256.1.1.1' }, 'wrong', /^HOST must be a host name or an IP address$/],
 ])('the %s, when it is %s, gets the right verdict', async (check, _, env, state, detail) => {
   const { exitCode, stdout } = await examine(await createProcess(), env)
   const found = (JSON.parse(stdout) as Finding[]).find((finding) => finding.check === check)
   expect(found).toEqual({ check, state, detail: expect.stringMatching(detail) })
   expect(exitCode).toBe(state === 'wrong' ? 1 : 0)
+})
+
+/** A server of other protocols than HTTP on a port of 127.0.0.1, 0 for a free one; returns its port. */
+async function listen(port: number, onConnection: (socket: Socket) => void): Promise<number> {
+  const server = createNetServer((socket) => onConnection(socket.on('error', () => undefined)))
+  onTestFinished(() => void server.close())
+  await once(server.listen(port, '127.0.0.1'), 'listening')
+  return (server.address() as AddressInfo).port
+}
+
+test.each<[string, (socket: Socket) => void, RegExp]>([
+  ['hangs', () => undefined, /not within 2000 ms$/],
+  [
+    'begins its answer',
+    (socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok'),
+    /not within 2000 ms$/,
+  ],
+  ['hangs up', (socket) => socket.resume().end(), /socket hang up$/],
+  ['speaks something else', (socket) => socket.end('SSH-2.0\r\n'), /Parse Error/],
+])('a server that %s, and no more, is wrong', async (_, onConnection, reason) => {
+  const port = await listen(0, onConnection)
+  const { exitCode, stdout } = await examine(await createProcess(), { ADMIN_PORT: String(port) })
+  const found = (JSON.parse(stdout) as Finding[]).find(({ check }) => check === 'server')
+  expect({ exitCode, found }).toMatchObject({ exitCode: 1, found: { state: 'wrong' } })
+  expect(found?.detail).toMatch(`/readyz at 127.0.0.1:${port} does not answer: `)
+  expect(found?.detail).toMatch(reason)
+})
+
+test('a free port is not running, and a server is found on a port that browsers refuse', async () => {
+  const service = await createProcess()
+  const found = async (port: number) => {
+    const { stdout } = await examine(service, { ADMIN_PORT: String(port) })
+    return (JSON.parse(stdout) as Finding[]).find(({ check }) => check === 'server')
+  }
+  const free = await freePort()
+  expect(await found(free)).toMatchObject({ state: 'ok', detail: `not running on ADMIN_PORT ${free}` })
+  const port = await listen(BLOCKED_PORT, (socket) => socket.end('HTTP/1.1 503 Busy\r\n\r\nstarting'))
+  expect(await found(port)).toMatchObject({
+    state: 'wrong',
+    detail: `running at 127.0.0.1:${port}, not ready: starting`,
+  })
 })
 
 test('the server of another data directory is odd, and told apart from its own', async () => {

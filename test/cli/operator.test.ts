@@ -673,10 +673,29 @@ describe('tables', () => {
     expect(stdout).not.toContain('\u001b')
   })
 
-  test('a reader that closes the pipe early is not a failure', () => {
-    const pipeline = `{ "$0" "$1" config --help; echo "exit $?" >&2; } | true`
-    const { stderr } = spawnSync('sh', ['-c', pipeline, process.execPath, PROGRAM], { encoding: 'utf8' })
-    expect(stderr).toBe('exit 0\n')
+  test('a reader that closes the pipe early is not a failure, and hides none', async () => {
+    const { dataDir } = await createProcess()
+    const piped = (words: string, env = {}) => {
+      const pipeline = `{ "$0" "$1" ${words} 2>/dev/null; echo "exit $?" >&2; } | true`
+      const all = { PATH: process.env.PATH, DATA_DIR: dataDir, ...env }
+      return spawnSync('sh', ['-c', pipeline, process.execPath, PROGRAM], { env: all, encoding: 'utf8' }).stderr
+    }
+    expect(piped('config --help')).toBe('exit 0\n')
+    expect(piped('doctor', { PUBLIC_URL: 'http://a.example' })).toBe('exit 1\n')
+  })
+
+  test.each([
+    ['nobody reads', '2>&1 >made | true'],
+    ['a full disk takes no more of', '2>/dev/full >made'],
+  ])('a command whose messages %s does its work', async (_, redirection) => {
+    const service = await createProcess()
+    const command = `app create --json --name B --redirect-uri ${CALLBACK}`
+    const script = `{ "$0" "$1" ${command}; echo $? >exit; } ${redirection}`
+    const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir }
+    spawnSync('sh', ['-c', script, process.execPath, PROGRAM], { env, cwd: service.dataDir })
+    const contentOf = (name: string) => readFileSync(path.join(service.dataDir, name), 'utf8')
+    expect(contentOf('exit')).toBe('0\n')
+    expect((await service.run(['app', 'list'])).stdout).toContain(JSON.parse(contentOf('made')).appid)
   })
 
   test.each([

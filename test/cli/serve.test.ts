@@ -190,7 +190,9 @@ test('a port in use is reported with its variable, exit 69', async () => {
 test.each([
   ['HOST', '192.0.2.1', []],
   ['HOST', '192.0.2.1', ['--workers', '1']],
+  ['HOST', 'fe80::1', []],
   ['ADMIN_HOST', '192.0.2.1', []],
+  ['ADMIN_HOST', 'fe80::1', []],
 ])('%s=%s, no address of this machine, is refused by name, exit 78 (serve %j)', async (variable, host, args) => {
   const service = await createProcess({ ADMIN_PORT: String(await freePort()), [variable]: host })
   const { exitCode, stderr } = await service.cli(['serve', ...args])

@@ -20,7 +20,7 @@ const invalidToken = { type: 'invalid_token', action: 'refresh' }
 const invalidRefreshToken = { type: 'invalid_refresh_token', action: 'reauthorize' }
 let expired = invalidToken
 
-const surveys = [{ id: 7, title: '<b>满意度</b>', state: 2 }]
+let surveys = [{ id: 7, title: '<b>满意度</b>', state: 2 }]
 const matrix = {
   title: 'How was it?',
   type: 'matrix_radio',
@@ -66,7 +66,10 @@ function answer({ pathname, searchParams }: URL): object {
     return { code: 'PermissionDenied', error: invalidRefreshToken }
   if (pathname === '/api/oauth2/refresh_token') return ok({ access_token: liveToken, expires_in: 1 })
   if (pathname === '/api/oauth2/user') return ok({ openid: 'o1', nickname: '<i>Lin</i>', avatar: '' })
-  if (pathname === '/api/surveys') return ok({ total: 1, list: surveys })
+  if (pathname === '/api/surveys') {
+    const [page = 1, perPage = 20] = [searchParams.get('page') ?? 1, searchParams.get('per_page') ?? 20].map(Number)
+    return ok({ total: surveys.length, list: surveys.slice((page - 1) * perPage, page * perPage) })
+  }
   return pathname === '/api/surveys/7' ? ok(survey) : { code: 'NotFound', error: { type: 'survey_not_found' } }
 }
 
@@ -85,6 +88,18 @@ test('a connected visitor sees who they are, their surveys and one of them, all 
   expect(page.html.text).toContain('<b>满意度</b>')
   expect((await visitor.open('/surveys/7')).html.text).toContain('Why?')
   expect(page.text).not.toMatch(/token1|secret1/)
+})
+
+test.each([21, 100, 201])('of %i surveys, each has its link', async (count) => {
+  const before = surveys
+  onTestFinished(() => {
+    surveys = before
+  })
+  surveys = Array.from({ length: count }, (_, id) => ({ id, title: 'T', state: 2 }))
+  const page = await visitor.open(`/callback?code=c1&state=${await connect()}`)
+  expect(page.html.text).toContain(`${count} surveys`)
+  const links = page.text.match(/href="\/surveys\/\d+"/g)
+  expect(new Set(links).size).toBe(count)
 })
 
 test('an expired access token is refreshed once', async () => {

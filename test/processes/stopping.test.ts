@@ -8,6 +8,7 @@ import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
 import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
+import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess } from '../harness/process.js'
 import { BUILD, spawnServe } from '../harness/spawn.js'
 import { Relay } from '../postgres/relay.js'
@@ -42,6 +43,17 @@ test(`a process ends within SHUTDOWN_TIMEOUT_SECONDS, even with an unfinished fo
   await running.close()
   expect(performance.now() - startedAt).toBeLessThan(MOST_SECONDS * 1000)
 }, 20_000)
+
+test('a request in flight is given half of the shortest SHUTDOWN_TIMEOUT_SECONDS', async () => {
+  const own = { DATA_DIR: temporaryDirectory(), PORT: '0', ADMIN_PORT: '0', RPC_LISTEN: 'off', LOG_LEVEL: 'silent' }
+  const running = await start('all', readConfig({ ...own, SHUTDOWN_TIMEOUT_SECONDS: '1' }))
+  const slow = await halfARequest(running.url)
+  const closed = running.close()
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  slow.finish()
+  expect(await slow.answer).toMatch(/^HTTP\/1\.1 40[0-9] /)
+  await closed
+})
 
 test('a disk that hangs does not keep a process from ending, and what was acknowledged is kept', async () => {
   const folder = temporaryDirectory()

@@ -1,12 +1,16 @@
 // Certificates that are replaced while processes run, and callers whose certificate is rejected, as the log shows them.
 import { once } from 'node:events'
 import net from 'node:net'
-import { Writable } from 'node:stream'
+import { PassThrough, Writable } from 'node:stream'
 import tls from 'node:tls'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { connectTo } from '../../bin/compose/remote.js'
 import { start } from '../../bin/compose/start.js'
+import { watchTls } from '../../bin/compose/tls.js'
 import { readConfig } from '../../bin/config.js'
+import { createLog } from '../../bin/telemetry/log.js'
+import { createMetrics } from '../../bin/telemetry/metrics.js'
+import { endOf } from '../../bin/tls-files.js'
 import { parseAddress } from '../../services/rpc/address.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 import { type Authority, createAuthority, materialOf, pemFiles } from './certificates.js'
@@ -78,6 +82,24 @@ test('changed certificate files are used from SIGHUP on, by servers and by conne
   expect(logged('the certificates could not be read again')).toHaveLength(2)
   expect(await made()).toBe(2 * before)
 }, 60_000)
+
+test('the log warns of a certificate from a week before its end, once a day, even if the process started long before', () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'Date'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const authority = createAuthority()
+  const material = materialOf(authority, authority.issue('DNS:a.test', 8))
+  vi.setSystemTime(endOf(material.cert) - 7.5 * 86_400_000)
+  const config = readConfig(pemFiles(temporaryDirectory(), material))
+  const stream = new PassThrough({ encoding: 'utf8' })
+  const log = createLog({ logLevel: 'info', logFormat: 'json' }, stream)
+  const watch = watchTls({ config, material, onChange: () => undefined, log, metrics: createMetrics() })
+  onTestFinished(() => watch.stop())
+  const warningsOf = (days: number) => {
+    vi.advanceTimersByTime(days * 86_400_000)
+    return String(stream.read() ?? '').split('ends at').length - 1
+  }
+  expect([0, 1, 1].map(warningsOf)).toEqual([0, 1, 1])
+})
 
 test('callers that are turned away are logged once a minute, with their number', async () => {
   vi.useFakeTimers({ toFake: ['performance'] })

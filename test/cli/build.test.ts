@@ -1,0 +1,61 @@
+// The build before a command, on a tree whose compiler only makes the folder.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { copyFileSync, existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
+import { BUILD } from '../harness/spawn.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
+
+const COMPILER = `require('node:fs').mkdirSync(process.argv.at(-1))`
+
+/** A tree that is not built, with a lock that holds `pid` and was made `minutesAgo`. */
+function lockedTree(pid: number, minutesAgo: number): { root: string; lock: string } {
+  const root = temporaryDirectory()
+  const compiler = path.join(root, 'node_modules/typescript/bin')
+  mkdirSync(compiler, { recursive: true })
+  writeFileSync(path.join(compiler, 'tsc'), COMPILER)
+  writeFileSync(path.join(root, 'package.json'), '{"type":"module"}')
+  writeFileSync(path.join(root, 'node_modules/typescript/package.json'), '{}')
+  mkdirSync(path.join(root, 'bin'))
+  copyFileSync(BUILD, path.join(root, 'bin/build.js'))
+  const lock = path.join(root, '.build-lock')
+  writeFileSync(lock, String(pid))
+  const madeAt = Date.now() / 1000 - minutesAgo * 60
+  utimesSync(lock, madeAt, madeAt)
+  return { root, lock }
+}
+
+/** Starts a build by a shell, after what `before` does with its pid, which the build then has. */
+function build(root: string, before = '') {
+  const child = spawn('sh', ['-c', `${before} exec "$0" bin/build.js`, process.execPath], { cwd: root })
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const told = { stderr: '' }
+  child.stderr.on('data', (chunk) => {
+    told.stderr += chunk
+  })
+  return { told, ended: once(child, 'close', { signal: AbortSignal.timeout(20_000) }) }
+}
+
+test.each([
+  ['of a process that is gone', 2 ** 30, 0, ''],
+  ['that is older than any build', process.pid, 6, ''],
+  ['with the pid of the build itself', process.pid, 0, 'printf $$ > .build-lock;'],
+])('a lock %s is taken over', async (_, pid, minutesAgo, before) => {
+  const { root, lock } = lockedTree(pid, minutesAgo)
+  const { told, ended } = build(root, before)
+  expect(await ended).toEqual([0, null])
+  expect(told.stderr).toBe('survey-auth: compiling ...\n')
+  expect([existsSync(path.join(root, 'dist/.built')), existsSync(lock)]).toEqual([true, false])
+})
+
+test('who waits for the build of another process is told once which it is, and by which file', async () => {
+  const { root, lock } = lockedTree(process.pid, 4)
+  const { told, ended } = build(root)
+  const waits = `survey-auth: waiting for the build of process ${process.pid}, which holds ${lock}\n`
+  await expect.poll(() => told.stderr, { timeout: 10_000 }).toBe(waits)
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  rmSync(lock)
+  expect(await ended).toEqual([0, null])
+  expect(told.stderr).toBe(`${waits}survey-auth: compiling ...\n`)
+})
