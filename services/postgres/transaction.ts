@@ -267,7 +267,8 @@ export class Database {
       } catch (error) {
         const isLost = isDisconnected(error)
         client?.release(isLost || client.getTransactionStatus() !== 'I')
-        this.#pool.report(error, client)
+        // A COMMIT may take longer than a statement: no timeout of ours ends its wait for a disk or a standby.
+        this.#pool.report(error, isCommitSent ? undefined : client)
         const isInTime = !isOver(until)
         if (isInTime && isRepeatable(error) && attempt < MAX_ATTEMPTS) {
           await sleep(Math.random() * FIRST_PAUSE_MS * 2 ** attempt)

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, Socket } from 'node:net'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { PrimaryPool } from '../../services/postgres/pool.js'
-import { openDatabase } from '../../services/postgres/transaction.js'
+import { type Database, openDatabase } from '../../services/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
@@ -446,6 +446,40 @@ test(
     expect(await database.read(one, [])).toEqual([{ one: 1 }])
     await Promise.all(asked)
     await expect.poll(() => connectionsTo(relay.port), { timeout: 30_000 }).toBeLessThanOrEqual(2)
+  },
+  MINUTE,
+)
+
+/** The backends of a database's connections, which are all made to wait for `ms`. */
+async function backends(database: Database, connections: number, ms: number): Promise<unknown[]> {
+  const sleep = { name: 'sleep', text: `SELECT pg_backend_pid() AS pid FROM pg_sleep($1::float8 / 1000)` }
+  const rows = await Promise.all(Array.from({ length: connections }, () => database.read(sleep, [ms])))
+  return rows.map(([row]) => row?.pid)
+}
+
+test(
+  'a commit that is not answered, because a synchronous standby is missing, costs no other connection',
+  async () => {
+    const url = await cluster.createDatabase()
+    await query(url, 'CREATE TABLE notes (text text)')
+    const database = closing(await openDatabase({ url }, NOTHING))
+    const before = await backends(database, 4, 500)
+    expect(new Set(before).size).toBe(4)
+    await query(url, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`)
+    await query(url, 'SELECT pg_reload_conf()')
+    try {
+      await expect
+        .poll(() => query(url, 'SHOW synchronous_standby_names'))
+        .toEqual([{ synchronous_standby_names: 'nobody' }])
+      const note = { name: 'note', text: `INSERT INTO notes VALUES ('written')` }
+      const written = database.transaction((transaction) => transaction.write(note, []))
+      await expect(written).rejects.toMatchObject({ outcomeUnknown: true, cause: { message: 'Query read timeout' } })
+      expect(before).toEqual(expect.arrayContaining(await backends(database, 3, 500)))
+    } finally {
+      await query(url, 'ALTER SYSTEM RESET synchronous_standby_names')
+      await query(url, 'SELECT pg_reload_conf()')
+    }
+    await expect.poll(() => query(url, 'SELECT text FROM notes')).toEqual([{ text: 'written' }])
   },
   MINUTE,
 )
