@@ -74,6 +74,11 @@ export class PrimaryPool {
     return this.#options.connectTimeoutMs
   }
 
+  /** Longest wait for the answer to a statement, from when its turn comes, in ms. */
+  get answerTimeoutMs(): number {
+    return this.#options.statementTimeoutMs + ANSWER_SLACK_MS
+  }
+
   /**
    * A connection to the primary; the caller releases it, with the error if it must not be used again.
    * @throws StoreUnavailable whatever the server's reason to refuse it, for example a missing privilege.
@@ -187,7 +192,7 @@ export class PrimaryPool {
       application_name: 'survey-auth', // in pg_stat_activity
       connectionTimeoutMillis: connectTimeoutMs,
       statement_timeout: statementTimeoutMs,
-      query_timeout: statementTimeoutMs + ANSWER_SLACK_MS,
+      query_timeout: this.answerTimeoutMs,
       lock_timeout: lockTimeoutMs,
       idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
       keepAlive: true,

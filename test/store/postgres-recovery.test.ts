@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, Socket } from 'node:net'
+import pg from 'pg'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { PrimaryPool } from '../../services/postgres/pool.js'
 import { type Database, openDatabase } from '../../services/postgres/transaction.js'
@@ -11,7 +12,7 @@ import { closing } from '../postgres/closing.js'
 import { Cluster, query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
 import { Relay } from '../postgres/relay.js'
-import { authorize, isGood, issue, redeem, refresh, type Seed, seed } from '../postgres/seed.js'
+import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
 
 const NOTHING = { name: 'nothing', migrations: [] }
 const MINUTE = 60_000
@@ -480,6 +481,32 @@ test(
       await query(url, 'SELECT pg_reload_conf()')
     }
     await expect.poll(() => query(url, 'SELECT text FROM notes')).toEqual([{ text: 'written' }])
+  },
+  MINUTE,
+)
+
+test(
+  'statements of a transaction that are sent together may each wait as long as a statement may',
+  async () => {
+    const url = await cluster.createDatabase()
+    const store = closing(await openPostgresTokenStore({ url, lockTimeoutMs: MINUTE }))
+    const seeded = await seed(store)
+    const { grantId } = await authorize(store, seeded)
+    const ours = `SELECT pid FROM pg_stat_activity
+      WHERE datname = current_database() AND application_name = 'survey-auth' ORDER BY pid`
+    await Promise.all([store.ping(), store.ping(), store.ping()])
+    const before = await query(url, ours)
+    const [ofUser, ofGrant] = [new pg.Client(url), new pg.Client(url)]
+    await Promise.all([ofUser.connect(), ofGrant.connect()])
+    await ofUser.query('BEGIN; SELECT 1 FROM users FOR UPDATE')
+    await ofGrant.query('BEGIN; SELECT 1 FROM grants FOR UPDATE')
+    const revoked = store.revokeGrant(grantId, START, cause)
+    await pause(2_000)
+    await ofUser.end()
+    await pause(2_000) // 4 s in all; one statement may take 3 s
+    await ofGrant.end()
+    expect(await revoked).toBe('revoked')
+    expect(await query(url, ours)).toEqual(before)
   },
   MINUTE,
 )
