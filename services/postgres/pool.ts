@@ -47,6 +47,8 @@ interface HostPool {
   /** Its connections. */
   readonly clients: WeakSet<pg.ClientBase>
   readonly sockets: OpenSockets
+  /** Rejects the callers that wait for a connection: the driver forgets them when its pool ends. */
+  readonly waiting: Set<(reason: Error) => void>
 }
 
 /**
@@ -92,23 +94,23 @@ export class PrimaryPool {
   }
 
   async #connect(): Promise<pg.PoolClient> {
-    const { pool } = this.#current
-    if (pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
+    const current = this.#current
+    if (current.pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
       throw new PoolExhausted()
     }
     try {
-      return await pool.connect()
+      return await connect(current)
     } catch (error) {
-      if (this.#mayHaveMoved(error)) await this.#findPrimary()
-      if (this.#current.pool === pool) throw error
-      return await this.#current.pool.connect()
+      if (this.#current === current && this.#mayHaveMoved(error)) await this.#findPrimary()
+      if (this.#current === current) throw error
+      return await connect(this.#current)
     }
   }
 
   /**
    * Tells the pool of a failure, so that it looks for another primary if that may be the reason, and abandons all connections
    * when one of them, `client`, got no answer: whatever forgets one, a firewall for example, forgets all that are as old, and
-   * each would keep its callers waiting in turn. Never throws.
+   * each would keep its callers waiting in turn. Those who wait for one get a new one. Never throws.
    */
   report(error: unknown, client?: pg.ClientBase): void {
     if (client && isUnanswered(error) && this.#current.clients.has(client)) this.#connectTo(this.#host)
@@ -149,6 +151,8 @@ export class PrimaryPool {
     const former = this.#current
     this.#host = host
     this.#current = this.#createPool(host)
+    for (const reject of former.waiting) reject(new Error('the connections were replaced'))
+    former.waiting.clear()
     void end(former)
   }
 
@@ -182,7 +186,7 @@ export class PrimaryPool {
       clients.add(client)
       client.on('error', () => undefined)
     })
-    return { pool, clients, sockets }
+    return { pool, clients, sockets, waiting: new Set() }
   }
 
   #clientConfig(host: Host, sockets: OpenSockets): pg.ClientConfig {
@@ -202,6 +206,22 @@ export class PrimaryPool {
       types,
     }
   }
+}
+
+function connect({ pool, waiting }: HostPool): Promise<pg.PoolClient> {
+  return new Promise((resolve, reject) => {
+    waiting.add(reject)
+    pool.connect().then(
+      (client) => {
+        if (waiting.delete(reject)) resolve(client)
+        else client.release()
+      },
+      (error: unknown) => {
+        waiting.delete(reject)
+        reject(error)
+      },
+    )
+  })
 }
 
 /** The driver's own promise is fulfilled before the sockets are closed, or waits for a server that does not close them. */

@@ -425,6 +425,32 @@ test('a host that was given up is left by every connection, even when it does no
   await expect.poll(() => connectionsTo(relay.port), { timeout: 30_000 }).toBe(0)
 })
 
+const unanswered = new Error('Query read timeout')
+
+test('whoever waits for a connection when all are abandoned gets a new one at once', async () => {
+  const pool = closing(new PrimaryPool({ url: cluster.urlOf('postgres'), poolSize: 1, connectTimeoutMs: 10_000 }))
+  const held = await pool.acquire()
+  const acquired = pool.acquire()
+  pool.report(unanswered, held)
+  const client = await acquired
+  expect(client).not.toBe(held)
+  client.release()
+  held.release(true)
+})
+
+test('a connection that comes after all were abandoned is not kept', async () => {
+  const relay = await Relay.open(cluster.port)
+  onTestFinished(() => relay.close())
+  const pool = closing(new PrimaryPool({ url: `postgres://postgres@127.0.0.1:${relay.port}/postgres`, poolSize: 2 }))
+  const held = await pool.acquire()
+  const acquired = pool.acquire() // begins to connect
+  pool.report(unanswered, held)
+  const client = await acquired
+  held.release(true)
+  await expect.poll(() => connectionsTo(relay.port), { timeout: 10_000 }).toBe(1)
+  client.release()
+})
+
 test(
   'when connections are forgotten by the network, calls made after the first timeout are answered over new ones',
   async () => {
