@@ -56,6 +56,11 @@ export function isUnanswered(error: unknown): boolean {
   return error instanceof Error && error.message === 'Query read timeout'
 }
 
+/** No connection came in time, whether all were in use or none could be made. The driver has no class for this either. */
+export function isWaitOver(error: unknown): boolean {
+  return error instanceof Error && error.message === 'timeout exceeded when trying to connect'
+}
+
 /** A server that answers but does not take writes. */
 export class NotWritable extends Error {
   override readonly name = 'NotWritable'

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { type Host, type PostgresAddress, parseAddress } from './address.js'
-import { isDisconnected, isReadOnly, isUnanswered, NotWritable, PoolExhausted } from './errors.js'
+import { isDisconnected, isReadOnly, isUnanswered, isWaitOver, NotWritable, PoolExhausted } from './errors.js'
 import { OpenSockets } from './open-sockets.js'
 
 export interface PoolOptions {
@@ -46,6 +46,7 @@ interface HostPool {
   readonly pool: pg.Pool
   /** Its connections. */
   readonly clients: WeakSet<pg.ClientBase>
+  readonly inUse: Set<pg.ClientBase>
   readonly sockets: OpenSockets
   /** Rejects the callers that wait for a connection: the driver forgets them when its pool ends. */
   readonly waiting: Set<(reason: Error) => void>
@@ -180,13 +181,16 @@ export class PrimaryPool {
     }
     const pool = new pg.Pool(config)
     const clients = new WeakSet<pg.ClientBase>()
+    const inUse = new Set<pg.ClientBase>()
+    pool.on('acquire', (client) => inUse.add(client))
+    pool.on('release', (_, client) => inUse.delete(client))
     // A connection that breaks leaves the pool by itself; whoever was using it learns of it from the statement.
     pool.on('error', () => undefined)
     pool.on('connect', (client) => {
       clients.add(client)
       client.on('error', () => undefined)
     })
-    return { pool, clients, sockets, waiting: new Set() }
+    return { pool, clients, inUse, sockets, waiting: new Set() }
   }
 
   #clientConfig(host: Host, sockets: OpenSockets): pg.ClientConfig {
@@ -208,7 +212,8 @@ export class PrimaryPool {
   }
 }
 
-function connect({ pool, waiting }: HostPool): Promise<pg.PoolClient> {
+/** @throws PoolExhausted when all connections stay in use. The driver has the same error for one that could not be made in time. */
+function connect({ pool, inUse, waiting }: HostPool): Promise<pg.PoolClient> {
   return new Promise((resolve, reject) => {
     waiting.add(reject)
     pool.connect().then(
@@ -218,7 +223,7 @@ function connect({ pool, waiting }: HostPool): Promise<pg.PoolClient> {
       },
       (error: unknown) => {
         waiting.delete(reject)
-        reject(error)
+        reject(isWaitOver(error) && inUse.size === pool.options.max ? new PoolExhausted() : error)
       },
     )
   })

@@ -451,6 +451,45 @@ test('a connection that comes after all were abandoned is not kept', async () =>
   client.release()
 })
 
+test('no other primary is looked for because all connections stay in use', async () => {
+  const relay = await Relay.open(cluster.port)
+  onTestFinished(() => relay.close())
+  const url = `postgres://postgres@127.0.0.1:${relay.port},127.0.0.1:${cluster.port}/postgres`
+  const pool = closing(new PrimaryPool({ url, poolSize: 1, connectTimeoutMs: 1_000 }))
+  const held = await pool.acquire()
+  const refused = await Promise.allSettled(Array.from({ length: 20 }, () => pool.acquire()))
+  held.release()
+  for (const outcome of refused) expect(outcome).toMatchObject({ reason: { name: 'PoolExhausted' } })
+  expect(relay.accepted).toBe(1)
+})
+
+test(
+  'a primary is looked for until there is one, even while callers always wait for a connection that cannot be made',
+  async () => {
+    const relays = await Promise.all([Relay.open(cluster.port), Relay.open(cluster.port)])
+    const [first, second] = relays
+    onTestFinished(() => {
+      for (const relay of relays) relay.close()
+    })
+    for (const relay of relays) relay.silence()
+    const url = `postgres://postgres@127.0.0.1:${first.port},127.0.0.1:${second.port}/postgres`
+    const pool = closing(new PrimaryPool({ url, poolSize: 1, connectTimeoutMs: 500 }))
+    const outcomes: Promise<boolean>[] = []
+    const acquire = async () => {
+      const client = await pool.acquire()
+      client.release()
+      return true
+    }
+    for (let call = 0; call < 100; call++) {
+      outcomes.push(acquire().catch(() => false))
+      await pause(50)
+      if (call === 40) second.resume()
+    }
+    expect(await outcomes.at(-1)).toBe(true)
+  },
+  MINUTE,
+)
+
 test(
   'when connections are forgotten by the network, calls made after the first timeout are answered over new ones',
   async () => {
