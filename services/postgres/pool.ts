@@ -62,6 +62,8 @@ export class PrimaryPool {
   #current: HostPool
   #host: Host
   #search: Promise<void> | undefined
+  /** Pools that were left, some of whose connections may be in use. */
+  readonly #ending = new Set<Promise<void>>()
   #isClosed = false
 
   constructor(options: PoolOptions) {
@@ -122,7 +124,7 @@ export class PrimaryPool {
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#search
-    await end(this.#current)
+    await Promise.all([...this.#ending, end(this.#current)])
   }
 
   #mayHaveMoved(error: unknown): boolean {
@@ -154,7 +156,8 @@ export class PrimaryPool {
     this.#current = this.#createPool(host)
     for (const reject of former.waiting) reject(new Error('the connections were replaced'))
     former.waiting.clear()
-    void end(former)
+    const ended = end(former).finally(() => this.#ending.delete(ended))
+    this.#ending.add(ended)
   }
 
   async #probe(host: Host): Promise<Host> {

@@ -490,6 +490,18 @@ test(
   MINUTE,
 )
 
+test('a pool is closed only when its abandoned connections are no longer in use either', async () => {
+  const pool = new PrimaryPool({ url: cluster.urlOf('postgres') })
+  const held = await pool.acquire()
+  pool.report(unanswered, held)
+  let isReleased = false
+  const closed = pool.close().then(() => isReleased)
+  await pause(200)
+  isReleased = true
+  held.release()
+  expect(await closed).toBe(true)
+})
+
 test(
   'when connections are forgotten by the network, calls made after the first timeout are answered over new ones',
   async () => {
