@@ -21,8 +21,11 @@ const unavailable: ReadonlySet<string> = new Set([
 /** Serialization failure and deadlock: the transaction was rolled back and may be run again. */
 const repeatable: ReadonlySet<string> = new Set(['40001', '40P01'])
 
-/** Failures after which the server has closed the connection, or is about to. */
-const disconnecting: ReadonlySet<string> = new Set(['08', '57P01', '57P02', '57P03', '57P05', '25P03', '25P04'])
+/**
+ * Failures after which the server has closed the connection, or is about to; and 40003, CockroachDB's answer to a COMMIT when it
+ * does not know the outcome either.
+ */
+const lost: ReadonlySet<string> = new Set(['08', '40003', '57P01', '57P02', '57P03', '57P05', '25P03', '25P04'])
 
 function isIn(states: ReadonlySet<string>, error: unknown): boolean {
   if (!(error instanceof pg.DatabaseError) || error.code === undefined) return false
@@ -46,14 +49,19 @@ export function isReadOnly(error: unknown): boolean {
   return error instanceof NotWritable || (error instanceof pg.DatabaseError && error.code === '25006')
 }
 
-/** The connection is lost, rather than the statement refused. */
+/** The connection, or the outcome, is lost, rather than the statement refused. */
 export function isDisconnected(error: unknown): boolean {
-  return isIn(disconnecting, error) || isTransport(error)
+  return isIn(lost, error) || isTransport(error)
 }
 
 /** A statement was not answered within the time in which the server would have cancelled it. The driver has no class for this. */
 export function isUnanswered(error: unknown): boolean {
   return error instanceof Error && error.message === 'Query read timeout'
+}
+
+/** No connection came in time, whether all were in use or none could be made. The driver has no class for this either. */
+export function isWaitOver(error: unknown): boolean {
+  return error instanceof Error && error.message === 'timeout exceeded when trying to connect'
 }
 
 /** A server that answers but does not take writes. */

@@ -1,16 +1,23 @@
 // Looks rows up by their keys, many lookups in one statement.
 import { byteKey } from '../collections/bounded-map.js'
-import { isOver } from '../store/cause.js'
+import { isOver, type Until } from '../store/cause.js'
 import { mayBeOfOne } from './errors.js'
 import { Together, type Waiting } from './together.js'
 import { columnsOf, type Database, type Statement, type Value } from './transaction.js'
 
 /** Lookups in one statement, which returns the rows of all. */
 const MAX_TOGETHER = 128
+/** Half of what a lookup may wait to begin: whoever shares one that was asked before has the other half. */
+const SHARED_FOR_MS = 1_000
 
 interface Asked<Row> extends Waiting {
   readonly values: readonly Value[]
   resolve(rows: readonly Row[]): void
+}
+
+interface Shared<Row> {
+  readonly dueAt: number
+  readonly found: Promise<readonly Row[]>
 }
 
 /** A statement that reads by its parameters, run for many values of them at once. */
@@ -20,7 +27,7 @@ export class Lookups<Row extends object> {
   readonly #columns: readonly ((asked: Asked<Row>) => Value)[]
   readonly #together: Together<Asked<Row>>
   /** Lookups added since a group was last taken. A new map each time, for the reason given in services/rpc/call-table.ts. */
-  #asked = new Map<string, Promise<readonly Row[]>>()
+  #asked = new Map<string, Shared<Row>>()
 
   /** `types`: the PostgreSQL types of $1, $2 and so on. */
   constructor(database: Database, statement: Statement, types: readonly string[], maxTogether = MAX_TOGETHER) {
@@ -40,7 +47,10 @@ export class Lookups<Row extends object> {
    */
   async find(...values: Value[]): Promise<readonly Row[]> {
     const key = values.map((value) => (value instanceof Uint8Array ? byteKey(value) : String(value))).join('\0')
-    return this.#asked.get(key) ?? this.#add(key, values)
+    const until = this.#database.until()
+    const shared = this.#asked.get(key)
+    if (shared && until.dueAt - shared.dueAt < SHARED_FOR_MS) return shared.found
+    return this.#add(key, until, values)
   }
 
   /** The first row of `find`. */
@@ -48,13 +58,13 @@ export class Lookups<Row extends object> {
     return (await this.find(...values))[0]
   }
 
-  #add(key: string, values: readonly Value[]): Promise<readonly Row[]> {
+  #add(key: string, until: Until, values: readonly Value[]): Promise<readonly Row[]> {
     const found = new Promise<readonly Row[]>((resolve, reject) => {
-      this.#together.add({ key, ...this.#database.until(), values, resolve, reject })
+      this.#together.add({ key, ...until, values, resolve, reject })
     })
-    this.#asked.set(key, found)
+    this.#asked.set(key, { dueAt: until.dueAt, found })
     found.catch(() => {
-      if (this.#asked.get(key) === found) this.#asked.delete(key) // it was refused before it began
+      if (this.#asked.get(key)?.found === found) this.#asked.delete(key) // it was refused before it began
     })
     return found
   }

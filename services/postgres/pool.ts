@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { StoreUnavailable } from '../store/store-unavailable.js'
 import { type Host, type PostgresAddress, parseAddress } from './address.js'
-import { isDisconnected, isReadOnly, isUnanswered, NotWritable, PoolExhausted } from './errors.js'
+import { isDisconnected, isReadOnly, isUnanswered, isWaitOver, NotWritable, PoolExhausted } from './errors.js'
 import { OpenSockets } from './open-sockets.js'
 
 export interface PoolOptions {
@@ -46,7 +46,10 @@ interface HostPool {
   readonly pool: pg.Pool
   /** Its connections. */
   readonly clients: WeakSet<pg.ClientBase>
+  readonly inUse: Set<pg.ClientBase>
   readonly sockets: OpenSockets
+  /** Rejects the callers that wait for a connection: the driver forgets them when its pool ends. */
+  readonly waiting: Set<(reason: Error) => void>
 }
 
 /**
@@ -59,6 +62,8 @@ export class PrimaryPool {
   #current: HostPool
   #host: Host
   #search: Promise<void> | undefined
+  /** Pools that were left, some of whose connections may be in use. */
+  readonly #ending = new Set<Promise<void>>()
   #isClosed = false
 
   constructor(options: PoolOptions) {
@@ -74,6 +79,11 @@ export class PrimaryPool {
     return this.#options.connectTimeoutMs
   }
 
+  /** Longest wait for the answer to a statement, from when its turn comes, in ms. */
+  get answerTimeoutMs(): number {
+    return this.#options.statementTimeoutMs + ANSWER_SLACK_MS
+  }
+
   /**
    * A connection to the primary; the caller releases it, with the error if it must not be used again.
    * @throws StoreUnavailable whatever the server's reason to refuse it, for example a missing privilege.
@@ -87,23 +97,23 @@ export class PrimaryPool {
   }
 
   async #connect(): Promise<pg.PoolClient> {
-    const { pool } = this.#current
-    if (pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
+    const current = this.#current
+    if (current.pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
       throw new PoolExhausted()
     }
     try {
-      return await pool.connect()
+      return await connect(current)
     } catch (error) {
-      if (this.#mayHaveMoved(error)) await this.#findPrimary()
-      if (this.#current.pool === pool) throw error
-      return await this.#current.pool.connect()
+      if (this.#current === current && this.#mayHaveMoved(error)) await this.#findPrimary()
+      if (this.#current === current) throw error
+      return await connect(this.#current)
     }
   }
 
   /**
    * Tells the pool of a failure, so that it looks for another primary if that may be the reason, and abandons all connections
    * when one of them, `client`, got no answer: whatever forgets one, a firewall for example, forgets all that are as old, and
-   * each would keep its callers waiting in turn. Never throws.
+   * each would keep its callers waiting in turn. Those who wait for one get a new one. Never throws.
    */
   report(error: unknown, client?: pg.ClientBase): void {
     if (client && isUnanswered(error) && this.#current.clients.has(client)) this.#connectTo(this.#host)
@@ -114,7 +124,7 @@ export class PrimaryPool {
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#search
-    await end(this.#current)
+    await Promise.all([...this.#ending, end(this.#current)])
   }
 
   #mayHaveMoved(error: unknown): boolean {
@@ -144,7 +154,10 @@ export class PrimaryPool {
     const former = this.#current
     this.#host = host
     this.#current = this.#createPool(host)
-    void end(former)
+    for (const reject of former.waiting) reject(new Error('the connections were replaced'))
+    former.waiting.clear()
+    const ended = end(former).finally(() => this.#ending.delete(ended))
+    this.#ending.add(ended)
   }
 
   async #probe(host: Host): Promise<Host> {
@@ -171,13 +184,16 @@ export class PrimaryPool {
     }
     const pool = new pg.Pool(config)
     const clients = new WeakSet<pg.ClientBase>()
+    const inUse = new Set<pg.ClientBase>()
+    pool.on('acquire', (client) => inUse.add(client))
+    pool.on('release', (_, client) => inUse.delete(client))
     // A connection that breaks leaves the pool by itself; whoever was using it learns of it from the statement.
     pool.on('error', () => undefined)
     pool.on('connect', (client) => {
       clients.add(client)
       client.on('error', () => undefined)
     })
-    return { pool, clients, sockets }
+    return { pool, clients, inUse, sockets, waiting: new Set() }
   }
 
   #clientConfig(host: Host, sockets: OpenSockets): pg.ClientConfig {
@@ -187,7 +203,7 @@ export class PrimaryPool {
       application_name: 'survey-auth', // in pg_stat_activity
       connectionTimeoutMillis: connectTimeoutMs,
       statement_timeout: statementTimeoutMs,
-      query_timeout: statementTimeoutMs + ANSWER_SLACK_MS,
+      query_timeout: this.answerTimeoutMs,
       lock_timeout: lockTimeoutMs,
       idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
       keepAlive: true,
@@ -197,6 +213,23 @@ export class PrimaryPool {
       types,
     }
   }
+}
+
+/** @throws PoolExhausted when all connections stay in use. The driver has the same error for one that could not be made in time. */
+function connect({ pool, inUse, waiting }: HostPool): Promise<pg.PoolClient> {
+  return new Promise((resolve, reject) => {
+    waiting.add(reject)
+    pool.connect().then(
+      (client) => {
+        if (waiting.delete(reject)) resolve(client)
+        else client.release()
+      },
+      (error: unknown) => {
+        waiting.delete(reject)
+        reject(isWaitOver(error) && inUse.size === pool.options.max ? new PoolExhausted() : error)
+      },
+    )
+  })
 }
 
 /** The driver's own promise is fulfilled before the sockets are closed, or waits for a server that does not close them. */

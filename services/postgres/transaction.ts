@@ -20,12 +20,15 @@ export function columnsOf<Row>(rows: readonly Row[], columns: readonly ((row: Ro
   return columns.map((column) => rows.map(column))
 }
 
+/** `answerTimeoutMs`: overrides the connection's. */
 async function send<Row extends pg.QueryResultRow>(
   client: pg.PoolClient,
   statement: Statement,
   values: readonly Value[],
+  answerTimeoutMs?: number,
 ): Promise<Row[]> {
-  return (await client.query<Row>({ ...statement, values: [...values] })).rows
+  const config = { ...statement, values: [...values], query_timeout: answerTimeoutMs }
+  return (await client.query<Row>(config)).rows
 }
 
 const MAX_ATTEMPTS = 8
@@ -37,14 +40,17 @@ const FIRST_PAUSE_MS = 5
  */
 export class Transaction {
   readonly #client: pg.PoolClient
+  readonly #answerTimeoutMs: number
   readonly #begun: Promise<unknown>
   readonly #writes: Promise<unknown>[] = []
   #isBegun = false
+  #unanswered = 0
   #failure: unknown
 
-  /** `lockWaitMs`: overrides the connection's lock timeout. */
-  constructor(client: pg.PoolClient, lockWaitMs?: number) {
+  /** `answerTimeoutMs`: for each statement. `lockWaitMs`: overrides the connection's lock timeout. */
+  constructor(client: pg.PoolClient, answerTimeoutMs: number, lockWaitMs?: number) {
     this.#client = client
+    this.#answerTimeoutMs = answerTimeoutMs
     const setting = lockWaitMs === undefined ? '' : `; SET LOCAL lock_timeout = ${lockWaitMs}`
     // Each statement sees what was committed before it began: what it reads of a row it has locked is current.
     this.#begun = client.query(`BEGIN ISOLATION LEVEL READ COMMITTED${setting}`).then(() => {
@@ -87,6 +93,7 @@ export class Transaction {
   async commit(onSend: () => void): Promise<void> {
     await this.#begun
     onSend()
+    // With the time of one statement for the writes before it too: when it runs out, only this connection is given up.
     const committed = this.#client.query('COMMIT')
     committed.catch(() => undefined)
     await Promise.all(this.#writes)
@@ -108,11 +115,15 @@ export class Transaction {
   }
 
   async #send<Row extends pg.QueryResultRow>(statement: Statement, values: readonly Value[]): Promise<Row[]> {
+    this.#unanswered += 1
     try {
-      return await send<Row>(this.#client, statement, values)
+      // The driver's clock runs from here on, though those sent before may each take their time.
+      return await send<Row>(this.#client, statement, values, this.#unanswered * this.#answerTimeoutMs)
     } catch (error) {
       this.#failure ??= error // answers come in the order of the statements
       throw error
+    } finally {
+      this.#unanswered -= 1
     }
   }
 }
@@ -219,7 +230,7 @@ export class Database {
       // A connection may come later than that, from another host for example. Once a caller has been told that a write failed,
       // the write must not happen; a read may, so it goes on.
       if (isOver(until)) throw new PoolExhausted()
-      const transaction = new Transaction(client, lockWaitMs)
+      const transaction = new Transaction(client, this.#pool.answerTimeoutMs, lockWaitMs)
       try {
         const result = await steps(transaction)
         if (transaction.hasWritten) {
@@ -267,7 +278,8 @@ export class Database {
       } catch (error) {
         const isLost = isDisconnected(error)
         client?.release(isLost || client.getTransactionStatus() !== 'I')
-        this.#pool.report(error, client)
+        // A COMMIT may take longer than a statement: no timeout of ours ends its wait for a disk or a standby.
+        this.#pool.report(error, isCommitSent ? undefined : client)
         const isInTime = !isOver(until)
         if (isInTime && isRepeatable(error) && attempt < MAX_ATTEMPTS) {
           await sleep(Math.random() * FIRST_PAUSE_MS * 2 ** attempt)

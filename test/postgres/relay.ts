@@ -6,9 +6,12 @@ export class Relay {
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   #isSilent = false
+  /** Connections so far. */
+  accepted = 0
 
   private constructor(toPort: number) {
     this.#server = createServer((client) => {
+      this.accepted += 1
       const upstream = connect(toPort, '127.0.0.1')
       this.#passOn(client, upstream)
       this.#passOn(upstream, client)

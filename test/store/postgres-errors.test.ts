@@ -8,7 +8,7 @@ function failure(code: string): Error {
   return Object.assign(new pg.DatabaseError('refused', 0, 'error'), { code })
 }
 
-/** Errors with which the connection is lost. */
+/** Errors with which the connection, or the outcome, is lost. */
 const LOST: [string, Error][] = [
   ['08006 connection failure', failure('08006')],
   ['57P01 shutdown', failure('57P01')],
@@ -17,6 +17,7 @@ const LOST: [string, Error][] = [
   ['57P05 idle for too long', failure('57P05')],
   ['25P03 idle in a transaction for too long', failure('25P03')],
   ['25P04 transaction for too long', failure('25P04')],
+  ['40003 statement completion unknown', failure('40003')],
   ['ECONNRESET', Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })],
   ['a connection that the driver gave up', new Error('Connection terminated unexpectedly')],
 ]

@@ -2,15 +2,16 @@
 import { expect, test, vi } from 'vitest'
 import { Lookups } from '../../services/postgres/lookups.js'
 import type { Database } from '../../services/postgres/transaction.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { mostKeptMB } from '../harness/kept.js'
 
 type Row = { readonly key: string }
 
 /** Lookups of rows by a key of one value or several; `groups` are the keys of each statement, answered once `answered` is. */
-function lookups(maxTogether?: number, types: readonly string[] = ['text'], answered?: Promise<void>) {
+function lookups(maxTogether?: number, types: readonly string[] = ['text'], answered?: Promise<void>, waitMs = 10_000) {
   const groups: string[][] = []
   const database = {
-    until: () => ({ dueAt: performance.now() + 10_000 }),
+    until: () => ({ dueAt: performance.now() + waitMs }),
     read: async (_: unknown, [first = [], ...others]: readonly string[][]) => {
       const keys = first.map((value, index) => [value, ...others.map((column) => column[index])].join(' '))
       groups.push(keys)
@@ -52,6 +53,23 @@ test('a lookup made while a statement is in flight gets the result of the next o
   answer()
   expect(await second).not.toBe(await first)
   expect(groups).toEqual([['a'], ['a']])
+})
+
+test('a lookup does not share one that has waited long, so it may still wait when that is refused', async () => {
+  let answer = () => {}
+  const answered = new Promise<void>((resolve) => {
+    answer = resolve
+  })
+  const { groups, rows } = lookups(1, ['text'], answered, 2_000)
+  const underWay = Promise.all([rows.findOne('b'), rows.findOne('c')])
+  await vi.waitFor(() => expect(groups).toEqual([['b'], ['c']]), { interval: 1 })
+  const first = rows.findOne('a').catch((error: unknown) => error)
+  await new Promise((resolve) => setTimeout(resolve, 1_200))
+  const second = rows.findOne('a')
+  expect(await first).toBeInstanceOf(StoreUnavailable)
+  answer()
+  expect(await second).toEqual({ key: 'a' })
+  await underWay
 })
 
 test('rows that were found are freed by young-generation garbage collections', () => {

@@ -1,8 +1,9 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, Socket } from 'node:net'
+import pg from 'pg'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { PrimaryPool } from '../../services/postgres/pool.js'
-import { openDatabase } from '../../services/postgres/transaction.js'
+import { type Database, openDatabase } from '../../services/postgres/transaction.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
@@ -11,7 +12,7 @@ import { closing } from '../postgres/closing.js'
 import { Cluster, query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
 import { Relay } from '../postgres/relay.js'
-import { authorize, isGood, issue, redeem, refresh, type Seed, seed } from '../postgres/seed.js'
+import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
 
 const NOTHING = { name: 'nothing', migrations: [] }
 const MINUTE = 60_000
@@ -424,6 +425,83 @@ test('a host that was given up is left by every connection, even when it does no
   await expect.poll(() => connectionsTo(relay.port), { timeout: 30_000 }).toBe(0)
 })
 
+const unanswered = new Error('Query read timeout')
+
+test('whoever waits for a connection when all are abandoned gets a new one at once', async () => {
+  const pool = closing(new PrimaryPool({ url: cluster.urlOf('postgres'), poolSize: 1, connectTimeoutMs: 10_000 }))
+  const held = await pool.acquire()
+  const acquired = pool.acquire()
+  pool.report(unanswered, held)
+  const client = await acquired
+  expect(client).not.toBe(held)
+  client.release()
+  held.release(true)
+})
+
+test('a connection that comes after all were abandoned is not kept', async () => {
+  const relay = await Relay.open(cluster.port)
+  onTestFinished(() => relay.close())
+  const pool = closing(new PrimaryPool({ url: `postgres://postgres@127.0.0.1:${relay.port}/postgres`, poolSize: 2 }))
+  const held = await pool.acquire()
+  const acquired = pool.acquire() // begins to connect
+  pool.report(unanswered, held)
+  const client = await acquired
+  held.release(true)
+  await expect.poll(() => connectionsTo(relay.port), { timeout: 10_000 }).toBe(1)
+  client.release()
+})
+
+test('no other primary is looked for because all connections stay in use', async () => {
+  const relay = await Relay.open(cluster.port)
+  onTestFinished(() => relay.close())
+  const url = `postgres://postgres@127.0.0.1:${relay.port},127.0.0.1:${cluster.port}/postgres`
+  const pool = closing(new PrimaryPool({ url, poolSize: 1, connectTimeoutMs: 1_000 }))
+  const held = await pool.acquire()
+  const refused = await Promise.allSettled(Array.from({ length: 20 }, () => pool.acquire()))
+  held.release()
+  for (const outcome of refused) expect(outcome).toMatchObject({ reason: { name: 'PoolExhausted' } })
+  expect(relay.accepted).toBe(1)
+})
+
+test(
+  'a primary is looked for until there is one, even while callers always wait for a connection that cannot be made',
+  async () => {
+    const relays = await Promise.all([Relay.open(cluster.port), Relay.open(cluster.port)])
+    const [first, second] = relays
+    onTestFinished(() => {
+      for (const relay of relays) relay.close()
+    })
+    for (const relay of relays) relay.silence()
+    const url = `postgres://postgres@127.0.0.1:${first.port},127.0.0.1:${second.port}/postgres`
+    const pool = closing(new PrimaryPool({ url, poolSize: 1, connectTimeoutMs: 500 }))
+    const outcomes: Promise<boolean>[] = []
+    const acquire = async () => {
+      const client = await pool.acquire()
+      client.release()
+      return true
+    }
+    for (let call = 0; call < 100; call++) {
+      outcomes.push(acquire().catch(() => false))
+      await pause(50)
+      if (call === 40) second.resume()
+    }
+    expect(await outcomes.at(-1)).toBe(true)
+  },
+  MINUTE,
+)
+
+test('a pool is closed only when its abandoned connections are no longer in use either', async () => {
+  const pool = new PrimaryPool({ url: cluster.urlOf('postgres') })
+  const held = await pool.acquire()
+  pool.report(unanswered, held)
+  let isReleased = false
+  const closed = pool.close().then(() => isReleased)
+  await pause(200)
+  isReleased = true
+  held.release()
+  expect(await closed).toBe(true)
+})
+
 test(
   'when connections are forgotten by the network, calls made after the first timeout are answered over new ones',
   async () => {
@@ -446,6 +524,66 @@ test(
     expect(await database.read(one, [])).toEqual([{ one: 1 }])
     await Promise.all(asked)
     await expect.poll(() => connectionsTo(relay.port), { timeout: 30_000 }).toBeLessThanOrEqual(2)
+  },
+  MINUTE,
+)
+
+/** The backends of a database's connections, which are all made to wait for `ms`. */
+async function backends(database: Database, connections: number, ms: number): Promise<unknown[]> {
+  const sleep = { name: 'sleep', text: `SELECT pg_backend_pid() AS pid FROM pg_sleep($1::float8 / 1000)` }
+  const rows = await Promise.all(Array.from({ length: connections }, () => database.read(sleep, [ms])))
+  return rows.map(([row]) => row?.pid)
+}
+
+test(
+  'a commit that is not answered, because a synchronous standby is missing, costs no other connection',
+  async () => {
+    const url = await cluster.createDatabase()
+    await query(url, 'CREATE TABLE notes (text text)')
+    const database = closing(await openDatabase({ url }, NOTHING))
+    const before = await backends(database, 4, 500)
+    expect(new Set(before).size).toBe(4)
+    await query(url, `ALTER SYSTEM SET synchronous_standby_names = 'nobody'`)
+    await query(url, 'SELECT pg_reload_conf()')
+    try {
+      await expect
+        .poll(() => query(url, 'SHOW synchronous_standby_names'))
+        .toEqual([{ synchronous_standby_names: 'nobody' }])
+      const note = { name: 'note', text: `INSERT INTO notes VALUES ('written')` }
+      const written = database.transaction((transaction) => transaction.write(note, []))
+      await expect(written).rejects.toMatchObject({ outcomeUnknown: true, cause: { message: 'Query read timeout' } })
+      expect(before).toEqual(expect.arrayContaining(await backends(database, 3, 500)))
+    } finally {
+      await query(url, 'ALTER SYSTEM RESET synchronous_standby_names')
+      await query(url, 'SELECT pg_reload_conf()')
+    }
+    await expect.poll(() => query(url, 'SELECT text FROM notes')).toEqual([{ text: 'written' }])
+  },
+  MINUTE,
+)
+
+test(
+  'statements of a transaction that are sent together may each wait as long as a statement may',
+  async () => {
+    const url = await cluster.createDatabase()
+    const store = closing(await openPostgresTokenStore({ url, lockTimeoutMs: MINUTE }))
+    const seeded = await seed(store)
+    const { grantId } = await authorize(store, seeded)
+    const ours = `SELECT pid FROM pg_stat_activity
+      WHERE datname = current_database() AND application_name = 'survey-auth' ORDER BY pid`
+    await Promise.all([store.ping(), store.ping(), store.ping()])
+    const before = await query(url, ours)
+    const [ofUser, ofGrant] = [new pg.Client(url), new pg.Client(url)]
+    await Promise.all([ofUser.connect(), ofGrant.connect()])
+    await ofUser.query('BEGIN; SELECT 1 FROM users FOR UPDATE')
+    await ofGrant.query('BEGIN; SELECT 1 FROM grants FOR UPDATE')
+    const revoked = store.revokeGrant(grantId, START, cause)
+    await pause(2_000)
+    await ofUser.end()
+    await pause(2_000) // 4 s in all; one statement may take 3 s
+    await ofGrant.end()
+    expect(await revoked).toBe('revoked')
+    expect(await query(url, ours)).toEqual(before)
   },
   MINUTE,
 )
