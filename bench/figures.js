@@ -21,7 +21,7 @@ const BUSY = 0.95
 /** When the generator waited for its core for a larger share of the time, requests a second say little. */
 export const DISTURBED = 0.05
 
-/** An open loop with a larger share of its requests unsent when the last was due was overloaded. */
+/** Whoever has more requests unsent when the last is due than this share of those that are counted is overloaded. */
 const BEHIND = 0.1
 
 /** @param results what run.js measured */

@@ -327,7 +327,8 @@ export async function openLoop(job) {
   await within(run, warmupMs + durationMs + GRACE_MS, () => {
     const now = performance.now()
     for (const { sentAt, dueAt } of run.waiting()) {
-      if (now - sentAt >= GRACE_MS) run.fail(NO_ANSWER)
+      // those of a server that is only slow were sent just now
+      if (now - sentAt >= GRACE_MS / 2) run.fail(NO_ANSWER)
       else latencies.push(now - startedAt - dueAt)
     }
   })

@@ -373,7 +373,7 @@ const limits = {
     'SHUTDOWN_TIMEOUT_SECONDS',
     '25',
     whole(1, 600),
-    'after SIGTERM, the process ends within this time; the last 2 s of it, at most half, are for closing the databases',
+    'after SIGTERM, the process ends within this time, or is killed a second later; its last 2 s, at most half, are for closing the databases',
   ),
 }
 

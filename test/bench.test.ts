@@ -207,16 +207,13 @@ describe('open loop', () => {
   test('a request without an answer is a failure, and those that wait behind it count', {
     timeout: 20_000,
   }, async () => {
-    let seen = 0
-    const port = await serve((response) => {
-      if (++seen <= 20) send(response, GOOD)
-    })
+    const port = await serve(() => undefined)
     const job = { port, requests: [REQUEST], marker: MARKER, connections: 4, rate: 100, durationMs: 400 }
     const result = await openLoop(job)
     expect(result.failures).toBe(4)
     expect(result.latency.count).toBe(36)
     expect(result.latency.max).toBeGreaterThan(5_000)
-    expect(result.backlog).toBe(16)
+    expect(result.backlog).toBe(36)
   })
 
   test('a server that is too slow has a backlog when the last request is due', async () => {

@@ -10,7 +10,6 @@ import {
   rmSync,
   statSync,
 } from 'node:fs'
-import { hostname } from 'node:os'
 import path from 'node:path'
 import type { Command } from 'commander'
 import { reasonOf } from '../../services/rpc/service-error.js'
@@ -77,7 +76,7 @@ function filesOf({ tokenDatabase, surveyDatabase }: Config): Files {
 function writeBeside(target: string, files: Files): void {
   const folder = path.dirname(target)
   removeLeftovers(folder)
-  const scratch = mkdtempSync(path.join(folder, `.survey-auth-backup-${process.pid}-${hostname()}-`))
+  const scratch = mkdtempSync(path.join(folder, SCRATCH))
   try {
     const archive = path.join(scratch, 'backup.tar')
     writeArchive(files, scratch, archive)
@@ -93,30 +92,31 @@ function writeBeside(target: string, files: Files): void {
   }
 }
 
-/** Process and machine, which may share the folder of the backups with others. */
-const SCRATCH = /^\.survey-auth-backup-(\d{1,9})-(.*)-\w{6}$/
+const SCRATCH = '.survey-auth-backup-'
+/** Longer than a backup takes, and shorter than from one night's to the next. */
+const LEFT_BEHIND_MS = 12 * 3_600_000
 
 /** A backup that was killed left copies of databases. What this user may not look at or remove stays. */
 function removeLeftovers(folder: string): void {
-  try {
-    for (const name of readdirSync(folder)) {
-      const [, pid, host] = SCRATCH.exec(name) ?? []
-      if (host !== hostname() || isRunning(Number(pid))) continue
-      const scratch = path.join(folder, name)
-      if (lstatSync(scratch).uid === process.getuid?.()) rmSync(scratch, { recursive: true, force: true })
+  for (const name of namesIn(folder)) {
+    if (!name.startsWith(SCRATCH)) continue
+    const scratch = path.join(folder, name)
+    try {
+      const { uid, mtimeMs } = lstatSync(scratch)
+      const isOurs = uid === process.getuid?.() && Date.now() - mtimeMs > LEFT_BEHIND_MS
+      if (isOurs) rmSync(scratch, { recursive: true, force: true })
+    } catch (error) {
+      if (!isOfSystem(error)) throw error
     }
-  } catch (error) {
-    if (!isOfSystem(error)) throw error
   }
 }
 
-/** Whether another process has this id; in a container each backup may get the same one. */
-function isRunning(pid: number): boolean {
-  if (pid === process.pid) return false
+function namesIn(folder: string): string[] {
   try {
-    return process.kill(pid, 0)
+    return readdirSync(folder)
   } catch (error) {
-    return errorCode(error, '') !== 'ESRCH'
+    if (isOfSystem(error)) return [] // a folder may be for writing only
+    throw error
   }
 }
 

@@ -97,16 +97,17 @@ export class PrimaryPool {
   }
 
   async #connect(): Promise<pg.PoolClient> {
-    const current = this.#current
-    if (current.pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
-      throw new PoolExhausted()
-    }
-    try {
-      return await connect(current)
-    } catch (error) {
-      if (this.#current === current && this.#mayHaveMoved(error)) await this.#findPrimary()
-      if (this.#current === current) throw error
-      return await connect(this.#current)
+    for (;;) {
+      const current = this.#current
+      if (current.pool.waitingCount >= this.#options.poolSize * MAX_WAITING_PER_CONNECTION) {
+        throw new PoolExhausted()
+      }
+      try {
+        return await connect(current)
+      } catch (error) {
+        if (this.#current === current && this.#mayHaveMoved(error)) await this.#findPrimary()
+        if (this.#current === current) throw error
+      }
     }
   }
 

@@ -79,6 +79,11 @@ export class Checkpoints {
       if (log < this.#pages) this.#due = this.#pages
       if (log < this.#due) return
       this.#due = log + this.#pages // unless the log restarts first, which a reader such as a backup may prevent for long
+    } catch (error) {
+      this.#giveBack(error) // nobody knows when one is due
+      return
+    }
+    try {
       this.#isUnderWay = true
       this.#file.open()
       this.#thread ??= this.#start()

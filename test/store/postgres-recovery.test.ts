@@ -438,6 +438,20 @@ test('whoever waits for a connection when all are abandoned gets a new one at on
   held.release(true)
 })
 
+test('whoever waits for a connection gets one to the next primary, though all are replaced twice on the way', async () => {
+  const relay = await Relay.open(cluster.port)
+  onTestFinished(() => relay.close())
+  const url = `postgres://postgres@127.0.0.1:${relay.port},127.0.0.1:${cluster.port}/postgres`
+  const pool = closing(new PrimaryPool({ url, poolSize: 1, connectTimeoutMs: 10_000 }))
+  const held = await pool.acquire()
+  const acquired = pool.acquire()
+  relay.silence()
+  pool.report(unanswered, held) // first by new ones to the same host, then by those to the other
+  const client = await acquired
+  client.release()
+  held.release(true)
+})
+
 test('a connection that comes after all were abandoned is not kept', async () => {
   const relay = await Relay.open(cluster.port)
   onTestFinished(() => relay.close())

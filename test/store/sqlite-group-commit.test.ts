@@ -388,7 +388,7 @@ describe('the flush of the log', () => {
   })
 
   test('makes waiting writes fail while it takes too long, and they never happen', async () => {
-    const writer = new GroupCommit(db, { beginWithinMs: 500, flush: (_, done) => waiting.push(done) })
+    const writer = new GroupCommit(db, { beginWithinMs: 2_000, flush: (_, done) => waiting.push(done) })
     const first = add(1, writer)
     await asked(1)
     const late = await outcomes([add(2, writer), add(3, writer)])
