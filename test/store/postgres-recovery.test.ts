@@ -580,7 +580,7 @@ test(
   'statements of a transaction that are sent together may each wait as long as a statement may',
   async () => {
     const url = await cluster.createDatabase()
-    const store = closing(await openPostgresTokenStore({ url, lockTimeoutMs: MINUTE }))
+    const store = closing(await openPostgresTokenStore({ url, lockTimeoutMs: MINUTE, statementTimeoutMs: 6_000 }))
     const seeded = await seed(store)
     const { grantId } = await authorize(store, seeded)
     const ours = `SELECT pid FROM pg_stat_activity
@@ -592,9 +592,9 @@ test(
     await ofUser.query('BEGIN; SELECT 1 FROM users FOR UPDATE')
     await ofGrant.query('BEGIN; SELECT 1 FROM grants FOR UPDATE')
     const revoked = store.revokeGrant(grantId, START, cause)
-    await pause(2_000)
+    await pause(4_000)
     await ofUser.end()
-    await pause(2_000) // 4 s in all; one statement may take 3 s
+    await pause(4_000) // 8 s in all; one statement may take 6 s
     await ofGrant.end()
     expect(await revoked).toBe('revoked')
     expect(await query(url, ours)).toEqual(before)
