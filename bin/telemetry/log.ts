@@ -39,10 +39,13 @@ export function createLog(
   const isWaitedFor = isTerminal || stream !== process.stderr
   const writer = isWaitedFor ? undefined : new StderrWriter(pid !== undefined, (text) => log.warning(text))
   const target = writer ?? stream
-  const readable = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
-  const destination = isPretty ? { write: (line: string) => void target.write(readable(line)) } : target
-  const log = overDestination(config.logLevel, destination, () => writer?.flush(), pid)
+  const log = overDestination(config.logLevel, isPretty ? readable(target) : target, () => writer?.flush(), pid)
   return log
+}
+
+function readable(target: DestinationStream): DestinationStream {
+  const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
+  return { write: (line) => target.write(pretty(line)) }
 }
 
 const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const

@@ -192,10 +192,16 @@ test.each([
   }
 })
 
-/** An exchange through `hosts`, one of which may fall silent. */
-async function exchangeThrough(hosts: (relay: Relay) => string) {
+/** To the cluster; closed after the test. */
+async function openRelay(): Promise<Relay> {
   const relay = await Relay.open(cluster.port)
   onTestFinished(() => relay.close())
+  return relay
+}
+
+/** An exchange through `hosts`, one of which may fall silent. */
+async function exchangeThrough(hosts: (relay: Relay) => string) {
+  const relay = await openRelay()
   const url = await cluster.createDatabase()
   const beside = closing(await openPostgresTokenStore({ url, ...patient }))
   const seeded = await seed(beside)
@@ -403,8 +409,7 @@ function connectionsTo(port: number): number {
 
 /** A pool with some connections to a host that then falls silent, and another host, `next`. */
 async function onSilentHost(next = '') {
-  const relay = await Relay.open(cluster.port)
-  onTestFinished(() => relay.close())
+  const relay = await openRelay()
   const pool = new PrimaryPool({ url: `postgres://postgres@127.0.0.1:${relay.port}${next}/postgres` })
   const clients = await Promise.all([1, 2, 3].map(() => pool.acquire()))
   for (const client of clients) client.release()
@@ -439,8 +444,7 @@ test('whoever waits for a connection when all are abandoned gets a new one at on
 })
 
 test('whoever waits for a connection gets one to the next primary, though all are replaced twice on the way', async () => {
-  const relay = await Relay.open(cluster.port)
-  onTestFinished(() => relay.close())
+  const relay = await openRelay()
   const url = `postgres://postgres@127.0.0.1:${relay.port},127.0.0.1:${cluster.port}/postgres`
   const pool = closing(new PrimaryPool({ url, poolSize: 1, connectTimeoutMs: 10_000 }))
   const held = await pool.acquire()
@@ -453,8 +457,7 @@ test('whoever waits for a connection gets one to the next primary, though all ar
 })
 
 test('a connection that comes after all were abandoned is not kept', async () => {
-  const relay = await Relay.open(cluster.port)
-  onTestFinished(() => relay.close())
+  const relay = await openRelay()
   const pool = closing(new PrimaryPool({ url: `postgres://postgres@127.0.0.1:${relay.port}/postgres`, poolSize: 2 }))
   const held = await pool.acquire()
   const acquired = pool.acquire() // begins to connect
@@ -466,8 +469,7 @@ test('a connection that comes after all were abandoned is not kept', async () =>
 })
 
 test('no other primary is looked for because all connections stay in use', async () => {
-  const relay = await Relay.open(cluster.port)
-  onTestFinished(() => relay.close())
+  const relay = await openRelay()
   const url = `postgres://postgres@127.0.0.1:${relay.port},127.0.0.1:${cluster.port}/postgres`
   const pool = closing(new PrimaryPool({ url, poolSize: 1, connectTimeoutMs: 1_000 }))
   const held = await pool.acquire()
@@ -480,11 +482,8 @@ test('no other primary is looked for because all connections stay in use', async
 test(
   'a primary is looked for until there is one, even while callers always wait for a connection that cannot be made',
   async () => {
-    const relays = await Promise.all([Relay.open(cluster.port), Relay.open(cluster.port)])
+    const relays = await Promise.all([openRelay(), openRelay()])
     const [first, second] = relays
-    onTestFinished(() => {
-      for (const relay of relays) relay.close()
-    })
     for (const relay of relays) relay.silence()
     const url = `postgres://postgres@127.0.0.1:${first.port},127.0.0.1:${second.port}/postgres`
     const pool = closing(new PrimaryPool({ url, poolSize: 1, connectTimeoutMs: 500 }))
@@ -519,8 +518,7 @@ test('a pool is closed only when its abandoned connections are no longer in use 
 test(
   'when connections are forgotten by the network, calls made after the first timeout are answered over new ones',
   async () => {
-    const relay = await Relay.open(cluster.port)
-    onTestFinished(() => relay.close())
+    const relay = await openRelay()
     const url = await cluster.createDatabase()
     const through = `postgres://postgres@127.0.0.1:${relay.port}${new URL(url).pathname}`
     const database = closing(await openDatabase({ url: through }, NOTHING))
