@@ -155,8 +155,6 @@ export class PrimaryPool {
     const former = this.#current
     this.#host = host
     this.#current = this.#createPool(host)
-    for (const reject of former.waiting) reject(new Error('the connections were replaced'))
-    former.waiting.clear()
     const ended = end(former).finally(() => this.#ending.delete(ended))
     this.#ending.add(ended)
   }
@@ -233,10 +231,15 @@ function connect({ pool, inUse, waiting }: HostPool): Promise<pg.PoolClient> {
   })
 }
 
-/** The driver's own promise is fulfilled before the sockets are closed, or waits for a server that does not close them. */
-async function end({ pool, sockets }: HostPool): Promise<void> {
+/**
+ * Rejects those who wait for a connection. The driver's own promise is fulfilled before the sockets are closed, or waits for a
+ * server that does not close them.
+ */
+async function end({ pool, inUse, sockets, waiting }: HostPool): Promise<void> {
   void pool.end()
-  while (pool.totalCount > 0) await sleep(LET_GO_PAUSE_MS)
+  for (const reject of waiting) reject(new Error('the connections were given up'))
+  waiting.clear()
+  while (inUse.size > 0) await sleep(LET_GO_PAUSE_MS)
   await sockets.closed()
 }
 

@@ -632,3 +632,20 @@ test(
   },
   2 * MINUTE,
 )
+
+test('a pool is closed, and whoever waits is refused, while the host does not answer a new connection', async () => {
+  const relay = await openRelay()
+  relay.silence()
+  const url = `postgres://postgres@127.0.0.1:${relay.port}/postgres`
+  const pool = new PrimaryPool({ url, poolSize: 1, connectTimeoutMs: 30_000 })
+  const outcomes = [pool.acquire(), pool.acquire()].map((acquired) =>
+    acquired.then(
+      () => 'acquired',
+      () => 'refused',
+    ),
+  )
+  await expect.poll(() => relay.accepted).toBeGreaterThan(0)
+  const closed = pool.close().then(() => 'closed')
+  expect(await Promise.race([closed, pause(10_000)])).toBe('closed')
+  expect(await Promise.all(outcomes)).toEqual(['refused', 'refused'])
+})
