@@ -21,6 +21,7 @@ export class StderrWriter {
   readonly #onLost: (text: string) => void
   readonly #writeBytes: number
   readonly #destination: SonicBoom
+  readonly #timer: NodeJS.Timeout
   #waiting: Buffer
   #end = 0
   /** Why the last write failed. */
@@ -36,7 +37,7 @@ export class StderrWriter {
     this.#writeBytes = isSharedPipe ? WHOLE_WRITE_BYTES : WRITE_BYTES
     this.#waiting = Buffer.allocUnsafe(this.#writeBytes)
     this.#destination = this.#open()
-    setInterval(() => this.flush(), WRITE_WITHIN_MS).unref()
+    this.#timer = setInterval(() => this.flush(), WRITE_WITHIN_MS).unref()
     process.once('exit', () => this.#finish())
   }
 
@@ -104,10 +105,12 @@ export class StderrWriter {
   }
 
   #finish(): void {
+    clearInterval(this.#timer)
     this.#destination.flushSync()
     if (this.#end === 0 || this.#failure !== undefined) return
     const ending = pino.destination({ dest: process.stderr.fd, sync: true }) // nothing asynchronous would end in time
     ending.on('error', () => undefined)
     ending.write(this.#waiting.toString('utf8', 0, this.#end))
+    this.#end = 0
   }
 }
