@@ -7,7 +7,7 @@ import { openPostgresTokenStore } from '../../services/token/store/postgres/post
 import { query } from '../postgres/cluster.js'
 import { type Cut, type CuttingProxy, startCuttingProxy } from '../postgres/cutting-proxy.js'
 import { patient } from '../postgres/patient.js'
-import { createDatabase } from '../postgres/shared-cluster.js'
+import { createMigratedDatabase } from '../postgres/shared-cluster.js'
 import {
   AFTER_WRITE,
   ENDS_THE_TOKEN,
@@ -37,12 +37,13 @@ async function openThroughProxy<Store extends { close(): Promise<void> }, Given>
   open: (options: { url: string }) => Promise<Store>,
   fill: (store: Store) => Promise<Given>,
 ): Promise<Opened<Store, Given>> {
-  const url = await createDatabase()
+  const { url, drop } = await createMigratedDatabase()
   const proxy = await startCuttingProxy(url)
   const store = await open({ url: proxy.url, ...patient })
   onTestFinished(async () => {
     await store.close()
     await proxy.close()
+    await drop()
   })
   return { store, given: await fill(store), proxy, dump: () => dump(url) }
 }
@@ -51,9 +52,9 @@ const openTokens = () => openThroughProxy(openPostgresTokenStore, fillTokenStore
 const openSurveys = () => openThroughProxy(openPostgresSurveyStore, fillSurveyStore)
 
 async function dump(url: string): Promise<unknown> {
-  const tables = await query(url, `SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public' ORDER BY 1`)
-  const rows = tables.map(({ name }) => query(url, `SELECT to_jsonb(t) AS row FROM ${name} t ORDER BY 1`))
-  return Promise.all(rows)
+  const tables = await query(url, `SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'`)
+  const rows = tables.map(({ name }) => `SELECT '${name}' AS name, to_jsonb(t) AS row FROM ${name} t`)
+  return query(url, `${rows.join(' UNION ALL ')} ORDER BY name, row`)
 }
 
 /** Cuts the write at each point before its commit; the database must be as it was, and in the end the write must work. */
