@@ -9,6 +9,7 @@ import {
   SurveySchema,
   SurveyState,
   type SurveySummary,
+  SurveyView,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { inParts } from '../../services/collections/in-parts.js'
 import { compileRules } from '../../services/rpc/validation.js'
@@ -169,7 +170,8 @@ async function deleteAll({ survey }: SurveyOperator, ids: readonly bigint[]): Pr
 
 async function idsOf(operator: SurveyOperator, owner: string): Promise<bigint[]> {
   const ids: bigint[] = []
-  for await (const page of pagesOfSurveys(operator, owner)) ids.push(...page.map(({ survey }) => survey.id))
+  for await (const page of pagesOfSurveys(operator, owner, SurveyView.BASIC))
+    ids.push(...page.map(({ survey }) => survey.id))
   return ids
 }
 
@@ -181,13 +183,13 @@ async function listSurveys({ owner, json }: FilterOptions): Promise<void> {
       return { survey_id: Number(id), hash, title, state, owner: names.get(ownerUserId) ?? ownerUserId }
     }
     const withOwner = { ...columns, owner: (row: ReturnType<typeof toRow>) => row.owner }
-    await printPages(pagesOfSurveys(operator, owner), toRow, withOwner, { json, whenEmpty })
+    await printPages(pagesOfSurveys(operator, owner, SurveyView.BASIC), toRow, withOwner, { json, whenEmpty })
   })
 }
 
 async function exportSurveys(surveyId: number | undefined, { owner }: FilterOptions): Promise<void> {
   await asSurveyOperator(async (operator) => {
-    if (surveyId === undefined) return printJsonPages(pagesOfSurveys(operator, owner), document)
+    if (surveyId === undefined) return printJsonPages(pagesOfSurveys(operator, owner, SurveyView.FULL), document)
     const survey = await ownedSurvey(operator, owner, surveyId)
     if (!survey) throw new CommandError(`there is no survey ${surveyId}`, EXIT.failure, WHERE_TO_LOOK.survey)
     printJson(document(survey))
@@ -304,10 +306,14 @@ function* batchesOf(surveys: readonly Survey[]): Generator<Survey[]> {
 
 type Owned = OwnedSurvey & { readonly survey: Survey }
 
-async function* pagesOfSurveys(operator: SurveyOperator, owner: string | undefined): AsyncGenerator<readonly Owned[]> {
+async function* pagesOfSurveys(
+  operator: SurveyOperator,
+  owner: string | undefined,
+  view: SurveyView,
+): AsyncGenerator<readonly Owned[]> {
   const ownerUserId = await userIdOf(operator, owner)
   yield* pagesOf(async (pageToken) => {
-    const page = await operator.survey.exportSurveys({ ownerUserId, pageToken })
+    const page = await operator.survey.exportSurveys({ ownerUserId, pageToken, view })
     return { rows: page.surveys.filter(hasSurvey), nextPageToken: page.nextPageToken }
   })
 }

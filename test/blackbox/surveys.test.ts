@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto'
+import { create } from '@bufbuild/protobuf'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { SurveySchema, SurveyView } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { expectError } from '../harness/envelope.js'
 import {
   everyQuestionType,
@@ -234,6 +236,28 @@ describe('an export', () => {
     for (const pageToken of ['another', '0x10', ' 1', '-1', '9007199254740993']) {
       await expect(survey.exportSurveys({ pageToken })).rejects.toThrow('the page token is not valid')
     }
+  })
+
+  test('has the id, hash, title and state alone where no more is asked for, a hundred or fewer per page', async () => {
+    const { survey } = service.backend
+    const full = await survey.exportSurveys({})
+    const { surveys, nextPageToken } = await survey.exportSurveys({ view: SurveyView.BASIC })
+    expect(nextPageToken).toBe(full.nextPageToken)
+    expect(surveys.map(({ ownerUserId, survey }) => [ownerUserId, survey])).toEqual(
+      full.surveys.map(({ ownerUserId, survey }) => {
+        const { id, hash, title, state } = survey ?? create(SurveySchema)
+        return [ownerUserId, create(SurveySchema, { id, hash, title, state })]
+      }),
+    )
+    const ownerUserId = access.user.userId
+    const listed: number[] = []
+    let pageToken = ''
+    do {
+      const page = await survey.exportSurveys({ ownerUserId, view: SurveyView.BASIC, pageSize: 26, pageToken })
+      listed.push(...page.surveys.map((each) => Number(each.survey?.id)))
+      pageToken = page.nextPageToken
+    } while (pageToken !== '')
+    expect(listed).toEqual(ids)
   })
 
   test('continues after a page of exactly the maximum size', async () => {

@@ -220,6 +220,22 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
     },
   },
   {
+    title: 'summaries are of the surveys that are exported: ascending by id, and continued above the last id',
+    async run(store) {
+      await put(store, 'ann', { ...draft(30, 'c'), state: 2 }, draft(10, 'a'), draft(40))
+      await put(store, 'bob', draft(20, 'b'))
+      await store.deleteSurveys([40], NOW, byOperator)
+      const a = { surveyId: 10, ownerUserId: 'ann', hash: surveyHash(10), title: 'a', state: draft(10).state }
+      const b = { ...a, surveyId: 20, ownerUserId: 'bob', hash: surveyHash(20), title: 'b' }
+      const c = { ...a, surveyId: 30, hash: surveyHash(30), title: 'c', state: 2 }
+      expect(await store.exportSummaries(undefined, { afterId: 0, limit: 9 })).toEqual([a, b, c])
+      expect(await store.exportSummaries(undefined, { afterId: 10, limit: 1 })).toEqual([b])
+      expect(await store.exportSummaries('ann', { afterId: 0, limit: 9 })).toEqual([a, c])
+      expect(await store.exportSummaries('ann', { afterId: 10, limit: 1 })).toEqual([c])
+      expect(await store.exportSummaries('ann', { afterId: 30, limit: 9 })).toEqual([])
+    },
+  },
+  {
     title: 'an export ends with the document that reaches its byte limit, even if that is the first',
     async run(store) {
       const document = Buffer.alloc(10)

@@ -26,6 +26,10 @@ export interface SurveySummaryRow {
   readonly state: number
 }
 
+export interface OwnedSummaryRow extends SurveySummaryRow {
+  readonly ownerUserId: string
+}
+
 /** A survey to store; `surveyId` 0 asks for a new id. */
 export interface SurveyDraft {
   readonly surveyId: number
@@ -118,6 +122,11 @@ export interface SurveyStore {
   ): Promise<{ readonly kind: 'deleted' } | { readonly kind: 'not_found'; readonly surveyId: number }>
   /** Ascending by id; all owners when `ownerUserId` is undefined. */
   exportSurveys(ownerUserId: string | undefined, page: ExportPage): Promise<readonly SurveyRow[]>
+  /** The same surveys without their documents, which are not read. */
+  exportSummaries(
+    ownerUserId: string | undefined,
+    page: Pick<ExportPage, 'afterId' | 'limit'>,
+  ): Promise<readonly OwnedSummaryRow[]>
   /** Newest first. */
   listEvents(
     filter: { readonly surveyId?: number; readonly ownerUserId?: string },

@@ -9,6 +9,7 @@ import {
   higherId,
   NOBODY,
   nextId,
+  type OwnedSummaryRow,
   type SurveyRow,
   type SurveyStore,
   type SurveySummaryRow,
@@ -45,6 +46,15 @@ const listSurveys: Statement = {
 const exportAll: Statement = { name: 'export_all', text: exportOf(`survey_id > $1 AND owner_user_id <> '${NOBODY}'`) }
 /** By the index surveys_by_owner. */
 const exportOwned: Statement = { name: 'export_owned', text: exportOf('survey_id > $1 AND owner_user_id = $4') }
+const summariesOfAll: Statement = {
+  name: 'summaries_of_all',
+  text: summariesOf(`survey_id > $1 AND owner_user_id <> '${NOBODY}'`),
+}
+/** By the index surveys_by_owner. */
+const summariesOfOwner: Statement = {
+  name: 'summaries_of_owner',
+  text: summariesOf('survey_id > $1 AND owner_user_id = $3'),
+}
 const lockIds: Statement = {
   name: 'lock_ids',
   text: 'SELECT highest_id AS "highestId" FROM survey_ids WHERE only_row FOR UPDATE',
@@ -88,6 +98,13 @@ function exportOf(condition: string): string {
       FROM (SELECT ${columns} FROM surveys WHERE ${condition} ORDER BY survey_id LIMIT $2) found
     ) counted
     WHERE bytes_before < $3 ORDER BY survey_id`
+}
+
+/** The first $2 surveys without their documents. */
+function summariesOf(condition: string): string {
+  return `
+    SELECT survey_id AS "surveyId", owner_user_id AS "ownerUserId", hash, title, state
+    FROM surveys WHERE ${condition} ORDER BY survey_id LIMIT $2`
 }
 
 interface ListedColumns extends Omit<SurveySummaryRow, 'surveyId'> {
@@ -199,6 +216,12 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
       return ownerUserId === undefined
         ? database.read<SurveyRow>(exportAll, [afterId, limit, maxBytes])
         : database.read<SurveyRow>(exportOwned, [afterId, limit, maxBytes, ownerUserId])
+    },
+
+    exportSummaries(ownerUserId, { afterId, limit }) {
+      return ownerUserId === undefined
+        ? database.read<OwnedSummaryRow>(summariesOfAll, [afterId, limit])
+        : database.read<OwnedSummaryRow>(summariesOfOwner, [afterId, limit, ownerUserId])
     },
 
     ...createEventMethods(database),

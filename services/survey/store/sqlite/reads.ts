@@ -3,6 +3,7 @@ import { sizeOfList, sizeOfSurvey } from '../kept-sizes.js'
 import {
   type ExportPage,
   NOBODY,
+  type OwnedSummaryRow,
   type SurveyList,
   type SurveyRow,
   type SurveySummaryRow,
@@ -11,6 +12,7 @@ import {
 import type { KeptSurveys } from './kept-surveys.js'
 
 const SUMMARY = 'survey_id AS surveyId, hash, title, state'
+const OWNED_SUMMARY = `${SUMMARY}, owner_user_id AS ownerUserId`
 const WHOLE = 'survey_id AS surveyId, owner_user_id AS ownerUserId, version, hash, document'
 
 /** Every read of the survey store over one connection, its statements prepared. */
@@ -34,6 +36,14 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
   const exportOwned = db.prepare<[string, number, number], SurveyRow>(
     // Index surveys_by_owner.
     `SELECT ${WHOLE} FROM surveys WHERE owner_user_id = ? AND survey_id > ? ORDER BY survey_id LIMIT ?`,
+  )
+  const summariesOfAll = db.prepare<[number, number], OwnedSummaryRow>(
+    // Primary key.
+    `SELECT ${OWNED_SUMMARY} FROM surveys WHERE survey_id > ? AND owner_user_id <> '${NOBODY}' ORDER BY survey_id LIMIT ?`,
+  )
+  const summariesOfOwner = db.prepare<[string, number, number], OwnedSummaryRow>(
+    // Index surveys_by_owner.
+    `SELECT ${OWNED_SUMMARY} FROM surveys WHERE owner_user_id = ? AND survey_id > ? ORDER BY survey_id LIMIT ?`,
   )
 
   /** One read transaction: total and rows are of the same moment, whatever other processes write. */
@@ -62,6 +72,15 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
         if (bytes >= maxBytes) break
       }
       return rows
+    },
+
+    exportSummaries(
+      ownerUserId: string | undefined,
+      { afterId, limit }: Pick<ExportPage, 'afterId' | 'limit'>,
+    ): readonly OwnedSummaryRow[] {
+      return ownerUserId === undefined
+        ? summariesOfAll.all(afterId, limit)
+        : summariesOfOwner.all(ownerUserId, afterId, limit)
     },
   }
 }

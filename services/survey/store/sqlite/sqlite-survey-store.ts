@@ -43,6 +43,7 @@ export function createSqliteSurveyStore(db: Connection, writer: GroupCommit, kep
     putSurveys: causedWriting(writer, writes.putSurveys),
     deleteSurveys: causedWriting(writer, writes.deleteSurveys),
     exportSurveys: reading(db, reads.exportSurveys),
+    exportSummaries: reading(db, reads.exportSummaries),
     listEvents: reading(db, listEvents),
     removeEvents: writing(writer, removeEvents),
     ping: reading(db, fileProbe(db)),
