@@ -62,6 +62,8 @@ export class PrimaryPool {
   #current: HostPool
   #host: Host
   #search: Promise<void> | undefined
+  /** Those of the search. */
+  readonly #probes = new Set<OpenSockets>()
   /** Pools that were left, some of whose connections may be in use. */
   readonly #ending = new Set<Promise<void>>()
   #isClosed = false
@@ -124,8 +126,8 @@ export class PrimaryPool {
   /** Fulfils when all connections in use have been released, and at most a second later, whatever the server does. */
   async close(): Promise<void> {
     this.#isClosed = true
-    await this.#search
-    await Promise.all([...this.#ending, end(this.#current)])
+    const probes = [...this.#probes].map((sockets) => sockets.closed())
+    await Promise.all([...probes, this.#search, ...this.#ending, end(this.#current)])
   }
 
   #mayHaveMoved(error: unknown): boolean {
@@ -161,6 +163,7 @@ export class PrimaryPool {
 
   async #probe(host: Host): Promise<Host> {
     const sockets = new OpenSockets()
+    this.#probes.add(sockets)
     const client = new pg.Client(this.#clientConfig(host, sockets))
     client.on('error', () => undefined)
     try {
@@ -169,7 +172,7 @@ export class PrimaryPool {
       return host
     } finally {
       void client.end()
-      void sockets.closed()
+      void sockets.closed().then(() => this.#probes.delete(sockets))
     }
   }
 

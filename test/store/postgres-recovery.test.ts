@@ -649,3 +649,14 @@ test('a pool is closed, and whoever waits is refused, while the host does not an
   expect(await Promise.race([closed, pause(10_000)])).toBe('closed')
   expect(await Promise.all(outcomes)).toEqual(['refused', 'refused'])
 })
+
+test('a pool is closed while it looks for a primary among hosts that do not answer', async () => {
+  const relays = await Promise.all([openRelay(), openRelay()])
+  for (const relay of relays) relay.silence()
+  const hosts = relays.map(({ port }) => `127.0.0.1:${port}`).join()
+  const pool = new PrimaryPool({ url: `postgres://postgres@${hosts}/postgres`, connectTimeoutMs: 30_000 })
+  pool.report(unanswered)
+  await expect.poll(() => relays.every(({ accepted }) => accepted > 0)).toBe(true)
+  const closed = pool.close().then(() => 'closed')
+  expect(await Promise.race([closed, pause(10_000)])).toBe('closed')
+})
