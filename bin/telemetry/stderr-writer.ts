@@ -111,6 +111,5 @@ export class StderrWriter {
     const ending = pino.destination({ dest: process.stderr.fd, sync: true }) // nothing asynchronous would end in time
     ending.on('error', () => undefined)
     ending.write(this.#waiting.toString('utf8', 0, this.#end))
-    this.#end = 0
   }
 }
