@@ -23,7 +23,9 @@ export class Worker {
   /** What it had counted by its last report. */
   counted: Snapshot = []
   readonly #process: Process
-  readonly #waiting = new Set<() => void>()
+  /** Who waits for the answer to which question. */
+  readonly #waiting = new Map<number, () => void>()
+  #questions = 0
   #stage: 'starting' | 'serving' | 'stopping' | 'ended' = 'starting'
   #hasServed = false
   #notReady: readonly string[] = []
@@ -52,12 +54,13 @@ export class Worker {
         case 'counted':
           this.counted = message.snapshot
           this.#notReady = message.notReady
-          this.#answered()
+          this.#unansweredLooks = 0
+          this.#waiting.get(message.question)?.()
       }
     })
     this.ended = this.#untilEnded().then((how) => {
       this.#stage = 'ended'
-      this.#answered()
+      for (const done of [...this.#waiting.values()]) done()
       return failure ?? how
     })
   }
@@ -87,21 +90,21 @@ export class Worker {
   /** To be called every few seconds. */
   look(): void {
     this.#unansweredLooks += 1
-    this.#tell({ type: 'count' })
+    this.#ask()
   }
 
   /** Fulfils when `counted` is current, or when the worker does not answer in time. */
   count(): Promise<void> {
     if (this.#stage === 'starting' || this.#stage === 'ended') return Promise.resolve()
     return new Promise((resolve) => {
+      const question = this.#ask() // the answer to an earlier look may still be on its way: it counts less
       const done = () => {
         clearTimeout(timer)
-        this.#waiting.delete(done)
+        this.#waiting.delete(question)
         resolve()
       }
       const timer = setTimeout(done, COUNT_WITHIN_MS)
-      this.#waiting.add(done)
-      this.#tell({ type: 'count' })
+      this.#waiting.set(question, done)
     })
   }
 
@@ -129,9 +132,11 @@ export class Worker {
     if (this.#process.isConnected()) this.#process.send(message, ignore) // one that cannot be told has ended
   }
 
-  #answered(): void {
-    this.#unansweredLooks = 0
-    for (const done of [...this.#waiting]) done()
+  /** For its counts. */
+  #ask(): number {
+    this.#questions += 1
+    this.#tell({ type: 'count', question: this.#questions })
+    return this.#questions
   }
 
   /** Fulfils when it is gone and everything it sent has been received. */

@@ -22,7 +22,7 @@ export async function runWorker(): Promise<void> {
   const running = await startGateway()
   const told = untilToldToStop() // not before: until it serves, a worker ends with its parent
   process.on('message', (message: ToWorker) => {
-    if (message.type === 'count') void tellCounts(running)
+    if (message.type === 'count') void tellCounts(running, message.question)
   })
   await tellCounts(running)
   await tell({ type: 'serving', url: running.url })
@@ -69,9 +69,10 @@ function untilToldToStop(): Promise<void> {
   })
 }
 
-async function tellCounts(running: Running): Promise<void> {
-  const [snapshot, notReady] = await Promise.all([running.snapshot(), running.notReady()])
-  await tell({ type: 'counted', snapshot, notReady })
+async function tellCounts(running: Running, question = 0): Promise<void> {
+  const notReady = await running.notReady() // first: it may take a while, and what is counted meanwhile counts
+  const snapshot = await running.snapshot()
+  await tell({ type: 'counted', question, snapshot, notReady })
 }
 
 /** Fulfils when it is sent, or cannot be because the parent is gone. */

@@ -1,7 +1,12 @@
 // Workers as their parent sees them, in this process, where times can be shortened.
 import { execFileSync } from 'node:child_process'
+import cluster from 'node:cluster'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { workerEnvironment } from '../../bin/compose/worker-environment.js'
+import { Worker } from '../../bin/compose/worker-process.js'
 import { startWorkers } from '../../bin/compose/workers.js'
 import { readConfig } from '../../bin/config.js'
 import type { Log } from '../../bin/telemetry/log.js'
@@ -42,6 +47,38 @@ test('a worker that does not answer is killed and replaced', async () => {
   await expect.poll(() => lines.filter((line) => line.endsWith(' serves')), { timeout: WITHIN_MS }).toHaveLength(2)
   expect(lines.at(-1)).toMatch(/^the port has changed: http:\S+ is now http:\S+, because PORT is 0$/)
 })
+
+test('the counts of a worker are those it gives when asked, not an answer to an earlier look', async () => {
+  const worker = await startSlowCounter()
+  worker.look()
+  await worker.count()
+  expect(worker.counted).toEqual([{ name: 'question 2' }])
+})
+
+/** A worker that takes 200 ms for its first count, and twice as long for the second, asked at the same time. */
+async function startSlowCounter(): Promise<Worker> {
+  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-counter-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const file = path.join(folder, 'counter.js')
+  writeFileSync(
+    file,
+    `process.on('message', ({ type, question }) => {
+      const snapshot = [{ name: 'question ' + question }]
+      if (type === 'count') setTimeout(() => process.send({ type: 'counted', question, snapshot, notReady: [] }), 200 * question)
+    })
+    process.send({ type: 'serving', url: '' })`,
+  )
+  cluster.setupPrimary({ exec: file, args: [] })
+  const ignore = () => undefined
+  const worker = await new Promise<Worker>((resolve) => {
+    const started = new Worker({}, { onServing: () => resolve(started), onFailed: ignore, onLeaving: ignore })
+  })
+  onTestFinished(async () => {
+    worker.kill()
+    await worker.ended
+  })
+  return worker
+}
 
 test('a worker neither receives nor checks database settings', () => {
   const parent = {
