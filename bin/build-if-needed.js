@@ -1,6 +1,6 @@
 // Compiles the sources when dist/ is missing or older than them, so that every command works on a fresh clone. Processes
 // that run from dist/ are not disturbed: the new one is built beside it and then takes its place as a whole.
-import { execFileSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -19,23 +19,28 @@ export function buildIfNeeded() {
     )
     process.exit(1)
   }
-  withLock(() => {
-    if (isCurrent()) return // another process was faster
+  const isBuilt = withLock(() => {
+    if (isCurrent()) return true // another process was faster
     process.stderr.write('survey-auth: compiling ...\n')
     const tsc = path.join(root, 'node_modules', 'typescript', 'bin', 'tsc')
     const fresh = `${dist}.new`
     const startedAt = new Date()
     rmSync(fresh, { recursive: true, force: true })
-    execFileSync(process.execPath, [tsc, '-p', 'tsconfig.build.json', '--outDir', fresh], {
+    const { status } = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.build.json', '--outDir', fresh], {
       cwd: root,
       stdio: ['ignore', 2, 2],
     })
+    if (status !== 0) return false
     const mark = path.join(fresh, '.built')
     writeFileSync(mark, '')
     utimesSync(mark, startedAt, startedAt) // what changed while it compiled is newer
     rmSync(dist, { recursive: true, force: true })
     renameSync(fresh, dist)
+    return true
   })
+  if (isBuilt) return
+  process.stderr.write('survey-auth: compiling failed; after an update, run npm ci first\n')
+  process.exit(1)
 }
 
 function isCurrent() {
@@ -58,7 +63,7 @@ const LOOK_EVERY_MS = 100
 /** Who waits for longer is told so. */
 const LOOKS_BEFORE_TOLD = 5
 
-/** Runs `work` while no other process builds; a lock left by a process that is gone is taken over. */
+/** Returns what `work` does while no other process builds; a lock left by a process that is gone is taken over. */
 function withLock(work) {
   const lock = path.join(root, '.build-lock')
   for (let looks = 0; !takeLock(lock); looks += 1) {
@@ -68,7 +73,7 @@ function withLock(work) {
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_EVERY_MS)
   }
   try {
-    work()
+    return work()
   } finally {
     rmSync(lock, { force: true })
   }

@@ -7,5 +7,15 @@ import cluster from 'node:cluster'
 import { buildIfNeeded } from './build-if-needed.js'
 
 if (cluster.isPrimary) buildIfNeeded() // a worker runs the same build as its parent, whatever the sources are by now
-const { main } = await import('../dist/bin/main.js')
+const { main } = await import('../dist/bin/main.js').catch(endUninstalled)
 await main(process.argv)
+
+/** A package is missing: another Node or another version of survey-auth was here when npm installed them. */
+function endUninstalled(error) {
+  if (!error.code?.endsWith('MODULE_NOT_FOUND')) throw error // ERR_ or not, as it was imported or required
+  const [what] = error.message.split('\n')
+  process.stderr.write(
+    `survey-auth: ${what}\nrun npm ci with this Node, ${process.version}; where npm finds no binary of a package it compiles one, which needs Python, make and a C++ compiler\n`,
+  )
+  process.exit(1)
+}

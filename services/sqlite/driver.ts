@@ -8,16 +8,6 @@ const require = createRequire(import.meta.url)
 const driver = Number(process.versions.napi) >= 10 ? 'better-sqlite3' : 'better-sqlite3-node20'
 
 /** For other threads, to load the same driver. */
-export const driverPath = find(driver)
+export const driverPath = require.resolve(driver)
 
 export const Database: typeof BetterSqlite3 = require(driverPath)
-
-function find(name: string): string {
-  try {
-    return require.resolve(name)
-  } catch {
-    throw new Error(
-      `${name} is not installed. Where npm finds no binary for Node ${process.versions.node} it compiles one, which needs Python, make and a C++ compiler.`,
-    )
-  }
-}

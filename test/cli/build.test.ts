@@ -1,20 +1,21 @@
-// The build before a command, on a tree whose compiler only makes the folder.
-import { spawn } from 'node:child_process'
+// What happens before a command: the build, on a tree whose compiler only makes the folder, and loading the program.
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFileSync, existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { BUILD } from '../harness/spawn.js'
+import { BUILD, PROGRAM } from '../harness/spawn.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const COMPILER = `require('node:fs').mkdirSync(process.argv.at(-1))`
+const FAILING_COMPILER = `console.error('error TS2307: Cannot find module'); process.exit(2)`
 
 /** A tree that is not built, with a lock that holds `pid` and was made `minutesAgo`. */
-function lockedTree(pid: number, minutesAgo: number): { root: string; lock: string } {
+function lockedTree(pid: number, minutesAgo: number, compilerSource = COMPILER): { root: string; lock: string } {
   const root = temporaryDirectory()
   const compiler = path.join(root, 'node_modules/typescript/bin')
   mkdirSync(compiler, { recursive: true })
-  writeFileSync(path.join(compiler, 'tsc'), COMPILER)
+  writeFileSync(path.join(compiler, 'tsc'), compilerSource)
   writeFileSync(path.join(root, 'package.json'), '{"type":"module"}')
   writeFileSync(path.join(root, 'node_modules/typescript/package.json'), '{}')
   mkdirSync(path.join(root, 'bin'))
@@ -58,4 +59,39 @@ test('who waits for the build of another process is told once which it is, and b
   rmSync(lock)
   expect(await ended).toEqual([0, null])
   expect(told.stderr).toBe(`${waits}survey-auth: compiling ...\n`)
+})
+
+test('sources that do not compile are reported without a stack, and leave no lock', async () => {
+  const { root, lock } = lockedTree(2 ** 30, 0, FAILING_COMPILER)
+  const { told, ended } = build(root)
+  expect(await ended).toEqual([1, null])
+  expect(told.stderr.split('\n')).toEqual([
+    'survey-auth: compiling ...',
+    'error TS2307: Cannot find module',
+    'survey-auth: compiling failed; after an update, run npm ci first',
+    '',
+  ])
+  expect([existsSync(path.join(root, 'dist')), existsSync(lock)]).toEqual([false, false])
+})
+
+test.each([
+  ['imports', `import 'not-installed'`, "Cannot find package 'not-installed' imported from "],
+  [
+    'requires',
+    `import { createRequire } from 'node:module'; createRequire(import.meta.url)('not-installed')`,
+    "Cannot find module 'not-installed'",
+  ],
+])('who starts a program that %s what is not installed is told to install it', (_, main, what) => {
+  const root = temporaryDirectory()
+  mkdirSync(path.join(root, 'bin'))
+  mkdirSync(path.join(root, 'dist/bin'), { recursive: true })
+  writeFileSync(path.join(root, 'package.json'), '{"type":"module"}')
+  writeFileSync(path.join(root, 'dist/.built'), '')
+  writeFileSync(path.join(root, 'dist/bin/main.js'), main)
+  for (const file of [BUILD, PROGRAM]) copyFileSync(file, path.join(root, 'bin', path.basename(file)))
+  const { status, stderr } = spawnSync(process.execPath, ['bin/survey-auth.js'], { cwd: root, encoding: 'utf8' })
+  const [first, ...rest] = stderr.split('\n')
+  expect(status).toBe(1)
+  expect(first).toContain(`survey-auth: ${what}`)
+  expect(rest).toEqual([expect.stringContaining(`run npm ci with this Node, ${process.version}`), ''])
 })
