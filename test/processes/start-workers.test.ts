@@ -1,8 +1,7 @@
 // Workers as their parent sees them, in this process, where times can be shortened.
 import { execFileSync } from 'node:child_process'
 import cluster from 'node:cluster'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { workerEnvironment } from '../../bin/compose/worker-environment.js'
@@ -11,6 +10,7 @@ import { startWorkers } from '../../bin/compose/workers.js'
 import { readConfig } from '../../bin/config.js'
 import type { Log } from '../../bin/telemetry/log.js'
 import { BUILD } from '../harness/spawn.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
 
 const WITHIN_MS = 15_000
 const LOOK_EVERY_MS = 300
@@ -57,9 +57,7 @@ test('the counts of a worker are those it gives when asked, not an answer to an 
 
 /** A worker that takes 200 ms for its first count, and twice as long for the second, asked at the same time. */
 async function startSlowCounter(): Promise<Worker> {
-  const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-counter-'))
-  onTestFinished(() => rmSync(folder, { recursive: true }))
-  const file = path.join(folder, 'counter.js')
+  const file = path.join(temporaryDirectory(), 'counter.js')
   writeFileSync(
     file,
     `process.on('message', ({ type, question }) => {
