@@ -26,7 +26,7 @@ export async function openTokenPart(
   leases?: Leases,
   passwordCost?: PasswordCost,
 ): Promise<StorePart> {
-  const passwords = await createPasswordHasher({
+  const passwords = createPasswordHasher({
     concurrency: config.passwordHashConcurrency,
     queueLimit: config.passwordHashQueueLimit,
     cost: passwordCost,

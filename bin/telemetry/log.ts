@@ -1,8 +1,8 @@
 // The log: one JSON object per line on stderr. Every line is built here from named fields, so that no URL, query, header,
 // body or credential can slip in.
+import { createRequire } from 'node:module'
 import { Code } from '@connectrpc/connect'
 import { type DestinationStream, pino } from 'pino'
-import { prettyFactory } from 'pino-pretty'
 import type { RequestRecord } from '../../gateway/app.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
@@ -43,7 +43,10 @@ export function createLog(
   return log
 }
 
+const require = createRequire(import.meta.url)
+
 function readable(target: DestinationStream): DestinationStream {
+  const { prettyFactory } = require('pino-pretty') as typeof import('pino-pretty') // commands rarely need it: only here
   const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
   return { write: (line) => target.write(pretty(line)) }
 }

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { inThread } from './hashing-threads.js'
@@ -28,26 +29,35 @@ export interface PasswordCost {
 // OWASP Password Storage Cheat Sheet: argon2id with 19 MiB, 2 passes, 1 lane.
 const OWASP_COST: PasswordCost = { memoryCost: 19_456, timeCost: 2 }
 
+/** What a hash takes on a fast core. A slower one refuses some a second time; with a longer time a faster one would idle. */
+const HASH_MS = 20
+/** Nobody is told to wait longer, however many were refused: some of them never come again. */
+const LONGEST_WAIT_MS = 10_000
+
 /**
  * argon2id in threads of its own, `concurrency` at a time and at most `queueLimit` waiting. Beyond that a sign-in is refused
- * with RATE_LIMITED instead of being queued.
+ * with RATE_LIMITED instead of being queued, and told when there will be time for it: a crowd of which everybody came again
+ * at once would mostly be refused again.
  */
-export async function createPasswordHasher(options: {
+export function createPasswordHasher(options: {
   concurrency: number
   queueLimit: number
   /** OWASP's unless given. */
   cost?: PasswordCost | undefined
-}): Promise<PasswordHasher> {
+}): PasswordHasher {
   const argon2id = { ...(options.cost ?? OWASP_COST), parallelism: 1 }
-  const absent = await inThread('hashSync', 'no user has this password', argon2id)
+  const absent = randomHash(argon2id)
   const waiting: (() => void)[] = []
   let inside = 0
   let running = 0
+  /** Until when the threads have work if those who were refused come again as they were told. */
+  let takenUntil = 0
 
   /** Occupies a place in the queue until `work` has ended. */
   async function inPlace<T>(work: () => Promise<T>): Promise<T> {
     if (inside >= options.concurrency + options.queueLimit) {
-      throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many sign-ins at once', { retryAfterSeconds: 2 })
+      const retryAfterSeconds = Math.ceil(untilFreeMs() / 1_000)
+      throw new ServiceError(ErrorReason.RATE_LIMITED, 'too many sign-ins at once', { retryAfterSeconds })
     }
     inside += 1
     try {
@@ -55,6 +65,13 @@ export async function createPasswordHasher(options: {
     } finally {
       inside -= 1
     }
+  }
+
+  /** For one more who is refused, after those before. */
+  function untilFreeMs(): number {
+    const now = performance.now()
+    takenUntil = Math.min(Math.max(takenUntil, now) + HASH_MS / options.concurrency, now + LONGEST_WAIT_MS)
+    return takenUntil - now
   }
 
   async function inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -80,4 +97,10 @@ export async function createPasswordHasher(options: {
     hash: (password) => inPlace(() => inTurn(() => inThread('hashSync', composed(password), argon2id))),
     inQueue: (work) => inPlace(() => work(compare)),
   }
+}
+
+/** A hash in PHC string format of no password anybody could find. */
+function randomHash({ memoryCost, timeCost, parallelism }: PasswordCost & { parallelism: number }): string {
+  const [salt, digest] = [16, 32].map((length) => randomBytes(length).toString('base64').replaceAll('=', ''))
+  return `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${salt}$${digest}`
 }

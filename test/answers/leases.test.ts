@@ -10,6 +10,7 @@ import { keepingAnswers } from '../../services/answers/kept-answers.js'
 import { LEASE_MS, type LeaseGuard, Leases, RENEWED_AFTER_MS } from '../../services/answers/leases.js'
 import { Changes, STRIPES, stripeOf } from '../../services/answers/stripes.js'
 import { clientOf, type Invoke } from '../../services/rpc/client.js'
+import { freezeTime } from '../harness/freeze-time.js'
 import { byOperator, findGrant, GRACE, mint, NOW, redeem } from '../store/token-store-verbs.js'
 import { type Granted, granted, type Service, startService, untilHeld } from './kept-service.js'
 
@@ -21,14 +22,6 @@ async function held(service: Service, username = 'ann') {
   service.hears.afterMs = 0
   service.names()
   return { ...who, ask }
-}
-
-/** From here on no lease expires, however long the machine stalls, and waiting for one to expire never ends. */
-function freezeTime(): void {
-  const now = performance.now()
-  vi.useFakeTimers({ toFake: ['performance'] })
-  onTestFinished(() => void vi.useRealTimers())
-  vi.advanceTimersByTime(Math.ceil(now))
 }
 
 /** Keeps asking, so that the lease is renewed. */

@@ -8,6 +8,7 @@ import { createObservers } from '../../bin/compose/observers.js'
 import { lineAMinute } from '../../bin/telemetry/line-a-minute.js'
 import { createLog } from '../../bin/telemetry/log.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { freezeTime } from '../harness/freeze-time.js'
 import { BUILD } from '../harness/spawn.js'
 
 const LOG = new URL('../../dist/bin/telemetry/log.js', import.meta.url).href
@@ -93,8 +94,7 @@ test('lines below LOG_LEVEL are not written', () => {
 })
 
 test('recurring warnings have one line a minute for each kind, which says how often it occurred', () => {
-  vi.useFakeTimers({ toFake: ['performance'] })
-  onTestFinished(() => void vi.useRealTimers())
+  freezeTime()
   const { log, written } = inMemory()
   const tell = lineAMinute(log)
   for (const waitMs of [0, 59_999, 1, 0]) {

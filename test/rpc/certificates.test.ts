@@ -12,6 +12,7 @@ import { createLog } from '../../bin/telemetry/log.js'
 import { createMetrics } from '../../bin/telemetry/metrics.js'
 import { endOf } from '../../bin/tls-files.js'
 import { parseAddress } from '../../services/rpc/address.js'
+import { freezeTime } from '../harness/freeze-time.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 import { type Authority, createAuthority, materialOf, pemFiles } from './certificates.js'
 
@@ -102,8 +103,7 @@ test('the log warns of a certificate from a week before its end, once a day, eve
 })
 
 test('callers that are turned away are logged once a minute, with their number', async () => {
-  vi.useFakeTimers({ toFake: ['performance'] })
-  onTestFinished(() => void vi.useRealTimers())
+  freezeTime()
   const { port, logged } = await open(createAuthority())
   const stranger = materialBy(createAuthority())
   const knock = async () => {

@@ -1,8 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { getPriority } from 'node:os'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
+import type { ServiceError } from '../../services/rpc/service-error.js'
 import { inThread } from '../../services/token/hashing-threads.js'
 import { createPasswordHasher } from '../../services/token/passwords.js'
+import { freezeTime } from '../harness/freeze-time.js'
 
 const CHEAP = { memoryCost: 8, timeCost: 1, parallelism: 1 }
 const hash = (password: string) => inThread('hashSync', password, CHEAP)
@@ -16,19 +18,19 @@ test('a hash matches its own password and no other', async () => {
 })
 
 test('a password is hashed at the cost that OWASP recommends, and to a different hash each time', async () => {
-  const { hash } = await createPasswordHasher({ concurrency: 1, queueLimit: 1 })
+  const { hash } = createPasswordHasher({ concurrency: 1, queueLimit: 1 })
   const hashes = await Promise.all([hash('of ann'), hash('of ann')])
   for (const one of hashes) expect(one).toMatch(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   expect(new Set(hashes).size).toBe(2)
 })
 
 test('a password of an unknown user does not match', async () => {
-  const { inQueue } = await createPasswordHasher({ concurrency: 1, queueLimit: 0, cost: CHEAP })
+  const { inQueue } = createPasswordHasher({ concurrency: 1, queueLimit: 0, cost: CHEAP })
   expect(await inQueue((compare) => compare(undefined, 'no user has this password'))).toBe(false)
 })
 
 test('only as many are admitted as may run and wait, and one that fails makes room for the next', async () => {
-  const { hash, inQueue } = await createPasswordHasher({ concurrency: 2, queueLimit: 1, cost: CHEAP })
+  const { hash, inQueue } = createPasswordHasher({ concurrency: 2, queueLimit: 1, cost: CHEAP })
   const leave: (() => void)[] = []
   const enter = () => inQueue(() => new Promise<void>((_, reject) => leave.push(() => reject(new Error('gone')))))
   const inside = [enter(), enter(), enter()]
@@ -39,6 +41,27 @@ test('only as many are admitted as may run and wait, and one that fails makes ro
   const next = [enter(), enter(), enter()]
   for (const go of leave) go()
   for (const one of next) await expect(one).rejects.toThrow('gone')
+})
+
+test('those who are refused are told to come again one after the other, as fast as passwords are hashed, within 10 s', async () => {
+  const { inQueue } = createPasswordHasher({ concurrency: 2, queueLimit: 0, cost: CHEAP })
+  const leave: (() => void)[] = []
+  const enter = () => inQueue(() => new Promise<void>((resolve) => leave.push(resolve)))
+  const waits = async (count: number) => {
+    const refused = await Promise.allSettled(Array.from({ length: count }, enter))
+    return refused.map((one) => one.status === 'rejected' && (one.reason as ServiceError).options.retryAfterSeconds)
+  }
+  const hundredEach = (...seconds: readonly number[]) =>
+    seconds.flatMap((wait) => Array.from({ length: 100 }, () => wait))
+  freezeTime()
+  const inside = [enter(), enter()]
+  expect(await waits(300)).toEqual(hundredEach(1, 2, 3))
+  vi.advanceTimersByTime(2_000)
+  expect(await waits(200)).toEqual(hundredEach(2, 3))
+  vi.advanceTimersByTime(60_000)
+  expect(await waits(1_200)).toEqual(hundredEach(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10))
+  for (const go of leave) go()
+  await Promise.all(inside)
 })
 
 test('a hashing thread goes on working after a failure', async () => {
@@ -62,7 +85,7 @@ test.runIf(process.platform === 'linux')('an idle hashing thread is reused', asy
 test.runIf(process.platform === 'linux')(
   'as many hashing threads run as are configured and no more, even as jobs keep arriving',
   async () => {
-    const { hash } = await createPasswordHasher({ concurrency: 5, queueLimit: 100, cost: CHEAP })
+    const { hash } = createPasswordHasher({ concurrency: 5, queueLimit: 100, cost: CHEAP })
     const threads = () => readdirSync('/proc/self/task').filter((thread) => nicenessOf(thread) === 10).length
     const before = threads()
     const person = async () => {

@@ -2,7 +2,7 @@
 import { EventEmitter } from 'node:events'
 import { create, type DescMethod, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
-import { expect, onTestFinished, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import {
   type MultiplexedResult,
   MultiplexRequestSchema,
@@ -12,6 +12,7 @@ import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { inParts } from '../../services/collections/in-parts.js'
 import { decodeCalls, MAX_CALLS_OF_MESSAGE, serveMultiplex } from '../../services/rpc/multiplex-server.js'
+import { freezeTime } from '../harness/freeze-time.js'
 
 const { exchangeCode } = TokenService.method
 const path = `/${TokenService.typeName}/${exchangeCode.name}`
@@ -177,8 +178,7 @@ test('calls of a message without a send time are never late, and a call without 
 })
 
 test('a clock that stopped with its machine makes calls late for seconds, not for the life of the stream', async () => {
-  vi.useFakeTimers({ toFake: ['performance'] })
-  onTestFinished(() => void vi.useRealTimers())
+  freezeTime()
   vi.advanceTimersByTime(60_000) // the process has run for a while
   const { send } = open()
   const STOPPED_MS = 60_000
@@ -198,8 +198,7 @@ test('a send time that is not a finite number makes no call late, and every call
 })
 
 test('large answers are encoded only when there is room for them, and not for calls that have been given up by then', async () => {
-  vi.useFakeTimers({ toFake: ['performance'] })
-  onTestFinished(() => void vi.useRealTimers())
+  freezeTime()
   const { getSurvey } = SurveyService.method
   const [MB, CALLS] = [1024 * 1024, 100]
   const results: MultiplexedResult[] = []

@@ -18,6 +18,7 @@ import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { MAX_CALLS } from '../../services/rpc/call-table.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { freezeTime } from '../harness/freeze-time.js'
 import { BUILD } from '../harness/spawn.js'
 
 const { verifyAccessToken, exchangeCode } = TokenService.method
@@ -216,8 +217,7 @@ test('when a peer ends every stream, only a few new ones a second are opened', a
 })
 
 test('a call sent with less than a millisecond left is sent with a timeout of 1 ms, not without one', async () => {
-  vi.useFakeTimers({ toFake: ['performance'] })
-  onTestFinished(() => void vi.useRealTimers())
+  freezeTime()
   const { token, seen } = await startPeer(['answer'])
   await token.verifyAccessToken(verification)
   const late = token.verifyAccessToken(verification, { timeoutMs: 5.5 })
@@ -228,8 +228,7 @@ test('a call sent with less than a millisecond left is sent with a timeout of 1 
 })
 
 test('a call whose time runs out before it could be sent is not sent', async () => {
-  vi.useFakeTimers({ toFake: ['performance'] })
-  onTestFinished(() => void vi.useRealTimers())
+  freezeTime()
   const { token, seen } = await startPeer(['answer'])
   await token.verifyAccessToken(verification)
   const late = token.exchangeCode(exchange, { timeoutMs: 5 })
@@ -318,8 +317,7 @@ test.each([
   ['refuses every caller', 'refuse', ' refuses: refuse', Code.Unauthenticated],
   ['ends every stream before it has begun', 'reject', 'no connection to', Code.Unavailable],
 ] as const)('callers of a peer that %s are told so, however long it lasts', async (_, reaction, text, code) => {
-  vi.useFakeTimers({ toFake: ['performance'] })
-  onTestFinished(() => void vi.useRealTimers())
+  freezeTime()
   const { token, streams } = await startPeer([reaction])
   const fails = async () => {
     const call = token.verifyAccessToken(verification)
@@ -353,8 +351,7 @@ test.runIf(hasIpv6)('an IPv6 address works', async () => {
 })
 
 test('a connection is not replaced for its age', async () => {
-  vi.useFakeTimers({ toFake: ['performance'] })
-  onTestFinished(() => void vi.useRealTimers())
+  freezeTime()
   const { token, streams } = await startPeer(['answer'])
   for (let calls = 0; calls < 3; calls += 1) {
     expect((await token.verifyAccessToken(verification)).openid).toBe('o_x')
