@@ -151,7 +151,7 @@ class Assembly {
   }
 
   #addService(service: StorePart): void {
-    const janitor = this.#add(service).startJanitor()
+    const janitor = this.#add(service).startBackground()
     this.#janitors.push(janitor)
     this.#undo.push(() => janitor.stop())
   }

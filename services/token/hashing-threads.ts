@@ -52,6 +52,7 @@ class Thread {
     })
     this.#worker.on('error', (error) => this.#lost(error))
     this.#worker.on('exit', () => this.#lost(new Error('a thread that hashes passwords has ended')))
+    this.#worker.unref()
   }
 
   /** One at a time; keeps the process alive until it is done. */
@@ -67,6 +68,11 @@ class Thread {
     this.#job?.reject(error)
     this.#job = undefined
   }
+}
+
+/** Starts this many, for a process that waits for passwords: a thread that starts when a crowd is there holds it up. */
+export function startHashingThreads(count: number): void {
+  while (free.length < count) free.push(new Thread())
 }
 
 /** What the function of @node-rs/argon2 answers, from a thread: one that is free, or a new one. */

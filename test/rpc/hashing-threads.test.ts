@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { getPriority } from 'node:os'
 import { expect, test, vi } from 'vitest'
 import type { ServiceError } from '../../services/rpc/service-error.js'
-import { inThread } from '../../services/token/hashing-threads.js'
+import { inThread, startHashingThreads } from '../../services/token/hashing-threads.js'
 import { createPasswordHasher } from '../../services/token/passwords.js'
 import { freezeTime } from '../harness/freeze-time.js'
 
@@ -86,15 +86,29 @@ test.runIf(process.platform === 'linux')(
   'as many hashing threads run as are configured and no more, even as jobs keep arriving',
   async () => {
     const { hash } = createPasswordHasher({ concurrency: 5, queueLimit: 100, cost: CHEAP })
-    const threads = () => readdirSync('/proc/self/task').filter((thread) => nicenessOf(thread) === 10).length
-    const before = threads()
+    const before = hashingThreads()
     const person = async () => {
       for (let i = 0; i < 5; i += 1) await hash('of ann')
     }
     await Promise.all(Array.from({ length: 12 }, person))
-    expect(threads()).toBe(Math.max(before, 5))
+    expect(hashingThreads()).toBe(Math.max(before, 5))
   },
 )
+
+test.runIf(process.platform === 'linux')('threads that were started before there was a password are used', async () => {
+  await hash('of ann')
+  const count = hashingThreads() + 2
+  const before = readdirSync('/proc/self/task').length
+  startHashingThreads(count)
+  const started = readdirSync('/proc/self/task').length
+  expect(started).toBeGreaterThan(before)
+  await Promise.all(Array.from({ length: count }, () => hash('of ann')))
+  expect(readdirSync('/proc/self/task').length).toBe(started)
+})
+
+function hashingThreads(): number {
+  return readdirSync('/proc/self/task').filter((thread) => nicenessOf(thread) === 10).length
+}
 
 /** Field 19 of proc_pid_stat(5). */
 function nicenessOf(thread: string): number {
