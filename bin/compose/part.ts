@@ -28,11 +28,8 @@ export interface Part {
 
 /** A service in this process, with its database. */
 export interface StorePart extends Part {
-  /**
-   * What only a process that serves needs, with its janitor, which is returned: a command may have other times in its settings,
-   * and would remove by them.
-   */
-  startBackground(): Rounds<unknown>
+  /** For a process that serves: a command may have other times in its settings, and would remove by them. */
+  startJanitor(): Rounds<unknown>
 }
 
 /** The times that the janitors of both databases share. */

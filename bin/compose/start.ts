@@ -16,6 +16,7 @@ import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { stateOfSocket, type TlsMaterial } from '../../services/rpc/listener.js'
 import type { RpcServer } from '../../services/rpc/rpc-server.js'
 import type { Rounds } from '../../services/store/rounds.js'
+import { startHashingThreads } from '../../services/token/hashing-threads.js'
 import { type Config, usesTls } from '../config.js'
 import { pooledRandomBytes } from '../random.js'
 import type { Database } from '../settings.js'
@@ -151,7 +152,7 @@ class Assembly {
   }
 
   #addService(service: StorePart): void {
-    const janitor = this.#add(service).startBackground()
+    const janitor = this.#add(service).startJanitor()
     this.#janitors.push(janitor)
     this.#undo.push(() => janitor.stop())
   }
@@ -214,6 +215,7 @@ class Assembly {
     if (this.#mode !== 'gateway') this.#dispatcher.register(LeaseService, createLeaseHandlers(leases))
     if (this.#has('token')) {
       const { passwordCost } = this.#overrides
+      await startHashingThreads(config.passwordHashConcurrency)
       await this.#tellOfNew(tokenCopy, config.tokenDatabase)
       this.#addService(
         await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, leases, passwordCost),

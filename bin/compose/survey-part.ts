@@ -24,7 +24,7 @@ export async function openSurveyPart(
   const deps = { store, token, now: clock.now, leases: config.surveyDatabase.kind === 'sqlite' ? leases : undefined }
   dispatcher.register(SurveyService, createSurveyHandlers(deps))
   return {
-    startBackground: () => startJanitor({ ...observers.janitor, ...janitorTimes(config), store, now: clock.now }),
+    startJanitor: () => startJanitor({ ...observers.janitor, ...janitorTimes(config), store, now: clock.now }),
     absent: () => absentUnless('survey database', store.ping()),
     close: () => store.close(),
   }

@@ -5,7 +5,6 @@ import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Leases } from '../../services/answers/leases.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
-import { startHashingThreads } from '../../services/token/hashing-threads.js'
 import { startJanitor } from '../../services/token/janitor.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
 import { createPasswordHasher, type PasswordCost } from '../../services/token/passwords.js'
@@ -50,17 +49,15 @@ export async function openTokenPart(
     .register(AccountService, handlers.account)
     .register(AdminService, handlers.admin)
   return {
-    startBackground() {
-      startHashingThreads(config.passwordHashConcurrency)
-      return startJanitor({
+    startJanitor: () =>
+      startJanitor({
         ...observers.janitor,
         ...janitorTimes(config),
         store,
         uses,
         now: clock.now,
         keepEndedMs: config.keepEndedSeconds * 1000,
-      })
-    },
+      }),
     absent: () => absentUnless('token database', store.ping()),
     async close() {
       await uses.flush().catch(observers.janitor.onError)

@@ -52,7 +52,6 @@ class Thread {
     })
     this.#worker.on('error', (error) => this.#lost(error))
     this.#worker.on('exit', () => this.#lost(new Error('a thread that hashes passwords has ended')))
-    this.#worker.unref()
   }
 
   /** One at a time; keeps the process alive until it is done. */
@@ -70,9 +69,13 @@ class Thread {
   }
 }
 
-/** Starts this many, for a process that waits for passwords: a thread that starts when a crowd is there holds it up. */
-export function startHashingThreads(count: number): void {
-  while (free.length < count) free.push(new Thread())
+/**
+ * Starts this many, for a process that serves: a thread that starts when a crowd is there holds it up.
+ * @throws what loading @node-rs/argon2 throws
+ */
+export async function startHashingThreads(count: number): Promise<void> {
+  const cheap = { memoryCost: 8, timeCost: 1, parallelism: 1 }
+  await Promise.all(Array.from({ length: count }, () => inThread('hashSync', 'no password', cheap)))
 }
 
 /** What the function of @node-rs/argon2 answers, from a thread: one that is free, or a new one. */

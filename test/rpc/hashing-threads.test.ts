@@ -99,7 +99,7 @@ test.runIf(process.platform === 'linux')('threads that were started before there
   await hash('of ann')
   const count = hashingThreads() + 2
   const before = readdirSync('/proc/self/task').length
-  startHashingThreads(count)
+  await startHashingThreads(count)
   const started = readdirSync('/proc/self/task').length
   expect(started).toBeGreaterThan(before)
   await Promise.all(Array.from({ length: count }, () => hash('of ann')))
