@@ -21,7 +21,7 @@ const en = {
     sessionEnded: 'Your session has ended, so nothing was shared. Sign in again to decide.',
     formReplaced:
       'Our pages were opened in another tab meanwhile, so this form was replaced. Please enter your password again.',
-    rateLimited: (wait: string) => `Too many attempts. Please wait ${wait} and try again.`,
+    rateLimited: (wait: string) => `There are too many attempts to sign in. Please wait ${wait} and try again.`,
   },
 
   authorization: {
@@ -140,7 +140,7 @@ const zh: Texts = {
     signedOut: '您已退出登录，没有任何内容被更改。请登录后继续。',
     sessionEnded: '您的登录已失效，没有共享任何内容。请重新登录后再作决定。',
     formReplaced: '另一个标签页同时打开了本站页面，此表单已重新生成。请再次输入密码。',
-    rateLimited: (wait) => `尝试次数过多，请在 ${wait}后重试。`,
+    rateLimited: (wait) => `登录尝试过多，请在 ${wait}后重试。`,
   },
 
   authorization: {
