@@ -18,6 +18,7 @@ import type { RpcServer } from '../../services/rpc/rpc-server.js'
 import type { Rounds } from '../../services/store/rounds.js'
 import { startHashingThreads } from '../../services/token/hashing-threads.js'
 import { type Config, usesTls } from '../config.js'
+import { CommandError } from '../exit.js'
 import { pooledRandomBytes } from '../random.js'
 import type { Database } from '../settings.js'
 import { startAdminHttp } from '../telemetry/admin-http.js'
@@ -56,7 +57,7 @@ export async function start(mode: Mode, config: Config, overrides: Overrides = {
   try {
     return await assembly.start()
   } catch (error) {
-    await assembly.stop()
+    await assembly.stop().catch(() => undefined) // which it has logged; why it did not start says more
     throw error
   }
 }
@@ -134,11 +135,21 @@ class Assembly {
     }
   }
 
+  /** Takes every step, whatever becomes of those before it, and rejects if one failed. */
   async stop(): Promise<void> {
     this.#stage = 'shutting down'
     const totalMs = this.#config.shutdownTimeoutSeconds * 1000
     const cutAt = performance.now() + totalMs - Math.min(CLOSING_MS, totalMs / 2)
-    for (const step of this.#undo.splice(0).reverse()) await step(Math.max(0, cutAt - performance.now()))
+    let isInOrder = true
+    for (const step of this.#undo.splice(0).reverse()) {
+      try {
+        await step(Math.max(0, cutAt - performance.now()))
+      } catch (error) {
+        isInOrder = false
+        this.#log.failure('a step of stopping failed', error)
+      }
+    }
+    if (!isInOrder) throw new CommandError('not everything was stopped in order; the log says what failed')
   }
 
   #has(part: Mode): boolean {
