@@ -200,14 +200,16 @@ class Gateway {
     span?.end(record)
   }
 
-  /** The answer to a request that failed: the envelope for programs, a page for people. */
+  /** The answer to a request that failed: the envelope for programs, a page for people. What HTTP itself refuses may be of either. */
   #refuse(request: HttpRequest, kind: Route['kind'], error: unknown): Answer {
     const { requestId } = request
     const problem = toProblem(error)
     if (problem.type === 'internal_server_error' && !isLoggedByService(problem.cause)) {
       this.#options.onUnexpected(problem.cause, requestId)
     }
-    if (kind === 'api') return failure(problem, problem.status(this.#options.httpErrorStatus), requestId)
+    if (kind === 'api' || (problem.isOfHttp && !acceptsHtml(request))) {
+      return failure(problem, problem.status(this.#options.httpErrorStatus), requestId)
+    }
     return errorPage({
       status: problem.status('semantic'),
       outcome: problem.type,
@@ -301,7 +303,11 @@ function recordOf(
 /** Who is answered for a path where nothing is served: a browser, which says that it accepts HTML, or a program. */
 function kindOf(request: HttpRequest): Route['kind'] {
   if (request.path === '/api' || request.path.startsWith('/api/')) return 'api'
-  return request.header('accept')?.includes('text/html') ? 'page' : 'api'
+  return acceptsHtml(request) ? 'page' : 'api'
+}
+
+function acceptsHtml(request: HttpRequest): boolean {
+  return request.header('accept')?.includes('text/html') === true
 }
 
 /** What HTTP demands of every request, whatever its path. @throws Problem */

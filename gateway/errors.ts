@@ -110,6 +110,11 @@ export class Problem extends Error {
     return problemKinds[this.type]
   }
 
+  /** Whether HTTP itself refuses the request, whatever a route would make of it. */
+  get isOfHttp(): boolean {
+    return this.options.httpStatus !== undefined || this.kind.code === 'NoRoute'
+  }
+
   /** Status from the table; with `errorStatus` 200, for old clients, application failures have status 200 (decisions 4). */
   status(errorStatus: 'semantic' | 200): number {
     const { code, status } = this.kind

@@ -191,6 +191,24 @@ describe('paths', () => {
     )
   })
 
+  const page = '/connect/oauth2/authorize'
+  const form = (type: string, length: number) =>
+    `POST ${page} HTTP/1.1\r\nContent-Type: ${type}\r\nContent-Length: ${length}\r\n`
+  test.each([
+    [405, `DELETE ${page} HTTP/1.1\r\n`, ''],
+    [413, form('application/x-www-form-urlencoded', 20_000), 'x'.repeat(20_000)],
+    [414, `GET ${page}?${'a'.repeat(9_000)} HTTP/1.1\r\n`, ''],
+    [415, form('application/json', 2), '{}'],
+    [431, `GET ${page} HTTP/1.1\r\nX-Large: ${'a'.repeat(17_000)}\r\n`, ''],
+  ])('a %i of a page is a page for a browser and in the envelope for a program', (status, head, body) =>
+    withGateway({}, async ({ port }) => {
+      const ask = (accept: string) => sendRaw(port, `${head}Host: a\r\n${accept}Connection: close\r\n\r\n`, body)
+      const browser = await ask('Accept: text/html,*/*;q=0.8\r\n')
+      expect(browser).toMatch(new RegExp(`^HTTP/1\\.1 ${status} (.+\r\n)*content-type: text/html`, 'i'))
+      for (const accept of ['', 'Accept: */*\r\n']) expect((await rawFailure(await ask(accept)))[0]).toBe(status)
+    }),
+  )
+
   test.each(['http://elsewhere.example', 'HTTPS://user@elsewhere.example:1'])(
     'a request target in absolute form under %s is served',
     (host) =>
