@@ -52,7 +52,7 @@ export function readConfig(env: Environment, used: readonly RpcAddressSetting[] 
   const entries = Object.entries(settings).map(([name, row]) => [name, reader.parse(row)] as const)
   // Each value was parsed by the schema of its own row; a row without a value has left a problem behind.
   const config = Object.fromEntries(entries) as Config
-  if (reader.problems.length === 0) reader.problems.push(...contradictions(config))
+  reader.problems.push(...contradictions(config))
   if (usesTls(config, used)) reader.problems.push(...readTlsFiles(config).problems)
   if (reader.problems.length > 0) throw new ConfigError(reader.problems)
   return config
@@ -134,13 +134,13 @@ export function usesTls(config: Config, addresses: readonly RpcAddressSetting[])
   return addresses.map((name) => config[name]).some((address) => typeof address === 'object' && address.kind === 'tls')
 }
 
-/** Values that are valid by themselves and not together. */
-function contradictions(config: Config): ConfigProblem[] {
-  const { tokenDatabase: token, surveyDatabase: survey } = config
-  const isOneFile = token.kind === 'sqlite' && survey.kind === 'sqlite' && token.file === survey.file
-  const isOnePort = config.port !== 0 && config.port === config.adminPort && config.host === config.adminHost
-  const isIdleLonger = config.sessionIdleSeconds > config.sessionTtlSeconds
-  const areHeadersLonger = config.httpHeadersTimeoutSeconds > config.httpRequestTimeoutSeconds
+/** Values that are valid by themselves and not together. A setting that is wrong by itself has no value, and contradicts none. */
+function contradictions(config: Partial<Config>): ConfigProblem[] {
+  const { tokenDatabase: token, surveyDatabase: survey, port, host } = config
+  const isOneFile = token?.kind === 'sqlite' && survey?.kind === 'sqlite' && token.file === survey.file
+  const isOnePort = !!port && port === config.adminPort && !!host && host === config.adminHost
+  const isIdleLonger = isMore(config.sessionIdleSeconds, config.sessionTtlSeconds)
+  const areHeadersLonger = isMore(config.httpHeadersTimeoutSeconds, config.httpRequestTimeoutSeconds)
   const found: readonly (ConfigProblem | false)[] = [
     isIdleLonger && problem('SESSION_IDLE_SECONDS', 'must not be more than SESSION_TTL_SECONDS'),
     areHeadersLonger && problem('HTTP_HEADERS_TIMEOUT_SECONDS', 'must not be more than HTTP_REQUEST_TIMEOUT_SECONDS'),
@@ -148,6 +148,10 @@ function contradictions(config: Config): ConfigProblem[] {
     isOneFile && problem('SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL'),
   ]
   return found.filter((one) => one !== false)
+}
+
+function isMore(one: number | undefined, other: number | undefined): boolean {
+  return one !== undefined && other !== undefined && one > other
 }
 
 function problem(variable: string, message: string): ConfigProblem {

@@ -141,10 +141,14 @@ export class Connections {
     }
   }
 
-  /** The server's own close() would cut off connections with a request in flight. */
+  /**
+   * The server's own close() would cut off connections with a request in flight, and stops looking for requests that are late,
+   * which begins again with an event that node:http emits only when a server begins to listen.
+   */
   #stopListening(): void {
     this.#server.closeIdleConnections = () => undefined
     this.#server.close()
+    this.#server.emit('listening')
   }
 
   /** Waits until all are closed: those idle after a second by us, each of the others with its answer. */

@@ -5,14 +5,14 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { openSurveyStore, openTokenStore } from '../../bin/compose/stores.js'
-import { ConfigError, describeConfig, type Environment, readConfig } from '../../bin/config.js'
+import { ConfigError, describeConfig, type Environment, type RpcAddressSetting, readConfig } from '../../bin/config.js'
 import { createProcess } from '../harness/process.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
-function problemsOf(env: Environment): string[] {
+function problemsOf(env: Environment, used: readonly RpcAddressSetting[] = []): string[] {
   try {
-    readConfig(env)
+    readConfig(env, used)
   } catch (error) {
     if (error instanceof ConfigError) return error.problems.map(({ variable }) => variable)
     throw error
@@ -174,6 +174,24 @@ describe('wrong values', () => {
     expect(problemsOf(oneFile)).toEqual(['SURVEY_DATABASE_URL'])
     const oneServer = { TOKEN_DATABASE_URL: 'postgres://db/sa', SURVEY_DATABASE_URL: 'postgres://db/sa' }
     expect(problemsOf(oneServer)).toEqual([])
+  })
+
+  test('certificate files that cannot be read and those that are none are named together', () => {
+    const [RPC_TLS_CERT, RPC_TLS_KEY] = [fileWith('junk'), fileWith('')]
+    const env = { RPC_LISTEN: 'https://127.0.0.1:0', RPC_TLS_CERT, RPC_TLS_KEY, RPC_TLS_CA: '/none' }
+    expect(problemsOf(env, ['rpcListen']).sort()).toEqual(['RPC_TLS_CA', 'RPC_TLS_CERT', 'RPC_TLS_KEY'])
+  })
+
+  test('values that contradict each other are named beside others that are wrong', () => {
+    const timeouts = { HTTP_HEADERS_TIMEOUT_SECONDS: '16', HTTP_REQUEST_TIMEOUT_SECONDS: '15' }
+    const env = { ...timeouts, SESSION_IDLE_SECONDS: '50000', PORT: '9100', CODE_TTL_SECONDS: '999' }
+    const wrong = ['ADMIN_PORT', 'CODE_TTL_SECONDS', 'HTTP_HEADERS_TIMEOUT_SECONDS', 'SESSION_IDLE_SECONDS']
+    expect(problemsOf(env).sort()).toEqual(wrong)
+    expect(problemsOf({ PORT: 'x', ADMIN_PORT: 'x' }).sort()).toEqual(['ADMIN_PORT', 'PORT'])
+    expect(problemsOf({ SESSION_IDLE_SECONDS: 'x', TOKEN_DATABASE_URL: 'x' }).sort()).toEqual([
+      'SESSION_IDLE_SECONDS',
+      'TOKEN_DATABASE_URL',
+    ])
   })
 })
 

@@ -1161,6 +1161,16 @@ test('a draining gateway cuts off a client whose request has no answer in time',
   })
 })
 
+test('a draining gateway answers a request that does not arrive in time with 408', () =>
+  withGateway({ limits: { headersTimeoutMs: 500, requestTimeoutMs: 1_500 } }, async (gateway) => {
+    const form = 'POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nuser'
+    const answer = sendRaw(gateway.port, form)
+    await sleep(100)
+    const drained = gateway.drain(30_000)
+    expect(await rawFailure(await answer)).toEqual([408, 'InvalidArgument', 'invalid_argument'])
+    await drained
+  }))
+
 test('a draining gateway does not wait for the end of a malformed request', async () => {
   let answer = (_: object) => {}
   const GetAuthorizedUser = () =>
