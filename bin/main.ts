@@ -51,7 +51,7 @@ export function createProgram(): Command {
     .configureHelp({ showGlobalOptions: false })
     .addHelpText(
       'after',
-      '\nData goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 69 unavailable, 78 configuration.\n',
+      `${examples('demo', 'serve', 'app create --help', 'doctor')}\nData goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 69 unavailable, 78 configuration.\n`,
     )
   addServeCommand(program)
   addDemoCommand(program)

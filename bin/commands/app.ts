@@ -24,7 +24,10 @@ interface SecretOptions extends Json {
 }
 
 export function addAppCommands(program: Command): void {
-  const app = program.command('app').description('third-party applications and their secrets')
+  const app = program
+    .command('app')
+    .description('third-party applications and their secrets')
+    .addHelpText('after', examples('app list', 'app secret add app_k3J… --expires-in-days 365'))
 
   app
     .command('create')
@@ -76,7 +79,10 @@ export function addAppCommands(program: Command): void {
   }
 
   addSecretCommands(
-    app.command('secret').description('secrets of an app: add the new one, deploy it, revoke the old one'),
+    app
+      .command('secret')
+      .description('secrets of an app: add the new one, deploy it, revoke the old one')
+      .addHelpText('after', examples('app secret list app_k3J…', 'app secret revoke secret_x7Q…')),
   )
 }
 

@@ -27,7 +27,10 @@ const PAGE_SIZE = 1000
 const KINDS = [...AUDIT_KINDS, ...SURVEY_EVENT_KINDS]
 
 export function addAuditCommands(program: Command): void {
-  const audit = program.command('audit').description('the audit trail; docs/operations.md lists the kinds of events')
+  const audit = program
+    .command('audit')
+    .description('the audit trail; docs/operations.md lists the kinds of events')
+    .addHelpText('after', examples('audit list --username li.wei'))
 
   audit
     .command('list')

@@ -2,7 +2,7 @@
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
-import { holdPort, letGo, tryPort } from '../compose/listen.js'
+import { type HeldPort, holdPort, letGo } from '../compose/listen.js'
 import { type Environment, readConfig } from '../config.js'
 import { authorize } from '../demo/authorize.js'
 import { guide } from '../demo/guide.js'
@@ -14,9 +14,18 @@ import { packageFile } from '../package-root.js'
 import { untilToldToStop } from '../signals.js'
 import { examples } from './options.js'
 
-const DEFAULT_PORT = '8080'
-const DEFAULT_ADMIN_PORT = '9100'
-const DEFAULT_APP_PORT = '8090'
+const DEFAULT_PORT = 8080
+const DEFAULT_ADMIN_PORT = 9100
+const DEFAULT_APP_PORT = 8090
+
+/** Variables that the demo does not read: its data and its address are its own. */
+const ITS_OWN = [
+  'PUBLIC_URL',
+  'TOKEN_DATABASE_URL',
+  'TOKEN_DATABASE_URL_FILE',
+  'SURVEY_DATABASE_URL',
+  'SURVEY_DATABASE_URL_FILE',
+] as const
 
 type StartExample = (options: { baseUrl: string; appid: string; secret: string; port: number }) => Promise<{
   readonly url: string
@@ -37,15 +46,19 @@ async function demo(): Promise<void> {
     const text = `the demo has an account whose password is public, and ${whyNot}`
     throw new CommandError(text, EXIT.configuration, 'survey-auth serve has none; for the demo unset the variable')
   }
+  const ignored = ITS_OWN.filter((variable) => process.env[variable])
+  if (ignored.length > 0) message(`no effect on the demo, which has its own: ${ignored.join(', ')}`)
+  const { startAllInOne } = await import('../compose/all-in-one.js') // heavy: only here, and before free ports are looked for
   const config = readConfig(await demoEnvironment(process.env))
-  const appPort = Number(await portFor('127.0.0.1', DEFAULT_APP_PORT))
-  const redirectUri = `http://127.0.0.1:${appPort}/callback`
-  const { startAllInOne } = await import('../compose/all-in-one.js') // heavy: only here
+  const appPort = await holdFree('127.0.0.1', DEFAULT_APP_PORT)
+  appPort.socket.unref() // if the start fails
+  const redirectUri = `http://127.0.0.1:${appPort.port}/callback`
   const running = await startAllInOne(config)
   try {
     const seeded = await seed(running, redirectUri)
     const credentials = await authorize(running, seeded.pasted, redirectUri)
-    const example = await startExample({ baseUrl: running.url, ...seeded.clicked, port: appPort })
+    await letGo(appPort)
+    const example = await startExample({ baseUrl: running.url, ...seeded.clicked, port: appPort.port })
     const { codeTtlSeconds, dataDir } = config
     const text = { url: running.url, appUrl: example.url, redirectUri, seeded, credentials, codeTtlSeconds, dataDir }
     process.stdout.write(guide(text, { isColored: process.stdout.isTTY === true && !process.env.NO_COLOR }))
@@ -76,33 +89,26 @@ async function demoEnvironment(env: Environment): Promise<Environment> {
     LOG_LEVEL: 'warn',
     ...env,
     DATA_DIR: path.join(env.DATA_DIR || 'data', 'demo'),
-    TOKEN_DATABASE_URL: undefined,
-    TOKEN_DATABASE_URL_FILE: undefined,
-    SURVEY_DATABASE_URL: undefined,
-    SURVEY_DATABASE_URL_FILE: undefined,
-    PUBLIC_URL: undefined,
+    ...Object.fromEntries(ITS_OWN.map((variable) => [variable, undefined])),
     PORT: env.PORT || (await portFor(host, DEFAULT_PORT)),
     ADMIN_PORT: env.ADMIN_PORT || (await portFor(env.ADMIN_HOST || '127.0.0.1', DEFAULT_ADMIN_PORT)),
   }
 }
 
-/** The usual port if it is free, else any. */
-async function portFor(host: string, usual: string): Promise<string> {
-  if (await isFree(host, Number(usual))) return usual
-  const port = String(await freePort())
-  message(`port ${usual} is in use; taking ${port}`)
-  return port
-}
-
-function isFree(host: string, port: number): Promise<boolean> {
-  return tryPort(host, port, 'PORT').then(
-    () => true,
-    () => false,
-  )
-}
-
-async function freePort(): Promise<number> {
-  const held = await holdPort('127.0.0.1', 0, 'PORT')
+/** The usual port if it is free, else any; free when this looked. */
+async function portFor(host: string, usual: number): Promise<string> {
+  const held = await holdFree(host, usual)
   await letGo(held)
-  return held.port
+  return String(held.port)
+}
+
+/** The same, held: it stays free. */
+async function holdFree(host: string, usual: number): Promise<HeldPort> {
+  try {
+    return await holdPort(host, usual, 'PORT')
+  } catch {
+    const held = await holdPort('127.0.0.1', 0, 'PORT')
+    message(`port ${usual} is in use; taking ${held.port}`)
+    return held
+  }
 }

@@ -12,7 +12,10 @@ interface ListOptions extends Json {
 }
 
 export function addGrantCommands(program: Command): void {
-  const grant = program.command('grant').description('what users gave to apps')
+  const grant = program
+    .command('grant')
+    .description('what users gave to apps')
+    .addHelpText('after', examples('grant list --username li.wei', 'grant revoke grant_9fT…'))
 
   grant
     .command('list')

@@ -34,7 +34,10 @@ SURVEY_DATABASE_URL (or …_FILE) to postgres:// addresses first. docs/operation
 `
 
 export function addStoreCommands(program: Command): void {
-  const store = program.command('store').description('moving the databases')
+  const store = program
+    .command('store')
+    .description('moving the databases')
+    .addHelpText('after', examples('store copy --help'))
 
   store
     .command('copy')

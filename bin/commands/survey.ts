@@ -56,7 +56,10 @@ id makes it anew. To be able to go back, export first.
 `
 
 export function addSurveyCommands(program: Command): void {
-  const survey = program.command('survey').description('surveys, in the JSON shape of the detail endpoint')
+  const survey = program
+    .command('survey')
+    .description('surveys, in the JSON shape of the detail endpoint')
+    .addHelpText('after', examples('survey import surveys.json --owner li.wei', 'survey list --owner li.wei'))
 
   survey
     .command('import <file>')

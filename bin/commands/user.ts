@@ -29,7 +29,10 @@ user_id with the openids that apps know, which nobody else is ever given, and th
 const USER = 'the user, by name or user_id'
 
 export function addUserCommands(program: Command): void {
-  const user = program.command('user').description('accounts that sign in and authorize apps')
+  const user = program
+    .command('user')
+    .description('accounts that sign in and authorize apps')
+    .addHelpText('after', examples('user create --username li.wei --password-stdin < password.txt', 'user list'))
 
   user
     .command('create')

@@ -40,7 +40,12 @@ export async function startGatewayPart(
 }
 
 /** Warns of settings with which a gateway can work, but badly. */
-export function warnOfGateway({ publicUrl, httpMaxConnections }: Config, log: Log): void {
+export function warnOfGateway({ host, publicUrl, httpMaxConnections }: Config, log: Pick<Log, 'warning'>): void {
+  if (isLoopback(publicUrl.hostname) && !isLoopback(host)) {
+    log.warning(
+      `HOST is ${host} but PUBLIC_URL is ${publicUrl.origin}: forms sent to another address are refused; set PUBLIC_URL to the address that browsers use`,
+    )
+  }
   if (publicUrl.protocol === 'http:' && !isLoopback(publicUrl.hostname)) {
     log.warning('PUBLIC_URL is http: passwords and tokens travel in the clear')
   }

@@ -35,8 +35,8 @@ function spawnDemo(dataDir: string, env: Readonly<Record<string, string>> = {}):
   return child
 }
 
-async function startDemo(dataDir: string): Promise<Demo> {
-  const child = spawnDemo(dataDir)
+async function startDemo(dataDir: string, env: Readonly<Record<string, string>> = {}): Promise<Demo> {
+  const child = spawnDemo(dataDir, env)
   let output = ''
   const guide = await new Promise<string>((resolve, reject) => {
     const collect = (chunk: Buffer) => {
@@ -137,10 +137,21 @@ test('it starts again after a crash, and a second one runs beside the first', { 
   const dataDir = temporaryFolder()
   await (await startDemo(dataDir)).kill()
   const first = await startDemo(dataDir)
-  const second = await startDemo(dataDir)
+  const second = await startDemo(dataDir, {
+    PUBLIC_URL: 'https://auth.example.com',
+    TOKEN_DATABASE_URL: 'postgres://h/d',
+  })
+  expect(first.guide).not.toContain('no effect')
+  expect(second.guide).toContain('no effect on the demo, which has its own: PUBLIC_URL, TOKEN_DATABASE_URL\n')
   expect(await paste(second.guide)).toMatchObject(everyEndpoint)
   expect(await paste(first.guide)).toMatchObject(everyEndpoint)
   expect(await Promise.all([first.stop(), second.stop()])).toEqual([0, 0])
+})
+
+test('two that start at the same moment both run', { timeout: 90_000 }, async () => {
+  const start = () => startDemo(temporaryFolder(), { PORT: '0', ADMIN_PORT: '0' })
+  const demos = await Promise.all([start(), start()])
+  expect(await Promise.all(demos.map((demo) => demo.stop()))).toEqual([0, 0])
 })
 
 describe('its database', () => {

@@ -6,6 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { expect, onTestFinished, test, vi } from 'vitest'
+import { warnOfGateway } from '../../bin/compose/gateway-part.js'
+import { readConfig } from '../../bin/config.js'
 import { Clock } from '../harness/clock.js'
 import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
@@ -276,6 +278,20 @@ test('a process that may open fewer files than it takes connections says so', as
     if (log.includes('listening on')) child.kill('SIGTERM')
   }
   expect(log).toContain('may open 400 files and HTTP_MAX_CONNECTIONS is 10000')
+})
+
+test('a HOST that others reach beside a PUBLIC_URL that is this machine is warned of', () => {
+  const warningsOf = (env: Readonly<Record<string, string>>) => {
+    const warnings: string[] = []
+    warnOfGateway({ ...readConfig(env), httpMaxConnections: 1 }, { warning: (text) => warnings.push(text) })
+    return warnings
+  }
+  const forms = expect.stringContaining(
+    'HOST is 0.0.0.0 but PUBLIC_URL is http://127.0.0.1:8080: forms sent to another',
+  )
+  expect(warningsOf({ HOST: '0.0.0.0' })).toEqual([forms])
+  expect(warningsOf({ HOST: '0.0.0.0', PUBLIC_URL: 'https://auth.example.com' })).toEqual([])
+  expect(warningsOf({})).toEqual([])
 })
 
 test('commands work beside a running server, and take effect on its next request', async () => {

@@ -50,6 +50,13 @@ function commandsBelow(command: Command, words: readonly string[] = []): [string
   return command.commands.flatMap((child) => commandsBelow(child, [...words, child.name()]))
 }
 
+/** Every command that only has others. */
+function groupsFrom(command: Command, words: readonly string[] = []): [string, Command][] {
+  if (command.commands.length === 0) return []
+  const below = command.commands.flatMap((child) => groupsFrom(child, [...words, child.name()]))
+  return [[words.join(' '), command], ...below]
+}
+
 function helpOf(command: Command): string {
   let help = ''
   command.configureOutput({
@@ -76,6 +83,16 @@ describe('help', () => {
     expect(help).toContain(`$ survey-auth ${words}`)
     expect(command.description()).not.toBe('')
   })
+
+  test.each(groupsFrom(createProgram()))(
+    "survey-auth %s --help gives examples of this group's commands",
+    (words, group) => {
+      const shown = [...helpOf(group).matchAll(/^ +\$ survey-auth (.+)$/gm)].map(([, line = '']) => line)
+      expect(shown).not.toEqual([])
+      const names = [...commands.keys()].filter((name) => name.startsWith(words))
+      for (const line of shown) expect(names.some((name) => line === name || line.startsWith(`${name} `))).toBe(true)
+    },
+  )
 
   test.each([...commands])('survey-auth %s --help shows no default that would be refused', (_, command) => {
     expect(helpOf(command)).not.toContain('(default: "")')
