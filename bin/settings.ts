@@ -311,7 +311,7 @@ const limits = {
     'HTTP_REQUEST_TIMEOUT_SECONDS',
     '15',
     whole(1, 300),
-    'a client that has not sent its whole request by then is answered 408 and cut off; one that reads nothing of its answer for this long is cut off',
+    'a client that has not sent its whole request by then is answered 408 and cut off; one that reads nothing of its answer is cut off after once to twice this time',
   ),
   httpKeepAliveSeconds: setting(
     'HTTP_KEEP_ALIVE_SECONDS',

@@ -21,11 +21,20 @@ export interface Page<Row> {
   readonly next: string | undefined
 }
 
-/** The page a list request asks for. */
-export function pageOf(request: { readonly pageSize: number; readonly pageToken: string }): PageOf {
+interface PageRequest {
+  readonly pageSize: number
+  readonly pageToken: string
+}
+
+/**
+ * The page a list request asks for. `positions`: the form of positions in a list of which the store would take any text for one.
+ * @throws as parseTimePosition
+ */
+export function pageOf({ pageSize, pageToken }: PageRequest, positions?: RegExp): PageOf {
+  if (pageToken !== '' && positions?.test(pageToken) === false) throw notValid()
   return {
-    limit: Math.min(request.pageSize || DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE),
-    after: request.pageToken === '' ? undefined : request.pageToken,
+    limit: Math.min(pageSize || DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE),
+    after: pageToken === '' ? undefined : pageToken,
   }
 }
 

@@ -360,6 +360,8 @@ describe('audit', () => {
       },
     ]
     for (const list of lists) {
+      const garbage = list({ pageSize: 2, pageToken: 'garbage!' })
+      await expect(garbage).rejects.toThrow('the page token is not valid')
       const all = await list({ pageSize: 1_000, pageToken: '' })
       const paged: string[] = []
       let pageToken = ''

@@ -622,7 +622,7 @@ export const RevalidateSurveysResponseSchema: GenMessage<RevalidateSurveysRespon
  */
 export type ImportSurveysRequest = Message<"surveyauth.v1.ImportSurveysRequest"> & {
   /**
-   * The user who owns them.
+   * The user who owns them. TokenService has the users: whether there is such a one is not looked up here.
    *
    * @generated from field: string owner_user_id = 1;
    */

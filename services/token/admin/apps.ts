@@ -17,6 +17,8 @@ type AppMethods = Pick<
   'createApp' | 'listApps' | 'getApp' | 'updateApp' | 'setAppDisabled' | 'addAppSecret' | 'revokeAppSecret'
 >
 
+const APPID = /^app_[\w-]{22}$/
+
 /** Name of the secret an app is created with. */
 const FIRST_SECRET = 'default'
 
@@ -41,7 +43,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
     },
 
     async listApps(request) {
-      const { rows, next } = await store.listApps(pageOf(request))
+      const { rows, next } = await store.listApps(pageOf(request, APPID))
       return { apps: rows.map((app) => toApp(app)), nextPageToken: next ?? '' }
     },
 

@@ -16,6 +16,9 @@ type UserMethods = Pick<
   'createUser' | 'listUsers' | 'getUser' | 'updateUser' | 'setUserDisabled' | 'setUserPassword' | 'deleteUser'
 >
 
+/** As CreateUser demands it. */
+const USERNAME = /^[A-Za-z0-9._@+-]{1,64}$/
+
 export function createUserMethods(deps: TokenDeps): UserMethods {
   const { store } = deps
 
@@ -37,7 +40,7 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
     },
 
     async listUsers(request) {
-      const { rows, next } = await store.listUsers(pageOf(request))
+      const { rows, next } = await store.listUsers(pageOf(request, USERNAME))
       return { users: rows.map(toUser), nextPageToken: next ?? '' }
     },
 
