@@ -12,6 +12,7 @@ import { DatabaseRefused } from '../../services/store/database-refused.js'
 import { socketIn } from '../compose/addresses.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase } from '../compose/database-file.js'
+import { type PortVariable, tryPort } from '../compose/listen.js'
 import { type Config, RPC_ADDRESSES, usesTls } from '../config.js'
 import { ANOTHER_PASSWORD, DEMO_USER, hasDemoAccount } from '../demo/known-account.js'
 import { errorCode } from '../error-code.js'
@@ -183,7 +184,9 @@ function certificate(config: Config): Verdict {
   return endsAtMs - Date.now() < CERTIFICATE_SOON_MS ? odd(detail) : ok(detail)
 }
 
-function publicAddress({ publicUrl, host }: Config): Verdict {
+async function publicAddress({ publicUrl, host }: Config): Promise<Verdict> {
+  const reason = await whyNotHere(host, 'PORT')
+  if (reason !== undefined) return wrong(reason)
   if (publicUrl.protocol === 'https:') return ok(publicUrl.origin)
   if (isLoopback(publicUrl.hostname) && isLoopback(host)) return ok(`${publicUrl.origin}, this machine only`)
   if (isLoopback(publicUrl.hostname)) {
@@ -194,11 +197,24 @@ function publicAddress({ publicUrl, host }: Config): Verdict {
   return wrong(`${publicUrl.origin} is not https: tokens and passwords travel in the clear`)
 }
 
-function adminAddress({ adminHost, adminPort }: Config): Verdict {
+async function adminAddress({ adminHost, adminPort }: Config): Promise<Verdict> {
   if (adminPort === 0) return odd('turned off: no health checks, no metrics')
+  const reason = await whyNotHere(adminHost, 'ADMIN_PORT')
+  if (reason !== undefined) return wrong(reason)
   const address = `${hostInUrl(adminHost)}:${adminPort}`
   if (isLoopback(adminHost)) return ok(`${address}, this machine only`)
   return odd(`${address}; make sure that only your monitoring reaches it`)
+}
+
+/** Why nothing can listen on this address, whatever the port; undefined when something can. */
+async function whyNotHere(host: string, variable: PortVariable): Promise<string | undefined> {
+  try {
+    await tryPort(host, 0, variable)
+    return undefined
+  } catch (error) {
+    if (error instanceof CommandError) return error.message
+    throw error
+  }
 }
 
 /** As `serve` checks before it is ready: for a gateway, which needs both, or a survey service, which needs the token service. */
