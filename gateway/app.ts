@@ -116,8 +116,8 @@ class Gateway {
   readonly #trustedProxies: ReadonlySet<string>
   readonly #writer: AnswerWriter
   readonly #connections: Connections
-  /** Connections on which malformed bytes arrived. */
-  readonly #refused = new WeakSet<Duplex>()
+  /** Connections on which malformed bytes arrived, or too few of them in time, and what was answered. */
+  readonly #refused = new WeakMap<Duplex, Problem>()
 
   constructor(server: Server, options: GatewayOptions) {
     this.#options = options
@@ -187,7 +187,8 @@ class Gateway {
       answer = await route.answer(request, this.#options)
     } catch (error) {
       if (!isAdmitted && this.#connections.isAlone(incoming)) await this.#refusals.next()
-      answer = this.#refuse(request, kind, error)
+      const refusal = incoming.complete ? undefined : this.#refused.get(incoming.socket)
+      answer = this.#refuse(request, kind, refusal ?? error)
     } finally {
       if (isAdmitted) this.#admission.leave(kind)
     }
@@ -242,13 +243,14 @@ class Gateway {
       socket.destroy() // its client has reset it, for example
       return
     }
-    this.#refused.add(socket)
     const target = targetOfUnknownMethod(error)
     const problem =
       target === undefined
         ? problemOfParseFailure(error, this.#options.limits)
         : noRoute(this.#router.find(pathOf(target)))
-    this.#endWithAnswers(socket, () => this.#refuseRaw(socket, problem, 'none'))
+    this.#refused.set(socket, problem)
+    const method = this.#connections.isReading(socket) ? undefined : 'none'
+    this.#endWithAnswers(socket, () => this.#refuseRaw(socket, problem, method))
   }
 
   /**
@@ -263,10 +265,12 @@ class Gateway {
     else last.shouldKeepAlive = false
   }
 
-  #refuseRaw(socket: Duplex, problem: Problem, method: string): void {
+  /** `method`: for the record; undefined where the answer ends a request that is being read, which is recorded by itself. */
+  #refuseRaw(socket: Duplex, problem: Problem, method: string | undefined): void {
     const requestId = randomUUID()
     const answer = failure(problem, problem.status(this.#options.httpErrorStatus), requestId)
     this.#writer.writeRaw(socket, answer)
+    if (method === undefined) return
     const outcome = problem.type
     this.#options.onRequest({ route: NO_ROUTE, method, status: answer.status, durationMs: 0, requestId, outcome })
   }

@@ -79,7 +79,7 @@ export function readBody(request: IncomingMessage, maxBytes: number): Promise<Bu
     })
     request.on('close', () => {
       clearTimeout(patience)
-      reject(invalidArgument('the request ended early'))
+      reject(invalidArgument('the request ended early', { httpStatus: 400 }))
     })
   })
 }

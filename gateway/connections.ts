@@ -86,6 +86,12 @@ export class Connections {
     return this.#waiting.get(socket)?.length === 1
   }
 
+  /** Whether a request is arriving that has no answer yet. */
+  isReading(socket: Duplex): boolean {
+    const waiting = this.#waiting.get(socket as Socket) ?? []
+    return waiting.some(({ req, writableEnded }) => !req.complete && !writableEnded)
+  }
+
   /**
    * Called when something other than a request arrived. Returns the last pending response that is certain to come, or has been
    * written, whatever follows its request; those behind it are no longer waited for.
