@@ -311,7 +311,7 @@ function kindOf(request: HttpRequest): Route['kind'] {
 }
 
 function acceptsHtml(request: HttpRequest): boolean {
-  return request.header('accept')?.includes('text/html') === true
+  return /text\/html/i.test(request.header('accept') ?? '')
 }
 
 /** What HTTP demands of every request, whatever its path. @throws Problem */

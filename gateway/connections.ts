@@ -114,6 +114,7 @@ export class Connections {
     const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
     await this.#allClosed()
     clearTimeout(cut)
+    this.#server.close() // the second time it only stops looking for late requests
   }
 
   /**

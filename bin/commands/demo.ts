@@ -2,8 +2,9 @@
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Command } from 'commander'
-import { type HeldPort, holdPort, letGo } from '../compose/listen.js'
-import { type Environment, readConfig } from '../config.js'
+import type { AllInOne } from '../compose/all-in-one.js'
+import { type HeldPort, holdPort, letGo, type PortVariable } from '../compose/listen.js'
+import { type Config, type Environment, readConfig } from '../config.js'
 import { authorize } from '../demo/authorize.js'
 import { guide } from '../demo/guide.js'
 import { whyNoDemo } from '../demo/known-account.js'
@@ -17,6 +18,9 @@ import { examples } from './options.js'
 const DEFAULT_PORT = 8080
 const DEFAULT_ADMIN_PORT = 9100
 const DEFAULT_APP_PORT = 8090
+
+/** How often a port that was free may be taken before this process takes it. */
+const MOST_TRIES = 5
 
 /** Variables that the demo does not read: its data and its address are its own. */
 const ITS_OWN = [
@@ -48,12 +52,11 @@ async function demo(): Promise<void> {
   }
   const ignored = ITS_OWN.filter((variable) => process.env[variable])
   if (ignored.length > 0) message(`no effect on the demo, which has its own: ${ignored.join(', ')}`)
-  const { startAllInOne } = await import('../compose/all-in-one.js') // heavy: only here, and before free ports are looked for
-  const config = readConfig(await demoEnvironment(process.env))
-  const appPort = await holdFree('127.0.0.1', DEFAULT_APP_PORT)
+  const startExample = await loadExample()
+  const appPort = await holdFree('127.0.0.1', DEFAULT_APP_PORT, 'PORT')
   appPort.socket.unref() // if the start fails
   const redirectUri = `http://127.0.0.1:${appPort.port}/callback`
-  const running = await startAllInOne(config)
+  const { config, running } = await startOnFreePorts()
   try {
     const seeded = await seed(running, redirectUri)
     const credentials = await authorize(running, seeded.pasted, redirectUri)
@@ -70,10 +73,24 @@ async function demo(): Promise<void> {
 }
 
 /** The example is plain JavaScript outside the build, so it is loaded from where it stands. */
-const startExample: StartExample = async (options) => {
+async function loadExample(): Promise<StartExample> {
   const file = pathToFileURL(packageFile('examples/third-party-app/app.js'))
   const { startThirdPartyApp } = (await import(file.href)) as { startThirdPartyApp: StartExample }
-  return startThirdPartyApp(options)
+  return startThirdPartyApp
+}
+
+/** Looks for free ports again when another program was faster in taking them. */
+async function startOnFreePorts(): Promise<{ readonly config: Config; readonly running: AllInOne }> {
+  const { startAllInOne } = await import('../compose/all-in-one.js') // heavy: only here
+  for (let tries = 1; ; tries += 1) {
+    const config = readConfig(await demoEnvironment(process.env))
+    try {
+      return { config, running: await startAllInOne(config) }
+    } catch (error) {
+      const mayBeTaken = error instanceof CommandError && error.exitCode === EXIT.unavailable
+      if (!mayBeTaken || tries === MOST_TRIES) throw error
+    }
+  }
 }
 
 /**
@@ -90,24 +107,25 @@ async function demoEnvironment(env: Environment): Promise<Environment> {
     ...env,
     DATA_DIR: path.join(env.DATA_DIR || 'data', 'demo'),
     ...Object.fromEntries(ITS_OWN.map((variable) => [variable, undefined])),
-    PORT: env.PORT || (await portFor(host, DEFAULT_PORT)),
-    ADMIN_PORT: env.ADMIN_PORT || (await portFor(env.ADMIN_HOST || '127.0.0.1', DEFAULT_ADMIN_PORT)),
+    PORT: env.PORT || (await portFor(host, DEFAULT_PORT, 'PORT')),
+    ADMIN_PORT: env.ADMIN_PORT || (await portFor(env.ADMIN_HOST || '127.0.0.1', DEFAULT_ADMIN_PORT, 'ADMIN_PORT')),
   }
 }
 
 /** The usual port if it is free, else any; free when this looked. */
-async function portFor(host: string, usual: number): Promise<string> {
-  const held = await holdFree(host, usual)
+async function portFor(host: string, usual: number, variable: PortVariable): Promise<string> {
+  const held = await holdFree(host, usual, variable)
   await letGo(held)
   return String(held.port)
 }
 
-/** The same, held: it stays free. */
-async function holdFree(host: string, usual: number): Promise<HeldPort> {
+/** The same, held: it stays free. @throws CommandError when nothing can listen on this address */
+async function holdFree(host: string, usual: number, variable: PortVariable): Promise<HeldPort> {
   try {
-    return await holdPort(host, usual, 'PORT')
-  } catch {
-    const held = await holdPort('127.0.0.1', 0, 'PORT')
+    return await holdPort(host, usual, variable)
+  } catch (error) {
+    if (!(error instanceof CommandError) || error.exitCode !== EXIT.unavailable) throw error
+    const held = await holdPort(host, 0, variable)
     message(`port ${usual} is in use; taking ${held.port}`)
     return held
   }

@@ -43,7 +43,7 @@ export async function startGatewayPart(
 export function warnOfGateway({ host, publicUrl, httpMaxConnections }: Config, log: Pick<Log, 'warning'>): void {
   if (isLoopback(publicUrl.hostname) && !isLoopback(host)) {
     log.warning(
-      `HOST is ${host} but PUBLIC_URL is ${publicUrl.origin}: forms sent to another address are refused; set PUBLIC_URL to the address that browsers use`,
+      `HOST is ${host} but PUBLIC_URL names this machine only: forms sent to another address are refused; set PUBLIC_URL to the address that browsers use`,
     )
   }
   if (publicUrl.protocol === 'http:' && !isLoopback(publicUrl.hostname)) {

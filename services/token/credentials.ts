@@ -159,6 +159,11 @@ export function newId(prefix: string, randomBytes: (size: number) => Uint8Array,
   return `${prefix}_${bytes.toString('base64url')}`
 }
 
+/** What `newId` makes with this prefix. */
+export function idForm(prefix: string): RegExp {
+  return new RegExp(`^${prefix}_[\\w-]{22}$`)
+}
+
 function fromBytes(kind: CredentialKind, random: Uint8Array, place?: Place): Credential {
   const bytes = place ? Buffer.concat([place, random]) : Buffer.from(random)
   const body = `${prefixes[kind]}_${bytes.toString('base64url')}`

@@ -149,7 +149,7 @@ test('it starts again after a crash, and a second one runs beside the first', { 
 })
 
 test('two that start at the same moment both run', { timeout: 90_000 }, async () => {
-  const start = () => startDemo(temporaryFolder(), { PORT: '0', ADMIN_PORT: '0' })
+  const start = () => startDemo(temporaryFolder())
   const demos = await Promise.all([start(), start()])
   expect(await Promise.all(demos.map((demo) => demo.stop()))).toEqual([0, 0])
 })

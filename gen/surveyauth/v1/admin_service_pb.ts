@@ -122,7 +122,7 @@ export type AppSecret = Message<"surveyauth.v1.AppSecret"> & {
   revokeTime?: Timestamp | undefined;
 
   /**
-   * Last authentication with it, to the minute; unset if never. Written by the janitor, so the first shows up to a minute late.
+   * Last authentication with it, to the minute; unset if never. The janitor writes it, so a use shows after its next round.
    *
    * @generated from field: google.protobuf.Timestamp last_use_time = 6;
    */

@@ -7,7 +7,7 @@ import type { Call, Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
 import { type Cause, causedBy } from '../../store/cause.js'
 import { pageOf } from '../../store/page.js'
-import { isLikeCredential, newCredential, newId } from '../credentials.js'
+import { idForm, isLikeCredential, newCredential, newId } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { AppRow, AppSecretRow } from '../store/token-store.js'
 import { requireRegistrable } from './redirect-uri.js'
@@ -17,7 +17,7 @@ type AppMethods = Pick<
   'createApp' | 'listApps' | 'getApp' | 'updateApp' | 'setAppDisabled' | 'addAppSecret' | 'revokeAppSecret'
 >
 
-const APPID = /^app_[\w-]{22}$/
+const APPID = idForm('app')
 
 /** Name of the secret an app is created with. */
 const FIRST_SECRET = 'default'

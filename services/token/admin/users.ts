@@ -16,7 +16,7 @@ type UserMethods = Pick<
   'createUser' | 'listUsers' | 'getUser' | 'updateUser' | 'setUserDisabled' | 'setUserPassword' | 'deleteUser'
 >
 
-/** As CreateUser demands it. */
+/** As the proto demands it of CreateUser. */
 const USERNAME = /^[A-Za-z0-9._@+-]{1,64}$/
 
 export function createUserMethods(deps: TokenDeps): UserMethods {
