@@ -64,8 +64,9 @@ async function demo(): Promise<void> {
     const example = await startExample({ baseUrl: running.url, ...seeded.clicked, port: appPort.port })
     const { codeTtlSeconds, dataDir } = config
     const text = { url: running.url, appUrl: example.url, redirectUri, seeded, credentials, codeTtlSeconds, dataDir }
+    const told = untilToldToStop() // before anybody can read how to end it
     process.stdout.write(guide(text, { isColored: process.stdout.isTTY === true && !process.env.NO_COLOR }))
-    await untilToldToStop()
+    await told
     await example.close()
   } finally {
     await running.close()
