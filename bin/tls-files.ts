@@ -11,20 +11,22 @@ export function readTlsFiles(config: Pick<Config, 'rpcTlsCert' | 'rpcTlsKey' | '
   readonly problems: readonly ConfigProblem[]
 } {
   const problems: ConfigProblem[] = []
-  const read = (file: string, variable: string): string | undefined => {
+  const read = (file: string, variable: string): string => {
     try {
       if (file !== '') return readFileSync(file, 'utf8')
       problems.push({ variable, message: 'must name a PEM file for a TLS address' })
     } catch (error) {
       problems.push({ variable, message: `names a file that cannot be read: ${file} (${errorCode(error, 'unknown')})` })
     }
-    return undefined
+    return ''
   }
-  const cert = read(config.rpcTlsCert, 'RPC_TLS_CERT')
-  const key = read(config.rpcTlsKey, 'RPC_TLS_KEY')
-  const ca = read(config.rpcTlsCa, 'RPC_TLS_CA')
-  const material = { cert: cert ?? '', key: key ?? '', ca: ca ?? '' }
-  return { material, problems: [...problems, ...unusable({ cert, key, ca })] }
+  const material = {
+    cert: read(config.rpcTlsCert, 'RPC_TLS_CERT'),
+    key: read(config.rpcTlsKey, 'RPC_TLS_KEY'),
+    ca: read(config.rpcTlsCa, 'RPC_TLS_CA'),
+  }
+  const unread = new Set(problems.map(({ variable }) => variable))
+  return { material, problems: [...problems, ...unusable(material, unread)] }
 }
 
 /** An operator who is warned this long before a certificate ends has time to replace it. */
@@ -36,20 +38,20 @@ export function endOf(certificate: string): number {
 }
 
 /** What is wrong with those that could be read. */
-function unusable({ cert, key, ca }: { readonly [File in keyof TlsMaterial]: string | undefined }): ConfigProblem[] {
+function unusable({ cert, key, ca }: TlsMaterial, unread: ReadonlySet<string>): ConfigProblem[] {
   const problems: ConfigProblem[] = []
-  const parsed = <T>(variable: string, text: string | undefined, parse: (text: string) => T): T | undefined => {
-    if (text === undefined) return undefined
+  const parsed = <T>(variable: string, parse: () => T): T | undefined => {
+    if (unread.has(variable)) return undefined
     try {
-      return parse(text)
+      return parse()
     } catch (error) {
       problems.push({ variable, message: `names no PEM file of that kind (${errorCode(error, 'unknown')})` })
       return undefined
     }
   }
-  const certificate = parsed('RPC_TLS_CERT', cert, (text) => new X509Certificate(text))
-  const privateKey = parsed('RPC_TLS_KEY', key, createPrivateKey)
-  parsed('RPC_TLS_CA', ca, (text) => new X509Certificate(text))
+  const certificate = parsed('RPC_TLS_CERT', () => new X509Certificate(cert))
+  const privateKey = parsed('RPC_TLS_KEY', () => createPrivateKey(key))
+  parsed('RPC_TLS_CA', () => new X509Certificate(ca))
   if (certificate && privateKey && !certificate.checkPrivateKey(privateKey)) {
     problems.push({ variable: 'RPC_TLS_KEY', message: 'is not the key of RPC_TLS_CERT' })
   }

@@ -89,7 +89,7 @@ export class Connections {
   /** Whether a request is arriving that has no answer yet. */
   isReading(socket: Duplex): boolean {
     const waiting = this.#waiting.get(socket as Socket) ?? []
-    return waiting.some(({ req, writableEnded }) => !req.complete && !writableEnded)
+    return !waiting.every(isCertain)
   }
 
   /**
@@ -98,7 +98,7 @@ export class Connections {
    */
   lastCertain(socket: Duplex): ServerResponse | undefined {
     const waiting = this.#waiting.get(socket as Socket) ?? [] // one that is not ours has none
-    waiting.splice(1 + waiting.findLastIndex(({ req, writableEnded }) => req.complete || writableEnded))
+    waiting.splice(1 + waiting.findLastIndex(isCertain))
     return waiting.at(-1)
   }
 
@@ -172,6 +172,11 @@ export class Connections {
   *#withNothingUnderWay(): Generator<Socket> {
     for (const [socket, { length }] of this.#waiting) if (length === 0 && socket.writableLength === 0) yield socket
   }
+}
+
+/** Whether an answer is certain to come, or has been written, whatever follows its request. */
+function isCertain({ req, writableEnded }: ServerResponse): boolean {
+  return req.complete || writableEnded
 }
 
 /** node:net, which knows how much of an answer has been sent, closes the connection when no more of it is for `timeoutMs`. */

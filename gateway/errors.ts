@@ -117,9 +117,8 @@ export class Problem extends Error {
 
   /** Status from the table; with `errorStatus` 200, for old clients, application failures have status 200 (decisions 4). */
   status(errorStatus: 'semantic' | 200): number {
-    const { code, status } = this.kind
-    if (this.options.httpStatus !== undefined) return this.options.httpStatus
-    const staysSemantic = errorStatus === 'semantic' || code === 'NoRoute' || status === 429 || status >= 500
+    const status = this.options.httpStatus ?? this.kind.status
+    const staysSemantic = errorStatus === 'semantic' || this.isOfHttp || status === 429 || status >= 500
     return staysSemantic ? status : 200
   }
 }

@@ -1,6 +1,5 @@
 // The ways to run a service in this process, each with everything that operators would run in processes of their own.
 import path from 'node:path'
-import { Writable } from 'node:stream'
 import type { Mode as ProcessMode } from '../../bin/compose/mode.js'
 import type { Overrides, Running } from '../../bin/compose/running.js'
 import { start } from '../../bin/compose/start.js'
@@ -11,6 +10,7 @@ import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { createMigratedDatabase } from '../postgres/shared-cluster.js'
 import type { Clock } from './clock.js'
+import { collectLog } from './collect-log.js'
 import { balance } from './http.js'
 import type { Mode } from './mode.js'
 import { postgresSabotage, type Sabotage, sqliteSabotage } from './sabotage.js'
@@ -100,13 +100,7 @@ async function backendOf(
   { env, clock, overrides }: Launch,
   arrange: (startProcess: StartProcess) => Promise<Arranged>,
 ): Promise<Backend> {
-  const lines: string[] = []
-  const logStream = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      lines.push(chunk.toString('utf8'))
-      done()
-    },
-  })
+  const { logStream, lines } = collectLog()
   const startProcess: StartProcess = (mode, own = {}) =>
     start(mode, readConfig({ ...env, ...own }), { ...overrides, now: clock.now, logStream, leaseWorthWanted: 1 })
   const { gateways, tokens, surveys, sabotage, tidyUp } = await arrange(startProcess)

@@ -4,12 +4,12 @@ import { once } from 'node:events'
 import { existsSync, rmSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import path from 'node:path'
-import { Writable } from 'node:stream'
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
+import { collectLog } from '../harness/collect-log.js'
 import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess } from '../harness/process.js'
 import { BUILD, spawnServe } from '../harness/spawn.js'
@@ -58,13 +58,7 @@ test('a request in flight is given half of a short SHUTDOWN_TIMEOUT_SECONDS', as
 })
 
 test('a step of stopping that fails is logged, and the steps after it are taken', async () => {
-  const log: string[] = []
-  const logStream = new Writable({
-    write(line, _encoding, done) {
-      log.push(String(line))
-      done()
-    },
-  })
+  const { logStream, lines } = collectLog()
   const own = {
     DATA_DIR: temporaryDirectory(),
     PORT: '0',
@@ -77,8 +71,8 @@ test('a step of stopping that fails is logged, and the steps after it are taken'
   onTestFinished(() => close.mockRestore())
   await expect(running.close()).rejects.toThrow('not everything was stopped in order')
   expect(close).toHaveBeenCalledTimes(2) // the tokens' too
-  expect(log.filter((line) => line.includes('of the surveys'))).toHaveLength(1)
-  expect(log.filter((line) => line.includes('a step of stopping failed'))).toHaveLength(1)
+  expect(lines.filter((line) => line.includes('of the surveys'))).toHaveLength(1)
+  expect(lines.filter((line) => line.includes('a step of stopping failed'))).toHaveLength(1)
 })
 
 test('a disk that hangs does not keep a process from ending, and what was acknowledged is kept', async () => {

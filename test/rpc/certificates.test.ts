@@ -1,7 +1,7 @@
 // Certificates that are replaced while processes run, and callers whose certificate is rejected, as the log shows them.
 import { once } from 'node:events'
 import net from 'node:net'
-import { PassThrough, Writable } from 'node:stream'
+import { PassThrough } from 'node:stream'
 import tls from 'node:tls'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { connectTo } from '../../bin/compose/remote.js'
@@ -12,6 +12,7 @@ import { createLog } from '../../bin/telemetry/log.js'
 import { createMetrics } from '../../bin/telemetry/metrics.js'
 import { endOf } from '../../bin/tls-files.js'
 import { parseAddress } from '../../services/rpc/address.js'
+import { collectLog } from '../harness/collect-log.js'
 import { freezeTime } from '../harness/freeze-time.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 import { type Authority, createAuthority, materialOf, pemFiles } from './certificates.js'
@@ -23,18 +24,7 @@ async function open(authority: Authority) {
   const folder = temporaryDirectory()
   const files = pemFiles(folder, materialBy(authority))
   const env = { DATA_DIR: folder, PORT: '0', ADMIN_PORT: '0', RPC_CALLERS: 'gateway=DNS:gateway.test', ...files }
-  const lines: { level: number; msg: string }[] = []
-  const logStream = new Writable({
-    write(chunk, _encoding, done) {
-      lines.push(
-        ...String(chunk)
-          .trim()
-          .split('\n')
-          .map((line) => JSON.parse(line)),
-      )
-      done()
-    },
-  })
+  const { logStream, lines } = collectLog()
   const all = await start('all', readConfig({ ...env, RPC_LISTEN: 'https://127.0.0.1:0' }), { logStream })
   onTestFinished(() => all.close())
   const port = Number(new URL(all.rpcAddress ?? '').port)
@@ -52,7 +42,10 @@ async function open(authority: Authority) {
   const services = { TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }
   const gateway = await start('gateway', readConfig({ ...env, ...services }), { logStream })
   onTestFinished(() => gateway.close())
-  const logged = (text: string) => lines.filter(({ msg }) => msg.includes(text)).map(({ msg }) => msg)
+  const logged = (text: string) => {
+    const written = lines.join('').split('\n').filter(Boolean)
+    return written.map((line): string => JSON.parse(line).msg).filter((msg) => msg.includes(text))
+  }
   /** Waits until the gateway is ready; returns how many connections it has made. */
   const made = async () => {
     await expect.poll(() => gateway.notReady(), { timeout: 20_000 }).toEqual([])
