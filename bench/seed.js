@@ -188,7 +188,7 @@ async function importProduct(folder) {
   const [stores, credentials, surveyJson, handler] = await Promise.all([
     load('bin/compose/stores.js'),
     load('services/token/credentials.js'),
-    load('gateway/api/survey-json.js'),
+    load('gateway/api/survey-from-json.js').catch(() => load('gateway/api/survey-json.js')), // as older versions call it
     load('services/survey/import-surveys.js'),
   ])
   return { ...stores, ...credentials, ...surveyJson, ...handler }

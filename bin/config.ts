@@ -1,6 +1,5 @@
 // Reads the configuration from an environment. settings.ts lists the variables.
 import { readFileSync } from 'node:fs'
-import type { z } from 'zod'
 import { errorCode } from './error-code.js'
 import { type Setting, settings } from './settings.js'
 import { readTlsFiles } from './tls-files.js'
@@ -8,7 +7,7 @@ import { readTlsFiles } from './tls-files.js'
 type Settings = typeof settings
 
 /** Every setting, parsed. */
-export type Config = { readonly [Name in keyof Settings]: z.output<Settings[Name]['schema']> }
+export type Config = { readonly [Name in keyof Settings]: ReturnType<Settings[Name]['parse']> }
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
@@ -50,7 +49,7 @@ export type RpcAddressSetting = (typeof RPC_ADDRESSES)[number]
 export function readConfig(env: Environment, used: readonly RpcAddressSetting[] = []): Config {
   const reader = new Reader(env)
   const entries = Object.entries(settings).map(([name, row]) => [name, reader.parse(row)] as const)
-  // Each value was parsed by the schema of its own row; a row without a value has left a problem behind.
+  // Each value was parsed by its own row; a row without a value has left a problem behind.
   const config = Object.fromEntries(entries) as Config
   reader.problems.push(...contradictions(config))
   if (usesTls(config, used)) reader.problems.push(...readTlsFiles(config).problems)
@@ -85,14 +84,15 @@ class Reader {
   parse(row: Setting<unknown>): unknown {
     const { text, source } = this.written(row)
     if (this.problems.some((problem) => problem.variable === `${row.variable}_FILE`)) return undefined // that problem says it all
-    const result = row.schema.safeParse(text)
-    if (result.success) return result.data
-    if (source === 'default') return undefined // follows from a wrong variable, which is reported itself
-    const message = result.error.issues[0]?.message ?? 'is invalid'
-    if (!this.problems.some(({ variable }) => variable === row.variable)) {
-      this.problems.push({ variable: row.variable, message })
+    try {
+      return row.parse(text)
+    } catch (error) {
+      const isReported = this.problems.some(({ variable }) => variable === row.variable)
+      // a default that is wrong follows from a wrong variable, which is reported itself
+      if (source !== 'default' && !isReported)
+        this.problems.push(problem(row.variable, error instanceof Error ? error.message : 'is invalid'))
+      return undefined
     }
-    return undefined
   }
 
   /** The text of a setting and where it comes from. A variable set to the empty string counts as not set. */

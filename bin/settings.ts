@@ -1,10 +1,11 @@
 // Every variable of the program, once: the table drives parsing, defaults, help and `survey-auth config`.
 import path from 'node:path'
-import { z } from 'zod'
 import { canonicalAddress } from '../gateway/source.js'
 import { parseAddress as parsePostgresAddress } from '../services/postgres/address.js'
 import { ADDRESS_FORMS, type Address, hostInUrl, parseAddress } from '../services/rpc/address.js'
 import { parseCallers } from '../services/rpc/identity.js'
+
+type Parse<Value> = (text: string) => Value
 
 /** One variable. */
 export interface Setting<Value> {
@@ -14,79 +15,76 @@ export interface Setting<Value> {
   readonly fallback: string | ((textOf: (variable: string) => string) => string)
   /** How help shows a fallback that is a function. */
   readonly fallbackText?: string
-  readonly schema: z.ZodType<Value, string>
+  /** @throws Error whose message says what the value must be. */
+  readonly parse: Parse<Value>
   /** Also read from the file named by VARIABLE_FILE, and masked wherever it is shown. */
   readonly isSecret?: true
 }
 
 const DAY = 86_400
 
-function whole(min: number, max: number): z.ZodType<number, string> {
-  const text = `must be a whole number from ${min} to ${max}`
-  return z
-    .string()
-    .regex(/^\d{1,15}$/, { message: text, abort: true })
-    .transform(Number)
-    .refine((value) => value >= min && value <= max, { message: text })
+function whole(min: number, max: number): Parse<number> {
+  return (text) => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN
+    if (value >= min && value <= max) return value
+    throw new Error(`must be a whole number from ${min} to ${max}`)
+  }
 }
 
-function oneOf<const Words extends readonly [string, ...string[]]>(words: Words): z.ZodType<Words[number], string> {
-  return z.string().pipe(z.enum(words, { error: `must be one of: ${words.join(', ')}` }))
+function oneOf<const Word extends string>(words: readonly Word[]): Parse<Word> {
+  return (text) => {
+    const word = words.find((one) => one === text)
+    if (word !== undefined) return word
+    throw new Error(`must be one of: ${words.join(', ')}`)
+  }
 }
 
-const host = z.string().refine((text) => /^[A-Za-z0-9.:_-]+$/.test(text) && URL.canParse(`http://${hostInUrl(text)}`), {
-  message: 'must be a host name or an IP address',
-})
+function httpErrorStatus(text: string): 'semantic' | 200 {
+  const word = oneOf(['semantic', '200'])(text)
+  return word === '200' ? 200 : word
+}
 
-const publicUrl = z.string().transform((text, context) => {
+function host(text: string): string {
+  if (/^[A-Za-z0-9.:_-]+$/.test(text) && URL.canParse(`http://${hostInUrl(text)}`)) return text
+  throw new Error('must be a host name or an IP address')
+}
+
+function publicUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined
-  const isOrigin = url && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href
-  if (isOrigin) return url
-  context.issues.push({
-    code: 'custom',
-    input: text,
-    message: 'must be like https://auth.example.com, without path, query, fragment and user name',
-  })
-  return z.NEVER
-})
+  if (url && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href) return url
+  throw new Error('must be like https://auth.example.com, without path, query, fragment and user name')
+}
 
-const addressList = z.string().transform((text, context) => {
+function addressList(text: string): string[] {
   const addresses = text === '' ? [] : text.split(',').map((part) => canonicalAddress(part.trim()))
   if (addresses.every((address) => address !== undefined)) return addresses
-  context.issues.push({ code: 'custom', input: text, message: 'must be IP addresses separated by commas' })
-  return z.NEVER
-})
-
-/** What `parse` makes of the text; its error message is the problem. */
-function parsedBy<T>(parse: (text: string) => T): z.ZodType<T, string> {
-  return z.string().transform((text, context) => {
-    try {
-      return parse(text)
-    } catch (error) {
-      context.issues.push({
-        code: 'custom',
-        input: text,
-        message: error instanceof Error ? error.message : 'is invalid',
-      })
-      return z.NEVER
-    }
-  })
+  throw new Error('must be IP addresses separated by commas')
 }
 
-const serviceUrl = parsedBy((text): Address | undefined => (text === '' ? undefined : parseAddress(text)))
+function serviceUrl(text: string): Address | undefined {
+  return text === '' ? undefined : parseAddress(text)
+}
+
+function rpcListen(text: string): Address | 'socket' | 'off' {
+  if (text === 'socket' || text === 'off') return text
+  if (!text.includes(':')) throw new Error(`must be socket, off, ${ADDRESS_FORMS}`)
+  return parseAddress(text)
+}
 
 /** Which database, as its address says. */
 export type Database =
   | { readonly kind: 'sqlite'; readonly file: string }
   | { readonly kind: 'postgres'; readonly url: string }
 
-const database = parsedBy((text): Database => {
+function database(text: string): Database {
   if (/^sqlite:./.test(text)) return { kind: 'sqlite', file: path.resolve(text.slice('sqlite:'.length)) }
   if (!/^postgres(ql)?:/.test(text))
     throw new Error('must be sqlite:FILE or postgres://user:password@host:5432/database')
   parsePostgresAddress(text)
   return { kind: 'postgres', url: text }
-})
+}
+
+const asWritten: Parse<string> = (text) => text
 
 /** The host, as written in a URL, at which a listener on this IP address is reached from this machine. */
 function inUrl(address: string): string {
@@ -96,11 +94,11 @@ function inUrl(address: string): string {
 function setting<Value>(
   variable: string,
   fallback: Setting<Value>['fallback'],
-  schema: z.ZodType<Value, string>,
+  parse: Parse<Value>,
   about: string,
   more: Pick<Setting<Value>, 'fallbackText' | 'isSecret'> = {},
 ): Setting<Value> {
-  return { variable, fallback, schema, about, ...more }
+  return { variable, fallback, parse, about, ...more }
 }
 
 const addresses = {
@@ -137,7 +135,7 @@ const storage = {
   dataDir: setting(
     'DATA_DIR',
     './data',
-    z.string().transform((text) => path.resolve(text)),
+    (text) => path.resolve(text),
     'directory of the SQLite files token.db and survey.db; created 0700',
   ),
   tokenDatabase: setting(
@@ -160,11 +158,7 @@ const rpc = {
   rpcListen: setting(
     'RPC_LISTEN',
     'socket',
-    parsedBy((text): Address | 'socket' | 'off' => {
-      if (text === 'socket' || text === 'off') return text
-      if (!text.includes(':')) throw new Error(`must be socket, off, ${ADDRESS_FORMS}`)
-      return parseAddress(text)
-    }),
+    rpcListen,
     'where the RPC doors (gRPC and Connect) listen: socket, which is a file in DATA_DIR, unix:/path, https://host:port (mTLS), http://127.0.0.1:port (loopback only, open to every user of the machine), or off',
     { fallbackText: 'a socket in DATA_DIR: rpc.sock, token.sock or survey.sock' },
   ),
@@ -182,13 +176,13 @@ const rpc = {
     'where the gateway and the command line find the survey service',
     { fallbackText: 'unix:DATA_DIR/survey.sock' },
   ),
-  rpcTlsCert: setting('RPC_TLS_CERT', '', z.string(), 'PEM file: certificate of this process, for https:// addresses'),
-  rpcTlsKey: setting('RPC_TLS_KEY', '', z.string(), 'PEM file: its private key'),
-  rpcTlsCa: setting('RPC_TLS_CA', '', z.string(), 'PEM file: certificates that sign those of callers and services'),
+  rpcTlsCert: setting('RPC_TLS_CERT', '', asWritten, 'PEM file: certificate of this process, for https:// addresses'),
+  rpcTlsKey: setting('RPC_TLS_KEY', '', asWritten, 'PEM file: its private key'),
+  rpcTlsCa: setting('RPC_TLS_CA', '', asWritten, 'PEM file: certificates that sign those of callers and services'),
   rpcCallers: setting(
     'RPC_CALLERS',
     '',
-    parsedBy(parseCallers),
+    parseCallers,
     'who may call over mTLS, by name in the certificate: gateway=DNS:gw.example;survey=DNS:survey.example;verifier=URI:spiffe://example/report',
   ),
   rpcReflection: setting(
@@ -294,7 +288,7 @@ const http = {
   httpErrorStatus: setting(
     'HTTP_ERROR_STATUS',
     'semantic',
-    oneOf(['semantic', '200']).transform((word) => (word === '200' ? 200 : word)),
+    httpErrorStatus,
     'semantic, or 200 for clients that read bodies only on 200 (no_route, method_not_allowed, 408, 413, 414, 429, 431 and 5xx keep theirs)',
   ),
 }

@@ -85,4 +85,26 @@ describe('architecture', () => {
       .filter(({ text }) => /Date\.now\(|new Date\(\)|Math\.random\(/.test(text))
     expect(askers.map(({ file }) => file)).toEqual([])
   })
+
+  test('a command loads only what all of them need: servers, drivers and other heavy packages come when they are used', () => {
+    expect([...packagesLoadedBy('bin/main.ts')].sort()).toEqual([
+      '@bufbuild/protobuf',
+      '@connectrpc/connect',
+      'commander',
+      'pino',
+    ])
+  })
 })
+
+/** Packages that a file of this repository loads before anything runs, through whatever it imports from the repository. */
+function packagesLoadedBy(file: string, seen = new Set<string>()): Set<string> {
+  if (seen.has(file)) return new Set()
+  seen.add(file)
+  const text = readFileSync(path.join(ROOT, file), 'utf8')
+  const froms = [...text.matchAll(/^(?:import|export) (?!type )[^='"]*from '([^']+)'/gm)].map(([, from = '']) => from)
+  const own = froms.filter((from) => from.startsWith('.'))
+  const others = froms.filter((from) => !from.startsWith('.') && !from.startsWith('node:'))
+  const packages = others.map((from) => /^(@[^/]+\/)?[^/]+/.exec(from)?.[0] ?? from)
+  const sources = own.map((from) => path.join(path.dirname(file), from).replace(/\.js$/, '.ts'))
+  return new Set([...packages, ...sources.flatMap((source) => [...packagesLoadedBy(source, seen)])])
+}

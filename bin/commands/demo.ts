@@ -8,7 +8,6 @@ import { type Config, type Environment, readConfig } from '../config.js'
 import { authorize } from '../demo/authorize.js'
 import { guide } from '../demo/guide.js'
 import { whyNoDemo } from '../demo/known-account.js'
-import { seed } from '../demo/seed.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message } from '../output.js'
 import { packageFile } from '../package-root.js'
@@ -58,6 +57,7 @@ async function demo(): Promise<void> {
   const redirectUri = `http://127.0.0.1:${appPort.port}/callback`
   const { config, running } = await startOnFreePorts()
   try {
+    const { seed } = await import('../demo/seed.js') // loads zod: only here
     const seeded = await seed(running, redirectUri)
     const credentials = await authorize(running, seeded.pasted, redirectUri)
     await letGo(appPort)

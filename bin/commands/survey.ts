@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { toBinary } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
-import { surveyFromJson, surveyToJson } from '../../gateway/api/survey-json.js'
+import { surveyToJson } from '../../gateway/api/survey-to-json.js'
 import {
   type OwnedSurvey,
   type Survey,
@@ -100,8 +100,8 @@ export function addSurveyCommands(program: Command): void {
 }
 
 async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
-  const surveys =
-    file === '-' ? surveysOf('standard input', await readStdin(MAX_FILE_BYTES)) : surveysOf(file, contentOf(file))
+  const [source, text] = file === '-' ? ['standard input', await readStdin(MAX_FILE_BYTES)] : [file, contentOf(file)]
+  const surveys = await surveysOf(source, text)
   const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys), { creates: true })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
   printRows(rows, columns, { json, whenEmpty: '' })
@@ -233,7 +233,8 @@ function contentOf(file: string): string {
 const BYTE_ORDER_MARK = /^\ufeff/
 
 /** Everything the service would refuse is refused here, before any survey is stored. @throws CommandError naming the place. */
-function surveysOf(source: string, text: string): Survey[] {
+async function surveysOf(source: string, text: string): Promise<Survey[]> {
+  const { surveyFromJson } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
   const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''))
   const list = Array.isArray(json) ? json : [json]
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)

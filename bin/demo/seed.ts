@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
-import { surveyFromJson } from '../../gateway/api/survey-json.js'
+import { surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import type { App, User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { findIn, pagesOfApps, type SurveyOperator, unlessMissing } from '../compose/operator.js'
 import { packageFile } from '../package-root.js'

@@ -3,7 +3,7 @@ import { successBytes } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
 import { parsePositiveInteger } from '../query.js'
-import { surveyBytes } from './survey-json.js'
+import { surveyBytes } from './survey-to-json.js'
 
 /** One survey in full (spec 4.5). An `openid` is checked if sent (decisions 28). */
 export const surveyRoute: Route = {

@@ -4,7 +4,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { KeptProfiles } from '../../gateway/api/kept-profiles.js'
-import { surveyFromJson } from '../../gateway/api/survey-json.js'
+import { surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import { ListSurveysResponseSchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { startGateway } from './start-gateway.js'
 

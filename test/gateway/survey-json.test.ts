@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { create, equals } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
-import { QUESTION_TYPES, surveyFromJson, surveyToJson } from '../../gateway/api/survey-json.js'
+import { QUESTION_TYPES, surveyFromJson } from '../../gateway/api/survey-from-json.js'
+import { surveyToJson } from '../../gateway/api/survey-to-json.js'
 import { SurveySchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
 
 const folder = 'examples/surveys'

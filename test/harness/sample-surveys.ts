@@ -1,5 +1,5 @@
 // Surveys in the JSON shape of the detail endpoint, as `survey import` takes them.
-import { surveyFromJson } from '../../gateway/api/survey-json.js'
+import { surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import { toDraft } from '../../services/survey/import-surveys.js'
 
 export const QUESTION_TYPES = [

@@ -2,7 +2,7 @@
 // of how its processes are arranged.
 import type { Client } from '@connectrpc/connect'
 import { expect } from 'vitest'
-import { surveyFromJson } from '../../gateway/api/survey-json.js'
+import { surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import type { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import type { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import type { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'

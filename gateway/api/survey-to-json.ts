@@ -1,0 +1,100 @@
+// A survey as JSON: the shape of the detail endpoint (decisions 26). survey-from-json.ts reads it.
+import type { Option, Page, Question, Survey } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { jsonBytes } from '../envelope.js'
+
+/** The survey as a JSON object. */
+export function surveyToJson(survey: Survey, creatorUserId: number): object {
+  return { ...headToJson(survey), creator_user_id: creatorUserId, pages: survey.pages.map(pageToJson) }
+}
+
+const known = new WeakMap<Survey, { readonly head: string; readonly pages: string }>()
+
+/** surveyToJson through jsonBytes; for a message seen before, only what differs between apps is serialized again. */
+export function surveyBytes(survey: Survey, creatorUserId: number): string {
+  let parts = known.get(survey)
+  if (!parts) {
+    const head = jsonBytes(headToJson(survey)).slice(0, -1)
+    parts = { head, pages: jsonBytes(survey.pages.map(pageToJson)) }
+    known.set(survey, parts)
+  }
+  return `${parts.head},"creator_user_id":${creatorUserId},"pages":${parts.pages}}`
+}
+
+/** The survey up to `creator_user_id`, with its keys in the order in which the live service of this dialect sends them. */
+function headToJson(survey: Survey): object {
+  return {
+    id: Number(survey.id),
+    hash: survey.hash,
+    scene: survey.scene,
+    title: survey.title,
+    prefix: survey.prefix,
+    suffix: survey.suffix,
+    state: survey.state,
+    page_count: survey.pages.length,
+    topic_count: survey.pages.reduce((count, page) => count + page.questions.filter(isTopic).length, 0),
+    startTime: Number(survey.startTimeSeconds),
+    endTime: Number(survey.endTimeSeconds),
+    started_at: shanghaiTime(Number(survey.startTimeSeconds)),
+    end_at: shanghaiTime(Number(survey.endTimeSeconds)),
+    createTime: Number(survey.createTimeSeconds),
+    updateTime: Number(survey.updateTimeSeconds),
+  }
+}
+
+/** A description asks nothing, so it is not a topic. */
+function isTopic(question: Question): boolean {
+  return question.type !== 'description'
+}
+
+function pageToJson({ id, index, questions }: Page): object {
+  return { id, index, questions: questions.map(questionToJson) }
+}
+
+function questionToJson(question: Question): object {
+  const { id, index, type, title, description, required, goto } = question
+  const { starNum, starBeginNum } = starsOf(question)
+  return {
+    id,
+    index,
+    type,
+    sub_type: question.subType,
+    title,
+    description,
+    required,
+    goto,
+    options: question.options.map(optionToJson),
+    ...(starNum === undefined ? {} : { starNum }),
+    ...(starBeginNum === undefined ? {} : { starBeginNum }),
+    ...(hasRows(type, question.subTitles)
+      ? { subTitles: question.subTitles.map(({ id, text }) => ({ id, text })) }
+      : {}),
+  }
+}
+
+function hasRows(type: string, subTitles: readonly unknown[]): boolean {
+  return type.startsWith('matrix_') || subTitles.length > 0
+}
+
+function optionToJson({ id, text, exclusive, goto }: Option): object {
+  return { id, text, exclusive, goto }
+}
+
+const MILLISECONDS = '.000Z' // the end of an ISO 8601 time, which is not shown
+
+export const MAX_UNIX_SECONDS = 253_402_300_799 // the end of year 9999
+
+const SHANGHAI_OFFSET_SECONDS = 8 * 60 * 60 // no summer time since 1991
+
+/** `YYYY-MM-DD HH:MM:SS` in Asia/Shanghai, the end of year 9999 for anything later; '' for 0, which means unset. */
+function shanghaiTime(unixSeconds: number): string {
+  if (unixSeconds === 0) return ''
+  return new Date(Math.min(unixSeconds + SHANGHAI_OFFSET_SECONDS, MAX_UNIX_SECONDS) * 1000)
+    .toISOString()
+    .slice(0, -MILLISECONDS.length)
+    .replace('T', ' ')
+}
+
+/** A star question always says how many stars it has, and where they begin (decisions 26). */
+function starsOf({ type, starNum, starBeginNum }: Question): Partial<Pick<Question, 'starNum' | 'starBeginNum'>> {
+  return type === 'star' ? { starNum: starNum ?? 5, starBeginNum: starBeginNum ?? 1 } : { starNum, starBeginNum }
+}
