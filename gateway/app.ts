@@ -21,7 +21,7 @@ import {
   targetOfUnknownMethod,
   urlTooLong,
 } from './malformed.js'
-import { errorPage } from './pages/error-page.js'
+import { type ErrorPageInput, errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
 import { appOnRoute, NO_ROUTE, RouteRates } from './rates/route-rates.js'
 import { startSharing } from './rates/sharing.js'
@@ -217,7 +217,8 @@ class Gateway {
       requestId,
       language: languageOf(request),
       headers: failureHeaders(problem.options),
-      mayTryAgain: request.method === 'GET' && problem.kind.action === 'retry',
+      retryAfterSeconds: problem.options.retryAfterSeconds,
+      wayOn: wayOnFrom(problem, request),
     })
   }
 
@@ -321,6 +322,12 @@ function checkRequest({ url = '', httpVersion }: IncomingMessage, headers: Heade
   if (headers.hosts > 1 || (headers.hosts === 0 && httpVersion === '1.1')) {
     throw invalidArgument('the Host header must be given once', { httpStatus: 400 }) // RFC 9112 §3.2, with any HTTP_ERROR_STATUS
   }
+}
+
+/** Where a page about a failure leads: not to the same failure again, and nowhere that loses what a form held. */
+function wayOnFrom({ kind, options }: Problem, { method }: HttpRequest): ErrorPageInput['wayOn'] {
+  if (kind.action === 'retry') return method === 'GET' ? 'again' : null
+  return options.httpStatus === 414 || options.httpStatus === 431 ? null : undefined
 }
 
 function noRoute(resource: Resource | undefined): Problem {

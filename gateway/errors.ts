@@ -83,6 +83,12 @@ const typesByReason: Record<ErrorReason, ProblemType> = {
   [ErrorReason.INVALID_STATE]: 'invalid_state',
 }
 
+/** What is malformed about the parameters of a query or a form, for pages, which say it in their own language. */
+export type Malformed =
+  | { readonly what: 'missing' | 'repeated' | 'control_characters'; readonly name: string }
+  | { readonly what: 'too_long'; readonly name: string; readonly max: number }
+  | { readonly what: 'unencoded' | 'not_utf8' }
+
 export interface ProblemOptions {
   /** Status of a failure of HTTP itself (413, 414, 431 …) in place of the kind's; HTTP_ERROR_STATUS leaves it alone. */
   readonly httpStatus?: number
@@ -91,6 +97,7 @@ export interface ProblemOptions {
   readonly allowance?: Allowance
   /** Methods the path does have, for `Allow`. */
   readonly allow?: string
+  readonly malformed?: Malformed
   readonly cause?: unknown
 }
 

@@ -19,10 +19,14 @@ export class Params {
     this.#isDecoded = isDecoded
   }
 
+  get isEmpty(): boolean {
+    return this.#pairs.length === 0
+  }
+
   /** The value, 1 to `maxLength` characters. @throws Problem when missing, empty, given twice or malformed. */
   required(name: string, maxLength: number): string {
     const value = this.optional(name, maxLength)
-    if (value === '') throw invalidArgument(`${name} is missing or empty`)
+    if (value === '') throw invalidArgument(`${name} is missing or empty`, { malformed: { what: 'missing', name } })
     return value
   }
 
@@ -30,10 +34,15 @@ export class Params {
   optional(name: string, maxLength: number): string {
     const at = this.#placeOf(name, 0)
     if (at === -1) return ''
-    if (this.#placeOf(name, at + 2) !== -1) throw invalidArgument(`${name} is given more than once`)
+    if (this.#placeOf(name, at + 2) !== -1)
+      throw invalidArgument(`${name} is given more than once`, { malformed: { what: 'repeated', name } })
     const value = this.#pairs[at + 1] ?? ''
-    if (value.length > maxLength) throw invalidArgument(`${name} is longer than ${maxLength} characters`)
-    if (this.#isDecoded && CONTROL.test(value)) throw invalidArgument(`${name} has control characters`)
+    if (value.length > maxLength) {
+      const malformed = { what: 'too_long', name, max: maxLength } as const
+      throw invalidArgument(`${name} is longer than ${maxLength} characters`, { malformed })
+    }
+    if (this.#isDecoded && CONTROL.test(value))
+      throw invalidArgument(`${name} has control characters`, { malformed: { what: 'control_characters', name } })
     return value
   }
 
@@ -52,7 +61,8 @@ export class Params {
 
 /** Splits at `&` and the first `=`, turns `+` into a space, decodes `%XX` once. @throws Problem when malformed. */
 export function parseQuery(raw: string): Params {
-  if (UNENCODED.test(raw)) throw invalidArgument('a character of the parameters is not percent-encoded')
+  if (UNENCODED.test(raw))
+    throw invalidArgument('a character of the parameters is not percent-encoded', { malformed: { what: 'unencoded' } })
   const isEncoded = raw.includes('%') || raw.includes('+')
   const pairs: string[] = []
   let equals = -1
@@ -80,7 +90,7 @@ function decode(text: string): string {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '))
   } catch {
-    throw invalidArgument('the parameters are not percent-encoded UTF-8')
+    throw invalidArgument('the parameters are not percent-encoded UTF-8', { malformed: { what: 'not_utf8' } })
   }
 }
 

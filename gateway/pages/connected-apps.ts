@@ -42,12 +42,19 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 
 function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly ConnectedApp[]): Answer {
   const { language, t, sessionToken, setCookies } = visit
+  const hasEnded = wasDisconnected(visit)
   return renderPage(
     'connected-apps',
-    { language, title: t.apps.title, languageHref: (to) => `${APPS_PATH}?lang=${to}`, isWide: true },
+    {
+      language,
+      title: t.apps.title,
+      languageHref: (to) => `${APPS_PATH}?lang=${to}`,
+      isWide: true,
+      address: hasEnded ? APPS_PATH : undefined, // it says so once, not again when it is reloaded
+    },
     {
       ...displayUser(user),
-      wasDisconnected: wasDisconnected(visit),
+      wasDisconnected: hasEnded,
       apps: apps.map((app) => appView(visit, app)),
       signOut: [csrfField(visit, signOutUse(sessionToken, undefined))],
     },

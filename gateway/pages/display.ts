@@ -28,7 +28,7 @@ export type DisplayUser = ReturnType<typeof displayUser>
 export function displayUser(user: { readonly nickname: string; readonly username: string }) {
   const username = displayName(user.username, '—')
   const nickname = displayName(user.nickname, username)
-  return { nickname, nicknameInitial: initial(nickname), username }
+  return { nickname, nicknameInitial: initial(nickname), username, hasNickname: nickname !== username }
 }
 
 /** First grapheme of a name for its badge, upper case. We load no avatars: that would tell their host of the visit. */

@@ -1,7 +1,8 @@
 // The page for everything that went wrong. Never shows what the request carried.
 import type { Answer } from '../http.js'
+import { displayWait } from './display.js'
 import type { Language } from './language.js'
-import { type Texts, texts } from './texts.js'
+import { texts } from './texts.js'
 import { renderPage } from './view.js'
 
 export interface ErrorPageInput {
@@ -15,20 +16,19 @@ export interface ErrorPageInput {
   readonly message?: string
   /** What the developer of the third-party app must change. */
   readonly developerNote?: string
-  /** Where to go from here; by default the connected-apps page, null for nowhere. */
-  readonly wayOn?: { readonly href: string; readonly label: string } | null
-  /** Whether the same address may answer soon: then it is the way on, with all that its query carries. */
-  readonly mayTryAgain?: boolean
+  /** Where to go from here; by default the connected-apps page. `again`: the same address with its query; null: nowhere. */
+  readonly wayOn?: { readonly href: string; readonly label: string } | 'again' | null | undefined
+  /** When to try again, for a status that says to. */
+  readonly retryAfterSeconds?: number | undefined
   readonly headers?: Readonly<Record<string, string>>
   readonly setCookies?: readonly string[]
 }
 
 export function errorPage(input: ErrorPageInput): Answer {
   const { errors } = texts[input.language]
-  const [heading, lead] = errors[errorOf(input.status)]
+  const [heading, lead] = textOf(input)
   const title = input.heading ?? heading ?? ''
-  const usual = input.mayTryAgain ? { href: '', label: errors.tryAgain } : { href: '/connect/apps', label: errors.home }
-  const wayOn = input.wayOn === undefined ? usual : (input.wayOn ?? undefined)
+  const { wayOn = { href: '/connect/apps', label: errors.home } } = input
   return renderPage(
     'error',
     { language: input.language, title },
@@ -37,7 +37,7 @@ export function errorPage(input: ErrorPageInput): Answer {
       lead: input.message ?? lead ?? '',
       developerNote: input.developerNote,
       requestId: input.requestId,
-      wayOn,
+      wayOn: (wayOn === 'again' ? { href: '', label: errors.tryAgain } : wayOn) ?? undefined,
     },
     {
       status: input.status,
@@ -48,18 +48,27 @@ export function errorPage(input: ErrorPageInput): Answer {
   )
 }
 
-type ErrorName = Exclude<keyof Texts['errors'], 'tryAgain' | 'home'>
-
-const byStatus: Readonly<Record<number, ErrorName>> = {
-  404: 'notFound',
-  405: 'methodNotAllowed',
-  413: 'tooLarge',
-  414: 'tooLarge',
-  429: 'tooMany',
-  431: 'tooLarge',
-  503: 'unavailable',
-}
-
-function errorOf(status: number): ErrorName {
-  return byStatus[status] ?? (status < 500 ? 'badRequest' : 'unexpected')
+/** What the status alone says. */
+function textOf({ status, language, retryAfterSeconds }: ErrorPageInput): readonly string[] {
+  const { errors, link } = texts[language]
+  switch (status) {
+    case 404:
+      return errors.notFound
+    case 405:
+      return errors.methodNotAllowed
+    case 413:
+      return errors.formTooLarge
+    case 414:
+      return [link.tooLong, link.lead]
+    case 429: {
+      const [heading = '', lead = ''] = errors.tooMany
+      return [heading, retryAfterSeconds ? errors.tooManyWait(displayWait(retryAfterSeconds, language)) : lead]
+    }
+    case 431:
+      return errors.headersTooLarge
+    case 503:
+      return errors.unavailable
+    default:
+      return status < 500 ? errors.badRequest : errors.unexpected
+  }
 }

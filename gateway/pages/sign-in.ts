@@ -15,7 +15,17 @@ import type { FormUse } from './csrf.js'
 import { displayName, displayWait } from './display.js'
 import type { Language } from './language.js'
 import { redirectTo, renderPage } from './view.js'
-import { APPS_PATH, csrfField, guarded, isOfLostKey, openVisit, readForm, requireForm, type Visit } from './visit.js'
+import {
+  APPS_PATH,
+  csrfField,
+  FormRefused,
+  guarded,
+  isOfLostKey,
+  openVisit,
+  readForm,
+  requireForm,
+  type Visit,
+} from './visit.js'
 
 /** Where a sign-in leads: the authorization it interrupts, with its checked app; undefined for the connected apps. */
 export interface SignInGoal {
@@ -75,14 +85,16 @@ function signIn(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   })
 }
 
-/** The refusal of a form that a fresh one can replace; undefined for a valid form. guarded() answers any other refusal. */
+/** The refusal of a form of ours that a fresh one can replace; undefined for a valid form. guarded() answers any other refusal. */
 function refusalOf(visit: Visit, form: Params, asked: AuthorizationRequest | undefined): Attempt | undefined {
   try {
     requireForm(visit, form, signInUse(asked))
     return undefined
   } catch (error) {
-    if (!isOfLostKey(visit, error)) throw error
     const username = readTyped(form, 'username', 128) ?? ''
+    if (error instanceof FormRefused && error.why === 'expired')
+      return { status: 400, outcome: 'form_expired', username, alert: visit.t.signIn.formExpired }
+    if (!isOfLostKey(visit, error)) throw error
     return { status: 403, outcome: 'form_rejected', username, alert: visit.t.signIn.formReplaced }
   }
 }

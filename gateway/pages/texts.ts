@@ -1,5 +1,6 @@
 // Every text of the pages. A text missing in one language does not compile. `{name}` marks a place for text written by
 // others; templates fill it in, escaped and isolated.
+import type { Problem } from '../errors.js'
 import type { Language } from './language.js'
 
 const en = {
@@ -17,11 +18,12 @@ const en = {
     submit: 'Sign in',
     failed: 'The username or password is incorrect. Please check both and try again.',
     incomplete: 'Please enter your username and your password.',
-    signedOut: 'You have been signed out. Nothing has been changed. Please sign in to go on.',
+    signedOut: 'You have been signed out. Nothing has been changed. Please sign in to continue.',
     sessionEnded: 'Your session has ended, so nothing was shared. Sign in again to decide.',
     formReplaced:
-      'Our pages were opened in another tab meanwhile, so this form was replaced. Please enter your password again.',
-    rateLimited: (wait: string) => `There are too many attempts to sign in. Please wait ${wait} and try again.`,
+      'This form was replaced because our pages were also opened in another tab. Please enter your password again.',
+    formExpired: 'This page was open for more than 30 minutes. Please enter your password again.',
+    rateLimited: (wait: string) => `Too many sign-in attempts. Please wait ${wait} and try again.`,
   },
 
   authorization: {
@@ -36,7 +38,7 @@ const en = {
     readSurveys: 'Read your surveys',
     readSurveysDetail: 'the list of your surveys and their questions',
     duration: (time: string) => `The app can renew its access for ${time}, then it has to ask you again.`,
-    takeBackBefore: ' You can take it back at any time under ',
+    takeBackBefore: ' You can end its access at any time under ',
     takeBackLink: 'Connected apps',
     takeBackAfter: '.',
     confirm: 'Confirm',
@@ -56,7 +58,7 @@ const en = {
     disconnectLabel: 'End access: {app}',
     disconnected: 'Access has ended. The app can no longer read your surveys.',
     signOut: 'Sign out',
-    scopes: { snsapi_user: 'see your basic profile, read your surveys' } as Readonly<Record<string, string>>,
+    scopes: { snsapi_user: 'see your basic profile and read your surveys' } as Readonly<Record<string, string>>,
   },
 
   landing: {
@@ -70,36 +72,50 @@ const en = {
     title: 'This link does not work',
     lead: 'The app that sent you here made a mistake in its link. Nothing was shared. Please go back and tell the people who run the app.',
     forDevelopers: 'For the app’s developer',
-    invalidAppid:
-      'The appid is not known, or its app is disabled. Use the appid that the platform issued for your app.',
+    invalidAppid: 'The appid is unknown, or the app is disabled. Use the appid that the platform issued for your app.',
     invalidRedirectUri:
       'The redirect_uri is not registered for this app. It must equal a registered address character for character, and be URL-encoded once in the link.',
     invalidResponseType: 'The response_type must be “code”.',
     invalidScope: 'The scope must be “snsapi_user”.',
-    invalidState: 'The state may only hold a-z, A-Z and 0-9, at most 128 of them.',
-    malformed: (detail: string) => `The link is malformed: ${detail}.`,
+    invalidState: 'The state may contain only a-z, A-Z and 0-9, at most 128 characters.',
+    malformed: ({ message }: Malformed) => `The link is malformed: ${message}.`,
+    bare: 'Please start in the app',
+    bareLead:
+      'This page opens from a link in the app that would like to connect. Nothing was shared. Please go back to the app and start again there.',
+    tooLong: 'This link is too long',
   },
 
   form: {
     expired: 'This form has expired',
-    expiredLead: 'For your safety a form is good for 30 minutes. Nothing has been changed. Please start again.',
+    expiredLead: 'For your security, a form is valid for 30 minutes. Nothing has been changed. Please start again.',
     rejected: 'This form can no longer be used',
     rejectedLead:
-      'You may have signed in or out in another tab, or your browser refuses cookies. Nothing has been changed. Please start again.',
+      'You may have signed in or out in another tab since it was opened. Nothing has been changed. Please start again.',
+    noCookies: 'Cookies are needed',
+    noCookiesLead: (address: string) =>
+      `Your browser did not send the cookies of this site. Nothing has been changed. Please allow cookies for ${address}, then start again.`,
     crossSite: 'This request came from another site',
     crossSiteLead: (address: string) =>
       `Forms are only accepted from our own pages, at ${address}. Nothing has been changed.`,
     unreadable: 'This form could not be read',
-    unreadableLead: 'Nothing has been changed. Please go back and try again.',
+    unreadableLead: 'Nothing has been changed. Please start again.',
     startAgain: 'Start again',
   },
 
   errors: {
     notFound: ['Page not found', 'There is nothing at this address. Please check the link.'],
-    methodNotAllowed: ['That is not possible here', 'This address cannot be used in this way. Please start again.'],
-    tooLarge: ['Request too large', 'The request is larger than this page accepts.'],
-    tooMany: ['Too many requests', 'Please wait a moment and try again.'],
-    badRequest: ['The request could not be read', 'Please go back and try again.'],
+    methodNotAllowed: ['That is not possible here', 'This address cannot be used in this way.'],
+    formTooLarge: [
+      'The form is too large',
+      'Nothing has been changed. Please go back, shorten what you entered and try again.',
+    ],
+    headersTooLarge: [
+      'Your browser sent too much',
+      'Cookies are the usual cause. Please delete the cookies of this site and try again.',
+    ],
+    tooMany: ['Too many requests', 'Nothing has been changed. Please wait a moment and try again.'],
+    tooManyWait: (wait: string) => `Nothing has been changed. Please wait ${wait} and try again.`,
+    badRequest: ['The request could not be read', 'Nothing has been changed. Please go back and try again.'],
     unavailable: [
       'Not available right now',
       'A part of this service cannot be reached. Nothing is lost: please try again in a moment.',
@@ -122,6 +138,9 @@ const en = {
 
 export type Texts = typeof en
 
+/** A problem with a link: English in itself, and as what it is for other languages. */
+type Malformed = Pick<Problem, 'message' | 'options'>
+
 const zh: Texts = {
   serviceName: '问卷授权',
   skipToContent: '跳到正文',
@@ -131,7 +150,7 @@ const zh: Texts = {
   signIn: {
     title: '登录',
     lead: '请使用您的问卷账号登录。',
-    leadForApp: '登录您的问卷账号，以继续前往 {app}。',
+    leadForApp: '登录您的问卷账号，以继续前往“{app}”。',
     username: '用户名',
     password: '密码',
     submit: '登录',
@@ -140,7 +159,8 @@ const zh: Texts = {
     signedOut: '您已退出登录，没有任何内容被更改。请登录后继续。',
     sessionEnded: '您的登录已失效，没有共享任何内容。请重新登录后再作决定。',
     formReplaced: '另一个标签页同时打开了本站页面，此表单已重新生成。请再次输入密码。',
-    rateLimited: (wait) => `登录尝试过多，请在 ${wait}后重试。`,
+    formExpired: '此页面打开已超过 30 分钟，请再次输入密码。',
+    rateLimited: (wait) => `登录尝试次数过多，请在 ${wait}后重试。`,
   },
 
   authorization: {
@@ -175,7 +195,7 @@ const zh: Texts = {
     disconnectLabel: '取消授权：{app}',
     disconnected: '已取消授权，该应用无法再读取您的问卷。',
     signOut: '退出登录',
-    scopes: { snsapi_user: '查看基本资料、读取问卷' },
+    scopes: { snsapi_user: '查看您的基本资料、读取您的问卷' },
   },
 
   landing: {
@@ -195,27 +215,35 @@ const zh: Texts = {
     invalidResponseType: 'response_type 必须为“code”。',
     invalidScope: 'scope 必须为“snsapi_user”。',
     invalidState: 'state 只能包含 a-z、A-Z、0-9，且不超过 128 个字符。',
-    malformed: (detail) => `链接格式有误：${detail}。`,
+    malformed: (problem) => `链接格式有误：${malformedInChinese(problem)}。`,
+    bare: '请从应用中打开',
+    bareLead: '此页面需要通过应用中的链接打开。没有共享任何内容。请返回该应用重新开始。',
+    tooLong: '链接过长',
   },
 
   form: {
     expired: '表单已过期',
-    expiredLead: '为了您的安全，表单在 30 分钟内有效。没有任何内容被更改，请重新开始。',
+    expiredLead: '为保障安全，表单仅在 30 分钟内有效。没有任何内容被更改，请重新开始。',
     rejected: '此表单已不可用',
-    rejectedLead: '您可能在其他标签页登录或退出过，或者浏览器禁用了 Cookie。没有任何内容被更改，请重新开始。',
+    rejectedLead: '此页面打开之后，您可能在其他标签页登录或退出过。没有任何内容被更改，请重新开始。',
+    noCookies: '需要启用 Cookie',
+    noCookiesLead: (address) =>
+      `您的浏览器没有发送本站的 Cookie。没有任何内容被更改。请允许 ${address} 使用 Cookie，然后重新开始。`,
     crossSite: '该请求来自其他网站',
     crossSiteLead: (address) => `只接受从本站页面（${address}）提交的表单。没有任何内容被更改。`,
     unreadable: '无法读取此表单',
-    unreadableLead: '没有任何内容被更改，请返回重试。',
+    unreadableLead: '没有任何内容被更改，请重新开始。',
     startAgain: '重新开始',
   },
 
   errors: {
     notFound: ['页面不存在', '此地址没有内容，请检查链接。'],
-    methodNotAllowed: ['无法这样访问', '此地址不支持这种访问方式，请重新开始。'],
-    tooLarge: ['内容过大', '请求超出了此页面可接受的大小。'],
-    tooMany: ['请求过于频繁', '请稍候再试。'],
-    badRequest: ['无法读取请求', '请返回重试。'],
+    methodNotAllowed: ['无法这样访问', '此地址不支持这种访问方式。'],
+    formTooLarge: ['表单内容过大', '没有任何内容被更改。请返回，缩短填写的内容后重试。'],
+    headersTooLarge: ['浏览器发送的数据过多', '通常是 Cookie 过多所致。请清除本站的 Cookie 后重试。'],
+    tooMany: ['请求过于频繁', '没有任何内容被更改，请稍后重试。'],
+    tooManyWait: (wait) => `没有任何内容被更改，请在 ${wait}后重试。`,
+    badRequest: ['无法读取请求', '没有任何内容被更改，请返回重试。'],
     unavailable: ['服务暂时不可用', '服务的某个部分暂时无法连接。没有任何内容丢失，请稍后重试。'],
     unexpected: ['出了点问题', '这是我们的问题。如果再次出现，请将下方的请求编号告诉我们。'],
     tryAgain: '重试',
@@ -231,3 +259,22 @@ const zh: Texts = {
 }
 
 export const texts: Readonly<Record<Language, Texts>> = { zh, en }
+
+function malformedInChinese({ message, options: { malformed } }: Malformed): string {
+  switch (malformed?.what) {
+    case 'missing':
+      return `缺少参数 ${malformed.name}，或其值为空`
+    case 'repeated':
+      return `参数 ${malformed.name} 只能出现一次`
+    case 'too_long':
+      return `参数 ${malformed.name} 过长，最多 ${malformed.max} 个字符`
+    case 'control_characters':
+      return `参数 ${malformed.name} 含有控制字符`
+    case 'unencoded':
+      return '参数中有字符未经 URL 编码'
+    case 'not_utf8':
+      return '参数不是 UTF-8 的 URL 编码'
+    default:
+      return message
+  }
+}

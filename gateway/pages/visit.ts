@@ -67,7 +67,7 @@ export function isProblem(error: unknown, type: ProblemType): boolean {
 
 /** Why a form is not acted upon; guarded() turns it into an answer. */
 export class FormRefused extends Error {
-  constructor(readonly why: 'cross_site' | 'expired' | 'rejected') {
+  constructor(readonly why: 'cross_site' | 'expired' | 'no_cookies' | 'rejected') {
     super(`form refused: ${why}`)
   }
 }
@@ -87,7 +87,7 @@ export function csrfField(visit: Visit, use: FormUse): HiddenField {
 
 /** The id of a form that we made for this use. @throws FormRefused for any other, which guarded() answers. */
 export function requireForm(visit: Visit, form: Params, use: FormUse): string {
-  if (!visit.hadFormKey) throw new FormRefused('rejected')
+  if (!visit.hadFormKey) throw new FormRefused('no_cookies')
   const check = checkForm(visit.formKey, use, form.optional('csrf', 512), visit.deps.now())
   if ('refused' in check) throw new FormRefused(check.refused)
   return check.formId
@@ -97,8 +97,8 @@ export function requireForm(visit: Visit, form: Params, use: FormUse): string {
  * Whether a form of our own page was refused for its signature although the browser has a key: two pages opened at once, before
  * it has one, bring one each, and it keeps the last.
  */
-export function isOfLostKey({ request, hadFormKey }: Visit, error: unknown): boolean {
-  return error instanceof FormRefused && error.why === 'rejected' && hadFormKey && saysOwnPage(request)
+export function isOfLostKey({ request }: Visit, error: unknown): boolean {
+  return error instanceof FormRefused && error.why === 'rejected' && saysOwnPage(request)
 }
 
 /**
@@ -128,11 +128,13 @@ function failurePage(visit: Visit, href: string, error: unknown): Answer {
   if (problem.options.httpStatus !== undefined || problem.kind.status !== 400) throw error
   if (request.method === 'GET' || problem.type !== 'invalid_argument') return badLinkPage(visit, problem)
   const [heading, message] = [t.form.unreadable, t.form.unreadableLead]
-  return errorPage({ ...page, status: 400, outcome: problem.type, heading, message })
+  const wayOn = { href, label: t.form.startAgain }
+  return errorPage({ ...page, status: 400, outcome: problem.type, heading, message, wayOn })
 }
 
 /** The app's own mistake: never a redirect, and the developer learns what to change (decisions 19). */
-function badLinkPage({ t, language, request }: Visit, { type, message }: Problem): Answer {
+function badLinkPage({ t, language, request, setCookies }: Visit, problem: Problem): Answer {
+  const isBare = problem.options.malformed?.what === 'missing' && request.query().isEmpty // typed, or of an answer to a form
   const notes: Partial<Record<ProblemType, string>> = {
     invalid_appid: t.link.invalidAppid,
     invalid_redirect_uri: t.link.invalidRedirectUri,
@@ -142,12 +144,13 @@ function badLinkPage({ t, language, request }: Visit, { type, message }: Problem
   }
   return errorPage({
     status: 400,
-    outcome: type,
+    outcome: problem.type,
     requestId: request.requestId,
     language,
-    heading: t.link.title,
-    message: t.link.lead,
-    developerNote: notes[type] ?? t.link.malformed(message),
+    setCookies,
+    heading: isBare ? t.link.bare : t.link.title,
+    message: isBare ? t.link.bareLead : t.link.lead,
+    developerNote: notes[problem.type] ?? t.link.malformed(problem),
     wayOn: null,
   })
 }
@@ -155,6 +158,7 @@ function badLinkPage({ t, language, request }: Visit, { type, message }: Problem
 const refusals = ({ form }: Texts, address: string) => ({
   cross_site: { status: 403, heading: form.crossSite, message: form.crossSiteLead(address) },
   expired: { status: 400, heading: form.expired, message: form.expiredLead },
+  no_cookies: { status: 403, heading: form.noCookies, message: form.noCookiesLead(address) },
   rejected: { status: 403, heading: form.rejected, message: form.rejectedLead },
 })
 

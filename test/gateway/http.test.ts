@@ -1015,13 +1015,15 @@ describe('rates', () => {
     })
   })
 
-  test('a rate-limited page links back to itself, and a rate-limited form does not', () => {
+  test('a rate-limited page says how long to wait and links back to itself; a rate-limited form leads nowhere else', () => {
     const once = { perSource: { requests: 1, seconds: 10 }, perApp: plenty }
     return withGateway({ limits: { rates: { api: once, page: once } }, now: () => 1_000_000 }, async ({ url }) => {
       await fetch(url)
       const link = `${url}/connect/oauth2/authorize?appid=app`
-      expect(await (await fetch(link)).text()).toContain('href="">Try again<')
-      expect(await (await fetch(link, { method: 'POST' })).text()).not.toContain('Try again<')
+      const page = await (await fetch(link)).text()
+      expect(page).toContain('Please wait 10 seconds and try again.')
+      expect(page).toContain('href="">Try again<')
+      expect(await (await fetch(link, { method: 'POST' })).text()).not.toContain('class="button')
     })
   })
 

@@ -47,7 +47,7 @@ const authorizationPage = (path = authorizePath()) => visitor.openSignedIn(path,
 
 describe('a link with a mistake gets our page with status 400, no redirect, and a note on what to change', () => {
   test.each<[string, string, RegExp]>([
-    ['an unknown appid', authorizePath({ appid: 'nobody' }), /appid is not known/],
+    ['an unknown appid', authorizePath({ appid: 'nobody' }), /appid is unknown/],
     ['no appid', authorizePath({ appid: undefined }), /appid is missing/],
     ['an empty appid', authorizePath({ appid: '' }), /appid is missing/],
     [
@@ -68,8 +68,8 @@ describe('a link with a mistake gets our page with status 400, no redirect, and 
     ['no redirect_uri', authorizePath({ redirect_uri: undefined }), /redirect_uri is missing/],
     ['another response_type', authorizePath({ response_type: 'token' }), /response_type must be/],
     ['another scope', authorizePath({ scope: 'all' }), /scope must be/],
-    ['a state with markup', authorizePath({ state: '<script>' }), /state may only hold/],
-    ['a state of 129 characters', authorizePath({ state: 'a'.repeat(129) }), /state may only hold/],
+    ['a state with markup', authorizePath({ state: '<script>' }), /state may contain only/],
+    ['a state of 129 characters', authorizePath({ state: 'a'.repeat(129) }), /state may contain only/],
     ['a parameter given twice', `${authorizePath()}&state=b`, /state is given more than once/],
     ['bad percent-encoding', `${authorizePath()}&x=%zz`, /not percent-encoded/],
   ])('%s', async (_, path, note) => {
@@ -79,6 +79,23 @@ describe('a link with a mistake gets our page with status 400, no redirect, and 
     expect(page.html.text).toMatch(note)
     expect(page.text).not.toContain('evil.example')
     expect(page.html.tags.filter(({ name }) => name === 'script')).toHaveLength(1)
+  })
+
+  test.each([
+    [authorizePath({ appid: undefined }), '缺少参数 appid，或其值为空'],
+    [`${authorizePath()}&state=b`, '参数 state 只能出现一次'],
+    [authorizePath({ scope: 'x'.repeat(2000) }), '参数 scope 过长，最多 '],
+    [authorizePath({ scope: 'a\0' }), '参数 scope 含有控制字符'],
+    [`${authorizePath()}&x=%zz`, '参数不是 UTF-8 的 URL 编码'],
+  ])('in Chinese, too: %s', async (path, note) => {
+    visitor = new Visitor(served.origin, 'zh')
+    expect((await visitor.open(path)).html.text).toContain(`链接格式有误：${note}`)
+  })
+
+  test('but nobody is blamed for the address alone, which is what a page that answers a form leaves in the address bar', async () => {
+    const page = await visitor.open('/connect/oauth2/authorize')
+    expect([page.status, page.html.title]).toEqual([400, 'Please start in the app · Survey Authorization'])
+    expect(page.html.text).not.toContain('mistake')
   })
 
   test('also when signed in', async () => {
@@ -419,23 +436,23 @@ describe('a form is acted on only when it is ours, of this session, for this req
     const [page] = anew
     if (anew.length !== 1 || !page) throw new Error(`${anew.length} forms were made anew`)
     expect(page.status).toBe(403)
-    expect(page.html.text).toContain('this form was replaced')
+    expect(page.html.text).toContain('This form was replaced')
     expect(form(page, 'password').fields).toMatchObject({ username: USER.username, password: '' })
     expect(page.text).not.toContain(USER.password)
     expect((await visitor.submit(page, form(page, 'password'), USER)).status).toBe(303)
   })
 
   test.each([
-    ['a browser that sends no key', () => ({ origin: served.origin, cookie: '' })],
-    ['one that does not say it comes from our page', () => ({})],
-  ])('a sign-in form of another key is not replaced for %s', async (_, said) => {
+    ['a browser that sends no key', () => ({ origin: served.origin, cookie: '' }), 'Cookies are needed'],
+    ['one that does not say it comes from our page', () => ({}), 'This form can no longer be used'],
+  ])('a sign-in form of another key is not replaced for %s', async (_, said, title) => {
     const other = await new Visitor(served.origin).open(authorizePath())
     await visitor.open(authorizePath())
     const headers = { 'content-type': 'application/x-www-form-urlencoded', ...said() }
     const body = new URLSearchParams({ ...form(other, 'password').fields, ...USER }).toString()
     const reply = await visitor.request('/connect/sign-in', { method: 'POST', headers, body })
     expect(reply.status).toBe(403)
-    expect(reply.text).toContain('This form can no longer be used')
+    expect(reply.text).toContain(title)
   })
 
   test('the form of an earlier session is refused', async () => {
@@ -506,9 +523,11 @@ describe('a form is acted on only when it is ours, of this session, for this req
     },
   )
 
-  test('without cookies it is refused', async () => {
+  test('without cookies it is refused, and the page says for which address they are needed', async () => {
     const page = await authorizationPage()
-    expect((await new Visitor(served.origin).decide(page, 'confirm')).status).toBe(403)
+    const reply = await new Visitor(served.origin).submit(page, decisionForm(page), { decision: 'confirm' })
+    expect(reply.status).toBe(403)
+    expect(reply.text).toContain(`Please allow cookies for ${served.origin}, then start again.`)
   })
 
   test.each([
@@ -523,13 +542,28 @@ describe('a form is acted on only when it is ours, of this session, for this req
     if (status === 400) expect(reply.text).toContain('This form has expired')
   })
 
-  test.each(forms)('an expired form %s offers a link to start the same request again', async (_, open, formOf) => {
-    const page = await open()
+  test('an expired form to sign in is shown anew for the same request, with the name kept and the password not', async () => {
+    const page = await visitor.open(authorizePath())
     served.services.nowMs += HALF_HOUR_MS
-    const expired = await visitor.submitAndFollow(page, formOf(page), { decision: 'confirm', ...USER })
-    const wayOn = expired.html.links.find(({ text }) => text === 'Start again')
-    expect(wayOn?.href).toBe(`${authorizePath()}#wj_redirect`)
+    const anew = await visitor.submitAndFollow(page, form(page, 'password'), USER)
+    expect(anew.status).toBe(400)
+    expect(anew.html.text).toContain('This page was open for more than 30 minutes.')
+    expect(form(anew, 'password').fields).toMatchObject({ username: USER.username, password: '' })
+    expect(served.services.calls).not.toContain('signIn')
+    const reply = await visitor.submit(anew, form(anew, 'password'), USER)
+    expect([reply.status, reply.headers.get('location')]).toEqual([303, `${authorizePath()}#wj_redirect`])
   })
+
+  test.each(forms.slice(1))(
+    'an expired form %s offers a link to start the same request again',
+    async (_, open, formOf) => {
+      const page = await open()
+      served.services.nowMs += HALF_HOUR_MS
+      const expired = await visitor.submitAndFollow(page, formOf(page), { decision: 'confirm' })
+      const wayOn = expired.html.links.find(({ text }) => text === 'Start again')
+      expect(wayOn?.href).toBe(`${authorizePath()}#wj_redirect`)
+    },
+  )
 
   test.each(['/connect/oauth2/authorize', '/connect/sign-in', '/connect/sign-out', '/connect/apps/disconnect'])(
     'one that another site sends to %s is refused, and the link to start again does not use its parameters',
@@ -607,7 +641,7 @@ describe('connected apps', () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     for (const shown of [
       'Harvest Insights',
-      'see your basic profile, read your surveys',
+      'see your basic profile and read your surveys',
       '18 Nov 2026, 00:30 UTC',
       '21 Nov 2026',
       '18 Dec 2026',
@@ -620,7 +654,14 @@ describe('connected apps', () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
     expect(next.html.text).toContain('Access has ended')
+    expect(next.text, 'it says so once').toContain('data-address="/connect/apps"')
     expect([...served.services.grants.keys()]).toEqual(['g2'])
+  })
+
+  test('name a user without a nickname once', async () => {
+    served.services.user.nickname = ''
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    expect(page.html.text.match(/\blin\b/g)).toHaveLength(1)
   })
 
   test.each(['cross-site', 'same-site', 'none'])('are not reported as ended by a link that is %s', async (site) => {
@@ -738,14 +779,15 @@ describe('when services fail', () => {
     const reply = await visitor.request('/connect/oauth2/authorize', { method: 'POST', headers, body })
     expect(reply.status).toBe(400)
     expect(reply.text).toContain('This form could not be read')
+    expect(readHtml(reply.text).links.find(({ text }) => text === 'Start again')?.href).toBe('/connect/apps')
   })
 
-  test('a form of an app that is gone says that the appid is not known, and offers no way on', async () => {
+  test('a form of an app that is gone says that the appid is unknown, and offers no way on', async () => {
     const page = await authorizationPage()
     served.services.app.appid = 'app2'
     const reply = await visitor.submitAndFollow(page, decisionForm(page), { decision: 'confirm' })
     expect(reply.status).toBe(400)
-    expect(reply.html.text).toMatch(/appid is not known/)
+    expect(reply.html.text).toMatch(/appid is unknown/)
     expect(reply.html.links.filter(({ href }) => href === '/connect/apps')).toEqual([])
   })
 
@@ -836,8 +878,9 @@ describe('every page', () => {
   test.each<[number, string, string, Outgoing]>([
     [404, 'Page not found', '/nothing', {}],
     [405, 'That is not possible here', '/', { method: 'POST' }],
-    [413, 'Request too large', '/connect/sign-in', { method: 'POST', body: 'x'.repeat(20_000) }],
-    [414, 'Request too large', `/?${'x'.repeat(9_000)}`, {}],
+    [413, 'The form is too large', '/connect/sign-in', { method: 'POST', body: 'x'.repeat(20_000) }],
+    [414, 'This link is too long', `/?${'x'.repeat(9_000)}`, {}],
+    [431, 'Your browser sent too much', '/', { headers: { cookie: 'x'.repeat(17_000), accept: 'text/html' } }],
   ])('that is %d says so: %s', async (status, title, path, outgoing) => {
     const headers = { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': 'same-origin' }
     const reply = await visitor.request(path, { headers, ...outgoing })
