@@ -11,7 +11,21 @@ import { createDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
 import { describeSurveyStore, expectBoundedSurveys } from './survey-store-conformance.js'
 import { describeTokenStore } from './token-store-conformance.js'
-import { byOperator, grant, hashOf, isGood, mint, NOW, REFRESH_TTL, seed } from './token-store-verbs.js'
+import {
+  byOperator,
+  byUser,
+  grant,
+  hashOf,
+  isGood,
+  issue,
+  MINUTE,
+  mint,
+  NOW,
+  REFRESH_TTL,
+  redeem,
+  seed,
+  userRow,
+} from './token-store-verbs.js'
 
 describeTokenStore('PostgreSQL', async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }))
 describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
@@ -51,6 +65,32 @@ describe('PostgreSQL stores', () => {
     }
     await store.close() // a connection reports its statistics when it ends
     await expect.poll(rowsRead).toBe(before)
+  })
+
+  test('revocations look at no codes but those that can still be used, however many have expired', async () => {
+    const url = await createDatabase()
+    const store = closing(await openPostgresTokenStore({ url, ...patient }))
+    await seed(store)
+    const rowsWritten = async () =>
+      (await query(url, 'SELECT expires_at_ms::text FROM codes ORDER BY issued_at_ms, code_hash')).flatMap(
+        Object.values,
+      )
+    for (let i = 0; i < 3; i++) await issue(store, `expired ${i}`)
+    const before = await rowsWritten()
+    const later = NOW + 2 * 60 * MINUTE
+    const revocations: ((grantId: string) => Promise<unknown>)[] = [
+      (grantId) => store.revokeGrant(grantId, later, byUser),
+      (grantId) => store.disconnectApp(grantId, 'user_ann', later, byUser),
+      () => store.setUserPassword('ann', userRow('ann').passwordHash, later, byOperator),
+      () => store.setUserDisabled('ann', true, later, byOperator),
+    ]
+    for (const [at, revoke] of revocations.entries()) {
+      const { grantId } = await grant(store, {}, {}, later)
+      await issue(store, `unused ${at}`, {}, later)
+      await revoke(grantId)
+      expect((await redeem(store, `unused ${at}`, {}, later)).result.kind).toBe('refused')
+    }
+    expect((await rowsWritten()).slice(0, 3)).toEqual(before)
   })
 
   test('a removal takes at most its limit of access tokens', async () => {

@@ -106,6 +106,20 @@ describe('query plans', () => {
     ])
   })
 
+  test('what a user may still do is found among what has not ended, however much has', () => {
+    const { plain, prepared } = tokenStatements()
+    const ofUsers = [...prepared].filter(
+      (sql) => /\bgrants\b/.test(sql) && /\buser_id = (?:\?|\+?:)/.test(sql) && /\brevoked_at_ms IS NULL/.test(sql),
+    )
+    expect(ofUsers.length).toBeGreaterThan(7)
+    for (const sql of ofUsers) {
+      const indexes = planOf(plain, sql).flatMap(
+        (step) => /\bgrants_(?:by_user|by_app|by_issue|open)\b/.exec(step) ?? [],
+      )
+      expect(new Set(indexes), sql).toEqual(new Set(['grants_open']))
+    }
+  })
+
   test('no statement selects all columns', () => {
     for (const sql of [...tokenStatements().prepared, ...surveyStatements().prepared]) {
       expect(sql).not.toMatch(/SELECT\s+\*|\.\*/i)

@@ -40,6 +40,23 @@ describe('SQLite stores', () => {
     await Promise.all(stores.map((store) => store.close()))
   })
 
+  test('codes that were never exchanged leave the index of what is open, however many a user makes', async () => {
+    const options = { file: file() }
+    const store = openSqliteTokenStore(options)
+    await seed(store)
+    const { accessTokenHash } = await grant(store)
+    for (let i = 0; i < 60; i++) await issue(store, `code ${i}`, { expiresAtMs: NOW + i + 5, maxLive: 100 }, NOW + i)
+    const db = openDatabase(options.file)
+    const open = () => db.prepare('SELECT count(*) FROM grants WHERE revoked_at_ms IS NULL').pluck().get()
+    expect(open(), 'the grant, what is unexpired, and some that the next code would close').toBeLessThan(10)
+    db.close()
+    expect((await redeem(store, 'code 59', {}, NOW + 60)).result.kind).toBe('redeemed')
+    const closed = await redeem(store, 'code 0', {}, NOW)
+    expect(closed.result.kind, 'whatever the clock says').toBe('refused')
+    expect(await isGood(store, accessTokenHash, NOW + 61)).toBe(true)
+    await store.close()
+  })
+
   test('surveys written by one store are in the next read of another, and unchanged ones are the same object', async () => {
     const options = { file: file() }
     const server = openSqliteSurveyStore(options)

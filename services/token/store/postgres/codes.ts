@@ -1,7 +1,7 @@
 import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
 import { columnsOf, type Database, type Statement, type Transaction } from '../../../postgres/transaction.js'
 import type { Cause } from '../../../store/cause.js'
-import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
+import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import { endGrant, lockGrant } from './grants.js'
@@ -181,7 +181,8 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
   const redemptions = new GroupedWrites(database, redemptionSteps(audit))
 
   return {
-    issueCode(code, now, cause) {
+    async issueCode(code, now, cause) {
+      if (code.expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       return database.causedTransaction(cause, async (transaction) => {
         const { codeHash, appid, userId, passwordHash, redirectUri, scope, expiresAtMs, maxLive } = code
         const [app, user, existing] = await Promise.all([

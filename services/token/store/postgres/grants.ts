@@ -1,7 +1,7 @@
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
 import type { Cause } from '../../../store/cause.js'
 import { cutPage, formatTimePosition, parseTimePosition, type TimePosition } from '../../../store/page.js'
-import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
+import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { GrantRow, TokenStore } from '../token-store.js'
 import type { Audit, Happening } from './audit.js'
 
@@ -24,18 +24,16 @@ const shareUser: Statement = {
   name: 'share_user',
   text: 'SELECT 1 FROM users WHERE user_id = $1 FOR SHARE',
 }
-/** By the index codes_by_user. */
+/** By the index codes_by_user: all that can still be used, of which a user may have left many more. */
+const UNUSED_CODES = `
+  user_id = $1 AND appid = $2 AND issued_at_ms > $3 AND used_at_ms IS NULL AND ${IS_NOT_ENDED}`
 const lockCodesOfUserAndApp: Statement = {
   name: 'lock_codes_of_user_and_app',
-  text: `
-    SELECT code_hash FROM codes WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL AND ${IS_NOT_ENDED}
-    ORDER BY code_hash FOR UPDATE`,
+  text: `SELECT code_hash FROM codes WHERE ${UNUSED_CODES} ORDER BY code_hash FOR UPDATE`,
 }
 const endCodesOfUserAndApp: Statement = {
   name: 'end_codes_of_user_and_app',
-  text: `
-    UPDATE codes SET expires_at_ms = ${ENDED_AT}
-    WHERE user_id = $1 AND appid = $2 AND used_at_ms IS NULL AND ${IS_NOT_ENDED}`,
+  text: `UPDATE codes SET expires_at_ms = ${ENDED_AT} WHERE ${UNUSED_CODES}`,
 }
 /** By the index grants_by_user. Runs after the codes are locked, so that it finds the grants that some have just become. */
 const lockGrantsOfUser: Statement = {
@@ -83,12 +81,12 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
         // In the order of redemptions: user, codes, grant. Waits for mintings in progress, which hold the grant.
         const [, , grant] = await Promise.all([
           transaction.ask(shareUser, [userId]),
-          transaction.ask(lockCodesOfUserAndApp, [userId, appid]),
+          transaction.ask(lockCodesOfUserAndApp, [userId, appid, now - MAX_CODE_TTL_MS]),
           transaction.askOne<{ revokedAtMs: number | null }>(lockGrant, [grantId]),
         ])
         if (!grant) return 'not_found'
         if (grant.revokedAtMs !== null) return 'already_revoked'
-        transaction.write(endCodesOfUserAndApp, [userId, appid])
+        transaction.write(endCodesOfUserAndApp, [userId, appid, now - MAX_CODE_TTL_MS])
         endGrant(transaction, audit, { appid, userId, grantId }, now, cause)
         return 'revoked'
       })
@@ -101,10 +99,10 @@ export function createGrantMethods(database: Database, audit: Audit): GrantMetho
         const { appid } = found
         const [, , left] = await Promise.all([
           transaction.ask(shareUser, [userId]),
-          transaction.ask(lockCodesOfUserAndApp, [userId, appid]),
+          transaction.ask(lockCodesOfUserAndApp, [userId, appid, now - MAX_CODE_TTL_MS]),
           transaction.ask<{ grantId: string }>(lockGrantsOfUser, [userId, appid]),
         ])
-        transaction.write(endCodesOfUserAndApp, [userId, appid])
+        transaction.write(endCodesOfUserAndApp, [userId, appid, now - MAX_CODE_TTL_MS])
         for (const each of left) endGrant(transaction, audit, { appid, userId, grantId: each.grantId }, now, cause)
         return left.length > 0 ? 'revoked' : 'already_revoked'
       })

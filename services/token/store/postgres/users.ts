@@ -1,7 +1,7 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage } from '../../../store/page.js'
-import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
+import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import { nameOfRemains, PROFILE, REMAINS, type TokenStore, type UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { endGrant } from './grants.js'
@@ -77,7 +77,8 @@ const endCodesOfUser: Statement = {
   name: 'end_codes_of_user',
   text: `
     UPDATE codes SET expires_at_ms = ${ENDED_AT}
-    WHERE used_at_ms IS NULL AND ${IS_NOT_ENDED} AND appid IN (SELECT appid FROM apps) AND user_id = $1`,
+    WHERE used_at_ms IS NULL AND ${IS_NOT_ENDED} AND appid IN (SELECT appid FROM apps) AND user_id = $1
+      AND issued_at_ms > $2`,
 }
 
 export function createUserMethods(database: Database, audit: Audit): UserMethods {
@@ -128,7 +129,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         transaction.write(setUserDisabled, [userId, isDisabled])
         if (isDisabled) {
           transaction.write(deleteSessionsOfUser, [userId])
-          transaction.write(endCodesOfUser, [userId])
+          transaction.write(endCodesOfUser, [userId, now - MAX_CODE_TTL_MS])
         }
         audit.write(transaction, now, cause, { kind: isDisabled ? 'user.disabled' : 'user.enabled', userId })
         return { ...before, isDisabled }
@@ -141,7 +142,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         if (!user) return false
         transaction.write(setUserPassword, [user.userId, passwordHash])
         transaction.write(deleteSessionsOfUser, [user.userId])
-        transaction.write(endCodesOfUser, [user.userId])
+        transaction.write(endCodesOfUser, [user.userId, now - MAX_CODE_TTL_MS])
         audit.write(transaction, now, cause, { kind: 'user.password_set', userId: user.userId })
         return true
       })

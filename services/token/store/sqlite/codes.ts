@@ -1,7 +1,7 @@
 // A code is the beginning of a grant: issuing it writes the row that its exchange completes (grants.ts).
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
-import { ENDED_AT, IS_NOT_ENDED } from '../ended-codes.js'
+import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { Hash, Issuing, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import type { CheckApp, IsLiveApp } from './app-state.js'
 import type { RecordEvent } from './audit.js'
@@ -9,16 +9,13 @@ import type { CompleteGrant, EndGrant } from './grants.js'
 import { inSlotsOf, placeNumber, takeSlot } from './places.js'
 import type { IsLiveUser, IsUnchangedUser } from './users.js'
 
-/**
- * No code lives longer, so unused codes are found among the rows issued since then, and a revocation looks at no more of a
- * user's or an app's grants. If the clock is this far ahead during a revocation and is right again before a code expires, that
- * code stays good.
- */
-const MAX_CODE_TTL_MS = 3_600_000
+/** SQL: a code that may still be used, whose row is not a grant yet; the first and last condition are for the index. */
+const IS_UNUSED = `issued_at_ms > :now - ${MAX_CODE_TTL_MS} AND created_at_ms IS NULL AND ${IS_NOT_ENDED}
+  AND revoked_at_ms IS NULL`
+const END = `code_expires_at_ms = ${ENDED_AT}, expires_at_ms = ${ENDED_AT}, revoked_at_ms = ${ENDED_AT}`
 
-/** SQL: an unused code, whose row is not a grant yet; the first condition is for the index. */
-const IS_UNUSED = `issued_at_ms > :now - ${MAX_CODE_TTL_MS} AND created_at_ms IS NULL AND ${IS_NOT_ENDED}`
-const END = `code_expires_at_ms = ${ENDED_AT}, expires_at_ms = ${ENDED_AT}`
+/** Expired codes of the user that each new code takes out of the index grants_open: more than come in. */
+const CLOSED_PER_CODE = 4
 
 /** End unused codes, as revoking and disabling do. */
 export function unusedCodeEnders(db: Connection) {
@@ -27,11 +24,11 @@ export function unusedCodeEnders(db: Connection) {
     `UPDATE grants SET ${END} WHERE appid = :appid AND ${IS_UNUSED}`,
   )
   const ofUser = db.prepare<[{ userId: string; now: number }]>(
-    // Index grants_by_user.
+    // Index grants_open.
     `UPDATE grants SET ${END} WHERE user_id = :userId AND ${IS_UNUSED}`,
   )
   const ofAppAndUser = db.prepare<[{ appid: string; userId: string; now: number }]>(
-    // Index grants_by_user.
+    // Index grants_open.
     `UPDATE grants SET ${END} WHERE user_id = :userId AND +appid = :appid AND ${IS_UNUSED}`,
   )
   return {
@@ -73,7 +70,7 @@ export interface CodeRow {
   readonly expiresAtMs: number
   readonly usedAtMs: number | undefined
   readonly grantId: string | null
-  /** Whether the grant it has become is revoked. */
+  /** Whether the grant it has become is revoked; of an unused code: whether it has ended. */
   readonly isRevoked: boolean
   /** The user's openid for this app; null when the app sees the user for the first time. */
   readonly openid: string | null
@@ -144,12 +141,20 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
 
 function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, isUnchangedUser }: CodeDeps) {
   const endSurplus = db.prepare<[{ appid: string; userId: string; now: number; issuedAfter: number; keep: number }]>(
-    // Index grants_by_user; then the primary key. Only codes with the lifetime of the new one count, however many have ended.
+    // Index grants_open; then the primary key. Only codes with the lifetime of the new one count, however many have ended.
     `UPDATE grants SET ${END} WHERE place IN (
        SELECT place FROM grants
        WHERE user_id = +:userId AND +appid = :appid AND issued_at_ms > :issuedAfter AND created_at_ms IS NULL
-         AND expires_at_ms > :now
+         AND expires_at_ms > :now AND revoked_at_ms IS NULL
        ORDER BY issued_at_ms DESC, code_hash DESC LIMIT -1 OFFSET :keep)`,
+  )
+  const closeExpired = db.prepare<[{ userId: string; now: number; issuedAfter: number }]>(
+    // Index grants_open; then the primary key.
+    `UPDATE grants SET revoked_at_ms = expires_at_ms WHERE place IN (
+       SELECT place FROM grants
+       WHERE user_id = +:userId AND issued_at_ms <= :issuedAfter AND created_at_ms IS NULL AND expires_at_ms <= :now
+         AND revoked_at_ms IS NULL
+       ORDER BY issued_at_ms LIMIT ${CLOSED_PER_CODE})`,
   )
   const insert = db.prepare<
     [Omit<NewCode, 'passwordHash' | 'maxLive'> & { readonly place: bigint; readonly now: number }]
@@ -167,14 +172,20 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
       if (!isLiveApp(appid)) return 'app_ended'
       if (!isUnchangedUser(userId, passwordHash)) return 'session_ended'
       const existing = findCode(code.codeHash)
-      if (existing)
-        return existing.usedAtMs === undefined && now < existing.expiresAtMs ? 'exists_live' : 'exists_ended'
-      endSurplus.run({ appid, userId, now, issuedAfter: now - (expiresAtMs - now), keep: maxLive - 1 })
+      if (existing) return existing.usedAtMs === undefined && isLive(existing, now) ? 'exists_live' : 'exists_ended'
+      const issuedAfter = now - (expiresAtMs - now)
+      endSurplus.run({ appid, userId, now, issuedAfter, keep: maxLive - 1 })
+      closeExpired.run({ userId, now, issuedAfter })
       takeSlot(placeNumber(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
       record({ kind: 'code.issued', now, cause, appid, userId })
       return 'issued'
     },
   }
+}
+
+/** Of an unused code. */
+function isLive({ expiresAtMs, isRevoked }: CodeRow, now: number): boolean {
+  return now < expiresAtMs && !isRevoked
 }
 
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
@@ -212,7 +223,7 @@ function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, comple
       if (code?.appid !== appid) return refused
       const { userId, usedAtMs } = code
       if (usedAtMs !== undefined) return refuseReplay(code, { usedAtMs, graceMs: replayGraceMs, now }, cause)
-      if (now >= code.expiresAtMs) return refused
+      if (!isLive(code, now)) return refused
       if (redirectUri !== undefined && redirectUri !== code.redirectUri) return refused
       if (!isLiveUser(userId)) return refused
 

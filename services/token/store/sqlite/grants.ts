@@ -33,7 +33,7 @@ export function grantEnder(db: Connection, record: RecordEvent): EndGrant {
 export function userGrantsEnder(db: Connection, endGrant: EndGrant) {
   const find = db
     .prepare<[string], string>(
-      // Index grants_by_user.
+      // Index grants_open.
       `SELECT grant_id FROM grants WHERE user_id = ? AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
     )
     .pluck()
@@ -59,10 +59,10 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
     'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
   )
   const findSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }], { grantId: string }>(
-    // Index grants_by_user. Most users have so few grants that no row is read. The + before a column keeps the planner from
+    // Index grants_open. Most users have so few grants that no row is read. The + before a column keeps the planner from
     // the app's index, which is long.
     `SELECT grant_id AS grantId FROM grants
-     WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId) > :keep
+     WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId AND revoked_at_ms IS NULL) > :keep
        AND user_id = +:userId AND +appid = :appid AND ${IS_GRANT} AND revoked_at_ms IS NULL AND expires_at_ms > :now
      ORDER BY created_at_ms DESC, grant_id DESC LIMIT -1 OFFSET :keep`,
   )
@@ -143,7 +143,7 @@ export function grantReads(db: Connection) {
     const known = statements.get(where)
     if (known) return known
     const statement = db.prepare<[object], GrantRecord>(
-      // Index grants_by_user, or backwards along grants_by_app or grants_by_issue; primary keys of apps and users.
+      // Index grants_open or grants_by_user, or backwards along grants_by_app or grants_by_issue; primary keys of apps and users.
       `SELECT g.grant_id AS grantId, g.appid, a.name AS appName, g.user_id AS userId, u.username, g.openid, g.scope,
          g.created_at_ms AS createdAtMs, g.last_used_at_ms AS lastUsedAtMs, g.expires_at_ms AS expiresAtMs,
          ${NEWEST_EXPIRY} AS accessExpiry, g.revoked_at_ms AS revokedAtMs, g.${by} AS atMs
@@ -183,7 +183,7 @@ export function grantWrites(
     'SELECT appid, user_id AS userId, revoked_at_ms AS revokedAtMs FROM grants WHERE grant_id = ?',
   )
   const findOthers = db.prepare<[string, string], { grantId: string }>(
-    // Index grants_by_user.
+    // Index grants_open.
     `SELECT grant_id AS grantId FROM grants
      WHERE user_id = ? AND +appid = ? AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
   )
