@@ -130,16 +130,20 @@ export function printFields(fields: Readonly<Record<string, string | number | bo
   }
 }
 
-/** A line for the person at the terminal, on stderr. */
+/** Lines for the person at the terminal, on stderr. They may quote text written by others. */
 export function message(text: string): void {
-  process.stderr.write(`${text}\n`)
+  process.stderr.write(`${text.split('\n').map(harmless).join('\n')}\n`)
 }
 
-/** Text written by others, without what could move the cursor or change the terminal. */
 function shown(value: string | number | boolean | null | undefined): string {
   if (value === null || value === undefined || value === '') return '-'
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
-  return String(value).replace(/\p{Cc}|\p{Cf}/gu, '\u{fffd}')
+  return harmless(String(value))
+}
+
+/** Text written by others, without what could move the cursor or change the terminal. */
+function harmless(text: string): string {
+  return text.replace(/\p{Cc}|\p{Cf}/gu, '\u{fffd}')
 }
 
 /** Columns of a terminal that a text takes: CJK and emoji take two. */

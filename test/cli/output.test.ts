@@ -1,6 +1,6 @@
 // Lists as they are printed, on a stdout that is watched.
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { type Columns, printPages, printRows } from '../../bin/output.js'
+import { type Columns, message, printPages, printRows } from '../../bin/output.js'
 
 interface Row {
   readonly name: string
@@ -68,4 +68,10 @@ test('a table may have more rows than a function may have arguments', () => {
   const rows = Array.from({ length: 200_000 }, () => rowOf('a'))
   printRows(rows, columns, style())
   expect(out.join('').split('\n')).toHaveLength(rows.length + 2)
+})
+
+test('a message keeps its lines, and nothing in it changes the terminal', () => {
+  const { err } = watched()
+  message('one: \u001b]0;title\u0007 \u009b2J \r\t\u202e 小李\ntwo')
+  expect(err).toEqual(['one: \ufffd]0;title\ufffd \ufffd2J \ufffd\ufffd\ufffd 小李\ntwo\n'])
 })

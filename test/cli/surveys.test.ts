@@ -96,6 +96,13 @@ test('an unknown member is named and the rest is stored; an export has no unknow
   expect((await importAs('ann', service, exported)).stderr).not.toContain('ignored')
 })
 
+test('the name of an unknown member does not change the terminal', async () => {
+  const service = await serviceWithUsers({ isRunning: false })
+  const { exitCode, stderr } = await importAs('ann', service, { title: 'x', '\u001b]0;y\u0007\u009b2J': 1, pages: [] })
+  expect(stderr).toContain(': \ufffd]0;y\ufffd\ufffd2J is not a member of a survey and was ignored\n')
+  expect({ exitCode, controls: stderr.match(/[^\P{Cc}\n]/gu) }).toEqual({ exitCode: 0, controls: null })
+})
+
 test.each([
   { what: 'neither ids nor a user', words: [], exitCode: 2, stderr: 'give either the ids of surveys or --owner' },
   { what: 'both', words: ['1', '--owner', 'ann'], exitCode: 2, stderr: 'give either the ids of surveys or --owner' },
