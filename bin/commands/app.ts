@@ -27,7 +27,7 @@ export function addAppCommands(program: Command): void {
   const app = program
     .command('app')
     .description('third-party applications and their secrets')
-    .addHelpText('after', examples('app list', 'app secret add app_k3J… --expires-in-days 365'))
+    .addHelpText('after', examples('app list', 'app secret add app_k3J… --name 2027 --expires-in-days 365'))
 
   app
     .command('create')

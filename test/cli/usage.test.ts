@@ -1,6 +1,6 @@
 // The command line as a newcomer meets it.
 import { readFileSync } from 'node:fs'
-import type { Command } from 'commander'
+import { type Command, CommanderError } from 'commander'
 import { describe, expect, test, vi } from 'vitest'
 import { createProgram } from '../../bin/main.js'
 import { SURVEY_EVENT_KINDS } from '../../services/survey/store/survey-store.js'
@@ -61,6 +61,32 @@ function helpOf(command: Command): string {
   return help
 }
 
+/** The command lines that a help shows. */
+function examplesIn(help: string): string[] {
+  return [...help.matchAll(/^ +\$ survey-auth (.+)$/gm)].map(([, line = '']) => line)
+}
+
+/** What a shell makes of it: no comment, quotes or redirections, and one word of what another command prints. */
+function argumentsOf(line: string): string[] {
+  const words = line.replace(/ [<>] \S+| +#.*$/g, '').match(/"[^"]*"|(\$\(.*?\)|\S)+/g) ?? []
+  return words.map((word) => word.replaceAll('"', ''))
+}
+
+/** Why the parser refuses them; undefined when a command would begin, or show its help. */
+async function refusalOf(args: readonly string[]): Promise<string | undefined> {
+  const program = createProgram()
+  for (const [, command] of [['', program] as const, ...commandsFrom(program)]) {
+    command.action(() => undefined).configureOutput({ writeOut: () => undefined, writeErr: () => undefined })
+  }
+  try {
+    await program.parseAsync(args, { from: 'user' })
+    return undefined
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error
+    return error.exitCode === 0 ? undefined : error.message
+  }
+}
+
 const all = commandsFrom(createProgram())
 /** Those that do something. */
 const commands = new Map(all.filter(([, { commands }]) => commands.length === 0))
@@ -81,11 +107,20 @@ describe('help', () => {
   })
 
   test.each(groups)("survey-auth %s --help gives examples of this group's commands", (words, group) => {
-    const shown = [...helpOf(group).matchAll(/^ +\$ survey-auth (.+)$/gm)].map(([, line = '']) => line)
+    const shown = examplesIn(helpOf(group))
     expect(shown).not.toEqual([])
     const names = [...commands.keys()].filter((name) => name.startsWith(words))
     for (const line of shown) expect(names.some((name) => line === name || line.startsWith(`${name} `))).toBe(true)
   })
+
+  test.each([['', createProgram()] as const, ...all])(
+    'each example of survey-auth %s --help is a command line that would run',
+    async (_, command) => {
+      const shown = examplesIn(helpOf(command))
+      const refused = await Promise.all(shown.map(async (line) => [line, await refusalOf(argumentsOf(line))]))
+      expect(refused).toEqual(shown.map((line) => [line, undefined]))
+    },
+  )
 
   test.each([...commands])('survey-auth %s --help shows no default that would be refused', (_, command) => {
     expect(helpOf(command)).not.toContain('(default: "")')
