@@ -1,7 +1,7 @@
 // survey-auth user: the built-in accounts.
 import type { Command } from 'commander'
 import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { asOperator, asSurveyOperator } from '../compose/operator.js'
+import { asOperator, asSurveyOperator, type Operator } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
 import { type Columns, isoTime, message, printFields, printJson, printPages, shortTime } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
@@ -117,12 +117,23 @@ async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
     }
     const { userId: user_id, username } = user
     const surveys = await deleteSurveysOf(operator, username)
-    await admin.deleteUser({ username })
+    await deleteWithout(surveys, username, admin)
     return { user_id, username, surveys }
   })
   if (json) printJson(deleted)
   else printFields(deleted)
   message(`${deleted.username} is deleted, with ${countOfSurveys(deleted.surveys)}; the name is free`)
+}
+
+/** Deletes a user whose surveys are deleted already, and says so if it fails. */
+async function deleteWithout(surveys: number, username: string, admin: Operator['admin']): Promise<void> {
+  try {
+    await admin.deleteUser({ username })
+  } catch (error) {
+    const gone = surveys === 1 ? `the survey of ${username} is` : `the ${surveys} surveys of ${username} are`
+    if (surveys > 0) message(`${gone} deleted, the user is not; run this again`)
+    throw error
+  }
 }
 
 async function createUser(options: CreateOptions): Promise<void> {

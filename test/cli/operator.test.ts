@@ -473,6 +473,26 @@ describe('users', () => {
     expect((await createUser(service, 'li.wei')).user_id).not.toBe(user_id)
   })
 
+  test.each([
+    [0, ''],
+    [1, 'the survey of li.wei is deleted, the user is not; run this again\n'],
+    [2, 'the 2 surveys of li.wei are deleted, the user is not; run this again\n'],
+  ])('a deletion that fails after the %i surveys of the user are deleted says so', async (count, said) => {
+    const service = await createProcess()
+    await createUser(service, 'li.wei')
+    const input = JSON.stringify(Array.from({ length: count }, () => ({ title: 'mine', pages: [] })))
+    if (count > 0) await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input })
+    await service.json(['user', 'disable', 'li.wei'])
+    const db = new Database(path.join(service.dataDir, 'token.db'))
+    db.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON users BEGIN SELECT RAISE(ABORT, 'no'); END`)
+    const { exitCode, stdout, stderr } = await service.run(['user', 'delete', 'li.wei'])
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
+    expect(stderr.replace(/^\{.*\n|^creating .*\n/gm, '')).toBe(`${said}survey-auth: internal error\n`)
+    db.exec('DROP TRIGGER refuse')
+    db.close()
+    expect(await service.json(['user', 'delete', 'li.wei'])).toMatchObject({ username: 'li.wei', surveys: 0 })
+  })
+
   test('a user_id can be given in place of the name', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')
