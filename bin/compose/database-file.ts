@@ -3,7 +3,8 @@ import { accessSync, constants, existsSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { Database } from '../../services/sqlite/driver.js'
 import { knownVersion, type Schema } from '../../services/sqlite/migrate.js'
-import { type Connection, toStoreError } from '../../services/sqlite/open.js'
+import { type Connection, requireWhole, toStoreError } from '../../services/sqlite/open.js'
+import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message } from '../output.js'
@@ -35,14 +36,26 @@ export function versionOfFile(file: string, schema: Schema): number {
   return isThere(file) ? reading(file, (database) => knownVersion(database, schema)) : 0
 }
 
+/**
+ * Whether its schema is there. A file that cannot be asked now counts as one with a schema: opening it waits, or tells why.
+ * @throws like `inspectDatabase`
+ */
+export function hasSchema(file: string, schema: Schema): boolean {
+  try {
+    return (
+      isThere(file) && using(file, { readonly: true, timeout: 0 }, (database) => knownVersion(database, schema)) > 0
+    )
+  } catch (error) {
+    if (error instanceof StoreUnavailable) return true
+    throw error
+  }
+}
+
 /** The failure of a command whose database is missing: most often it was not told where to look. */
 export function noDatabase(file: string): CommandError {
-  const folder = path.dirname(file)
-  return new CommandError(
-    `there is no database in ${folder}`,
-    EXIT.failure,
-    'set DATA_DIR to the same value as the server',
-  )
+  const where = 'set DATA_DIR to the same value as the server'
+  if (existsSync(file)) return new CommandError(`${file} holds nothing`, EXIT.failure, `restore a backup, or ${where}`)
+  return new CommandError(`there is no database in ${path.dirname(file)}`, EXIT.failure, where)
 }
 
 /** The rows that one statement reads; none without the schema or the file. @throws like `inspectDatabase` */
@@ -134,6 +147,7 @@ function reading<T>(file: string, work: (database: Connection) => T): T {
 function using<T>(file: string, options: { readonly?: true; timeout?: number }, work: (database: Connection) => T): T {
   let database: Connection | undefined
   try {
+    requireWhole(file)
     database = new Database(file, options)
     return work(database)
   } catch (error) {

@@ -15,7 +15,7 @@ import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import type { Database } from '../settings.js'
-import { fileFailure, isThere } from './database-file.js'
+import { fileFailure, hasSchema } from './database-file.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
 
@@ -62,9 +62,10 @@ export async function openSurveyStore(config: Config, observer?: StoreObserver, 
   )
 }
 
-/** Whether it exists: its file, or its tables on PostgreSQL. @throws CommandError when this cannot be known; DatabaseRefused */
+/** Whether it exists, with its tables. @throws CommandError when this cannot be known; DatabaseRefused */
 export async function isMade(schemas: CopiedSchema, where: Database): Promise<boolean> {
-  return where.kind === 'sqlite' ? isThere(where.file) : (await versionOnPostgres(schemas, where.url)) > 0
+  if (where.kind === 'sqlite') return hasSchema(where.file, schemas.sqlite)
+  return (await versionOnPostgres(schemas, where.url)) > 0
 }
 
 /** The message before a missing database is made: after a mistyped DATA_DIR everything would seem to be gone. */

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { Database } from '../sqlite/driver.js'
 import type { Schema } from '../sqlite/migrate.js'
-import { type Connection, isBusy, toStoreError } from '../sqlite/open.js'
+import { type Connection, isBusy, requireWhole, toStoreError } from '../sqlite/open.js'
 import { DatabaseRefused } from '../store/database-refused.js'
 import { CopyRefused } from './copy-refused.js'
 import { forms, quoted, type Table, type Value } from './values.js'
@@ -34,6 +34,7 @@ export function openSource(file: string, { isShared }: { readonly isShared: bool
   if (!existsSync(file)) throw new CopyRefused(`there is no database at ${file}`)
   let db: Connection | undefined
   try {
+    requireWhole(file)
     db = new Database(file, { fileMustExist: true, readonly: isShared, timeout: LOCK_WAIT_MS })
     if (!isShared) {
       db.pragma('locking_mode = EXCLUSIVE')

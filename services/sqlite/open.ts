@@ -24,6 +24,7 @@ const WAL_RETRY_MS = 10
  */
 const CACHE_KIB = 8_192
 
+const MIN_PAGE_BYTES = 512 // the smallest page of SQLite; its files are whole pages
 const ROOM_BYTES = 65_536 // twice what SQLite asks for at once, to open a database
 
 /**
@@ -46,6 +47,7 @@ export function openDatabase(file: string): Connection {
   if (file !== IN_MEMORY) makePrivate(file)
   let db: Connection | undefined
   try {
+    requireWhole(file)
     db = new Database(file, { timeout: 0 }) // setPragma waits
     for (const { pragma, value, readsBack } of demanded) {
       setPragma(db, `${pragma} = ${value}`)
@@ -63,6 +65,12 @@ export function openDatabase(file: string): Connection {
     db?.close()
     throw toStoreError(error, file)
   }
+}
+
+/** SQLite takes a file of one byte for an empty one, and would overwrite it. @throws SqliteError as it does for longer ones */
+export function requireWhole(file: string): void {
+  const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0
+  if (size > 0 && size < MIN_PAGE_BYTES) throw new Database.SqliteError('file is not a database', 'SQLITE_NOTADB')
 }
 
 /** SQLite gives -wal and -shm the mode of the file they belong to; files left by an earlier run are corrected as well. */

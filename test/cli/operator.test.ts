@@ -10,6 +10,7 @@ import {
   readdirSync,
   readFileSync,
   statSync,
+  truncateSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs'
@@ -863,6 +864,61 @@ describe('files', () => {
     expect(readdirSync(service.dataDir)).toEqual([])
   })
 
+  const COMMANDS_ON_EXISTING = ['app list', 'user delete li.wei', 'audit list', 'survey list', 'grant revoke grant_x']
+
+  test.each([
+    ['of no bytes', ''],
+    ['in which no table was made', 'journal_mode = WAL'],
+  ])(
+    'in a database file %s, commands on existing data create no tables, and others say that they do',
+    async (_, sql) => {
+      const service = await createProcess()
+      const file = path.join(service.dataDir, 'token.db')
+      writeFileSync(file, '')
+      const db = new Database(file)
+      if (sql !== '') db.pragma(sql)
+      db.close()
+      const before = readFileSync(file)
+      for (const words of COMMANDS_ON_EXISTING) {
+        expect(await service.run(words.split(' ')), words).toEqual({
+          exitCode: 1,
+          stdout: '',
+          stderr: `survey-auth: ${file} holds nothing\nrestore a backup, or set DATA_DIR to the same value as the server\n`,
+        })
+        expect(readFileSync(file).equals(before), words).toBe(true)
+      }
+      const created = await service.run(['app', 'create', '--name', 'N', '--redirect-uri', CALLBACK])
+      expect(created).toMatchObject({
+        exitCode: 0,
+        stderr: expect.stringContaining(`creating a new database: ${file}\n`),
+      })
+    },
+  )
+
+  test.each([1, 2, 100, 511])('a database file cut off after %i bytes is damaged, and stays as it is', async (size) => {
+    const service = await createProcess()
+    await createApp(service)
+    const file = path.join(service.dataDir, 'token.db')
+    truncateSync(file, size)
+    const rest = readFileSync(file)
+    for (const words of [
+      ...COMMANDS_ON_EXISTING,
+      'migrate',
+      'serve',
+      `app create --name N --redirect-uri ${CALLBACK}`,
+    ]) {
+      const { exitCode, stdout, stderr } = await service.run(words.split(' '))
+      expect({ words, exitCode, stdout, stderr: stderr.replace(/^\{.*\n/gm, '') }).toEqual({
+        words,
+        exitCode: 1,
+        stdout: '',
+        stderr: `survey-auth: ${file} is damaged or not a database (SQLITE_NOTADB)\nrestore a backup\n`,
+      })
+      expect(readFileSync(file).equals(rest), words).toBe(true)
+    }
+    expect((await service.run(['doctor'])).stdout).toContain(`${file} is damaged or not a database`)
+  })
+
   test('in an empty PostgreSQL database, commands on existing data create no tables and name its variable', async () => {
     const url = await createDatabase()
     const service = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
@@ -872,7 +928,7 @@ describe('files', () => {
       stderr:
         'survey-auth: there are no tables of the token database at its address\nset TOKEN_DATABASE_URL to the same value as the server\n',
     }
-    for (const words of ['app list', 'user delete li.wei', 'audit list', 'survey list', 'grant revoke grant_x']) {
+    for (const words of COMMANDS_ON_EXISTING) {
       expect(await service.run(words.split(' ')), words).toEqual(refused)
     }
     expect(await query(url, `SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace`)).toEqual([])
