@@ -161,6 +161,14 @@ function using<T>(file: string, options: { readonly?: true; timeout?: number }, 
 export function fileFailure(file: string, error: unknown): unknown {
   const code = errorCode(error, '')
   if (/^(EACCES|SQLITE_CANTOPEN)/.test(code) && !mayOpen(file)) return forbidden(file)
-  if (!/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return toStoreError(error, file)
+  return damage(file, error) ?? toStoreError(error, file)
+}
+
+/** The failure of a file of which SQLite says that it is damaged, as the error or as its cause; undefined for other errors. */
+export function damage(file: string, error: unknown): CommandError | undefined {
+  const code = errorCode(error, '')
+  if (!/^SQLITE_(NOTADB|CORRUPT)/.test(code)) {
+    return error instanceof Error && error.cause !== undefined ? damage(file, error.cause) : undefined
+  }
   return new CommandError(`${file} is damaged or not a database (${code})`, EXIT.failure, 'restore a backup')
 }

@@ -50,7 +50,7 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
     store: metrics && {
       onOperation: metrics.storeOperation,
       onCommit: metrics.commit,
-      onUnavailable: tellOfOutages(log),
+      onFailure: tellOfOutages(log),
     },
     token: { onRevalidated: metrics?.revalidated, onReplayed: metrics?.replayed },
     janitor: {
@@ -66,9 +66,10 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
   }
 }
 
-function tellOfOutages(log: Log): StoreObserver['onUnavailable'] {
+function tellOfOutages(log: Log): StoreObserver['onFailure'] {
   const tell = lineAMinute(log)
   return (store, error) => {
+    if (!(error instanceof StoreUnavailable)) return
     const reason = reasonOf(error)
     tell(`${store} ${errorCode(error.cause, reason)}`, `the ${store} database is unavailable: ${reason}`)
   }

@@ -19,11 +19,10 @@ import { type Config, type RpcAddressSetting, readConfig } from '../config.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message } from '../output.js'
 import type { Database } from '../settings.js'
-import { createLog } from '../telemetry/log.js'
 import { socketIn } from './addresses.js'
+import { createCommandObservers } from './command-observers.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
 import { noDatabase, warnOfOwner } from './database-file.js'
-import { createObservers } from './observers.js'
 import type { Part } from './part.js'
 import { creating, isMade } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
@@ -97,7 +96,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   const config = readConfig(process.env, used)
   const opened: Part[] = []
   const requestId = randomUUID()
-  const observers = createObservers(createLog(config, process.stderr))
+  const { observers, damageOr } = createCommandObservers(config)
   const dispatcher = new Dispatcher({ ...observers.dispatcher, mayCall, maxDeadlineMs: config.rpcMaxDeadlineMs })
   const clock = { now: Date.now, randomBytes }
   const local = createDirectDoor(dispatcher, 'operator')
@@ -139,7 +138,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     },
     client: (service, door) =>
       clientOf(service, (method, request, call) => door(method, request, { ...call, requestId })),
-    explained: (error) => withCause(error, opened, config),
+    explained: (error) => withCause(damageOr(error), opened, config),
   }
   try {
     return await work(doors)

@@ -19,13 +19,13 @@ import { fileFailure, hasSchema } from './database-file.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
 
-/** Is told how long the databases take, and why they are unavailable. */
+/** Is told how long the databases take, and why they fail. */
 export interface StoreObserver {
   /** One method of a store, from the call to its answer. */
   onOperation(store: 'token' | 'survey', operation: string, durationMs: number): void
   /** One commit of a SQLite database: writes that shared it, and its time. */
   onCommit(store: 'token' | 'survey', writes: number, durationMs: number): void
-  onUnavailable(store: 'token' | 'survey', error: StoreUnavailable): void
+  onFailure(store: 'token' | 'survey', error: unknown): void
 }
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is not a database. */
@@ -101,7 +101,7 @@ function poolOptions(url: string, config: Config): PoolOptions {
   }
 }
 
-/** The store with each method timed, and each failure for lack of the database reported. */
+/** The store with each method timed, and each failure reported before its caller learns of it. */
 function observed<S extends object>(name: 'token' | 'survey', store: S, observer: StoreObserver | undefined): S {
   if (!observer) return store
   const methods = Object.entries(store) as [string, (...args: unknown[]) => Promise<unknown>][]
@@ -112,7 +112,7 @@ function observed<S extends object>(name: 'token' | 'survey', store: S, observer
       const work = method(...args)
       work.then(ended, (error) => {
         ended()
-        if (error instanceof StoreUnavailable) observer.onUnavailable(name, error)
+        observer.onFailure(name, error)
       })
       return work
     }

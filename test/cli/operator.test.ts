@@ -13,6 +13,7 @@ import {
   truncateSync,
   utimesSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
@@ -819,6 +820,40 @@ describe('files', () => {
     )
     expect(readdirSync(service.dataDir).filter((file) => file.includes('backup'))).toEqual([])
   })
+
+  test.each([
+    ['token', 'users', 'user list'],
+    ['token', 'users', 'user create --username other --password-stdin'],
+    ['survey', 'surveys', 'survey export'],
+  ])(
+    'a damaged page of the %s database, of %s, that %s finds is reported with its file',
+    async (name, table, words) => {
+      const service = await createProcess()
+      await createUser(service, 'li.wei')
+      await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input: '{"title":"mine","pages":[]}' })
+      const file = path.join(service.dataDir, `${name}.db`)
+      damageRoot(file, table)
+      const { exitCode, stderr } = await service.run(words.split(' '), { input: 'correct horse\n' })
+      expect({ exitCode, stderr: stderr.replace(/^\{.*\n/gm, '') }).toEqual({
+        exitCode: 1,
+        stderr: expect.stringMatching(
+          /^survey-auth: \S+ is damaged or not a database \(SQLITE_CORRUPT\w*\)\nrestore a backup\n$/,
+        ),
+      })
+      expect(stderr).toContain(` ${file} is damaged`)
+    },
+  )
+
+  /** Overwrites the first page of a table. */
+  function damageRoot(file: string, table: string): void {
+    const db = new Database(file)
+    const root = db.prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?').pluck().get(table)
+    const bytes = Number(db.pragma('page_size', { simple: true }))
+    db.close()
+    const descriptor = openSync(file, 'r+')
+    writeSync(descriptor, Buffer.alloc(bytes, 0xff), 0, bytes, (Number(root) - 1) * bytes)
+    closeSync(descriptor)
+  }
 
   test('migrate does not read a whole database', async () => {
     const service = await createProcess()
