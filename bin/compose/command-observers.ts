@@ -24,6 +24,9 @@ export function createCommandObservers(config: Config): CommandObservers {
     ...others,
     dispatcher: {
       ...dispatcher,
+      onCall(record) {
+        if (config.logLevel === 'debug') dispatcher.onCall(record)
+      },
       onUnexpected(error, record) {
         if (error !== found?.error) dispatcher.onUnexpected(error, record)
       },
