@@ -4,6 +4,7 @@ import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, asSurveyOperator, type Operator } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
 import { type Columns, isoTime, message, printFields, printJson, printPages, shortTime } from '../output.js'
+import { asArgument } from '../shell.js'
 import { examples, type Json, jsonOption } from './options.js'
 import { readPassword } from './stdin.js'
 import { countOfSurveys, deleteSurveysOf } from './survey.js'
@@ -112,7 +113,7 @@ async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
     const { admin } = operator
     const { user } = await admin.getUser({ username: await usernameOf(admin, nameOrId) })
     if (!user?.disabled) {
-      const first = `first: survey-auth user disable ${nameOrId}`
+      const first = `first: survey-auth user disable ${asArgument(nameOrId)}`
       throw new CommandError(`${nameOrId} is not disabled`, EXIT.failure, first)
     }
     const { userId: user_id, username } = user

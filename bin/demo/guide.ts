@@ -1,5 +1,6 @@
 // The page of text a demo prints: what to click, whom to sign in as, what to paste.
 import { packageFile } from '../package-root.js'
+import { inShell } from '../shell.js'
 import type { Credentials } from './authorize.js'
 import { DEMO_USER } from './known-account.js'
 import type { Seeded } from './seed.js'
@@ -81,11 +82,6 @@ ${bold('3. Look behind it')}
 
 Ctrl-C ends the demo. Its data stays in ${input.dataDir}; delete the folder to start afresh.
 `
-}
-
-/** Quoted where a shell would not take it as it is. */
-function inShell(text: string): string {
-  return /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }
 
 function texts(parameters: Parameters): Record<string, string> {

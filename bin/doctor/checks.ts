@@ -19,6 +19,7 @@ import { errorCode } from '../error-code.js'
 import { CommandError } from '../exit.js'
 import { isLoopback } from '../loopback.js'
 import type { Database } from '../settings.js'
+import { inShell } from '../shell.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
 
 export interface Verdict {
@@ -87,7 +88,9 @@ const OURS = /^((token|survey)\.db(-.+)?|.+\.sock|demo|moved)$/
 
 function toClose(directory: string): string {
   const isOurs = readdirSync(directory).every((name) => OURS.test(name))
-  return isOurs ? `run: chmod 700 ${directory}` : 'it holds other things too: DATA_DIR should be a directory of its own'
+  return isOurs
+    ? `run: chmod 700 ${inShell(directory)}`
+    : 'it holds other things too: DATA_DIR should be a directory of its own'
 }
 
 /** @param service address of its service, if that is elsewhere: then no database need be here */
@@ -101,7 +104,7 @@ function sqliteFile(file: string, schema: SqliteSchema, service: Address | undef
     const facts = inspectDatabase(file, schema)
     if (!facts) return service ? undefined : odd(`${file} does not exist yet; the first start creates it`)
     if (facts.integrity !== 'ok') return wrong(`${file} is damaged: ${inOneLine(facts.integrity)}; restore a backup`)
-    if ((facts.mode & 0o077) !== 0) return wrong(`${file} is open to others; run: chmod 600 ${file}`)
+    if ((facts.mode & 0o077) !== 0) return wrong(`${file} is open to others; run: chmod 600 ${inShell(file)}`)
     if (facts.schemaVersion === 0) return odd(`${file} holds nothing yet; the next start begins a new database there`)
     const next = migrated(facts.schemaVersion, schema)
     if (facts.journalMode !== 'wal')

@@ -1,4 +1,5 @@
 // What the doctor says about addresses, files and the clock, and about databases of newer and older programs.
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, utimesSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -194,6 +195,19 @@ test('chmod is advised only for a directory that holds nothing else, and a file 
   )
   const none = { check: 'data directory', state: 'wrong', detail: `${file} is not a directory` }
   expect(await found(file)).toEqual(none)
+})
+
+test('the commands that it advises can be pasted, whatever the folder is called', async () => {
+  const service = await createProcess()
+  const env = { DATA_DIR: path.join(service.dataDir, "it's our folder; really") }
+  await service.run(['migrate'], { env })
+  chmodSync(env.DATA_DIR, 0o755)
+  for (const name of ['token.db', 'survey.db']) chmodSync(path.join(env.DATA_DIR, name), 0o644)
+  const findings = async () => JSON.parse((await examine(service, env)).stdout) as Finding[]
+  const advised = (await findings()).flatMap(({ detail }) => /; run: (chmod .*)$/.exec(detail)?.[1] ?? [])
+  expect(advised).toHaveLength(3)
+  for (const command of advised) execFileSync('sh', ['-c', command])
+  expect((await findings()).filter(({ state }) => state === 'wrong')).toEqual([])
 })
 
 test('services elsewhere are asked, and their databases are not looked for here', async () => {

@@ -113,6 +113,30 @@ function ofTwoUsers(): void {
   })
 
   test.each([
+    ['root has made', 0, 0o600, 'it belongs to root', 'as root: '],
+    ['its mode closes', NOBODY, 0o400, 'its mode forbids it', 'run: '],
+  ])(
+    'the command that would open one that %s can be pasted, whatever its folder is called',
+    async (_, uid, mode, why, before) => {
+      const dataDir = await madeByRoot("it's our folder")
+      const file = path.join(dataDir, 'token.db')
+      chmodSync(path.dirname(dataDir), 0o711)
+      chownSync(dataDir, NOBODY, NOBODY)
+      chownSync(file, uid, uid)
+      chmodSync(file, mode)
+      const { status, stderr } = asNobody(dataDir, 'app', 'list')
+      const [text, hint = ''] = stderr.split('\n')
+      expect({ status, text }).toEqual({ status: 69, text: `survey-auth: cannot open ${file} (EACCES): ${why}` })
+      expect(hint.startsWith(before)).toBe(true)
+      expect(spawnSync('sh', ['-c', hint.slice(before.length)], { encoding: 'utf8' })).toMatchObject({
+        status: 0,
+        stderr: '',
+      })
+      expect(asNobody(dataDir, 'app', 'list').status).toBe(0)
+    },
+  )
+
+  test.each([
     ['which is closed', 0o700],
     ['which is open', 0o755],
   ])('one in a directory of root, %s, is refused with advice to run as the user of the service', async (_, mode) => {
@@ -136,10 +160,12 @@ function ofTwoUsers(): void {
     })
   })
 
-  async function madeByRoot(): Promise<string> {
+  async function madeByRoot(folder = ''): Promise<string> {
     const service = await createProcess()
-    await service.run(['app', 'create', '--name', 'N', '--redirect-uri', 'https://app.example/'])
-    return service.dataDir
+    const dataDir = path.join(service.dataDir, folder)
+    const env = { DATA_DIR: dataDir }
+    await service.run(['app', 'create', '--name', 'N', '--redirect-uri', 'https://app.example/'], { env })
+    return dataDir
   }
 }
 

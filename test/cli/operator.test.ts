@@ -506,6 +506,16 @@ describe('users', () => {
     expect(await service.json(['user', 'delete', 'li.wei'])).toMatchObject({ username: 'li.wei', surveys: 0 })
   })
 
+  test('what is to be done first about a user whose name begins with - can be pasted', async () => {
+    const service = await createProcess()
+    await createUser(service, '-dash')
+    const { stderr } = await service.run(['user', 'delete', '--', '-dash'])
+    const [, words = ''] = /^first: survey-auth (.+)$/m.exec(stderr) ?? []
+    expect(words).toBe('user disable -- -dash')
+    expect((await service.run(words.split(' '))).exitCode).toBe(0)
+    expect((await service.run(['user', 'delete', '--', '-dash'])).exitCode).toBe(0)
+  })
+
   test('a user_id can be given in place of the name', async () => {
     const service = await createProcess()
     const { user_id } = await createUser(service, 'li.wei')
