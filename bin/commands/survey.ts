@@ -1,5 +1,5 @@
 // survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
-import { readFileSync, statSync } from 'node:fs'
+import { createReadStream, statSync } from 'node:fs'
 import { toBinary } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
 import { surveyToJson } from '../../gateway/api/survey-to-json.js'
@@ -15,11 +15,11 @@ import { inParts } from '../../services/collections/in-parts.js'
 import { compileRules } from '../../services/rpc/validation.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
-import { unreadable } from '../error-code.js'
+import { isOfSystem, unreadable } from '../error-code.js'
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
 import { examples, type Json, jsonOption, surveyId, surveyIds } from './options.js'
-import { readStdin, textOf } from './stdin.js'
+import { readStdin, readText } from './stdin.js'
 import { pagesOfUsers, userIdOfFilter, usernameOf } from './usernames.js'
 
 interface ImportOptions extends Json {
@@ -100,7 +100,8 @@ export function addSurveyCommands(program: Command): void {
 }
 
 async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
-  const [source, text] = file === '-' ? ['standard input', await readStdin(MAX_FILE_BYTES)] : [file, contentOf(file)]
+  const [source, text] =
+    file === '-' ? ['standard input', await readStdin(MAX_FILE_BYTES)] : [file, await contentOf(file)]
   const surveys = await surveysOf(source, text)
   const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys), { creates: true })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
@@ -216,18 +217,15 @@ const columns = {
   title: (row: { title: string }) => row.title,
 }
 
-function contentOf(file: string): string {
-  let bytes: Buffer
+async function contentOf(file: string): Promise<string> {
   try {
     if (statSync(file).size > MAX_FILE_BYTES) {
       throw new CommandError(`${file} is larger than ${MAX_FILE_BYTES} bytes`, EXIT.failure, 'import it in parts')
     }
-    bytes = readFileSync(file)
+    return await readText(createReadStream(file), { source: file, maxBytes: MAX_FILE_BYTES }) // a pipe has no size
   } catch (error) {
-    if (error instanceof CommandError) throw error
-    throw new CommandError(unreadable(file, error))
+    throw isOfSystem(error) ? new CommandError(unreadable(file, error)) : error
   }
-  return textOf(bytes, file)
 }
 
 const BYTE_ORDER_MARK = /^\ufeff/

@@ -1,5 +1,7 @@
 // Many or large surveys by command line, with a running server and without.
+import { execFileSync } from 'node:child_process'
 import { truncateSync, writeFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import type { CommandResult } from '../harness/command-host.js'
@@ -54,6 +56,25 @@ test('a file that is too large is refused unread', async () => {
     exitCode: 1,
     stderr: `survey-auth: ${file} is larger than 268435456 bytes\nimport it in parts\n`,
   })
+})
+
+test('a device that has no end is read as far as an import may be long', async () => {
+  const service = await createProcess()
+  expect(await service.run(['survey', 'import', '/dev/zero', '--owner', 'ann'])).toEqual({
+    exitCode: 1,
+    stdout: '',
+    stderr: 'survey-auth: /dev/zero is longer than 268435456 bytes\n',
+  })
+})
+
+test('an import may come from a pipe that has a name', async () => {
+  const service = await serviceWithUsers({ isRunning: false })
+  const pipe = path.join(service.dataDir, 'pipe')
+  execFileSync('mkfifo', [pipe])
+  const written = writeFile(pipe, JSON.stringify(many(3)))
+  expect(await service.run(['survey', 'import', pipe, '--owner', 'ann'])).toMatchObject({ exitCode: 0 })
+  await written
+  expect(await ids(service)).toEqual([1, 2, 3])
 })
 
 test.each([
