@@ -146,12 +146,13 @@ function harmless(text: string): string {
   return text.replace(/\p{Cc}|\p{Cf}/gu, '\u{fffd}')
 }
 
-/** Columns of a terminal that a text takes: CJK and emoji take two. */
+/** Columns of a terminal that a text takes: CJK and emoji take two, combining marks none, and a flag is two letters. */
 function width(text: string): number {
   let columns = 0
-  for (const character of text) columns += WIDE.test(character) ? 2 : 1
+  for (const character of text) if (!NO_WIDTH.test(character)) columns += WIDE.test(character) ? 2 : 1
   return columns
 }
 
+const NO_WIDTH = /\p{Mn}|\p{Me}/u
 const WIDE =
-  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u
+  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]|(?!\p{Regional_Indicator})\p{Emoji_Presentation}/u

@@ -44,6 +44,24 @@ test('a table has one header, and one line per row', async () => {
   expect(err).toEqual([])
 })
 
+test.each([
+  ['letters', 'abcd', 4],
+  ['CJK', '小李', 4],
+  ['CJK of a later plane', '\u{20bb7}\u{30000}', 4],
+  ['an emoji', '🎉', 2],
+  ['a flag', '🇨🇳', 2],
+  ['combining marks', 'e\u0301o\u20dd\u3099', 2],
+  ['a sign shown as an emoji', '✔\ufe0f', 1],
+])(
+  'in a table, the column behind %s, %j, begins where it takes %i columns of the terminal',
+  async (_, name, columnsTaken) => {
+    const { out } = watched()
+    await printPages(pages([name, 'x'.repeat(9)]), rowOf, columns, style())
+    const [, line = ''] = out.join('').split('\n')
+    expect(line).toBe(`${name}${' '.repeat(9 - columnsTaken)}  -`)
+  },
+)
+
 test('an empty table is not printed, and a message says so', async () => {
   const { out, err } = watched()
   await printPages(pages([], []), rowOf, columns, style())
