@@ -72,8 +72,15 @@ async function copy(options: CopyOptions): Promise<void> {
   }
 }
 
+/** How an address begins that was meant for --to. A message with it would show its password. */
+const NO_FILE = /^postgres(ql)?:|:\/\//i
+
 function jobOf(from: string, config: Config, to: string | undefined): Job {
-  const file = path.resolve(from.replace(/^sqlite:/, ''))
+  const name = from.replace(/^sqlite:/, '')
+  if (NO_FILE.test(name)) {
+    throw new CommandError('--from must be a SQLite file, not an address', EXIT.usage, 'give an address as --to')
+  }
+  const file = path.resolve(name)
   const applicationId = applicationIdOf(file)
   const schema = [tokenCopy, surveyCopy].find(({ sqlite }) => sqlite.applicationId === applicationId)
   if (!schema) throw new CommandError(`${file} is not a database of this program`)

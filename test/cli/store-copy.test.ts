@@ -192,6 +192,14 @@ describe('store copy', () => {
     ['without anywhere to copy to', [], 2, /no PostgreSQL database to copy to.*\nset TOKEN_DATABASE_URL/],
     ['with two targets', ['--to', 'postgres://h/d', '--to-file', 'f'], 2, /not both/],
     ['with an address that is none', ['--to', 'mysql://u:canary@h/d'], 2, /must be like postgres:/],
+    ...['postgres://u:canary@h/d', 'PostgreSQL://u:canary@h/d', 'postgres:canary', 'sqlite:mysql://u:canary@h/d'].map(
+      (from): [string, string[], number, RegExp] => [
+        `from ${from}`,
+        ['--from', from, '--to', 'postgres://h/d'],
+        2,
+        /^survey-auth: --from must be a SQLite file, not an address\ngive an address as --to\n$/,
+      ],
+    ),
     ['with a file that is not there', ['--to-file', 'none'], 1, /cannot read none: there is no such file/],
     ['with a source that is not there', ['--from', 'none.db', '--to', 'postgres://h/d'], 1, /there is no database at/],
     ['to a server that is not there', ['--to', 'postgres://u@127.0.0.1:1/d'], 69, /unavailable/],
