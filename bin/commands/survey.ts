@@ -42,8 +42,8 @@ const NO_CREATOR = 0
 
 const IMPORT_NOTES = `
 A survey needs a title, and each of its questions a type; docs/api/openapi.yaml has all members. Without an id it is new;
-other ids that are missing follow from the position. Ignored, because computed: page_count, topic_count, started_at, end_at
-and creator_user_id. A member that surveys do not have is named, and not read.
+other ids that are missing follow from the position, beside those that are given. Ignored, because computed: page_count,
+topic_count, started_at, end_at and creator_user_id. A member that surveys do not have is named, and not read.
 `
 
 const EXPORT_NOTES = `

@@ -94,7 +94,8 @@ const surveyJson = z.object({
 
 /**
  * Reads a survey from parsed JSON. Unknown keys are ignored. Only `title` and each question's `type` are required: missing
- * ids and indexes follow from the position, a missing `scene` is 1, everything else is empty.
+ * ids and indexes follow from the position, an id that is taken being the next free one; a missing `scene` is 1, everything else
+ * is empty.
  * @throws Error that names the path and what is wrong there, one line per finding.
  */
 export function surveyFromJson(json: unknown): Survey {
@@ -108,31 +109,50 @@ export function surveyFromJson(json: unknown): Survey {
     endTimeSeconds: BigInt(endTime),
     createTimeSeconds: BigInt(createTime),
     updateTimeSeconds: BigInt(updateTime),
-    pages: pages.map(pageFromJson),
+    pages: pagesFromJson(pages),
   })
 }
 
-function pageFromJson(page: z.output<typeof pageJson>, at: number): MessageInitShape<typeof PageSchema> {
-  const number = String(at + 1)
-  const questions = page.questions.map((question, questionAt) => questionFromJson(question, questionAt, number))
-  return { id: page.id ?? `p-${number}`, index: page.index ?? number, questions }
+function pagesFromJson(pages: readonly z.output<typeof pageJson>[]): MessageInitShape<typeof PageSchema>[] {
+  const pageId = idsBeside(pages)
+  const questionId = idsBeside(pages.flatMap(({ questions }) => questions))
+  return pages.map((page, at) => {
+    const number = String(at + 1)
+    const questions = page.questions.map((question, questionAt) =>
+      questionFromJson(question, questionAt, question.id ?? questionId(`q-${number}`, questionAt)),
+    )
+    return { id: page.id ?? pageId('p', at), index: page.index ?? number, questions }
+  })
 }
 
 function questionFromJson(
   question: z.output<typeof questionJson>,
   at: number,
-  pageNumber: string,
+  id: string,
 ): MessageInitShape<typeof QuestionSchema> {
   const { sub_type, subTitles, options, starNum, starBeginNum, ...plain } = question
+  const idOf = idsBeside([...options, ...subTitles])
   return {
     ...plain,
-    id: plain.id ?? `q-${pageNumber}-${at + 1}`,
+    id,
     index: plain.index ?? at + 1,
     subType: sub_type,
-    options: options.map((option, optionAt) => ({ ...option, id: option.id ?? `o-${optionAt + 1}` })),
-    subTitles: subTitles.map((row, rowAt) => ({ ...row, id: row.id ?? `s-${rowAt + 1}` })),
+    options: options.map((option, optionAt) => ({ ...option, id: option.id ?? idOf('o', optionAt) })),
+    subTitles: subTitles.map((row, rowAt) => ({ ...row, id: row.id ?? idOf('s', rowAt) })),
     ...(starNum === undefined ? {} : { starNum }),
     ...(starBeginNum === undefined ? {} : { starBeginNum }),
+  }
+}
+
+/** Makes ids for those that have none, from a prefix and a position; where that one is taken, the next free one. */
+function idsBeside(given: readonly { readonly id?: string | undefined }[]): (prefix: string, at: number) => string {
+  const taken = new Set(given.map(({ id }) => id))
+  return (prefix, at) => {
+    let number = at + 1
+    while (taken.has(`${prefix}-${number}`)) number += 1
+    const id = `${prefix}-${number}`
+    taken.add(id)
+    return id
   }
 }
 

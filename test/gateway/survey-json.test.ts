@@ -55,6 +55,28 @@ test('ids, indexes and numbers of stars that are given are kept', () => {
   expect(surveyToJson(surveyFromJson({ title: 't', pages }), 0)).toMatchObject({ pages })
 })
 
+test('ids that are made are not among those that are given: where one is taken, the next free one is made', () => {
+  const text = { type: 'text' }
+  const rows = { type: 'matrix_radio', options: [{ id: 'o-2' }, {}, {}], subTitles: [{}, { id: 's-1' }, { id: 'o-3' }] }
+  const pages = [
+    { id: 'p-2', questions: [{ ...text, id: 'q-1-2' }, text, text, { ...text, id: 'q-2-1' }] },
+    { questions: [rows, text] },
+    {},
+    { id: 'p-4' },
+  ]
+  const made = surveyFromJson({ title: 't', pages }).pages
+  expect(made.map(({ id }) => id)).toEqual(['p-2', 'p-3', 'p-5', 'p-4'])
+  expect(made.map(({ questions }) => questions.map(({ id }) => id))).toEqual([
+    ['q-1-2', 'q-1-3', 'q-1-4', 'q-2-1'],
+    ['q-2-2', 'q-2-3'],
+    [],
+    [],
+  ])
+  const matrix = made[1]?.questions[0]
+  expect(matrix?.options.map(({ id }) => id)).toEqual(['o-2', 'o-4', 'o-5'])
+  expect(matrix?.subTitles.map(({ id }) => id)).toEqual(['s-2', 's-1', 'o-3'])
+})
+
 test('an empty survey needs only a title, and unknown keys are ignored', () => {
   const survey = surveyFromJson({ title: 't', future: { key: 1 } })
   expect(equals(SurveySchema, survey, create(SurveySchema, { title: 't', scene: 1 }))).toBe(true)
