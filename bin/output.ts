@@ -135,6 +135,11 @@ export function message(text: string): void {
   process.stderr.write(`${text.split('\n').map(harmless).join('\n')}\n`)
 }
 
+/** Says this should what is printed from now on not be written: for what cannot be printed again. */
+export function sayIfUnwritten(text: string): void {
+  process.stdout.prependOnceListener('error', () => message(text)) // before the failure, which ends the process
+}
+
 function shown(value: string | number | boolean | null | undefined): string {
   if (value === null || value === undefined || value === '') return '-'
   if (typeof value === 'boolean') return value ? 'yes' : 'no'

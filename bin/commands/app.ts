@@ -4,7 +4,17 @@ import { type Command, Option } from 'commander'
 import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, findIn, type Operator, pagesOfApps } from '../compose/operator.js'
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
-import { type Columns, isoTime, message, printFields, printJson, printPages, printRows, shortTime } from '../output.js'
+import {
+  type Columns,
+  isoTime,
+  message,
+  printFields,
+  printJson,
+  printPages,
+  printRows,
+  sayIfUnwritten,
+  shortTime,
+} from '../output.js'
 import { examples, type Json, jsonOption, repeatable, timeToCome, wholeNumber } from './options.js'
 
 interface CreateOptions extends Json {
@@ -133,6 +143,8 @@ async function createApp(options: CreateOptions): Promise<void> {
     { creates: true },
   )
   const created = { appid: app?.appid, secret, secret_id: secretId, name: app?.name, redirect_uris: app?.redirectUris }
+  const another = `survey-auth app secret add ${created.appid} --name NAME`
+  sayIfUnwritten(`${created.appid} is registered, but its secret is lost; this gives another: ${another}`)
   if (options.json) return printJson(created)
   printFields({ ...created, redirect_uris: created.redirect_uris?.join(' ') })
   message('keep the secret now: it is stored hashed and cannot be shown again')

@@ -758,6 +758,20 @@ describe('tables', () => {
       stderr: 'survey-auth: the output cannot be written (ENOSPC)\n',
     })
   })
+
+  test.each(['', ' --json'])(
+    'app create%s whose output a full disk does not take says how to get another secret',
+    async (json) => {
+      const { dataDir } = await createProcess()
+      const script = `exec "$0" "$1" app create --name N --redirect-uri ${CALLBACK}${json} > /dev/full`
+      const env = { PATH: process.env.PATH, DATA_DIR: dataDir }
+      const { status, stderr } = spawnSync('sh', ['-c', script, process.execPath, PROGRAM], { env, encoding: 'utf8' })
+      expect(status).toBe(1)
+      expect(stderr).toMatch(
+        /^(app_\S+) is registered, but its secret is lost; this gives another: survey-auth app secret add \1 --name NAME\nsurvey-auth: the output cannot be written \(ENOSPC\)\n$/m,
+      )
+    },
+  )
 })
 
 describe('files', () => {
