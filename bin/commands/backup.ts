@@ -23,11 +23,12 @@ import { errorCode, isOfSystem, unwritable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { printFields, printJson } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
-import { writeTar } from './tar.js'
+import { type Entry, writeTar } from './tar.js'
 
 const NOTES = `
-FILE is a tar archive of token.db and survey.db, each a consistent copy of its database. It holds no usable
-credential: codes, tokens and secrets are hashed, passwords too, and sessions and unused codes are left out.
+FILE is a tar archive of token.db and survey.db, each a consistent copy of its database, with empty -wal and -shm
+files that replace old ones. It holds no usable credential: codes, tokens and secrets are hashed, passwords too, and
+sessions and unused codes are left out.
 
 To restore, stop the service and unpack into an empty DATA_DIR:
   $ mkdir -m 700 /var/lib/survey-auth && tar -xf FILE -C /var/lib/survey-auth
@@ -143,9 +144,18 @@ function writeArchive(files: Files, scratch: string, archive: string): void {
   snapshotDatabase(files.token, token.file, tokenSchema, removePassing)
   const descriptor = openSync(archive, 'wx', 0o600)
   try {
-    writeTar(descriptor, hasSurveys ? [token, survey] : [token], Date.now())
+    const databases = hasSurveys ? [token, survey] : [token]
+    writeTar(descriptor, databases.flatMap(withoutLog), Date.now())
     fsyncSync(descriptor)
   } finally {
     closeSync(descriptor)
   }
+}
+
+/**
+ * An empty log and an empty index of it replace what a process that was killed has left: SQLite would apply a log to whatever
+ * database is beside it, and trust an index for as long as another process has it open.
+ */
+function withoutLog(database: Required<Entry>): Entry[] {
+  return [database, { name: `${database.name}-wal` }, { name: `${database.name}-shm` }]
 }

@@ -8,23 +8,29 @@ const MAX_OCTAL_SIZE = 0o77777777777 // 8 GiB - 1, all that eleven octal digits 
 export interface Entry {
   /** Name in the archive, at most 100 ASCII characters. */
   readonly name: string
-  readonly file: string
+  /** What it holds; nothing if undefined. */
+  readonly file?: string
 }
 
 /** Writes the entries, owner-readable only, to an open file. */
 export function writeTar(descriptor: number, entries: readonly Entry[], modifiedAtMs: number): void {
   for (const { name, file } of entries) {
-    const source = openSync(file, 'r')
-    try {
-      const { size } = fstatSync(source)
-      writeAll(descriptor, header(name, size, modifiedAtMs))
-      copy(source, descriptor, size)
-      writeAll(descriptor, Buffer.alloc((BLOCK - (size % BLOCK)) % BLOCK))
-    } finally {
-      closeSync(source)
-    }
+    if (file === undefined) writeAll(descriptor, header(name, 0, modifiedAtMs))
+    else writeFile(descriptor, { name, file }, modifiedAtMs)
   }
   writeAll(descriptor, Buffer.alloc(2 * BLOCK)) // the end of an archive
+}
+
+function writeFile(descriptor: number, { name, file }: Required<Entry>, modifiedAtMs: number): void {
+  const source = openSync(file, 'r')
+  try {
+    const { size } = fstatSync(source)
+    writeAll(descriptor, header(name, size, modifiedAtMs))
+    copy(source, descriptor, size)
+    writeAll(descriptor, Buffer.alloc((BLOCK - (size % BLOCK)) % BLOCK))
+  } finally {
+    closeSync(source)
+  }
 }
 
 function header(name: string, size: number, modifiedAtMs: number): Buffer {

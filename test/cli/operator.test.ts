@@ -21,7 +21,7 @@ import { writeTar } from '../../bin/commands/tar.js'
 import { Database } from '../../services/sqlite/driver.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { freePort } from '../harness/free-port.js'
-import { createProcess, type ServiceProcess, startProcess } from '../harness/process.js'
+import { createProcess, ServiceProcess, startProcess } from '../harness/process.js'
 import { PROGRAM, spawnServe } from '../harness/spawn.js'
 import { query } from '../postgres/cluster.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
@@ -46,6 +46,12 @@ function createApp(service: ServiceProcess): Promise<CreatedApp> {
 
 function createUser(service: ServiceProcess, username: string): Promise<{ user_id: string }> {
   return service.json(['user', 'create', '--username', username, '--password-stdin'], { input: 'correct horse\n' })
+}
+
+/** For a second service on one DATA_DIR and for its commands, which would otherwise ask the first. */
+function socketOf(dataDir: string): Record<string, string> {
+  const address = `unix:${path.join(dataDir, 'next.sock')}`
+  return { RPC_LISTEN: address, TOKEN_SERVICE_URL: address, SURVEY_SERVICE_URL: address }
 }
 
 describe('apps', () => {
@@ -818,10 +824,54 @@ describe('files', () => {
     const restored = path.join(service.dataDir, 'restored')
     mkdirSync(restored, { mode: 0o700 })
     execFileSync('tar', ['-xf', file, '-C', restored])
+    expect(readdirSync(restored).sort()).toEqual(['token.db', 'token.db-shm', 'token.db-wal'])
     const apps = await service.run(['app', 'list', '--json'], { env: { DATA_DIR: restored } })
     expect(JSON.parse(apps.stdout)).toHaveLength(1)
     const doctor = await service.run(['doctor'], { env: { DATA_DIR: restored } })
     expect(doctor.exitCode).toBe(0)
+  })
+
+  /** Takes a backup with one user and survey, lets another two be stored, and unpacks it over them. */
+  async function unpackOverLater(service: ServiceProcess, end: () => Promise<void>): Promise<void> {
+    await service.start()
+    await createSurveyOf(service, 'before')
+    const file = path.join(service.dataDir, 'backup.tar')
+    expect((await service.run(['backup', file])).exitCode).toBe(0)
+    await createSurveyOf(service, 'since')
+    await end()
+    execFileSync('tar', ['-xf', file, '-C', service.dataDir])
+  }
+
+  async function createSurveyOf(service: ServiceProcess, username: string): Promise<void> {
+    await createUser(service, username)
+    await service.json(['survey', 'import', '-', '--owner', username], { input: `{"title":"${username}","pages":[]}` })
+  }
+
+  async function namesIn(service: ServiceProcess): Promise<readonly (string | undefined)[]> {
+    const users = await service.json<{ username: string }[]>(['user', 'list'])
+    const surveys = await service.json<{ title: string }[]>(['survey', 'list'])
+    return [...users.map(({ username }) => username), ...surveys.map(({ title }) => title)]
+  }
+
+  test('a backup that is unpacked over the files of a service that was killed replaces all that was stored', async () => {
+    const service = await createProcess()
+    await unpackOverLater(service, () => service.kill())
+    expect((await service.run(['doctor'])).exitCode).toBe(0)
+    await service.start()
+    expect(await namesIn(service)).toEqual(['before', 'before'])
+  })
+
+  test('a backup unpacked while a service still holds the old files loses nothing that the next one stores', async () => {
+    const left = await createProcess()
+    await unpackOverLater(left, async () => undefined)
+    const next = new ServiceProcess(left.dataDir, await freePort(), socketOf(left.dataDir))
+    onTestFinished(() => next.kill())
+    await next.start()
+    await createSurveyOf(next, 'after')
+    await next.kill()
+    await left.kill() // the index of the log is built anew once nobody has it open
+    await next.start()
+    expect(await namesIn(next)).toEqual(['after', 'before', 'before', 'after'])
   })
 
   test.each(['token', 'survey'])('a %s database of a newer program is not backed up', async (name) => {
