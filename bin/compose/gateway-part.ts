@@ -4,6 +4,7 @@ import { createGateway, type GatewayOptions } from '../../gateway/app.js'
 import type { Config } from '../config.js'
 import { isLoopback } from '../loopback.js'
 import type { Log } from '../telemetry/log.js'
+import { untrustedProxy } from '../untrusted-proxy.js'
 import { type HeldPort, serveOn, urlOf } from './listen.js'
 import type { Observers } from './observers.js'
 import type { Clock } from './part.js'
@@ -40,7 +41,8 @@ export async function startGatewayPart(
 }
 
 /** Warns of settings with which a gateway can work, but badly. */
-export function warnOfGateway({ host, publicUrl, httpMaxConnections }: Config, log: Pick<Log, 'warning'>): void {
+export function warnOfGateway(config: Config, log: Pick<Log, 'warning'>): void {
+  const { host, publicUrl, httpMaxConnections } = config
   if (isLoopback(publicUrl.hostname) && !isLoopback(host)) {
     log.warning(
       `HOST is ${host} but PUBLIC_URL names this machine only: forms sent to another address are refused; set PUBLIC_URL to the address that browsers use`,
@@ -49,6 +51,8 @@ export function warnOfGateway({ host, publicUrl, httpMaxConnections }: Config, l
   if (publicUrl.protocol === 'http:' && !isLoopback(publicUrl.hostname)) {
     log.warning('PUBLIC_URL is http: passwords and tokens travel in the clear')
   }
+  const aboutProxy = untrustedProxy(config)
+  if (aboutProxy !== undefined) log.warning(aboutProxy)
   const maxFiles = maxOpenFiles()
   if (httpMaxConnections + OTHER_FILES > maxFiles) {
     log.warning(

@@ -21,6 +21,7 @@ import { isLoopback } from '../loopback.js'
 import type { Database } from '../settings.js'
 import { inShell } from '../shell.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
+import { untrustedProxy } from '../untrusted-proxy.js'
 
 export interface Verdict {
   /** `odd` is worth a look and fails nothing. */
@@ -187,9 +188,12 @@ function certificate(config: Config): Verdict {
   return endsAtMs - Date.now() < CERTIFICATE_SOON_MS ? odd(detail) : ok(detail)
 }
 
-async function publicAddress({ publicUrl, host }: Config): Promise<Verdict> {
+async function publicAddress(config: Config): Promise<Verdict> {
+  const { publicUrl, host } = config
   const reason = await whyNotHere(host, 'PORT')
   if (reason !== undefined) return wrong(reason)
+  const aboutProxy = untrustedProxy(config)
+  if (aboutProxy !== undefined) return odd(aboutProxy)
   if (publicUrl.protocol === 'https:') return ok(publicUrl.origin)
   if (isLoopback(publicUrl.hostname) && isLoopback(host)) return ok(`${publicUrl.origin}, this machine only`)
   if (isLoopback(publicUrl.hostname)) {

@@ -58,7 +58,20 @@ test('a variable that is misspelt or cut short is odd', async () => {
 })
 
 test.each<[string, string, Record<string, string>, string, RegExp]>([
-  ['public address', 'https', { PUBLIC_URL: 'https://a.example' }, 'ok', /^https:\/\/a\.example$/],
+  [
+    'public address',
+    'https',
+    { PUBLIC_URL: 'https://a.example', TRUSTED_PROXIES: '::1' },
+    'ok',
+    /^https:\/\/a\.example$/,
+  ],
+  [
+    'public address',
+    'https without a trusted proxy',
+    { PUBLIC_URL: 'https://a.example' },
+    'odd',
+    /everybody counts as one address, .+; set TRUSTED_PROXIES/,
+  ],
   ['public address', 'http on loopback', {}, 'ok', /^http:\/\/127\.0\.0\.1:\d+, this machine only$/],
   ['public address', 'loopback for a HOST that is not', { HOST: '0.0.0.0' }, 'wrong', /^HOST is 0\.0\.0\.0 but/],
   ['public address', 'http', { PUBLIC_URL: 'http://a.example' }, 'wrong', /^http:\/\/a\.example is not https/],

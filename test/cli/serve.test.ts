@@ -280,16 +280,26 @@ test('a process that may open fewer files than it takes connections says so', as
   expect(log).toContain('may open 400 files and HTTP_MAX_CONNECTIONS is 10000')
 })
 
+function warningsOf(env: Readonly<Record<string, string>>): readonly string[] {
+  const warnings: string[] = []
+  warnOfGateway({ ...readConfig(env), httpMaxConnections: 1 }, { warning: (text) => warnings.push(text) })
+  return warnings
+}
+
 test('a HOST that others reach beside a PUBLIC_URL that is this machine is warned of', () => {
-  const warningsOf = (env: Readonly<Record<string, string>>) => {
-    const warnings: string[] = []
-    warnOfGateway({ ...readConfig(env), httpMaxConnections: 1 }, { warning: (text) => warnings.push(text) })
-    return warnings
-  }
   const forms = expect.stringContaining('HOST is 0.0.0.0 but PUBLIC_URL names this machine only: forms sent to another')
   expect(warningsOf({ HOST: '0.0.0.0' })).toEqual([forms])
-  expect(warningsOf({ HOST: '0.0.0.0', PUBLIC_URL: 'https://auth.example.com' })).toEqual([])
+  const front = { PUBLIC_URL: 'https://auth.example.com', TRUSTED_PROXIES: '10.0.0.1' }
+  expect(warningsOf({ HOST: '0.0.0.0', ...front })).toEqual([])
   expect(warningsOf({})).toEqual([])
+})
+
+test('an https PUBLIC_URL without TRUSTED_PROXIES is warned of', () => {
+  const PUBLIC_URL = 'https://auth.example.com'
+  const lockout = /^PUBLIC_URL is https.+wrong passwords of one person keep everybody.+; set TRUSTED_PROXIES to /
+  expect(warningsOf({ PUBLIC_URL })).toEqual([expect.stringMatching(lockout)])
+  expect(warningsOf({ PUBLIC_URL, TRUSTED_PROXIES: '127.0.0.1' })).toEqual([])
+  expect(warningsOf({ TRUSTED_PROXIES: '127.0.0.1' })).toEqual([])
 })
 
 test('commands work beside a running server, and take effect on its next request', async () => {
