@@ -21,6 +21,10 @@ export interface JanitorOptions {
 
 /** Rows per table and transaction: small enough that no other write waits noticeably. */
 const BATCH = 500
+/** Counts that have ended are nobody's any more, and a million take seconds. */
+const COUNTS_BATCH = 10_000
+/** So that a round ends, and the next writes last uses, however fast counts are added. */
+const MAX_COUNTS_BATCHES = 200
 /** Several processes count requests, each by its own clock. */
 const CLOCKS_DIFFER_MS = 60_000
 
@@ -40,9 +44,16 @@ export function startJanitor(options: JanitorOptions): Rounds<Removed> {
       for (const table of Object.keys(total) as (keyof Removed)[]) total[table] += removed[table]
       isMore = Object.values(removed).reduce((sum, count) => sum + count) >= BATCH // codes and grants may share a table
     }
-    await options.store.removeRequestCounts(options.now() - CLOCKS_DIFFER_MS)
+    await removeRequestCounts(isStopped)
     if (Object.values(total).some((count) => count > 0)) options.onRemoved(total)
     return total
+  }
+
+  async function removeRequestCounts(isStopped: () => boolean): Promise<void> {
+    const bounds = { endedBeforeMs: options.now() - CLOCKS_DIFFER_MS, limit: COUNTS_BATCH }
+    for (let batch = 0; batch < MAX_COUNTS_BATCHES && !isStopped(); batch += 1) {
+      if ((await options.store.removeRequestCounts(bounds)) < COUNTS_BATCH) return
+    }
   }
 
   return startRounds({ round, everyMs: options.everyMs, onError: options.onError })

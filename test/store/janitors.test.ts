@@ -120,17 +120,18 @@ test.each(Object.entries(stores))('janitors on one %s share the work, and other 
   }
 })
 
-/** One round over a store that removes the given numbers of rows, one per call. */
-async function roundOver(counts: readonly Partial<Removed>[]) {
-  const [left, bounds] = [[...counts], [] as unknown[]]
+/** One round over a store that removes the given numbers of rows, and of counts of requests, one per call. */
+async function roundOver(rows: readonly Partial<Removed>[], requestCounts: readonly number[] = []) {
+  const [left, leftCounts, bounds] = [[...rows], [...requestCounts], [] as unknown[]]
   const nothing: Removed = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
   const store = {
     async removeEnded(bound: unknown) {
       bounds.push(bound)
       return { ...nothing, ...left.shift() }
     },
-    async removeRequestCounts(endedBeforeMs: number) {
-      bounds.push(endedBeforeMs)
+    async removeRequestCounts(bound: unknown) {
+      bounds.push(bound)
+      return leftCounts.shift() ?? 0
     },
   } as unknown as TokenStore
   const removed = await janitorOf(store, []).run()
@@ -174,8 +175,14 @@ test('audit events are kept longer than ended rows, and request counts a minute 
   const { bounds } = await roundOver([])
   expect(bounds).toEqual([
     { endedBeforeMs: LATER - DAY, auditBeforeMs: LATER - 1_000 * DAY, limit: 500 },
-    LATER - MINUTE,
+    { endedBeforeMs: LATER - MINUTE, limit: 10_000 },
   ])
+})
+
+test('request counts are removed while batches are full, at most two million in a round', async () => {
+  const callsFor = async (counts: readonly number[]) => (await roundOver([], counts)).bounds.length - 1
+  expect(await callsFor([10_000, 10_000, 9_999, 1])).toBe(3)
+  expect(await callsFor(Array.from({ length: 300 }, () => 10_000))).toBe(200)
 })
 
 test('rounds never overlap; others follow a failed one; stopping waits for the current one, which ends with its batch', async () => {
@@ -188,7 +195,7 @@ test('rounds never overlap; others follow a failed one; stopping waits for the c
         happened.push('asked')
         answer = { with: (removed) => resolve({ ...nothing, ...removed }), fail: () => reject(new Error('as told')) }
       }),
-    removeRequestCounts: async () => undefined,
+    removeRequestCounts: async () => 0,
   } as unknown as TokenStore
   const janitor = startJanitor({
     store,

@@ -175,7 +175,7 @@ test.each(held)(
     }
     const tidyUp = async () => {
       await store.removeEnded({ endedBeforeMs, auditBeforeMs: endedBeforeMs, limit: 100 })
-      await store.removeRequestCounts(endedBeforeMs)
+      await store.removeRequestCounts({ endedBeforeMs, limit: 100 })
     }
     const left = () => query(url, `SELECT count(*)::int AS count FROM ${table}`)
     const locker = await openBare(url)

@@ -93,6 +93,18 @@ describe('PostgreSQL stores', () => {
     expect((await rowsWritten()).slice(0, 3)).toEqual(before)
   })
 
+  test('a removal takes at most its limit of request counts, and one that was taken back to 0 is not kept', async () => {
+    const url = await createDatabase()
+    const store = closing(await openPostgresTokenStore({ url, ...patient }))
+    const count = (key: number, requests: number) => ({ key: `${key}`, windowEndMs: NOW, requests })
+    const kept = async () => (await query(url, 'SELECT count(*)::int AS count FROM request_counts'))[0]?.count
+    await store.countRequests([1, 2, 3, 4, 5, 6].map((key) => count(key, 2)))
+    expect(await store.countRequests([count(1, -1), count(2, -2), count(7, 1)])).toEqual([1, 0, 1])
+    expect(await kept()).toBe(6)
+    const remove = () => store.removeRequestCounts({ endedBeforeMs: NOW + 1, limit: 4 })
+    expect([await remove(), await kept(), await remove(), await kept()]).toEqual([4, 2, 2, 0])
+  })
+
   test('a removal takes at most its limit of access tokens', async () => {
     const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
     await seed(store)

@@ -389,8 +389,8 @@ export interface TokenStore {
    * and may be dropped to save memory.
    */
   countRequests(counts: readonly RequestCount[]): Promise<readonly number[]>
-  /** Removes the counts of windows that ended before that. */
-  removeRequestCounts(endedBeforeMs: number): Promise<void>
+  /** Removes counts of windows that ended before that. Returns how many; when fewer than `limit`, none are left. */
+  removeRequestCounts(bounds: { readonly endedBeforeMs: number; readonly limit: number }): Promise<number>
 
   // -- Audit and upkeep ----------------------------------------------------------------------------------------------
 

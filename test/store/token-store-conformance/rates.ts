@@ -59,7 +59,9 @@ export const rateChecks: readonly Check<TokenStore>[] = [
         { key: 'ended', windowEndMs: END, requests: 1 },
         { key: 'open', windowEndMs: END + 1, requests: 1 },
       ])
-      await store.removeRequestCounts(END + 1)
+      const bounds = { endedBeforeMs: END + 1, limit: 2 }
+      expect(await store.removeRequestCounts(bounds)).toBe(1)
+      expect(await store.removeRequestCounts(bounds)).toBe(0)
       const counts = [
         { key: 'ended', windowEndMs: END, requests: 0 },
         { key: 'open', windowEndMs: END + 1, requests: 0 },

@@ -25,8 +25,11 @@ export class RequestCounts {
     return total
   }
 
-  removeEnded(endedBeforeMs: number): void {
+  /** Returns how many. */
+  removeEnded(endedBeforeMs: number): number {
+    const before = this.#size
     for (const windowEndMs of this.#windows.keys()) if (windowEndMs < endedBeforeMs) this.#forget(windowEndMs)
+    return before - this.#size
   }
 
   #makeRoom(): void {

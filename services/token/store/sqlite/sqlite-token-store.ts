@@ -83,7 +83,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
 
     listAuditEvents: reading(db, reads.listAuditEvents),
     countRequests: async (counts) => counts.map((count) => requestCounts.add(count)),
-    removeRequestCounts: async (endedBeforeMs) => requestCounts.removeEnded(endedBeforeMs),
+    removeRequestCounts: async ({ endedBeforeMs }) => requestCounts.removeEnded(endedBeforeMs),
     removeEnded: writing(writer, writes.removeEnded),
     ping: reading(db, fileProbe(db)),
     async close() {
