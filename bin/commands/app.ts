@@ -65,7 +65,9 @@ export function addAppCommands(program: Command): void {
 
   app
     .command('update <appid>')
-    .description('change what is given; callback addresses are replaced as a whole')
+    .description(
+      'change what is given; callback addresses are replaced as a whole, and unused codes for those removed end',
+    )
     .option('--name <name>', 'new name')
     .option('--redirect-uri <address>', 'new callback address; repeatable', repeatable)
     .option('--require-secret-on-refresh', 'refuse refreshes that do not carry a secret')

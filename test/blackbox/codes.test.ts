@@ -179,6 +179,29 @@ describe('a code', () => {
     expectError(await service.exchange(app, code), 'invalid_code')
   })
 
+  test('dies when its redirect_uri is removed from its app, for good, and codes of other redirect_uris do not', async () => {
+    const service = await startService()
+    const [app, user] = [await service.createApp(), await service.createUser()]
+    const { appid, redirectUri } = app
+    const other = { ...app, redirectUri: 'https://app.example/v2' }
+    const register = (redirectUris: string[]) => service.admin.updateApp({ appid, redirectUris })
+    await register([redirectUri, other.redirectUri])
+    const [dead, deadToo, good] = [
+      await service.issueCode(app, user),
+      await service.issueCode(app, await service.createUser()),
+      await service.issueCode(other, user),
+    ]
+    const unrelated = await withCode(service)
+    await register([other.redirectUri])
+    expectError(await service.exchange(app, dead), 'invalid_code')
+    expectError(await service.exchange(app, dead, { redirect_uri: redirectUri }), 'invalid_code')
+    await register([redirectUri, other.redirectUri])
+    expectError(await service.exchange(app, deadToo), 'invalid_code')
+    expect((await service.exchange(app, good)).code).toBe('OK')
+    expect((await service.exchange(unrelated.app, unrelated.code)).code).toBe('OK')
+    expect((await service.exchange(app, await service.issueCode(app, user))).code).toBe('OK')
+  })
+
   test('dies with the revocation of a grant of its app and user', async () => {
     const service = await startService()
     const { app, user } = await service.grantAccess()

@@ -1323,8 +1323,8 @@ export const AdminService: GenService<{
     output: typeof GetAppResponseSchema;
   },
   /**
-   * Changes name, redirect_uris or rules of an app; absent fields keep their values. Safe to retry. Fails with NOT_FOUND,
-   * INVALID_ARGUMENT.
+   * Changes name, redirect_uris or rules of an app; absent fields keep their values. Removing a redirect_uri ends the unused
+   * codes issued for it. Safe to retry. Fails with NOT_FOUND, INVALID_ARGUMENT.
    *
    * @generated from rpc surveyauth.v1.AdminService.UpdateApp
    */

@@ -61,6 +61,10 @@ export function changedColumns(before: AppRow, after: AppRow): string[] {
   return Object.entries(columns).flatMap(([column, isChanged]) => (isChanged ? [column] : []))
 }
 
+export function removedRedirectUris(before: AppRow, after: AppRow): string[] {
+  return before.redirectUris.filter((redirectUri) => !after.redirectUris.includes(redirectUri))
+}
+
 export interface AppSecretRow {
   readonly secretId: string
   readonly appid: string
@@ -276,7 +280,7 @@ export interface TokenStore {
   findApp(appid: string): Promise<AppRow | undefined>
   /** Ascending by appid. */
   listApps(page: PageOf): Promise<Page<AppRow>>
-  /** Replaces the given columns; undefined when there is no such app. */
+  /** Replaces the given columns, and ends the unused codes of removed redirect_uris; undefined when there is no such app. */
   updateApp(appid: string, change: AppChange, now: number, cause: Cause): Promise<AppRow | undefined>
   /**
    * Disabling ends the app's unused codes. No event is written when nothing changes.

@@ -184,6 +184,22 @@ export const appChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'removing a redirect_uri ends the unused codes issued for it, also when the clock is ahead meanwhile',
+    async run(store) {
+      await seed(store)
+      const added = 'https://added.example/'
+      const register = (redirectUris: string[], now: number) =>
+        store.updateApp('app1', { redirectUris }, now, byOperator)
+      const { redirectUris } = appRow('app1')
+      await register([...redirectUris, added], NOW)
+      await issue(store, 'of the removed', { redirectUri: added })
+      await issue(store, 'of the kept')
+      await register([...redirectUris], NOW + DAY / 24 - 1)
+      expect((await redeem(store, 'of the removed')).result).toEqual({ kind: 'refused', replay: 'none' })
+      expect((await redeem(store, 'of the kept')).result).toMatchObject({ kind: 'redeemed' })
+    },
+  },
+  {
     title: 'once an app requires a secret on refresh, a refresh without one is refused',
     async run(store) {
       await seed(store)

@@ -1,8 +1,8 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
 import { cutPage } from '../../../store/page.js'
-import { ENDED_AT } from '../ended-codes.js'
-import { type AppRow, changedColumns, type TokenStore } from '../token-store.js'
+import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
+import { type AppRow, changedColumns, removedRedirectUris, type TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { addSecret } from './secrets.js'
 
@@ -45,6 +45,15 @@ const endCodesOfApp: Statement = {
     WHERE expires_at_ms > $2 AND appid || '' = $1 AND used_at_ms IS NULL`,
 }
 
+/** As above; a code of another process may still live by its clock. $2: when the oldest code that may live was issued. */
+const endCodesOfRedirectUris: Statement = {
+  name: 'end_codes_of_redirect_uris',
+  text: `
+    UPDATE codes SET expires_at_ms = ${ENDED_AT}
+    WHERE expires_at_ms > $2 AND issued_at_ms > $2 AND appid || '' = $1 AND redirect_uri = ANY ($3::text[])
+      AND used_at_ms IS NULL AND ${IS_NOT_ENDED}`,
+}
+
 export function createAppMethods(database: Database, audit: Audit): AppMethods {
   const apps = new Lookups<AppRow>(database, findApp, ['text'])
 
@@ -66,12 +75,14 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
 
     updateApp(appid, change, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const before = await transaction.askOne<AppRow>(lockApp, [appid])
+        const before = await transaction.askOne<AppRow>(lockApp, [appid]) // waits for codes that are being issued or redeemed, as below
         if (!before) return undefined
         const app = { ...before, ...change }
         const changed = changedColumns(before, app)
         if (changed.length === 0) return before
         transaction.write(updateApp, [appid, app.name, app.redirectUris, app.requiresSecretOnRefresh])
+        const removed = removedRedirectUris(before, app)
+        if (removed.length > 0) transaction.write(endCodesOfRedirectUris, [appid, now - MAX_CODE_TTL_MS, removed])
         audit.write(transaction, now, cause, { kind: 'app.updated', appid, note: changed.join(', ') })
         return app
       })

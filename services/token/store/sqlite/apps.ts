@@ -1,8 +1,9 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import { cutPage, type Page, type PageOf } from '../../../store/page.js'
-import { type AppChange, type AppRow, type AppSecretRow, changedColumns } from '../token-store.js'
+import { type AppChange, type AppRow, type AppSecretRow, changedColumns, removedRedirectUris } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
+import type { UnusedCodeEnders } from './codes.js'
 import type { KeptRows } from './kept-rows.js'
 
 interface AppRecord {
@@ -46,7 +47,7 @@ export function appWrites(
   db: Connection,
   record: RecordEvent,
   insertSecret: (secret: AppSecretRow) => void,
-  endUnusedCodesOfApp: (appid: string, now: number) => void,
+  endUnusedCodes: Pick<UnusedCodeEnders, 'ofApp' | 'ofRedirectUri'>,
 ) {
   const findApp = appFinder(db)
   const insert = db.prepare<[AppRecord]>(
@@ -74,6 +75,8 @@ export function appWrites(
       const changed = changedColumns(before, after)
       if (changed.length === 0) return before
       update.run(toRecord(after))
+      for (const redirectUri of removedRedirectUris(before, after))
+        endUnusedCodes.ofRedirectUri(appid, redirectUri, now)
       record({ kind: 'app.updated', now, cause, appid, note: changed.join(', ') })
       return after
     },
@@ -83,7 +86,7 @@ export function appWrites(
       if (!before || before.isDisabled === isDisabled) return before
       const after = { ...before, isDisabled }
       update.run(toRecord(after))
-      if (isDisabled) endUnusedCodesOfApp(appid, now)
+      if (isDisabled) endUnusedCodes.ofApp(appid, now)
       record({ kind: isDisabled ? 'app.disabled' : 'app.enabled', now, cause, appid })
       return after
     },

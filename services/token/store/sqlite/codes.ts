@@ -23,6 +23,10 @@ export function unusedCodeEnders(db: Connection) {
     // Index grants_by_app.
     `UPDATE grants SET ${END} WHERE appid = :appid AND ${IS_UNUSED}`,
   )
+  const ofRedirectUri = db.prepare<[{ appid: string; redirectUri: string; now: number }]>(
+    // Index grants_by_app.
+    `UPDATE grants SET ${END} WHERE appid = :appid AND redirect_uri = :redirectUri AND ${IS_UNUSED}`,
+  )
   const ofUser = db.prepare<[{ userId: string; now: number }]>(
     // Index grants_open.
     `UPDATE grants SET ${END} WHERE user_id = :userId AND ${IS_UNUSED}`,
@@ -35,6 +39,9 @@ export function unusedCodeEnders(db: Connection) {
     ofApp(appid: string, now: number): void {
       ofApp.run({ appid, now })
     },
+    ofRedirectUri(appid: string, redirectUri: string, now: number): void {
+      ofRedirectUri.run({ appid, redirectUri, now })
+    },
     ofUser(userId: string, now: number): void {
       ofUser.run({ userId, now })
     },
@@ -43,6 +50,8 @@ export function unusedCodeEnders(db: Connection) {
     },
   }
 }
+
+export type UnusedCodeEnders = ReturnType<typeof unusedCodeEnders>
 
 /** Columns of the lookup below, in its order. */
 type CodeRecord = [

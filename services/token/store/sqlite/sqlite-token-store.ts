@@ -120,7 +120,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const isLiveUser = liveUserFinder(db, kept)
   const isUnchangedUser = unchangedUserFinder(db)
   return {
-    ...appWrites(db, record, insertSecret, unusedCodes.ofApp),
+    ...appWrites(db, record, insertSecret, unusedCodes),
     ...secretWrites(db, record, insertSecret),
     ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
     ...sessionWrites(db, record, isUnchangedUser),
