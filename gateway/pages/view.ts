@@ -64,8 +64,8 @@ export interface Frame {
   /** The page's address must end in `#wj_redirect` (spec 4.1); its script warns the developer when it does not. */
   readonly expectsFragment?: boolean
   /**
-   * Of a page that answers a form: its address for GET, which its script puts in the address bar. Not for a page that links to
-   * this address: if it has a fragment, a browser that is already there does not load it again.
+   * Of a page that answers a form, or says what has happened: its address for GET, which its script puts in the address bar.
+   * Not for a page that links to this address: if it has a fragment, a browser that is already there does not load it again.
    */
   readonly address?: string | undefined
 }
