@@ -26,9 +26,9 @@ import { examples, type Json, jsonOption } from './options.js'
 import { type Entry, writeTar } from './tar.js'
 
 const NOTES = `
-FILE is a tar archive of token.db and survey.db, each a consistent copy of its database, with empty -wal and -shm
-files that replace old ones. It holds no usable credential: codes, tokens and secrets are hashed, passwords too, and
-sessions and unused codes are left out.
+FILE is a tar archive of token.db and survey.db, each a consistent copy of its database, with empty -wal, -shm and
+-journal files that replace old ones. It holds no usable credential: codes, tokens and secrets are hashed, passwords
+too, and sessions and unused codes are left out.
 
 To restore, stop the service and unpack into an empty DATA_DIR:
   $ mkdir -m 700 /var/lib/survey-auth && tar -xf FILE -C /var/lib/survey-auth
@@ -153,9 +153,9 @@ function writeArchive(files: Files, scratch: string, archive: string): void {
 }
 
 /**
- * An empty log and an empty index of it replace what a process that was killed has left: SQLite would apply a log to whatever
+ * Empty logs, and an empty index of one, replace what a process that was killed has left: SQLite would apply a log to whatever
  * database is beside it, and trust an index for as long as another process has it open.
  */
 function withoutLog(database: Required<Entry>): Entry[] {
-  return [database, { name: `${database.name}-wal` }, { name: `${database.name}-shm` }]
+  return [database, ...['wal', 'shm', 'journal'].map((kind) => ({ name: `${database.name}-${kind}` }))]
 }

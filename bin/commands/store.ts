@@ -73,7 +73,7 @@ async function copy(options: CopyOptions): Promise<void> {
 }
 
 /** How an address begins that was meant for --to. A message with it would show its password. */
-const NO_FILE = /^postgres(ql)?:|:\/\//i
+const NO_FILE = /^\s*postgres(ql)?:|:\/\//i
 
 function jobOf(from: string, config: Config, to: string | undefined): Job {
   const name = from.replace(/^sqlite:/, '')

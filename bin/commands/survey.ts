@@ -253,7 +253,8 @@ async function surveysOf(source: string, text: string): Promise<Survey[]> {
   })
   const refused = findRefused(surveys.map((survey) => toDraft(survey, Date.now())))
   if (refused) throw new CommandError(`${where(refused.at)}: ${refused.because}`)
-  for (const one of unknown.slice(0, MAX_WARNINGS)) message(`${one} is not a member of a survey and was ignored`)
+  for (const one of unknown.slice(0, MAX_WARNINGS))
+    message(`${one.replaceAll('\n', ' ')} is not a member of a survey and was ignored`)
   if (unknown.length > MAX_WARNINGS) message(`and ${unknown.length - MAX_WARNINGS} more that were ignored`)
   return surveys
 }

@@ -147,12 +147,12 @@ function questionFromJson(
 /** Makes ids for those that have none, from a prefix and a position; where that one is taken, the next free one. */
 function idsBeside(given: readonly { readonly id?: string | undefined }[]): (prefix: string, at: number) => string {
   const taken = new Set(given.map(({ id }) => id))
+  const last = new Map<string, number>() // of each prefix, whose positions only grow
   return (prefix, at) => {
-    let number = at + 1
+    let number = Math.max(at, last.get(prefix) ?? 0) + 1
     while (taken.has(`${prefix}-${number}`)) number += 1
-    const id = `${prefix}-${number}`
-    taken.add(id)
-    return id
+    last.set(prefix, number)
+    return `${prefix}-${number}`
   }
 }
 

@@ -34,8 +34,11 @@ export function checkAuthorizationRequest(deps: TokenDeps) {
 
 /** Must equal a registered one byte for byte (decisions 20). @throws ServiceError INVALID_REDIRECT_URI */
 export function requireRedirectUri(app: AppRow, redirectUri: string): void {
-  if (app.redirectUris.includes(redirectUri)) return
-  throw new ServiceError(ErrorReason.INVALID_REDIRECT_URI, 'the redirect_uri is not registered for this app')
+  if (!app.redirectUris.includes(redirectUri)) throw invalidRedirectUri()
+}
+
+export function invalidRedirectUri(): ServiceError {
+  return new ServiceError(ErrorReason.INVALID_REDIRECT_URI, 'the redirect_uri is not registered for this app')
 }
 
 /** @throws ServiceError INVALID_SCOPE */

@@ -5,7 +5,7 @@ import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { causedBy } from '../store/cause.js'
 import { invalidAppid, requireApp } from './app-authentication.js'
-import { requireRedirectUri, requireScope } from './check-authorization-request.js'
+import { invalidRedirectUri, requireRedirectUri, requireScope } from './check-authorization-request.js'
 import { deriveCode } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 import { invalidSession, requireSession } from './session.js'
@@ -40,6 +40,7 @@ export function issueCode(deps: TokenDeps) {
         causedBy('user', call),
       )
       if (outcome === 'app_ended') throw invalidAppid()
+      if (outcome === 'redirect_uri_ended') throw invalidRedirectUri()
       if (outcome === 'session_ended') throw invalidSession()
       if (outcome !== 'exists_ended') return { code: code.text }
     }

@@ -824,7 +824,7 @@ describe('files', () => {
     const restored = path.join(service.dataDir, 'restored')
     mkdirSync(restored, { mode: 0o700 })
     execFileSync('tar', ['-xf', file, '-C', restored])
-    expect(readdirSync(restored).sort()).toEqual(['token.db', 'token.db-shm', 'token.db-wal'])
+    expect(readdirSync(restored).sort()).toEqual(['token.db', 'token.db-journal', 'token.db-shm', 'token.db-wal'])
     const apps = await service.run(['app', 'list', '--json'], { env: { DATA_DIR: restored } })
     expect(JSON.parse(apps.stdout)).toHaveLength(1)
     const doctor = await service.run(['doctor'], { env: { DATA_DIR: restored } })

@@ -302,6 +302,38 @@ test.each(ending)('%s, an issue and exchanges of one user and app do not deadloc
   expect(await deadlocks(url)).toBe(0)
 })
 
+const endingCodes: [string, (store: TokenStore, appid: string) => Promise<unknown>][] = [
+  ['the removal of a redirect_uri', (store, appid) => store.updateApp(appid, { redirectUris: [] }, START + 1, cause)],
+  ['disabling an app', (store, appid) => store.setAppDisabled(appid, true, START + 1, cause)],
+]
+
+test.each(
+  endingCodes.flatMap(([name, endCodes]) => ending.map(([other, end]) => [name, other, endCodes, end] as const)),
+)('%s and %s, which end the same codes, do not deadlock', async (_name, _other, endCodes, end) => {
+  const url = await createDatabase()
+  const store = await openPostgresTokenStore({ url, ...patient })
+  const seeded = await seed(store)
+  const { grantId } = await authorize(store, seeded)
+  const codes = [await issue(store, seeded), await issue(store, seeded), await issue(store, seeded)]
+  const inOrder = codes.map((hash) => Buffer.from(hash).toString('hex')).sort()
+  for (const [at, hash] of inOrder.entries()) // as found by their expiry: in the opposite order
+    await query(url, `UPDATE codes SET expires_at_ms = expires_at_ms - ${at} WHERE code_hash = '\\x${hash}'`)
+  const locker = await openBare(url)
+  const lock = { name: 'lock', text: `SELECT 1 FROM codes WHERE encode(code_hash, 'hex') = $1 FOR UPDATE` }
+  const works = await locker.transaction(async (transaction) => {
+    await transaction.ask(lock, [inOrder[1] ?? ''])
+    const first = endCodes(store, seeded.appid)
+    await waiting(url, 1)
+    const second = end(store, seeded, grantId)
+    await waiting(url, 2)
+    return { first, second }
+  })
+  await works.first
+  expect(await works.second).toBe('revoked')
+  await store.close()
+  expect(await deadlocks(url)).toBe(0)
+})
+
 interface Asked extends Seed {
   readonly grantId: string
   readonly sessionHash: Uint8Array
@@ -313,6 +345,7 @@ type Once = readonly [
   (store: TokenStore, asked: Asked, n: number) => Promise<unknown>,
   string,
 ]
+const about = { redirectUri: 'https://app.example/callback', passwordHash: 'none', maxLive: 1 }
 const eventsOf = (kind: string) => `audit_events WHERE kind = '${kind}'`
 const changes = [{ name: 'new' }, { redirectUris: ['https://new.example/'] }, { requiresSecretOnRefresh: true }]
 const profiles = [{ nickname: 'new' }, { avatar: 'https://new.example/' }, { nickname: 'new' }]
@@ -385,11 +418,7 @@ const once: Once[] = [
     'one unused code is left if the cap is one',
     'users',
     (store, { appid, userId }, n) =>
-      store.issueCode(
-        newCode(`${n}`, { appid, userId, passwordHash: 'none', maxLive: 1, expiresAtMs: START + 9 }),
-        START,
-        cause,
-      ),
+      store.issueCode(newCode(`${n}`, { ...about, appid, userId, expiresAtMs: START + 9 }), START, cause),
     `codes WHERE used_at_ms IS NULL AND expires_at_ms > ${START}`,
   ],
   [

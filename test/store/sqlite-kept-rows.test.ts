@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import { migrate } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
-import { appStateFinder, liveAppFinder } from '../../services/token/store/sqlite/app-state.js'
+import { appStateFinder } from '../../services/token/store/sqlite/app-state.js'
 import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
@@ -119,8 +119,8 @@ const lookedUp = [
     what: 'an app',
     disable: (store: TokenStore) => store.setAppDisabled('app1', true, NOW, byOperator),
     finder(db: Connection, kept: KeptRows) {
-      const isLive = liveAppFinder(appStateFinder(db, kept))
-      return () => isLive('app1')
+      const find = appStateFinder(db, kept)
+      return () => find('app1')?.isDisabled === false
     },
     enable: `UPDATE apps SET is_disabled = 0 WHERE appid = 'app1'`,
     event: 'app.enabled',

@@ -89,13 +89,13 @@ export async function seed(store: TokenStore): Promise<void> {
 }
 
 export function newCode(name: string, rest: Partial<NewCode> = {}): NewCode {
-  const { userId = 'user_ann' } = rest
+  const { appid = 'app1', userId = 'user_ann' } = rest
   return {
     codeHash: hashOf(name),
     appid: 'app1',
     userId,
     passwordHash: userRow(userId.replace('user_', '')).passwordHash,
-    redirectUri: 'https://app1.example/callback',
+    redirectUri: `https://${appid}.example/callback`,
     scope: 'snsapi_user',
     expiresAtMs: NOW + CODE_TTL,
     maxLive: 100,

@@ -200,7 +200,7 @@ export interface NewCode {
  * `app_ended`: the app is unknown or disabled. `session_ended`: the user is gone, disabled, or has been given another password
  * since, which also ended the session.
  */
-export type Issuing = 'issued' | 'exists_live' | 'exists_ended' | 'app_ended' | 'session_ended'
+export type Issuing = 'issued' | 'exists_live' | 'exists_ended' | 'app_ended' | 'redirect_uri_ended' | 'session_ended'
 
 export interface Redemption {
   readonly codeHash: Hash

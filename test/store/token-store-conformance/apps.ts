@@ -195,6 +195,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
       await issue(store, 'of the removed', { redirectUri: added })
       await issue(store, 'of the kept')
       await register([...redirectUris], NOW + DAY / 24 - 1)
+      expect(await issue(store, 'asked for before', { redirectUri: added })).toBe('redirect_uri_ended')
       expect((await redeem(store, 'of the removed')).result).toEqual({ kind: 'refused', replay: 'none' })
       expect((await redeem(store, 'of the kept')).result).toMatchObject({ kind: 'redeemed' })
     },

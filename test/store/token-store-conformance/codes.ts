@@ -365,6 +365,15 @@ export const codeChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
+    title: 'a clock that is minutes ahead for a while ends no code',
+    async run(store) {
+      await seed(store)
+      await issue(store, 'good')
+      await issue(store, 'ahead', {}, NOW + 10 * MINUTE)
+      expect((await redeem(store, 'good', {}, NOW + 1000)).result.kind).toBe('redeemed')
+    },
+  },
+  {
     title: 'used and expired codes do not count towards the cap on unused codes',
     async run(store) {
       await seed(store)

@@ -5,6 +5,7 @@ import { presented } from '../presented.js'
 import {
   ACCESS_TTL,
   allPages,
+  appRow,
   auditKinds,
   auditTrail,
   byApp,
@@ -288,8 +289,15 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         ...['ann', 'bob'].map((name) => ['user.created', '', `user_${name}`, '', name]),
       ])
 
+      const { redirectUris } = appRow('app1')
       const ofApp = await story(
-        () => store.updateApp('app1', { name: 'New', redirectUris: ['https://new.example/'] }, NOW, byOperator),
+        () =>
+          store.updateApp(
+            'app1',
+            { name: 'New', redirectUris: [...redirectUris, 'https://new.example/'] },
+            NOW,
+            byOperator,
+          ),
         () => store.addAppSecret(secretRow('app1', 'second'), NOW, byOperator),
         () => store.revokeAppSecret('app1', 'secret_app1_second', NOW, byOperator),
       )

@@ -36,22 +36,25 @@ const setAppDisabled: Statement = {
 }
 /**
  * Codes that can still be used, by the index codes_by_expiry: they span a few minutes, whereas all codes of an app may span
- * days. The || '' keeps the planner from the index that begins with the app.
+ * days. The || '' keeps the planner from the index that begins with the app. Locked in the order in which revocations lock them.
  */
 const endCodesOfApp: Statement = {
   name: 'end_codes_of_app',
   text: `
-    UPDATE codes SET expires_at_ms = ${ENDED_AT}
-    WHERE expires_at_ms > $2 AND appid || '' = $1 AND used_at_ms IS NULL`,
+    UPDATE codes SET expires_at_ms = ${ENDED_AT} WHERE code_hash = ANY (ARRAY(
+      SELECT code_hash FROM codes WHERE expires_at_ms > $2 AND appid || '' = $1 AND used_at_ms IS NULL
+      ORDER BY code_hash FOR UPDATE))`,
 }
 
 /** As above; a code of another process may still live by its clock. $2: when the oldest code that may live was issued. */
 const endCodesOfRedirectUris: Statement = {
   name: 'end_codes_of_redirect_uris',
   text: `
-    UPDATE codes SET expires_at_ms = ${ENDED_AT}
-    WHERE expires_at_ms > $2 AND issued_at_ms > $2 AND appid || '' = $1 AND redirect_uri = ANY ($3::text[])
-      AND used_at_ms IS NULL AND ${IS_NOT_ENDED}`,
+    UPDATE codes SET expires_at_ms = ${ENDED_AT} WHERE code_hash = ANY (ARRAY(
+      SELECT code_hash FROM codes
+      WHERE expires_at_ms > $2 AND issued_at_ms > $2 AND appid || '' = $1 AND redirect_uri = ANY ($3::text[])
+        AND used_at_ms IS NULL AND ${IS_NOT_ENDED}
+      ORDER BY code_hash FOR UPDATE))`,
 }
 
 export function createAppMethods(database: Database, audit: Audit): AppMethods {
@@ -75,7 +78,7 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
 
     updateApp(appid, change, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const before = await transaction.askOne<AppRow>(lockApp, [appid]) // waits for codes that are being issued or redeemed, as below
+        const before = await transaction.askOne<AppRow>(lockApp, [appid]) // waits as below
         if (!before) return undefined
         const app = { ...before, ...change }
         const changed = changedColumns(before, app)

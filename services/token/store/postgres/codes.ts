@@ -2,7 +2,7 @@ import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
 import { columnsOf, type Database, type Statement, type Transaction } from '../../../postgres/transaction.js'
 import type { Cause } from '../../../store/cause.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
-import type { Redemption, RedemptionResult, TokenStore } from '../token-store.js'
+import type { AppRow, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import { endGrant, lockGrant } from './grants.js'
 import { credentialsOfAsked, type Ended, lockedUserOf, lockUnchangedUser, shareApp, waitingOrNot } from './locks.js'
@@ -12,7 +12,7 @@ type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
 const findCode: Statement = {
   name: 'find_code',
   text: `
-    SELECT used_at_ms IS NULL AND expires_at_ms > $2 AS "isLive" FROM codes WHERE code_hash = $1`,
+    SELECT used_at_ms IS NULL AND expires_at_ms > $2 AND ${IS_NOT_ENDED} AS "isLive" FROM codes WHERE code_hash = $1`,
 }
 const insertCode: Statement = {
   name: 'insert_code',
@@ -71,7 +71,7 @@ const lockUnusedCodes = waitingOrNot(
         WITH ORDINALITY AS asked (appid, secret_id, now_ms, code_hash, redirect_uri, new_openid, place)
     ), ${credentialsOfAsked(skip)}, code AS (
       SELECT c.place, c.appid, c.new_openid, k.* FROM credentials c CROSS JOIN LATERAL (
-        SELECT k.user_id, k.scope, NOT u.is_disabled AND k.expires_at_ms > c.now_ms
+        SELECT k.user_id, k.scope, NOT u.is_disabled AND k.expires_at_ms > c.now_ms AND k.${IS_NOT_ENDED}
           AND coalesce(c.redirect_uri, k.redirect_uri) = k.redirect_uri AS is_good
         FROM codes k ${lockedUserOf('k', skip)}
         WHERE k.code_hash = c.code_hash AND k.appid || '' = c.appid AND k.used_at_ms IS NULL AND c.ended IS NULL
@@ -186,11 +186,12 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
       return database.causedTransaction(cause, async (transaction) => {
         const { codeHash, appid, userId, passwordHash, redirectUri, scope, expiresAtMs, maxLive } = code
         const [app, user, existing] = await Promise.all([
-          transaction.askOne<{ isDisabled: boolean }>(shareApp, [appid]),
+          transaction.askOne<Pick<AppRow, 'isDisabled' | 'redirectUris'>>(shareApp, [appid]),
           transaction.askOne(lockUnchangedUser, [userId, passwordHash]),
           transaction.askOne<{ isLive: boolean }>(findCode, [codeHash, now]),
         ])
         if (!app || app.isDisabled) return 'app_ended'
+        if (!app.redirectUris.includes(redirectUri)) return 'redirect_uri_ended'
         if (!user) return 'session_ended'
         if (existing) return existing.isLive ? 'exists_live' : 'exists_ended'
         const issuedAfter = now - (expiresAtMs - now)

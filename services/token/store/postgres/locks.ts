@@ -6,7 +6,7 @@ const FOREVER = Number.MAX_SAFE_INTEGER
 
 export const shareApp: Statement = {
   name: 'share_app',
-  text: 'SELECT is_disabled AS "isDisabled" FROM apps WHERE appid = $1 FOR SHARE',
+  text: 'SELECT is_disabled AS "isDisabled", redirect_uris AS "redirectUris" FROM apps WHERE appid = $1 FOR SHARE',
 }
 
 /**

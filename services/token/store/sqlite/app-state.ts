@@ -54,10 +54,3 @@ export function appChecker(findState: FindAppState): CheckApp {
     return now < (app.secretEnds.get(secretId) ?? 0) ? 'good' : 'secret_ended'
   }
 }
-
-export type IsLiveApp = (appid: string) => boolean
-
-/** Whether an app exists and is not disabled, checked inside the transaction that relies on it. */
-export function liveAppFinder(findState: FindAppState): IsLiveApp {
-  return (appid) => findState(appid)?.isDisabled === false
-}

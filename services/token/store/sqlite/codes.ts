@@ -3,7 +3,7 @@ import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { Hash, Issuing, NewCode, Redemption, RedemptionResult } from '../token-store.js'
-import type { CheckApp, IsLiveApp } from './app-state.js'
+import type { CheckApp } from './app-state.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
 import { inSlotsOf, placeNumber, takeSlot } from './places.js'
@@ -16,6 +16,8 @@ const END = `code_expires_at_ms = ${ENDED_AT}, expires_at_ms = ${ENDED_AT}, revo
 
 /** Expired codes of the user that each new code takes out of the index grants_open: more than come in. */
 const CLOSED_PER_CODE = 4
+/** Twice as long as codes may live, so that a clock that is some minutes ahead closes none that are good. */
+const CLOSED_AFTER_MS = 20 * 60_000
 
 /** End unused codes, as revoking and disabling do. */
 export function unusedCodeEnders(db: Connection) {
@@ -135,7 +137,6 @@ function codeFinder(db: Connection): FindCode {
 
 interface CodeDeps {
   readonly record: RecordEvent
-  readonly isLiveApp: IsLiveApp
   readonly checkApp: CheckApp
   readonly isLiveUser: IsLiveUser
   readonly isUnchangedUser: IsUnchangedUser
@@ -148,7 +149,13 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
   return { ...issueWrites(db, findCode, deps), ...redeemWrites(findCode, deps) }
 }
 
-function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, isUnchangedUser }: CodeDeps) {
+function issueWrites(db: Connection, findCode: FindCode, { record, isUnchangedUser }: CodeDeps) {
+  const findRedirectUris = db
+    .prepare<[string], string>(
+      // Primary key.
+      'SELECT redirect_uris FROM apps WHERE appid = ? AND is_disabled = 0',
+    )
+    .pluck()
   const endSurplus = db.prepare<[{ appid: string; userId: string; now: number; issuedAfter: number; keep: number }]>(
     // Index grants_open; then the primary key. Only codes with the lifetime of the new one count, however many have ended.
     `UPDATE grants SET ${END} WHERE place IN (
@@ -157,12 +164,12 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
          AND expires_at_ms > :now AND revoked_at_ms IS NULL
        ORDER BY issued_at_ms DESC, code_hash DESC LIMIT -1 OFFSET :keep)`,
   )
-  const closeExpired = db.prepare<[{ userId: string; now: number; issuedAfter: number }]>(
+  const closeExpired = db.prepare<[{ userId: string; now: number }]>(
     // Index grants_open; then the primary key.
     `UPDATE grants SET revoked_at_ms = expires_at_ms WHERE place IN (
        SELECT place FROM grants
-       WHERE user_id = +:userId AND issued_at_ms <= :issuedAfter AND created_at_ms IS NULL AND expires_at_ms <= :now
-         AND revoked_at_ms IS NULL
+       WHERE user_id = +:userId AND issued_at_ms <= :now - ${CLOSED_AFTER_MS} AND created_at_ms IS NULL
+         AND expires_at_ms <= :now AND revoked_at_ms IS NULL
        ORDER BY issued_at_ms LIMIT ${CLOSED_PER_CODE})`,
   )
   const insert = db.prepare<
@@ -178,13 +185,14 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isLiveApp, is
     issueCode({ passwordHash, maxLive, ...code }: NewCode, now: number, cause: Cause): Issuing {
       const { appid, userId, expiresAtMs } = code
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
-      if (!isLiveApp(appid)) return 'app_ended'
+      const redirectUris = findRedirectUris.get(appid)
+      if (redirectUris === undefined) return 'app_ended'
+      if (!(JSON.parse(redirectUris) as string[]).includes(code.redirectUri)) return 'redirect_uri_ended'
       if (!isUnchangedUser(userId, passwordHash)) return 'session_ended'
       const existing = findCode(code.codeHash)
       if (existing) return existing.usedAtMs === undefined && isLive(existing, now) ? 'exists_live' : 'exists_ended'
-      const issuedAfter = now - (expiresAtMs - now)
-      endSurplus.run({ appid, userId, now, issuedAfter, keep: maxLive - 1 })
-      closeExpired.run({ userId, now, issuedAfter })
+      endSurplus.run({ appid, userId, now, issuedAfter: now - (expiresAtMs - now), keep: maxLive - 1 })
+      closeExpired.run({ userId, now })
       takeSlot(placeNumber(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
       record({ kind: 'code.issued', now, cause, appid, userId })
       return 'issued'

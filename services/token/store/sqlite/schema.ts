@@ -278,7 +278,7 @@ export const tokenSchema: Schema = {
       name: 'an index of what is open of each user',
       sql: `
         -- Ended codes and revoked grants stay for a week. However many somebody makes, no request looks at them: a code
-        -- that ended, or that expired a while ago, is given a revoked_at_ms too. An exchange does not change this index.
+        -- that ended, or that was issued a while ago, is given a revoked_at_ms too. An exchange does not change this index.
         CREATE INDEX grants_open ON grants (user_id, issued_at_ms) WHERE revoked_at_ms IS NULL;
       `,
     },

@@ -6,7 +6,7 @@ import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '..
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
-import { appChecker, appStateFinder, liveAppFinder } from './app-state.js'
+import { appChecker, appStateFinder } from './app-state.js'
 import { appReads, appWrites } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeEnders } from './codes.js'
@@ -116,7 +116,6 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const unusedCodes = unusedCodeEnders(db)
   const endGrant = kept.ending(grantEnder(db, record))
   const completeGrant = grantCompleter(db, endGrant)
-  const isLiveApp = liveAppFinder(findAppState)
   const isLiveUser = liveUserFinder(db, kept)
   const isUnchangedUser = unchangedUserFinder(db)
   return {
@@ -124,7 +123,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
     ...secretWrites(db, record, insertSecret),
     ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
     ...sessionWrites(db, record, isUnchangedUser),
-    ...codeWrites(db, { record, isLiveApp, checkApp, isLiveUser, isUnchangedUser, completeGrant, endGrant }),
+    ...codeWrites(db, { record, checkApp, isLiveUser, isUnchangedUser, completeGrant, endGrant }),
     ...tokenWrites(db, kept, { record, checkApp, isLiveUser }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
     ...useWrites(db, kept),
