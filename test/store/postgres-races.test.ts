@@ -316,8 +316,9 @@ test.each(
   const { grantId } = await authorize(store, seeded)
   const codes = [await issue(store, seeded), await issue(store, seeded), await issue(store, seeded)]
   const inOrder = codes.map((hash) => Buffer.from(hash).toString('hex')).sort()
-  for (const [at, hash] of inOrder.entries()) // as found by their expiry: in the opposite order
-    await query(url, `UPDATE codes SET expires_at_ms = expires_at_ms - ${at} WHERE code_hash = '\\x${hash}'`)
+  // So that they are found in the opposite order, along the table and by their expiry.
+  for (const [at, hash] of inOrder.toReversed().entries())
+    await query(url, `UPDATE codes SET expires_at_ms = expires_at_ms + ${at} WHERE code_hash = '\\x${hash}'`)
   const locker = await openBare(url)
   const lock = { name: 'lock', text: `SELECT 1 FROM codes WHERE encode(code_hash, 'hex') = $1 FOR UPDATE` }
   const works = await locker.transaction(async (transaction) => {
