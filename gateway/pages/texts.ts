@@ -78,7 +78,7 @@ const en = {
     invalidResponseType: 'The response_type must be “code”.',
     invalidScope: 'The scope must be “snsapi_user”.',
     invalidState: 'The state may contain only a-z, A-Z and 0-9, at most 128 characters.',
-    malformed: ({ message }: Malformed) => `The link is malformed: ${message}.`,
+    malformed: ({ message }: MalformedLink) => `The link is malformed: ${message}.`,
     bare: 'Please start in the app',
     bareLead:
       'This page opens from a link in the app that would like to connect. Nothing was shared. Please go back to the app and start again there.',
@@ -139,7 +139,7 @@ const en = {
 export type Texts = typeof en
 
 /** A problem with a link: English in itself, and as what it is for other languages. */
-type Malformed = Pick<Problem, 'message' | 'options'>
+type MalformedLink = Pick<Problem, 'message' | 'options'>
 
 const zh: Texts = {
   serviceName: '问卷授权',
@@ -260,7 +260,7 @@ const zh: Texts = {
 
 export const texts: Readonly<Record<Language, Texts>> = { zh, en }
 
-function malformedInChinese({ message, options: { malformed } }: Malformed): string {
+function malformedInChinese({ message, options: { malformed } }: MalformedLink): string {
   switch (malformed?.what) {
     case 'missing':
       return `缺少参数 ${malformed.name}，或其值为空`

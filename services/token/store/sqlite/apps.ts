@@ -17,7 +17,8 @@ interface AppRecord {
 
 const COLUMNS = 'appid, name, redirect_uris, requires_secret_on_refresh, is_disabled, created_at_ms'
 
-function appFinder(db: Connection): (appid: string) => AppRow | undefined {
+/** The app as the database has it. */
+export function appFinder(db: Connection): (appid: string) => AppRow | undefined {
   const find = db.prepare<[string], AppRecord>(
     // Primary key.
     `SELECT ${COLUMNS} FROM apps WHERE appid = ?`,

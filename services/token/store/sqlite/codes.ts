@@ -4,6 +4,7 @@ import type { Cause } from '../../../store/cause.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { Hash, Issuing, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import type { CheckApp } from './app-state.js'
+import { appFinder } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
 import { inSlotsOf, placeNumber, takeSlot } from './places.js'
@@ -150,12 +151,7 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
 }
 
 function issueWrites(db: Connection, findCode: FindCode, { record, isUnchangedUser }: CodeDeps) {
-  const findRedirectUris = db
-    .prepare<[string], string>(
-      // Primary key.
-      'SELECT redirect_uris FROM apps WHERE appid = ? AND is_disabled = 0',
-    )
-    .pluck()
+  const findApp = appFinder(db)
   const endSurplus = db.prepare<[{ appid: string; userId: string; now: number; issuedAfter: number; keep: number }]>(
     // Index grants_open; then the primary key. Only codes with the lifetime of the new one count, however many have ended.
     `UPDATE grants SET ${END} WHERE place IN (
@@ -185,9 +181,9 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isUnchangedUs
     issueCode({ passwordHash, maxLive, ...code }: NewCode, now: number, cause: Cause): Issuing {
       const { appid, userId, expiresAtMs } = code
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
-      const redirectUris = findRedirectUris.get(appid)
-      if (redirectUris === undefined) return 'app_ended'
-      if (!(JSON.parse(redirectUris) as string[]).includes(code.redirectUri)) return 'redirect_uri_ended'
+      const app = findApp(appid)
+      if (!app || app.isDisabled) return 'app_ended'
+      if (!app.redirectUris.includes(code.redirectUri)) return 'redirect_uri_ended'
       if (!isUnchangedUser(userId, passwordHash)) return 'session_ended'
       const existing = findCode(code.codeHash)
       if (existing) return existing.usedAtMs === undefined && isLive(existing, now) ? 'exists_live' : 'exists_ended'
