@@ -69,15 +69,14 @@ export interface GatewayOptions extends GatewayDeps {
     | undefined
   /** Called once per unexpected failure, with what was thrown. */
   readonly onUnexpected: (error: unknown, requestId: string) => void
-  /** Called for each connection that was closed at once because `maxConnections` were open. */
+  /** Called for each connection that was closed at once because `maxConnections` were open, or later because it did not read. */
   readonly onDropped?: (() => void) | undefined
 }
 
 /**
  * Requests refused before any work in one turn of the event loop, a few ms. Without a bound, a crowd that retries as soon as
  * it is refused would be all that is served: libuv reads from up to 1,024 sockets, 48 times over, before anything admitted
- * makes progress. A client that waits for its refusal does not retry meanwhile. One that does, by pipelining, is refused at
- * once, and cannot go on for long.
+ * makes progress. A client that waits for its refusal does not retry meanwhile, and what it pipelined waits for its turn.
  */
 const REFUSALS_PER_TURN = 64
 
@@ -121,7 +120,7 @@ class Gateway {
 
   constructor(server: Server, options: GatewayOptions) {
     this.#options = options
-    this.#connections = new Connections(server, options.limits)
+    this.#connections = new Connections(server, options.limits, options.onDropped)
     this.#admission = new Admission(options.limits.maxInFlight)
     this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
     if (options.sharedLimits) this.#stopSharing = startSharing(this.#rates.counters, options.sharedLimits)
@@ -149,6 +148,8 @@ class Gateway {
 
   async #serve(incoming: IncomingMessage, response: WholeResponse): Promise<void> {
     if (!this.#connections.began(incoming, response)) return
+    const turn = this.#connections.turnOf(incoming)
+    if (turn) await turn
     const startedAt = performance.now()
     const { limits, now } = this.#options
     const source = sourceOf(incoming, this.#trustedProxies)
@@ -181,12 +182,12 @@ class Gateway {
       }
       // First, so that a client that sends its form slowly holds no place; the route says what is wrong with the form.
       if (route.method === 'POST') await request.form().catch(() => undefined)
-      const turn = this.#admission.enter(kind)
+      const room = this.#admission.enter(kind)
       isAdmitted = true
-      if (turn) await turn
+      if (room) await room
       answer = await route.answer(request, this.#options)
     } catch (error) {
-      if (!isAdmitted && this.#connections.isAlone(incoming)) await this.#refusals.next()
+      if (!isAdmitted) await this.#refusals.next()
       const refusal = incoming.complete ? undefined : this.#refused.get(incoming.socket)
       answer = this.#refuse(request, kind, refusal ?? error)
     } finally {
@@ -195,7 +196,7 @@ class Gateway {
     if (route && app !== undefined && answer.countsForApp) this.#rates.countApp(app, route, now())
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false
     this.#writer.write(response, answer)
-    this.#connections.ended(incoming)
+    this.#connections.ended(incoming, answer.body.length)
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
     this.#options.onRequest(record)
     span?.end(record)
@@ -229,7 +230,7 @@ class Gateway {
     const problem = toProblem(error)
     if (response.headersSent) response.destroy()
     else this.#writer.write(response, failure(problem, problem.kind.status, requestId))
-    this.#connections.ended(response.req)
+    this.#connections.ended(response.req, 0)
   }
 
   #refuseTunnel(socket: Duplex): void {
@@ -255,15 +256,13 @@ class Gateway {
   }
 
   /**
-   * Ends a connection on which something other than a request arrived. A whole request before it still gets its answer, and
-   * the connection closes with that. If that answer is already written, and waits for earlier ones, it has announced that the
-   * connection stays open: then the refusal is sent after it.
+   * Ends a connection on which something other than a request arrived. Whole requests before it still get their answers, and
+   * the connection closes with the last of these.
    */
   #endWithAnswers(socket: Duplex, refuse: () => void): void {
-    const last = this.#connections.lastCertain(socket)
-    if (!last || last.writableFinished) refuse()
-    else if (last.headersSent) last.once('finish', refuse)
-    else last.shouldKeepAlive = false
+    const last = this.#connections.lastComplete(socket)
+    if (last) last.shouldKeepAlive = false
+    else refuse()
   }
 
   /** `method`: for the record; undefined where the answer ends a request that is being read, which is recorded by itself. */

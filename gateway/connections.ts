@@ -24,6 +24,13 @@ const IDLE_TURN_MS = 0.03
 const MOST_AHEAD = 64
 /** What is read beyond them and dropped: closing a connection with unread bytes resets it, which may cost its client answers. */
 const MOST_DROPPED_BYTES = 128 * 1024
+/**
+ * Bytes of answers that wait to be read, on all connections together. A client that reads a little now and then may leave
+ * them waiting for hours.
+ */
+const MOST_UNREAD_BYTES = 256 * 1024 * 1024
+/** They are counted once a second, and whenever this many have been answered. */
+const COUNT_EVERY_BYTES = 64 * 1024 * 1024
 
 export class Connections {
   readonly #server: Server
@@ -33,22 +40,33 @@ export class Connections {
   readonly #fullAt = new WeakMap<Socket, number>()
   /** Connections that had nothing in flight at the last look: since when, and how much had been read from each. */
   #idle = new Map<Socket, { readonly sinceMs: number; readonly bytesRead: number }>()
+  /** Connections with bytes that wait to be read, those that have had them longest first. */
+  readonly #unread = new Set<Socket>()
+  readonly #onDropped: (() => void) | undefined
+  /** Bytes answered since unread ones were counted. */
+  #answeredBytes = 0
   #accepted = 0
   #isDraining = false
 
   /**
    * A connection that has had an answer is closed a second or two after it has been idle for `keepAliveTimeoutMs`; one whose
-   * client reads nothing of an answer for `requestTimeoutMs` is closed like one that sends nothing of a request.
+   * client reads nothing of an answer for `requestTimeoutMs` is closed like one that sends nothing of a request. `onDropped`
+   * is called for each that is closed because too much waits to be read.
    */
-  constructor(server: Server, { keepAliveTimeoutMs, requestTimeoutMs }: GatewayLimits) {
+  constructor(server: Server, { keepAliveTimeoutMs, requestTimeoutMs }: GatewayLimits, onDropped?: () => void) {
     this.#server = server
+    this.#onDropped = onDropped
     server.on('connection', (socket) => {
       this.#accepted += 1
       this.#waiting.set(socket, [])
-      socket.once('close', () => this.#waiting.delete(socket))
+      socket.once('close', () => {
+        this.#waiting.delete(socket)
+        this.#unread.delete(socket)
+      })
     })
     const looking = setInterval(() => {
       for (const socket of this.#waiting.keys()) cutOffUnlessRead(socket, requestTimeoutMs)
+      this.#boundUnread()
       void this.#closeIdle(keepAliveTimeoutMs)
     }, LOOK_FOR_IDLE_EVERY_MS).unref()
     server.once('close', () => clearInterval(looking))
@@ -72,33 +90,44 @@ export class Connections {
   }
 
   /**
-   * Called when an answer has been written. One that is early waits, in node:http, for those before it. A connection that
-   * reached MOST_AHEAD stays full: no more requests are taken from it.
+   * Fulfils when the kernel has taken the answer to the request before, and never if the connection closes instead; undefined
+   * when nothing is before it. Requests of one connection are served one after the other, so that a client that does not read
+   * has one answer waiting for it.
    */
-  ended({ socket }: IncomingMessage): void {
-    const waiting = this.#waiting.get(socket)
-    if (waiting?.length === MOST_AHEAD) return
-    while (waiting?.[0]?.writableEnded) waiting.shift()
+  turnOf({ socket }: IncomingMessage): Promise<void> | undefined {
+    const before = this.#waiting.get(socket)?.at(-2)
+    if (!before) return undefined
+    return new Promise((resolve) => {
+      before.once('finish', () => {
+        if (!socket.destroyed) resolve()
+      })
+    })
   }
 
-  /** Whether the connection has only one answer pending. */
-  isAlone({ socket }: IncomingMessage): boolean {
-    return this.#waiting.get(socket)?.length === 1
+  /**
+   * Called when an answer of `bytes` has been written. A connection that reached MOST_AHEAD stays full: no more requests are
+   * taken from it.
+   */
+  ended({ socket }: IncomingMessage, bytes: number): void {
+    const waiting = this.#waiting.get(socket)
+    if (waiting && waiting.length < MOST_AHEAD) waiting.shift()
+    this.#answeredBytes += bytes
+    if (this.#answeredBytes > COUNT_EVERY_BYTES) this.#boundUnread()
   }
 
   /** Whether a request is arriving that has no answer yet. */
   isReading(socket: Duplex): boolean {
     const waiting = this.#waiting.get(socket as Socket) ?? []
-    return !waiting.every(isCertain)
+    return !waiting.every(({ req }) => req.complete)
   }
 
   /**
-   * Called when something other than a request arrived. Returns the last pending response that is certain to come, or has been
-   * written, whatever follows its request; those behind it are no longer waited for.
+   * Called when something other than a request arrived. Returns the last pending response whose request is complete; those
+   * behind it are no longer waited for.
    */
-  lastCertain(socket: Duplex): ServerResponse | undefined {
+  lastComplete(socket: Duplex): ServerResponse | undefined {
     const waiting = this.#waiting.get(socket as Socket) ?? [] // one that is not ours has none
-    waiting.splice(1 + waiting.findLastIndex(isCertain))
+    waiting.splice(1 + waiting.findLastIndex(({ req }) => req.complete))
     return waiting.at(-1)
   }
 
@@ -130,6 +159,23 @@ export class Connections {
       const startedAt = performance.now()
       await nextTurn()
       if (this.#accepted === accepted && performance.now() - startedAt < IDLE_TURN_MS) return
+    }
+  }
+
+  /** Closes connections until no more than MOST_UNREAD_BYTES wait to be read. Who reads what it asked for is not the oldest. */
+  #boundUnread(): void {
+    this.#answeredBytes = 0
+    let bytes = 0
+    for (const socket of this.#waiting.keys()) {
+      bytes += socket.writableLength
+      if (socket.writableLength > 0) this.#unread.add(socket)
+      else this.#unread.delete(socket)
+    }
+    for (const socket of this.#unread) {
+      if (bytes <= MOST_UNREAD_BYTES) return
+      bytes -= socket.writableLength
+      socket.destroy()
+      this.#onDropped?.()
     }
   }
 
@@ -172,11 +218,6 @@ export class Connections {
   *#withNothingUnderWay(): Generator<Socket> {
     for (const [socket, { length }] of this.#waiting) if (length === 0 && socket.writableLength === 0) yield socket
   }
-}
-
-/** Whether an answer is certain to come, or has been written, whatever follows its request. */
-function isCertain({ req, writableEnded }: ServerResponse): boolean {
-  return req.complete || writableEnded
 }
 
 /** node:net, which knows how much of an answer has been sent, closes the connection when no more of it is for `timeoutMs`. */

@@ -191,7 +191,7 @@ export function createMetrics(): Metrics {
   })
   const dropped = new Counter({
     name: 'survey_auth_http_connections_dropped_total',
-    help: 'connections closed at once because there were HTTP_MAX_CONNECTIONS',
+    help: 'connections closed because there were HTTP_MAX_CONNECTIONS, or because too much waited to be read',
     registers,
   })
   const unexpected = new Counter({
