@@ -3,10 +3,17 @@
 import { type IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
+/**
+ * From this many characters on, head and body stay apart. Joined they are a new text of their own; memory for large ones comes
+ * from the kernel page by page, which takes ten times as long as sending them.
+ */
+export const LARGE_BODY = 32 * 1024
+
 interface Whole {
   readonly response: WholeResponse
   readonly socket: Socket
-  readonly text: string
+  readonly head: string
+  readonly body: string
 }
 
 /** Answers held until no more of this tick become ready; they are sent before anything else is read. */
@@ -37,7 +44,7 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
     this._header = head
     this._headerSent = true
     this.finished = true
-    const answer = { response: this, socket, text: head + body }
+    const answer = { response: this, socket, head, body }
     if (isGathering) {
       gathered.push(answer)
       return
@@ -53,8 +60,14 @@ function sendGathered(): void {
   for (const answer of gathered.splice(0)) send(answer)
 }
 
-function send({ response, socket, text }: Whole): void {
-  socket.write(text, 'latin1')
+function send({ response, socket, head, body }: Whole): void {
+  if (body.length < LARGE_BODY) socket.write(head + body, 'latin1')
+  else {
+    socket.cork()
+    socket.write(head, 'latin1')
+    socket.write(body, 'latin1')
+    socket.uncork()
+  }
   if (socket.writableLength === 0) response.emit('finish')
   else socket.write('', () => response.emit('finish')) // the kernel has not taken it all yet
 }

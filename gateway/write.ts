@@ -3,7 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { API_HEADERS } from './envelope.js'
 import type { Answer } from './http.js'
-import type { WholeResponse } from './whole-response.js'
+import { LARGE_BODY, type WholeResponse } from './whole-response.js'
 
 const YEAR_SECONDS = 31_536_000
 
@@ -47,6 +47,7 @@ export class AnswerWriter {
     }
     const kept = response.shouldKeepAlive ? this.#keepAlive : []
     response.writeHead(status, [...this.#headersOf(answer), ...kept])
+    if (body.length >= LARGE_BODY) response.flushHeaders()
     response.end(body, encoding ?? 'utf8')
   }
 

@@ -55,11 +55,14 @@ function usually(response: WholeResponse): WholeResponse {
   return Object.defineProperty(response, 'canBeWhole', { value: false })
 }
 
-test('an answer sent whole is byte for byte what node:http sends', async () => {
+test.each([
+  ['short', 1],
+  ['long', 100_000],
+])('a %s answer sent whole is byte for byte what node:http sends', async (_, times) => {
   const whole: boolean[] = []
   const { ask, until } = await connected((response, url) => {
     whole.push(response.canBeWhole)
-    write(url === '/usual' ? usually(response) : response, '{"nickname":"\xc3\xa9\xc3\xa8"}end')
+    write(url === '/usual' ? usually(response) : response, `{"nickname":"${'\xc3\xa9\xc3\xa8'.repeat(times)}"}end`)
   })
   const both: string[] = []
   do {
