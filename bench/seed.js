@@ -1,6 +1,6 @@
 // Fills the databases of a survey-auth through its own stores and credentials, outside the measured time: everything a
 // request needs but codes is there before it is sent. The same rows as the handlers would write.
-import { randomBytes, randomUUID } from 'node:crypto'
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { AVATAR, NICKNAME, REDIRECT_URI, SCOPE } from './person.js'
@@ -21,6 +21,9 @@ const OWNERS = { owners: 100, surveysPerOwner: 25 } // of the readers, those who
 const BROWSERS = 100 // of the readers, those who open the authorization page
 const call = { caller: 'operator', requestId: randomUUID(), traceparent: '', signal: undefined, deadlineMs: Infinity }
 const cause = { actor: 'operator', requestId: call.requestId, dueAt: call.deadlineMs }
+
+/** Hash of the session in which a user confirms. */
+const confirmedIn = (userId) => createHash('sha256').update(userId).digest()
 
 /**
  * @param {string} folder of the product, built
@@ -63,6 +66,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
     const userId = product.newId('user', randomBytes)
     const row = { userId, username: `user${index}`, nickname: NICKNAME, avatar: AVATAR, passwordHash: PASSWORD_HASH }
     await store.createUser({ ...row, isDisabled: false, createdAtMs: now }, cause)
+    await startSession(confirmedIn(userId), userId)
     return userId
   })
 
@@ -74,7 +78,8 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
         codeHash: code.hash,
         appid,
         userId,
-        passwordHash: PASSWORD_HASH,
+        sessionHash: confirmedIn(userId),
+        passwordHash: PASSWORD_HASH, // for a baseline that checks this instead
         redirectUri: REDIRECT_URI,
         scope: SCOPE,
         expiresAtMs: at + CODE_TTL_MS,
@@ -117,11 +122,15 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
 
   async function session(userId) {
     const token = product.newCredential('session', randomBytes)
-    const row = { sessionHash: token.hash, userId, passwordHash: PASSWORD_HASH }
+    await startSession(token.hash, userId)
+    return token.text
+  }
+
+  async function startSession(sessionHash, userId) {
+    const row = { sessionHash, userId, passwordHash: PASSWORD_HASH }
     const more = { expiresAtMs: now + 12 * HOUR_MS, previousSessionHash: undefined, maxLive: 20 }
     const result = await store.startSession({ ...row, ...more }, now, cause)
     if (result !== 'started') throw new Error(`a session was ${result}`)
-    return token.text
   }
 
   const readers = userIds.slice(0, Math.min(READERS, grants / GRANTS_PER_USER))

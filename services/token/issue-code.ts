@@ -30,7 +30,7 @@ export function issueCode(deps: TokenDeps) {
           codeHash: code.hash,
           appid,
           userId: session.userId,
-          passwordHash: session.passwordHash,
+          sessionHash: session.sessionHash,
           redirectUri,
           scope,
           expiresAtMs: now + deps.rules.codeTtlSeconds * 1000,

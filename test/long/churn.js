@@ -1,6 +1,6 @@
 // `npm run test:churn`: a SQLite token store that lives through months in minutes: grants are issued, refreshed and end, the
 // janitor runs, and the file must stop growing. No live grant may be touched.
-import { randomBytes, randomUUID } from 'node:crypto'
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -61,7 +61,7 @@ async function churn({ refreshes, atOnce }) {
       {
         ...about,
         userId: `user${user}`,
-        passwordHash: PASSWORD_HASH,
+        sessionHash: sessionOf(`user${user}`),
         scope: 'snsapi_user',
         expiresAtMs: now + 5 * MINUTE_MS,
         maxLive: 10,
@@ -161,7 +161,21 @@ async function createPeople(store, now) {
     isDisabled: false,
     createdAtMs: now,
   }))
-  await Promise.all(users.map((user) => store.createUser(user, cause)))
+  const session = {
+    passwordHash: PASSWORD_HASH,
+    expiresAtMs: Number.MAX_SAFE_INTEGER,
+    previousSessionHash: undefined,
+    maxLive: 1,
+  }
+  for (const { userId, ...user } of users) {
+    await store.createUser({ userId, ...user }, cause)
+    await store.startSession({ ...session, userId, sessionHash: sessionOf(userId) }, now, cause)
+  }
+}
+
+/** Hash of the session in which a user confirms. */
+function sessionOf(userId) {
+  return createHash('sha256').update(userId).digest()
 }
 
 function mib(bytes) {

@@ -1,5 +1,5 @@
 // An app and a user in a token store, and the steps of the flow with values made up for them.
-import { randomBytes, randomUUID } from 'node:crypto'
+import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import type { MintingResult, RedemptionResult, TokenStore } from '../../services/token/store/token-store.js'
 import { presented } from '../store/presented.js'
 
@@ -39,16 +39,30 @@ export async function seed(store: TokenStore): Promise<Seed> {
     },
     cause,
   )
-  const profile = { nickname: 'Ann', avatar: '', passwordHash: 'none', isDisabled: false, createdAtMs: START }
-  await store.createUser({ ...user, ...profile }, cause)
+  await createUser(store, user)
   return { ...app, ...user }
 }
+
+/** Creates a user who is signed in. */
+export async function createUser(store: TokenStore, user: Pick<Seed, 'userId' | 'username'>): Promise<void> {
+  const passwordHash = 'none'
+  await store.createUser(
+    { ...user, nickname: 'Ann', avatar: '', passwordHash, isDisabled: false, createdAtMs: START },
+    cause,
+  )
+  const session = { sessionHash: sessionOf(user.userId), userId: user.userId, passwordHash }
+  const bounds = { expiresAtMs: START + 60 * MINUTE, previousSessionHash: undefined, maxLive: 1 }
+  await store.startSession({ ...session, ...bounds }, START, cause)
+}
+
+/** Hash of the session in which the user confirms. */
+export const sessionOf = (userId: string) => createHash('sha256').update(userId).digest()
 
 /** Issues a code and returns its hash. */
 export async function issue(store: TokenStore, { appid, userId }: Seed): Promise<Uint8Array> {
   const codeHash = randomBytes(32)
   const redirectUri = 'https://app.example/callback'
-  const about = { codeHash, appid, userId, passwordHash: 'none', redirectUri }
+  const about = { codeHash, appid, userId, sessionHash: sessionOf(userId), redirectUri }
   const code = { ...about, scope: 'snsapi_user', expiresAtMs: START + 5 * MINUTE }
   const outcome = await store.issueCode({ ...code, maxLive: 10_000 }, START, cause)
   if (outcome !== 'issued') throw new Error(outcome)

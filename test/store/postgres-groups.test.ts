@@ -15,7 +15,18 @@ import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
 import { startCuttingProxy } from '../postgres/cutting-proxy.js'
 import { patient } from '../postgres/patient.js'
-import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
+import {
+  authorize,
+  cause,
+  createUser,
+  isGood,
+  issue,
+  redeem,
+  refresh,
+  type Seed,
+  START,
+  seed,
+} from '../postgres/seed.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
 import { byOperator } from './token-store-verbs.js'
@@ -43,8 +54,7 @@ async function open(options: Partial<Record<keyof typeof patient, number>> = {})
 /** Another user of the same app. */
 async function another(store: TokenStore, seeded: Seed): Promise<Seed> {
   const userId = `user_${randomUUID()}`
-  const user = { userId, username: userId, nickname: '', avatar: '', passwordHash: 'none', isDisabled: false }
-  await store.createUser({ ...user, createdAtMs: START }, cause)
+  await createUser(store, { userId, username: userId })
   return { ...seeded, userId, username: userId }
 }
 

@@ -302,6 +302,20 @@ test.each(ending)('%s, an issue and exchanges of one user and app do not deadloc
   expect(await deadlocks(url)).toBe(0)
 })
 
+test('a code that is confirmed while its session is being ended is not issued afterwards', async () => {
+  const url = await createDatabase()
+  const store = closing(await openPostgresTokenStore({ url, ...patient }))
+  const seeded = await seed(store)
+  const locker = await openBare(url)
+  const issued = await locker.transaction(async (transaction) => {
+    await transaction.write({ name: 'sign_out', text: 'DELETE FROM sessions RETURNING 1' }, [])
+    const issued = issue(store, seeded).catch((error) => error)
+    await waiting(url, 1)
+    return { issued }
+  })
+  expect(await issued.issued).toEqual(new Error('session_ended'))
+})
+
 const endingCodes: [string, (store: TokenStore, appid: string) => Promise<unknown>][] = [
   ['the removal of a redirect_uri', (store, appid) => store.updateApp(appid, { redirectUris: [] }, START + 1, cause)],
   ['disabling an app', (store, appid) => store.setAppDisabled(appid, true, START + 1, cause)],
@@ -346,7 +360,7 @@ type Once = readonly [
   (store: TokenStore, asked: Asked, n: number) => Promise<unknown>,
   string,
 ]
-const about = { redirectUri: 'https://app.example/callback', passwordHash: 'none', maxLive: 1 }
+const about = { redirectUri: 'https://app.example/callback', sessionHash: hashOf('session'), maxLive: 1 }
 const eventsOf = (kind: string) => `audit_events WHERE kind = '${kind}'`
 const changes = [{ name: 'new' }, { redirectUris: ['https://new.example/'] }, { requiresSecretOnRefresh: true }]
 const profiles = [{ nickname: 'new' }, { avatar: 'https://new.example/' }, { nickname: 'new' }]

@@ -24,6 +24,7 @@ import {
   REFRESH_TTL,
   redeem,
   seed,
+  signIn,
   userRow,
 } from './token-store-verbs.js'
 
@@ -85,6 +86,7 @@ describe('PostgreSQL stores', () => {
       () => store.setUserDisabled('ann', true, later, byOperator),
     ]
     for (const [at, revoke] of revocations.entries()) {
+      await signIn(store, userRow('ann'))
       const { grantId } = await grant(store, {}, {}, later)
       await issue(store, `unused ${at}`, {}, later)
       await revoke(grantId)

@@ -28,6 +28,8 @@ import {
   redeem,
   redemption,
   seed,
+  signIn,
+  userRow,
 } from './token-store-verbs.js'
 
 async function seeded(): Promise<TokenStore> {
@@ -111,6 +113,7 @@ describe('grants', () => {
       expect((await redeem(store, '', { codeHash })).result.kind).toBe('redeemed')
     }
     await store.removeEnded({ endedBeforeMs: NOW + 60 * DAY, auditBeforeMs: 0, limit: 100 })
+    await signIn(store, userRow('ann')) // the session was removed as well
     expect(await issue(store, '', { codeHash: codes[16] as Buffer })).toBe('issued')
   })
 
@@ -195,6 +198,7 @@ describe('grants', () => {
         },
       }
       for (const [what, take] of Object.entries(taking)) {
+        await signIn(store, userRow('ann'))
         await issue(store, what)
         await take()
         expect((await redeem(store, what)).result, what).toEqual({ kind: 'refused', replay: 'none' })

@@ -13,6 +13,7 @@ import {
   redemption,
   secretRow,
   seed,
+  signIn,
   startSession,
   userRow,
 } from './token-store-verbs.js'
@@ -32,6 +33,7 @@ export async function fillTokenStore(store: TokenStore): Promise<GivenGrant> {
   await issue(store, 'waiting')
   await startSession(store, 'session')
   await store.createUser(userRow('disabled'), byOperator)
+  await signIn(store, userRow('disabled'))
   await grant(store, { username: 'disabled' })
   await store.setUserDisabled('disabled', true, NOW, byOperator)
   return given

@@ -82,10 +82,22 @@ export function userRow(username: string, rest: Partial<UserRow> = {}): UserRow 
   }
 }
 
-/** Apps `app1`, `app2` with a secret each, users `ann`, `bob`. */
+/** Hash of the session in which the user confirms. */
+export const sessionOf = (userId: string) => hashOf(`session of ${userId}`)
+
+/** Apps `app1`, `app2` with a secret each, users `ann`, `bob`, each signed in. */
 export async function seed(store: TokenStore): Promise<void> {
   for (const appid of ['app1', 'app2']) await store.createApp(appRow(appid), secretRow(appid), byOperator)
-  for (const username of ['ann', 'bob']) await store.createUser(userRow(username), byOperator)
+  for (const username of ['ann', 'bob']) {
+    await store.createUser(userRow(username), byOperator)
+    await signIn(store, userRow(username))
+  }
+}
+
+/** Starts the session in which the codes of `issue` are confirmed, unless it is open. */
+export async function signIn(store: TokenStore, { userId, passwordHash }: Pick<UserRow, 'userId' | 'passwordHash'>) {
+  const sessionHash = sessionOf(userId)
+  if (!(await store.findSession(sessionHash))) await startSession(store, '', { sessionHash, userId, passwordHash })
 }
 
 export function newCode(name: string, rest: Partial<NewCode> = {}): NewCode {
@@ -94,7 +106,7 @@ export function newCode(name: string, rest: Partial<NewCode> = {}): NewCode {
     codeHash: hashOf(name),
     appid: 'app1',
     userId,
-    passwordHash: userRow(userId.replace('user_', '')).passwordHash,
+    sessionHash: sessionOf(userId),
     redirectUri: `https://${appid}.example/callback`,
     scope: 'snsapi_user',
     expiresAtMs: NOW + CODE_TTL,

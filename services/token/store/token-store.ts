@@ -105,7 +105,6 @@ export interface SessionRow {
   readonly username: string
   readonly nickname: string
   readonly avatar: string
-  readonly passwordHash: string
   readonly lastSeenAtMs: number
   readonly expiresAtMs: number
 }
@@ -186,8 +185,8 @@ export interface NewCode {
   readonly codeHash: Hash
   readonly appid: string
   readonly userId: string
-  /** The user's at the time their session was checked. */
-  readonly passwordHash: string
+  /** The user's, in which they confirmed: checked again inside the transaction. */
+  readonly sessionHash: Hash
   readonly redirectUri: string
   readonly scope: string
   /** At most an hour from now. */
@@ -197,8 +196,8 @@ export interface NewCode {
 }
 
 /**
- * `app_ended`: the app is unknown or disabled. `session_ended`: the user is gone, disabled, or has been given another password
- * since, which also ended the session.
+ * `app_ended`: the app is unknown or disabled. `session_ended`: the session is not one of this user's any more, or the user is
+ * disabled.
  */
 export type Issuing = 'issued' | 'exists_live' | 'exists_ended' | 'app_ended' | 'redirect_uri_ended' | 'session_ended'
 

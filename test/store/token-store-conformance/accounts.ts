@@ -18,6 +18,8 @@ import {
   NOW,
   redeem,
   seed,
+  sessionOf,
+  signIn,
   startSession,
   userRow,
 } from '../token-store-verbs.js'
@@ -184,7 +186,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
         expect(await store.isUserId(id), id).toBe(isOne)
       }
       expect(await startSession(store, 'session', { userId: 'user_ann', passwordHash: '' })).toBe('refused')
-      expect(await issue(store, 'another', { userId: 'user_ann', passwordHash: '' })).toBe('session_ended')
+      expect(await issue(store, 'another')).toBe('session_ended')
       expect(await isGood(store, ofBob.accessTokenHash)).toBe(true)
       expect((await mint(store, ofBob.refreshTokenHash)).result).toBe('minted')
       const events = (await auditTrail(store)).filter(({ kind }) => /^user\.del|^grant/.test(kind))
@@ -203,7 +205,8 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       await store.deleteUser('ann', NOW, byOperator)
       const anew = userRow('ann', { userId: 'user_ann2', passwordHash: '$argon2id$ann2' })
       expect(await store.createUser(anew, byOperator)).toBe('created')
-      await issue(store, 'code', { userId: 'user_ann2', passwordHash: anew.passwordHash })
+      await signIn(store, anew)
+      await issue(store, 'code', { userId: 'user_ann2' })
       const { result } = await redeem(store, 'code')
       expect(result.kind === 'redeemed' && result.openid).not.toBe(before.openid)
       expect(await isGood(store, before.accessTokenHash)).toBe(false)
@@ -238,7 +241,26 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect(new Set(outcomes)).toContain('session_ended')
       const results = await Promise.all(names.map((name) => redeem(store, name)))
       for (const { result } of results) expect(result).toEqual({ kind: 'refused', replay: 'none' })
-      expect(await issue(store, 'after', { passwordHash: 'new' })).toBe('issued')
+      await signIn(store, { userId: 'user_ann', passwordHash: 'new' })
+      expect(await issue(store, 'after')).toBe('issued')
+    },
+  },
+  {
+    title: 'a code is issued in an open session of the user only, also while the session ends',
+    async run(store) {
+      await seed(store)
+      expect(await issue(store, 'of bob', { sessionHash: sessionOf('user_bob') })).toBe('session_ended')
+      const codes = Array.from({ length: 20 }, (_, i) => `code ${i}`)
+      const outcomes = await Promise.all([
+        ...codes.slice(0, 10).map((name) => issue(store, name)),
+        store.endSession(sessionOf('user_ann'), NOW, byUser),
+        ...codes.slice(10).map((name) => issue(store, name)),
+      ])
+      for (const outcome of outcomes) expect([undefined, 'issued', 'session_ended']).toContain(outcome)
+      expect(await issue(store, 'after')).toBe('session_ended')
+      await startSession(store, 'another')
+      expect(await issue(store, 'after')).toBe('session_ended')
+      expect(await issue(store, 'after', { sessionHash: hashOf('another') })).toBe('issued')
     },
   },
   {
@@ -249,13 +271,12 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect(await startSession(store, 'ghost', { userId: 'nobody' })).toBe('refused')
       expect(await store.findSession(hashOf('stale'))).toBeUndefined()
       expect(await startSession(store, 'good')).toBe('started')
-      const { userId, username, nickname, avatar, passwordHash } = userRow('ann')
+      const { userId, username, nickname, avatar } = userRow('ann')
       expect(await store.findSession(hashOf('good'))).toEqual({
         userId,
         username,
         nickname,
         avatar,
-        passwordHash,
         lastSeenAtMs: NOW,
         expiresAtMs: NOW + 7 * DAY,
       })
@@ -273,7 +294,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect(await store.findSession(previousSessionHash)).toBeUndefined()
       expect(await store.findSession(hashOf('second'))).toBeDefined()
       const kinds = (await auditTrail(store)).map((event) => event.kind).filter((kind) => kind.startsWith('session'))
-      expect(kinds).toEqual(['session.started', 'session.ended', 'session.started'])
+      expect(kinds.slice(2)).toEqual(['session.started', 'session.ended', 'session.started']) // after those of seed
     },
   },
   {
@@ -302,7 +323,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       await seed(store)
       await startSession(store, 'first')
       await startSession(store, 'short', { expiresAtMs: NOW + 2 }, NOW + 1)
-      await startSession(store, 'last', { maxLive: 2 }, NOW + 2)
+      await startSession(store, 'last', { maxLive: 3 }, NOW + 2)
       expect(await store.findSession(hashOf('first'))).toBeDefined()
       expect(await auditKinds(store)).not.toContain('session.ended')
     },

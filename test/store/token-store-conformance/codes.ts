@@ -21,6 +21,7 @@ import {
   redemption,
   saidOf,
   seed,
+  signIn,
   userRow,
 } from '../token-store-verbs.js'
 
@@ -67,7 +68,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       })
       expect((await mint(store, redeemed.refreshTokenHash, {}, NOW + 8)).result).toBe('minted')
       const about = { appid: 'app1', userId: 'user_ann' }
-      expect((await auditTrail(store, { userId: 'user_ann' })).slice(1)).toMatchObject([
+      expect((await auditTrail(store, { userId: 'user_ann' })).slice(2)).toMatchObject([
         { kind: 'code.issued', ...saidOf(byUser), ...about, grantId: '', atMs: NOW },
         { kind: 'code.exchanged', ...saidOf(byApp), ...about, grantId, atMs: NOW + 7 },
         { kind: 'token.refreshed', ...saidOf(byApp), ...about, grantId, atMs: NOW + 8 },
@@ -273,6 +274,7 @@ export const codeChecks: readonly Check<TokenStore>[] = [
       for (const [how, end] of Object.entries(endings)) {
         await issue(store, how)
         await end()
+        await signIn(store, userRow('ann')) // the last two end the session as well
         await store.removeEnded({ endedBeforeMs: NOW - MINUTE, auditBeforeMs: 0, limit: 100 })
         for (const now of [NOW - MINUTE, NOW - 1, NOW]) {
           expect([how, await issue(store, how, {}, now)]).toEqual([how, 'exists_ended'])

@@ -25,6 +25,8 @@ import {
   redeem,
   secretRow,
   seed,
+  sessionOf,
+  signIn,
   startSession,
   userRow,
 } from '../token-store-verbs.js'
@@ -243,7 +245,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       await grant(store, { appid: 'app1', username: 'bob' })
       const trail = await auditTrail(store)
       expect(trail.map((event) => event.kind)).toEqual([
-        ...['app.created', 'app.created', 'user.created', 'user.created'],
+        ...['app.created', 'app.created', 'user.created', 'session.started', 'user.created', 'session.started'],
         ...['code.issued', 'code.exchanged', 'code.issued', 'code.exchanged', 'code.issued', 'code.exchanged'],
       ])
       expect(new Set(trail.map((event) => event.eventId)).size).toBe(trail.length)
@@ -286,7 +288,10 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       const beginnings = await story(() => seed(store))
       expect(beginnings.filter(([, appid, userId]) => [appid, userId].join('') !== '')).toEqual([
         ...['app1', 'app2'].map((appid) => ['app.created', appid, '', '', `App ${appid}`]),
-        ...['ann', 'bob'].map((name) => ['user.created', '', `user_${name}`, '', name]),
+        ...['ann', 'bob'].flatMap((name) => [
+          ['user.created', '', `user_${name}`, '', name],
+          ['session.started', '', `user_${name}`, '', ''],
+        ]),
       ])
 
       const { redirectUris } = appRow('app1')
@@ -308,6 +313,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       ])
 
       const ofSessions = await story(
+        () => store.endSession(sessionOf('user_ann'), NOW, byUser),
         () => startSession(store, 'first'),
         () => startSession(store, 'second', { previousSessionHash: hashOf('first') }),
         () => startSession(store, 'third', { maxLive: 1 }),
@@ -323,6 +329,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         () => store.updateUser('ann', { nickname: 'New', avatar: '' }, NOW, byOperator),
       )
       expect(ofSessions.slice(ofApp.length)).toEqual([
+        ['session.ended', '', ann, '', 'signed out'],
         ['session.started', '', ann, '', ''],
         ['session.ended', '', ann, '', 'signed in again'],
         ['session.started', '', ann, '', ''],
@@ -336,6 +343,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
 
       const grantId = (name: string) => ({ grantId: `grant of ${name}` })
       const ofCodes = await story(
+        () => signIn(store, userRow('ann')),
         ...['replayed', 'surplus', 'last'].map((name) => () => issue(store, name)),
         () => redeem(store, 'replayed', grantId('replayed')),
         () => redeem(store, 'replayed', {}, NOW + GRACE - 1),
@@ -350,6 +358,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       // by their order of making: those of later times are sorted behind on PostgreSQL
       expect(ofCodes.slice(ofSessions.length).map(String).sort()).toEqual(
         [
+          ['session.started', '', ann, '', ''],
           ...Array.from({ length: 3 }, () => ['code.issued', app1, ann, '', '']),
           ...[replayed, surplus, last].map((id) => ['code.exchanged', app1, ann, id, '']),
           ['code.replayed', app1, ann, replayed, 'within the grace: forgiven'],

@@ -138,7 +138,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
         }
         if (Object.values(removed).every((count) => count === 0)) break
       }
-      expect(total).toMatchObject({ codes: 14, grants: 7, accessTokens: 14, sessions: 7 })
+      expect(total).toMatchObject({ codes: 14, grants: 7, accessTokens: 14, sessions: 9 })
       expect(await auditTrail(store)).toEqual([])
     },
   },
@@ -148,7 +148,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
       await seed(store)
       await store.setAppDisabled('app1', true, NOW + 1, byOperator)
       const removed = await store.removeEnded({ endedBeforeMs: 0, auditBeforeMs: NOW + 1, limit: 100 })
-      expect(removed).toEqual({ ...nothing, auditEvents: 4 })
+      expect(removed).toEqual({ ...nothing, auditEvents: 6 })
       expect(await auditTrail(store)).toMatchObject([{ kind: 'app.disabled' }])
     },
   },

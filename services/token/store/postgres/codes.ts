@@ -5,7 +5,7 @@ import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { AppRow, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import { endGrant, lockGrant } from './grants.js'
-import { credentialsOfAsked, type Ended, lockedUserOf, lockUnchangedUser, shareApp, waitingOrNot } from './locks.js'
+import { credentialsOfAsked, type Ended, lockedUserOf, lockUserAndSession, shareApp, waitingOrNot } from './locks.js'
 
 type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
 
@@ -184,15 +184,15 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
     async issueCode(code, now, cause) {
       if (code.expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       return database.causedTransaction(cause, async (transaction) => {
-        const { codeHash, appid, userId, passwordHash, redirectUri, scope, expiresAtMs, maxLive } = code
-        const [app, user, existing] = await Promise.all([
+        const { codeHash, appid, userId, sessionHash, redirectUri, scope, expiresAtMs, maxLive } = code
+        const [app, session, existing] = await Promise.all([
           transaction.askOne<Pick<AppRow, 'isDisabled' | 'redirectUris'>>(shareApp, [appid]),
-          transaction.askOne(lockUnchangedUser, [userId, passwordHash]),
+          transaction.askOne(lockUserAndSession, [userId, sessionHash]),
           transaction.askOne<{ isLive: boolean }>(findCode, [codeHash, now]),
         ])
         if (!app || app.isDisabled) return 'app_ended'
         if (!app.redirectUris.includes(redirectUri)) return 'redirect_uri_ended'
-        if (!user) return 'session_ended'
+        if (!session) return 'session_ended'
         if (existing) return existing.isLive ? 'exists_live' : 'exists_ended'
         const issuedAfter = now - (expiresAtMs - now)
         transaction.write(endSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])

@@ -1,5 +1,5 @@
 // The locks that redemptions, mintings and the issuing of codes take first. Rows are always locked in the order app, secret,
-// user, code, openid, grant, which avoids deadlocks. A revocation either waits for the holders of its row or is seen by them.
+// user, session, code, openid, grant, which avoids deadlocks. A revocation either waits for the holders of its row or is seen by them.
 import type { Statement } from '../../../postgres/transaction.js'
 
 const FOREVER = Number.MAX_SAFE_INTEGER
@@ -18,6 +18,15 @@ export const lockUnchangedUser: Statement = {
   text: `
     SELECT user_id FROM users WHERE user_id = $1 AND password_hash = $2 AND NOT is_disabled
     FOR NO KEY UPDATE`,
+}
+
+/** The user of the session, locked likewise, if not disabled; then the session, which cannot end before the transaction does. */
+export const lockUserAndSession: Statement = {
+  name: 'lock_user_and_session',
+  text: `
+    SELECT u.user_id FROM users u JOIN sessions s ON s.user_id = u.user_id
+    WHERE u.user_id = $1 AND s.session_hash = $2 AND NOT u.is_disabled
+    FOR NO KEY UPDATE OF u FOR KEY SHARE OF s`,
 }
 
 /** Whether to skip rows that others have locked instead of waiting for them. */

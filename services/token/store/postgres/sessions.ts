@@ -25,8 +25,7 @@ const deleteSurplusSessions: Statement = {
 const findSession: Statement = {
   name: 'find_session',
   text: `
-    SELECT s.user_id AS "userId", u.username, u.nickname, u.avatar, u.password_hash AS "passwordHash",
-      s.last_seen_at_ms AS "lastSeenAtMs", s.expires_at_ms AS "expiresAtMs"
+    SELECT s.user_id AS "userId", u.username, u.nickname, u.avatar, s.last_seen_at_ms AS "lastSeenAtMs", s.expires_at_ms AS "expiresAtMs"
     FROM sessions s JOIN users u ON u.user_id = s.user_id
     WHERE s.session_hash = $1 AND NOT u.is_disabled`,
 }

@@ -8,7 +8,8 @@ import { appFinder } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
 import { inSlotsOf, placeNumber, takeSlot } from './places.js'
-import type { IsLiveUser, IsUnchangedUser } from './users.js'
+import type { IsOpenSession } from './sessions.js'
+import type { IsLiveUser } from './users.js'
 
 /** SQL: a code that may still be used, whose row is not a grant yet; the first and last condition are for the index. */
 const IS_UNUSED = `issued_at_ms > :now - ${MAX_CODE_TTL_MS} AND created_at_ms IS NULL AND ${IS_NOT_ENDED}
@@ -140,7 +141,7 @@ interface CodeDeps {
   readonly record: RecordEvent
   readonly checkApp: CheckApp
   readonly isLiveUser: IsLiveUser
-  readonly isUnchangedUser: IsUnchangedUser
+  readonly isOpenSession: IsOpenSession
   readonly completeGrant: CompleteGrant
   readonly endGrant: EndGrant
 }
@@ -150,7 +151,7 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
   return { ...issueWrites(db, findCode, deps), ...redeemWrites(findCode, deps) }
 }
 
-function issueWrites(db: Connection, findCode: FindCode, { record, isUnchangedUser }: CodeDeps) {
+function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession }: CodeDeps) {
   const findApp = appFinder(db)
   const endSurplus = db.prepare<[{ appid: string; userId: string; now: number; issuedAfter: number; keep: number }]>(
     // Index grants_open; then the primary key. Only codes with the lifetime of the new one count, however many have ended.
@@ -169,7 +170,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isUnchangedUs
        ORDER BY issued_at_ms LIMIT ${CLOSED_PER_CODE})`,
   )
   const insert = db.prepare<
-    [Omit<NewCode, 'passwordHash' | 'maxLive'> & { readonly place: bigint; readonly now: number }]
+    [Omit<NewCode, 'sessionHash' | 'maxLive'> & { readonly place: bigint; readonly now: number }]
   >(
     `INSERT INTO grants
        (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, redirect_uri, expires_at_ms)
@@ -178,13 +179,13 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isUnchangedUs
   )
 
   return {
-    issueCode({ passwordHash, maxLive, ...code }: NewCode, now: number, cause: Cause): Issuing {
+    issueCode({ sessionHash, maxLive, ...code }: NewCode, now: number, cause: Cause): Issuing {
       const { appid, userId, expiresAtMs } = code
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       const app = findApp(appid)
       if (!app || app.isDisabled) return 'app_ended'
       if (!app.redirectUris.includes(code.redirectUri)) return 'redirect_uri_ended'
-      if (!isUnchangedUser(userId, passwordHash)) return 'session_ended'
+      if (!isOpenSession(sessionHash, userId)) return 'session_ended'
       const existing = findCode(code.codeHash)
       if (existing) return existing.usedAtMs === undefined && isLive(existing, now) ? 'exists_live' : 'exists_ended'
       endSurplus.run({ appid, userId, now, issuedAfter: now - (expiresAtMs - now), keep: maxLive - 1 })

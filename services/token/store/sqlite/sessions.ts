@@ -9,14 +9,25 @@ type NewSession = Parameters<TokenStore['startSession']>[0]
 export function sessionReads(db: Connection) {
   const find = db.prepare<[Hash], SessionRow>(
     // Primary keys of sessions and users.
-    `SELECT u.user_id AS userId, u.username, u.nickname, u.avatar, u.password_hash AS passwordHash,
-       s.last_seen_at_ms AS lastSeenAtMs, s.expires_at_ms AS expiresAtMs
+    `SELECT u.user_id AS userId, u.username, u.nickname, u.avatar, s.last_seen_at_ms AS lastSeenAtMs, s.expires_at_ms AS expiresAtMs
      FROM sessions s JOIN users u ON u.user_id = s.user_id
      WHERE s.session_hash = +? AND u.is_disabled = 0`,
   )
   return {
     findSession: (sessionHash: Hash) => find.get(sessionHash),
   }
+}
+
+export type IsOpenSession = (sessionHash: Hash, userId: string) => boolean
+
+/** Whether the session is open, and of this user, who is not disabled; checked inside the transaction. */
+export function openSessionFinder(db: Connection): IsOpenSession {
+  const find = db.prepare<[Hash, string], 1>(
+    // Primary keys of sessions and users.
+    `SELECT 1 FROM sessions s JOIN users u ON u.user_id = s.user_id
+     WHERE s.session_hash = +? AND s.user_id = ? AND u.is_disabled = 0`,
+  )
+  return (sessionHash, userId) => find.get(sessionHash, userId) !== undefined
 }
 
 export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUser: IsUnchangedUser) {

@@ -15,7 +15,7 @@ import { KeptRows } from './kept-rows.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
 import { secretInserter, secretReads, secretWrites } from './secrets.js'
-import { sessionReads, sessionWrites } from './sessions.js'
+import { openSessionFinder, sessionReads, sessionWrites } from './sessions.js'
 import { tokenReads, tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
 import { liveUserFinder, unchangedUserFinder, userReads, userWrites } from './users.js'
@@ -118,12 +118,13 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const completeGrant = grantCompleter(db, endGrant)
   const isLiveUser = liveUserFinder(db, kept)
   const isUnchangedUser = unchangedUserFinder(db)
+  const isOpenSession = openSessionFinder(db)
   return {
     ...appWrites(db, record, insertSecret, unusedCodes),
     ...secretWrites(db, record, insertSecret),
     ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
     ...sessionWrites(db, record, isUnchangedUser),
-    ...codeWrites(db, { record, checkApp, isLiveUser, isUnchangedUser, completeGrant, endGrant }),
+    ...codeWrites(db, { record, checkApp, isLiveUser, isOpenSession, completeGrant, endGrant }),
     ...tokenWrites(db, kept, { record, checkApp, isLiveUser }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
     ...useWrites(db, kept),
