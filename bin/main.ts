@@ -70,6 +70,7 @@ export function createProgram(): Command {
   for (const command of allFrom(program)) {
     command.showHelpAfterError(`(${wordsOf(command)} --help shows what there is)`) // of the command that was meant
     refuseSecondValues(command)
+    nameAllMissing(command)
   }
   return program
 }
@@ -105,6 +106,24 @@ function refuseSecondValues(command: Command): void {
       isGiven = true
     })
   }
+}
+
+/** Of what is required and not given, Commander names only the first. */
+function nameAllMissing(command: Command): void {
+  command.configureOutput({
+    outputError: (text, write) => {
+      const missing = /^error: (required option|missing required argument) /.test(text) ? missingOf(command) : []
+      write(missing.length > 1 ? `error: missing: ${missing.join(', ')}\n` : text)
+    },
+  })
+}
+
+function missingOf(command: Command): string[] {
+  const words = command.registeredArguments.filter((word, at) => word.required && command.args[at] === undefined)
+  const options = command.options.filter(
+    (option) => option.mandatory && command.getOptionValue(option.attributeName()) === undefined,
+  )
+  return [...words.map((word) => `argument '${word.name()}'`), ...options.map(({ flags }) => `option '${flags}'`)]
 }
 
 /** An empty value is most often a shell variable that is not set; as a filter it would let everything through. */

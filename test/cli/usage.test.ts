@@ -193,6 +193,16 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ['an unknown option', ['app', 'list', '--jsno'], /--jsno/],
     ['a missing option', ['app', 'create', '--name', 'N'], /--redirect-uri/],
     ['a missing argument', ['app', 'show'], /appid/],
+    [
+      'all that is missing, at once',
+      ['app', 'secret', 'add'],
+      /^error: missing: argument 'appid', option '--name <name>'\n\(/,
+    ],
+    [
+      'all that is missing beside what is given',
+      ['user', 'create', '--nickname', 'N'],
+      /^error: missing: option '--username <name>', option '--password-stdin'\n\(/,
+    ],
     ['an unknown mode', ['serve', 'everything'], /all/],
     ['no worker', ['serve', '--workers', '0'], /1 to 64/],
     ['too many workers', ['serve', '--workers', '65'], /1 to 64/],
