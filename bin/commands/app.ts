@@ -146,7 +146,9 @@ async function createApp(options: CreateOptions): Promise<void> {
   )
   const created = { appid: app?.appid, secret, secret_id: secretId, name: app?.name, redirect_uris: app?.redirectUris }
   const another = `survey-auth app secret add ${created.appid} --name NAME`
-  sayIfUnwritten(`${created.appid} is registered, but its secret is lost; this gives another: ${another}`)
+  sayIfUnwritten(
+    `${created.appid} is registered, but its secret is lost; this gives another: ${another}\nand this ends the lost one: ${endOf(created.appid, secretId)}`,
+  )
   if (options.json) return printJson(created)
   printFields({ ...created, redirect_uris: created.redirect_uris?.join(' ') })
   message('keep the secret now: it is stored hashed and cannot be shown again')
@@ -204,9 +206,15 @@ async function addSecret(appid: string, options: SecretOptions): Promise<void> {
     admin.addAppSecret({ appid, name: options.name, ...(expires && { expireTime: timestampFromDate(expires) }) }),
   )
   const added = { secret_id: secretId, secret }
+  sayIfUnwritten(`another secret of ${appid} is stored, but it is lost; this ends it: ${endOf(appid, secretId)}`)
   if (options.json) return printJson(added)
   printFields(added)
   message('keep the secret now: it is stored hashed and cannot be shown again')
+}
+
+/** The command that revokes it. */
+function endOf(appid: string | undefined, secretId: string): string {
+  return `survey-auth app secret revoke ${appid} ${secretId}`
 }
 
 async function listSecrets(appid: string, options: Json): Promise<void> {

@@ -765,17 +765,38 @@ describe('tables', () => {
     })
   })
 
-  test.each(['', ' --json'])(
-    'app create%s whose output a full disk does not take says how to get another secret',
-    async (json) => {
-      const { dataDir } = await createProcess()
-      const script = `exec "$0" "$1" app create --name N --redirect-uri ${CALLBACK}${json} > /dev/full`
-      const env = { PATH: process.env.PATH, DATA_DIR: dataDir }
-      const { status, stderr } = spawnSync('sh', ['-c', script, process.execPath, PROGRAM], { env, encoding: 'utf8' })
-      expect(status).toBe(1)
-      expect(stderr).toMatch(
-        /^(app_\S+) is registered, but its secret is lost; this gives another: survey-auth app secret add \1 --name NAME\nsurvey-auth: the output cannot be written \(ENOSPC\)\n$/m,
-      )
+  test.each([
+    ['fields', ''],
+    ['JSON', ' --json'],
+  ])(
+    'app create and app secret add whose output as %s a full disk does not take say how to end the lost secret',
+    async (_, json) => {
+      const service = await createProcess()
+      const unwritten = (words: string) => {
+        const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir }
+        const script = `exec "$0" "$1" ${words}${json} > /dev/full`
+        const { status, stderr } = spawnSync('sh', ['-c', script, process.execPath, PROGRAM], { env, encoding: 'utf8' })
+        expect(status).toBe(1)
+        expect(stderr).toMatch(/\nsurvey-auth: the output cannot be written \(ENOSPC\)\n$/)
+        return stderr
+      }
+      const [, appid = '', end = ''] =
+        /^(app_\S+) is registered, but its secret is lost; this gives another: survey-auth app secret add \1 --name NAME\nand this ends the lost one: survey-auth (.+)$/m.exec(
+          unwritten(`app create --name N --redirect-uri ${CALLBACK}`),
+        ) ?? []
+      const [, endOfAdded = ''] =
+        /^another secret of (app_\S+) is stored, but it is lost; this ends it: survey-auth (app secret revoke \1 .+)$/m
+          .exec(unwritten(`app secret add ${appid} --name 2027`))
+          ?.slice(1) ?? []
+      for (const command of [end, endOfAdded])
+        expect(await service.run(command.split(' '))).toMatchObject({
+          exitCode: 0,
+          stderr: expect.stringMatching(/^revoked\n/),
+        })
+      expect(await service.json(['app', 'secret', 'list', appid])).toMatchObject([
+        { name: 'default', revoked_at: expect.stringMatching(ISO) },
+        { name: '2027', revoked_at: expect.stringMatching(ISO) },
+      ])
     },
   )
 })
