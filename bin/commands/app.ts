@@ -225,14 +225,14 @@ async function listSecrets(appid: string, options: Json): Promise<void> {
 
 async function revokeSecret(id: string, idBehindAppid: string | undefined, { json }: Json): Promise<void> {
   const secretId = idBehindAppid ?? id
-  const { appid, secrets } = await asOperator(async ({ admin }) => {
+  const { appid, alreadyRevoked, secrets } = await asOperator(async ({ admin }) => {
     const appid = idBehindAppid === undefined ? await appidOf(admin, secretId) : id
-    await admin.revokeAppSecret({ appid, secretId })
+    const { alreadyRevoked } = await admin.revokeAppSecret({ appid, secretId })
     const { app } = await admin.getApp({ appid })
-    return { appid, secrets: app?.secrets ?? [] }
+    return { appid, alreadyRevoked, secrets: app?.secrets ?? [] }
   })
   if (json) printJson({ appid, secret_id: secretId })
-  message('revoked')
+  message(alreadyRevoked ? 'it had been revoked already' : 'revoked')
   if (!secrets.some(isLive)) message(`the app has no secret left: survey-auth app secret add ${appid} --name NAME`)
 }
 

@@ -32,9 +32,9 @@ export function addGrantCommands(program: Command): void {
     .addOption(jsonOption())
     .addHelpText('after', examples('grant revoke grant_9fT…'))
     .action(async (grantId: string, { json }: Json) => {
-      await asOperator(({ admin }) => admin.revokeGrant({ grantId }))
+      const { alreadyRevoked } = await asOperator(({ admin }) => admin.revokeGrant({ grantId }))
       if (json) printJson({ grant_id: grantId })
-      message('revoked')
+      message(alreadyRevoked ? 'it had been revoked already' : 'revoked')
     })
 }
 

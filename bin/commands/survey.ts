@@ -138,13 +138,13 @@ async function deleteSurveys(
   if ((surveyIds.length === 0) === (owner === undefined)) {
     command.error('error: give either the ids of surveys or --owner')
   }
-  const deleted = await asSurveyOperator(async (operator) => {
+  const { ids, already } = await asSurveyOperator(async (operator) => {
     const ids = owner === undefined ? [...new Set(surveyIds)].map(BigInt) : await idsOf(operator, owner)
-    await deleteAll(operator, ids)
-    return ids
+    return { ids, already: await deleteAll(operator, ids) }
   })
-  if (json) printJson(deleted.map((id) => ({ survey_id: Number(id) })))
-  message(`${countOfSurveys(deleted.length)} deleted`)
+  if (json) printJson(ids.map((id) => ({ survey_id: Number(id) })))
+  const beside = already > 0 ? `, ${already} had been deleted already` : ''
+  message(`${countOfSurveys(ids.length - already)} deleted${beside}`)
 }
 
 export function countOfSurveys(count: number): string {
@@ -158,11 +158,14 @@ export async function deleteSurveysOf(operator: SurveyOperator, owner: string): 
   return ids.length
 }
 
-async function deleteAll({ survey }: SurveyOperator, ids: readonly bigint[]): Promise<void> {
+/** Returns how many of them had been deleted already. */
+async function deleteAll({ survey }: SurveyOperator, ids: readonly bigint[]): Promise<number> {
   let deleted = 0
+  let already = 0
   try {
     for (const surveyIds of inParts(ids, MAX_BATCH)) {
-      await survey.deleteSurveys({ surveyIds })
+      const { alreadyDeleted } = await survey.deleteSurveys({ surveyIds })
+      already += alreadyDeleted
       deleted += surveyIds.length
     }
   } catch (error) {
@@ -170,6 +173,7 @@ async function deleteAll({ survey }: SurveyOperator, ids: readonly bigint[]): Pr
       message(`the first ${deleted} of ${ids.length} are deleted; see what is left with: survey-auth survey list`)
     throw error
   }
+  return already
 }
 
 async function idsOf(operator: SurveyOperator, owner: string): Promise<bigint[]> {

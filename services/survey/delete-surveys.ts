@@ -16,6 +16,6 @@ export function deleteSurveys(deps: SurveyDeps) {
     if (result.kind === 'not_found') {
       throw new ServiceError(ErrorReason.NOT_FOUND, `there is no survey ${result.surveyId}`)
     }
-    return {}
+    return { alreadyDeleted: result.alreadyDeleted }
   }
 }

@@ -236,8 +236,13 @@ describe('a spawned service', () => {
     const { data: tokens } = await exchange(service, app, await issueCode(service, app, ming))
     const grants = await service.json<readonly { grant_id: string }[]>(['grant', 'list', '--username', 'ming'])
     expect(grants).toHaveLength(1)
-    await service.json(['grant', 'revoke', grants[0]?.grant_id ?? ''])
+    const revoke = ['grant', 'revoke', grants[0]?.grant_id ?? '']
+    expect((await service.run(revoke)).stderr).toMatch(/^revoked$/m)
     expect((await profile(service, app, tokens)).error.type).toBe('invalid_token')
+    expect(await service.run(revoke)).toMatchObject({
+      exitCode: 0,
+      stderr: expect.stringMatching(/^it had been revoked already$/m),
+    })
 
     const { data: again } = await exchange(service, app, await issueCode(service, app, ming))
     await service.json(['app', 'disable', app.appid])

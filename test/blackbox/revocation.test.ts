@@ -103,9 +103,9 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
   test('when the operator revokes it', async () => {
     const { service, access } = await granted()
     const [grantId = ''] = await service.grantIds({ username: access.user.username })
-    await service.admin.revokeGrant({ grantId })
+    expect(await service.admin.revokeGrant({ grantId })).toMatchObject({ alreadyRevoked: false })
     expect(await answers(service, access)).toEqual(REVOKED)
-    await service.admin.revokeGrant({ grantId })
+    expect(await service.admin.revokeGrant({ grantId })).toMatchObject({ alreadyRevoked: true })
   })
 
   test('when the app is disabled, until it is enabled again', async () => {

@@ -106,6 +106,8 @@ describe('apps', () => {
     expect(Object.keys(added)).toEqual(['secret_id', 'secret'])
     const revoked = await service.run(['app', 'secret', 'revoke', appid, first])
     expect(revoked).toMatchObject({ exitCode: 0, stderr: 'revoked\n' })
+    const again = await service.run(['app', 'secret', 'revoke', appid, first])
+    expect(again).toMatchObject({ exitCode: 0, stderr: 'it had been revoked already\n' })
     expect(await service.json(['app', 'secret', 'list', appid])).toEqual([
       expect.objectContaining({ secret_id: first, name: 'default', revoked_at: expect.stringMatching(ISO) }),
       expect.objectContaining({ name: '2027', expires_at: expect.stringMatching(ISO), revoked_at: null }),

@@ -274,11 +274,13 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
     how: 'deletes surveys one by one',
     breaks: (store) => ({
       async deleteSurveys(ids, now, cause) {
-        for (const id of ids) {
+        let alreadyDeleted = 0
+        for (const id of new Set(ids)) {
           const result = await store.deleteSurveys([id], now, cause)
           if (result.kind !== 'deleted') return result
+          alreadyDeleted += result.alreadyDeleted
         }
-        return { kind: 'deleted' }
+        return { kind: 'deleted', alreadyDeleted }
       },
     }),
     caughtBy: ['if no survey ever had an id, the answer names it and none of the batch is deleted'],

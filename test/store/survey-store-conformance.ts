@@ -149,8 +149,8 @@ export const surveyStoreChecks: readonly Check<SurveyStore>[] = [
       const exported = async (owner: string | undefined) =>
         (await store.exportSurveys(owner, { afterId: 0, limit: 9, maxBytes: 1000 })).map((row) => row.surveyId)
       expect(await ofAnn()).toEqual([3, 7, 8, 9])
-      for (const _ of ['once', 'again']) {
-        expect(await store.deleteSurveys([8, 10], NOW, byOperator)).toEqual({ kind: 'deleted' })
+      for (const alreadyDeleted of [0, 2]) {
+        expect(await store.deleteSurveys([8, 10, 8], NOW, byOperator)).toEqual({ kind: 'deleted', alreadyDeleted })
         expect([await store.findSurvey(8), await store.findSurvey(10)]).toEqual([undefined, undefined])
         expect(await ofAnn()).toEqual([2, 7, 9])
         expect([await exported(undefined), await exported('ann'), await exported('bob')]).toEqual([[7, 9], [7, 9], []])

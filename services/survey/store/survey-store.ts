@@ -112,14 +112,17 @@ export interface SurveyStore {
     | { readonly kind: 'id_taken'; readonly surveyId: number }
   >
   /**
-   * Deletes all or none; surveys already deleted stay deleted. `not_found`: no survey ever had the named id. One event for
-   * each survey that existed.
+   * Deletes all or none; surveys already deleted, of which `alreadyDeleted` is the number, stay deleted. `not_found`: no survey
+   * ever had the named id. One event for each survey that existed.
    */
   deleteSurveys(
     surveyIds: readonly number[],
     now: number,
     cause: Cause,
-  ): Promise<{ readonly kind: 'deleted' } | { readonly kind: 'not_found'; readonly surveyId: number }>
+  ): Promise<
+    | { readonly kind: 'deleted'; readonly alreadyDeleted: number }
+    | { readonly kind: 'not_found'; readonly surveyId: number }
+  >
   /** Ascending by id; all owners when `ownerUserId` is undefined. */
   exportSurveys(ownerUserId: string | undefined, page: ExportPage): Promise<readonly SurveyRow[]>
   /** The same surveys without their documents, which are not read. */

@@ -90,7 +90,7 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
     async revokeAppSecret({ appid, secretId }, call) {
       const outcome = await store.revokeAppSecret(appid, secretId, deps.now(), byOperator(call))
       if (outcome === 'not_found') throw notFound('secret', secretId)
-      return {}
+      return { alreadyRevoked: outcome === 'already_revoked' }
     },
   }
 }

@@ -37,7 +37,7 @@ export function createGrantMethods(deps: TokenDeps): GrantMethods {
     async revokeGrant({ grantId }, call) {
       const outcome = await store.revokeGrant(grantId, deps.now(), byOperator(call))
       if (outcome === 'not_found') throw notFound('grant', grantId)
-      return {}
+      return { alreadyRevoked: outcome === 'already_revoked' }
     },
 
     async listAuditEvents(request) {

@@ -289,7 +289,7 @@ export interface TokenStore {
   /** `name_taken`: a live secret of the app has this name. */
   addAppSecret(secret: AppSecretRow, now: number, cause: Cause): Promise<'added' | 'no_app' | 'name_taken'>
   /** From the moment this fulfils, no redemption or minting with the secret succeeds. */
-  revokeAppSecret(appid: string, secretId: string, now: number, cause: Cause): Promise<'revoked' | 'not_found'>
+  revokeAppSecret(appid: string, secretId: string, now: number, cause: Cause): Promise<Revocation>
   /** All secrets of the app, ended ones included, oldest first. */
   listAppSecrets(appid: string): Promise<readonly AppSecretRow[]>
 

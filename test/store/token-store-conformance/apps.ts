@@ -165,7 +165,7 @@ export const appChecks: readonly Check<TokenStore>[] = [
       expect(await store.revokeAppSecret('app2', 'secret_app1_default', NOW, byOperator)).toBe('not_found')
       expect(await store.revokeAppSecret('app1', 'nothing', NOW, byOperator)).toBe('not_found')
       expect(await store.revokeAppSecret('app1', 'secret_app1_default', NOW + 1, byOperator)).toBe('revoked')
-      expect(await store.revokeAppSecret('app1', 'secret_app1_default', NOW + 2, byOperator)).toBe('revoked')
+      expect(await store.revokeAppSecret('app1', 'secret_app1_default', NOW + 2, byOperator)).toBe('already_revoked')
       expect(await store.listAppSecrets('app1')).toMatchObject([{ revokedAtMs: NOW + 1 }])
       expect(await auditKinds(store, { appid: 'app1' })).toEqual(['app.created', 'secret.revoked'])
     },

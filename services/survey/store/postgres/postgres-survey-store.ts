@@ -208,7 +208,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
           return { kind: 'survey.deleted', surveyId, ownerUserId }
         })
         audit.write(transaction, now, cause, happened)
-        return { kind: 'deleted' }
+        return { kind: 'deleted', alreadyDeleted: owners.size - there.length }
       })
     },
 

@@ -68,12 +68,13 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
       const found = surveyIds.map((surveyId) => [surveyId, findOwner.get(surveyId)?.ownerUserId] as const)
       const missing = found.find(([, ownerUserId]) => ownerUserId === undefined)
       if (missing) return { kind: 'not_found', surveyId: missing[0] }
-      for (const [surveyId, ownerUserId = NOBODY] of new Map(found)) {
-        if (ownerUserId === NOBODY) continue
+      const owners = new Map(found)
+      const there = [...owners].filter(([, ownerUserId]) => ownerUserId !== NOBODY)
+      for (const [surveyId, ownerUserId = NOBODY] of there) {
         empty.run(now, surveyId)
         record('survey.deleted', { surveyId, ownerUserId }, now, cause)
       }
-      return { kind: 'deleted' }
+      return { kind: 'deleted', alreadyDeleted: owners.size - there.length }
     },
   }
 }

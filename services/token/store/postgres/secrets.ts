@@ -75,7 +75,7 @@ export function createSecretMethods(database: Database, audit: Audit): SecretMet
           secretId,
         ])
         if (!secret) return 'not_found'
-        if (secret.revokedAtMs !== null) return 'revoked'
+        if (secret.revokedAtMs !== null) return 'already_revoked'
         transaction.write(revokeSecret, [secretId, now])
         const note = noteOnSecret({ secretId, name: secret.name })
         audit.write(transaction, now, cause, { kind: 'secret.revoked', appid, note })

@@ -1,6 +1,6 @@
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
-import { type AppSecretRow, noteOnSecret } from '../token-store.js'
+import { type AppSecretRow, noteOnSecret, type Revocation } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 
@@ -63,10 +63,10 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
       return 'added'
     },
 
-    revokeAppSecret(appid: string, secretId: string, now: number, cause: Cause): 'revoked' | 'not_found' {
+    revokeAppSecret(appid: string, secretId: string, now: number, cause: Cause): Revocation {
       const secret = find.get(secretId)
       if (secret?.appid !== appid) return 'not_found'
-      if (secret.revokedAtMs !== null) return 'revoked'
+      if (secret.revokedAtMs !== null) return 'already_revoked'
       revoke.run(now, secretId)
       record({ kind: 'secret.revoked', now, cause, appid, note: noteOnSecret({ secretId, name: secret.name }) })
       return 'revoked'
