@@ -18,6 +18,7 @@ import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/opera
 import { isOfSystem, unreadable } from '../error-code.js'
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
+import { type HeldSignals, holdSignals } from '../signals.js'
 import { examples, type Json, jsonOption, surveyId, surveyIds } from './options.js'
 import { readStdin, readText } from './stdin.js'
 import { pagesOfUsers, userIdOfFilter, usernameOf } from './usernames.js'
@@ -103,31 +104,45 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
   const [source, text] =
     file === '-' ? ['standard input', await readStdin(MAX_FILE_BYTES)] : [file, await contentOf(file)]
   const surveys = await surveysOf(source, text)
-  const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys), { creates: true })
+  const signals = holdSignals()
+  const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys, signals), { creates: true })
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
-  printRows(rows, columns, { json, whenEmpty: '' })
-  message(`${countOfSurveys(rows.length)} stored for ${owner}`)
+  printRows(rows, columns, { json, whenEmpty: 'nothing is stored' })
+  if (rows.length === surveys.length) message(`${countOfSurveys(rows.length)} stored for ${owner}`)
+  signals.release()
 }
 
-/** Returns the summaries of the stored surveys, in the order given. */
+/** Returns the summaries of the stored surveys, in the order given: of a part once a signal has come. */
 async function storeAll(
   operator: SurveyOperator,
   owner: string,
   surveys: readonly Survey[],
+  { isTold }: HeldSignals,
 ): Promise<readonly SurveySummary[]> {
   const ownerUserId = await userIdOf(operator, owner)
   const summaries = new Map<Survey, SurveySummary>()
   try {
     for (const batch of batchesOf(surveys)) {
+      if (isTold()) break
       const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
       for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
     }
   } catch (error) {
-    const part = `the first ${summaries.size} of ${surveys.length} are stored, those with an id before others`
-    if (summaries.size > 0) message(`${part}; ${WHERE_TO_LOOK.survey}`)
+    sayIfPart(summaries.size, surveys)
     throw error
   }
+  sayIfPart(summaries.size, surveys)
   return surveys.flatMap((survey) => summaries.get(survey) ?? [])
+}
+
+/** Says what became of an import of which some are stored and some are not. */
+function sayIfPart(stored: number, surveys: readonly Survey[]): void {
+  if (stored === 0 || stored === surveys.length) return
+  const added = stored - surveys.filter(({ id }) => id !== 0n).length
+  const again =
+    added > 0 ? `would store ${added} of them, which have no id, a second time` : 'is safe: it replaces them'
+  message(`the first ${stored} of ${surveys.length} are stored, those with an id before others`)
+  message(`importing again ${again}; ${WHERE_TO_LOOK.survey}`)
 }
 
 async function deleteSurveys(

@@ -1,12 +1,15 @@
 // Many or large surveys by command line, with a running server and without.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { truncateSync, writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import type { Readable } from 'node:stream'
 import { describe, expect, test, vi } from 'vitest'
 import type { CommandResult } from '../harness/command-host.js'
 import { createProcess, type ServiceProcess } from '../harness/process.js'
 import { MAX_SURVEY_BYTES, smallSurvey, surveyOf } from '../harness/sample-surveys.js'
+import { PROGRAM } from '../harness/spawn.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
@@ -45,6 +48,46 @@ test('one survey is exported with a single call', async () => {
   expect(JSON.parse(stdout)).toMatchObject({ id: 120 })
   expect(stderr.split('ExportSurveys')).toHaveLength(2)
 })
+
+test.each([
+  { signal: 'SIGINT', surveys: many(30_000), again: 'is safe: it replaces them' },
+  {
+    signal: 'SIGTERM',
+    surveys: Array.from({ length: 30_000 }, () => smallSurvey()),
+    again: 'would store STORED of them, which have no id, a second time',
+  },
+] as const)(
+  '$signal ends an import after the call that is under way; what it has stored is shown, and whether to import again',
+  async ({ signal, surveys, again }) => {
+    const service = await serviceWithUsers({ isRunning: false })
+    const file = path.join(service.dataDir, 'surveys.json')
+    writeFileSync(file, JSON.stringify(surveys))
+    const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir, LOG_LEVEL: 'debug', LOG_FORMAT: 'json' }
+    const args = [PROGRAM, 'survey', 'import', file, '--owner', 'ann', '--json']
+    const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
+    const [out, err] = [textOf(child.stdout), textOf(child.stderr, 'ImportSurveys', () => child.kill(signal))]
+    const [exitCode, endedBy] = await once(child, 'exit')
+    expect({ exitCode, endedBy }).toEqual({ exitCode: null, endedBy: signal })
+    const stored = (JSON.parse(await out) as { survey_id: number }[]).map(({ survey_id }) => survey_id)
+    expect(stored.length % 1000).toBe(0)
+    expect(stored.length).toBeLessThan(30_000)
+    expect(await ids(service)).toEqual(stored)
+    expect(await err).toContain(
+      `the first ${stored.length} of 30000 are stored, those with an id before others\nimporting again ${again.replace('STORED', String(stored.length))}; see`,
+    )
+  },
+)
+
+/** All that a stream carries; calls `onSeen` when `text` is first among it. */
+async function textOf(stream: Readable, text = '', onSeen = () => {}): Promise<string> {
+  let read = ''
+  for await (const chunk of stream) {
+    const wasSeen = read.includes(text)
+    read += chunk
+    if (!wasSeen && read.includes(text)) onSeen()
+  }
+  return read
+}
 
 test('a file that is too large is refused unread', async () => {
   const service = await createProcess()
