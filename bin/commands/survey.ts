@@ -13,6 +13,7 @@ import {
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { inParts } from '../../services/collections/in-parts.js'
 import { compileRules } from '../../services/rpc/validation.js'
+import { contradictionIn, inWords, type Misplaced, misplacedIn } from '../../services/survey/contradictions.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
 import { isOfSystem, unreadable } from '../error-code.js'
@@ -36,7 +37,7 @@ interface FilterOptions extends Json {
 const MAX_FILE_BYTES = 256 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
 const MAX_BATCH = 1000
-/** A file from another system may have the same unknown member everywhere. */
+/** A file from another system may have the same member everywhere. */
 const MAX_WARNINGS = 10
 /** Exports belong to no app, so users have no number in them (decisions 26, `creator_user_id`). */
 const NO_CREATOR = 0
@@ -44,7 +45,8 @@ const NO_CREATOR = 0
 const IMPORT_NOTES = `
 A survey needs a title, and each of its questions a type; docs/api/openapi.yaml has all members. Without an id it is new;
 other ids that are missing follow from the position, beside those that are given. Ignored, because computed: page_count,
-topic_count, started_at, end_at and creator_user_id. A member that surveys do not have is named, and not read.
+topic_count, started_at, end_at and creator_user_id. A member that surveys, or questions of that type, do not have is
+named, and not read.
 `
 
 const EXPORT_NOTES = `
@@ -257,14 +259,15 @@ async function surveysOf(source: string, text: string): Promise<Survey[]> {
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)
   const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
   const validate = compileRules(SurveySchema)
-  const unknown: string[] = []
+  const ignored: string[] = []
   const surveys = list.map((entry, at) => {
     try {
       const survey = surveyFromJson(entry)
-      const violation = validate(survey)
-      if (violation !== undefined) throw new Error(violation)
       for (const member of membersBeside(surveyToJson(survey, NO_CREATOR), entry))
-        unknown.push(`${where(at)}: ${member}`)
+        ignored.push(`${where(at)}: ${member} is not a member of a survey`)
+      for (const one of removeMisplaced(survey)) ignored.push(`${where(at)}: ${inWords(one)}`)
+      const violation = validate(survey) ?? contradictionIn(survey)
+      if (violation !== undefined) throw new Error(violation)
       return survey
     } catch (error) {
       throw new CommandError(`${where(at)}: ${error instanceof Error ? error.message : 'is no survey'}`)
@@ -272,10 +275,19 @@ async function surveysOf(source: string, text: string): Promise<Survey[]> {
   })
   const refused = findRefused(surveys.map((survey) => toDraft(survey, Date.now())))
   if (refused) throw new CommandError(`${where(refused.at)}: ${refused.because}`)
-  for (const one of unknown.slice(0, MAX_WARNINGS))
-    message(`${one.replaceAll('\n', ' ')} is not a member of a survey and was ignored`)
-  if (unknown.length > MAX_WARNINGS) message(`and ${unknown.length - MAX_WARNINGS} more that were ignored`)
+  for (const one of ignored.slice(0, MAX_WARNINGS)) message(`${one.replaceAll('\n', ' ')} and was ignored`)
+  if (ignored.length > MAX_WARNINGS) message(`and ${ignored.length - MAX_WARNINGS} more that were ignored`)
   return surveys
+}
+
+/** A file from another system may give every question the members of all types; the service would refuse them. */
+function removeMisplaced(survey: Survey): Misplaced[] {
+  const misplaced = misplacedIn(survey)
+  for (const { question, member } of misplaced) {
+    if (member === 'subTitles') question.subTitles = []
+    else delete question[member]
+  }
+  return misplaced
 }
 
 function parsed(source: string, text: string): unknown {

@@ -9,6 +9,7 @@ import {
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { causeOf } from './cause.js'
+import { contradictionIn } from './contradictions.js'
 import type { SurveyDeps } from './deps.js'
 import { toSummary } from './list-surveys.js'
 import type { SurveyDraft } from './store/survey-store.js'
@@ -22,6 +23,11 @@ export function importSurveys(deps: SurveyDeps) {
     request: ImportSurveysRequest,
     call: Call,
   ): Promise<MessageInitShape<typeof ImportSurveysResponseSchema>> => {
+    for (const [at, survey] of request.surveys.entries()) {
+      const contradiction = contradictionIn(survey)
+      if (contradiction !== undefined)
+        throw new ServiceError(ErrorReason.INVALID_ARGUMENT, `surveys[${at}]: ${contradiction}`)
+    }
     const now = deps.now()
     const drafts = request.surveys.map((survey) => toDraft(survey, now))
     const refused = findRefused(drafts)

@@ -274,6 +274,42 @@ describe('an export', () => {
   })
 })
 
+describe('an import of what contradicts itself', () => {
+  const question = (type: string, held: object) => ({
+    title: 't',
+    pages: [{ questions: [{ type: 'text' }, { type, ...held }] }],
+  })
+  const rows = { subTitles: [{ text: 'Row' }] }
+
+  test.each([
+    [{ startTimeSeconds: 7n, endTimeSeconds: 6n }, 'endTime is before startTime'],
+    [question('radio', { starNum: 5 }), 'pages[0].questions[1].starNum is not a member of a question of type radio'],
+    [question('radio', { starBeginNum: 0 }), 'pages[0].questions[1].starBeginNum is not a member'],
+    [question('star', rows), 'pages[0].questions[1].subTitles is not a member of a question of type star'],
+  ])('is refused with all that comes with it: row %#', async (survey, why) => {
+    const own = await startService()
+    const ownerUserId = 'user_ann'
+    const importing = own.backend.survey.importSurveys({ ownerUserId, surveys: [{ title: 'right' }, survey] })
+    await expect(importing).rejects.toThrow(`surveys[1]: ${why}`)
+    expect((await own.backend.survey.exportSurveys({ ownerUserId })).surveys).toEqual([])
+  })
+
+  test.each([
+    { startTimeSeconds: 7n, endTimeSeconds: 7n },
+    { startTimeSeconds: 7n, endTimeSeconds: 0n },
+    { startTimeSeconds: 0n, endTimeSeconds: 7n },
+    question('nps', { starNum: 11, starBeginNum: 0 }),
+    question('matrix_star', { starNum: 5, starBeginNum: 1, ...rows }),
+    question('matrix_blank', rows),
+    question('sheet', rows),
+  ])('does not refuse what only looks like it: row %#', async (survey) => {
+    const own = await startService()
+    const ownerUserId = 'user_ann'
+    await own.backend.survey.importSurveys({ ownerUserId, surveys: [survey] })
+    expect((await own.backend.survey.exportSurveys({ ownerUserId })).surveys).toMatchObject([{ survey }])
+  })
+})
+
 describe('a deletion', () => {
   test('takes effect on the very next request, and deletes all that are named or none', async () => {
     const own = await startService()

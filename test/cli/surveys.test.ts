@@ -1,7 +1,7 @@
 // Many or large surveys by command line, with a running server and without.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { truncateSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { Readable } from 'node:stream'
@@ -160,6 +160,38 @@ test('an unknown member is named and the rest is stored; an export has no unknow
   expect((await importAs('ann', service, exported)).stderr).not.toContain('ignored')
 })
 
+test('a member that questions of its type do not have is named and the rest is stored', async () => {
+  const service = await serviceWithUsers({ isRunning: false })
+  const all = { starNum: 5, starBeginNum: 1, subTitles: [{ id: 'r', text: 'Row' }] }
+  const questions = ['radio', 'star', 'matrix_radio', 'matrix_star'].map((type) => ({ id: type, type, ...all }))
+  const { exitCode, stderr } = await importAs('ann', service, { title: 'x', pages: [{}, { questions }] })
+  expect(exitCode).toBe(0)
+  expect([...stderr.matchAll(/: (pages.+)$/gm)].map(([, said]) => said)).toEqual(
+    ['0].starNum', '0].starBeginNum', '0].subTitles', '1].subTitles', '2].starNum', '2].starBeginNum'].map(
+      (member) =>
+        `pages[1].questions[${member} is not a member of a question of type ${questions[Number(member[0])]?.type} and was ignored`,
+    ),
+  )
+  const { pages } = await service.json<{ pages: { questions: Record<string, unknown>[] }[] }>(['survey', 'export', '1'])
+  const held = pages[1]?.questions.map((question) => Object.keys(all).filter((member) => member in question))
+  expect(held).toEqual([[], ['starNum', 'starBeginNum'], ['subTitles'], Object.keys(all)])
+})
+
+test.each(readdirSync('examples/surveys'))('the example %s is stored as it is', async (name) => {
+  const service = await serviceWithUsers({ isRunning: false })
+  const example = JSON.parse(readFileSync(path.join('examples/surveys', name), 'utf8'))
+  const { exitCode, stderr } = await importAs('ann', service, example)
+  expect({ exitCode, stderr }).toMatchObject({ exitCode: 0, stderr: expect.not.stringContaining('ignored') })
+  expect(await service.json(['survey', 'export', '1'])).toMatchObject(example)
+})
+
+test('a draft may have an empty title, and the numbers of questions are those of the file', async () => {
+  const service = await serviceWithUsers({ isRunning: false })
+  const questions = [-1, 0].map((index) => ({ type: 'text', index }))
+  await importAs('ann', service, { title: '', pages: [{ index: '0', questions }] })
+  expect(await service.json(['survey', 'export', '1'])).toMatchObject({ title: '', pages: [{ index: '0', questions }] })
+})
+
 test('the name of an unknown member does not change the terminal', async () => {
   const service = await serviceWithUsers({ isRunning: false })
   const { exitCode, stderr } = await importAs('ann', service, { title: 'x', '\u001b]0;y\u0007\u009b2J': 1, pages: [] })
@@ -218,6 +250,11 @@ describe.each(places)('$place', (where) => {
   const mistakes = [
     { what: 'a survey that is too large', last: surveyOf(MAX_SURVEY_BYTES + 1), why: 'at most 4000000 bytes encoded' },
     { what: 'what the contract forbids', last: smallSurvey('a\0b'), why: 'title: must not contain a NUL character' },
+    {
+      what: 'an end before the start',
+      last: { ...smallSurvey(), startTime: 2, endTime: 1 },
+      why: 'endTime is before startTime',
+    },
     { what: 'an id that comes twice', last: { ...smallSurvey(), id: 7 }, why: 'an earlier survey has the id 7' },
   ]
   test.each(mistakes)('nothing is stored of a file that ends with $what', async ({ last, why }) => {

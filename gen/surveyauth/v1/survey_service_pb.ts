@@ -220,7 +220,7 @@ export type Question = Message<"surveyauth.v1.Question"> & {
   options: Option[];
 
   /**
-   * Rows of a matrix; empty for other types.
+   * Rows of a matrix, or columns of a sheet; empty for other types.
    *
    * @generated from field: repeated surveyauth.v1.SubTitle sub_titles = 10;
    */
@@ -291,7 +291,7 @@ export const OptionSchema: GenMessage<Option> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_survey_service, 3);
 
 /**
- * A row of a matrix.
+ * A row of a matrix, or a column of a sheet.
  *
  * @generated from message surveyauth.v1.SubTitle
  */
@@ -692,7 +692,8 @@ export const DeleteSurveysRequestSchema: GenMessage<DeleteSurveysRequest> = /*@_
  */
 export type DeleteSurveysResponse = Message<"surveyauth.v1.DeleteSurveysResponse"> & {
   /**
-   * How many of the surveys had been deleted before. Always 0 from a service of an older version.
+   * How many of the surveys had been deleted before, be it by an earlier attempt at this call. Always 0 from a service of an
+   * older version.
    *
    * @generated from field: int32 already_deleted = 1;
    */
@@ -1054,7 +1055,8 @@ export const SurveyService: GenService<{
    * Stores surveys for a user, all of them or none. A survey with id 0 is new and gets an id; one with an id replaces
    * that survey if it is the same user's, and is created if there is none. Not safe to retry blindly when ids are 0.
    *
-   * Callers: survey_writer, operator. Fails with ALREADY_EXISTS (the id is another user's).
+   * Callers: survey_writer, operator. Fails with ALREADY_EXISTS (the id is another user's), INVALID_ARGUMENT (a survey
+   * contradicts itself: it ends before it starts, or a question has stars or rows although its type has none).
    *
    * @generated from rpc surveyauth.v1.SurveyService.ImportSurveys
    */
