@@ -122,7 +122,8 @@ export function warnOfOwner(file: string): void {
 /**
  * Writes a consistent copy while others go on writing, without what `remove` deletes from it. The copy is compact: no freed
  * page keeps what was deleted.
- * @throws DatabaseRefused when the file's schema, and so what to remove, is unknown here; what `fileFailure` returns when the
+ * @throws CommandError for a file without tables: copies of nothing would in time replace those that hold something;
+ * DatabaseRefused when the file's schema, and so what to remove, is unknown here; what `fileFailure` returns when the
  * file cannot be read or the copy cannot be written.
  */
 export function snapshotDatabase(
@@ -132,13 +133,13 @@ export function snapshotDatabase(
   remove?: (copy: Connection) => void,
 ): void {
   reading(file, (database) => {
-    knownVersion(database, schema) // before, so that no copy is made only to be refused
+    if (knownVersion(database, schema) === 0) throw noDatabase(file) // before, so that no copy is made only to be refused
     copyInto(copy, database)
     knownVersion(database, schema) // after: versions only grow, so the copy's is known too
   })
   if (!remove) return
   using(copy, {}, (database) => {
-    if (knownVersion(database, schema) > 0) remove(database)
+    remove(database)
     database.exec('VACUUM')
   })
 }

@@ -1122,10 +1122,15 @@ describe('files', () => {
     expect(statSync(archive).size).toBe(blocks * 512)
   })
 
-  test('database files that a start has created and not filled yet can be backed up', async () => {
+  test.each(['token.db', 'survey.db'])('a backup is not made of a %s that holds nothing', async (name) => {
     const service = await createProcess()
-    for (const name of ['token.db', 'survey.db']) writeFileSync(path.join(service.dataDir, name), '', { mode: 0o600 })
-    expect((await service.run(['backup', path.join(service.dataDir, 'backup.tar')])).exitCode).toBe(0)
+    await service.run(['migrate'])
+    truncateSync(path.join(service.dataDir, name))
+    const { exitCode, stderr } = await service.run(['backup', path.join(service.dataDir, 'backup.tar')])
+    expect(stderr).toMatch(
+      new RegExp(`^survey-auth: \\S+/${name} holds nothing\nrestore a backup, or set DATA_DIR .+\n$`),
+    )
+    expect([exitCode, readdirSync(service.dataDir).filter((file) => file.includes('backup'))]).toEqual([1, []])
   })
 
   test('a backup into a folder that does not exist says so', async () => {
