@@ -111,6 +111,7 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
   printRows(rows, columns, { json, whenEmpty: 'nothing is stored' })
   if (rows.length === surveys.length) message(`${countOfSurveys(rows.length)} stored for ${owner}`)
+  else sayIfSome(rows.length, surveys)
   signals.release()
 }
 
@@ -130,16 +131,15 @@ async function storeAll(
       for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
     }
   } catch (error) {
-    sayIfPart(summaries.size, surveys)
+    sayIfSome(summaries.size, surveys)
     throw error
   }
-  sayIfPart(summaries.size, surveys)
   return surveys.flatMap((survey) => summaries.get(survey) ?? [])
 }
 
-/** Says what became of an import of which some are stored and some are not. */
-function sayIfPart(stored: number, surveys: readonly Survey[]): void {
-  if (stored === 0 || stored === surveys.length) return
+/** Says what became of an import that stored not all. */
+function sayIfSome(stored: number, surveys: readonly Survey[]): void {
+  if (stored === 0) return
   const added = stored - surveys.filter(({ id }) => id !== 0n).length
   const again =
     added > 0 ? `would store ${added} of them, which have no id, a second time` : 'is safe: it replaces them'
@@ -254,6 +254,7 @@ const BYTE_ORDER_MARK = /^\ufeff/
 /** Everything the service would refuse is refused here, before any survey is stored. @throws CommandError naming the place. */
 async function surveysOf(source: string, text: string): Promise<Survey[]> {
   const { surveyFromJson } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
+  if (text.trim() === '') throw new CommandError(`${source} is empty`) // trim removes a byte order mark too
   const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''))
   const list = Array.isArray(json) ? json : [json]
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)

@@ -73,7 +73,7 @@ test.each([
     expect(stored.length).toBeLessThan(30_000)
     expect(await ids(service)).toEqual(stored)
     expect(await err).toContain(
-      `the first ${stored.length} of 30000 are stored, those with an id before others\nimporting again ${again.replace('STORED', String(stored.length))}; see`,
+      `\nthe first ${stored.length} of 30000 are stored, those with an id before others\nimporting again ${again.replace('STORED', String(stored.length))}; see`,
     )
   },
 )
@@ -128,6 +128,12 @@ test.each([
   const service = await createProcess()
   const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'ann'], { input })
   expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: standard input is not JSON${where}\n` })
+})
+
+test.each(['', ' \n', '\ufeff\n'])('an import of nothing, %j, says so', async (input) => {
+  const service = await createProcess()
+  const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'ann'], { input })
+  expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: 'survey-auth: standard input is empty\n' })
 })
 
 test.each([
