@@ -1,6 +1,7 @@
 // Reading standard input, and other streams, as text.
 import { errorCode } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
+import { message } from '../output.js'
 
 const MAX_PASSWORD_BYTES = 1024 // the contract's bound, CreateUserRequest.password
 
@@ -36,6 +37,7 @@ function textOf(bytes: Uint8Array, source: string): string {
 
 /** A password from standard input, without the newline that `echo` adds and the byte order mark that some editors put first. */
 export async function readPassword(): Promise<string> {
+  if (process.stdin.isTTY) message('type the password, which this terminal shows, then Enter and Ctrl-D')
   const text = await readStdin(MAX_PASSWORD_BYTES + Buffer.byteLength('\ufeff\r\n'))
   const password = text.replace(/^\ufeff/, '').replace(/\r?\n$/, '')
   if (password === '') {
