@@ -1,7 +1,7 @@
 // The command line. bin/ is where everything meets: the only place that knows both gateway/ and services/, reads the
 // environment, and passes in the real clock and randomness. Nothing imports it.
 import { readFileSync } from 'node:fs'
-import { Command } from 'commander'
+import { Command, type Option } from 'commander'
 import { parseAddress } from '../services/rpc/address.js'
 import { addAppCommands } from './commands/app.js'
 import { addAuditCommands } from './commands/audit.js'
@@ -98,12 +98,15 @@ function allFrom(command: Command): Command[] {
 
 /** Of two values of an option, the first would be lost without a word. */
 function refuseSecondValues(command: Command): void {
+  const given = new Map<string, Option>() // an option and its negation have one attribute
   for (const option of command.options) {
-    if (!option.required || option.variadic || option.parseArg === repeatable) continue
-    let isGiven = false
+    if (option.variadic || option.parseArg === repeatable) continue
     command.on(`option:${option.name()}`, () => {
-      if (isGiven) command.error(`error: option '${option.flags}' is given twice`)
-      isGiven = true
+      const earlier = given.get(option.attributeName())
+      if (earlier === option && option.required) command.error(`error: option '${option.flags}' is given twice`)
+      if (earlier && earlier !== option)
+        command.error(`error: option '${option.flags}' cannot be used with option '${earlier.flags}'`)
+      given.set(option.attributeName(), option)
     })
   }
 }

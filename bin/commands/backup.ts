@@ -44,7 +44,8 @@ export function addBackupCommand(program: Command): void {
     .action(backup)
 }
 
-function backup(file: string, { json }: Json): void {
+function backup(file: string, { json }: Json, command: Command): void {
+  if (file === '-') command.error('error: a backup goes to a file, not to standard output')
   const files = filesOf(readConfig(process.env))
   if (!isThere(files.token)) throw noDatabase(files.token)
   const target = path.resolve(file)

@@ -249,6 +249,20 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       words.split(' '),
       new RegExp(`option '${flags}' is given twice`),
     ]),
+    ...[
+      ['--nickname <text>', '--no-nickname', 'user update u --nickname N --no-nickname'],
+      ['--no-avatar', '--avatar <address>', 'user update u --no-avatar --avatar https://a.example/'],
+      [
+        '--no-require-secret-on-refresh',
+        '--require-secret-on-refresh',
+        'app update a --no-require-secret-on-refresh --require-secret-on-refresh',
+      ],
+    ].map(([first = '', second = '', words = '']): [string, string[], RegExp] => [
+      `${first} with ${second}`,
+      words.split(' '),
+      new RegExp(`option '${second}' cannot be used with option '${first}'`),
+    ]),
+    ['a backup to standard output', ['backup', '-'], /a backup goes to a file, not to standard output/],
     ['an empty filter by user', ['audit', 'list', '--username='], /--username <name>' must not be empty/],
     ['an empty owner', ['survey', 'list', '--owner', ''], /--owner <username>' must not be empty/],
     [
