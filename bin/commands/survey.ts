@@ -111,7 +111,7 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
   const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
   printRows(rows, columns, { json, whenEmpty: 'nothing is stored' })
   if (rows.length === surveys.length) message(`${countOfSurveys(rows.length)} stored for ${owner}`)
-  else sayIfSome(rows.length, surveys)
+  else sayIfSome(surveys, rows.length)
   signals.release()
 }
 
@@ -124,25 +124,26 @@ async function storeAll(
 ): Promise<readonly SurveySummary[]> {
   const ownerUserId = await userIdOf(operator, owner)
   const summaries = new Map<Survey, SurveySummary>()
+  let sent = 0
   try {
     for (const batch of batchesOf(surveys)) {
       if (isTold()) break
+      sent += batch.length
       const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
       for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
     }
   } catch (error) {
-    sayIfSome(summaries.size, surveys)
+    sayIfSome(surveys, summaries.size, sent)
     throw error
   }
   return surveys.flatMap((survey) => summaries.get(survey) ?? [])
 }
 
-/** Says what became of an import that stored not all. */
-function sayIfSome(stored: number, surveys: readonly Survey[]): void {
+/** Says what became of an import that stored not all. What was sent and got no answer may be stored too. */
+function sayIfSome(surveys: readonly Survey[], stored: number, sent = stored): void {
   if (stored === 0) return
-  const added = stored - surveys.filter(({ id }) => id !== 0n).length
-  const again =
-    added > 0 ? `would store ${added} of them, which have no id, a second time` : 'is safe: it replaces them'
+  const isAgainSafe = sent <= surveys.filter(({ id }) => id !== 0n).length
+  const again = isAgainSafe ? 'is safe: it replaces them' : 'stores those without an id a second time'
   message(`the first ${stored} of ${surveys.length} are stored, those with an id before others`)
   message(`importing again ${again}; ${WHERE_TO_LOOK.survey}`)
 }
