@@ -183,8 +183,9 @@ describe('the error table', () => {
   test('an unexpected failure is internal_server_error without any detail, logged once with its request_id', async () => {
     const broken = await startService()
     const granted = await broken.grantAccess()
-    await broken.backend.sabotage.hideSurveys()
+    const showSurveys = await broken.backend.sabotage.hideSurveys()
     const answer = await broken.surveys(granted)
+    await showSurveys()
     expectError(answer, 'internal_server_error')
     expect(answer.message).not.toMatch(/sql|table|survey/i)
     const lines = broken.backend.log().split('\n')

@@ -106,10 +106,11 @@ describe('spans', () => {
   test('say when a failure is the fault of this service', async () => {
     const service = await startService()
     const { app, tokens } = await service.grantAccess()
-    await service.backend.sabotage.hideSurveys()
+    const showSurveys = await service.backend.sabotage.hideSurveys()
     spans.length = 0
     const query = new URLSearchParams({ appid: app.appid, access_token: tokens.access_token, openid: tokens.openid })
     await fetch(`${service.backend.url}/api/surveys?${query}`)
+    await showSurveys()
     expect(Object.fromEntries(spans.map(({ name, attributes }) => [name, attributes.status]))).toEqual({
       'GET surveys': 'internal_server_error',
       'surveyauth.v1.SurveyService/ListSurveys': 'internal',

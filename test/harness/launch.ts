@@ -8,7 +8,7 @@ import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { createMigratedDatabase } from '../postgres/shared-cluster.js'
+import { borrowMigratedDatabase } from '../postgres/shared-cluster.js'
 import type { Clock } from './clock.js'
 import { collectLog } from './collect-log.js'
 import { balance } from './http.js'
@@ -65,7 +65,7 @@ function launchSeparate(launch: Launch): Promise<Backend> {
  */
 function launchTwoOfEach(launch: Launch): Promise<Backend> {
   return backendOf(launch, async (startProcess) => {
-    const database = await createMigratedDatabase()
+    const database = await borrowMigratedDatabase()
     const socket = (name: string) => `unix:${path.join(launch.dataDir, `${name}.sock`)}`
     const databases = { TOKEN_DATABASE_URL: database.url, SURVEY_DATABASE_URL: database.url }
     const token = (n: number) => startProcess('token', { ...databases, RPC_LISTEN: socket(`token${n}`) })
@@ -91,7 +91,7 @@ function launchTwoOfEach(launch: Launch): Promise<Backend> {
       tokens: [token1, token2],
       surveys: [survey1, survey2],
       sabotage: postgresSabotage(database.url),
-      tidyUp: database.drop,
+      tidyUp: database.giveBack,
     }
   })
 }

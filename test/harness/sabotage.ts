@@ -6,11 +6,12 @@ import { Database } from '../../services/sqlite/driver.js'
 export interface Sabotage {
   /** Blocks the writes of exchanges and refreshes, while reads go on, until the returned function is called. */
   holdTokenWrites(): Promise<() => Promise<void>>
-  /** Renames the table of surveys, so that every query about surveys fails unexpectedly. */
-  hideSurveys(): Promise<void>
+  /** Renames the table of surveys, so that every query about surveys fails unexpectedly, until the returned function is called. */
+  hideSurveys(): Promise<() => Promise<void>>
 }
 
 const HIDE_SURVEYS = 'ALTER TABLE surveys RENAME TO gone'
+const SHOW_SURVEYS = 'ALTER TABLE gone RENAME TO surveys'
 
 /** Sabotages token.db and survey.db in a directory. */
 export function sqliteSabotage(dataDir: string): Sabotage {
@@ -26,7 +27,10 @@ export function sqliteSabotage(dataDir: string): Sabotage {
     async hideSurveys() {
       const saboteur = new Database(path.join(dataDir, 'survey.db'))
       saboteur.exec(HIDE_SURVEYS)
-      saboteur.close()
+      return async () => {
+        saboteur.exec(SHOW_SURVEYS)
+        saboteur.close()
+      }
     },
   }
 }
@@ -47,7 +51,10 @@ export function postgresSabotage(url: string): Sabotage {
     async hideSurveys() {
       const saboteur = await connected()
       await saboteur.query(HIDE_SURVEYS)
-      await saboteur.end()
+      return async () => {
+        await saboteur.query(SHOW_SURVEYS)
+        await saboteur.end()
+      }
     },
   }
 }

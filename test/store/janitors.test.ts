@@ -10,7 +10,7 @@ import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-t
 import type { Removed, TokenStore } from '../../services/token/store/token-store.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import { patient } from '../postgres/patient.js'
-import { createDatabase } from '../postgres/shared-cluster.js'
+import { migratedDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import {
   byUser,
@@ -39,7 +39,7 @@ const stores = {
     return async () => openSqliteTokenStore({ file })
   },
   PostgreSQL: async () => {
-    const url = await createDatabase()
+    const url = await migratedDatabase()
     return () => openPostgresTokenStore({ url, ...patient })
   },
 }

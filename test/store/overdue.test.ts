@@ -10,7 +10,7 @@ import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-t
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { closing } from '../postgres/closing.js'
 import { patient } from '../postgres/patient.js'
-import { createDatabase } from '../postgres/shared-cluster.js'
+import { migratedDatabase } from '../postgres/shared-cluster.js'
 import { eventsOf, fillSurveyStore, fillTokenStore, surveyWrites, tokenWrites } from './store-writes.js'
 import { auditTrail } from './token-store-verbs.js'
 
@@ -19,11 +19,11 @@ const UPKEEP = new Set(['touchSession', 'recordUses', 'removeEnded', 'removeEven
 
 const tokenStores: Readonly<Record<string, () => Promise<TokenStore>>> = {
   SQLite: async () => openSqliteTokenStore({ file: ':memory:' }),
-  PostgreSQL: async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }),
+  PostgreSQL: async () => openPostgresTokenStore({ url: await migratedDatabase(), ...patient }),
 }
 const surveyStores: Readonly<Record<string, () => Promise<SurveyStore>>> = {
   SQLite: async () => openSqliteSurveyStore({ file: ':memory:' }),
-  PostgreSQL: async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }),
+  PostgreSQL: async () => openPostgresSurveyStore({ url: await migratedDatabase(), ...patient }),
 }
 
 const isCause = (value: unknown): value is Cause => typeof value === 'object' && value !== null && 'dueAt' in value

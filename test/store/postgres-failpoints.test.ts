@@ -7,7 +7,7 @@ import { openPostgresTokenStore } from '../../services/token/store/postgres/post
 import { query } from '../postgres/cluster.js'
 import { type Cut, type CuttingProxy, startCuttingProxy } from '../postgres/cutting-proxy.js'
 import { patient } from '../postgres/patient.js'
-import { createMigratedDatabase } from '../postgres/shared-cluster.js'
+import { migratedDatabase } from '../postgres/shared-cluster.js'
 import {
   AFTER_WRITE,
   ENDS_THE_TOKEN,
@@ -37,13 +37,12 @@ async function openThroughProxy<Store extends { close(): Promise<void> }, Given>
   open: (options: { url: string }) => Promise<Store>,
   fill: (store: Store) => Promise<Given>,
 ): Promise<Opened<Store, Given>> {
-  const { url, drop } = await createMigratedDatabase()
+  const url = await migratedDatabase()
   const proxy = await startCuttingProxy(url)
   const store = await open({ url: proxy.url, ...patient })
   onTestFinished(async () => {
     await store.close()
     await proxy.close()
-    await drop()
   })
   return { store, given: await fill(store), proxy, dump: () => dump(url) }
 }

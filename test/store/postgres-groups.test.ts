@@ -27,12 +27,12 @@ import {
   START,
   seed,
 } from '../postgres/seed.js'
-import { createDatabase } from '../postgres/shared-cluster.js'
+import { createDatabase, migratedDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
 import { byOperator } from './token-store-verbs.js'
 
 async function open(options: Partial<Record<keyof typeof patient, number>> = {}) {
-  const url = await createDatabase()
+  const url = await migratedDatabase()
   const store = closing(await openPostgresTokenStore({ url, ...patient, ...options }))
   const locker = await openBare(url)
   /** Runs `work` while another transaction holds the row's lock. */
@@ -257,7 +257,7 @@ test.each([
 ] as const)(
   'when a group is cut off %s, all callers are told that the outcome is unknown, and nothing is done twice',
   async (at, grants, tokens) => {
-    const url = await createDatabase()
+    const url = await migratedDatabase()
     const proxy = await startCuttingProxy(url)
     const store = closing(await openPostgresTokenStore({ url: proxy.url, ...patient }))
     onTestFinished(() => proxy.close())
@@ -297,7 +297,7 @@ test('a caller whose lookup timed out is answered when it asks again', async () 
 })
 
 test('a lookup that the database refuses fails alone', async () => {
-  const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
+  const store = closing(await openPostgresSurveyStore({ url: await migratedDatabase(), ...patient }))
   await store.putSurveys(
     'ann',
     [{ surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('a') }],
@@ -334,7 +334,7 @@ test.each([
 })
 
 test('a survey requested by many at once is cached once and evicts no other, and a new owner of it is seen', async () => {
-  const url = await createDatabase()
+  const url = await migratedDatabase()
   const store = closing(await openPostgresSurveyStore({ url, ...patient }))
   const draft = (surveyId: number, bytes: number) => ({
     surveyId,
@@ -353,7 +353,7 @@ test('a survey requested by many at once is cached once and evicts no other, and
 })
 
 test('a survey of the same version that was stored at another time is read again', async () => {
-  const url = await createDatabase()
+  const url = await migratedDatabase()
   const store = closing(await openPostgresSurveyStore({ url, ...patient }))
   const draft = { surveyId: 7, hash: '', title: 'a', state: 2, document: Buffer.from('first') }
   await store.putSurveys('ann', [draft], START, byOperator)

@@ -8,7 +8,7 @@ import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
 import { authorize, cause, isGood, issue, redeem, refresh, type Seed, START, seed } from '../postgres/seed.js'
-import { createDatabase } from '../postgres/shared-cluster.js'
+import { createDatabase, migratedDatabase } from '../postgres/shared-cluster.js'
 import { hashOf, newCode, secretRow } from './token-store-verbs.js'
 
 const DAY = 86_400_000
@@ -16,7 +16,7 @@ const session = { passwordHash: 'none', expiresAtMs: START + 60_000, previousSes
 
 /** Two services on one database. */
 async function openTwo(): Promise<readonly [TokenStore, TokenStore]> {
-  const url = await createDatabase()
+  const url = await migratedDatabase()
   const open = async () => closing(await openPostgresTokenStore({ url, ...patient }))
   return Promise.all([open(), open()])
 }
@@ -159,7 +159,7 @@ const held: [string, number][] = [
 test.each(held)(
   'a row of %s that another transaction has locked is left to the next round, and nobody waits for it',
   async (table, endedBeforeMs) => {
-    const url = await createDatabase()
+    const url = await migratedDatabase()
     const store = closing(await openPostgresTokenStore({ url, ...patient, lockTimeoutMs: 500 }))
     const seeded = await seed(store)
     const counts = ['one', 'another', 'a third'].map((key) => ({ key, windowEndMs: START, requests: 1 }))
@@ -190,7 +190,7 @@ test.each(held)(
 )
 
 test('requests counted at the same time, in whatever order, do not deadlock', async () => {
-  const url = await createDatabase()
+  const url = await migratedDatabase()
   const stores = [1, 2].map(() => openPostgresTokenStore({ url, ...patient }))
   const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]
   const counts = ['a', 'b', 'c'].map((key) => ({ key, windowEndMs: START, requests: 1 }))
@@ -278,7 +278,7 @@ const ending: [string, (store: TokenStore, seeded: Seed, grantId: string) => Pro
 ]
 
 test.each(ending)('%s, an issue and exchanges of one user and app do not deadlock', async (_, end) => {
-  const url = await createDatabase()
+  const url = await migratedDatabase()
   const store = await openPostgresTokenStore({ url, ...patient })
   const seeded = await seed(store)
   const { grantId } = await authorize(store, seeded)
@@ -324,7 +324,7 @@ const endingCodes: [string, (store: TokenStore, appid: string) => Promise<unknow
 test.each(
   endingCodes.flatMap(([name, endCodes]) => ending.map(([other, end]) => [name, other, endCodes, end] as const)),
 )('%s and %s, which end the same codes, do not deadlock', async (_name, _other, endCodes, end) => {
-  const url = await createDatabase()
+  const url = await migratedDatabase()
   const store = await openPostgresTokenStore({ url, ...patient })
   const seeded = await seed(store)
   const { grantId } = await authorize(store, seeded)
@@ -445,7 +445,7 @@ const once: Once[] = [
 ]
 
 test.each(once)('when three callers ask at the same moment, %s', async (_, table, ask, counted) => {
-  const url = await createDatabase()
+  const url = await migratedDatabase()
   const stores = [1, 2].map(async () => closing(await openPostgresTokenStore({ url, ...patient })))
   const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]
   const seeded = await seed(one)
@@ -500,7 +500,7 @@ const locking: Locking[] = [
 ]
 
 test.each(locking)('%s and a concurrent recording of uses do not deadlock', async (_, table, run) => {
-  const url = await createDatabase()
+  const url = await migratedDatabase()
   const stores = [1, 2].map(() => openPostgresTokenStore({ url, ...patient }))
   const [one, two] = (await Promise.all(stores)) as [TokenStore, TokenStore]
   const seeds = await times(3, () => seed(one))

@@ -7,7 +7,7 @@ import { closing } from '../postgres/closing.js'
 import { query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
 import { authorize, refresh, seed as seedOne } from '../postgres/seed.js'
-import { createDatabase } from '../postgres/shared-cluster.js'
+import { createDatabase, migratedDatabase } from '../postgres/shared-cluster.js'
 import { presented } from './presented.js'
 import { describeSurveyStore, expectBoundedSurveys } from './survey-store-conformance.js'
 import { describeTokenStore } from './token-store-conformance.js'
@@ -28,8 +28,8 @@ import {
   userRow,
 } from './token-store-verbs.js'
 
-describeTokenStore('PostgreSQL', async () => openPostgresTokenStore({ url: await createDatabase(), ...patient }))
-describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
+describeTokenStore('PostgreSQL', async () => openPostgresTokenStore({ url: await migratedDatabase(), ...patient }))
+describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: await migratedDatabase(), ...patient }))
 
 /** Fails with the given SQLSTATE. */
 const CREATE_FAIL = `CREATE FUNCTION fail(state text) RETURNS void LANGUAGE plpgsql AS
@@ -37,7 +37,7 @@ const CREATE_FAIL = `CREATE FUNCTION fail(state text) RETURNS void LANGUAGE plpg
 
 describe('PostgreSQL stores', () => {
   test('what was acknowledged is kept when the store is reopened', async () => {
-    const url = await createDatabase()
+    const url = await migratedDatabase()
     const first = await openPostgresTokenStore({ url, ...patient })
     await seed(first)
     const { accessTokenHash } = await grant(first)
@@ -69,7 +69,7 @@ describe('PostgreSQL stores', () => {
   })
 
   test('revocations look at no codes but those that can still be used, however many have expired', async () => {
-    const url = await createDatabase()
+    const url = await migratedDatabase()
     const store = closing(await openPostgresTokenStore({ url, ...patient }))
     await seed(store)
     const rowsWritten = async () =>
@@ -96,7 +96,7 @@ describe('PostgreSQL stores', () => {
   })
 
   test('a removal takes at most its limit of request counts, and one that was taken back to 0 is not kept', async () => {
-    const url = await createDatabase()
+    const url = await migratedDatabase()
     const store = closing(await openPostgresTokenStore({ url, ...patient }))
     const count = (key: number, requests: number) => ({ key: `${key}`, windowEndMs: NOW, requests })
     const kept = async () => (await query(url, 'SELECT count(*)::int AS count FROM request_counts'))[0]?.count
@@ -108,7 +108,7 @@ describe('PostgreSQL stores', () => {
   })
 
   test('a removal takes at most its limit of access tokens', async () => {
-    const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
+    const store = closing(await openPostgresTokenStore({ url: await migratedDatabase(), ...patient }))
     await seed(store)
     for (let i = 0; i < 4; i++) await mint(store, (await grant(store)).refreshTokenHash)
     const ended = NOW + 2 * REFRESH_TTL
@@ -139,12 +139,12 @@ describe('PostgreSQL stores', () => {
   })
 
   test('cached surveys are bounded by the memory for them', async () => {
-    const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
+    const store = closing(await openPostgresSurveyStore({ url: await migratedDatabase(), ...patient }))
     await expectBoundedSurveys(store)
   })
 
   test('a survey that is read again, also concurrently, is the same object until it is stored again', async () => {
-    const store = closing(await openPostgresSurveyStore({ url: await createDatabase(), ...patient }))
+    const store = closing(await openPostgresSurveyStore({ url: await migratedDatabase(), ...patient }))
     const put = () =>
       store.putSurveys(
         'ann',
@@ -166,14 +166,14 @@ describe('PostgreSQL stores', () => {
   })
 
   test('a closed store is unavailable', async () => {
-    const store = await openPostgresTokenStore({ url: await createDatabase(), ...patient })
+    const store = await openPostgresTokenStore({ url: await migratedDatabase(), ...patient })
     await store.close()
     await expect(store.findApp('app1')).rejects.toThrow('the database is unavailable')
     await expect(store.ping()).rejects.toThrow('the database is unavailable')
   })
 
   test('a page token that is not a position of the list is refused as the caller’s mistake', async () => {
-    const store = closing(await openPostgresTokenStore({ url: await createDatabase(), ...patient }))
+    const store = closing(await openPostgresTokenStore({ url: await migratedDatabase(), ...patient }))
     await expect(store.listGrants({}, { limit: 1, after: 'garbage' })).rejects.toThrow('the page token is not valid')
     for (const after of ['garbage', `${'a'.repeat(36)}\n`, '1', '~']) {
       await expect(store.listAuditEvents({}, { limit: 1, after })).rejects.toThrow('the page token is not valid')
