@@ -1,9 +1,10 @@
 // What clients of this dialect send in the wild: their headers, the order of their parameters, what they add and what
 // they leave unencoded. Each goes from the code to the surveys and past an expired token, guided by the bodies it reads.
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { toMs } from '../harness/clock.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
-import { startService } from '../harness.js'
+import type { Verbs } from '../harness/verbs.js'
+import { openService } from '../harness.js'
 
 interface Client {
   readonly name: string
@@ -62,8 +63,13 @@ const clients: readonly Client[] = [
 ]
 
 describe.each(['semantic', '200'])('with HTTP_ERROR_STATUS=%s', (errorStatus) => {
+  let service: Verbs
+  beforeAll(async () => {
+    service = await openService({ env: { HTTP_ERROR_STATUS: errorStatus } })
+  })
+  afterAll(() => service.backend.close())
+
   test.each(clients)('$name, runs the flow', async ({ headers, query, extra = {}, extraOnExchange = () => ({}) }) => {
-    const service = await startService({ env: { HTTP_ERROR_STATUS: errorStatus } })
     const app = await service.createApp()
     const user = await service.createUser()
     const [surveyId] = await service.importSurveys(user, [smallSurvey()])

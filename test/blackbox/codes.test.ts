@@ -1,8 +1,15 @@
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { toMs } from '../harness/clock.js'
 import { expectError } from '../harness/envelope.js'
 import { tokensOf, type Verbs, whenAnswered } from '../harness/verbs.js'
-import { startService } from '../harness.js'
+import { openService, startService } from '../harness.js'
+
+/** Of all tests that need none of their own: each makes its own apps and users. */
+let service: Verbs
+beforeAll(async () => {
+  service = await openService()
+})
+afterAll(() => service.backend.close())
 
 async function withCode(service: Verbs) {
   const app = await service.createApp()
@@ -12,14 +19,12 @@ async function withCode(service: Verbs) {
 
 describe('a code', () => {
   test('is redeemed at most once', async () => {
-    const service = await startService()
     const { app, code } = await withCode(service)
     expect((await service.exchange(app, code)).code).toBe('OK')
     expectError(await service.exchange(app, code), 'invalid_code')
   })
 
   test('belongs to one form, app and redirect_uri: with any other of them another code is issued', async () => {
-    const service = await startService()
     const user = await service.createUser()
     const { account, token } = service.backend.asGateway
     const { sessionToken } = await account.signIn({ ...user, source: '192.0.2.1' })
@@ -39,7 +44,6 @@ describe('a code', () => {
   })
 
   test('is issued only for a registered redirect_uri and the one scope, even to callers of the RPC', async () => {
-    const service = await startService()
     const { appid, redirectUri } = await service.createApp()
     const { account, token } = service.backend.asGateway
     const { sessionToken } = await account.signIn({ ...(await service.createUser()), source: '192.0.2.1' })
@@ -48,12 +52,11 @@ describe('a code', () => {
     await expect(token.issueCode(unregistered)).rejects.toThrow('the redirect_uri is not registered for this app')
     await expect(token.issueCode({ ...good, scope: 'snsapi_base' })).rejects.toThrow('scope must be snsapi_user')
     expect((await token.issueCode(good)).code).not.toBe('')
-    const { events } = await service.admin.listAuditEvents({})
+    const { events } = await service.admin.listAuditEvents({ appid })
     expect(events.filter(({ kind }) => kind === 'code.issued')).toHaveLength(1)
   })
 
   test('stays good when the deadline of its exchange passed before the exchange could begin', async () => {
-    const service = await startService()
     const { app, code } = await withCode(service)
     const { appid, secret, redirectUri } = app
     const exchange = { appid, secret, code, redirectUri }
@@ -68,21 +71,19 @@ describe('a code', () => {
   })
 
   test('exchanged 200 times in parallel yields one OK and 199 invalid_code, and one grant', async () => {
-    const service = await startService()
     const { app, code } = await withCode(service)
     const exchange = () => whenAnswered(() => service.exchange(app, code))
     const answers = await Promise.all(Array.from({ length: 200 }, exchange))
     const winners = answers.filter(({ code: status }) => status === 'OK')
     expect(winners).toHaveLength(1)
     expect(answers.filter(({ type }) => type === 'invalid_code')).toHaveLength(199)
-    expect(await service.grantIds()).toHaveLength(1)
+    expect(await service.grantIds({ appid: app.appid })).toHaveLength(1)
     const [winner] = winners
     if (winner === undefined) throw new Error('nobody won')
     expectError(await service.user({ app, tokens: tokensOf(winner) }, { openid: 'other' }), 'claim_error')
   })
 
   test('survives every failed try: wrong secret, wrong grant_type, another app, wrong redirect_uri', async () => {
-    const service = await startService()
     const { app, code } = await withCode(service)
     const stranger = await service.createApp()
     expectError(await service.exchange({ ...app, secret: 'wrong' }, code), 'invalid_secret')
@@ -96,7 +97,6 @@ describe('a code', () => {
   })
 
   test('of another app gets the same answer as garbage, word for word', async () => {
-    const service = await startService()
     const { app, code } = await withCode(service)
     const stranger = await service.createApp()
     const texts = await Promise.all(
@@ -114,7 +114,6 @@ describe('a code', () => {
     { at: 'at', ms: 0, code: 'InvalidArgument', type: 'invalid_code' },
     { at: '1 ms after', ms: 1, code: 'InvalidArgument', type: 'invalid_code' },
   ])('$at its 300 s answers "$type"', async ({ ms, code: expected, type }) => {
-    const service = await startService()
     const { app, code } = await withCode(service)
     service.clock.advance({ seconds: 300, ms })
     const answer = await service.exchange(app, code)
@@ -122,23 +121,21 @@ describe('a code', () => {
   })
 
   test('lives as long as CODE_TTL_SECONDS says', async () => {
-    const service = await startService({ env: { CODE_TTL_SECONDS: '2' } })
-    const first = await withCode(service)
-    service.clock.advance({ seconds: 2, ms: -1 })
-    expect((await service.exchange(first.app, first.code)).code).toBe('OK')
-    const second = await service.issueCode(first.app, first.user)
-    service.clock.advance({ seconds: 2 })
-    expectError(await service.exchange(first.app, second), 'invalid_code')
+    const own = await startService({ env: { CODE_TTL_SECONDS: '2' } })
+    const first = await withCode(own)
+    own.clock.advance({ seconds: 2, ms: -1 })
+    expect((await own.exchange(first.app, first.code)).code).toBe('OK')
+    const second = await own.issueCode(first.app, first.user)
+    own.clock.advance({ seconds: 2 })
+    expectError(await own.exchange(first.app, second), 'invalid_code')
   })
 
   test('accepts the redirect_uri it was issued for', async () => {
-    const service = await startService()
     const { app, code } = await withCode(service)
     expect((await service.exchange(app, code, { redirect_uri: app.redirectUri })).code).toBe('OK')
   })
 
   test('is not an access token, a refresh token or a secret', async () => {
-    const service = await startService()
     const { app, user, code } = await withCode(service)
     const { tokens } = await service.grantAccess({ app, user })
     expectError(await service.user({ app, tokens }, { access_token: code }), 'invalid_token')
@@ -165,14 +162,12 @@ describe('a code', () => {
         s.admin.setUserPassword({ username, password: 'a new password' }),
     },
   ] as const)('is refused when $event before the exchange', async ({ type, cause }) => {
-    const service = await startService()
     const { app, user, code } = await withCode(service)
     await cause(service, app.appid, user.username)
     expectError(await service.exchange(app, code), type)
   })
 
   test('stays dead when its disabled app is enabled again', async () => {
-    const service = await startService()
     const { app, code } = await withCode(service)
     await service.admin.setAppDisabled({ appid: app.appid, disabled: true })
     await service.admin.setAppDisabled({ appid: app.appid, disabled: false })
@@ -180,7 +175,6 @@ describe('a code', () => {
   })
 
   test('dies when its redirect_uri is removed from its app, for good, and codes of other redirect_uris do not', async () => {
-    const service = await startService()
     const [app, user] = [await service.createApp(), await service.createUser()]
     const { appid, redirectUri } = app
     const other = { ...app, redirectUri: 'https://app.example/v2' }
@@ -203,10 +197,9 @@ describe('a code', () => {
   })
 
   test('dies with the revocation of a grant of its app and user', async () => {
-    const service = await startService()
     const { app, user } = await service.grantAccess()
     const code = await service.issueCode(app, user)
-    const [grantId = ''] = await service.grantIds()
+    const [grantId = ''] = await service.grantIds({ username: user.username })
     await service.admin.revokeGrant({ grantId })
     expectError(await service.exchange(app, code), 'invalid_code')
   })
@@ -227,7 +220,6 @@ describe('a replay of a used code', () => {
     { when: '1 ms before the expiry of the code', ms: toMs({ seconds: 300 }) - 1, survives: false },
     { when: 'at the expiry of the code', ms: toMs({ seconds: 300 }), survives: true },
   ])('$when is refused; the grant survives: $survives', async ({ ms, survives }) => {
-    const service = await startService()
     const { app, code, tokens } = await used(service)
     service.clock.advance({ ms })
     expectError(await service.exchange(app, code), 'invalid_code')
@@ -236,7 +228,6 @@ describe('a replay of a used code', () => {
   })
 
   test('without the right secret never revokes', async () => {
-    const service = await startService()
     const { app, code, tokens } = await used(service)
     const stranger = await service.createApp()
     service.clock.advance({ seconds: 60 })
@@ -247,7 +238,6 @@ describe('a replay of a used code', () => {
   })
 
   test('revokes its own grant and no other', async () => {
-    const service = await startService()
     const { app, user, code, tokens } = await used(service)
     const later = await service.grantAccess({ app, user })
     service.clock.advance({ seconds: 60 })
@@ -257,7 +247,6 @@ describe('a replay of a used code', () => {
   })
 
   test('is audited, within the grace and after it', async () => {
-    const service = await startService()
     const { app, code } = await used(service)
     await service.exchange(app, code)
     service.clock.advance({ seconds: 60 })
@@ -269,9 +258,9 @@ describe('a replay of a used code', () => {
   })
 
   test('revokes at once when CODE_REPLAY_GRACE_SECONDS is 0', async () => {
-    const service = await startService({ env: { CODE_REPLAY_GRACE_SECONDS: '0' } })
-    const { app, code, tokens } = await used(service)
-    await service.exchange(app, code) // in the very millisecond of the exchange
-    expectError(await service.user({ app, tokens }), 'invalid_token')
+    const own = await startService({ env: { CODE_REPLAY_GRACE_SECONDS: '0' } })
+    const { app, code, tokens } = await used(own)
+    await own.exchange(app, code) // in the very millisecond of the exchange
+    expectError(await own.user({ app, tokens }), 'invalid_token')
   })
 })

@@ -1,13 +1,18 @@
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { everyQuestionType, smallSurvey } from '../harness/sample-surveys.js'
-import { tokensOf } from '../harness/verbs.js'
-import { startService } from '../harness.js'
+import { tokensOf, type Verbs } from '../harness/verbs.js'
+import { openService } from '../harness.js'
+
+let service: Verbs
+beforeAll(async () => {
+  service = await openService()
+})
+afterAll(() => service.backend.close())
 
 const ALPHABET = /^[A-Za-z0-9_-]+$/
 
 describe('the flow of spec 1', () => {
   test('a user confirms, the app exchanges the code and reads profile, list and detail', async () => {
-    const service = await startService()
     const app = await service.createApp({ redirectUri: 'https://app.example/callback' })
     const user = await service.createUser({ nickname: '小明', avatar: 'https://img.example/a.png' })
     const [surveyId = 0] = await service.importSurveys(user, [everyQuestionType(), smallSurvey()])
@@ -33,7 +38,6 @@ describe('the flow of spec 1', () => {
   })
 
   test('a refresh returns a new access token and its lifetime, and neither refresh token nor openid', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     const refreshed = await service.refresh(access.app, access.tokens.refresh_token)
     expect(refreshed.code).toBe('OK')
@@ -45,7 +49,6 @@ describe('the flow of spec 1', () => {
   })
 
   test('once the refresh token has expired, the user authorizes again and everything works again', async () => {
-    const service = await startService()
     const { app, user, tokens } = await service.grantAccess()
     service.clock.advance({ days: 30 })
     expect((await service.refresh(app, tokens.refresh_token)).type).toBe('invalid_refresh_token')
@@ -55,7 +58,6 @@ describe('the flow of spec 1', () => {
   })
 
   test('a profile changed by an operator is returned from the very next request on', async () => {
-    const service = await startService()
     const user = await service.createUser({ nickname: '小明', avatar: 'https://img.example/a.png' })
     const { username } = user
     const access = await service.grantAccess({ user })
@@ -71,14 +73,12 @@ describe('the flow of spec 1', () => {
   })
 
   test('a profile without nickname and avatar has both as empty strings', async () => {
-    const service = await startService()
     const user = await service.createUser({ nickname: '', avatar: '' })
     const access = await service.grantAccess({ user })
     expect((await service.user(access)).data).toEqual({ openid: access.tokens.openid, nickname: '', avatar: '' })
   })
 
   test('appids, secrets, codes, tokens and openids need no URL-encoding and carry the prefix of their kind', async () => {
-    const service = await startService()
     const app = await service.createApp()
     const user = await service.createUser()
     const code = await service.issueCode(app, user)

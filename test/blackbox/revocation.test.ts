@@ -1,18 +1,28 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt'
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
 import { type Access, authorizePath, CALLBACK, type Verbs } from '../harness/verbs.js'
 import { formWith, type Page, type Visitor } from '../harness/visitor.js'
-import { startService } from '../harness.js'
+import { openService, startService } from '../harness.js'
+
+/** Of all tests that need none of their own: each makes its own apps and users. */
+let service: Verbs
+beforeAll(async () => {
+  service = await openService()
+})
+afterAll(() => service.backend.close())
+
+/** A survey of each user, by its id. */
+const surveyOf = new Map<string, number>()
 
 /** The answer of every endpoint that an app may call with a grant. */
-async function answers(service: Verbs, access: Access): Promise<readonly string[]> {
+async function answers(access: Access, from = service): Promise<readonly string[]> {
   const replies = await Promise.all([
-    service.user(access),
-    service.surveys(access),
-    service.survey(access, 1),
-    service.refresh(access.app, access.tokens.refresh_token),
+    from.user(access),
+    from.surveys(access),
+    from.survey(access, surveyOf.get(access.user.userId) ?? 0),
+    from.refresh(access.app, access.tokens.refresh_token),
   ])
   return replies.map(({ type }) => type)
 }
@@ -21,13 +31,13 @@ const ALIVE = ['', '', '', '']
 const REVOKED = ['invalid_token', 'invalid_token', 'invalid_token', 'invalid_refresh_token']
 const APP_DISABLED = ['invalid_appid', 'invalid_appid', 'invalid_appid', 'invalid_appid']
 
-async function granted(): Promise<{ service: Verbs; access: Access }> {
-  const service = await startService()
-  const user = await service.createUser()
-  await service.importSurveys(user, [{ ...smallSurvey(), id: 1 } as ReturnType<typeof smallSurvey>])
-  const access = await service.grantAccess({ user })
-  expect(await answers(service, access)).toEqual(ALIVE)
-  return { service, access }
+async function granted(from = service): Promise<Access> {
+  const user = await from.createUser()
+  const [surveyId = 0] = await from.importSurveys(user, [smallSurvey()])
+  surveyOf.set(user.userId, surveyId)
+  const access = await from.grantAccess({ user })
+  expect(await answers(access, from)).toEqual(ALIVE)
+  return access
 }
 
 async function disconnectAll(visitor: Visitor): Promise<Page> {
@@ -42,23 +52,23 @@ async function disconnectAll(visitor: Visitor): Promise<Page> {
 
 describe('a revoked grant is refused on the very next request, everywhere', () => {
   test('when the user disconnects the app on the connected-apps page', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const visitor = await service.signedIn(access.user)
     await disconnectAll(visitor)
-    expect(await answers(service, access)).toEqual(REVOKED)
+    expect(await answers(access)).toEqual(REVOKED)
   })
 
   test('when the operator deletes the user, whose name can then be given to somebody else', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const { user, app } = access
     const { username } = user
     const notDisabled = service.admin.deleteUser({ username })
     await expect(notDisabled).rejects.toThrow('only a disabled user is deleted')
-    expect(await answers(service, access)).toEqual(ALIVE)
+    expect(await answers(access)).toEqual(ALIVE)
 
     await service.admin.setUserDisabled({ username, disabled: true })
     await service.admin.deleteUser({ username })
-    expect(await answers(service, access)).toEqual(REVOKED)
+    expect(await answers(access)).toEqual(REVOKED)
     await expect(service.admin.deleteUser({ username })).rejects.toThrow('there is no such user')
     await expect(service.admin.setUserDisabled({ username, disabled: false })).rejects.toThrow('there is no such user')
     await expect(service.signedIn(user)).rejects.toThrow()
@@ -67,11 +77,11 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
     const anew = await service.grantAccess({ app, user: successor })
     expect(anew.tokens.openid).not.toBe(access.tokens.openid)
     expect((await service.surveys(anew)).data.total).toBe(0)
-    expect(await answers(service, access)).toEqual(REVOKED)
+    expect(await answers(access)).toEqual(REVOKED)
   })
 
   test('when the user disconnects the app, with its other grants and pending codes, and no other app', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const { app, user } = access
     const second = await service.grantAccess({ app, user })
     const other = await service.grantAccess({ user })
@@ -83,49 +93,49 @@ describe('a revoked grant is refused on the very next request, everywhere', () =
     const grantIds = await service.grantIds({ username: user.username, appid: app.appid })
     const card = cards.find(({ fields }) => grantIds.includes(fields.grant_id ?? ''))
     if (card !== undefined) await visitor.submitAndFollow(page, card)
-    expect(await answers(service, access)).toEqual(REVOKED)
-    expect(await answers(service, second)).toEqual(REVOKED)
+    expect(await answers(access)).toEqual(REVOKED)
+    expect(await answers(second)).toEqual(REVOKED)
     expect((await service.exchange(app, code)).type).toBe('invalid_code')
     expect((await service.user(other)).type).toBe('')
   })
 
   test('when the user disconnects an app whose refresh token has expired and whose access token has not', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     service.clock.advance({ days: 30, seconds: -1 })
     const { data } = await service.refresh(access.app, access.tokens.refresh_token)
     const late = { ...access, tokens: { ...access.tokens, access_token: String(data.access_token) } }
     service.clock.advance({ seconds: 2 })
-    expect(await answers(service, late)).toEqual(['', '', '', 'invalid_refresh_token'])
+    expect(await answers(late)).toEqual(['', '', '', 'invalid_refresh_token'])
     await disconnectAll(await service.signedIn(access.user))
-    expect(await answers(service, late)).toEqual(REVOKED)
+    expect(await answers(late)).toEqual(REVOKED)
   })
 
   test('when the operator revokes it', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const [grantId = ''] = await service.grantIds({ username: access.user.username })
     expect(await service.admin.revokeGrant({ grantId })).toMatchObject({ alreadyRevoked: false })
-    expect(await answers(service, access)).toEqual(REVOKED)
+    expect(await answers(access)).toEqual(REVOKED)
     expect(await service.admin.revokeGrant({ grantId })).toMatchObject({ alreadyRevoked: true })
   })
 
   test('when the app is disabled, until it is enabled again', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const { appid } = access.app
     await service.admin.setAppDisabled({ appid, disabled: true })
-    expect(await answers(service, access)).toEqual(APP_DISABLED)
+    expect(await answers(access)).toEqual(APP_DISABLED)
     await service.admin.setAppDisabled({ appid, disabled: false })
-    expect(await answers(service, access)).toEqual(ALIVE)
+    expect(await answers(access)).toEqual(ALIVE)
   })
 
   test('when the user is disabled, until they are enabled again', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const { username } = access.user
     const visitor = await service.signedIn(access.user)
     await service.admin.setUserDisabled({ username, disabled: true })
-    expect(await answers(service, access)).toEqual(REVOKED)
+    expect(await answers(access)).toEqual(REVOKED)
     expect(formWith(await visitor.open('/connect/apps'), 'password')).toBeDefined()
     await service.admin.setUserDisabled({ username, disabled: false })
-    expect(await answers(service, access)).toEqual(ALIVE)
+    expect(await answers(access)).toEqual(ALIVE)
     expect(formWith(await visitor.open('/connect/apps'), 'password')).toBeDefined()
   })
 })
@@ -147,7 +157,6 @@ describe('a code that has ended stays invalid: its form, sent again, yields anot
       },
     ],
   ])('%s', async (_, end) => {
-    const service = await startService()
     const access = await service.grantAccess()
     const { app, user } = access
     const visitor = await service.signedIn(user)
@@ -168,7 +177,7 @@ describe('a code that has ended stays invalid: its form, sent again, yields anot
 
 describe('the connected-apps page', () => {
   test("shows each app of the user with first use, last use and expiry, and nobody else's", async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const stranger = await service.grantAccess({ app: await service.createApp({ name: 'Stranger' }) })
     const chart = await service.createApp({ name: 'Chart <Maker>' })
     await service.grantAccess({ app: chart, user: access.user })
@@ -183,16 +192,16 @@ describe('the connected-apps page', () => {
   })
 
   test('shows the first use, the last use and the last expiry over all grants of an app', async () => {
-    const service = await startService({ env: { SESSION_IDLE_SECONDS: '31536000', SESSION_TTL_SECONDS: '31536000' } })
-    const { asGateway, runJanitors } = service.backend
+    const own = await startService({ env: { SESSION_IDLE_SECONDS: '31536000', SESSION_TTL_SECONDS: '31536000' } })
+    const { asGateway, runJanitors } = own.backend
     const [day, hour] = [86_400_000, 3_600_000]
-    const start = service.clock.now()
-    const first = await service.grantAccess()
+    const start = own.clock.now()
+    const first = await own.grantAccess()
     const { sessionToken } = await asGateway.account.signIn({ ...first.user, source: '192.0.2.1' })
-    service.clock.advance({ hours: 1 })
-    const second = await service.grantAccess(first)
-    service.clock.advance({ hours: 1 })
-    expect((await service.user(first)).code).toBe('OK')
+    own.clock.advance({ hours: 1 })
+    const second = await own.grantAccess(first)
+    own.clock.advance({ hours: 1 })
+    expect((await own.user(first)).code).toBe('OK')
     await runJanitors()
     const shown = async () => {
       const { apps } = await asGateway.account.listConnectedApps({ sessionToken })
@@ -201,13 +210,12 @@ describe('the connected-apps page', () => {
       )
     }
     expect(await shown()).toEqual([[0, 2 * hour, hour + 30 * day]])
-    service.clock.advance({ days: 30, hours: -2 })
-    expect((await service.refresh(second.app, second.tokens.refresh_token)).code).toBe('OK')
+    own.clock.advance({ days: 30, hours: -2 })
+    expect((await own.refresh(second.app, second.tokens.refresh_token)).code).toBe('OK')
     expect(await shown()).toEqual([[hour, 30 * day, 33 * day]])
   })
 
   test('shows the last use of a grant to the minute', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     service.clock.advance({ minutes: 45 })
     expect((await service.user(access)).code).toBe('OK')
@@ -223,34 +231,34 @@ describe('the connected-apps page', () => {
   })
 
   test('does not show a refused request as a use of the grant', async () => {
-    const service = await startService({ env: { SESSION_IDLE_SECONDS: '31536000', SESSION_TTL_SECONDS: '31536000' } })
-    const access = await service.grantAccess()
-    const { sessionToken } = await service.backend.asGateway.account.signIn({ ...access.user, source: '192.0.2.1' })
-    const app = await service.createApp()
+    const own = await startService({ env: { SESSION_IDLE_SECONDS: '31536000', SESSION_TTL_SECONDS: '31536000' } })
+    const access = await own.grantAccess()
+    const { sessionToken } = await own.backend.asGateway.account.signIn({ ...access.user, source: '192.0.2.1' })
+    const app = await own.createApp()
     const lastUses = async () => {
-      await service.backend.runJanitors()
-      const { apps } = await service.backend.asGateway.account.listConnectedApps({ sessionToken })
+      await own.backend.runJanitors()
+      const { apps } = await own.backend.asGateway.account.listConnectedApps({ sessionToken })
       return apps.map(({ lastUseTime }) => lastUseTime && timestampMs(lastUseTime))
     }
-    const atFirst = [service.clock.now()]
-    service.clock.advance({ hours: 1 })
-    expectError(await service.user({ ...access, app }), 'invalid_token')
-    expectError(await service.user(access, { openid: 'another' }), 'claim_error')
-    service.clock.advance({ days: 3 })
-    expectError(await service.user(access), 'invalid_token')
+    const atFirst = [own.clock.now()]
+    own.clock.advance({ hours: 1 })
+    expectError(await own.user({ ...access, app }), 'invalid_token')
+    expectError(await own.user(access, { openid: 'another' }), 'claim_error')
+    own.clock.advance({ days: 3 })
+    expectError(await own.user(access), 'invalid_token')
     expect(await lastUses()).toEqual(atFirst)
-    expect((await service.refresh(access.app, access.tokens.refresh_token)).code).toBe('OK')
-    expect(await lastUses()).toEqual([service.clock.now()])
+    expect((await own.refresh(access.app, access.tokens.refresh_token)).code).toBe('OK')
+    expect(await lastUses()).toEqual([own.clock.now()])
   })
 
   test('shows all apps of a user who has more grants than are read at once', async () => {
-    const service = await startService({ env: { MAX_GRANTS_PER_USER_AND_APP: '200' } })
-    const { token, account } = service.backend.asGateway
-    const oldest = await service.grantAccess()
+    const own = await startService({ env: { MAX_GRANTS_PER_USER_AND_APP: '200' } })
+    const { token, account } = own.backend.asGateway
+    const oldest = await own.grantAccess()
     const { user } = oldest
-    const app = await service.createApp()
+    const app = await own.createApp()
     const { sessionToken } = await account.signIn({ ...user, source: '192.0.2.1' })
-    service.clock.advance({ seconds: 1 })
+    own.clock.advance({ seconds: 1 })
     for (let n = 0; n < 200; n++) {
       const asked = { sessionToken, requestId: `request ${n} of many`, appid: app.appid, redirectUri: CALLBACK }
       const { code } = await token.issueCode({ ...asked, scope: 'snsapi_user' })
@@ -261,7 +269,7 @@ describe('the connected-apps page', () => {
   })
 
   test("does not end another user's grant, and says that there is none", async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const attacker = await service.grantAccess()
     const visitor = await service.signedIn(attacker.user)
     const page = await visitor.open('/connect/apps')
@@ -272,11 +280,11 @@ describe('the connected-apps page', () => {
     const { account } = service.backend.asGateway
     const { sessionToken } = await account.signIn({ ...attacker.user, source: '192.0.2.1' })
     await expect(account.disconnectApp({ sessionToken, grantId })).rejects.toThrow('there is no such grant')
-    expect(await answers(service, access)).toEqual(ALIVE)
+    expect(await answers(access)).toEqual(ALIVE)
   })
 
   test('does not act on a form without its csrf value or from another origin', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const visitor = await service.signedIn(access.user)
     const page = await visitor.open('/connect/apps')
     const form = formWith(page, 'grant_id')
@@ -284,18 +292,18 @@ describe('the connected-apps page', () => {
     const crossSite = { headers: { origin: 'https://evil.example', 'sec-fetch-site': 'cross-site' } }
     expect((await visitor.submit(page, form, {}, crossSite)).status).toBe(403)
     expect((await visitor.submit(page, form, { csrf: '' })).status).toBe(403)
-    expect(await answers(service, access)).toEqual(ALIVE)
+    expect(await answers(access)).toEqual(ALIVE)
   })
 
   test('no longer shows a grant that has expired', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     service.clock.advance({ days: 30 })
     const page = await (await service.signedIn(access.user)).open('/connect/apps')
     expect(formWith(page, 'grant_id')).toBeUndefined()
   })
 
   test('asks to sign in first', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const page = await service.visitor().open('/connect/apps')
     expect(formWith(page, 'password')).toBeDefined()
     expect(page.html.text).not.toContain(access.app.appid)
@@ -304,7 +312,7 @@ describe('the connected-apps page', () => {
 
 describe('audit', () => {
   test('of a user or an app that does not exist is refused, instead of showing that of all', async () => {
-    const { admin } = await startService()
+    const { admin } = service
     await expect(admin.listAuditEvents({ username: 'nobody' })).rejects.toThrow('there is no such user')
     await expect(admin.listGrants({ username: 'nobody' })).rejects.toThrow('there is no such user')
     await expect(admin.listAuditEvents({ appid: 'nothing' })).rejects.toThrow('there is no such app')
@@ -316,7 +324,7 @@ describe('audit', () => {
   })
 
   test('of a user is listed by name or by id, of a deleted user by id, and so are grants', async () => {
-    const { service, access } = await granted()
+    const access = await granted()
     const { admin } = service.backend
     const { username } = access.user
     const { userId = '' } = (await admin.getUser({ username })).user ?? {}
@@ -338,9 +346,9 @@ describe('audit', () => {
   })
 
   test('is read page by page without loss, as are the other lists for operators', async () => {
-    const service = await startService()
-    const { admin } = service.backend
-    for (let n = 0; n < 3; n++) await service.grantAccess()
+    const own = await startService()
+    const { admin } = own.backend
+    for (let n = 0; n < 3; n++) await own.grantAccess()
     const lists = [
       async (page: { pageSize: number; pageToken: string }) => {
         const { apps, nextPageToken } = await admin.listApps(page)
@@ -376,7 +384,7 @@ describe('audit', () => {
   })
 
   test('is shown 100 events at a time, or as many as are asked for up to 1,000', async () => {
-    const { admin } = await startService()
+    const { admin } = service
     const { app } = await admin.createApp({ name: 'App', redirectUris: ['https://app.example/'] })
     for (let n = 1; n <= 1_000; n += 1) await admin.updateApp({ appid: app?.appid ?? '', name: `App ${n}` })
     for (const [pageSize, shown] of [
@@ -389,11 +397,12 @@ describe('audit', () => {
   })
 
   test('every state change of the flow leaves one event with its actor and a request_id, and without secrets', async () => {
-    const { service, access } = await granted()
-    const [grantId = ''] = await service.grantIds()
-    await service.visitor().open(authorizePath(access.app))
-    await service.admin.revokeGrant({ grantId })
-    const { events } = await service.admin.listAuditEvents({})
+    const own = await startService()
+    const access = await granted(own)
+    const [grantId = ''] = await own.grantIds()
+    await own.visitor().open(authorizePath(access.app))
+    await own.admin.revokeGrant({ grantId })
+    const { events } = await own.admin.listAuditEvents({})
     for (const [kind, actor] of [
       ['app.created', 'operator'],
       ['user.created', 'operator'],

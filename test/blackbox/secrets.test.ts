@@ -1,11 +1,18 @@
 import { timestampFromMs, timestampMs } from '@bufbuild/protobuf/wkt'
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
-import { startService } from '../harness.js'
+import type { Verbs } from '../harness/verbs.js'
+import { openService, startService } from '../harness.js'
+
+/** Of all tests that need none of their own: each makes its own apps and users. */
+let service: Verbs
+beforeAll(async () => {
+  service = await openService()
+})
+afterAll(() => service.backend.close())
 
 describe('app secrets', () => {
   test('rotate without an outage: both work until the old one is revoked, which holds at once', async () => {
-    const service = await startService()
     const old = await service.createApp()
     const user = await service.createUser()
     const visitor = service.visitor()
@@ -21,7 +28,6 @@ describe('app secrets', () => {
   })
 
   test('that expire are refused from that moment on', async () => {
-    const service = await startService()
     const app = await service.createApp()
     const user = await service.createUser()
     const expireTime = timestampFromMs(service.clock.now() + 60_000)
@@ -36,7 +42,6 @@ describe('app secrets', () => {
   })
 
   test('are shown once, and GetApp shows only their names and dates', async () => {
-    const service = await startService()
     const app = await service.createApp()
     service.clock.advance({ seconds: 1 })
     const added = await service.admin.addAppSecret({ appid: app.appid, name: 'second' })
@@ -48,7 +53,6 @@ describe('app secrets', () => {
   })
 
   test('have the time of their last use', async () => {
-    const service = await startService()
     const { app } = await service.grantAccess()
     await service.backend.runJanitors()
     const { app: shown } = await service.admin.getApp({ appid: app.appid })
@@ -56,7 +60,6 @@ describe('app secrets', () => {
   })
 
   test('have the time of their last use to the minute, however often they are used', async () => {
-    const service = await startService()
     const app = await service.createApp()
     const code = await service.issueCode(app, await service.createUser())
     expect((await service.exchange(app, code)).code).toBe('OK')
@@ -70,7 +73,6 @@ describe('app secrets', () => {
   })
 
   test('count as used by every request that authenticates with them, and no more once they are revoked', async () => {
-    const service = await startService()
     const app = await service.createApp()
     const lastUse = async () => {
       await service.backend.runJanitors()
@@ -108,7 +110,6 @@ describe('app secrets', () => {
   })
 
   test('that would have expired already are refused', async () => {
-    const service = await startService()
     const { appid } = await service.createApp()
     const add = (name: string, ms: number) =>
       service.admin.addAppSecret({ appid, name, expireTime: timestampFromMs(service.clock.now() + ms) })
@@ -117,30 +118,28 @@ describe('app secrets', () => {
   })
 
   test('with the name of a live secret are refused', async () => {
-    const service = await startService()
     const { appid } = await service.createApp()
     await expect(service.admin.addAppSecret({ appid, name: 'default' })).rejects.toThrow(/default|name/)
   })
 
   test('keep working after many failures of somebody else', async () => {
-    const service = await startService({ env: { RATE_LIMIT: 'on' } })
-    const { app, user } = await service.grantAccess()
-    for (let i = 0; i < 100; i += 1)
-      expectError(await service.exchange({ ...app, secret: 'wrong' }, 'x'), 'invalid_secret')
-    expect((await service.exchange(app, await service.issueCode(app, user))).code).toBe('OK')
+    const own = await startService({ env: { RATE_LIMIT: 'on' } })
+    const { app, user } = await own.grantAccess()
+    for (let i = 0; i < 100; i += 1) expectError(await own.exchange({ ...app, secret: 'wrong' }, 'x'), 'invalid_secret')
+    expect((await own.exchange(app, await own.issueCode(app, user))).code).toBe('OK')
   })
 })
 
 test('audit events are kept for KEEP_AUDIT_DAYS, however briefly ended rows are kept', async () => {
-  const service = await startService({ env: { KEEP_AUDIT_DAYS: '3', KEEP_ENDED_SECONDS: '3600' } })
-  const { appid } = await service.createApp()
+  const own = await startService({ env: { KEEP_AUDIT_DAYS: '3', KEEP_ENDED_SECONDS: '3600' } })
+  const { appid } = await own.createApp()
   const count = async () => {
-    await service.backend.runJanitors()
-    return (await service.admin.listAuditEvents({ appid })).events.length
+    await own.backend.runJanitors()
+    return (await own.admin.listAuditEvents({ appid })).events.length
   }
   expect(await count()).toBeGreaterThan(0)
-  service.clock.advance({ days: 2, hours: 23 })
+  own.clock.advance({ days: 2, hours: 23 })
   expect(await count()).toBeGreaterThan(0)
-  service.clock.advance({ hours: 2 })
+  own.clock.advance({ hours: 2 })
   expect(await count()).toBe(0)
 })

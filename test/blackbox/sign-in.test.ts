@@ -168,6 +168,13 @@ describe('signing in', () => {
 })
 
 describe('a session', () => {
+  /** Its clock is moved. */
+  let own: Verbs
+  beforeAll(async () => {
+    own = await openService()
+  })
+  afterAll(() => own.backend.close())
+
   test('ends by sign-out on the server, not only in the browser', async () => {
     const visitor = await service.signedIn(user)
     const stolen = service.visitor()
@@ -184,7 +191,6 @@ describe('a session', () => {
     { ms: -1, signedIn: true },
     { ms: 0, signedIn: false },
   ])('idle for an hour and $ms ms is alive: $signedIn', async ({ ms, signedIn }) => {
-    const own = await startService()
     const visitor = await own.signedIn(await own.createUser())
     await visitor.open('/connect/apps')
     own.clock.advance({ hours: 1, ms })
@@ -192,7 +198,6 @@ describe('a session', () => {
   })
 
   test('of an active user lasts an hour from the last request, to the minute', async () => {
-    const own = await startService()
     const visitor = await own.signedIn(await own.createUser())
     own.clock.advance({ minutes: 1 })
     expect(isSignInPage(await visitor.open('/connect/apps'))).toBe(false)
@@ -210,7 +215,6 @@ describe('a session', () => {
   })
 
   test('that is never idle ends after 12 hours', async () => {
-    const own = await startService()
     const visitor = await own.signedIn(await own.createUser())
     for (let i = 0; i < 23; i += 1) {
       own.clock.advance({ minutes: 30 })
@@ -235,7 +239,6 @@ describe('a session', () => {
   })
 
   test('ends when the password is replaced', async () => {
-    const own = await startService()
     const person = await own.createUser()
     const visitor = await own.signedIn(person)
     await own.admin.setUserPassword({ username: person.username, password: 'a new password' })

@@ -1,9 +1,16 @@
 import { createHash } from 'node:crypto'
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
 import { type Access, tokensOf, type Verbs, whenAnswered, withToken } from '../harness/verbs.js'
-import { startService } from '../harness.js'
+import { openService, startService } from '../harness.js'
+
+/** Of all tests that need none of their own: each makes its own apps and users. */
+let service: Verbs
+beforeAll(async () => {
+  service = await openService()
+})
+afterAll(() => service.backend.close())
 
 const boundaries = [
   { at: '1 ms before', ms: -1, good: true },
@@ -13,7 +20,6 @@ const boundaries = [
 
 describe('an access token', () => {
   test.each(boundaries)('$at its 259,200 s is good: $good', async ({ ms, good }) => {
-    const service = await startService()
     const access = await service.grantAccess()
     service.clock.advance({ seconds: 259_200, ms })
     expect((await service.user(access)).type).toBe(good ? '' : 'invalid_token')
@@ -22,49 +28,47 @@ describe('an access token', () => {
   })
 
   test('is good at 259,199 s', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     service.clock.advance({ seconds: 259_199 })
     expect((await service.user(access)).code).toBe('OK')
   })
 
   test('lives as long as ACCESS_TOKEN_TTL_SECONDS says, and expires_in says so', async () => {
-    const service = await startService({ env: { ACCESS_TOKEN_TTL_SECONDS: '2' } })
-    const access = await service.grantAccess()
+    const own = await startService({ env: { ACCESS_TOKEN_TTL_SECONDS: '2' } })
+    const access = await own.grantAccess()
     expect(access.tokens.expires_in).toBe(2)
-    service.clock.advance({ seconds: 2, ms: -1 })
-    expect((await service.user(access)).code).toBe('OK')
-    service.clock.advance({ ms: 1 })
-    expectError(await service.user(access), 'invalid_token')
+    own.clock.advance({ seconds: 2, ms: -1 })
+    expect((await own.user(access)).code).toBe('OK')
+    own.clock.advance({ ms: 1 })
+    expectError(await own.user(access), 'invalid_token')
   })
 
   test('that was revoked does not come back to life when the clock is set back', async () => {
-    const service = await startService()
-    const access = await service.grantAccess()
-    const [grantId = ''] = await service.grantIds()
-    await service.admin.revokeGrant({ grantId })
-    service.clock.advance({ days: -1 })
-    expectError(await service.user(access), 'invalid_token')
+    const own = await startService()
+    const access = await own.grantAccess()
+    const [grantId = ''] = await own.grantIds()
+    await own.admin.revokeGrant({ grantId })
+    own.clock.advance({ days: -1 })
+    expectError(await own.user(access), 'invalid_token')
   })
 
   test('that has expired does not come back to life when the clock is set back, nor does a code or a refresh token', async () => {
-    const service = await startService()
-    const access = await service.grantAccess()
-    const code = await service.issueCode(access.app, access.user)
+    const own = await startService()
+    const access = await own.grantAccess()
+    const code = await own.issueCode(access.app, access.user)
     const expectAllEnded = async () => {
-      expectError(await service.user(access), 'invalid_token')
-      expectError(await service.exchange(access.app, code), 'invalid_code')
-      expectError(await service.refresh(access.app, access.tokens.refresh_token), 'invalid_refresh_token')
+      expectError(await own.user(access), 'invalid_token')
+      expectError(await own.exchange(access.app, code), 'invalid_code')
+      expectError(await own.refresh(access.app, access.tokens.refresh_token), 'invalid_refresh_token')
     }
-    service.clock.advance({ days: 30 })
+    own.clock.advance({ days: 30 })
     await expectAllEnded()
-    service.clock.advance({ days: -30 })
+    own.clock.advance({ days: -30 })
     await expectAllEnded()
-    expect((await service.user(await service.grantAccess())).code).toBe('OK')
+    expect((await own.user(await own.grantAccess())).code).toBe('OK')
   })
 
   test('with any one character changed, dropped or added is refused', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     const token = access.tokens.access_token
     const changed = [...token].map((char, at) => token.slice(0, at) + (char === 'A' ? 'B' : 'A') + token.slice(at + 1))
@@ -85,14 +89,12 @@ describe('an access token', () => {
 
 describe('a refresh token', () => {
   test.each(boundaries)('$at its 30 days is good: $good', async ({ ms, good }) => {
-    const service = await startService()
     const { app, tokens } = await service.grantAccess()
     service.clock.advance({ days: 30, ms })
     expect((await service.refresh(app, tokens.refresh_token)).type).toBe(good ? '' : 'invalid_refresh_token')
   })
 
   test('neither rotates nor gains time: it is reusable until 30 days from the exchange', async () => {
-    const service = await startService()
     const { app, tokens } = await service.grantAccess()
     for (let day = 0; day < 29; day += 1) {
       service.clock.advance({ days: 1 })
@@ -103,7 +105,6 @@ describe('a refresh token', () => {
   })
 
   test('yields on its last day an access token that lives its own 3 days', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     service.clock.advance({ days: 30, ms: -1 })
     const last = withToken(access, await service.refresh(access.app, access.tokens.refresh_token))
@@ -114,7 +115,6 @@ describe('a refresh token', () => {
   })
 
   test('keeps its last access token working when the janitor cleans up after the 30 days', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     service.clock.advance({ days: 30, ms: -1 })
     const last = withToken(access, await service.refresh(access.app, access.tokens.refresh_token))
@@ -124,7 +124,6 @@ describe('a refresh token', () => {
   })
 
   test('works after its access token has expired', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     service.clock.advance({ days: 10 })
     expectError(await service.user(access), 'invalid_token')
@@ -133,7 +132,6 @@ describe('a refresh token', () => {
   })
 
   test('needs no secret, and refuses a wrong one', async () => {
-    const service = await startService()
     const { app, tokens } = await service.grantAccess()
     expect((await service.refresh(app, tokens.refresh_token)).code).toBe('OK')
     expect((await service.refresh(app, tokens.refresh_token, { secret: app.secret })).code).toBe('OK')
@@ -144,7 +142,6 @@ describe('a refresh token', () => {
   })
 
   test('of an app that requires it needs the secret', async () => {
-    const service = await startService()
     const app = await service.createApp({ requiresSecretOnRefresh: true })
     const { tokens } = await service.grantAccess({ app })
     for (const refreshToken of [tokens.refresh_token, 'none of ours']) {
@@ -163,7 +160,6 @@ describe('a refresh', () => {
     { at: 'when the overlap of 300 s ends', ms: 0, good: false },
     { at: '1 ms after the overlap of 300 s', ms: 1, good: false },
   ])('leaves the previous access token good: $good, $at', async ({ ms, good }) => {
-    const service = await startService()
     const access = await service.grantAccess()
     const next = withToken(access, await service.refresh(access.app, access.tokens.refresh_token))
     service.clock.advance({ seconds: 300, ms })
@@ -172,7 +168,6 @@ describe('a refresh', () => {
   })
 
   test('never lengthens the life of an earlier token', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     service.clock.advance({ seconds: 259_200 - 100 })
     await service.refresh(access.app, access.tokens.refresh_token)
@@ -183,7 +178,6 @@ describe('a refresh', () => {
   })
 
   test('never extends an overlap that is already running', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     await service.refresh(access.app, access.tokens.refresh_token)
     service.clock.advance({ seconds: 200 })
@@ -193,15 +187,14 @@ describe('a refresh', () => {
   })
 
   test('with ACCESS_TOKEN_OVERLAP_SECONDS 0 ends the previous access token at once', async () => {
-    const service = await startService({ env: { ACCESS_TOKEN_OVERLAP_SECONDS: '0' } })
-    const access = await service.grantAccess()
-    const next = withToken(access, await service.refresh(access.app, access.tokens.refresh_token))
-    expectError(await service.user(access), 'invalid_token')
-    expect((await service.user(next)).code).toBe('OK')
+    const own = await startService({ env: { ACCESS_TOKEN_OVERLAP_SECONDS: '0' } })
+    const access = await own.grantAccess()
+    const next = withToken(access, await own.refresh(access.app, access.tokens.refresh_token))
+    expectError(await own.user(access), 'invalid_token')
+    expect((await own.user(next)).code).toBe('OK')
   })
 
   test('is always safe: 100 in parallel all succeed, and the newest ten tokens work', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     const refresh = () => whenAnswered(() => service.refresh(access.app, access.tokens.refresh_token))
     const answers = await Promise.all(Array.from({ length: 100 }, refresh))
@@ -213,7 +206,6 @@ describe('a refresh', () => {
   })
 
   test('one after another keeps the newest ten tokens and ends the older ones', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     const minted: Access[] = [access]
     for (let i = 0; i < 14; i += 1)
@@ -226,18 +218,16 @@ describe('a refresh', () => {
 
 describe('several authorizations', () => {
   test('of one app by one user are separate grants under one openid', async () => {
-    const service = await startService()
     const first = await service.grantAccess()
     const second = await service.grantAccess({ app: first.app, user: first.user })
     expect(second.tokens.openid).toBe(first.tokens.openid)
-    const [newest = ''] = await service.grantIds()
+    const [newest = ''] = await service.grantIds({ username: first.user.username })
     await service.admin.revokeGrant({ grantId: newest })
     const types = [(await service.user(first)).type, (await service.user(second)).type].sort()
     expect(types).toEqual(['', 'invalid_token'])
   })
 
   test('exchanged in parallel for a new app still agree on the openid', async () => {
-    const service = await startService()
     const app = await service.createApp()
     const user = await service.createUser()
     const visitor = service.visitor()
@@ -250,38 +240,37 @@ describe('several authorizations', () => {
 
 describe('caps', () => {
   test('a user has at most MAX_GRANTS_PER_USER_AND_APP live grants for an app: the oldest is revoked', async () => {
-    const service = await startService({ env: { MAX_GRANTS_PER_USER_AND_APP: '2' } })
-    const first = await service.grantAccess()
-    const visitor = service.visitor()
+    const own = await startService({ env: { MAX_GRANTS_PER_USER_AND_APP: '2' } })
+    const first = await own.grantAccess()
+    const visitor = own.visitor()
     const later: Access[] = []
     for (let i = 0; i < 2; i += 1) {
-      service.clock.advance({ seconds: 1 })
-      later.push(await service.grantAccess({ app: first.app, user: first.user, visitor }))
+      own.clock.advance({ seconds: 1 })
+      later.push(await own.grantAccess({ app: first.app, user: first.user, visitor }))
     }
-    const elsewhere = await service.grantAccess({ user: first.user, visitor })
-    expectError(await service.user(first), 'invalid_token')
-    for (const access of [...later, elsewhere]) expect((await service.user(access)).code).toBe('OK')
+    const elsewhere = await own.grantAccess({ user: first.user, visitor })
+    expectError(await own.user(first), 'invalid_token')
+    for (const access of [...later, elsewhere]) expect((await own.user(access)).code).toBe('OK')
   })
 
   test('a user has at most MAX_LIVE_CODES_PER_USER_AND_APP unused codes for an app: the oldest ends', async () => {
-    const service = await startService({ env: { MAX_LIVE_CODES_PER_USER_AND_APP: '2' } })
-    const app = await service.createApp()
-    const user = await service.createUser()
-    const visitor = service.visitor()
+    const own = await startService({ env: { MAX_LIVE_CODES_PER_USER_AND_APP: '2' } })
+    const app = await own.createApp()
+    const user = await own.createUser()
+    const visitor = own.visitor()
     const codes: string[] = []
     for (let i = 0; i < 3; i += 1) {
-      service.clock.advance({ seconds: 1 })
-      codes.push(await service.issueCode(app, user, { visitor }))
+      own.clock.advance({ seconds: 1 })
+      codes.push(await own.issueCode(app, user, { visitor }))
     }
     const types: string[] = []
-    for (const code of codes) types.push((await service.exchange(app, code)).type)
+    for (const code of codes) types.push((await own.exchange(app, code)).type)
     expect(types).toEqual(['invalid_code', '', ''])
   })
 })
 
 describe('isolation', () => {
   test('among three apps and three users no token works for another app or another user, on any endpoint', async () => {
-    const service = await startService()
     const apps = await Promise.all([1, 2, 3].map(() => service.createApp()))
     const users = await Promise.all([1, 2, 3].map(() => service.createUser()))
     const grid: Access[] = []
@@ -314,7 +303,6 @@ describe('isolation', () => {
   })
 
   test('access token, refresh token, code and secret are never interchangeable', async () => {
-    const service = await startService()
     const access = await service.grantAccess()
     const { app, tokens } = access
     const code = await service.issueCode(app, access.user)
@@ -331,7 +319,6 @@ describe('isolation', () => {
   })
 
   test('an openid does not contain the user id and is not a hash of public values', async () => {
-    const service = await startService()
     const { app, user, tokens } = await service.grantAccess()
     const guesses = [user.userId, user.username].flatMap((id) => [
       id,

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
+import { onTestFinished } from 'vitest'
 
 const CANDIDATES = [
   process.env.CHROMIUM_PATH,
@@ -38,9 +39,10 @@ export interface OpenedPage {
   readonly console: string[]
 }
 
-/** A page in a browser profile of its own. */
+/** A page in a browser profile of its own, closed when the test is over. */
 export async function openPage(browser: Browser, options: BrowserContextOptions = {}): Promise<OpenedPage> {
   const context = await browser.newContext({ locale: 'en-US', ...options })
+  onTestFinished(() => context.close())
   const page = await context.newPage()
   page.setDefaultTimeout(20_000)
   const lines: string[] = []

@@ -271,7 +271,6 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
         const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
         expect(serious.map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes)}`)).toEqual([])
       }
-      await page.context().close()
     }
   })
 
@@ -293,7 +292,6 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
         return { scrollWidth, clientWidth }
       })
       expect(scrollWidth).toBeLessThanOrEqual(clientWidth)
-      await page.context().close()
     }
   })
 
@@ -311,7 +309,6 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
       const [account, who, button] = [await boxOf('.account'), await boxOf('.who'), await boxOf('.account button')]
       expect(button.y).toBeCloseTo(who.bottom, 0)
       expect(account.bottom - button.bottom).toBeLessThan(2)
-      await page.context().close()
     },
   )
 
