@@ -23,7 +23,7 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   let cluster: Promise<Cluster> | undefined
   let template: Promise<string> | undefined
   const answer = async (target: string | undefined) => {
-    cluster ??= Cluster.create()
+    cluster ??= Cluster.create({ autovacuum: 'off' }) // it would visit a new database every moment
     if (target !== '/migrated') return (await cluster).urlOf('postgres')
     template ??= cluster.then(createTemplate)
     return template

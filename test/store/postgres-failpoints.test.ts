@@ -1,10 +1,10 @@
 // A connection that breaks at every point of every write: nothing half done, nothing done twice, and a caller whose write
 // may or may not have happened is told so.
+import pg from 'pg'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
-import { query } from '../postgres/cluster.js'
 import { type Cut, type CuttingProxy, startCuttingProxy } from '../postgres/cutting-proxy.js'
 import { patient } from '../postgres/patient.js'
 import { migratedDatabase } from '../postgres/shared-cluster.js'
@@ -40,20 +40,23 @@ async function openThroughProxy<Store extends { close(): Promise<void> }, Given>
   const url = await migratedDatabase()
   const proxy = await startCuttingProxy(url)
   const store = await open({ url: proxy.url, ...patient })
+  const beside = new pg.Client(url)
+  await beside.connect()
   onTestFinished(async () => {
+    await beside.end()
     await store.close()
     await proxy.close()
   })
-  return { store, given: await fill(store), proxy, dump: () => dump(url) }
+  return { store, given: await fill(store), proxy, dump: () => dump(beside) }
 }
 
 const openTokens = () => openThroughProxy(openPostgresTokenStore, fillTokenStore)
 const openSurveys = () => openThroughProxy(openPostgresSurveyStore, fillSurveyStore)
 
-async function dump(url: string): Promise<unknown> {
-  const tables = await query(url, `SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'`)
+async function dump(client: pg.Client): Promise<unknown> {
+  const { rows: tables } = await client.query(`SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public'`)
   const rows = tables.map(({ name }) => `SELECT '${name}' AS name, to_jsonb(t) AS row FROM ${name} t`)
-  return query(url, `${rows.join(' UNION ALL ')} ORDER BY name, row`)
+  return (await client.query(`${rows.join(' UNION ALL ')} ORDER BY name, row`)).rows
 }
 
 /** Cuts the write at each point before its commit; the database must be as it was, and in the end the write must work. */
