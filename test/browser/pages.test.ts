@@ -255,10 +255,27 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     { name: 'not found', open: (page) => page.goto(`${service.url}/nowhere`) },
   ]
 
+  let english: Page
+  let chinese: Page
+  beforeAll(async () => {
+    const options = { reducedMotion: 'reduce', bypassCSP: true } as const
+    english = await (await browser.newContext({ ...options, locale: 'en-US' })).newPage()
+    chinese = await (await browser.newContext({ ...options, locale: 'zh-CN' })).newPage()
+  })
+  /** As if its profile were new, which would take seconds. */
+  async function renew(page: Page): Promise<void> {
+    await page.context().clearCookies()
+    await page.goto('about:blank')
+  }
+
   test.each(views)('$name: axe finds nothing serious, in light and dark, Chinese and English', async ({ open }) => {
-    for (const locale of ['en-US', 'zh-CN']) {
-      const { page } = await openPage(browser, { locale, reducedMotion: 'reduce', bypassCSP: true })
+    for (const [page, lang] of [
+      [english, 'en'],
+      [chinese, 'zh-CN'],
+    ] as const) {
+      await renew(page)
       await open(page)
+      expect(await page.getAttribute('html', 'lang')).toBe(lang)
       await page.addScriptTag({ content: AXE })
       for (const colorScheme of ['light', 'dark'] as const) {
         await page.emulateMedia({ colorScheme })
@@ -279,12 +296,13 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
       { viewport: { width: 320, height: 640 }, fontSize: '100%' },
       { viewport: { width: 640, height: 400 }, fontSize: '200%' },
     ]) {
-      const { page } = await openPage(browser, { viewport, bypassCSP: true })
-      await open(page)
-      const normal = await textSize(page)
-      await page.addStyleTag({ content: `html { font-size: ${fontSize} }` })
-      expect(await textSize(page)).toBe((normal * Number.parseInt(fontSize, 10)) / 100)
-      const { scrollWidth, clientWidth } = await page.evaluate(() => {
+      await renew(english)
+      await english.setViewportSize(viewport)
+      await open(english)
+      const normal = await textSize(english)
+      await english.addStyleTag({ content: `html { font-size: ${fontSize} }` })
+      expect(await textSize(english)).toBe((normal * Number.parseInt(fontSize, 10)) / 100)
+      const { scrollWidth, clientWidth } = await english.evaluate(() => {
         const { document } = globalThis as unknown as {
           document: { documentElement: { scrollWidth: number; clientWidth: number } }
         }
@@ -298,7 +316,9 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
   test.each([320, 360, 480])(
     'at %d px, the button that switches the account is right below the user, without a gap',
     async (width) => {
-      const { page } = await openPage(browser, { viewport: { width, height: 800 } })
+      const page = english
+      await renew(page)
+      await page.setViewportSize({ width, height: 800 })
       await page.goto(link())
       await signIn(page)
       const boxOf = async (selector: string) => {
