@@ -6,6 +6,7 @@ import path from 'node:path'
 import { onTestFinished } from 'vitest'
 import { type CommandResult, runInHost } from './command-host.js'
 import { freePort } from './free-port.js'
+import { send } from './http.js'
 import { BUILD, PROGRAM } from './spawn.js'
 
 const START_TIMEOUT_MS = 60_000 // on a machine that is busy with other suites
@@ -116,7 +117,7 @@ export class ServiceProcess {
     const deadline = Date.now() + START_TIMEOUT_MS
     while (Date.now() < deadline) {
       if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}: ${this.#output}`)
-      const isUp = await fetch(`${this.url}/api/`).then(
+      const isUp = await send(this.url, '/api/', { headers: { connection: 'close' } }).then(
         (answer) => answer.status === 404,
         () => false,
       )
