@@ -1,6 +1,6 @@
 // The JSON around every answer under /api/: exactly {code, error, data, request_id}, in this order (spec 2.1).
 import type { Problem } from './errors.js'
-import type { Answer } from './http.js'
+import type { Answer, Pieces } from './http.js'
 
 /** Of every answer under /api/: nothing may cache it, nothing in it may run. */
 export const API_HEADERS: Readonly<Record<string, string>> = {
@@ -23,13 +23,15 @@ export function success(data: object, requestId: string): Answer {
 }
 
 /** `data`: an object, as jsonBytes returns it. */
-export function successBytes(data: string, requestId: string): Answer {
-  const body = `{"code":"OK","error":{"type":""},"data":${data},"request_id":"${requestId}"}`
+export function successBytes(data: string | Pieces, requestId: string): Answer {
+  const before = '{"code":"OK","error":{"type":""},"data":'
+  const after = `,"request_id":"${requestId}"}`
+  const body = typeof data === 'string' ? before + data + after : [before, ...data, after]
   return { status: 200, headers: API_HEADERS, body, encoding: 'latin1', outcome: 'ok', countsForApp: true }
 }
 
 /** A failure with the headers it needs; `status` from Problem.status(). */
-export function failure(problem: Problem, status: number, requestId: string): Answer {
+export function failure(problem: Problem, status: number, requestId: string): Answer & { readonly body: string } {
   const { type, message, kind, options } = problem
   const error = { type, message, action: kind.action }
   return {

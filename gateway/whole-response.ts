@@ -2,18 +2,12 @@
 // looks at each header and makes two writes, joined into one system call: a tenth of the cost of an answer from memory.
 import { type IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-
-/**
- * From this many characters on, head and body stay apart. Joined they are a new text of their own; memory for large ones comes
- * from the kernel page by page, which takes ten times as long as sending them.
- */
-export const LARGE_BODY = 32 * 1024
+import type { Pieces } from './http.js'
 
 interface Whole {
   readonly response: WholeResponse
   readonly socket: Socket
-  readonly head: string
-  readonly body: string
+  readonly text: string | Pieces
 }
 
 /** Answers held until no more of this tick become ready; they are sent before anything else is read. */
@@ -38,13 +32,13 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
    * The first answer of a tick goes out at once, the others together when no more become ready. A proxy or load generator on
    * this machine is then woken once for all of these, not for each: a wake-up costs as much as a tenth of an answer.
    */
-  endWhole(head: string, body: string): void {
+  endWhole(head: string, body: string | Pieces): void {
     const { socket } = this
     if (!socket) throw new Error('another answer goes before this one')
     this._header = head
     this._headerSent = true
     this.finished = true
-    const answer = { response: this, socket, head, body }
+    const answer = { response: this, socket, text: typeof body === 'string' ? head + body : [head, ...body] }
     if (isGathering) {
       gathered.push(answer)
       return
@@ -60,12 +54,11 @@ function sendGathered(): void {
   for (const answer of gathered.splice(0)) send(answer)
 }
 
-function send({ response, socket, head, body }: Whole): void {
-  if (body.length < LARGE_BODY) socket.write(head + body, 'latin1')
+function send({ response, socket, text }: Whole): void {
+  if (typeof text === 'string') socket.write(text, 'latin1')
   else {
-    socket.cork()
-    socket.write(head, 'latin1')
-    socket.write(body, 'latin1')
+    socket.cork() // one system call
+    for (const piece of text) socket.write(piece, 'latin1')
     socket.uncork()
   }
   if (socket.writableLength === 0) response.emit('finish')

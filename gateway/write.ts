@@ -2,8 +2,8 @@
 import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { API_HEADERS } from './envelope.js'
-import type { Answer } from './http.js'
-import { LARGE_BODY, type WholeResponse } from './whole-response.js'
+import type { Answer, Pieces } from './http.js'
+import type { WholeResponse } from './whole-response.js'
 
 const YEAR_SECONDS = 31_536_000
 
@@ -38,26 +38,28 @@ export class AnswerWriter {
     if (
       status === 200 &&
       headers === API_HEADERS &&
-      typeof body === 'string' &&
+      !(body instanceof Uint8Array) &&
       encoding === 'latin1' &&
       response.canBeWhole
     ) {
-      response.endWhole(`HTTP/1.1 200 OK\r\ncontent-length: ${body.length}\r\n${this.#apiHeadNow()}\r\n\r\n`, body)
+      response.endWhole(`HTTP/1.1 200 OK\r\ncontent-length: ${lengthOf(answer)}\r\n${this.#apiHeadNow()}\r\n\r\n`, body)
       return
     }
     const kept = response.shouldKeepAlive ? this.#keepAlive : []
     response.writeHead(status, [...this.#headersOf(answer), ...kept])
-    if (body.length >= LARGE_BODY) response.flushHeaders()
-    response.end(body, encoding ?? 'utf8')
+    if (!isInPieces(body)) response.end(body, encoding ?? 'utf8')
+    else {
+      for (const piece of body) response.write(piece, 'latin1')
+      response.end()
+    }
   }
 
   /** Sends an answer on a connection whose request could not be parsed, and closes the connection. */
-  writeRaw(socket: Duplex, answer: Answer): void {
+  writeRaw(socket: Duplex, answer: Answer & { readonly body: string }): void {
     const { status, body, encoding } = answer
     const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`, ...linesOf(this.#headersOf(answer))]
     lines.push(`date: ${new Date().toUTCString()}`, 'connection: close', '', '')
-    const bytes = typeof body === 'string' ? Buffer.from(body, encoding) : body
-    socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), bytes]))
+    socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), Buffer.from(body, encoding)]))
     setTimeout(() => socket.destroy(), LINGER_MS).unref()
   }
 
@@ -71,10 +73,10 @@ export class AnswerWriter {
     return this.#apiHead
   }
 
-  #headersOf({ headers, body, encoding }: Answer): string[] {
-    const length = typeof body === 'string' ? Buffer.byteLength(body, encoding) : body.length
+  #headersOf(answer: Answer): string[] {
+    const { headers } = answer
     const flat = headers === API_HEADERS ? this.#apiHeaders : this.#flat(headers)
-    return ['content-length', String(length), ...flat]
+    return ['content-length', String(lengthOf(answer)), ...flat]
   }
 
   /** Names and values, alternating, which node:http writes fastest. */
@@ -90,6 +92,16 @@ export class AnswerWriter {
     }
     return flat
   }
+}
+
+/** In bytes. */
+export function lengthOf({ body, encoding }: Answer): number {
+  if (isInPieces(body)) return body.reduce((sum, { length }) => sum + length, 0)
+  return typeof body === 'string' && encoding === undefined ? Buffer.byteLength(body) : body.length
+}
+
+function isInPieces(body: Answer['body']): body is Pieces {
+  return Array.isArray(body)
 }
 
 function linesOf(flat: readonly string[]): string[] {

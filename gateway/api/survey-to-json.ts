@@ -1,6 +1,10 @@
 // A survey as JSON: the shape of the detail endpoint (decisions 26). survey-from-json.ts reads it.
 import type { Option, Page, Question, Survey } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { jsonBytes } from '../envelope.js'
+import type { Pieces } from '../http.js'
+
+/** From this length on, what is kept of a survey is sent as a piece. */
+const LONG = 32 * 1024
 
 /** The survey as a JSON object. */
 export function surveyToJson(survey: Survey, creatorUserId: number): object {
@@ -10,14 +14,16 @@ export function surveyToJson(survey: Survey, creatorUserId: number): object {
 const known = new WeakMap<Survey, { readonly head: string; readonly pages: string }>()
 
 /** surveyToJson through jsonBytes; for a message seen before, only what differs between apps is serialized again. */
-export function surveyBytes(survey: Survey, creatorUserId: number): string {
+export function surveyBytes(survey: Survey, creatorUserId: number): string | Pieces {
   let parts = known.get(survey)
   if (!parts) {
     const head = jsonBytes(headToJson(survey)).slice(0, -1)
     parts = { head, pages: jsonBytes(survey.pages.map(pageToJson)) }
     known.set(survey, parts)
   }
-  return `${parts.head},"creator_user_id":${creatorUserId},"pages":${parts.pages}}`
+  const { head, pages } = parts
+  const between = `,"creator_user_id":${creatorUserId},"pages":`
+  return pages.length < LONG ? `${head}${between}${pages}}` : [head, between, pages, '}']
 }
 
 /** The survey up to `creator_user_id`, with its keys in the order in which the live service of this dialect sends them. */

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { create, equals } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
 import { QUESTION_TYPES, surveyFromJson } from '../../gateway/api/survey-from-json.js'
-import { surveyToJson } from '../../gateway/api/survey-to-json.js'
+import { surveyBytes, surveyToJson } from '../../gateway/api/survey-to-json.js'
 import { SurveySchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
 
 const folder = 'examples/surveys'
@@ -75,6 +75,15 @@ test('ids that are made are not among those that are given: where one is taken, 
   const matrix = made[1]?.questions[0]
   expect(matrix?.options.map(({ id }) => id)).toEqual(['o-2', 'o-4', 'o-5'])
   expect(matrix?.subTitles.map(({ id }) => id)).toEqual(['s-2', 's-1', 'o-3'])
+})
+
+test.each([1, 1_000])('the bytes of a survey with %i questions are its JSON, for whatever app', (count) => {
+  const questions = Array.from({ length: count }, () => ({ type: 'text', title: '满意度' }))
+  const survey = surveyFromJson({ title: '调查', pages: [{ questions }] })
+  for (const creator of [1, 1, 2]) {
+    const bytes = [surveyBytes(survey, creator)].flat().join('')
+    expect(JSON.parse(Buffer.from(bytes, 'latin1').toString())).toEqual(surveyToJson(survey, creator))
+  }
 })
 
 test('an empty survey needs only a title, and unknown keys are ignored', () => {
