@@ -122,7 +122,8 @@ function nameAllMissing(command: Command): void {
 }
 
 function missingOf(command: Command): string[] {
-  const words = command.registeredArguments.filter((word, at) => word.required && command.args[at] === undefined)
+  const given = command.args.filter((word) => !word.startsWith('-')) // an unknown option is none
+  const words = command.registeredArguments.filter((word, at) => word.required && given[at] === undefined)
   const options = command.options.filter(
     (option) => option.mandatory && command.getOptionValue(option.attributeName()) === undefined,
   )

@@ -148,9 +148,9 @@ class Gateway {
 
   async #serve(incoming: IncomingMessage, response: WholeResponse): Promise<void> {
     if (!this.#connections.began(incoming, response)) return
+    const startedAt = performance.now()
     const turn = this.#connections.turnOf(incoming)
     if (turn) await turn
-    const startedAt = performance.now()
     const { limits, now } = this.#options
     const source = sourceOf(incoming, this.#trustedProxies)
     const headers = readHeaders(incoming.rawHeaders)
@@ -196,7 +196,7 @@ class Gateway {
     if (route && app !== undefined && answer.countsForApp) this.#rates.countApp(app, route, now())
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false
     this.#writer.write(response, answer)
-    this.#connections.ended(incoming, lengthOf(answer))
+    this.#connections.ended(response, lengthOf(answer))
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
     this.#options.onRequest(record)
     span?.end(record)
@@ -230,7 +230,7 @@ class Gateway {
     const problem = toProblem(error)
     if (response.headersSent) response.destroy()
     else this.#writer.write(response, failure(problem, problem.kind.status, requestId))
-    this.#connections.ended(response.req, 0)
+    this.#connections.ended(response, 0)
   }
 
   #refuseTunnel(socket: Duplex): void {
@@ -257,12 +257,14 @@ class Gateway {
 
   /**
    * Ends a connection on which something other than a request arrived. Whole requests before it still get their answers, and
-   * the connection closes with the last of these.
+   * the connection closes with the last of these. If that is already written, and waits to be read, it has announced that the
+   * connection stays open: then the refusal is sent after it.
    */
   #endWithAnswers(socket: Duplex, refuse: () => void): void {
-    const last = this.#connections.lastComplete(socket)
-    if (last) last.shouldKeepAlive = false
-    else refuse()
+    const last = this.#connections.lastCertain(socket)
+    if (!last) refuse()
+    else if (!last.headersSent) last.shouldKeepAlive = false
+    else if (last.shouldKeepAlive) last.once('finish', refuse)
   }
 
   /** `method`: for the record; undefined where the answer ends a request that is being read, which is recorded by itself. */

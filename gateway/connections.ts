@@ -34,13 +34,13 @@ const COUNT_EVERY_BYTES = 64 * 1024 * 1024
 
 export class Connections {
   readonly #server: Server
-  /** Open connections, each with its pending responses in the order of the requests; several when the client pipelines. */
+  /** Open connections, each with its responses that are not sent yet, in the order of the requests; several when the client pipelines. */
   readonly #waiting = new Map<Socket, ServerResponse[]>()
-  /** Bytes read from each connection by the time it had MOST_AHEAD pending. */
+  /** Bytes read from each connection by the time it had MOST_AHEAD pending. It stays full: no more requests are taken from it. */
   readonly #fullAt = new WeakMap<Socket, number>()
   /** Connections that had nothing in flight at the last look: since when, and how much had been read from each. */
   #idle = new Map<Socket, { readonly sinceMs: number; readonly bytesRead: number }>()
-  /** Connections with bytes that wait to be read, those that have had them longest first. */
+  /** Connections with bytes that wait to be read, first those that have had some for longest. */
   readonly #unread = new Set<Socket>()
   readonly #onDropped: (() => void) | undefined
   /** Bytes answered since unread ones were counted. */
@@ -75,8 +75,9 @@ export class Connections {
   /** False for a request beyond MOST_AHEAD, which is not answered: the connection closes after the last answer before it. */
   began({ socket }: IncomingMessage, response: ServerResponse): boolean {
     const waiting = this.#waiting.get(socket) ?? []
-    if (waiting.length === MOST_AHEAD) {
-      const dropped = socket.bytesRead - (this.#fullAt.get(socket) ?? 0)
+    const fullAt = this.#fullAt.get(socket)
+    if (fullAt !== undefined) {
+      const dropped = socket.bytesRead - fullAt
       // Not now: node:http still has bytes to parse, and resumes reading after each request.
       if (dropped > MOST_DROPPED_BYTES) process.nextTick(() => socket.pause())
       return false
@@ -99,18 +100,19 @@ export class Connections {
     if (!before) return undefined
     return new Promise((resolve) => {
       before.once('finish', () => {
-        if (!socket.destroyed) resolve()
+        if (socket.writable) resolve()
       })
     })
   }
 
-  /**
-   * Called when an answer of `bytes` has been written. A connection that reached MOST_AHEAD stays full: no more requests are
-   * taken from it.
-   */
-  ended({ socket }: IncomingMessage, bytes: number): void {
-    const waiting = this.#waiting.get(socket)
-    if (waiting && waiting.length < MOST_AHEAD) waiting.shift()
+  /** Called when an answer of `bytes` has been written. It is pending until the kernel has taken it. */
+  ended(response: ServerResponse, bytes: number): void {
+    const waiting = this.#waiting.get(response.req.socket)
+    const sent = () => {
+      if (waiting?.[0] === response) waiting.shift()
+    }
+    if (response.writableFinished) sent()
+    else response.once('finish', sent)
     this.#answeredBytes += bytes
     if (this.#answeredBytes > COUNT_EVERY_BYTES) this.#boundUnread()
   }
@@ -118,16 +120,16 @@ export class Connections {
   /** Whether a request is arriving that has no answer yet. */
   isReading(socket: Duplex): boolean {
     const waiting = this.#waiting.get(socket as Socket) ?? []
-    return !waiting.every(({ req }) => req.complete)
+    return !waiting.every(isCertain)
   }
 
   /**
-   * Called when something other than a request arrived. Returns the last pending response whose request is complete; those
-   * behind it are no longer waited for.
+   * Called when something other than a request arrived. Returns the last pending response that is certain to come, or has been
+   * written, whatever follows its request; those behind it are no longer waited for.
    */
-  lastComplete(socket: Duplex): ServerResponse | undefined {
+  lastCertain(socket: Duplex): ServerResponse | undefined {
     const waiting = this.#waiting.get(socket as Socket) ?? [] // one that is not ours has none
-    waiting.splice(1 + waiting.findLastIndex(({ req }) => req.complete))
+    waiting.splice(1 + waiting.findLastIndex(isCertain))
     return waiting.at(-1)
   }
 
@@ -162,7 +164,7 @@ export class Connections {
     }
   }
 
-  /** Closes connections until no more than MOST_UNREAD_BYTES wait to be read. Who reads what it asked for is not the oldest. */
+  /** Closes connections until no more than MOST_UNREAD_BYTES wait to be read, first those on which bytes have waited for longest. */
   #boundUnread(): void {
     this.#answeredBytes = 0
     let bytes = 0
@@ -218,6 +220,11 @@ export class Connections {
   *#withNothingUnderWay(): Generator<Socket> {
     for (const [socket, { length }] of this.#waiting) if (length === 0 && socket.writableLength === 0) yield socket
   }
+}
+
+/** Whether an answer is certain to come, or has been written, whatever follows its request. */
+function isCertain({ req, writableEnded }: ServerResponse): boolean {
+  return req.complete || writableEnded
 }
 
 /** node:net, which knows how much of an answer has been sent, closes the connection when no more of it is for `timeoutMs`. */

@@ -1,6 +1,8 @@
 // survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
+
 import { createReadStream, statSync } from 'node:fs'
 import { toBinary } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
 import type { Command } from 'commander'
 import { surveyToJson } from '../../gateway/api/survey-to-json.js'
 import {
@@ -107,12 +109,15 @@ async function importSurveys(file: string, { owner, json }: ImportOptions): Prom
     file === '-' ? ['standard input', await readStdin(MAX_FILE_BYTES)] : [file, await contentOf(file)]
   const surveys = await surveysOf(source, text)
   const signals = holdSignals()
-  const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys, signals), { creates: true })
-  const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
-  printRows(rows, columns, { json, whenEmpty: 'nothing is stored' })
-  if (rows.length === surveys.length) message(`${countOfSurveys(rows.length)} stored for ${owner}`)
-  else sayIfSome(surveys, rows.length)
-  signals.release()
+  try {
+    const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys, signals), { creates: true })
+    const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
+    printRows(rows, columns, { json, whenEmpty: 'nothing is stored' })
+    if (rows.length === surveys.length) message(`${countOfSurveys(rows.length)} stored for ${owner}`)
+    else sayIfSome(surveys, rows.length)
+  } finally {
+    signals.release()
+  }
 }
 
 /** Returns the summaries of the stored surveys, in the order given: of a part once a signal has come. */
@@ -133,7 +138,7 @@ async function storeAll(
       for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
     }
   } catch (error) {
-    sayIfSome(surveys, summaries.size, sent)
+    sayIfSome(surveys, summaries.size, isUnanswered(error) ? sent : summaries.size)
     throw error
   }
   return surveys.flatMap((survey) => summaries.get(survey) ?? [])
@@ -141,11 +146,17 @@ async function storeAll(
 
 /** Says what became of an import that stored not all. What was sent and got no answer may be stored too. */
 function sayIfSome(surveys: readonly Survey[], stored: number, sent = stored): void {
-  if (stored === 0) return
+  if (sent === 0) return
   const isAgainSafe = sent <= surveys.filter(({ id }) => id !== 0n).length
   const again = isAgainSafe ? 'is safe: it replaces them' : 'stores those without an id a second time'
-  message(`the first ${stored} of ${surveys.length} are stored, those with an id before others`)
+  const sure = `the first ${stored} of ${surveys.length} are stored, those with an id before others`
+  message(stored > 0 ? sure : `whether any of the first ${sent} is stored is not known`)
   message(`importing again ${again}; ${WHERE_TO_LOOK.survey}`)
+}
+
+/** Whether the call may have had its effect, or have it yet. */
+function isUnanswered(error: unknown): boolean {
+  return [Code.DeadlineExceeded, Code.Unavailable, Code.Canceled].includes(ConnectError.from(error).code)
 }
 
 async function deleteSurveys(

@@ -109,8 +109,7 @@ describe('spans', () => {
     const showSurveys = await service.backend.sabotage.hideSurveys()
     spans.length = 0
     const query = new URLSearchParams({ appid: app.appid, access_token: tokens.access_token, openid: tokens.openid })
-    await fetch(`${service.backend.url}/api/surveys?${query}`)
-    await showSurveys()
+    await fetch(`${service.backend.url}/api/surveys?${query}`).finally(showSurveys)
     expect(Object.fromEntries(spans.map(({ name, attributes }) => [name, attributes.status]))).toEqual({
       'GET surveys': 'internal_server_error',
       'surveyauth.v1.SurveyService/ListSurveys': 'internal',

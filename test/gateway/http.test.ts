@@ -1271,6 +1271,54 @@ test('a client that pipelines too far ahead, on many connections, and reads noth
   })
 })
 
+test.each([
+  ['stalls', 'Content-Length: 10\r\n\r\nabc', ['HTTP/1.1 408']],
+  ['is malformed', 'Transfer-Encoding: chunked\r\n\r\nZZ\r\n', []],
+])('a connection whose 64th request has a body that %s is closed', async (_, rest, refusal) => {
+  await withGateway({ services, limits: { headersTimeoutMs: 1_000, requestTimeoutMs: 1_000 } }, async ({ port }) => {
+    const client = net.connect(port, '127.0.0.1').setEncoding('latin1')
+    client.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(63))
+    client.write(`POST /connect/sign-in HTTP/1.1\r\nHost: a\r\n${rest}`)
+    let raw = ''
+    for await (const data of client) raw += data
+    expect(raw.match(/HTTP\/1\.1 \d{3}/g)).toEqual([...Array(63).fill('HTTP/1.1 200'), ...refusal])
+  })
+})
+
+test.each([
+  ['another request', 'GET /api/none HTTP/1.1\r\nHost: a\r\n\r\n', ['HTTP/1.1 404']],
+  ['garbage', 'garbage\r\n\r\n', []],
+  ['a tunnel', 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n', []],
+])(
+  'behind an answer that is not read nothing is served, and %s behind it costs no request its answer',
+  async (_, last, answer) => {
+    const long = { GetAuthorizedUser: () => ({ openid: 'oid', nickname: 'x'.repeat(100_000), avatar: '' }) }
+    await withGateway({ services: long }, async (gateway) => {
+      const accepted = once(gateway.server, 'connection')
+      const client = net.connect({ port: gateway.port, host: '127.0.0.1', noDelay: true }).setEncoding('latin1').pause()
+      const [socket] = (await accepted) as [net.Socket]
+      const get = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
+      let asked = 0
+      while (socket.writableLength === 0) {
+        client.write(get)
+        asked += 1
+        await vi.waitUntil(() => gateway.records.length === asked, { timeout: 20_000, interval: 1 })
+      }
+      for (let n = 0; n < 3; n++) {
+        client.write(get)
+        await sleep(20)
+      }
+      expect(gateway.records).toHaveLength(asked)
+      client.end(last)
+      let raw = ''
+      for await (const data of client) raw += data
+      const answers = raw.match(/HTTP\/1\.1 \d{3}/g)
+      expect(answers?.slice(0, asked + 3)).toEqual(Array(asked + 3).fill('HTTP/1.1 200'))
+      expect(answers?.slice(asked + 3)).toEqual(answer)
+    })
+  },
+)
+
 test('requests pipelined too far ahead are not read while earlier ones wait for their answers', async () => {
   const room = new EventEmitter()
   const held = once(room, 'made')

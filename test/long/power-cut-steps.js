@@ -9,6 +9,7 @@ const USER = 'user_power'
 const PASSWORD_HASH = 'none'
 const CAUSE = { actor: 'app', requestId: '00000000-0000-4000-8000-000000000000', dueAt: Infinity }
 const hash = (text) => createHash('sha256').update(text).digest()
+const SESSION_HASH = hash('session')
 /** The hash of a token of grant `i`; all tokens of a grant share its place. */
 const hashAt = (i, kind) => Buffer.concat([hash(`place ${i}`).subarray(0, 8), hash(`${kind} ${i}`).subarray(8)])
 
@@ -45,6 +46,13 @@ export class Steps {
       isDisabled: false,
     }
     await this.#store.createUser({ ...person, createdAtMs: NOW }, CAUSE)
+    const session = {
+      sessionHash: SESSION_HASH,
+      userId: USER,
+      passwordHash: PASSWORD_HASH,
+      expiresAtMs: NOW + 30 * DAY,
+    }
+    await this.#store.startSession({ ...session, previousSessionHash: undefined, maxLive: 1 }, NOW, CAUSE)
   }
 
   /** The steps of the ith grant, in order. */
@@ -61,7 +69,7 @@ export class Steps {
       codeHash: hashAt(i, 'code'),
       appid: APPID,
       userId: USER,
-      passwordHash: PASSWORD_HASH,
+      sessionHash: SESSION_HASH,
       redirectUri: 'https://app.example/callback',
       scope: 'snsapi_user',
       expiresAtMs: NOW + HOUR,

@@ -97,7 +97,8 @@ export async function seed(store: TokenStore): Promise<void> {
 /** Starts the session in which the codes of `issue` are confirmed, unless it is open. */
 export async function signIn(store: TokenStore, { userId, passwordHash }: Pick<UserRow, 'userId' | 'passwordHash'>) {
   const sessionHash = sessionOf(userId)
-  if (!(await store.findSession(sessionHash))) await startSession(store, '', { sessionHash, userId, passwordHash })
+  if (await store.findSession(sessionHash)) return
+  await startSession(store, '', { sessionHash, userId, passwordHash, expiresAtMs: NOW + 1000 * DAY })
 }
 
 export function newCode(name: string, rest: Partial<NewCode> = {}): NewCode {

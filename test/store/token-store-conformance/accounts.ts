@@ -257,6 +257,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
         ...codes.slice(10).map((name) => issue(store, name)),
       ])
       for (const outcome of outcomes) expect([undefined, 'issued', 'session_ended']).toContain(outcome)
+      for (const name of codes) expect(await issue(store, name)).toBe('session_ended')
       expect(await issue(store, 'after')).toBe('session_ended')
       await startSession(store, 'another')
       expect(await issue(store, 'after')).toBe('session_ended')

@@ -138,7 +138,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
         }
         if (Object.values(removed).every((count) => count === 0)) break
       }
-      expect(total).toMatchObject({ codes: 14, grants: 7, accessTokens: 14, sessions: 9 })
+      expect(total).toMatchObject({ codes: 14, grants: 7, accessTokens: 14, sessions: 7 })
       expect(await auditTrail(store)).toEqual([])
     },
   },

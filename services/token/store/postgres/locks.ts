@@ -1,5 +1,6 @@
 // The locks that redemptions, mintings and the issuing of codes take first. Rows are always locked in the order app, secret,
-// user, session, code, openid, grant, which avoids deadlocks. A revocation either waits for the holders of its row or is seen by them.
+// user, session, code, openid, grant, which avoids deadlocks; only a sign-in may end a session of another user, whom it does not
+// lock, in the same browser. A revocation either waits for the holders of its row or is seen by them.
 import type { Statement } from '../../../postgres/transaction.js'
 
 const FOREVER = Number.MAX_SAFE_INTEGER
