@@ -1,5 +1,4 @@
 // survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
-
 import { createReadStream, statSync } from 'node:fs'
 import { toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'

@@ -751,6 +751,14 @@ describe('tables', () => {
     expect((await service.run(['app', 'list'])).stdout).toContain(JSON.parse(contentOf('made')).appid)
   })
 
+  /** Runs a command whose output a full disk does not take. */
+  function unwritten({ dataDir }: ServiceProcess, words: string) {
+    const env = { PATH: process.env.PATH, DATA_DIR: dataDir }
+    const script = `exec "$0" "$1" ${words} > /dev/full`
+    const { status, stderr } = spawnSync('sh', ['-c', script, process.execPath, PROGRAM], { env, encoding: 'utf8' })
+    return { status, stderr }
+  }
+
   test.each([
     ['a table', 'app list'],
     ['JSON', 'app list --json'],
@@ -758,10 +766,7 @@ describe('tables', () => {
   ])('a full disk is reported in one line: %s', async (_, words) => {
     const service = await createProcess()
     for (let n = 0; n < 2; n += 1) await createApp(service)
-    const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir }
-    const script = `exec "$0" "$1" ${words} > /dev/full`
-    const { status, stderr } = spawnSync('sh', ['-c', script, process.execPath, PROGRAM], { env, encoding: 'utf8' })
-    expect({ status, stderr }).toEqual({
+    expect(unwritten(service, words)).toEqual({
       status: 1,
       stderr: 'survey-auth: the output cannot be written (ENOSPC)\n',
     })
@@ -774,21 +779,19 @@ describe('tables', () => {
     'app create and app secret add whose output as %s a full disk does not take say how to end the lost secret',
     async (_, json) => {
       const service = await createProcess()
-      const unwritten = (words: string) => {
-        const env = { PATH: process.env.PATH, DATA_DIR: service.dataDir }
-        const script = `exec "$0" "$1" ${words}${json} > /dev/full`
-        const { status, stderr } = spawnSync('sh', ['-c', script, process.execPath, PROGRAM], { env, encoding: 'utf8' })
+      const saidBy = (words: string) => {
+        const { status, stderr } = unwritten(service, words + json)
         expect(status).toBe(1)
         expect(stderr).toMatch(/\nsurvey-auth: the output cannot be written \(ENOSPC\)\n$/)
         return stderr
       }
       const [, appid = '', end = ''] =
         /^(app_\S+) is registered, but its secret is lost; this gives another: survey-auth app secret add \1 --name NAME\nand this ends the lost one: survey-auth (.+)$/m.exec(
-          unwritten(`app create --name N --redirect-uri ${CALLBACK}`),
+          saidBy(`app create --name N --redirect-uri ${CALLBACK}`),
         ) ?? []
       const [, endOfAdded = ''] =
         /^another secret of (app_\S+) is stored, but it is lost; this ends it: survey-auth (app secret revoke \1 .+)$/m
-          .exec(unwritten(`app secret add ${appid} --name 2027`))
+          .exec(saidBy(`app secret add ${appid} --name 2027`))
           ?.slice(1) ?? []
       for (const command of [end, endOfAdded])
         expect(await service.run(command.split(' '))).toMatchObject({

@@ -1,7 +1,8 @@
 // An app and a user in a token store, and the steps of the flow with values made up for them.
-import { createHash, randomBytes, randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import type { MintingResult, RedemptionResult, TokenStore } from '../../services/token/store/token-store.js'
 import { presented } from '../store/presented.js'
+import { sessionOf } from '../store/token-store-verbs.js'
 
 export const START = Date.UTC(2030, 0, 1)
 const MINUTE = 60_000
@@ -54,9 +55,6 @@ export async function createUser(store: TokenStore, user: Pick<Seed, 'userId' | 
   const bounds = { expiresAtMs: START + 60 * MINUTE, previousSessionHash: undefined, maxLive: 1 }
   await store.startSession({ ...session, ...bounds }, START, cause)
 }
-
-/** Hash of the session in which the user confirms. */
-export const sessionOf = (userId: string) => createHash('sha256').update(userId).digest()
 
 /** Issues a code and returns its hash. */
 export async function issue(store: TokenStore, { appid, userId }: Seed): Promise<Uint8Array> {
