@@ -1,9 +1,10 @@
 // The connections of the HTTP server, and how they end: no request that reached this process goes unanswered.
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import type { IncomingMessage, Server } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { GatewayLimits } from './limits.js'
+import type { WholeResponse } from './whole-response.js'
 
 /** While draining, how long a connected client may take to send its next, and last, request, in ms. */
 const HEAR_WITHIN_MS = 1_000
@@ -35,7 +36,7 @@ const COUNT_EVERY_BYTES = 64 * 1024 * 1024
 export class Connections {
   readonly #server: Server
   /** Open connections, each with its responses that are not sent yet, in the order of the requests; several when the client pipelines. */
-  readonly #waiting = new Map<Socket, ServerResponse[]>()
+  readonly #waiting = new Map<Socket, WholeResponse[]>()
   /** Bytes read from each connection by the time it had MOST_AHEAD pending. It stays full: no more requests are taken from it. */
   readonly #fullAt = new WeakMap<Socket, number>()
   /** Connections that had nothing in flight at the last look: since when, and how much had been read from each. */
@@ -73,7 +74,7 @@ export class Connections {
   }
 
   /** False for a request beyond MOST_AHEAD, which is not answered: the connection closes after the last answer before it. */
-  began({ socket }: IncomingMessage, response: ServerResponse): boolean {
+  began({ socket }: IncomingMessage, response: WholeResponse): boolean {
     const waiting = this.#waiting.get(socket) ?? []
     const fullAt = this.#fullAt.get(socket)
     if (fullAt !== undefined) {
@@ -106,12 +107,12 @@ export class Connections {
   }
 
   /** Called when an answer of `bytes` has been written. It is pending until the kernel has taken it. */
-  ended(response: ServerResponse, bytes: number): void {
+  ended(response: WholeResponse, bytes: number): void {
     const waiting = this.#waiting.get(response.req.socket)
     const sent = () => {
       if (waiting?.[0] === response) waiting.shift()
     }
-    if (response.writableFinished) sent()
+    if (response.isSent) sent()
     else response.once('finish', sent)
     this.#answeredBytes += bytes
     if (this.#answeredBytes > COUNT_EVERY_BYTES) this.#boundUnread()
@@ -127,7 +128,7 @@ export class Connections {
    * Called when something other than a request arrived. Returns the last pending response that is certain to come, or has been
    * written, whatever follows its request; those behind it are no longer waited for.
    */
-  lastCertain(socket: Duplex): ServerResponse | undefined {
+  lastCertain(socket: Duplex): WholeResponse | undefined {
     const waiting = this.#waiting.get(socket as Socket) ?? [] // one that is not ours has none
     waiting.splice(1 + waiting.findLastIndex(isCertain))
     return waiting.at(-1)
@@ -223,7 +224,7 @@ export class Connections {
 }
 
 /** Whether an answer is certain to come, or has been written, whatever follows its request. */
-function isCertain({ req, writableEnded }: ServerResponse): boolean {
+function isCertain({ req, writableEnded }: WholeResponse): boolean {
   return req.complete || writableEnded
 }
 
@@ -234,7 +235,7 @@ function cutOffUnlessRead(socket: Socket, timeoutMs: number): void {
 }
 
 /** The connection ends with the last of these answers, not with one before it. */
-function closeAfterLast(waiting: readonly ServerResponse[]): void {
+function closeAfterLast(waiting: readonly WholeResponse[]): void {
   for (const response of waiting) response.shouldKeepAlive = response !== waiting.at(-1)
 }
 
