@@ -16,6 +16,12 @@ describe('a name is shown', () => {
     ['by its fallback when it holds letters without ink alone', '\u3164\u2800\uffa0', 'app1'],
     ['whole at 60 graphemes', 'a'.repeat(60), 'a'.repeat(60)],
     ['cut at 61', 'a'.repeat(61), `${'a'.repeat(60)}…`],
+    ['cut at 61 in Chinese', '问'.repeat(61), `${'问'.repeat(60)}…`],
+    [
+      'cut at 61 in Hangul of which three letters are one',
+      '한'.normalize('NFD').repeat(61),
+      `${'한'.normalize('NFD').repeat(60)}…`,
+    ],
     ['without cutting an emoji in two', '👩‍👩‍👧‍👦'.repeat(61), `${'👩‍👩‍👧‍👦'.repeat(60)}…`],
     ['with overrides made visible', 'a\u202eb\u0000c\u2028d', 'a\ufffdb\ufffdc\ufffdd'],
     ['with stacked accents cut', `a${'\u0301'.repeat(500)}`, `a${'\u0301'.repeat(11)}`],
@@ -27,6 +33,7 @@ describe('a name is shown', () => {
 test('a badge holds one grapheme', () => {
   expect(initial('écho')).toBe('É')
   expect(initial('问卷')).toBe('问')
+  expect(initial('e\u0301cho')).toBe('E\u0301')
 })
 
 test('a host with look-alike letters is shown in Punycode', () => {
