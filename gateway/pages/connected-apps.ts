@@ -34,7 +34,10 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   return guarded(visit, APPS_PATH, async () => {
     const { sessionToken } = visit
     const user = await signedInUser(visit)
-    if (!user || sessionToken === undefined) return signInPage(visit, undefined, { status: 200, outcome: 'sign_in' })
+    if (!user || sessionToken === undefined) {
+      const done = hasJust(visit, 'signed_out') ? visit.t.signIn.signOutDone : undefined
+      return signInPage(visit, undefined, { status: 200, outcome: 'sign_in', done })
+    }
     const { apps } = await deps.account.listConnectedApps({ sessionToken }, request.rpc)
     return appsPage(visit, user, apps)
   })
@@ -42,7 +45,7 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 
 function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly ConnectedApp[]): Answer {
   const { language, t, sessionToken, setCookies } = visit
-  const hasEnded = wasDisconnected(visit)
+  const hasEnded = hasJust(visit, 'disconnected')
   return renderPage(
     'connected-apps',
     {
@@ -62,9 +65,9 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
   )
 }
 
-/** Whether our own form led here, as far as browsers tell (decisions 23): an app could link here when nothing has ended. */
-function wasDisconnected({ request, deps }: Visit): boolean {
-  return readOptional(request, 'disconnected') === '1' && isFromOwnPage(request, deps.publicUrl)
+/** Whether our own form led here, as far as browsers tell (decisions 23): an app could link here when nothing has happened. */
+function hasJust({ request, deps }: Visit, happened: 'disconnected' | 'signed_out'): boolean {
+  return readOptional(request, happened) === '1' && isFromOwnPage(request, deps.publicUrl)
 }
 
 function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {

@@ -37,6 +37,8 @@ interface Attempt {
   readonly status: number
   readonly outcome: string
   readonly alert?: string
+  /** What has just been done, said once. */
+  readonly done?: string | undefined
   readonly username?: string
   readonly headers?: Readonly<Record<string, string>>
 }
@@ -44,6 +46,7 @@ interface Attempt {
 export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: Attempt): Answer {
   const { language, t, setCookies } = visit
   const answersForm = visit.request.method === 'POST'
+  const saysOnce = answersForm || attempt.done !== undefined
   return renderPage(
     'sign-in',
     {
@@ -51,12 +54,13 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
       title: t.signIn.title,
       languageHref: (to) => goalHref(goal?.asked, to),
       expectsFragment: goal !== undefined && !answersForm, // the page is at the app's own link
-      address: answersForm ? goalHref(goal?.asked) : undefined,
+      address: saysOnce ? goalHref(goal?.asked) : undefined,
     },
     {
       appName: goal && displayName(goal.app.appName, goal.asked.appid),
       username: attempt.username ?? '',
       alert: attempt.alert,
+      done: attempt.done,
       isWrong: attempt.outcome === 'sign_in_failed',
       hidden: [...requestFields(goal?.asked), csrfField(visit, signInUse(goal?.asked))],
     },

@@ -18,6 +18,7 @@ const en = {
     submit: 'Sign in',
     failed: 'The username or password is incorrect. Please check both and try again.',
     incomplete: 'Please enter your username and your password.',
+    signOutDone: 'You are signed out.',
     signedOut: 'You have been signed out. Nothing has been changed. Please sign in to continue.',
     sessionEnded: 'Your session has ended, so nothing was shared. Sign in again to decide.',
     formReplaced:
@@ -156,6 +157,7 @@ const zh: Texts = {
     submit: '登录',
     failed: '用户名或密码不正确，请检查后重试。',
     incomplete: '请输入用户名和密码。',
+    signOutDone: '您已退出登录。',
     signedOut: '您已退出登录，没有任何内容被更改。请登录后继续。',
     sessionEnded: '您的登录已失效，没有共享任何内容。请重新登录后再作决定。',
     formReplaced: '另一个标签页同时打开了本站页面，此表单已重新生成。请再次输入密码。',

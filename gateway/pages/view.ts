@@ -11,6 +11,7 @@ export interface Views {
   'sign-in': {
     readonly appName: string | undefined
     readonly username: string
+    readonly done: string | undefined
     readonly alert: string | undefined
     /** Whether the alert is about what was typed. */
     readonly isWrong: boolean

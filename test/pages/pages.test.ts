@@ -726,11 +726,27 @@ describe('connected apps', () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     const reply = await visitor.submit(page, formTo(page, '/connect/sign-out'))
     expect(reply.headers.get('set-cookie')).toBe('sa_session=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax')
-    expect(formWith(await visitor.open(reply.headers.get('location') ?? ''), 'password')).toBeDefined()
+    expect(reply.headers.get('location')).toBe('/connect/apps?signed_out=1')
     expect(served.services.sessions.size).toBe(0)
     expect(visitor.cookies.has('sa_session')).toBe(false)
+    const next = await visitor.open('/connect/apps?signed_out=1')
+    expect(formWith(next, 'password')).toBeDefined()
+    expect(next.html.text).toContain('You are signed out.')
+    expect(next.text).toContain('data-address="/connect/apps"') // where a reload does not say so again
     const again = await visitor.submit(page, formTo(page, '/connect/sign-out'))
-    expect([again.status, again.headers.get('location')]).toEqual([303, '/connect/apps'])
+    expect([again.status, again.headers.get('location')]).toEqual([303, '/connect/apps?signed_out=1'])
+  })
+
+  test('a link of another site does not say that somebody is signed out', async () => {
+    const headers = { 'sec-fetch-site': 'cross-site' }
+    const { html } = await visitor.open('/connect/apps?signed_out=1', { headers })
+    expect(html.text).toContain('Sign in')
+    expect(html.text).not.toContain('You are signed out.')
+  })
+
+  test('who is signed in is not told otherwise', async () => {
+    await visitor.openSignedIn('/connect/apps', USER)
+    expect((await visitor.open('/connect/apps?signed_out=1')).html.text).not.toContain('signed out')
   })
 
   test('a form that was made for something else signs nobody out', async () => {
