@@ -42,7 +42,7 @@ export function report(error: unknown): ExitCode {
     message(`survey-auth: ${error.rawMessage}`)
     const hint = hintOn(error)
     if (hint) message(hint)
-    return error.code === Code.Unavailable || error.code === Code.DeadlineExceeded ? EXIT.unavailable : EXIT.failure
+    return isUnanswered(error) ? EXIT.unavailable : EXIT.failure
   }
   if (error instanceof StoreUnavailable) {
     message(`survey-auth: ${error.message}: ${reasonOf(error)}`)
@@ -55,6 +55,11 @@ export function report(error: unknown): ExitCode {
   const text = error instanceof Error ? (error.stack ?? error.message) : 'a value that is not an Error was thrown'
   message(`survey-auth: this should not happen: ${text}`)
   return EXIT.failure
+}
+
+/** Whether a call got no answer, so that nobody knows whether it has been carried out. */
+export function isUnanswered(error: unknown): error is ConnectError {
+  return error instanceof ConnectError && [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled].includes(error.code)
 }
 
 /** Where to look for what is not there. */

@@ -1,7 +1,6 @@
 // survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
 import { createReadStream, statSync } from 'node:fs'
 import { toBinary } from '@bufbuild/protobuf'
-import { Code, ConnectError } from '@connectrpc/connect'
 import type { Command } from 'commander'
 import { surveyToJson } from '../../gateway/api/survey-to-json.js'
 import {
@@ -18,7 +17,7 @@ import { contradictionIn, inWords, type Misplaced, misplacedIn } from '../../ser
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
 import { isOfSystem, unreadable } from '../error-code.js'
-import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
+import { CommandError, EXIT, isUnanswered, WHERE_TO_LOOK } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
 import { type HeldSignals, holdSignals } from '../signals.js'
 import { examples, type Json, jsonOption, surveyId, surveyIds } from './options.js'
@@ -151,11 +150,6 @@ function sayIfSome(surveys: readonly Survey[], stored: number, sent = stored): v
   const sure = `the first ${stored} of ${surveys.length} are stored, those with an id before others`
   message(stored > 0 ? sure : `whether any of the first ${sent} is stored is not known`)
   message(`importing again ${again}; ${WHERE_TO_LOOK.survey}`)
-}
-
-/** Whether the call may have had its effect, or have it yet. */
-function isUnanswered(error: unknown): boolean {
-  return [Code.DeadlineExceeded, Code.Unavailable, Code.Canceled].includes(ConnectError.from(error).code)
 }
 
 async function deleteSurveys(

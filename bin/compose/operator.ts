@@ -17,7 +17,7 @@ import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { stateOfSocket } from '../../services/rpc/listener.js'
 import { type Config, type RpcAddressSetting, readConfig } from '../config.js'
-import { CommandError, EXIT } from '../exit.js'
+import { CommandError, EXIT, isUnanswered } from '../exit.js'
 import { message } from '../output.js'
 import type { Database } from '../settings.js'
 import { socketIn } from './addresses.js'
@@ -183,12 +183,11 @@ function noTables(name: string): CommandError {
 
 /** For a service that does not answer, what is known about why; a call that waited for it cannot know. */
 async function withCause(error: unknown, parts: readonly Part[], { rpcTimeoutMs }: Config): Promise<unknown> {
-  const isUnanswered = error instanceof ConnectError && [Code.Unavailable, Code.DeadlineExceeded].includes(error.code)
-  const absent = isUnanswered ? (await Promise.all(parts.map((part) => part.absent()))).flat() : []
+  if (!isUnanswered(error)) return error
+  const absent = (await Promise.all(parts.map((part) => part.absent()))).flat()
   if (absent.length === 0) return error
   const texts = absent.map(({ what, cause }) => `no answer from the ${what}: ${cause}`)
-  const isLate = error instanceof ConnectError && error.code === Code.DeadlineExceeded
-  const hint = isLate ? `waited ${rpcTimeoutMs / 1000} s, RPC_TIMEOUT_MS` : undefined
+  const hint = error.code === Code.DeadlineExceeded ? `waited ${rpcTimeoutMs / 1000} s, RPC_TIMEOUT_MS` : undefined
   return new CommandError(texts.join('; '), EXIT.unavailable, hint)
 }
 
