@@ -31,7 +31,7 @@ import { routes } from './routes.js'
 import { sourceOf } from './source.js'
 import { Turns } from './turns.js'
 import { WholeResponse } from './whole-response.js'
-import { AnswerWriter, lengthOf } from './write.js'
+import { AnswerWriter } from './write.js'
 
 /** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
 export interface RequestRecord {
@@ -195,8 +195,8 @@ class Gateway {
     }
     if (route && app !== undefined && answer.countsForApp) this.#rates.countApp(app, route, now())
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false
-    this.#writer.write(response, answer)
-    this.#connections.ended(response, lengthOf(answer))
+    const bytes = this.#writer.write(response, answer)
+    this.#connections.ended(response, bytes)
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
     this.#options.onRequest(record)
     span?.end(record)

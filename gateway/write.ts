@@ -32,9 +32,10 @@ export class AnswerWriter {
     this.#keepAlive = ['keep-alive', `timeout=${Math.floor(keepAliveTimeoutMs / 1000)}`]
   }
 
-  /** Sends an answer; it is lost if the connection is gone. */
-  write(response: WholeResponse, answer: Answer): void {
+  /** Sends an answer; it is lost if the connection is gone. Returns how many bytes its body has. */
+  write(response: WholeResponse, answer: Answer): number {
     const { status, headers, body, encoding } = answer
+    const bytes = lengthOf(answer)
     if (
       status === 200 &&
       headers === API_HEADERS &&
@@ -42,22 +43,26 @@ export class AnswerWriter {
       encoding === 'latin1' &&
       response.canBeWhole
     ) {
-      response.endWhole(`HTTP/1.1 200 OK\r\ncontent-length: ${lengthOf(answer)}\r\n${this.#apiHeadNow()}\r\n\r\n`, body)
-      return
+      response.endWhole(`HTTP/1.1 200 OK\r\ncontent-length: ${bytes}\r\n${this.#apiHeadNow()}\r\n\r\n`, body)
+      return bytes
     }
     const kept = response.shouldKeepAlive ? this.#keepAlive : []
-    response.writeHead(status, [...this.#headersOf(answer), ...kept])
+    response.writeHead(status, [...this.#headersOf(answer, bytes), ...kept])
     if (!isInPieces(body)) response.end(body, encoding ?? 'utf8')
     else {
       for (const piece of body) response.write(piece, 'latin1')
       response.end()
     }
+    return bytes
   }
 
   /** Sends an answer on a connection whose request could not be parsed, and closes the connection. */
   writeRaw(socket: Duplex, answer: Answer & { readonly body: string }): void {
     const { status, body, encoding } = answer
-    const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`, ...linesOf(this.#headersOf(answer))]
+    const lines = [
+      `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`,
+      ...linesOf(this.#headersOf(answer, lengthOf(answer))),
+    ]
     lines.push(`date: ${new Date().toUTCString()}`, 'connection: close', '', '')
     socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), Buffer.from(body, encoding)]))
     setTimeout(() => socket.destroy(), LINGER_MS).unref()
@@ -73,10 +78,9 @@ export class AnswerWriter {
     return this.#apiHead
   }
 
-  #headersOf(answer: Answer): string[] {
-    const { headers } = answer
+  #headersOf({ headers }: Answer, bytes: number): string[] {
     const flat = headers === API_HEADERS ? this.#apiHeaders : this.#flat(headers)
-    return ['content-length', String(lengthOf(answer)), ...flat]
+    return ['content-length', String(bytes), ...flat]
   }
 
   /** Names and values, alternating, which node:http writes fastest. */
@@ -95,7 +99,7 @@ export class AnswerWriter {
 }
 
 /** In bytes. */
-export function lengthOf({ body, encoding }: Answer): number {
+function lengthOf({ body, encoding }: Answer): number {
   if (isInPieces(body)) return body.reduce((sum, { length }) => sum + length, 0)
   return typeof body === 'string' && encoding === undefined ? Buffer.byteLength(body) : body.length
 }
