@@ -195,8 +195,7 @@ class Gateway {
     }
     if (route && app !== undefined && answer.countsForApp) this.#rates.countApp(app, route, now())
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false
-    const bytes = this.#writer.write(response, answer)
-    this.#connections.ended(response, bytes)
+    this.#connections.answered(this.#writer.write(response, answer))
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)
     this.#options.onRequest(record)
     span?.end(record)
@@ -230,7 +229,6 @@ class Gateway {
     const problem = toProblem(error)
     if (response.headersSent) response.destroy()
     else this.#writer.write(response, failure(problem, problem.kind.status, requestId))
-    this.#connections.ended(response, 0)
   }
 
   #refuseTunnel(socket: Duplex): void {

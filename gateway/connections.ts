@@ -1,10 +1,9 @@
 // The connections of the HTTP server, and how they end: no request that reached this process goes unanswered.
-import type { IncomingMessage, Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { GatewayLimits } from './limits.js'
-import type { WholeResponse } from './whole-response.js'
 
 /** While draining, how long a connected client may take to send its next, and last, request, in ms. */
 const HEAR_WITHIN_MS = 1_000
@@ -36,7 +35,7 @@ const COUNT_EVERY_BYTES = 64 * 1024 * 1024
 export class Connections {
   readonly #server: Server
   /** Open connections, each with its responses that are not sent yet, in the order of the requests; several when the client pipelines. */
-  readonly #waiting = new Map<Socket, WholeResponse[]>()
+  readonly #waiting = new Map<Socket, ServerResponse[]>()
   /** Bytes read from each connection by the time it had MOST_AHEAD pending. It stays full: no more requests are taken from it. */
   readonly #fullAt = new WeakMap<Socket, number>()
   /** Connections that had nothing in flight at the last look: since when, and how much had been read from each. */
@@ -74,7 +73,7 @@ export class Connections {
   }
 
   /** False for a request beyond MOST_AHEAD, which is not answered: the connection closes after the last answer before it. */
-  began({ socket }: IncomingMessage, response: WholeResponse): boolean {
+  began({ socket }: IncomingMessage, response: ServerResponse): boolean {
     const waiting = this.#waiting.get(socket) ?? []
     const fullAt = this.#fullAt.get(socket)
     if (fullAt !== undefined) {
@@ -83,6 +82,9 @@ export class Connections {
       if (dropped > MOST_DROPPED_BYTES) process.nextTick(() => socket.pause())
       return false
     }
+    response.on('finish', () => {
+      if (waiting[0] === response) waiting.shift()
+    })
     if (waiting.push(response) === MOST_AHEAD) {
       response.shouldKeepAlive = false
       this.#fullAt.set(socket, socket.bytesRead)
@@ -106,14 +108,8 @@ export class Connections {
     })
   }
 
-  /** Called when an answer of `bytes` has been written. It is pending until the kernel has taken it. */
-  ended(response: WholeResponse, bytes: number): void {
-    const waiting = this.#waiting.get(response.req.socket)
-    const sent = () => {
-      if (waiting?.[0] === response) waiting.shift()
-    }
-    if (response.isSent) sent()
-    else response.once('finish', sent)
+  /** Called when an answer of `bytes` has been written. */
+  answered(bytes: number): void {
     this.#answeredBytes += bytes
     if (this.#answeredBytes > COUNT_EVERY_BYTES) this.#boundUnread()
   }
@@ -128,7 +124,7 @@ export class Connections {
    * Called when something other than a request arrived. Returns the last pending response that is certain to come, or has been
    * written, whatever follows its request; those behind it are no longer waited for.
    */
-  lastCertain(socket: Duplex): WholeResponse | undefined {
+  lastCertain(socket: Duplex): ServerResponse | undefined {
     const waiting = this.#waiting.get(socket as Socket) ?? [] // one that is not ours has none
     waiting.splice(1 + waiting.findLastIndex(isCertain))
     return waiting.at(-1)
@@ -224,7 +220,7 @@ export class Connections {
 }
 
 /** Whether an answer is certain to come, or has been written, whatever follows its request. */
-function isCertain({ req, writableEnded }: WholeResponse): boolean {
+function isCertain({ req, writableEnded }: ServerResponse): boolean {
   return req.complete || writableEnded
 }
 
@@ -235,7 +231,7 @@ function cutOffUnlessRead(socket: Socket, timeoutMs: number): void {
 }
 
 /** The connection ends with the last of these answers, not with one before it. */
-function closeAfterLast(waiting: readonly WholeResponse[]): void {
+function closeAfterLast(waiting: readonly ServerResponse[]): void {
   for (const response of waiting) response.shouldKeepAlive = response !== waiting.at(-1)
 }
 

@@ -19,8 +19,6 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
   /** How ServerResponse knows its headers; no documented member can tell it that they were sent another way. */
   declare private _header: string
   declare private _headerSent: boolean
-  /** Whether `finish` has been emitted for an answer that was sent as a whole. What node:http says of such a one differs by version. */
-  isSent = false
 
   /** Whether no answer must go before this one, this one has a body, and the connection stays open. */
   get canBeWhole(): boolean {
@@ -63,10 +61,6 @@ function send({ response, socket, text }: Whole): void {
     for (const piece of text) socket.write(piece, 'latin1')
     socket.uncork()
   }
-  const finish = () => {
-    response.isSent = true
-    response.emit('finish')
-  }
-  if (socket.writableLength === 0) finish()
-  else socket.write('', finish) // the kernel has not taken it all yet
+  if (socket.writableLength === 0) response.emit('finish')
+  else socket.write('', (error) => !error && response.emit('finish')) // the kernel has not taken it all yet
 }
