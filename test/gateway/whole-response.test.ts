@@ -178,7 +178,7 @@ test('a client that does not read gets no more answers until it reads, and then 
   expect([...(await until('end of 80;')).matchAll(/end of (\d+);/g)].map(([, n]) => Number(n))).toHaveLength(80)
 })
 
-test('an answer is not finished before the kernel has taken it, and is closed when its reader goes', async () => {
+test('an answer is not finished before the kernel has taken it, and is closed unfinished when its reader goes', async () => {
   const events: string[] = []
   const { ask, socket } = await connected((response) => {
     response.on('finish', () => events.push('finish')).on('close', () => events.push('close'))
@@ -192,4 +192,5 @@ test('an answer is not finished before the kernel has taken it, and is closed wh
   expect(events).toEqual(['written'])
   socket.destroy()
   await expect.poll(() => events.at(-1), { interval: 5 }).toBe('close')
+  expect(events).toEqual(['written', 'close'])
 })
