@@ -1,12 +1,8 @@
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
-import {
-  type AuthorizationRequest,
-  authorizeHref,
-  readRequestInProgress,
-  requestValues,
-} from './authorization-request.js'
+import { type AuthorizationRequest, readRequestInProgress, requestValues } from './authorization-request.js'
 import { clearSecretCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
+import { goalHref } from './sign-in.js'
 import { redirectTo } from './view.js'
 import { APPS_PATH, guarded, openVisit, readForm, requireForm } from './visit.js'
 
@@ -27,8 +23,9 @@ function signOut(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   return guarded(visit, APPS_PATH, async () => {
     const form = await readForm(visit)
     const asked = readRequestInProgress(form)
-    const next = asked ? authorizeHref(asked) : SIGNED_OUT_HREF
-    return guarded(visit, next, async () => {
+    const goal = goalHref(asked)
+    const next = asked ? goal : SIGNED_OUT_HREF
+    return guarded(visit, goal, async () => {
       const { sessionToken } = visit
       if (sessionToken === undefined) return redirectTo(next, { outcome: 'signed_out' })
       requireForm(visit, form, signOutUse(sessionToken, asked))

@@ -752,7 +752,9 @@ describe('connected apps', () => {
   test('a form that was made for something else signs nobody out', async () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     const csrf = form(page, 'grant_id').fields.csrf ?? ''
-    expect((await visitor.submit(page, formTo(page, '/connect/sign-out'), { csrf })).status).toBe(403)
+    const reply = await visitor.submit(page, formTo(page, '/connect/sign-out'), { csrf })
+    expect(reply.status).toBe(403)
+    expect(reply.text).toContain('href="/connect/apps"') // and not where it says that somebody has signed out
     expect(served.services.sessions.size).toBe(1)
   })
 })
