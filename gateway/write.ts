@@ -59,12 +59,13 @@ export class AnswerWriter {
   /** Sends an answer on a connection whose request could not be parsed, and closes the connection. */
   writeRaw(socket: Duplex, answer: Answer & { readonly body: string }): void {
     const { status, body, encoding } = answer
+    const bytes = Buffer.from(body, encoding)
     const lines = [
       `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`,
-      ...linesOf(this.#headersOf(answer, lengthOf(answer))),
+      ...linesOf(this.#headersOf(answer, bytes.length)),
     ]
     lines.push(`date: ${new Date().toUTCString()}`, 'connection: close', '', '')
-    socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), Buffer.from(body, encoding)]))
+    socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), bytes]))
     setTimeout(() => socket.destroy(), LINGER_MS).unref()
   }
 
