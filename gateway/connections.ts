@@ -1,6 +1,6 @@
 // The connections of the HTTP server, and how they end: no request that reached this process goes unanswered.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
+import { Server as NetServer, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { GatewayLimits } from './limits.js'
@@ -142,7 +142,7 @@ export class Connections {
     const cut = setTimeout(() => this.#server.closeAllConnections(), timeoutMs)
     await this.#allClosed()
     clearTimeout(cut)
-    this.#server.close() // the second time it only stops looking for late requests
+    this.#server.close() // it is closed already: this stops looking for late requests
   }
 
   /**
@@ -194,13 +194,11 @@ export class Connections {
   }
 
   /**
-   * The server's own close() would cut off connections with a request in flight, and stops looking for requests that are late,
-   * which begins again with an event that node:http emits only when a server begins to listen.
+   * As node:net does it: node:http would also cut off connections with a request in flight, and stop looking for requests that
+   * are late.
    */
   #stopListening(): void {
-    this.#server.closeIdleConnections = () => undefined
-    this.#server.close()
-    this.#server.emit('listening')
+    NetServer.prototype.close.call(this.#server)
   }
 
   /** Waits until all are closed: those idle after a second by us, each of the others with its answer. */
