@@ -53,6 +53,11 @@ export const contestants = {
     title: 'baseline, three processes',
     start: (options) => startSurveyAuth(['token', 'survey', 'gateway'], options, options.baseline),
   },
+  'baseline-postgres': {
+    title: 'baseline, one process on PostgreSQL',
+    start: (options) =>
+      onPostgres(['token', 'survey'], (urls) => startSurveyAuth(['all'], options, options.baseline, urls)),
+  },
   'oidc-provider': { title: 'oidc-provider', start: (options) => startPeer('oidc-provider', options) },
   'oidc-provider-postgres': {
     title: 'oidc-provider on PostgreSQL',
@@ -63,6 +68,11 @@ export const contestants = {
     title: 'node-oauth2-server on PostgreSQL',
     start: (options) => onPostgres(['peer'], ({ peer }) => startPeer('node-oauth2-server', options, peer)),
   },
+}
+
+/** Another checkout. */
+export function isBaseline(name) {
+  return name.startsWith('baseline')
 }
 
 /** Brings a PostgreSQL of its own. */

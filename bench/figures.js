@@ -2,13 +2,16 @@
 import { contestants, lines } from './contestants.js'
 import { median, middleHalf, pairedDifferences, pairedRatios } from './stats.js'
 
-/** The issue's targets. `of` names the divisor: another contestant, on the same line. */
+/**
+ * The issue's targets. `of` names the divisor: another contestant, on the same line. Its multiples of the peers are meant for
+ * SQLite; on PostgreSQL it is to be ahead of them.
+ */
 const targets = [
   { name: 'all-in-one', of: 'ceiling', atLeast: { exchange: 0.15, refresh: 0.3, user: 0.65, detail: 0.6, list: 0.45 } },
   { name: 'all-in-one', of: 'oidc-provider', atLeast: { exchange: 12, refresh: 12 } },
   { name: 'all-in-one', of: 'node-oauth2-server', atLeast: { exchange: 6, refresh: 6 } },
-  { name: 'postgres', of: 'oidc-provider-postgres', atLeast: { exchange: 12, refresh: 12, user: 1 } },
-  { name: 'postgres', of: 'node-oauth2-server-postgres', atLeast: { exchange: 6, refresh: 6, user: 1 } },
+  { name: 'postgres', of: 'oidc-provider-postgres', atLeast: { exchange: 1, refresh: 1, user: 1 } },
+  { name: 'postgres', of: 'node-oauth2-server-postgres', atLeast: { exchange: 1, refresh: 1, user: 1 } },
   { name: 'separate', of: 'all-in-one', atLeast: { exchange: 0.7, user: 0.7, detail: 0.5 } },
 ]
 

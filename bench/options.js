@@ -2,13 +2,15 @@
 import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { contestants, isOnPostgres, lines } from './contestants.js'
+import { contestants, isBaseline, isOnPostgres, lines } from './contestants.js'
 
 const HELP = `npm run bench -- [options]
 
   --quick               all lines within 3 minutes; the default takes 15 to 20
   --only NAME,...       of ${Object.keys(contestants).join(', ')};
-                        the table on PostgreSQL: ceiling,${Object.keys(contestants).filter(isOnPostgres).join(',')}
+                        the table on PostgreSQL: ceiling,${Object.keys(contestants)
+                          .filter((name) => isOnPostgres(name) && !isBaseline(name))
+                          .join(',')}
   --baseline FOLDER     measure the survey-auth of another checkout, installed, beside this one: before and after
   --lines NAME,...      of ${Object.keys(lines).join(', ')}
   --rounds N            rounds, 1 to 50
@@ -98,10 +100,9 @@ function read(args) {
 
 /** A baseline needs a folder; contestants that bring a PostgreSQL take part only when named. */
 function wantedOf({ baseline, only }) {
-  const isBaseline = (name) => name.startsWith('baseline')
   const names = chosenOf('only', only, contestants)
   if (only === undefined)
-    return names.filter((name) => (isBaseline(name) ? baseline !== undefined : !isOnPostgres(name)))
+    return names.filter((name) => !isOnPostgres(name) && (!isBaseline(name) || baseline !== undefined))
   if (names.some(isBaseline) !== (baseline !== undefined))
     throw new Error('--baseline FOLDER and a baseline in --only belong together')
   return names
