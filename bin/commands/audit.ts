@@ -29,7 +29,7 @@ const KINDS = [...AUDIT_KINDS, ...SURVEY_EVENT_KINDS]
 export function addAuditCommands(program: Command): void {
   const audit = program
     .command('audit')
-    .description('the audit trail; docs/operations.md lists the kinds of events')
+    .description('the audit trail; docs/operators/access.md lists the kinds of events')
     .addHelpText('after', examples('audit list --username li.wei'))
 
   audit

@@ -30,7 +30,7 @@ counted and hashed on both sides, and committed only if all are equal. The files
 has rows is never written to. The service must be stopped.
 
 Without --to and --to-file each file goes where the service will look for it: set TOKEN_DATABASE_URL and
-SURVEY_DATABASE_URL (or …_FILE) to postgres:// addresses first. docs/operations.md has the move step by step.
+SURVEY_DATABASE_URL (or …_FILE) to postgres:// addresses first. docs/operators/data.md has the move step by step.
 `
 
 export function addStoreCommands(program: Command): void {

@@ -84,7 +84,7 @@ function privateDirectory(directory: string): Verdict {
   return ok(`${directory}, for its owner alone`)
 }
 
-/** What we, or docs/operations.md, put in a DATA_DIR. Closing a directory that others use, /etc for example, breaks them. */
+/** What we, or docs/operators/data.md, put in a DATA_DIR. Closing a directory that others use, /etc for example, breaks them. */
 const OURS = /^((token|survey)\.db(-.+)?|.+\.sock|demo|moved)$/
 
 function toClose(directory: string): string {

@@ -304,7 +304,7 @@ export type AuditEvent = Message<"surveyauth.v1.AuditEvent"> & {
   createTime?: Timestamp | undefined;
 
   /**
-   * What happened, for example `code.exchanged`; the list is in docs/operations.md.
+   * What happened, for example `code.exchanged`; the list is in docs/operators/access.md.
    *
    * @generated from field: string kind = 3;
    */

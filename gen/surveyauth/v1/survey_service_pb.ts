@@ -868,7 +868,7 @@ export type SurveyEvent = Message<"surveyauth.v1.SurveyEvent"> & {
   createTime?: Timestamp | undefined;
 
   /**
-   * For example `survey.deleted`; docs/operations.md lists all.
+   * For example `survey.deleted`; docs/operators/access.md lists all.
    *
    * @generated from field: string kind = 3;
    */

@@ -79,7 +79,7 @@ export interface ExportPage {
   readonly maxBytes: number
 }
 
-/** What is audited about surveys. A new kind needs a line in docs/operations.md. */
+/** What is audited about surveys. A new kind needs a line in docs/operators/access.md. */
 export const SURVEY_EVENT_KINDS = ['survey.created', 'survey.replaced', 'survey.deleted'] as const
 export type SurveyEventKind = (typeof SURVEY_EVENT_KINDS)[number]
 

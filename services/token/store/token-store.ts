@@ -157,7 +157,7 @@ export interface AuditRow extends Pick<Cause, 'actor' | 'requestId'> {
 /** The note of events about a secret; the name alone may be shared by several. */
 export const noteOnSecret = ({ secretId, name }: Pick<AppSecretRow, 'secretId' | 'name'>) => `${secretId} ${name}`
 
-/** What is audited. A new kind needs a line in docs/operations.md. */
+/** What is audited. A new kind needs a line in docs/operators/access.md. */
 export const AUDIT_KINDS = [
   'app.created',
   'app.updated',

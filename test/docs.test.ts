@@ -1,0 +1,84 @@
+// The pages for people: what they link to exists, and what a process reports is explained.
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { createMetrics, createWorkerMetrics } from '../bin/telemetry/metrics.js'
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url))
+const FOLDERS = ['bench', 'bin', 'deploy', 'docs', 'event-loop', 'examples', 'gateway', 'proto', 'services', 'test']
+const TEXT = /\.(md|[jt]sx?|proto|ya?ml|conf|service|target|sh|eta|env)$/
+
+const read = (file: string) => readFileSync(path.join(ROOT, file), 'utf8')
+const files = [
+  ...readdirSync(ROOT),
+  ...FOLDERS.flatMap((folder) =>
+    readdirSync(path.join(ROOT, folder), { recursive: true, encoding: 'utf8' }).map((name) => path.join(folder, name)),
+  ),
+].filter((file) => TEXT.test(file) && !file.startsWith('test/results') && statSync(path.join(ROOT, file)).isFile())
+const pages = files.filter((file) => file.endsWith('.md'))
+
+/** The anchors of a page, as GitHub makes them of its headings. */
+function anchorsOf(page: string): string[] {
+  const headings = read(page).matchAll(/^#+ (.+)$/gm)
+  return [...headings].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}_\- ]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+}
+
+function isGood(page: string, link: string): boolean {
+  const [name = '', anchor] = link.split('#')
+  const target = name === '' ? page : path.join(path.dirname(page), name)
+  if (!existsSync(path.join(ROOT, target))) return false
+  return anchor === undefined || anchorsOf(target).includes(anchor)
+}
+
+describe('pages', () => {
+  test.each(pages)('%s links only to files and headings that exist', (page) => {
+    const links = [...read(page).matchAll(/\]\(([^)\s]+)\)/g)].map(([, link = '']) => link)
+    const ours = links.filter((link) => !/^[a-z]+:/.test(link))
+    expect(ours.filter((link) => !isGood(page, link))).toEqual([])
+  })
+
+  test.each(pages.filter((page) => page.startsWith('docs/')))(
+    '%s has at most 300 lines, and docs/README.md lists it',
+    (page) => {
+      expect(read(page).split('\n').length).toBeLessThanOrEqual(page === 'docs/architecture.md' ? 600 : 300)
+      if (page !== 'docs/README.md') expect(read('docs/README.md')).toContain(`](${path.relative('docs', page)})`)
+    },
+  )
+
+  test('named in files exist', () => {
+    const named = files.flatMap((file) =>
+      [...read(file).matchAll(/(?<![\w/.])docs\/[\w/-]+\.(?:md|yaml|svg)\b/g)].map(([name]) => ({ file, name })),
+    )
+    expect(named.length).toBeGreaterThan(10)
+    expect(named.filter(({ name }) => !existsSync(path.join(ROOT, name)))).toEqual([])
+  })
+})
+
+describe('docs/operators/monitor.md', () => {
+  const text = read('docs/operators/monitor.md')
+
+  test('explains every metric of ours, and no other', async () => {
+    const ofWorkers = createWorkerMetrics(
+      () => 1,
+      () => 1,
+    )
+    const metrics = [...(await createMetrics().snapshot()), ...(await ofWorkers.snapshot())].map(({ name }) => name)
+    const ours = metrics.filter((name) => name.startsWith('survey_auth_'))
+    expect(ours.length).toBeGreaterThan(10)
+    const table = text.split('\n## Metrics\n')[1]?.split('\n## ')[0] ?? ''
+    expect([...new Set(table.match(/\bsurvey_auth_\w+/g))].sort()).toEqual(ours.sort())
+  })
+
+  test('has a row for every alert', () => {
+    const rules = parse(read('deploy/prometheus/alerts.yaml')) as { groups: { rules: { alert: string }[] }[] }
+    const alerts = rules.groups.flatMap((group) => group.rules.map(({ alert }) => alert))
+    expect([...text.matchAll(/\| (SurveyAuth\w+) +\|/g)].map(([, alert]) => alert).sort()).toEqual(alerts.sort())
+  })
+})
