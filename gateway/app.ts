@@ -1,13 +1,13 @@
 // The public HTTP server: from a socket to a route and back. It owns what HTTP leaves open (methods, sizes, timeouts,
 // malformed requests, the headers of every answer, rates, the request log) and knows no endpoint. bin/ composes it.
 import { randomUUID } from 'node:crypto'
-import { createServer, type IncomingMessage, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import { endOfTurn } from '../event-loop/end-of-turn.js'
 import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
 import { Admission } from './admission.js'
-import { announcesMore, endEmpty, readBody } from './body.js'
+import { announcesMore, readBody } from './body.js'
 import { Connections } from './connections.js'
 import { failure, failureHeaders } from './envelope.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
@@ -30,7 +30,6 @@ import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
 import { sourceOf } from './source.js'
 import { Turns } from './turns.js'
-import { WholeResponse } from './whole-response.js'
 import { AnswerWriter } from './write.js'
 
 /** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
@@ -87,8 +86,6 @@ const APPID = /^app_[\w-]{22}$/
 export function createGateway(options: GatewayOptions): { readonly server: Server; readonly drain: Gateway['drain'] } {
   const { limits } = options
   const server = createServer({
-    ServerResponse: WholeResponse,
-    ...{ optimizeEmptyRequests: true }, // known to newer Nodes only
     maxHeaderSize: limits.maxUrlBytes + limits.maxHeaderBytes, // one number for both in node:http; told apart by checkRequest
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
@@ -127,11 +124,11 @@ class Gateway {
     this.#requestLimits = { rpcTimeoutMs: options.rpcTimeoutMs, maxFormBytes: options.limits.maxFormBytes }
     this.#trustedProxies = new Set(options.trustedProxies)
     this.#writer = new AnswerWriter(options.publicUrl, options.limits.keepAliveTimeoutMs)
-    const serve = (incoming: IncomingMessage, response: WholeResponse) => {
+    const serve = (incoming: IncomingMessage, response: ServerResponse) => {
       this.#serve(incoming, response).catch((error) => this.#giveUp(error, response))
     }
     server.on('request', serve)
-    server.on('checkContinue', (incoming: IncomingMessage, response: WholeResponse) => {
+    server.on('checkContinue', (incoming: IncomingMessage, response: ServerResponse) => {
       // A client that asks first learns of a refusal before it sends the body.
       if (!announcesMore(incoming, options.limits.maxFormBytes)) response.writeContinue()
       serve(incoming, response)
@@ -146,7 +143,7 @@ class Gateway {
     return this.#connections.drain(timeoutMs)
   }
 
-  async #serve(incoming: IncomingMessage, response: WholeResponse): Promise<void> {
+  async #serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
     if (!this.#connections.began(incoming, response)) return
     const startedAt = performance.now()
     const turn = this.#connections.turnOf(incoming)
@@ -154,10 +151,8 @@ class Gateway {
     const { limits, now } = this.#options
     const source = sourceOf(incoming, this.#trustedProxies)
     const headers = readHeaders(incoming.rawHeaders)
-    if (!headers.hasBody) {
-      endEmpty(incoming)
-      await endOfTurn() // requests that arrive together run the same code in succession, while it is in the cache
-    }
+    // Requests that arrive together run the same code in succession, while it is in the cache.
+    if (!headers.hasBody) await endOfTurn()
     const request = new HttpRequest(incoming, randomUUID(), source, this.#requestLimits)
     const resource = this.#router.find(request.path)
     const route = resource?.byMethod.get(request.method)
@@ -223,7 +218,7 @@ class Gateway {
   }
 
   /** A bug, in a page's headers for example; the client still gets an answer. */
-  #giveUp(error: unknown, response: WholeResponse): void {
+  #giveUp(error: unknown, response: ServerResponse): void {
     const requestId = randomUUID()
     this.#options.onUnexpected(error, requestId)
     const problem = toProblem(error)

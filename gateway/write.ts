@@ -1,9 +1,8 @@
 // Puts answers on the wire: through node:http, or as raw bytes where node:http has no response object to offer.
-import { STATUS_CODES } from 'node:http'
+import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { API_HEADERS } from './envelope.js'
 import type { Answer, Pieces } from './http.js'
-import type { WholeResponse } from './whole-response.js'
 
 const YEAR_SECONDS = 31_536_000
 
@@ -18,9 +17,6 @@ export class AnswerWriter {
   readonly #apiHeaders: readonly string[]
   /** For a connection that stays open: how long it may be idle. */
   readonly #keepAlive: readonly string[]
-  /** The headers of nearly every answer, without its length; made once a second, since they hold the date. */
-  #apiHead = ''
-  #apiHeadMs = 0
 
   constructor(publicUrl: URL, keepAliveTimeoutMs: number) {
     this.#base = {
@@ -33,19 +29,9 @@ export class AnswerWriter {
   }
 
   /** Sends an answer; it is lost if the connection is gone. Returns how many bytes its body has. */
-  write(response: WholeResponse, answer: Answer): number {
-    const { status, headers, body, encoding } = answer
+  write(response: ServerResponse, answer: Answer): number {
+    const { status, body, encoding } = answer
     const bytes = lengthOf(answer)
-    if (
-      status === 200 &&
-      headers === API_HEADERS &&
-      !(body instanceof Uint8Array) &&
-      encoding === 'latin1' &&
-      response.canBeWhole
-    ) {
-      response.endWhole(`HTTP/1.1 200 OK\r\ncontent-length: ${bytes}\r\n${this.#apiHeadNow()}\r\n\r\n`, body)
-      return bytes
-    }
     const kept = response.shouldKeepAlive ? this.#keepAlive : []
     response.writeHead(status, [...this.#headersOf(answer, bytes), ...kept])
     if (!isInPieces(body)) response.end(body, encoding ?? 'utf8')
@@ -67,16 +53,6 @@ export class AnswerWriter {
     lines.push(`date: ${new Date().toUTCString()}`, 'connection: close', '', '')
     socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), bytes]))
     setTimeout(() => socket.destroy(), LINGER_MS).unref()
-  }
-
-  #apiHeadNow(): string {
-    const ms = Date.now()
-    if (ms < this.#apiHeadMs || ms - this.#apiHeadMs >= 1000) {
-      this.#apiHeadMs = ms - (ms % 1000)
-      const ofNode = ['Date', new Date(ms).toUTCString(), 'Connection', 'keep-alive']
-      this.#apiHead = linesOf([...this.#apiHeaders, ...this.#keepAlive, ...ofNode]).join('\r\n')
-    }
-    return this.#apiHead
   }
 
   #headersOf({ headers }: Answer, bytes: number): string[] {

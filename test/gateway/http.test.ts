@@ -5,7 +5,6 @@ import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { routes } from '../../gateway/routes.js'
-import { WholeResponse } from '../../gateway/whole-response.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { GetAuthorizedUserRequestSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
 import {
@@ -453,17 +452,6 @@ describe('malformed HTTP', () => {
       await expect.poll(answers, { timeout: 5_000 }).toHaveLength(2)
       client.destroy()
     }))
-
-  test('the next request of a connection is answered on a Node that does not take an answer sent whole for finished', () => {
-    Object.defineProperty(WholeResponse.prototype, 'writableFinished', { configurable: true, get: () => false }) // as 24.21
-    onTestFinished(() => void Reflect.deleteProperty(WholeResponse.prototype, 'writableFinished'))
-    return withGateway({}, async (gateway) => {
-      const { client, request, answers } = await answeredOnce(gateway.port)
-      client.write(request)
-      await expect.poll(answers).toHaveLength(2)
-      client.destroy()
-    })
-  })
 
   test('a connection whose next request has begun to arrive is not idle', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
