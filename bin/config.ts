@@ -1,7 +1,9 @@
 // Reads the configuration from an environment. settings.ts lists the variables.
 import { readFileSync } from 'node:fs'
+import path from 'node:path'
 import { errorCode } from './error-code.js'
-import { type Setting, settings } from './settings.js'
+import { isOfDatabase } from './own-files.js'
+import { type Database, type Setting, settings } from './settings.js'
 import { readTlsFiles } from './tls-files.js'
 
 type Settings = typeof settings
@@ -136,8 +138,10 @@ export function usesTls(config: Config, addresses: readonly RpcAddressSetting[])
 
 /** Values that are valid by themselves and not together. A setting that is wrong by itself has no value, and contradicts none. */
 function contradictions(config: Partial<Config>): ConfigProblem[] {
-  const { tokenDatabase: token, surveyDatabase: survey, port, host } = config
-  const isOneFile = token?.kind === 'sqlite' && survey?.kind === 'sqlite' && token.file === survey.file
+  const { tokenDatabase: token, surveyDatabase: survey, port, host, rpcListen } = config
+  const isOneFile = isOfOther(token, survey) || isOfOther(survey, token)
+  const socket = typeof rpcListen === 'object' && rpcListen.kind === 'unix' ? path.resolve(rpcListen.path) : undefined
+  const isNoSocket = socket !== undefined && [token, survey].some((database) => isOfDatabase(socket, database))
   const isOnePort = !!port && port === config.adminPort && !!host && host === config.adminHost
   const isIdleLonger = isMore(config.sessionIdleSeconds, config.sessionTtlSeconds)
   const areHeadersLonger = isMore(config.httpHeadersTimeoutSeconds, config.httpRequestTimeoutSeconds)
@@ -146,8 +150,14 @@ function contradictions(config: Partial<Config>): ConfigProblem[] {
     areHeadersLonger && problem('HTTP_HEADERS_TIMEOUT_SECONDS', 'must not be more than HTTP_REQUEST_TIMEOUT_SECONDS'),
     isOnePort && problem('ADMIN_PORT', 'must differ from PORT on the same address'),
     isOneFile && problem('SURVEY_DATABASE_URL', 'must name another database than TOKEN_DATABASE_URL'),
+    isNoSocket && problem('RPC_LISTEN', 'must not be a file of a database'),
   ]
   return found.filter((one) => one !== false)
+}
+
+/** Whether a database is the other, or one of the files that SQLite keeps beside it. */
+function isOfOther(one: Database | undefined, other: Database | undefined): boolean {
+  return one?.kind === 'sqlite' && isOfDatabase(one.file, other)
 }
 
 function isMore(one: number | undefined, other: number | undefined): boolean {

@@ -22,6 +22,7 @@ import { type Config, readConfig } from '../config.js'
 import { errorCode, isOfSystem, unwritable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
 import { printFields, printJson } from '../output.js'
+import { isOfDatabase } from '../own-files.js'
 import { examples, type Json, jsonOption } from './options.js'
 import { type Entry, writeTar } from './tar.js'
 
@@ -46,9 +47,13 @@ export function addBackupCommand(program: Command): void {
 
 function backup(file: string, { json }: Json, command: Command): void {
   if (file === '-') command.error('error: a backup goes to a file, not to standard output')
-  const files = filesOf(readConfig(process.env))
+  const config = readConfig(process.env)
+  const files = filesOf(config)
   if (!isThere(files.token)) throw noDatabase(files.token)
   const target = path.resolve(file)
+  if ([config.tokenDatabase, config.surveyDatabase].some((database) => isOfDatabase(target, database))) {
+    throw new CommandError(`${target} is a name that SQLite uses: it would take a backup for a part of the database`)
+  }
   try {
     writeBeside(target, files)
   } catch (error) {

@@ -1,7 +1,8 @@
 // survey-auth descriptor: the contract of the RPCs in binary form, for tools that cannot read it from a server.
-import { chmodSync, readdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import type { DescService } from '@bufbuild/protobuf'
+import { type DescService, fromBinary } from '@bufbuild/protobuf'
+import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt'
 import type { Command } from 'commander'
 import { unwritable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
@@ -22,7 +23,7 @@ export function addDescriptorCommand(program: Command): void {
   program
     .command('descriptor')
     .description('write the contract of the RPCs as a descriptor set, for grpcurl -protoset and proxies that translate')
-    .option('--out <file>', 'where to write it, replacing what is there; stdout unless given')
+    .option('--out <file>', 'where to write it, replacing an earlier one; stdout unless given')
     .option('--json', 'with --out: report in JSON what was written')
     .addHelpText('after', NOTES + examples('descriptor --out surveyauth.binpb', 'descriptor > surveyauth.binpb'))
     .action(writeDescriptor)
@@ -65,9 +66,25 @@ const TRY = 'survey-auth descriptor --out surveyauth.binpb'
 /** Readable by all, unlike what other commands write: it is not secret, and a proxy reads it as another user. */
 function writePublic(file: string, bytes: Uint8Array): void {
   try {
+    const there = statSync(file, { throwIfNoEntry: false })
+    if (there?.isFile() && !isReplaceable(readFileSync(file))) throw notReplaced(file)
     writeFileSync(file, bytes)
-    chmodSync(file, 0o644)
+    if (!there || there.isFile()) chmodSync(file, 0o644) // /dev/null keeps its mode
   } catch (error) {
-    throw new CommandError(unwritable(file, error))
+    throw error instanceof CommandError ? error : new CommandError(unwritable(file, error))
   }
+}
+
+/** Whether it is empty or an earlier descriptor set. */
+function isReplaceable(bytes: Uint8Array): boolean {
+  try {
+    return bytes.length === 0 || fromBinary(FileDescriptorSetSchema, bytes).file.length > 0
+  } catch {
+    return false
+  }
+}
+
+function notReplaced(file: string): CommandError {
+  const hint = 'name another file, or remove this one'
+  return new CommandError(`${file} holds something else than a descriptor set and is not replaced`, EXIT.failure, hint)
 }

@@ -48,6 +48,10 @@ function tellOfTurnedAway(log: Log): OnTurnedAway {
 function cannotListen(error: unknown): unknown {
   if (!isOfSystem(error)) return error
   const code = errorCode(error, '')
+  if (code === 'ENOTSOCK') {
+    const text = `RPC_LISTEN must be free or an old socket, which is replaced: ${error.message}, and stays`
+    return new CommandError(text, EXIT.configuration, 'set RPC_LISTEN to another path, or move what is there away')
+  }
   const [what, hint] =
     code === 'EADDRINUSE' ? ['it is in use', 'stop what listens there, or set RPC_LISTEN'] : [code, 'set RPC_LISTEN']
   return new CommandError(`cannot listen for RPCs: ${what} (${error.message})`, EXIT.unavailable, hint)

@@ -1,6 +1,6 @@
 // The sockets of the RPC doors. One address serves both: a connection that opens with HTTP/1.1 goes to the Connect door, one
 // with HTTP/2 to the gRPC door, which passes on what is not gRPC. The first bytes tell which, over TLS too.
-import { chmodSync, unlinkSync } from 'node:fs'
+import { chmodSync, lstatSync, unlinkSync } from 'node:fs'
 import net from 'node:net'
 import type { Duplex } from 'node:stream'
 import tls from 'node:tls'
@@ -151,8 +151,13 @@ function onFirstBytes(socket: net.Socket, then: (head: Buffer) => void): void {
   socket.on('readable', read)
 }
 
-/** A socket file that nobody answers on is left over from a crash; one that answers is in use, which is an error. */
+/**
+ * A socket file that nobody answers on is left over from a crash; one that answers is in use, which is an error. What is no
+ * socket is never removed.
+ */
 async function removeStaleSocket(path: string): Promise<void> {
+  const there = lstatSync(path, { throwIfNoEntry: false })
+  if (there && !there.isSocket()) throw Object.assign(new Error(`${path} is not a socket`), { code: 'ENOTSOCK' })
   const state = await stateOfSocket(path)
   if (state === 'in use')
     throw Object.assign(new Error(`${path} is in use by a running process`), { code: 'EADDRINUSE' })

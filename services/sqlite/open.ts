@@ -44,10 +44,10 @@ const demanded = [
  * what durability needs.
  */
 export function openDatabase(file: string): Connection {
-  if (file !== IN_MEMORY) makePrivate(file)
   let db: Connection | undefined
   try {
     requireWhole(file)
+    if (file !== IN_MEMORY) makePrivate(file)
     db = new Database(file, { timeout: 0 }) // setPragma waits
     for (const { pragma, value, readsBack } of demanded) {
       setPragma(db, `${pragma} = ${value}`)
@@ -67,10 +67,15 @@ export function openDatabase(file: string): Connection {
   }
 }
 
-/** SQLite takes a file of one byte for an empty one, and would overwrite it. @throws SqliteError as it does for longer ones */
+/**
+ * SQLite takes a file of one byte for an empty one, and would overwrite it; so it takes a device, and we would close it to
+ * others. A directory it refuses by itself. @throws SqliteError as SQLite does for longer files
+ */
 export function requireWhole(file: string): void {
-  const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0
-  if (size > 0 && size < MIN_PAGE_BYTES) throw new Database.SqliteError('file is not a database', 'SQLITE_NOTADB')
+  const stat = statSync(file, { throwIfNoEntry: false })
+  if (!stat || stat.isDirectory()) return
+  const isWhole = stat.isFile() && (stat.size === 0 || stat.size >= MIN_PAGE_BYTES)
+  if (!isWhole) throw new Database.SqliteError('file is not a database', 'SQLITE_NOTADB')
 }
 
 /** SQLite gives -wal and -shm the mode of the file they belong to; files left by an earlier run are corrected as well. */

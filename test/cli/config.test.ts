@@ -172,6 +172,12 @@ describe('wrong values', () => {
     expect(problemsOf(timeouts)).toEqual(['HTTP_HEADERS_TIMEOUT_SECONDS'])
     const oneFile = { TOKEN_DATABASE_URL: 'sqlite:data/one.db', SURVEY_DATABASE_URL: 'sqlite:./data/../data/one.db' }
     expect(problemsOf(oneFile)).toEqual(['SURVEY_DATABASE_URL'])
+    for (const suffix of ['-wal', '-shm', '-journal']) {
+      expect(problemsOf({ TOKEN_DATABASE_URL: `sqlite:s.db${suffix}`, SURVEY_DATABASE_URL: 'sqlite:s.db' })).toEqual([
+        'SURVEY_DATABASE_URL',
+      ])
+    }
+    expect(problemsOf({ RPC_LISTEN: 'unix:data/../data/survey.db-shm' })).toEqual(['RPC_LISTEN'])
     const oneServer = { TOKEN_DATABASE_URL: 'postgres://db/sa', SURVEY_DATABASE_URL: 'postgres://db/sa' }
     expect(problemsOf(oneServer)).toEqual([])
   })

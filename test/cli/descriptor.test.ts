@@ -61,9 +61,9 @@ describe('survey-auth descriptor', () => {
     expect(loaded).toHaveProperty('surveyauth.v1.TokenService.service.VerifyAccessToken.path')
   })
 
-  test('--out writes the same bytes to a file that everyone may read, replacing what is there', () => {
+  test('--out writes the same bytes to a file that everyone may read, replacing an earlier one', () => {
     const file = path.join(folder, 'surveyauth.binpb')
-    writeFileSync(file, 'something longer than nothing', { mode: 0o600 })
+    writeFileSync(file, Buffer.concat([bytes, bytes]), { mode: 0o600 }) // two sets in a row are one, longer than ours
     const out = execFileSync(process.execPath, [PROGRAM, 'descriptor', '--out', file], { stdio: 'pipe' })
     expect(out.toString()).toBe('')
     expect(readFileSync(file).equals(bytes)).toBe(true)

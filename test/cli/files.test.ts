@@ -1,6 +1,18 @@
 // Unusable files and directories are reported plainly, not as internal errors.
-import { spawnSync } from 'node:child_process'
-import { chmodSync, chownSync, existsSync, statSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
 import { describe, expect, test, vi } from 'vitest'
 import { createProcess } from '../harness/process.js'
@@ -8,6 +20,96 @@ import { PROGRAM } from '../harness/spawn.js'
 import { createAuthority, pemFiles } from '../rpc/certificates.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
+
+describe('what is at a path that we would create', () => {
+  const create = ['app', 'create', '--name', 'N', '--redirect-uri', 'https://app.example/']
+
+  test.each([
+    ['a file', (place: string) => writeFileSync(place, 'of somebody else')],
+    ['a file that only its owner may read', (place: string) => writeFileSync(place, 'his', { mode: 0o400 })],
+    ['a folder', (place: string) => mkdirSync(place)],
+    ['a link to nothing', (place: string) => symlinkSync('/nowhere', place)],
+    ['a pipe', (place: string) => void execFileSync('mkfifo', [place])],
+  ])('RPC_LISTEN at %s is refused with exit 78, and it stays', async (_, make) => {
+    const service = await createProcess()
+    const place = path.join(service.dataDir, 'place')
+    make(place)
+    const before = lstatSync(place)
+    const { exitCode, stderr } = await service.run(['serve'], { env: { RPC_LISTEN: `unix:${place}` } })
+    expect(stderr).toContain(
+      `survey-auth: RPC_LISTEN must be free or an old socket, which is replaced: ${place} is not a socket, and stays\n`,
+    )
+    expect(exitCode).toBe(78)
+    const { ino, mode, size } = lstatSync(place)
+    expect({ ino, mode, size }).toEqual({ ino: before.ino, mode: before.mode, size: before.size })
+  })
+
+  test('the socket in DATA_DIR replaces no file either, and replaces one that was left by a process that was killed', async () => {
+    const service = await createProcess()
+    const place = path.join(service.dataDir, 'rpc.sock')
+    writeFileSync(place, 'a backup')
+    expect((await service.run(['serve'])).exitCode).toBe(78)
+    expect(readFileSync(place, 'utf8')).toBe('a backup')
+    rmSync(place)
+    await service.start()
+    await service.kill()
+    expect(lstatSync(place).isSocket()).toBe(true)
+    await service.start()
+    expect((await service.cli(['app', 'list'])).stderr).toContain(`using the token service at unix:${place}`)
+  })
+
+  test.each(['token.db', 'token.db-wal', 'token.db-shm', 'token.db-journal', 'survey.db', 'survey.db-wal'])(
+    'RPC_LISTEN at %s is refused before the database is made',
+    async (name) => {
+      const service = await createProcess()
+      const { exitCode, stderr } = await service.run(['serve'], { env: { RPC_LISTEN: `unix:./${name}` } })
+      expect(stderr).toContain('survey-auth: RPC_LISTEN must not be a file of a database\n')
+      expect([exitCode, readdirSync(service.dataDir)]).toEqual([78, []])
+    },
+  )
+
+  test.each(['token.db', 'token.db-journal', 'survey.db-wal'])(
+    'a backup is not written as %s, where SQLite would remove it',
+    async (name) => {
+      const service = await createProcess()
+      await service.run(create)
+      const { exitCode, stderr } = await service.run(['backup', name])
+      expect(stderr).toContain(`${path.join(service.dataDir, name)} is a name that SQLite uses`)
+      expect([exitCode, readdirSync(service.dataDir)]).toEqual([1, ['token.db']])
+      expect((await service.run(['app', 'list'])).exitCode).toBe(0)
+    },
+  )
+
+  test('a descriptor set replaces an earlier one and nothing else', async () => {
+    const service = await createProcess()
+    await service.run(create)
+    const file = path.join(service.dataDir, 'token.db')
+    const before = readFileSync(file)
+    const { exitCode, stderr } = await service.run(['descriptor', '--out', 'token.db'])
+    expect(stderr).toContain(`${file} holds something else than a descriptor set and is not replaced`)
+    expect([exitCode, statSync(file).mode & 0o777]).toEqual([1, 0o600])
+    expect(readFileSync(file).equals(before)).toBe(true)
+    for (const _ of ['new', 'again']) {
+      expect((await service.run(['descriptor', '--out', 'set.binpb'])).exitCode).toBe(0)
+    }
+    writeFileSync(path.join(service.dataDir, 'note'), 'a text')
+    expect((await service.run(['descriptor', '--out', 'note'])).exitCode).toBe(1)
+  })
+
+  test('a database that would be a pipe or a device is refused, and it keeps its mode', async () => {
+    const service = await createProcess()
+    const pipe = path.join(service.dataDir, 'pipe')
+    execFileSync('mkfifo', ['-m', '666', pipe])
+    for (const words of ['migrate', 'app list', 'serve']) {
+      const { exitCode, stderr } = await service.run(words.split(' '), {
+        env: { TOKEN_DATABASE_URL: `sqlite:${pipe}` },
+      })
+      expect({ words, exitCode, stderr }).toMatchObject({ words, exitCode: 1 })
+      expect(stderr).toContain(`${pipe} is damaged or not a database (SQLITE_NOTADB)`)
+    }
+    expect(statSync(pipe).mode & 0o777).toBe(0o666)
+  })
+})
 
 describe('databases', () => {
   test.each([['serve'], ['app create --name N --redirect-uri https://app.example/'], ['migrate']])(
