@@ -96,13 +96,11 @@ async function startOnFreePorts(): Promise<{ readonly config: Config; readonly r
 
 /**
  * The environment with what differs in a demo: data of its own, however DATA_DIR is set; free ports, except where one is asked
- * for; codes that live as long as allowed, for those who paste slowly; no RPC door, so that two demos can run on one folder;
- * a quiet log.
+ * for; no RPC door, so that two demos can run on one folder; a quiet log.
  */
 async function demoEnvironment(env: Environment): Promise<Environment> {
   const host = env.HOST || '127.0.0.1'
   return {
-    CODE_TTL_SECONDS: '600',
     RPC_LISTEN: 'off',
     LOG_LEVEL: 'warn',
     ...env,

@@ -10,11 +10,12 @@ export interface Credentials {
   /** An unused code, good for CODE_TTL_SECONDS. */
   readonly code: string
   readonly accessToken: string
+  /** Of a grant of its own: using it leaves `accessToken` alone. */
   readonly refreshToken: string
   readonly openid: string
 }
 
-/** Confirms twice: one code is exchanged at once, the other is left to be exchanged by hand. */
+/** Confirms three times: for the access token, for the refresh token, and a code that is left to be exchanged by hand. */
 export async function authorize(running: AllInOne, app: SeededApp, redirectUri: string): Promise<Credentials> {
   const account = running.client(AccountService, 'gateway')
   const token = running.client(TokenService, 'gateway')
@@ -26,9 +27,11 @@ export async function authorize(running: AllInOne, app: SeededApp, redirectUri: 
     return (await token.issueCode(request)).code
   }
 
-  const exchanged = await token.exchangeCode({ appid: app.appid, secret: app.secret, code: await confirm() })
+  const exchange = async () => token.exchangeCode({ appid: app.appid, secret: app.secret, code: await confirm() })
+
+  const { accessToken, openid } = await exchange()
+  const { refreshToken } = await exchange()
   const code = await confirm()
   await account.signOut({ sessionToken })
-  const { accessToken, refreshToken, openid } = exchanged
   return { code, accessToken, refreshToken, openid }
 }

@@ -1,4 +1,5 @@
 // The page of text a demo prints: what to click, whom to sign in as, what to paste.
+import { displayDuration } from '../../gateway/pages/display.js'
 import { packageFile } from '../package-root.js'
 import { inShell } from '../shell.js'
 import type { Credentials } from './authorize.js'
@@ -58,11 +59,12 @@ ${bold('2. Call every endpoint yourself')}
 
 ${url}/connect/oauth2/authorize?${new URLSearchParams(authorization)}#wj_redirect
 
-   Exchange a code. It works once, within ${Math.round(codeTtlSeconds / 60)} minutes; a second try answers invalid_code:
+   Exchange a code. This one works once, and only for ${displayDuration(codeTtlSeconds, 'en')} from the start of the demo; after that the answer is
+   invalid_code, and the page above gives another code:
 
 ${curl('/api/oauth2/access_token', { appid, secret, code, grant_type: 'authorization_code' })}
 
-   Refresh an access token:
+   Refresh an access token; its grant is another one, because a refresh ends the access token before it, and the next lines need theirs:
 
 ${curl('/api/oauth2/refresh_token', { appid, refresh_token: refreshToken, grant_type: 'refresh_token' })}
 

@@ -88,6 +88,21 @@ test('every printed command works as printed, and Ctrl-C ends it with 0', { time
   expect(await demo.stop()).toBe(0)
 })
 
+test('its lines go on working after the refresh line has ended the access token before it', {
+  timeout: 60_000,
+}, async () => {
+  const { guide } = await startDemo(temporaryFolder(), { ACCESS_TOKEN_OVERLAP_SECONDS: '0' })
+  expect(await paste(guide)).toMatchObject(everyEndpoint)
+})
+
+test.each([
+  [{}, '5 minutes'],
+  [{ CODE_TTL_SECONDS: '90' }, '90 seconds'],
+])('it says how long its code lives: with %j %s', { timeout: 60_000 }, async (env, lifetime) => {
+  const { guide } = await startDemo(temporaryFolder(), env)
+  expect(guide).toContain(`only for ${lifetime} from the start`)
+})
+
 test('its commands go on working when access given by hand is ended', { timeout: 60_000 }, async () => {
   const { guide } = await startDemo(temporaryFolder())
   const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
