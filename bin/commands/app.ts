@@ -15,6 +15,7 @@ import {
   sayIfUnwritten,
   shortTime,
 } from '../output.js'
+import { nameWarnings } from './app-name.js'
 import { examples, type Json, jsonOption, repeatable, timeToCome, wholeNumber } from './options.js'
 
 interface CreateOptions extends Json {
@@ -135,15 +136,19 @@ function addSecretCommands(secret: Command): void {
 }
 
 async function createApp(options: CreateOptions): Promise<void> {
-  const { app, secret, secretId } = await asOperator(
-    ({ admin }) =>
-      admin.createApp({
+  const { app, secret, secretId, warnings } = await asOperator(
+    async ({ admin }) => {
+      const warnings = await warningsOf(admin, options.name) // before the secret is made: if this fails, none is lost
+      const created = await admin.createApp({
         name: options.name,
         redirectUris: options.redirectUri,
         requiresSecretOnRefresh: options.requireSecretOnRefresh ?? false,
-      }),
+      })
+      return { ...created, warnings }
+    },
     { creates: true },
   )
+  warnings.forEach(message)
   const created = { appid: app?.appid, secret, secret_id: secretId, name: app?.name, redirect_uris: app?.redirectUris }
   const another = `survey-auth app secret add ${created.appid} --name NAME`
   sayIfUnwritten(
@@ -184,15 +189,25 @@ async function updateApp(appid: string, options: UpdateOptions, command: Command
       'error: nothing to change: give --name, --redirect-uri, --require-secret-on-refresh or --no-require-secret-on-refresh',
     )
   }
-  const { app } = await asOperator(({ admin }) =>
-    admin.updateApp({
+  const { app, warnings } = await asOperator(async ({ admin }) => {
+    const warnings = name === undefined ? [] : await warningsOf(admin, name, appid)
+    const { app } = await admin.updateApp({
       appid,
       redirectUris: redirectUri ?? [],
       ...(name !== undefined && { name }),
       ...(requireSecretOnRefresh !== undefined && { requiresSecretOnRefresh: requireSecretOnRefresh }),
-    }),
-  )
+    })
+    return { app, warnings }
+  })
+  warnings.forEach(message)
   printChanged(app, options)
+}
+
+/** About the name that an app is to have; `appid`: of the app, if it is there already. */
+async function warningsOf(admin: Operator['admin'], name: string, appid?: string): Promise<string[]> {
+  const others: App[] = []
+  for await (const apps of pagesOfApps(admin)) others.push(...apps.filter((app) => app.appid !== appid))
+  return nameWarnings(name, others)
 }
 
 async function setDisabled(appid: string, disabled: boolean, options: Json): Promise<void> {

@@ -83,6 +83,40 @@ describe('apps', () => {
     })
   })
 
+  test.each([
+    [
+      'has the name of another app, in other case and spaces',
+      ' field  NOTES',
+      /^warning: another app has that name \(app_\S+\)/m,
+    ],
+    ['has the name of this service', 'Survey Authorization', /^warning: this service has that name itself/m],
+    ['has its name in the other language', '问卷授权', /^warning: this service has that name itself/m],
+    [
+      'mixes letters that look alike',
+      'G\u043eogle Forms',
+      /^warning: .*"G\u043eogle".*\u043e \(U\+043E, Cyrillic\) among Latin$/m,
+    ],
+  ])('an app that %s is made or renamed with a warning on stderr', async (_, name, warning) => {
+    const service = await createProcess()
+    await createApp(service)
+    const created = await service.run(['app', 'create', '--name', name, '--redirect-uri', CALLBACK, '--json'])
+    expect(created).toMatchObject({ exitCode: 0, stderr: expect.stringMatching(warning) })
+    const { appid } = JSON.parse(created.stdout)
+    const renamed = await service.run(['app', 'update', appid, '--name', name, '--json'])
+    expect(renamed).toMatchObject({ exitCode: 0, stderr: expect.stringMatching(warning) })
+  })
+
+  test.each(['问卷助手 Pro', 'Яндекс Forms', 'Графики Ω', 'Field Notes 2'])(
+    '%s is a name without a warning',
+    async (name) => {
+      const service = await createProcess()
+      const { appid } = await createApp(service)
+      const created = await service.run(['app', 'create', '--name', name, '--redirect-uri', CALLBACK])
+      const kept = await service.run(['app', 'update', appid, '--name', 'Field Notes'])
+      expect(created.stderr + kept.stderr).not.toContain('warning')
+    },
+  )
+
   test('a secret is on stdout when it is made, and nowhere afterwards', async () => {
     const service = await createProcess()
     const { appid, secret } = await createApp(service)
