@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Duplex } from 'node:stream'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
 import { endOfTurn } from '../event-loop/end-of-turn.js'
-import type { LimitService } from '../gen/surveyauth/v1/limit_service_pb.js'
+import type { LimitService } from '../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { Admission } from './admission.js'
 import { announcesMore, readBody } from './body.js'
 import { Connections } from './connections.js'

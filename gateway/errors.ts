@@ -1,6 +1,7 @@
 // The gateway's one vocabulary of failures and the one translation into it. Everything else throws and forgets.
 import { Code, ConnectError } from '@connectrpc/connect'
-import { type ErrorDetail, ErrorDetailSchema, ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
+import { ErrorInfoSchema, RetryInfoSchema } from '../gen/google/rpc/error_details_pb.js'
+import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
 import type { Allowance } from './rates/window-counter.js'
 
 /** Values of `code` in the envelope: closed, clients fail on a tenth (decisions 1). `OK` is the ninth. */
@@ -143,19 +144,24 @@ const unreachable: readonly Code[] = [Code.Unavailable, Code.DeadlineExceeded, C
 export function toProblem(error: unknown): Problem {
   if (error instanceof Problem) return error
   if (error instanceof ConnectError) {
-    const [detail] = error.findDetails(ErrorDetailSchema)
-    if (detail) return fromDetail(detail, error)
+    const [info] = error.findDetails(ErrorInfoSchema)
+    if (info) return fromReason(info.reason, error)
     if (unreachable.includes(error.code)) return unavailable(RETRY_AFTER_SECONDS)
   }
   return internal(error)
 }
 
-function fromDetail(detail: ErrorDetail, error: ConnectError): Problem {
-  const type = typesByReason[detail.reason] ?? 'internal_server_error' // a newer service may know more reasons
+function fromReason(reason: string, error: ConnectError): Problem {
+  const type = typesByReason[ErrorReason[reason as keyof typeof ErrorReason]] ?? 'internal_server_error' // of a newer service
   if (type === 'internal_server_error') return internal(error)
-  if (type === 'remote_server_error') return unavailable(detail.retryAfterSeconds || RETRY_AFTER_SECONDS)
-  if (type === 'request_rate_limited') return tooMany(detail.retryAfterSeconds || RETRY_AFTER_SECONDS)
-  return new Problem(type, detail.message)
+  if (type === 'remote_server_error') return unavailable(retryAfterSecondsOf(error))
+  if (type === 'request_rate_limited') return tooMany(retryAfterSecondsOf(error))
+  return new Problem(type, error.rawMessage)
+}
+
+function retryAfterSecondsOf(error: ConnectError): number {
+  const [info] = error.findDetails(RetryInfoSchema)
+  return Number(info?.retryDelay?.seconds ?? RETRY_AFTER_SECONDS)
 }
 
 /** The client has used up its allowance under one of the gateway's rates. */

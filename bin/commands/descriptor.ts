@@ -1,7 +1,7 @@
 // survey-auth descriptor: the contract of the RPCs in binary form, for tools that cannot read it from a server.
 import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
-import { type DescService, fromBinary } from '@bufbuild/protobuf'
+import { type DescFile, fromBinary } from '@bufbuild/protobuf'
 import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt'
 import type { Command } from 'commander'
 import { unwritable } from '../error-code.js'
@@ -9,12 +9,12 @@ import { CommandError, EXIT } from '../exit.js'
 import { message, printJson } from '../output.js'
 import { examples } from './options.js'
 
-/** Generated code of surveyauth.v1, one module per proto. */
-const GENERATED = new URL('../../gen/surveyauth/v1/', import.meta.url)
+/** Generated code, one module per proto: what others call, and the details of failures. */
+const GENERATED = ['surveyauth/v1/', 'google/rpc/'].map((folder) => new URL(`../../gen/${folder}`, import.meta.url))
 
 const NOTES = `
-A google.protobuf.FileDescriptorSet: every file of surveyauth.v1 and all they import, imports first. It tells what the
-RPCs are, so that reflection can stay off in production:
+A google.protobuf.FileDescriptorSet: every file of surveyauth.v1, all they import, and the details of failures. It tells
+what the RPCs are, so that reflection can stay off in production:
   $ survey-auth descriptor --out surveyauth.binpb
   $ grpcurl -protoset surveyauth.binpb describe surveyauth.v1.TokenService
 `
@@ -36,8 +36,9 @@ interface Options {
 
 async function writeDescriptor({ out, json }: Options): Promise<void> {
   const { descriptorSet } = await import('../../services/rpc/reflection.js') // no other command needs these libraries
-  const services = await everyService()
-  const bytes = descriptorSet(services)
+  const files = await everyFile()
+  const services = files.flatMap((file) => file.services)
+  const bytes = descriptorSet(files)
   if (out !== undefined) {
     const file = path.resolve(out)
     writePublic(file, bytes)
@@ -51,14 +52,17 @@ async function writeDescriptor({ out, json }: Options): Promise<void> {
 }
 
 /** Found rather than listed, so that a service added to the package is never forgotten here. */
-async function everyService(): Promise<DescService[]> {
-  const names = readdirSync(GENERATED).filter((name) => /_pb\.[jt]s$/.test(name))
-  const modules = await Promise.all(names.sort().map((name) => import(new URL(name, GENERATED).href)))
-  return modules.flatMap((module: object) => Object.values(module).filter(isService))
+async function everyFile(): Promise<DescFile[]> {
+  const urls = GENERATED.flatMap((folder) => {
+    const names = readdirSync(folder).filter((name) => /_pb\.[jt]s$/.test(name))
+    return names.sort().map((name) => new URL(name, folder).href)
+  })
+  const modules = await Promise.all(urls.map((url) => import(url)))
+  return modules.flatMap((module: object) => Object.values(module).filter(isFile))
 }
 
-function isService(value: unknown): value is DescService {
-  return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'service'
+function isFile(value: unknown): value is DescFile {
+  return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'file'
 }
 
 const TRY = 'survey-auth descriptor --out surveyauth.binpb'

@@ -12,7 +12,7 @@ import {
   SurveyView,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { inParts } from '../../services/collections/in-parts.js'
-import { compileRules } from '../../services/rpc/validation.js'
+import { compileRules, violationInWords } from '../../services/rpc/validation.js'
 import { contradictionIn, inWords, type Misplaced, misplacedIn } from '../../services/survey/contradictions.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
@@ -272,8 +272,9 @@ async function surveysOf(source: string, text: string): Promise<Survey[]> {
       for (const member of membersBeside(surveyToJson(survey, NO_CREATOR), entry))
         ignored.push(`${where(at)}: ${member} is not a member of a survey`)
       for (const one of removeMisplaced(survey)) ignored.push(`${where(at)}: ${inWords(one)}`)
-      const violation = validate(survey) ?? contradictionIn(survey)
-      if (violation !== undefined) throw new Error(violation)
+      const violation = validate(survey)
+      const refusal = violation ? violationInWords(violation) : contradictionIn(survey)
+      if (refusal !== undefined) throw new Error(refusal)
       return survey
     } catch (error) {
       throw new CommandError(`${where(at)}: ${error instanceof Error ? error.message : 'is no survey'}`)

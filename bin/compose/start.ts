@@ -1,9 +1,9 @@
 // Starts a process: the whole service, or one part of it. What a part needs from elsewhere is reached by RPC.
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
+import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
-import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { createLeaseHandlers, Leases } from '../../services/answers/leases.js'

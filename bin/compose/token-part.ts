@@ -1,7 +1,8 @@
 // TokenService, AccountService and AdminService in this process, with their database and its janitor.
+
+import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Leases } from '../../services/answers/leases.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'

@@ -36,7 +36,7 @@ public class Client {
       var answer = SurveyServiceGrpc.newBlockingStub(surveys).withDeadlineAfter(4500, TimeUnit.MILLISECONDS).listSurveys(
           request.setPerPage(100).build());
       for (var survey : answer.getListList()) System.out.println(survey.getId() + " " + survey.getTitle());
-    } catch (StatusRuntimeException error) { // the reason is in its trailers, grpc-status-details-bin
+    } catch (StatusRuntimeException error) { // the reason: io.grpc.protobuf.StatusProto.fromThrowable(error), ErrorInfo
       System.err.println(error.getStatus());
       System.exit(1);
     } finally {

@@ -56,7 +56,7 @@ func main() {
 	}
 }
 
-// must ends the program on a failure; the reason is in status.Convert(err).Details() when error.proto is generated too.
+// must ends the program on a failure; the reason is the *errdetails.ErrorInfo in status.Convert(err).Details().
 func must[T any](value T, err error) T {
 	if err != nil {
 		log.Fatal(err)

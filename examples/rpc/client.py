@@ -2,7 +2,7 @@
 
 Stubs, into a folder that is then on PYTHONPATH:
   python3 -m grpc_tools.protoc -I proto --python_out=stubs --grpc_python_out=stubs \
-    proto/buf/validate/validate.proto proto/surveyauth/v1/*.proto
+    proto/buf/validate/validate.proto proto/surveyauth/v1/{token,survey}_service.proto
 or, with Debian's protoc and plugin, from the file that survey-auth descriptor writes:
   protoc --descriptor_set_in=surveyauth.binpb --python_out=stubs --grpc_python_out=stubs \
     --plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin buf/validate/validate.proto \
@@ -39,4 +39,4 @@ try:
         for survey in answer.list:
             print(survey.id, survey.title)
 except grpc.RpcError as error:
-    sys.exit(f"{error.code().name} {error.details()}")  # the reason is in grpc-status-details-bin
+    sys.exit(f"{error.code().name} {error.details()}")  # the reason: rpc_status.from_call(error) of grpcio-status

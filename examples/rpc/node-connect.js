@@ -9,7 +9,7 @@
 import { readFileSync } from 'node:fs'
 import { ConnectError, createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
-import { ErrorDetailSchema, ErrorReason } from '../../dist/gen/surveyauth/v1/error_pb.js'
+import { ErrorInfoSchema } from '../../dist/gen/google/rpc/error_details_pb.js'
 import { SurveyService } from '../../dist/gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../dist/gen/surveyauth/v1/token_service_pb.js'
 
@@ -39,7 +39,7 @@ try {
   for (const { id, title } of list) console.log(id.toString(), title)
 } catch (thrown) {
   const error = ConnectError.from(thrown)
-  const [detail] = error.findDetails(ErrorDetailSchema) // none: unexpected, or not from the service
-  console.error(error.message, detail ? ErrorReason[detail.reason] : '')
+  const [info] = error.findDetails(ErrorInfoSchema) // none: unexpected, or not from the service
+  console.error(error.message, info?.reason ?? '')
   process.exitCode = 1
 }

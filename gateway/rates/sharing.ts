@@ -2,7 +2,7 @@
 // them did. A request never waits for this; while that service cannot be reached, each gateway limits by what it knows.
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { Client } from '@connectrpc/connect'
-import type { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import type { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import type { Count, WindowCounter } from './window-counter.js'
 
 const SHARE_EVERY_MS = 1_000

@@ -1,9 +1,9 @@
 // Who may call what. One table, default deny; a test walks every caller through every method.
 import type { DescMethod } from '@bufbuild/protobuf'
+import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
-import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 

@@ -14,7 +14,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Caller } from './callers.js'
 import { Deadlines } from './deadlines.js'
 import { ServiceError, toConnectError } from './service-error.js'
-import { compileRules, type Validate } from './validation.js'
+import { compileRules, type Validate, violationInWords } from './validation.js'
 
 /** What a door knows of a call besides its request. */
 export interface IncomingCall {
@@ -200,7 +200,7 @@ export class Dispatcher {
       throw new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, `${call.caller} may not call ${method.name}`)
     }
     const violation = served.validate(request)
-    if (violation !== undefined) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, violation)
+    if (violation) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, violationInWords(violation), { violation })
     return served.handler(request as never, call)
   }
 

@@ -14,7 +14,7 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { setTrailerStatus } from '@connectrpc/connect/protocol-grpc'
 import * as grpc from '@grpc/grpc-js'
 import { HealthImplementation, type ServingStatusMap } from 'grpc-health-check'
-import { MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import { MultiplexService } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import type { Caller } from './callers.js'
 import { CallersOverHttp2 } from './callers-over-http2.js'
 import { type Dispatcher, type IncomingCall, pathOf } from './dispatcher.js'
@@ -64,7 +64,7 @@ export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor
   health.addToServer(server)
   if (options.hasReflection) {
     const { addReflection } = await import('./reflection.js')
-    addReflection(server, [...dispatcher.services, MultiplexService])
+    addReflection(server, dispatcher.services)
   }
 
   server.createConnectionInjector(grpc.ServerCredentials.createInsecure()) // makes it create its HTTP/2 server
@@ -270,7 +270,7 @@ function textOf(value: grpc.MetadataValue | undefined): string {
   return typeof value === 'string' ? value : ''
 }
 
-/** Status of a failed call, with its `ErrorDetail` in `grpc-status-details-bin` as in gRPC's richer error model. */
+/** Status of a failed call, with its details in `grpc-status-details-bin` as in gRPC's richer error model. */
 function toStatus(error: unknown): grpc.ServerErrorResponse & { metadata: grpc.Metadata } {
   const failure = ConnectError.from(error, Code.Internal)
   const trailers = new Headers()

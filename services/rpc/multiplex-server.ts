@@ -3,14 +3,13 @@ import { create, type DescMessage, type DescMethod, fromBinary, type Message, to
 import { BinaryReader } from '@bufbuild/protobuf/wire'
 import { Code, ConnectError } from '@connectrpc/connect'
 import type * as grpc from '@grpc/grpc-js'
-import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
 import {
   type MultiplexedCall,
   MultiplexedResultSchema,
   type MultiplexRequest,
   MultiplexRequestSchema,
   MultiplexResponseSchema,
-} from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+} from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { groupBy } from '../collections/group-by.js'
 import { holding, inBatches } from './batches.js'
 import type { Caller } from './callers.js'
@@ -71,6 +70,7 @@ const BATCH_BYTES = 256 * 1024
 const MAX_UNSENT_BYTES = 4 * 1024 * 1024
 
 const { response } = MultiplexedResultSchema.field
+const TYPE_URL = 'type.googleapis.com/'
 const DRAINING = Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { draining: true })))
 
 /**
@@ -304,7 +304,14 @@ function hasParts({ fields }: DescMessage): boolean {
 }
 
 function failureOf(call: MultiplexedCall, failure: ConnectError): Result {
-  const detail = failure.findDetails(ErrorDetailSchema)[0]
-  const value = { code: failure.code as number, message: failure.rawMessage, ...(detail && { detail }) }
+  const value = { code: failure.code as number, message: failure.rawMessage, details: failure.details.map(packed) }
   return { id: call.id, call, dueAtMs: Number.POSITIVE_INFINITY, outcome: { case: 'failure', value } }
+}
+
+type Detail = ConnectError['details'][number]
+
+/** A detail of a status as gRPC packs it. */
+function packed(detail: Detail): { typeUrl: string; value: Uint8Array } {
+  if ('type' in detail) return { typeUrl: TYPE_URL + detail.type, value: detail.value }
+  return { typeUrl: TYPE_URL + detail.desc.typeName, value: toBinary(detail.desc, create(detail.desc, detail.value)) }
 }

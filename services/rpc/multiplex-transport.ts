@@ -9,14 +9,13 @@ import { create, type DescMessage, type DescMethod, fromBinary, type Message, to
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
-import { ErrorDetailSchema } from '../../gen/surveyauth/v1/error_pb.js'
 import {
   MultiplexedCallSchema,
   type MultiplexedResult,
   MultiplexRequestSchema,
   type MultiplexResponse,
   MultiplexService,
-} from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+} from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { groupBy } from '../collections/group-by.js'
 import { type Address, hostInUrl } from './address.js'
 import { holding, inBatches } from './batches.js'
@@ -430,10 +429,11 @@ function maySend({ method, timesSent }: Pending): boolean {
 
 function toConnectError(result: MultiplexedResult): ConnectError {
   const failure = result.outcome.case === 'failure' ? result.outcome.value : undefined
-  const details = failure?.detail ? [{ desc: ErrorDetailSchema, value: failure.detail }] : []
   const code: Code = failure?.code ?? Code.Internal
   const known = Code[code] === undefined ? Code.Unknown : code // as gRPC does
-  return new ConnectError(failure?.message ?? 'no outcome', known, undefined, details)
+  const error = new ConnectError(failure?.message ?? 'no outcome', known)
+  error.details = (failure?.details ?? []).map(({ typeUrl, value }) => ({ type: typeUrl.replace(/^.*\//, ''), value }))
+  return error
 }
 
 function target(address: Address): string {

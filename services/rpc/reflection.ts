@@ -8,26 +8,26 @@ import { ReflectionService } from '@grpc/reflection'
 type Package = ConstructorParameters<typeof ReflectionService>[0]
 
 export function addReflection(server: Server, services: readonly DescService[]): void {
-  const fileDescriptorProtos = filesOf(services).map((file) =>
+  const fileDescriptorProtos = withImports(services.map(({ file }) => file)).map((file) =>
     Buffer.from(toBinary(FileDescriptorProtoSchema, file.proto)),
   )
   new ReflectionService({ all: { fileDescriptorProtos } } as unknown as Package).addToServer(server)
 }
 
-/** A binary `google.protobuf.FileDescriptorSet` of the services and all they import, dependencies first. */
-export function descriptorSet(services: readonly DescService[]): Buffer {
-  const set = create(FileDescriptorSetSchema, { file: filesOf(services).map((file) => file.proto) })
+/** A binary `google.protobuf.FileDescriptorSet` of the files and all they import, dependencies first. */
+export function descriptorSet(files: readonly DescFile[]): Buffer {
+  const set = create(FileDescriptorSetSchema, { file: withImports(files).map((file) => file.proto) })
   return Buffer.from(toBinary(FileDescriptorSetSchema, set))
 }
 
-/** The files of the services and all they import, dependencies first. */
-function filesOf(services: readonly DescService[]): DescFile[] {
+/** The files and all they import, dependencies first. */
+function withImports(roots: readonly DescFile[]): DescFile[] {
   const files = new Map<string, DescFile>()
   const visit = (file: DescFile) => {
     if (files.has(file.proto.name)) return
     file.dependencies.forEach(visit)
     files.set(file.proto.name, file)
   }
-  for (const service of services) visit(service.file)
+  roots.forEach(visit)
   return [...files.values()]
 }

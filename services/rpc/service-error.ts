@@ -1,14 +1,16 @@
 import { Code, ConnectError } from '@connectrpc/connect'
-import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import type { Violation } from './validation.js'
 
 /** The gRPC status code of every reason. */
 const codes: Record<Exclude<ErrorReason, ErrorReason.UNSPECIFIED>, Code> = {
   [ErrorReason.INVALID_ARGUMENT]: Code.InvalidArgument,
   [ErrorReason.INVALID_APPID]: Code.InvalidArgument,
-  [ErrorReason.INVALID_SECRET]: Code.PermissionDenied,
-  [ErrorReason.INVALID_CODE]: Code.InvalidArgument,
-  [ErrorReason.INVALID_REFRESH_TOKEN]: Code.PermissionDenied,
-  [ErrorReason.INVALID_TOKEN]: Code.PermissionDenied,
+  [ErrorReason.INVALID_SECRET]: Code.Unauthenticated,
+  [ErrorReason.INVALID_CODE]: Code.Unauthenticated,
+  [ErrorReason.INVALID_REFRESH_TOKEN]: Code.Unauthenticated,
+  [ErrorReason.INVALID_TOKEN]: Code.Unauthenticated,
   [ErrorReason.CLAIM_ERROR]: Code.PermissionDenied,
   [ErrorReason.SURVEY_NOT_FOUND]: Code.NotFound,
   [ErrorReason.RATE_LIMITED]: Code.ResourceExhausted,
@@ -16,7 +18,7 @@ const codes: Record<Exclude<ErrorReason, ErrorReason.UNSPECIFIED>, Code> = {
   [ErrorReason.INVALID_REDIRECT_URI]: Code.InvalidArgument,
   [ErrorReason.INVALID_SCOPE]: Code.InvalidArgument,
   [ErrorReason.INVALID_SESSION]: Code.Unauthenticated,
-  [ErrorReason.INVALID_CREDENTIALS]: Code.PermissionDenied,
+  [ErrorReason.INVALID_CREDENTIALS]: Code.Unauthenticated,
   [ErrorReason.NOT_FOUND]: Code.NotFound,
   [ErrorReason.ALREADY_EXISTS]: Code.AlreadyExists,
   [ErrorReason.CALLER_NOT_ALLOWED]: Code.PermissionDenied,
@@ -34,25 +36,45 @@ export class ServiceError extends Error {
   constructor(
     readonly reason: Reason,
     message: string,
-    readonly options: { retryAfterSeconds?: number; cause?: unknown } = {},
+    readonly options: {
+      readonly retryAfterSeconds?: number
+      /** The field of the request that is wrong. */
+      readonly violation?: Violation
+      readonly cause?: unknown
+    } = {},
   ) {
     super(message, { cause: options.cause })
   }
 }
 
+/** Who defines the reasons, in `google.rpc.ErrorInfo`. */
+const DOMAIN = 'survey-auth'
+
 /**
- * The one translation of failures at the RPC boundary: status code and `ErrorDetail` of an expected failure. `tellsCause`: only
- * for callers that run the services, since a cause may name files and addresses. Nobody is told what another service answered.
+ * The one translation of failures at the RPC boundary: status code and details (error.proto) of an expected failure. `tellsCause`:
+ * only for callers that run the services, since a cause may name files and addresses. Nobody is told what another service answered.
  */
 export function toConnectError(error: ServiceError, { tellsCause = false } = {}): ConnectError {
   const { reason, cause } = error
+  const { violation, retryAfterSeconds } = error.options
   const isTold = tellsCause && cause !== undefined && !(cause instanceof ConnectError)
   const message = isTold ? `${error.message}: ${reasonOf(error)}` : error.message
-  const retryAfterSeconds = error.options.retryAfterSeconds ?? 0
-  return new ConnectError(message, codes[reason], undefined, [
-    { desc: ErrorDetailSchema, value: { reason, message, retryAfterSeconds } },
-  ])
+  const details: OutgoingDetail[] = [{ desc: ErrorInfoSchema, value: { reason: ErrorReason[reason], domain: DOMAIN } }]
+  if (retryAfterSeconds) {
+    details.push({ desc: RetryInfoSchema, value: { retryDelay: { seconds: BigInt(retryAfterSeconds) } } })
+  }
+  if (violation) details.push({ desc: BadRequestSchema, value: { fieldViolations: [violation] } })
+  return new ConnectError(message, codes[reason], undefined, details)
 }
+
+/** The reason that a service gave for a failure; undefined for an unexpected one. */
+export function reasonIn(error: ConnectError): Reason | undefined {
+  const info = error.findDetails(ErrorInfoSchema).find(({ domain }) => domain === DOMAIN)
+  const reason = ErrorReason[info?.reason as keyof typeof ErrorReason]
+  return reason === ErrorReason.UNSPECIFIED ? undefined : reason
+}
+
+type OutgoingDetail = NonNullable<ConstructorParameters<typeof ConnectError>[3]>[number]
 
 /** The cause of a failure, in one line. Where a name has several addresses, each has an error; that around them says nothing. */
 export function reasonOf(error: unknown): string {

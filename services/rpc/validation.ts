@@ -4,11 +4,21 @@ import { type DescField, type DescMessage, getOption, hasOption, type Message, S
 import { type Timestamp, TimestampSchema } from '@bufbuild/protobuf/wkt'
 import { type FieldRules, field as fieldRules, Ignore, type StringRules } from '../../gen/buf/validate/validate_pb.js'
 
-/** What is wrong with a message, for example `pages[0].title: at most 1000 characters`; undefined if nothing is. */
-export type Validate<T = unknown> = (message: T) => string | undefined
+/** One thing that is wrong with a message. */
+export interface Violation {
+  /** For example `pages[0].title`. */
+  readonly field: string
+  /** For example `at most 1000 characters`. */
+  readonly description: string
+}
+
+export const violationInWords = ({ field, description }: Violation) => `${field}: ${description}`
+
+/** What is wrong with a message; undefined if nothing is. */
+export type Validate<T = unknown> = (message: T) => Violation | undefined
 
 /** Checks one value; `path` is its place in the request. */
-type Check = (value: never, path: string) => string | undefined
+type Check = (value: never, path: string) => Violation | undefined
 
 const compiled = new Map<DescMessage, Check>()
 
@@ -25,9 +35,9 @@ export function compileRules(desc: DescMessage): Validate<Message> {
 /** In seconds since 1970: the years 1 to 9999. */
 const TIMES = { from: -62_135_596_800n, to: 253_402_300_799n }
 
-function timeCheck({ seconds, nanos }: Timestamp, path: string): string | undefined {
+function timeCheck({ seconds, nanos }: Timestamp, path: string): Violation | undefined {
   const isTime = seconds >= TIMES.from && seconds <= TIMES.to && nanos >= 0 && nanos < 1e9
-  return isTime ? undefined : `${path}: must be a time between the years 1 and 9999`
+  return isTime ? undefined : { field: path, description: 'must be a time between the years 1 and 9999' }
 }
 
 function messageCheck(desc: DescMessage): Check {
@@ -67,7 +77,7 @@ function fieldCheck(field: DescField): Check | undefined {
   return (message, path) => {
     const here = path === '' ? field.name : `${path}.${field.name}`
     const held = message[name] as unknown
-    if (isRequired && isZero(held)) return `${here}: required`
+    if (isRequired && isZero(held)) return { field: here, description: 'required' }
     if (skipsZero && (hasPresence ? held === undefined : isZero(held))) return undefined
     return value?.(held as never, here)
   }
@@ -139,12 +149,13 @@ function stringCheck(rules: StringRules | undefined): Check {
   return (value: string, path) => {
     // UTF-16 units bound the number of characters from both sides; only the few texts in between need counting.
     if (value.length < min || (value.length < min * 2 && characters(value) < min))
-      return `${path}: at least ${min} characters`
+      return { field: path, description: `at least ${min} characters` }
     if (value.length > max && (value.length > max * 2 || characters(value) > max))
-      return `${path}: at most ${max} characters`
-    if (value.length * 3 > maxBytes && Buffer.byteLength(value) > maxBytes) return `${path}: at most ${maxBytes} bytes`
-    if (pattern && !pattern.test(value)) return `${path}: ${demand}`
-    if (value.includes('\0')) return `${path}: must not contain a NUL character`
+      return { field: path, description: `at most ${max} characters` }
+    if (value.length * 3 > maxBytes && Buffer.byteLength(value) > maxBytes)
+      return { field: path, description: `at most ${maxBytes} bytes` }
+    if (pattern && !pattern.test(value)) return { field: path, description: demand }
+    if (value.includes('\0')) return { field: path, description: 'must not contain a NUL character' }
     return undefined
   }
 }
@@ -158,15 +169,16 @@ function characters(value: string): number {
 
 function rangeCheck(gte: number | bigint | undefined, lte: number | bigint | undefined): Check {
   return (value: number | bigint, path) => {
-    if (gte !== undefined && value < gte) return `${path}: at least ${gte}`
-    if (lte !== undefined && value > lte) return `${path}: at most ${lte}`
+    if (gte !== undefined && value < gte) return { field: path, description: `at least ${gte}` }
+    if (lte !== undefined && value > lte) return { field: path, description: `at most ${lte}` }
     return undefined
   }
 }
 
 function enumCheck(field: DescField & { fieldKind: 'enum' }, rules: FieldRules | undefined): Check | undefined {
   if (rules?.type.case !== 'enum' || !rules.type.value.definedOnly) return undefined
-  return (value: number, path) => (field.enum.value[value] ? undefined : `${path}: not a value of ${field.enum.name}`)
+  return (value: number, path) =>
+    field.enum.value[value] ? undefined : { field: path, description: `not a value of ${field.enum.name}` }
 }
 
 function listCheck(field: DescField & { fieldKind: 'list' }, rules: FieldRules | undefined): Check | undefined {
@@ -177,8 +189,8 @@ function listCheck(field: DescField & { fieldKind: 'list' }, rules: FieldRules |
   if (!item && list === undefined) return undefined
 
   return (values: readonly unknown[], path) => {
-    if (values.length < min) return `${path}: at least ${min} items`
-    if (values.length > max) return `${path}: at most ${max} items`
+    if (values.length < min) return { field: path, description: `at least ${min} items` }
+    if (values.length > max) return { field: path, description: `at most ${max} items` }
     if (!item) return undefined
     for (let at = 0; at < values.length; at += 1) {
       const violation = item(values[at] as never, `${path}[${at}]`)

@@ -1,9 +1,9 @@
 import { Code, ConnectError } from '@connectrpc/connect'
-import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { RevalidateAnswersResponse, VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { headersBecauseOf } from '../rpc/request-id.js'
-import { type Reason, ServiceError } from '../rpc/service-error.js'
+import { reasonIn, ServiceError } from '../rpc/service-error.js'
 import type { SurveyDeps } from './deps.js'
 
 interface Presented {
@@ -59,8 +59,8 @@ export async function revalidateTokens(
 
 function translate(error: unknown): unknown {
   if (!(error instanceof ConnectError)) return error
-  const detail = error.findDetails(ErrorDetailSchema)[0]
-  if (detail && passedOn.has(detail.reason)) return new ServiceError(detail.reason as Reason, detail.message)
+  const reason = reasonIn(error)
+  if (reason !== undefined && passedOn.has(reason)) return new ServiceError(reason, error.rawMessage)
   if (unreachable.has(error.code)) {
     return new ServiceError(ErrorReason.UNAVAILABLE, 'the token service is unavailable', {
       retryAfterSeconds: 1,

@@ -1,7 +1,7 @@
 // LimitService: what all gateways have admitted together.
 import { timestampMs } from '@bufbuild/protobuf/wkt'
+import type { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import type { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import type { Handlers } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import type { TokenStore } from './store/token-store.js'

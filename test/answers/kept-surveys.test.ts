@@ -2,7 +2,8 @@
 import { create, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, test, vi } from 'vitest'
-import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { RetryInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import {
   GetSurveyResponseSchema,
   ListSurveysResponseSchema,
@@ -10,7 +11,7 @@ import {
   SurveySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { Decoder, encode } from '../../services/rpc/large-messages.js'
-import { ServiceError, toConnectError } from '../../services/rpc/service-error.js'
+import { reasonIn, ServiceError, toConnectError } from '../../services/rpc/service-error.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { fingerprintOf, validatorOfSurvey } from '../../services/survey/validators.js'
@@ -200,8 +201,8 @@ test.each([
   const failure = await asked.then(() => expect.unreachable(), ConnectError.from)
   expect(failure.code).toBe(expected)
   expect(failure.message).not.toContain('canary')
-  const [detail] = failure.findDetails(ErrorDetailSchema)
-  expect(detail?.retryAfterSeconds).toBe(expected === Code.Unavailable ? 1 : undefined)
+  const [info] = failure.findDetails(RetryInfoSchema)
+  expect(info?.retryDelay?.seconds).toBe(expected === Code.Unavailable ? 1n : undefined)
 })
 
 test.each([
@@ -215,7 +216,7 @@ test.each([
   behind.token = { ...behind.token, verifyAccessToken: refuse }
   const asked = survey.getSurvey({ appid: 'app1', accessToken: 'x', surveyId: 1n })
   const failure = await asked.then(() => expect.unreachable(), ConnectError.from)
-  expect(failure.findDetails(ErrorDetailSchema)).toMatchObject([{ reason, message: 'as it says' }])
+  expect([reasonIn(failure), failure.rawMessage]).toEqual([reason, 'as it says'])
 })
 
 test('the token service is asked with the request id', async () => {

@@ -112,7 +112,7 @@ describe('every client of examples/rpc that this machine can run', () => {
     const refused = await runAll({ ...access, accessToken: badToken }, url)
     for (const [name, { exitCode, stdout, stderr }] of Object.entries(refused)) {
       expect(exitCode, `${name}: ${stdout}`).not.toBe(0)
-      expect(`${stdout}${stderr}`, name).toMatch(/permission.?denied/i)
+      expect(`${stdout}${stderr}`, name).toMatch(/unauthenticated/i)
       expect(`${stdout}${stderr}`, name).not.toContain(badToken)
     }
   })

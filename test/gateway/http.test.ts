@@ -1409,7 +1409,7 @@ test('a gateway that has drained no longer shares its request counts', async () 
   const sharedLimits = {
     async countRequests(request: unknown) {
       told.push(request)
-      return { $typeName: 'surveyauth.v1.CountRequestsResponse' as const, totals: [] }
+      return { $typeName: 'surveyauth.internal.v1.CountRequestsResponse' as const, totals: [] }
     },
   }
   await withGateway({ sharedLimits }, async ({ url, drain }) => {

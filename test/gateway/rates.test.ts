@@ -8,7 +8,7 @@ import { shareAll, startSharing } from '../../gateway/rates/sharing.js'
 import { WindowCounter } from '../../gateway/rates/window-counter.js'
 import { routes } from '../../gateway/routes.js'
 import { canonicalAddress, networkOf } from '../../gateway/source.js'
-import { CountRequestsRequestSchema, RequestCountSchema } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import { CountRequestsRequestSchema, RequestCountSchema } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
 import { RequestCounts } from '../../services/token/store/sqlite/request-counts.js'
 import { defaultLimits } from './start-gateway.js'
@@ -210,7 +210,7 @@ describe('gateways that share', () => {
         const totals = asked.map(({ key = '', windowEndTime, requests = 0 }) =>
           counts.add({ key, windowEndMs: timestampMs(windowEndTime as Parameters<typeof timestampMs>[0]), requests }),
         )
-        return { $typeName: 'surveyauth.v1.CountRequestsResponse' as const, totals }
+        return { $typeName: 'surveyauth.internal.v1.CountRequestsResponse' as const, totals }
       },
     }
   }

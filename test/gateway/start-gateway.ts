@@ -9,8 +9,9 @@ import { limitsOf } from '../../bin/compose/gateway-part.js'
 import { readConfig } from '../../bin/config.js'
 import { createGateway, type GatewayOptions, type RequestRecord } from '../../gateway/app.js'
 import type { GatewayLimits } from '../../gateway/limits.js'
+import { ErrorInfoSchema, RetryInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
-import { ErrorDetailSchema, type ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 
@@ -87,7 +88,10 @@ export function refusal(
   retryAfterSeconds = 0,
 ): ConnectError {
   return new ConnectError(message, code, undefined, [
-    { desc: ErrorDetailSchema, value: { reason, message, retryAfterSeconds } },
+    { desc: ErrorInfoSchema, value: { reason: ErrorReason[reason] ?? 'A_LATER_REASON', domain: 'survey-auth' } },
+    ...(retryAfterSeconds > 0
+      ? [{ desc: RetryInfoSchema, value: { retryDelay: { seconds: BigInt(retryAfterSeconds) } } }]
+      : []),
   ])
 }
 

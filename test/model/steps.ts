@@ -4,7 +4,8 @@ import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { ConnectError } from '@connectrpc/connect'
 import fc from 'fast-check'
 import { expect } from 'vitest'
-import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { reasonIn } from '../../services/rpc/service-error.js'
 import type { Verbs } from '../harness/verbs.js'
 import type { Answer, Boundary, Model, ModelApp, ModelCode, ModelForm, ModelGrant, ModelUser } from './model.js'
 
@@ -73,9 +74,9 @@ async function askRpc<T>(call: Promise<T>): Promise<{ answer: string; response?:
   try {
     return { answer: 'OK', response: await call }
   } catch (error) {
-    const [detail] = ConnectError.from(error).findDetails(ErrorDetailSchema)
-    if (detail === undefined) throw new Error(String(error)) // the error itself prints on many pages
-    return { answer: ErrorReason[detail.reason] }
+    const reason = reasonIn(ConnectError.from(error))
+    if (reason === undefined) throw new Error(String(error)) // the error itself prints on many pages
+    return { answer: ErrorReason[reason] }
   }
 }
 

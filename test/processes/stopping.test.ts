@@ -36,7 +36,7 @@ test(`a process ends within SHUTDOWN_TIMEOUT_SECONDS, even with an unfinished fo
   const bytes = (message: Buffer) => message
   const client = new grpc.Client(new URL(running.rpcAddress ?? '').host, grpc.credentials.createInsecure())
   onTestFinished(() => client.close())
-  const stream = client.makeBidiStreamRequest('/surveyauth.v1.MultiplexService/Multiplex', bytes, bytes)
+  const stream = client.makeBidiStreamRequest('/surveyauth.internal.v1.MultiplexService/Multiplex', bytes, bytes)
   stream.resume().on('error', () => undefined)
   await once(stream, 'metadata')
   form.write('POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nusername=')

@@ -4,7 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
-import { MultiplexRequestSchema, MultiplexResponseSchema } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import {
+  MultiplexRequestSchema,
+  MultiplexResponseSchema,
+} from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { GetAuthorizedUserRequestSchema, TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
@@ -46,7 +49,7 @@ test('a caller that does not read its answers has its further calls held back, a
     await server.drain(100)
   })
   const asIs = (bytes: Buffer) => bytes
-  const stream = client.makeBidiStreamRequest('/surveyauth.v1.MultiplexService/Multiplex', asIs, asIs)
+  const stream = client.makeBidiStreamRequest('/surveyauth.internal.v1.MultiplexService/Multiplex', asIs, asIs)
   const answers: AsyncIterator<Buffer> = stream[Symbol.asyncIterator]()
   const answered = new Set<number>()
   const keep = ({ value }: IteratorResult<Buffer>) => {

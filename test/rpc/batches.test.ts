@@ -2,16 +2,16 @@ import path from 'node:path'
 import { create, type DescMessage, ScalarType, toBinary } from '@bufbuild/protobuf'
 import { Code } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
-import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
-import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
+import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import {
   MultiplexedCallSchema,
   MultiplexedResultSchema,
   MultiplexRequestSchema,
   MultiplexResponseSchema,
-} from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+} from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
+import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { groupBy } from '../../services/collections/group-by.js'

@@ -8,11 +8,13 @@ import path from 'node:path'
 import type { Duplex } from 'node:stream'
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect'
+import { findTrailerError } from '@connectrpc/connect/protocol-grpc'
 import { createConnectTransport } from '@connectrpc/connect-node'
 import * as grpc from '@grpc/grpc-js'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
 import { AccountService, ListConnectedAppsRequestSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
-import { ErrorDetailSchema, ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
@@ -24,7 +26,7 @@ import { createGrpcDoor } from '../../services/rpc/grpc-door.js'
 import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { decodeRequest } from '../../services/rpc/requests.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
-import { ServiceError } from '../../services/rpc/service-error.js'
+import { reasonIn, ServiceError } from '../../services/rpc/service-error.js'
 
 const calls: Call[] = []
 const unexpected: unknown[] = []
@@ -109,16 +111,9 @@ function grpcUnaryTransport(): Transport {
 
 function errorOf(error: grpc.ServiceError): ConnectError {
   const bytes = error.metadata.get('grpc-status-details-bin')[0]
-  const status = new ConnectError(error.details, error.code as number as Code)
-  if (bytes instanceof Buffer) {
-    // google.rpc.Status: field 3 holds Any{type_url=1, value=2}; the detail is the last field of the message.
-    const text = bytes.toString('latin1')
-    const name = 'type.googleapis.com/surveyauth.v1.ErrorDetail'
-    const start = text.indexOf(name) + name.length
-    const value = bytes.subarray(start + 2)
-    status.details.push({ type: 'surveyauth.v1.ErrorDetail', value: new Uint8Array(value) })
-  }
-  return status
+  const trailer = new Headers({ 'grpc-status': String(error.code), 'grpc-message': encodeURIComponent(error.details) })
+  if (bytes instanceof Buffer) trailer.set('grpc-status-details-bin', bytes.toString('base64'))
+  return findTrailerError(trailer) ?? expect.unreachable('no failure')
 }
 
 const doors: Record<string, () => Client<typeof AccountService>> = {
@@ -189,11 +184,9 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
   test('an expected failure carries its reason and when to retry', async () => {
     const failure = await failureOf(account.signIn({ username: 'u', password: 'p' }))
     expect(failure.code).toBe(Code.ResourceExhausted)
-    expect(failure.findDetails(ErrorDetailSchema)[0]).toMatchObject({
-      reason: ErrorReason.RATE_LIMITED,
-      message: 'slow down',
-      retryAfterSeconds: 7,
-    })
+    expect(failure.rawMessage).toBe('slow down')
+    expect(failure.findDetails(ErrorInfoSchema)).toMatchObject([{ reason: 'RATE_LIMITED', domain: 'survey-auth' }])
+    expect(failure.findDetails(RetryInfoSchema)).toMatchObject([{ retryDelay: { seconds: 7n, nanos: 0 } }])
   })
 
   test('an unexpected failure does not reveal its text', async () => {
@@ -206,8 +199,10 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
   test('an invalid request is refused with the field named', async () => {
     const failure = await failureOf(account.getSession({ sessionToken: '' }))
     expect(failure.code).toBe(Code.InvalidArgument)
-    expect(failure.findDetails(ErrorDetailSchema)[0]?.reason).toBe(ErrorReason.INVALID_ARGUMENT)
-    expect(failure.rawMessage).toContain('session_token')
+    expect(reasonIn(failure)).toBe(ErrorReason.INVALID_ARGUMENT)
+    expect(failure.rawMessage).toBe('session_token: at least 1 characters')
+    const fieldViolations = [{ field: 'session_token', description: 'at least 1 characters' }]
+    expect(failure.findDetails(BadRequestSchema)).toMatchObject([{ fieldViolations }])
   })
 
   test('a call does not outlive its deadline by much', async () => {
@@ -346,7 +341,7 @@ describe('a request with an invalid or missing host is refused, and affects no o
   })
 })
 
-test.each(['/a/B', GET_SESSION, '/surveyauth.v1.MultiplexService/Multiplex'])(
+test.each(['/a/B', GET_SESSION, '/surveyauth.internal.v1.MultiplexService/Multiplex'])(
   'a gRPC call cancelled in the packet that opened it affects nothing else: %s',
   async (path) => {
     const peer = net.connect(Number(new URL(server.address).port), '127.0.0.1')
@@ -456,7 +451,7 @@ test.each(networkDoors.filter((name) => !name.includes('multiplexed')))(
     const before = calls.length
     const failure = await failureOf(call())
     expect(failure.code).toBe(Code.PermissionDenied)
-    expect(failure.findDetails(ErrorDetailSchema)[0]?.reason).toBe(ErrorReason.CALLER_NOT_ALLOWED)
+    expect(reasonIn(failure)).toBe(ErrorReason.CALLER_NOT_ALLOWED)
     expect(calls).toHaveLength(before)
   },
 )

@@ -9,12 +9,12 @@ import { createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-node'
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
+import { MultiplexResponseSchema } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import {
   AccountService,
   GetSessionRequestSchema,
   GetSessionResponseSchema,
 } from '../../gen/surveyauth/v1/account_service_pb.js'
-import { MultiplexResponseSchema } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
 import { type Address, parseAddress } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
@@ -183,7 +183,7 @@ function overHttp2(server: RpcServer) {
   const request = () =>
     session.request({
       ':method': 'POST',
-      ':path': '/surveyauth.v1.MultiplexService/Multiplex',
+      ':path': '/surveyauth.internal.v1.MultiplexService/Multiplex',
       'content-type': 'application/grpc',
       te: 'trailers',
     })
@@ -250,7 +250,11 @@ test.each(['1.1', '2'] as const)(
 
 test('a drain tells callers with an open stream to move on', async () => {
   const { server, at } = await started()
-  const stream = grpcClient(at).makeBidiStreamRequest('/surveyauth.v1.MultiplexService/Multiplex', bytes, bytes)
+  const stream = grpcClient(at).makeBidiStreamRequest(
+    '/surveyauth.internal.v1.MultiplexService/Multiplex',
+    bytes,
+    bytes,
+  )
   const end = endOf(stream)
   await once(stream, 'metadata')
   const heard = once(stream, 'data')

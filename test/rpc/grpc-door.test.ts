@@ -6,15 +6,15 @@ import { gzipSync } from 'node:zlib'
 import { Code } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
-import { MultiplexService } from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
+import { MultiplexService } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import { mayCall } from '../../services/rpc/callers.js'
 import { type CallRecord, Dispatcher } from '../../services/rpc/dispatcher.js'
 import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 
 const CALL_MS = 50
-const PATH = '/surveyauth.v1.LimitService/CountRequests'
+const PATH = '/surveyauth.internal.v1.LimitService/CountRequests'
 const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
 
 let server: RpcServer
@@ -108,7 +108,7 @@ test.each(['2147483S', '99999999m', '99999999u'])('a gRPC caller with a timeout 
 })
 
 test('a web page may not open a stream of calls', async () => {
-  const headers = { ':path': '/surveyauth.v1.MultiplexService/Multiplex', origin: 'http://rebound.example' }
+  const headers = { ':path': '/surveyauth.internal.v1.MultiplexService/Multiplex', origin: 'http://rebound.example' }
   expect(await statusOf(overHttp2(), headers)).toBe(String(grpc.status.PERMISSION_DENIED))
 })
 
@@ -154,13 +154,13 @@ test('headers of up to 16 KiB are accepted over HTTP/2, as its SETTINGS say', as
 })
 
 test.each([
-  ['is none', [0x0a, 200], 'INVALID_ARGUMENT', 'not a surveyauth.v1.MultiplexRequest'],
+  ['is none', [0x0a, 200], 'INVALID_ARGUMENT', 'not a surveyauth.internal.v1.MultiplexRequest'],
   ['carries 1,001 calls', Array(1_001).fill([0x0a, 0]).flat(), 'INVALID_ARGUMENT', '1000 calls at most'],
   ['is larger than a request', Array(64 * 1024 + 1).fill(0), 'RESOURCE_EXHAUSTED', 'larger than max'],
 ] as const)('a message to multiplex that %s ends the stream with the reason', async (_, message, code, why) => {
   const client = clientOfGrpc()
   const asIs = (bytes: Buffer) => bytes
-  const stream = client.makeBidiStreamRequest('/surveyauth.v1.MultiplexService/Multiplex', asIs, asIs)
+  const stream = client.makeBidiStreamRequest('/surveyauth.internal.v1.MultiplexService/Multiplex', asIs, asIs)
   const end = new Promise<grpc.StatusObject>((resolve) => stream.once('status', resolve))
   stream.on('error', () => undefined).resume()
   stream.write(Buffer.from(message))

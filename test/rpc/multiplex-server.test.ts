@@ -7,7 +7,7 @@ import {
   type MultiplexedResult,
   MultiplexRequestSchema,
   MultiplexResponseSchema,
-} from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+} from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { inParts } from '../../services/collections/in-parts.js'

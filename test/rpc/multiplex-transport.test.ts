@@ -13,7 +13,7 @@ import {
   MultiplexRequestSchema,
   MultiplexResponseSchema,
   MultiplexService,
-} from '../../gen/surveyauth/v1/multiplex_service_pb.js'
+} from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { MAX_CALLS } from '../../services/rpc/call-table.js'
 import { clientOf } from '../../services/rpc/client.js'

@@ -3,6 +3,7 @@ import { TimestampSchema } from '@bufbuild/protobuf/wkt'
 import { createValidator } from '@bufbuild/protovalidate'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService, SignInRequestSchema } from '../../gen/surveyauth/v1/account_service_pb.js'
 import {
   AddAppSecretRequestSchema,
@@ -14,11 +15,10 @@ import {
   UpdateUserRequestSchema,
 } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
-import { LimitService } from '../../gen/surveyauth/v1/limit_service_pb.js'
 import { ImportSurveysRequestSchema, SurveySchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../../services/rpc/dispatcher.js'
-import { compileRules } from '../../services/rpc/validation.js'
+import { compileRules as compile, violationInWords } from '../../services/rpc/validation.js'
 import { createAdminHandlers } from '../../services/token/admin/admin-service.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
@@ -122,6 +122,14 @@ function anyScalar(scalar: ScalarType): fc.Arbitrary<unknown> {
   if (scalar === ScalarType.INT64) return bigNumbers
   if (scalar === ScalarType.BYTES) return fc.uint8Array({ maxLength: 4 })
   return numbers
+}
+
+function compileRules(desc: DescMessage) {
+  const validate = compile(desc)
+  return (message: Message) => {
+    const violation = validate(message)
+    return violation && violationInWords(violation)
+  }
 }
 
 describe('the compiled rules', () => {
