@@ -13,7 +13,7 @@ const tool = (name) => path.join(root, 'node_modules', '.bin', name)
 const steps = [
   { name: 'gen/ is what the protos generate', run: genIsCurrent },
   { name: 'protos are clean (buf lint)', run: () => run(tool('buf'), ['lint']) },
-  { name: 'protos are compatible with main (buf breaking)', run: protosAreCompatible },
+  { name: 'protos are compatible with the newest release (buf breaking)', run: protosAreCompatible },
   { name: 'format and lint (biome)', run: () => run(tool('biome'), ['check', '.']) },
   { name: 'types (tsc)', run: () => run(tool('tsc'), ['-p', 'tsconfig.json']) },
 ]
@@ -67,20 +67,16 @@ function filesIn(folder) {
   )
 }
 
-/** Compares with the last commit of main that has protos; a tree without that history has nothing to compare with. */
+/** Compares with the newest release that can be reached from here; before the first one, protos may change. */
 function protosAreCompatible() {
-  const main = ['origin/main', 'main'].find(
-    (ref) => run('git', ['rev-parse', '--verify', '--quiet', `${ref}^{commit}`]).isRight,
-  )
-  if (main === undefined) return { isRight: true, note: 'skipped, no main branch here', output: '' }
-  const commit = run('git', ['log', '-1', '--format=%H', main, '--', 'proto']).stdout.trim()
-  if (commit === '') return { isRight: true, note: 'skipped, main has no protos yet', output: '' }
+  const release = run('git', ['describe', '--tags', '--abbrev=0', '--match', 'v[1-9]*']).stdout.trim()
+  if (release === '') return { isRight: true, note: 'skipped, there is no release yet', output: '' }
   const scratch = mkdtempSync(path.join(tmpdir(), 'survey-auth-protos-'))
   try {
-    const archive = path.join(scratch, 'main.tar')
-    const packed = run('git', ['archive', '--format=tar', `--output=${archive}`, commit, 'proto', 'buf.yaml'])
+    const archive = path.join(scratch, 'release.tar')
+    const packed = run('git', ['archive', '--format=tar', `--output=${archive}`, release, 'proto', 'buf.yaml'])
     if (!packed.isRight || !existsSync(archive)) return packed
-    return { ...run(tool('buf'), ['breaking', '--against', archive]), note: `against ${commit.slice(0, 7)}` }
+    return { ...run(tool('buf'), ['breaking', '--against', archive]), note: `against ${release}` }
   } finally {
     rmSync(scratch, { recursive: true, force: true })
   }
