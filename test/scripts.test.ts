@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 
 const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> }
-const withOptions = Object.entries(scripts).filter(([name]) => /^(bench|test:)/.test(name))
+const withOptions = Object.entries(scripts).filter(([name]) => /^(bench|trace|test:)/.test(name))
 
 function run(script: string, ...args: string[]) {
   return spawnSync(process.execPath, [...script.split(' ').slice(1), ...args], { encoding: 'utf8' })
