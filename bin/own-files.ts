@@ -1,7 +1,7 @@
 // The files that belong to a SQLite database: SQLite removes or overwrites what it finds under their names.
 import type { Database } from './settings.js'
 
-const SUFFIXES = ['', '-wal', '-shm', '-journal', '-lease']
+const SUFFIXES = ['', '-wal', '-shm', '-journal']
 
 /** Whether `file`, an absolute path, is the database or belongs to it. */
 export function isOfDatabase(file: string, database: Database | undefined): boolean {

@@ -8,7 +8,6 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
 /** What both services are built on. Neither imports the other: they meet in gen/. */
 const SHARED = [
   'event-loop',
-  'services/answers',
   'services/collections',
   'services/rpc',
   'services/store',
@@ -23,10 +22,6 @@ const directions: readonly { readonly folder: string; readonly mayImport: readon
   { folder: 'event-loop', mayImport: ['event-loop'] },
   { folder: 'gateway', mayImport: ['gateway', 'event-loop', 'gen'] },
   { folder: 'services/rpc', mayImport: ['services/rpc', 'services/collections', 'event-loop', 'gen'] },
-  {
-    folder: 'services/answers',
-    mayImport: ['services/answers', 'services/rpc', 'services/collections', 'event-loop', 'gen'],
-  },
   { folder: 'services/store', mayImport: ['services/store', 'services/rpc', 'gen'] },
   {
     folder: 'services/sqlite',

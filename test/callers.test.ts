@@ -7,7 +7,6 @@ import { LimitService } from '../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
-import { LeaseService } from '../gen/surveyauth/v1/lease_service_pb.js'
 import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
 import { parseAddress } from '../services/rpc/address.js'
@@ -28,7 +27,6 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'TokenService.RefreshAccessToken': ['gateway'],
   'TokenService.VerifyAccessToken': ['survey', 'verifier'],
   'TokenService.GetAuthorizedUser': ['gateway', 'verifier'],
-  'TokenService.RevalidateAnswers': ['gateway', 'survey', 'verifier'],
   'AccountService.SignIn': ['gateway'],
   'AccountService.SignOut': ['gateway'],
   'AccountService.GetSession': ['gateway'],
@@ -36,7 +34,6 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'AccountService.DisconnectApp': ['gateway'],
   'SurveyService.GetSurvey': ['gateway', 'verifier'],
   'SurveyService.ListSurveys': ['gateway', 'verifier'],
-  'SurveyService.RevalidateSurveys': ['gateway', 'verifier'],
   'LimitService.CountRequests': ['gateway'],
   'SurveyService.ImportSurveys': ['survey_writer', 'operator'],
   'SurveyService.DeleteSurveys': ['survey_writer', 'operator'],
@@ -58,7 +55,6 @@ const methods: readonly DescMethod[] = [
   AccountService,
   AdminService,
   LimitService,
-  LeaseService,
   SurveyService,
 ].flatMap((service) => service.methods)
 const matrix = CALLERS.flatMap((caller) =>

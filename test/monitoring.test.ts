@@ -128,7 +128,6 @@ function measure(metrics: Metrics): void {
   metrics.replayed('revoked_grant')
   metrics.unexpected()
   metrics.dropped()
-  metrics.revalidated(3)
   metrics.removed({ codes: 5, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 })
 }
 
@@ -161,7 +160,7 @@ describe('metrics', () => {
       'survey_auth_rpc_calls_total{method="s/SignIn",code="unauthenticated"}': 1,
       'survey_auth_rpc_calls_total{method="s/ListApps",code="internal"}': 1,
       'survey_auth_credentials_total{step="signed_in"}': 1,
-      'survey_auth_credentials_total{step="token_verified"}': 3,
+      'survey_auth_credentials_total{step="token_verified"}': 0,
       'survey_auth_refused_total{method="SignIn",reason="invalid_credentials"}': 1,
       'survey_auth_refused_total{method="SignIn",reason="deadline_exceeded"}': 1,
       'survey_auth_removed_rows_total{table="codes"}': 5,

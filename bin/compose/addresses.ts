@@ -42,12 +42,6 @@ export function rpcAddressOf(mode: Mode, config: Config, log: Log): Address | un
   return undefined
 }
 
-/** Sockets in DATA_DIR of processes of other modes that write to the same databases as a process of this mode. */
-export function rivalSockets(mode: Mode, config: Pick<Config, 'dataDir'>): string[] {
-  const rivals = { all: ['token', 'survey'], token: ['all'], survey: ['all'], gateway: [] } as const
-  return rivals[mode].map((rival) => socketIn(config, rival).path)
-}
-
 export function tokenServiceUrlOf(config: Config): Address {
   return config.tokenServiceUrl ?? socketIn(config, 'token')
 }

@@ -16,7 +16,7 @@ export interface Observers {
   readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'onDropped' | 'startSpan'>
   /** undefined without metrics. */
   readonly store: StoreObserver | undefined
-  readonly token: Pick<TokenDeps, 'onRevalidated' | 'onReplayed'>
+  readonly token: Pick<TokenDeps, 'onReplayed'>
   /** Of either database. */
   readonly janitor: { onRemoved(removed: RemovedRows): void; onError(error: unknown): void }
 }
@@ -52,7 +52,7 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
       onCommit: metrics.commit,
       onFailure: tellOfOutages(log),
     },
-    token: { onRevalidated: metrics?.revalidated, onReplayed: metrics?.replayed },
+    token: { onReplayed: metrics?.replayed },
     janitor: {
       onRemoved(removed) {
         log.removed(removed)

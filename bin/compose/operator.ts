@@ -1,7 +1,6 @@
 // What the command line works through: the services' own RPCs, called as operator. It calls the server that is
 // configured, else one that runs on this DATA_DIR, else it opens the databases itself. That is safe beside a server too:
-// every call is a transaction, servers ask the database whether others wrote, and a call that ends something waits until the
-// servers' leases have learned of it or expired.
+// every call is a transaction, and servers ask the database whether others wrote.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import type { DescService } from '@bufbuild/protobuf'

@@ -14,8 +14,6 @@ export interface Overrides {
   readonly logStream?: NodeJS.WritableStream
   /** Of new passwords; a production cost unless given. */
   readonly passwordCost?: PasswordCost
-  /** How often a lease must be wanted before it is held; the value in services/answers/held-lease.ts unless given. */
-  readonly leaseWorthWanted?: number
   /** Gateways run in this many processes of their own instead of in this one. */
   readonly workers?: number | undefined
   /** This process is one of those. */

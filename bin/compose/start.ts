@@ -3,17 +3,15 @@ import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
-import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { createLeaseHandlers, Leases } from '../../services/answers/leases.js'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Address } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { createDirectDoor } from '../../services/rpc/direct-door.js'
 import { Dispatcher } from '../../services/rpc/dispatcher.js'
-import { stateOfSocket, type TlsMaterial } from '../../services/rpc/listener.js'
+import type { TlsMaterial } from '../../services/rpc/listener.js'
 import type { RpcServer } from '../../services/rpc/rpc-server.js'
 import type { Rounds } from '../../services/store/rounds.js'
 import { startHashingThreads } from '../../services/token/hashing-threads.js'
@@ -25,16 +23,15 @@ import { startAdminHttp } from '../telemetry/admin-http.js'
 import { createLog, type Log } from '../telemetry/log.js'
 import { createMetrics } from '../telemetry/metrics.js'
 import { createTracing } from '../telemetry/tracing.js'
-import { rivalSockets, rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
+import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { forwardClock } from './clock.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
 import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers, type Observers } from './observers.js'
-import { ownServices } from './own-services.js'
 import type { Absence, Clock, Part, StorePart } from './part.js'
-import { connectTo, type KeepingSetup, type Remote } from './remote.js'
+import { connectTo, type Remote } from './remote.js'
 import { startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
 import { closeWhileEmpty, creating, isMade, makePrivateDirectory } from './stores.js'
@@ -221,54 +218,29 @@ class Assembly {
   async #openServices(): Promise<void> {
     const config = this.#config
     closeWhileEmpty(config.dataDir)
-    await this.#warnOfRivals()
-    const leases = new Leases()
-    if (this.#mode !== 'gateway') this.#dispatcher.register(LeaseService, createLeaseHandlers(leases))
     if (this.#has('token')) {
       const { passwordCost } = this.#overrides
       await startHashingThreads(config.passwordHashConcurrency)
       await this.#tellOfNew(tokenCopy, config.tokenDatabase)
-      this.#addService(
-        await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, leases, passwordCost),
-      )
+      this.#addService(await openTokenPart(config, this.#dispatcher, this.#clock, this.#observers, passwordCost))
     } else {
       this.#tokenRemote = this.#connectTo('token', tokenServiceUrlOf(config))
     }
     if (this.#has('survey')) {
       const token = this.#client(TokenService, 'survey')
       await this.#tellOfNew(surveyCopy, config.surveyDatabase)
-      this.#addService(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers, leases))
+      this.#addService(await openSurveyPart(config, this.#dispatcher, this.#clock, token, this.#observers))
     } else if (this.#has('gateway')) {
-      this.#surveyRemote = this.#connectTo('survey', surveyServiceUrlOf(config), this.#tokenRemote)
+      this.#surveyRemote = this.#connectTo('survey', surveyServiceUrlOf(config))
     }
-    leases.takeOver()
   }
 
   async #tellOfNew(schemas: CopiedSchema, where: Database): Promise<void> {
     if (!(await isMade(schemas, where))) this.#log.note(creating(schemas, where))
   }
 
-  /** On SQLite both processes would work, and each revocation would wait for the other's leases. */
-  async #warnOfRivals(): Promise<void> {
-    if (this.#config.tokenDatabase.kind !== 'sqlite' && this.#config.surveyDatabase.kind !== 'sqlite') return
-    for (const socket of rivalSockets(this.#mode, this.#config)) {
-      if ((await stateOfSocket(socket)) !== 'in use') continue
-      this.#log.warning(
-        `another process serves this DATA_DIR, at ${socket}: stop one of them, or each revocation takes 0.2 s`,
-      )
-    }
-  }
-
-  /** `behind`: see RemoteOptions. */
-  #connectTo(service: 'token' | 'survey', address: Address, behind?: Remote): Remote {
-    const caller = this.#has('gateway') ? 'gateway' : 'survey'
-    return this.#add(connectTo(service, address, this.#config, caller, { behind, ...this.#keeping() }))
-  }
-
-  #keeping(): KeepingSetup {
-    const { onRevalidated } = this.#observers.token
-    const { leaseWorthWanted } = this.#overrides
-    return { now: this.#clock.now, onHeld: () => onRevalidated?.(1), leaseWorthWanted }
+  #connectTo(service: 'token' | 'survey', address: Address): Remote {
+    return this.#add(connectTo(service, address, this.#config, this.#has('gateway') ? 'gateway' : 'survey'))
   }
 
   #client<S extends DescService>(service: S, caller: Caller): Client<S> {
@@ -333,11 +305,10 @@ class Assembly {
 
   #startOwnGateway(port: HeldPort): Promise<GatewayPart> {
     const isAlone = this.#has('token') && this.#config.tokenDatabase.kind === 'sqlite'
-    const own = this.#has('token') ? ownServices(this.#dispatcher, this.#config, this.#keeping()) : undefined
     const clients = {
-      token: own?.token ?? this.#client(TokenService, 'gateway'),
+      token: this.#client(TokenService, 'gateway'),
       account: this.#client(AccountService, 'gateway'),
-      survey: own?.survey ?? this.#client(SurveyService, 'gateway'),
+      survey: this.#client(SurveyService, 'gateway'),
       sharedLimits: isAlone ? undefined : this.#client(LimitService, 'gateway'), // alone it has nobody to share with
     }
     return startGatewayPart(this.#config, port, clients, this.#clock, this.#observers)

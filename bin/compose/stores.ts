@@ -1,7 +1,6 @@
 // Which database a configuration names. The PostgreSQL driver is loaded only where it is used.
 import { chmodSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
-import type { Leases } from '../../services/answers/leases.js'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { PoolOptions } from '../../services/postgres/pool.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
@@ -29,7 +28,7 @@ export interface StoreObserver {
 }
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is not a database. */
-export async function openTokenStore(config: Config, observer?: StoreObserver, leases?: Leases): Promise<TokenStore> {
+export async function openTokenStore(config: Config, observer?: StoreObserver): Promise<TokenStore> {
   const { tokenDatabase } = config
   if (tokenDatabase.kind === 'postgres') {
     const postgres = await import('../../services/token/store/postgres/postgres-token-store.js')
@@ -40,13 +39,13 @@ export async function openTokenStore(config: Config, observer?: StoreObserver, l
   const onCommit = observer?.onCommit.bind(observer, 'token')
   return observed(
     'token',
-    opened(file, () => openSqliteTokenStore({ file, onCommit, leases })),
+    opened(file, () => openSqliteTokenStore({ file, onCommit })),
     observer,
   )
 }
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is not a database. */
-export async function openSurveyStore(config: Config, observer?: StoreObserver, leases?: Leases): Promise<SurveyStore> {
+export async function openSurveyStore(config: Config, observer?: StoreObserver): Promise<SurveyStore> {
   const { surveyDatabase } = config
   if (surveyDatabase.kind === 'postgres') {
     const postgres = await import('../../services/survey/store/postgres/postgres-survey-store.js')
@@ -57,7 +56,7 @@ export async function openSurveyStore(config: Config, observer?: StoreObserver, 
   const onCommit = observer?.onCommit.bind(observer, 'survey')
   return observed(
     'survey',
-    opened(file, () => openSqliteSurveyStore({ file, onCommit, leases })),
+    opened(file, () => openSqliteSurveyStore({ file, onCommit })),
     observer,
   )
 }

@@ -2,7 +2,6 @@
 import type { Client } from '@connectrpc/connect'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import type { Leases } from '../../services/answers/leases.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { startJanitor } from '../../services/survey/janitor.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
@@ -18,11 +17,9 @@ export async function openSurveyPart(
   clock: Clock,
   token: Client<typeof TokenService>,
   observers: Observers,
-  leases?: Leases,
 ): Promise<StorePart> {
-  const store = await openSurveyStore(config, observers.store, leases)
-  const deps = { store, token, now: clock.now, leases: config.surveyDatabase.kind === 'sqlite' ? leases : undefined }
-  dispatcher.register(SurveyService, createSurveyHandlers(deps))
+  const store = await openSurveyStore(config, observers.store)
+  dispatcher.register(SurveyService, createSurveyHandlers({ store, token, now: clock.now }))
   return {
     startJanitor: () => startJanitor({ ...observers.janitor, ...janitorTimes(config), store, now: clock.now }),
     absent: () => absentUnless('survey database', store.ping()),

@@ -4,7 +4,6 @@ import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import type { Leases } from '../../services/answers/leases.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { startJanitor } from '../../services/token/janitor.js'
 import { createLimitHandlers } from '../../services/token/limit-service.js'
@@ -24,7 +23,6 @@ export async function openTokenPart(
   dispatcher: Dispatcher,
   clock: Clock,
   observers: Observers,
-  leases?: Leases,
   passwordCost?: PasswordCost,
 ): Promise<StorePart> {
   const passwords = createPasswordHasher({
@@ -32,13 +30,12 @@ export async function openTokenPart(
     queueLimit: config.passwordHashQueueLimit,
     cost: passwordCost,
   })
-  const store = await openTokenStore(config, observers.store, leases) // last of what may fail: otherwise nobody would close it
+  const store = await openTokenStore(config, observers.store) // last of what may fail: otherwise nobody would close it
   const uses = createUseRecorder(store)
   const handlers = createTokenHandlers({
     ...clock,
     ...observers.token,
     store,
-    leases: config.tokenDatabase.kind === 'sqlite' ? leases : undefined,
     rules: config,
     uses,
     passwords,

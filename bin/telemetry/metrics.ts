@@ -12,8 +12,6 @@ export interface Metrics {
   call(record: CallRecord): void
   removed(removed: RemovedRows): void
   storeOperation(store: string, operation: string, durationMs: number): void
-  /** Answers about access tokens that one call found to hold: each counts as a token verified. */
-  revalidated(answers: number): void
   /** A used code that was sent again. */
   replayed(effect: ReplayEffect): void
   /** A commit of SQLite and the writes that shared it. */
@@ -32,15 +30,13 @@ export interface Metrics {
 /** The metrics of a process, in a form that travels as JSON. */
 export type Snapshot = Awaited<ReturnType<Registry['getMetricsAsJSON']>>
 
-const TOKEN_VERIFIED = 'token_verified'
-
 /** RPCs that give out or judge credentials, and what each success is called. */
 const steps: Readonly<Record<string, string>> = {
   IssueCode: 'code_issued',
   ExchangeCode: 'code_exchanged',
   RefreshAccessToken: 'token_refreshed',
-  VerifyAccessToken: TOKEN_VERIFIED,
-  GetAuthorizedUser: TOKEN_VERIFIED,
+  VerifyAccessToken: 'token_verified',
+  GetAuthorizedUser: 'token_verified',
   SignIn: 'signed_in',
 }
 
@@ -220,7 +216,6 @@ export function createMetrics(): Metrics {
       if (code === undefined) credentials([step])
       else refused([method, reasonName(reason) ?? codeName(code)])
     },
-    revalidated: (answers) => credentials([TOKEN_VERIFIED], answers),
     replayed: (effect) => replayedCodes([effect]),
     storeOperation(store, operation, durationMs) {
       storeSeconds([store, operation], durationMs / 1000)

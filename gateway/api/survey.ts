@@ -25,7 +25,6 @@ export const surveyRoute: Route = {
         accessToken,
         surveyId: BigInt(surveyId),
         openid,
-        wantsValidator: false,
       },
       request.rpc,
     )

@@ -31,7 +31,6 @@ export const surveysRoute: Route = {
         openid,
         page,
         perPage,
-        wantsValidator: false,
       },
       request.rpc,
     )

@@ -1,9 +1,6 @@
 import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from '../bounds.js'
-import { successBytes } from '../envelope.js'
+import { success } from '../envelope.js'
 import type { Route } from '../http.js'
-import { KeptProfiles } from './kept-profiles.js'
-
-const profiles = new KeptProfiles(4 * 1024 * 1024) // at a hundred bytes each, the profiles of 20,000 users
 
 /** The basic profile of the user who authorized (spec 4.4, 2.5). */
 export const userRoute: Route = {
@@ -18,15 +15,9 @@ export const userRoute: Route = {
     const openid = query.required('openid', MAX_ID_LENGTH)
 
     const user = await token.getAuthorizedUser(
-      {
-        $typeName: 'surveyauth.v1.GetAuthorizedUserRequest',
-        appid,
-        accessToken,
-        openid,
-        wantsValidator: false,
-      },
+      { $typeName: 'surveyauth.v1.GetAuthorizedUserRequest', appid, accessToken, openid },
       request.rpc,
     )
-    return successBytes(profiles.bytesOf(user), request.requestId)
+    return success({ openid: user.openid, nickname: user.nickname, avatar: user.avatar }, request.requestId)
   },
 }

@@ -3,7 +3,6 @@ import type { DescMethod } from '@bufbuild/protobuf'
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 
@@ -24,7 +23,6 @@ const token: Row<typeof TokenService> = {
   refreshAccessToken: ['gateway'],
   verifyAccessToken: ['survey', 'verifier'],
   getAuthorizedUser: ['gateway', 'verifier'],
-  revalidateAnswers: ['gateway', 'survey', 'verifier'],
 }
 
 const account: Row<typeof AccountService> = {
@@ -59,14 +57,9 @@ const limit: Row<typeof LimitService> = {
   countRequests: ['gateway'],
 }
 
-const lease: Row<typeof LeaseService> = {
-  holdLease: [], // only local: a lease needs two clocks that advance together
-}
-
 const survey: Row<typeof SurveyService> = {
   getSurvey: ['gateway', 'verifier'],
   listSurveys: ['gateway', 'verifier'],
-  revalidateSurveys: ['gateway', 'verifier'],
   importSurveys: ['survey_writer', 'operator'],
   deleteSurveys: ['survey_writer', 'operator'],
   exportSurveys: ['survey_writer', 'operator'],
@@ -78,7 +71,6 @@ const table: Record<string, Record<string, readonly Caller[]>> = {
   [AccountService.typeName]: account,
   [AdminService.typeName]: admin,
   [LimitService.typeName]: limit,
-  [LeaseService.typeName]: lease,
   [SurveyService.typeName]: survey,
 }
 

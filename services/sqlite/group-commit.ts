@@ -16,11 +16,6 @@ export interface TransactionWatcher {
   begun(): void
   /** All or some of it was rolled back. */
   undone(): void
-  /**
-   * Called after COMMIT. Writers are answered once the returned promise, if any, fulfils and the log is flushed. The promise
-   * does not reject, and this does not throw.
-   */
-  committed(): Promise<void> | undefined
 }
 
 export interface GroupCommitOptions {
@@ -61,8 +56,6 @@ interface Committed {
   readonly group: readonly QueuedWrite[]
   readonly outcomes: readonly Outcome[]
   readonly startedAt: number
-  /** When the watcher allows it to be acknowledged. */
-  readonly known: Promise<void> | undefined
 }
 
 const MAX_UNANSWERED = 10_000 // a few MiB and under 2 s of work; beyond it waiting only adds latency
@@ -238,7 +231,7 @@ export class GroupCommit {
       this.#rollBack()
       return true
     }
-    this.#unflushed.push({ group, outcomes, startedAt, known: this.#watcher?.committed() })
+    this.#unflushed.push({ group, outcomes, startedAt })
     if (!this.#isFlushing) this.#flush()
     this.#checkpoints.committed()
     return true
@@ -257,13 +250,8 @@ export class GroupCommit {
     })
   }
 
-  #acknowledge(committed: Committed): void {
-    this.#onCommit?.(committed.group.length, performance.now() - committed.startedAt)
-    if (committed.known) void committed.known.then(() => this.#tell(committed))
-    else this.#tell(committed)
-  }
-
-  #tell({ group, outcomes }: Committed): void {
+  #acknowledge({ group, outcomes, startedAt }: Committed): void {
+    this.#onCommit?.(group.length, performance.now() - startedAt)
     this.#answered(group.length)
     group.forEach((write, index) => {
       const outcome = outcomes[index]

@@ -9,13 +9,11 @@ import { getSurvey } from './get-survey.js'
 import { importSurveys } from './import-surveys.js'
 import { listSurveyEvents } from './list-survey-events.js'
 import { listSurveys } from './list-surveys.js'
-import { revalidateSurveys } from './revalidate-surveys.js'
 
 export function createSurveyHandlers(deps: SurveyDeps): Handlers<typeof SurveyService> {
   return {
     getSurvey: getSurvey(deps),
     listSurveys: listSurveys(deps),
-    revalidateSurveys: revalidateSurveys(deps),
     importSurveys: importSurveys(deps),
     deleteSurveys: deleteSurveys(deps),
     exportSurveys: exportSurveys(deps),

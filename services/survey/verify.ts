@@ -1,6 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import type { RevalidateAnswersResponse, VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import type { VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { headersBecauseOf } from '../rpc/request-id.js'
 import { reasonIn, ServiceError } from '../rpc/service-error.js'
@@ -10,7 +10,6 @@ interface Presented {
   readonly appid: string
   readonly accessToken: string
   readonly openid: string
-  readonly wantsValidator: boolean
 }
 
 /** What TokenService says about the credentials is passed on unchanged; a failure to reach it becomes UNAVAILABLE. */
@@ -30,28 +29,12 @@ const unreachable: ReadonlySet<Code> = new Set([
 
 /** Whose token it is, according to TokenService. @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR, UNAVAILABLE */
 export async function verify(deps: SurveyDeps, presented: Presented, call: Call): Promise<VerifyAccessTokenResponse> {
-  const { appid, accessToken, openid, wantsValidator } = presented
+  const { appid, accessToken, openid } = presented
   try {
     return await deps.token.verifyAccessToken(
-      { $typeName: 'surveyauth.v1.VerifyAccessTokenRequest', appid, accessToken, openid, wantsValidator },
+      { $typeName: 'surveyauth.v1.VerifyAccessTokenRequest', appid, accessToken, openid },
       { headers: headersBecauseOf(call) },
     )
-  } catch (error) {
-    throw translate(error)
-  }
-}
-
-/**
- * Which answers about access tokens, given by their validators, no longer hold, according to TokenService.
- * @throws ServiceError UNAVAILABLE
- */
-export async function revalidateTokens(
-  deps: SurveyDeps,
-  asked: { readonly validators: Uint8Array[]; readonly wantsLeaseTerms: boolean },
-  call: Call,
-): Promise<RevalidateAnswersResponse> {
-  try {
-    return await deps.token.revalidateAnswers(asked, { headers: headersBecauseOf(call) })
   } catch (error) {
     throw translate(error)
   }

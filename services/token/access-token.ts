@@ -4,7 +4,6 @@ import { requireApp } from './app-authentication.js'
 import { PresentedCredential } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 import type { AccessTokenRow } from './store/token-store.js'
-import { validatorOf } from './validators.js'
 
 const invalidToken = () =>
   new ServiceError(
@@ -12,26 +11,17 @@ const invalidToken = () =>
     'the access_token is unknown, expired, replaced, revoked or not for this app',
   )
 
-export const NO_VALIDATOR = new Uint8Array()
-
 interface Presented {
   readonly appid: string
   readonly accessToken: string
   readonly openid: string
-  readonly wantsValidator: boolean
-}
-
-/** A good access token and the validator of the answer about it, which is empty if none is wanted. */
-interface GoodAccessToken {
-  readonly token: AccessTokenRow
-  readonly validator: Uint8Array
 }
 
 /**
  * The presented access token if it is good; counts as a use of its grant. An openid that is not empty must be its user's.
  * @throws ServiceError INVALID_APPID, INVALID_TOKEN, CLAIM_ERROR
  */
-export async function requireAccessToken(deps: TokenDeps, presented: Presented): Promise<GoodAccessToken> {
+export async function requireAccessToken(deps: TokenDeps, presented: Presented): Promise<AccessTokenRow> {
   const { appid, openid } = presented
   const credential = new PresentedCredential('accessToken', presented.accessToken)
   let token = await deps.store.findAccessToken(credential)
@@ -43,19 +33,10 @@ export async function requireAccessToken(deps: TokenDeps, presented: Presented):
   if (openid !== '' && openid !== token.openid) {
     throw new ServiceError(ErrorReason.CLAIM_ERROR, 'the openid is not that of the access_token')
   }
-  used(deps, token, deps.now())
-  return { token, validator: presented.wantsValidator ? validatorOf(credential, token) : NO_VALIDATOR }
+  deps.uses.grantUsed(token.grantId, deps.now(), token.grantLastUsedAtMs)
+  return token
 }
 
 function isGoodFor(appid: string, token: AccessTokenRow, now: number): boolean {
-  return token.appid === appid && isGood(token, now)
-}
-
-export function isGood({ isRevoked, expiresAtMs }: AccessTokenRow, now: number): boolean {
-  return !isRevoked && now < expiresAtMs
-}
-
-/** Records the use of the token's grant. */
-export function used({ uses }: TokenDeps, { grantId, grantLastUsedAtMs }: AccessTokenRow, now: number): void {
-  uses.grantUsed(grantId, now, grantLastUsedAtMs)
+  return token.appid === appid && !token.isRevoked && now < token.expiresAtMs
 }

@@ -88,32 +88,6 @@ export class PresentedCredential {
   get hash(): Uint8Array | undefined {
     return hashCredential(this.#kind, this.#text)
   }
-
-  /** One character per byte; empty if the credential has no place. Meaningful only if `hash` is defined. */
-  get place(): string {
-    const start = bodyStart(this.#kind)
-    if (this.#text.length - start - CHECKSUM_LENGTH !== lengthOf.placed) return ''
-    return placeIn(this.#text, start)
-  }
-}
-
-/** A credential known only by digest and place. */
-export class DigestedCredential {
-  readonly digest: string
-  readonly #place: string
-
-  /** Both have one character per byte; `place` is empty if there is none. With any other length it is no credential. */
-  constructor(digest: string, place: string) {
-    this.digest = digest
-    this.#place = place
-  }
-
-  /** As hashCredential. */
-  get hash(): Uint8Array | undefined {
-    const { length } = this.#place
-    if (this.digest.length !== KEY_BYTES || (length !== 0 && length !== PLACE_BYTES)) return undefined
-    return keyFrom(this.digest, this.#place)
-  }
 }
 
 /** Where the row of this key lies. Credentials of versions up to 0.1.0 have none: the start of their hash serves. */

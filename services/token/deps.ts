@@ -1,5 +1,4 @@
 // What the handlers of TokenService, AccountService and AdminService share. Nothing here is global: bin/ composes it.
-import type { Leases } from '../answers/leases.js'
 import type { PasswordHasher } from './passwords.js'
 import type { SignInLimiter } from './sign-in-limiter.js'
 import type { ReplayEffect, TokenStore } from './store/token-store.js'
@@ -29,10 +28,6 @@ export interface TokenDeps {
   readonly passwords: PasswordHasher
   readonly signInLimiter: SignInLimiter
   readonly uses: UseRecorder
-  /** Leases on answers about access tokens; undefined where other processes write too. */
-  readonly leases?: Leases | undefined
-  /** Called once per RevalidateAnswers with the number of answers that still hold. */
-  readonly onRevalidated?: ((answers: number) => void) | undefined
   /** Called for each replay of a used code. */
   readonly onReplayed?: ((effect: ReplayEffect) => void) | undefined
 }

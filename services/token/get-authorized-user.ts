@@ -5,8 +5,7 @@ import type { TokenDeps } from './deps.js'
 /** The basic profile (spec 4.4). */
 export function getAuthorizedUser(deps: TokenDeps) {
   return async (request: GetAuthorizedUserRequest): Promise<GetAuthorizedUserResponse> => {
-    const { token, validator } = await requireAccessToken(deps, request)
-    const { openid, nickname, avatar } = token
-    return { $typeName: 'surveyauth.v1.GetAuthorizedUserResponse', openid, nickname, avatar, validator }
+    const { openid, nickname, avatar } = await requireAccessToken(deps, request)
+    return { $typeName: 'surveyauth.v1.GetAuthorizedUserResponse', openid, nickname, avatar }
   }
 }

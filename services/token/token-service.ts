@@ -13,7 +13,6 @@ import { exchangeCode } from './exchange-code.js'
 import { getAuthorizedUser } from './get-authorized-user.js'
 import { issueCode } from './issue-code.js'
 import { refreshAccessToken } from './refresh-access-token.js'
-import { revalidateAnswers } from './revalidate-answers.js'
 import { verifyAccessToken } from './verify-access-token.js'
 
 export function createTokenHandlers(deps: TokenDeps): {
@@ -30,7 +29,6 @@ export function createTokenHandlers(deps: TokenDeps): {
       refreshAccessToken: refreshAccessToken(deps, recallSecret),
       verifyAccessToken: verifyAccessToken(deps),
       getAuthorizedUser: getAuthorizedUser(deps),
-      revalidateAnswers: revalidateAnswers(deps),
     },
     account: createAccountHandlers(deps),
     admin: createAdminHandlers(deps),

@@ -12,7 +12,7 @@ import { Clock } from '../harness/clock.js'
 import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
 import { createProcess, startProcess } from '../harness/process.js'
-import { PROGRAM, spawnServe, untilListening } from '../harness/spawn.js'
+import { PROGRAM, untilListening } from '../harness/spawn.js'
 import { openService, startService } from '../harness.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
@@ -156,28 +156,6 @@ test('without its database file it is not ready, and its log says why, and when 
   renameSync(`${file}.away`, file)
   await vi.waitUntil(() => service.output.includes('everything that was unavailable answers again'), 10_000)
   expect(await isReady()).toBe(true)
-})
-
-test.each([
-  ['all', 'token', /another process serves this DATA_DIR, at \S+token\.sock/],
-  ['survey', 'all', /another process serves this DATA_DIR, at \S+rpc\.sock/],
-  ['survey', 'token', undefined],
-])('serve %s beside serve %s on one DATA_DIR is warned of if they share a database', async (second, first, warning) => {
-  const { dataDir } = await createProcess()
-  const { PATH = '' } = process.env
-  const log: string[] = []
-  for (const mode of [first, second]) {
-    const { child, listening } = spawnServe(mode, { PATH, DATA_DIR: dataDir, PORT: '0', ADMIN_PORT: '0' })
-    onTestFinished(() => void child.kill('SIGKILL'))
-    if (mode === second) {
-      child.stderr?.on('data', (chunk: Buffer) => log.push(chunk.toString('utf8')))
-      void listening.then(() => child.kill('SIGTERM'))
-      await new Promise((resolve) => child.once('close', resolve))
-    }
-    await listening
-  }
-  if (warning) expect(log.join('')).toMatch(warning)
-  else expect(log.join('')).not.toContain('another process')
 })
 
 test('a port in use is reported with its variable, exit 69', async () => {

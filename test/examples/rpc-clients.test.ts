@@ -150,10 +150,7 @@ describe('the text of every client', () => {
     const words = text.toLowerCase().replaceAll('_', '')
     for (const { name, input } of [TokenService.method.verifyAccessToken, SurveyService.method.listSurveys]) {
       expect(words).toContain(name.toLowerCase())
-      for (const field of input.fields) {
-        const isNeeded = field.name !== 'wants_validator' // it is for who keeps answers
-        if (isNeeded) expect(words).toContain(field.name.replaceAll('_', ''))
-      }
+      for (const field of input.fields) expect(words).toContain(field.name.replaceAll('_', ''))
     }
   })
 })

@@ -3,7 +3,6 @@ import { create } from '@bufbuild/protobuf'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { KeptProfiles } from '../../gateway/api/kept-profiles.js'
 import { surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import { ListSurveysResponseSchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { startGateway } from './start-gateway.js'
@@ -80,22 +79,6 @@ test('a profile is answered as the service has it now, even if it was different 
     const body = (await (await fetch(`${gateway.url}/api/${user}`)).json()) as Body
     expect(body.data).toEqual(profile)
   }
-})
-
-test('profiles are cached up to a number of characters, counted twice; the first one beyond it evicts all others', () => {
-  const written: string[] = []
-  const profiles = new KeptProfiles(60, ({ openid }) => {
-    written.push(openid)
-    return openid.padEnd(10)
-  })
-  const ask = (openids: string) => {
-    written.length = 0
-    for (const openid of openids) profiles.bytesOf({ openid, nickname: '', avatar: '' })
-    return written.join('')
-  }
-  expect(ask('abcabc')).toBe('abc')
-  expect(ask('dddbcd')).toBe('dbc')
-  expect(ask('dbcadbc')).toBe('adbc')
 })
 
 describe('a parameter is accepted up to the length in the OpenAPI document, and no longer', () => {

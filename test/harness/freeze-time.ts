@@ -1,7 +1,7 @@
 import { onTestFinished, vi } from 'vitest'
 
 /**
- * Until the test ends, `performance.now()` moves only by `vi.advanceTimersByTime`: no lease and no timeout expires, however
+ * Until the test ends, `performance.now()` moves only by `vi.advanceTimersByTime`: no timeout expires, however
  * long the machine stalls, and waiting for one to expire never ends.
  */
 export function freezeTime(): void {

@@ -31,7 +31,6 @@ test('a caller that does not read its answers has its further calls held back, a
         handled += 1
         return { openid, nickname: 'x'.repeat(50_000) }
       },
-      revalidateAnswers: notNeeded,
     },
   )
   const socket = path.join(temporaryDirectory(), 's')

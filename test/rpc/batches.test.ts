@@ -11,7 +11,6 @@ import {
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { groupBy } from '../../services/collections/group-by.js'
@@ -24,7 +23,7 @@ import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { startRpcServer } from '../../services/rpc/rpc-server.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
-const methods = [TokenService, AccountService, AdminService, LimitService, LeaseService, SurveyService].flatMap(
+const methods = [TokenService, AccountService, AdminService, LimitService, SurveyService].flatMap(
   (service) =>
     service.methods as readonly { readonly name: string; readonly input: DescMessage; readonly output: DescMessage }[],
 )
@@ -148,7 +147,6 @@ test('among calls sent together, only those fail that are too large or cannot be
       refreshAccessToken: notNeeded,
       verifyAccessToken: notNeeded,
       getAuthorizedUser: async ({ openid }) => ({ openid, nickname: '昵称'.repeat(2_000) }),
-      revalidateAnswers: notNeeded,
     },
   )
   const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 10 }

@@ -1,16 +1,20 @@
 import { randomBytes } from 'node:crypto'
-import { expect, test } from 'vitest'
+import path from 'node:path'
+import { expect, onTestFinished, test } from 'vitest'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { IssueCodeRequest } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../../services/rpc/dispatcher.js'
 import { newCredential } from '../../services/token/credentials.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import { issueCode } from '../../services/token/issue-code.js'
-import { startService } from '../answers/kept-service.js'
-import { appRow, byOperator, NOW, startSession } from '../store/token-store-verbs.js'
+import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
+import { temporaryDirectory } from '../store/temporary-directory.js'
+import { appRow, byOperator, NOW, seed, startSession } from '../store/token-store-verbs.js'
 
 test('a code that is refused to a disabled app says so, also when the app is enabled again at once', async () => {
-  const { store } = await startService()
+  const store = openSqliteTokenStore({ file: path.join(temporaryDirectory(), 'token.db') })
+  onTestFinished(() => store.close())
+  await seed(store)
   const session = newCredential('session', randomBytes)
   await startSession(store, '', { sessionHash: session.hash })
   const issuing: typeof store.issueCode = async (...args) => {

@@ -14,7 +14,6 @@ import {
   UpdateAppRequestSchema,
   UpdateUserRequestSchema,
 } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { LeaseService } from '../../gen/surveyauth/v1/lease_service_pb.js'
 import { ImportSurveysRequestSchema, SurveySchema, SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../../services/rpc/dispatcher.js'
@@ -25,8 +24,8 @@ import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-t
 import { appRow, byOperator, NOW, secretRow } from '../store/token-store-verbs.js'
 
 const library = createValidator()
-const requests = [TokenService, AccountService, AdminService, LimitService, LeaseService, SurveyService].flatMap(
-  (service) => service.methods.map(({ input }) => input),
+const requests = [TokenService, AccountService, AdminService, LimitService, SurveyService].flatMap((service) =>
+  service.methods.map(({ input }) => input),
 )
 
 /** Strings around every bound of the rules, in characters, UTF-16 units and bytes, and some that match the patterns. */

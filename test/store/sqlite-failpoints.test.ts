@@ -4,7 +4,6 @@ import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import { migrate } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
-import { KeptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { createSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
@@ -51,7 +50,7 @@ function openTokenStore(): TokenStore {
 
 function openSurveyStore(): SurveyStore {
   migrate(real, surveySchema)
-  return createSqliteSurveyStore(connection.db, new GroupCommit(connection.db), new KeptSurveys(connection.db))
+  return createSqliteSurveyStore(connection.db, new GroupCommit(connection.db))
 }
 
 async function openTokenStoreWithRows(): Promise<{ store: TokenStore; given: GivenGrant }> {

@@ -2,7 +2,7 @@ import { fdatasync, fstatSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Statement } from 'better-sqlite3'
-import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { endOfTurn } from '../../event-loop/end-of-turn.js'
 import type { Flush } from '../../services/sqlite/database-file.js'
 import { Database } from '../../services/sqlite/driver.js'
@@ -114,27 +114,6 @@ describe('group commit', () => {
     const others = endOfTurn().then(() => Promise.all([add(2), add(3)]))
     await Promise.all([first, others])
     expect(count('COMMIT')).toBe(1)
-  })
-
-  test('a write is answered once the watcher allows it; others commit meanwhile; closing waits for all', async () => {
-    const allow: (() => void)[] = []
-    const committed = () => new Promise<void>((resolve) => allow.push(resolve))
-    const watched = new GroupCommit(db, { watcher: { begun() {}, undone() {}, committed } })
-    const told: number[] = []
-    const one = add(1, watched).then((id) => told.push(id))
-    await vi.waitFor(() => expect(allow).toHaveLength(1))
-    const two = add(2, watched).then((id) => told.push(id))
-    await vi.waitFor(() => expect(allow).toHaveLength(2))
-    await sleep(20)
-    expect([told, stored()]).toEqual([[], [1, 2]])
-    allow[1]?.()
-    await two
-    const closed = watched.close().then(() => told.push(0))
-    await sleep(5)
-    expect(told).toEqual([2])
-    allow[0]?.()
-    await Promise.all([one, closed])
-    expect(told).toEqual([2, 1, 0])
   })
 
   test('each write succeeds or fails alone', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { migrate, type Schema } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { eventReads, eventUpkeep } from '../../services/survey/store/sqlite/events.js'
-import { KeptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
+import { keptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveyStoreReads } from '../../services/survey/store/sqlite/reads.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
@@ -57,7 +57,7 @@ function tokenStatements(): ReturnType<typeof recording> {
 
 function surveyStatements(): ReturnType<typeof recording> {
   const recorded = recording(surveySchema)
-  const kept = new KeptSurveys(recorded.plain)
+  const kept = keptSurveys(recorded.plain)
   surveyStoreReads(recorded.db, kept)
   surveyStoreWrites(recorded.db, kept)
   eventReads(recorded.db)

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/survey_service.proto.
  */
 export const file_surveyauth_v1_survey_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIr8DCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSDQoFc2NlbmUYAyABKAUSFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESKgoSc3RhcnRfdGltZV9zZWNvbmRzGAggASgDQg66SAsiCRj/gtH/rwcoABIoChBlbmRfdGltZV9zZWNvbmRzGAkgASgDQg66SAsiCRj/gtH/rwcoABIrChNjcmVhdGVfdGltZV9zZWNvbmRzGAogASgDQg66SAsiCRj/gtH/rwcoABIrChN1cGRhdGVfdGltZV9zZWNvbmRzGAsgASgDQg66SAsiCRj/gtH/rwcoABItCgVwYWdlcxgMIAMoCzITLnN1cnZleWF1dGgudjEuUGFnZUIJukgGkgEDEPQDImsKBFBhZ2USFAoCaWQYASABKAlCCLpIBXIDGIABEhYKBWluZGV4GAIgASgJQge6SARyAhgQEjUKCXF1ZXN0aW9ucxgDIAMoCzIXLnN1cnZleWF1dGgudjEuUXVlc3Rpb25CCbpIBpIBAxDoByLFBAoIUXVlc3Rpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEg0KBWluZGV4GAIgASgFEtUBCgR0eXBlGAMgASgJQsYBukjCAXK/ATK8AV4ocmFkaW98Y2hlY2tib3h8c2VsZWN0fHRleHR8dGV4dGFyZWF8YmxhbmtzfHN0YXJ8bnBzfHNvcnR8bWF0cml4X3JhZGlvfG1hdHJpeF9jaGVja2JveHxtYXRyaXhfc3RhcnxtYXRyaXhfYmxhbmt8Y2hhaW5lZF9zZWxlY3RzfHVwbG9hZHxkZXNjcmlwdGlvbnxkYXRldGltZXxzaWduYXR1cmV8YWRkcmVzc3xwaG9uZXxzaGVldCkkEhkKCHN1Yl90eXBlGAQgASgJQge6SARyAhhAEhgKBXRpdGxlGAUgASgJQgm6SAZyBBignAESHgoLZGVzY3JpcHRpb24YBiABKAlCCbpIBnIEGKCcARIQCghyZXF1aXJlZBgHIAEoCBIWCgRnb3RvGAggASgJQgi6SAVyAxiAARIxCgdvcHRpb25zGAkgAygLMhUuc3VydmV5YXV0aC52MS5PcHRpb25CCbpIBpIBAxDQDxI2CgpzdWJfdGl0bGVzGAogAygLMhcuc3VydmV5YXV0aC52MS5TdWJUaXRsZUIJukgGkgEDEOgHEhUKCHN0YXJfbnVtGAsgASgFSACIAQESGwoOc3Rhcl9iZWdpbl9udW0YDCABKAVIAYgBAUILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtImIKBk9wdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBEhEKCWV4Y2x1c2l2ZRgDIAEoCBIWCgRnb3RvGAQgASgJQgi6SAVyAxiAASI5CghTdWJUaXRsZRIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUipwEKEEdldFN1cnZleVJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEiMKCXN1cnZleV9pZBgDIAEoA0IQukgNIgsY/////////w8oARIYCgZvcGVuaWQYBCABKAlCCLpIBXIDGIABEhcKD3dhbnRzX3ZhbGlkYXRvchgFIAEoCCJmChFHZXRTdXJ2ZXlSZXNwb25zZRIlCgZzdXJ2ZXkYASABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleRIXCg9jcmVhdG9yX3VzZXJfaWQYAiABKAMSEQoJdmFsaWRhdG9yGAMgASgMIrgBChJMaXN0U3VydmV5c1JlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhoKBm9wZW5pZBgDIAEoCUIKukgHcgUQARiAARIVCgRwYWdlGAQgASgFQge6SAQaAigBEhkKCHBlcl9wYWdlGAUgASgFQge6SAQaAigBEhcKD3dhbnRzX3ZhbGlkYXRvchgGIAEoCCJjChNMaXN0U3VydmV5c1Jlc3BvbnNlEg0KBXRvdGFsGAEgASgFEioKBGxpc3QYAiADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkSEQoJdmFsaWRhdG9yGAMgASgMIlQKGFJldmFsaWRhdGVTdXJ2ZXlzUmVxdWVzdBIdCgp2YWxpZGF0b3JzGAEgAygMQgm6SAaSAQMQ9AMSGQoRd2FudHNfbGVhc2VfdGVybXMYAiABKAgibQoZUmV2YWxpZGF0ZVN1cnZleXNSZXNwb25zZRIPCgdjaGFuZ2VkGAEgAygNEhAKCGhvbGRzX21zGAIgASgNEgwKBHJ1bnMYAyADKAkSDgoGc3RhdGVzGAQgAygEEg8KB3N0cmlwZXMYBSADKA0ibgoUSW1wb3J0U3VydmV5c1JlcXVlc3QSIQoNb3duZXJfdXNlcl9pZBgBIAEoCUIKukgHcgUQARiAARIzCgdzdXJ2ZXlzGAIgAygLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXlCC7pICJIBBQgBEOgHIkYKFUltcG9ydFN1cnZleXNSZXNwb25zZRItCgdzdXJ2ZXlzGAEgAygLMhwuc3VydmV5YXV0aC52MS5TdXJ2ZXlTdW1tYXJ5IkYKFERlbGV0ZVN1cnZleXNSZXF1ZXN0Ei4KCnN1cnZleV9pZHMYASADKANCGrpIF5IBFAgBEOgHIg0iCxj/////////DygBIjAKFURlbGV0ZVN1cnZleXNSZXNwb25zZRIXCg9hbHJlYWR5X2RlbGV0ZWQYASABKAUipAEKFEV4cG9ydFN1cnZleXNSZXF1ZXN0Eh8KDW93bmVyX3VzZXJfaWQYASABKAlCCLpIBXIDGIABEhoKCXBhZ2Vfc2l6ZRgCIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiABBIxCgR2aWV3GAQgASgOMhkuc3VydmV5YXV0aC52MS5TdXJ2ZXlWaWV3Qgi6SAWCAQIQASJdChVFeHBvcnRTdXJ2ZXlzUmVzcG9uc2USKwoHc3VydmV5cxgBIAMoCzIaLnN1cnZleWF1dGgudjEuT3duZWRTdXJ2ZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpkBChdMaXN0U3VydmV5RXZlbnRzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIjCglzdXJ2ZXlfaWQYAiABKANCELpIDSILGP////////8PKAASGgoJcGFnZV9zaXplGAMgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YBCABKAlCCLpIBXIDGIAEIl8KGExpc3RTdXJ2ZXlFdmVudHNSZXNwb25zZRIqCgZldmVudHMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleUV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKrAQoLU3VydmV5RXZlbnQSEAoIZXZlbnRfaWQYASABKAkSLwoLY3JlYXRlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGtpbmQYAyABKAkSDQoFYWN0b3IYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIRCglzdXJ2ZXlfaWQYBiABKAMSFQoNb3duZXJfdXNlcl9pZBgHIAEoCSJLCgtPd25lZFN1cnZleRIVCg1vd25lcl91c2VyX2lkGAEgASgJEiUKBnN1cnZleRgCIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5KmEKC1N1cnZleVN0YXRlEhwKGFNVUlZFWV9TVEFURV9VTlNQRUNJRklFRBAAEhsKF1NVUlZFWV9TVEFURV9DT0xMRUNUSU5HEAISFwoTU1VSVkVZX1NUQVRFX1BBVVNFRBADKlYKClN1cnZleVZpZXcSGwoXU1VSVkVZX1ZJRVdfVU5TUEVDSUZJRUQQABIVChFTVVJWRVlfVklFV19CQVNJQxABEhQKEFNVUlZFWV9WSUVXX0ZVTEwQAjK0BQoNU3VydmV5U2VydmljZRJTCglHZXRTdXJ2ZXkSHy5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlc3BvbnNlIgOQAgISWQoLTGlzdFN1cnZleXMSIS5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlzUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXNwb25zZSIDkAICEmsKEVJldmFsaWRhdGVTdXJ2ZXlzEicuc3VydmV5YXV0aC52MS5SZXZhbGlkYXRlU3VydmV5c1JlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLlJldmFsaWRhdGVTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJaCg1JbXBvcnRTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuSW1wb3J0U3VydmV5c1Jlc3BvbnNlEl8KDURlbGV0ZVN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5EZWxldGVTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJfCg1FeHBvcnRTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuRXhwb3J0U3VydmV5c1Jlc3BvbnNlIgOQAgISaAoQTGlzdFN1cnZleUV2ZW50cxImLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleUV2ZW50c1JlcXVlc3QaJy5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlFdmVudHNSZXNwb25zZSIDkAICQh5QAVoac3VydmV5YXV0aC92MTtzdXJ2ZXlhdXRodjFiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIr8DCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSDQoFc2NlbmUYAyABKAUSFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESKgoSc3RhcnRfdGltZV9zZWNvbmRzGAggASgDQg66SAsiCRj/gtH/rwcoABIoChBlbmRfdGltZV9zZWNvbmRzGAkgASgDQg66SAsiCRj/gtH/rwcoABIrChNjcmVhdGVfdGltZV9zZWNvbmRzGAogASgDQg66SAsiCRj/gtH/rwcoABIrChN1cGRhdGVfdGltZV9zZWNvbmRzGAsgASgDQg66SAsiCRj/gtH/rwcoABItCgVwYWdlcxgMIAMoCzITLnN1cnZleWF1dGgudjEuUGFnZUIJukgGkgEDEPQDImsKBFBhZ2USFAoCaWQYASABKAlCCLpIBXIDGIABEhYKBWluZGV4GAIgASgJQge6SARyAhgQEjUKCXF1ZXN0aW9ucxgDIAMoCzIXLnN1cnZleWF1dGgudjEuUXVlc3Rpb25CCbpIBpIBAxDoByLFBAoIUXVlc3Rpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEg0KBWluZGV4GAIgASgFEtUBCgR0eXBlGAMgASgJQsYBukjCAXK/ATK8AV4ocmFkaW98Y2hlY2tib3h8c2VsZWN0fHRleHR8dGV4dGFyZWF8YmxhbmtzfHN0YXJ8bnBzfHNvcnR8bWF0cml4X3JhZGlvfG1hdHJpeF9jaGVja2JveHxtYXRyaXhfc3RhcnxtYXRyaXhfYmxhbmt8Y2hhaW5lZF9zZWxlY3RzfHVwbG9hZHxkZXNjcmlwdGlvbnxkYXRldGltZXxzaWduYXR1cmV8YWRkcmVzc3xwaG9uZXxzaGVldCkkEhkKCHN1Yl90eXBlGAQgASgJQge6SARyAhhAEhgKBXRpdGxlGAUgASgJQgm6SAZyBBignAESHgoLZGVzY3JpcHRpb24YBiABKAlCCbpIBnIEGKCcARIQCghyZXF1aXJlZBgHIAEoCBIWCgRnb3RvGAggASgJQgi6SAVyAxiAARIxCgdvcHRpb25zGAkgAygLMhUuc3VydmV5YXV0aC52MS5PcHRpb25CCbpIBpIBAxDQDxI2CgpzdWJfdGl0bGVzGAogAygLMhcuc3VydmV5YXV0aC52MS5TdWJUaXRsZUIJukgGkgEDEOgHEhUKCHN0YXJfbnVtGAsgASgFSACIAQESGwoOc3Rhcl9iZWdpbl9udW0YDCABKAVIAYgBAUILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtImIKBk9wdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBEhEKCWV4Y2x1c2l2ZRgDIAEoCBIWCgRnb3RvGAQgASgJQgi6SAVyAxiAASI5CghTdWJUaXRsZRIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUijgEKEEdldFN1cnZleVJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEiMKCXN1cnZleV9pZBgDIAEoA0IQukgNIgsY/////////w8oARIYCgZvcGVuaWQYBCABKAlCCLpIBXIDGIABIlMKEUdldFN1cnZleVJlc3BvbnNlEiUKBnN1cnZleRgBIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5EhcKD2NyZWF0b3JfdXNlcl9pZBgCIAEoAyKfAQoSTGlzdFN1cnZleXNSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEiAKDGFjY2Vzc190b2tlbhgCIAEoCUIKukgHcgUQARiABBIaCgZvcGVuaWQYAyABKAlCCrpIB3IFEAEYgAESFQoEcGFnZRgEIAEoBUIHukgEGgIoARIZCghwZXJfcGFnZRgFIAEoBUIHukgEGgIoASJQChNMaXN0U3VydmV5c1Jlc3BvbnNlEg0KBXRvdGFsGAEgASgFEioKBGxpc3QYAiADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkibgoUSW1wb3J0U3VydmV5c1JlcXVlc3QSIQoNb3duZXJfdXNlcl9pZBgBIAEoCUIKukgHcgUQARiAARIzCgdzdXJ2ZXlzGAIgAygLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXlCC7pICJIBBQgBEOgHIkYKFUltcG9ydFN1cnZleXNSZXNwb25zZRItCgdzdXJ2ZXlzGAEgAygLMhwuc3VydmV5YXV0aC52MS5TdXJ2ZXlTdW1tYXJ5IkYKFERlbGV0ZVN1cnZleXNSZXF1ZXN0Ei4KCnN1cnZleV9pZHMYASADKANCGrpIF5IBFAgBEOgHIg0iCxj/////////DygBIjAKFURlbGV0ZVN1cnZleXNSZXNwb25zZRIXCg9hbHJlYWR5X2RlbGV0ZWQYASABKAUipAEKFEV4cG9ydFN1cnZleXNSZXF1ZXN0Eh8KDW93bmVyX3VzZXJfaWQYASABKAlCCLpIBXIDGIABEhoKCXBhZ2Vfc2l6ZRgCIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiABBIxCgR2aWV3GAQgASgOMhkuc3VydmV5YXV0aC52MS5TdXJ2ZXlWaWV3Qgi6SAWCAQIQASJdChVFeHBvcnRTdXJ2ZXlzUmVzcG9uc2USKwoHc3VydmV5cxgBIAMoCzIaLnN1cnZleWF1dGgudjEuT3duZWRTdXJ2ZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpkBChdMaXN0U3VydmV5RXZlbnRzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIjCglzdXJ2ZXlfaWQYAiABKANCELpIDSILGP////////8PKAASGgoJcGFnZV9zaXplGAMgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YBCABKAlCCLpIBXIDGIAEIl8KGExpc3RTdXJ2ZXlFdmVudHNSZXNwb25zZRIqCgZldmVudHMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleUV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKrAQoLU3VydmV5RXZlbnQSEAoIZXZlbnRfaWQYASABKAkSLwoLY3JlYXRlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGtpbmQYAyABKAkSDQoFYWN0b3IYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIRCglzdXJ2ZXlfaWQYBiABKAMSFQoNb3duZXJfdXNlcl9pZBgHIAEoCSJLCgtPd25lZFN1cnZleRIVCg1vd25lcl91c2VyX2lkGAEgASgJEiUKBnN1cnZleRgCIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5KmEKC1N1cnZleVN0YXRlEhwKGFNVUlZFWV9TVEFURV9VTlNQRUNJRklFRBAAEhsKF1NVUlZFWV9TVEFURV9DT0xMRUNUSU5HEAISFwoTU1VSVkVZX1NUQVRFX1BBVVNFRBADKlYKClN1cnZleVZpZXcSGwoXU1VSVkVZX1ZJRVdfVU5TUEVDSUZJRUQQABIVChFTVVJWRVlfVklFV19CQVNJQxABEhQKEFNVUlZFWV9WSUVXX0ZVTEwQAjLHBAoNU3VydmV5U2VydmljZRJTCglHZXRTdXJ2ZXkSHy5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlc3BvbnNlIgOQAgISWQoLTGlzdFN1cnZleXMSIS5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlzUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXNwb25zZSIDkAICEloKDUltcG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkltcG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVzcG9uc2USXwoNRGVsZXRlU3VydmV5cxIjLnN1cnZleWF1dGgudjEuRGVsZXRlU3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVN1cnZleXNSZXNwb25zZSIDkAICEl8KDUV4cG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJoChBMaXN0U3VydmV5RXZlbnRzEiYuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5RXZlbnRzUmVxdWVzdBonLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleUV2ZW50c1Jlc3BvbnNlIgOQAgJCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * A survey as its owner designed it.
@@ -393,13 +393,6 @@ export type GetSurveyRequest = Message<"surveyauth.v1.GetSurveyRequest"> & {
    * @generated from field: string openid = 4;
    */
   openid: string;
-
-  /**
-   * Whether the caller keeps the answer and will ask about it with RevalidateSurveys.
-   *
-   * @generated from field: bool wants_validator = 5;
-   */
-  wantsValidator: boolean;
 };
 
 /**
@@ -428,13 +421,6 @@ export type GetSurveyResponse = Message<"surveyauth.v1.GetSurveyResponse"> & {
    * @generated from field: int64 creator_user_id = 2;
    */
   creatorUserId: bigint;
-
-  /**
-   * Stands for this answer in RevalidateSurveys; empty unless the caller wants it. Opaque to the caller.
-   *
-   * @generated from field: bytes validator = 3;
-   */
-  validator: Uint8Array;
 };
 
 /**
@@ -484,13 +470,6 @@ export type ListSurveysRequest = Message<"surveyauth.v1.ListSurveysRequest"> & {
    * @generated from field: int32 per_page = 5;
    */
   perPage: number;
-
-  /**
-   * Whether the caller keeps the answer and will ask about it with RevalidateSurveys.
-   *
-   * @generated from field: bool wants_validator = 6;
-   */
-  wantsValidator: boolean;
 };
 
 /**
@@ -519,13 +498,6 @@ export type ListSurveysResponse = Message<"surveyauth.v1.ListSurveysResponse"> &
    * @generated from field: repeated surveyauth.v1.SurveySummary list = 2;
    */
   list: SurveySummary[];
-
-  /**
-   * Stands for this answer in RevalidateSurveys; empty unless the caller wants it. Opaque to the caller.
-   *
-   * @generated from field: bytes validator = 3;
-   */
-  validator: Uint8Array;
 };
 
 /**
@@ -534,86 +506,6 @@ export type ListSurveysResponse = Message<"surveyauth.v1.ListSurveysResponse"> &
  */
 export const ListSurveysResponseSchema: GenMessage<ListSurveysResponse> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_survey_service, 9);
-
-/**
- * Answers that a caller has kept, by their validators.
- *
- * @generated from message surveyauth.v1.RevalidateSurveysRequest
- */
-export type RevalidateSurveysRequest = Message<"surveyauth.v1.RevalidateSurveysRequest"> & {
-  /**
-   * As they were given; one may appear several times.
-   *
-   * @generated from field: repeated bytes validators = 1;
-   */
-  validators: Uint8Array[];
-
-  /**
-   * Whether the caller holds leases, and wants to know for how long it may use answers without asking.
-   *
-   * @generated from field: bool wants_lease_terms = 2;
-   */
-  wantsLeaseTerms: boolean;
-};
-
-/**
- * Describes the message surveyauth.v1.RevalidateSurveysRequest.
- * Use `create(RevalidateSurveysRequestSchema)` to create a new message.
- */
-export const RevalidateSurveysRequestSchema: GenMessage<RevalidateSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 10);
-
-/**
- * Which of them to ask for again.
- *
- * @generated from message surveyauth.v1.RevalidateSurveysResponse
- */
-export type RevalidateSurveysResponse = Message<"surveyauth.v1.RevalidateSurveysResponse"> & {
-  /**
-   * Positions in the request, from 0, ascending, of answers that have changed, have ended, or are not known.
-   *
-   * @generated from field: repeated uint32 changed = 1;
-   */
-  changed: number[];
-
-  /**
-   * The others may be used without asking for this many ms from when the caller sent its request, while it holds leases of all
-   * `runs` and none of them has reported that the answer's stripe, or everything, changed after that run's state. 0 where no
-   * leases are granted. Asking counts as a use of the grant: ask about an answer in use every 20 s, and wait for none.
-   *
-   * @generated from field: uint32 holds_ms = 2;
-   */
-  holdsMs: number;
-
-  /**
-   * The LeaseService runs of the processes that had a part in the answer.
-   *
-   * @generated from field: repeated string runs = 3;
-   */
-  runs: string[];
-
-  /**
-   * The state of each of them when it looked, in the same order.
-   *
-   * @generated from field: repeated uint64 states = 4;
-   */
-  states: bigint[];
-
-  /**
-   * The stripe of each answer, in the order of the request: a number that some answers share, whose changes LeaseService
-   * reports.
-   *
-   * @generated from field: repeated uint32 stripes = 5;
-   */
-  stripes: number[];
-};
-
-/**
- * Describes the message surveyauth.v1.RevalidateSurveysResponse.
- * Use `create(RevalidateSurveysResponseSchema)` to create a new message.
- */
-export const RevalidateSurveysResponseSchema: GenMessage<RevalidateSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 11);
 
 /**
  * Surveys to store.
@@ -641,7 +533,7 @@ export type ImportSurveysRequest = Message<"surveyauth.v1.ImportSurveysRequest">
  * Use `create(ImportSurveysRequestSchema)` to create a new message.
  */
 export const ImportSurveysRequestSchema: GenMessage<ImportSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 12);
+  messageDesc(file_surveyauth_v1_survey_service, 10);
 
 /**
  * What was stored.
@@ -662,7 +554,7 @@ export type ImportSurveysResponse = Message<"surveyauth.v1.ImportSurveysResponse
  * Use `create(ImportSurveysResponseSchema)` to create a new message.
  */
 export const ImportSurveysResponseSchema: GenMessage<ImportSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 13);
+  messageDesc(file_surveyauth_v1_survey_service, 11);
 
 /**
  * Which surveys.
@@ -683,7 +575,7 @@ export type DeleteSurveysRequest = Message<"surveyauth.v1.DeleteSurveysRequest">
  * Use `create(DeleteSurveysRequestSchema)` to create a new message.
  */
 export const DeleteSurveysRequestSchema: GenMessage<DeleteSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 14);
+  messageDesc(file_surveyauth_v1_survey_service, 12);
 
 /**
  * What was done.
@@ -705,7 +597,7 @@ export type DeleteSurveysResponse = Message<"surveyauth.v1.DeleteSurveysResponse
  * Use `create(DeleteSurveysResponseSchema)` to create a new message.
  */
 export const DeleteSurveysResponseSchema: GenMessage<DeleteSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 15);
+  messageDesc(file_surveyauth_v1_survey_service, 13);
 
 /**
  * Whose surveys.
@@ -747,7 +639,7 @@ export type ExportSurveysRequest = Message<"surveyauth.v1.ExportSurveysRequest">
  * Use `create(ExportSurveysRequestSchema)` to create a new message.
  */
 export const ExportSurveysRequestSchema: GenMessage<ExportSurveysRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 16);
+  messageDesc(file_surveyauth_v1_survey_service, 14);
 
 /**
  * A page of surveys.
@@ -775,7 +667,7 @@ export type ExportSurveysResponse = Message<"surveyauth.v1.ExportSurveysResponse
  * Use `create(ExportSurveysResponseSchema)` to create a new message.
  */
 export const ExportSurveysResponseSchema: GenMessage<ExportSurveysResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 17);
+  messageDesc(file_surveyauth_v1_survey_service, 15);
 
 /**
  * Which events.
@@ -817,7 +709,7 @@ export type ListSurveyEventsRequest = Message<"surveyauth.v1.ListSurveyEventsReq
  * Use `create(ListSurveyEventsRequestSchema)` to create a new message.
  */
 export const ListSurveyEventsRequestSchema: GenMessage<ListSurveyEventsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 18);
+  messageDesc(file_surveyauth_v1_survey_service, 16);
 
 /**
  * A page of events.
@@ -845,7 +737,7 @@ export type ListSurveyEventsResponse = Message<"surveyauth.v1.ListSurveyEventsRe
  * Use `create(ListSurveyEventsResponseSchema)` to create a new message.
  */
 export const ListSurveyEventsResponseSchema: GenMessage<ListSurveyEventsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 19);
+  messageDesc(file_surveyauth_v1_survey_service, 17);
 
 /**
  * Something that happened to a survey. Written in the transaction of the change.
@@ -908,7 +800,7 @@ export type SurveyEvent = Message<"surveyauth.v1.SurveyEvent"> & {
  * Use `create(SurveyEventSchema)` to create a new message.
  */
 export const SurveyEventSchema: GenMessage<SurveyEvent> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 20);
+  messageDesc(file_surveyauth_v1_survey_service, 18);
 
 /**
  * A survey and its owner.
@@ -936,7 +828,7 @@ export type OwnedSurvey = Message<"surveyauth.v1.OwnedSurvey"> & {
  * Use `create(OwnedSurveySchema)` to create a new message.
  */
 export const OwnedSurveySchema: GenMessage<OwnedSurvey> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_survey_service, 21);
+  messageDesc(file_surveyauth_v1_survey_service, 19);
 
 /**
  * Where a survey stands.
@@ -1036,20 +928,6 @@ export const SurveyService: GenService<{
     methodKind: "unary";
     input: typeof ListSurveysRequestSchema;
     output: typeof ListSurveysResponseSchema;
-  },
-  /**
-   * Says which of the answers to GetSurvey and ListSurveys that a caller has kept no longer hold, so that it asks once for all
-   * requests of a moment and repeats only those calls. It asks TokenService.RevalidateAnswers about the tokens: an answer that
-   * is not reported as changed is what the call would return now, and counts as a use of its grant. Safe to retry.
-   *
-   * Callers: gateway, verifier.
-   *
-   * @generated from rpc surveyauth.v1.SurveyService.RevalidateSurveys
-   */
-  revalidateSurveys: {
-    methodKind: "unary";
-    input: typeof RevalidateSurveysRequestSchema;
-    output: typeof RevalidateSurveysResponseSchema;
   },
   /**
    * Stores surveys for a user, all of them or none. A survey with id 0 is new and gets an id; one with an id replaces

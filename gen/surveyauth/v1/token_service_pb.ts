@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/token_service.proto.
  */
 export const file_surveyauth_v1_token_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL3Rva2VuX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEirgEKIENoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXF1ZXN0EhcKBWFwcGlkGAEgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYAiABKAlCCLpIBXIDGIAQEh8KDXJlc3BvbnNlX3R5cGUYAyABKAlCCLpIBXIDGIABEhcKBXNjb3BlGAQgASgJQgi6SAVyAxiAARIXCgVzdGF0ZRgFIAEoCUIIukgFcgMYgEAiWAohQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlc3BvbnNlEhAKCGFwcF9uYW1lGAEgASgJEiEKGXJlZnJlc2hfdG9rZW5fdHRsX3NlY29uZHMYAiABKAUipwEKEElzc3VlQ29kZVJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIeCgpyZXF1ZXN0X2lkGAIgASgJQgq6SAdyBRAQGIABEhcKBWFwcGlkGAMgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYBCABKAlCCLpIBXIDGIAQEhcKBXNjb3BlGAUgASgJQgi6SAVyAxiAASIhChFJc3N1ZUNvZGVSZXNwb25zZRIMCgRjb2RlGAEgASgJIoYBChNFeGNoYW5nZUNvZGVSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEhoKBnNlY3JldBgCIAEoCUIKukgHcgUQARiABBIYCgRjb2RlGAMgASgJQgq6SAdyBRABGIAEEh4KDHJlZGlyZWN0X3VyaRgEIAEoCUIIukgFcgMYgBAiZwoURXhjaGFuZ2VDb2RlUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhUKDXJlZnJlc2hfdG9rZW4YAiABKAkSEgoKZXhwaXJlc19pbhgDIAEoBRIOCgZvcGVuaWQYBCABKAkicwoZUmVmcmVzaEFjY2Vzc1Rva2VuUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIhCg1yZWZyZXNoX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhgKBnNlY3JldBgDIAEoCUIIukgFcgMYgAQiRgoaUmVmcmVzaEFjY2Vzc1Rva2VuUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhIKCmV4cGlyZXNfaW4YAiABKAUiigEKGFZlcmlmeUFjY2Vzc1Rva2VuUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIgCgxhY2Nlc3NfdG9rZW4YAiABKAlCCrpIB3IFEAEYgAQSGAoGb3BlbmlkGAMgASgJQgi6SAVyAxiAARIXCg93YW50c192YWxpZGF0b3IYBCABKAgioQEKGVZlcmlmeUFjY2Vzc1Rva2VuUmVzcG9uc2USDwoHdXNlcl9pZBgBIAEoCRIOCgZvcGVuaWQYAiABKAkSDQoFc2NvcGUYAyABKAkSLwoLZXhwaXJlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGdyYW50X2lkGAUgASgJEhEKCXZhbGlkYXRvchgGIAEoDCKMAQoYR2V0QXV0aG9yaXplZFVzZXJSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEiAKDGFjY2Vzc190b2tlbhgCIAEoCUIKukgHcgUQARiABBIaCgZvcGVuaWQYAyABKAlCCrpIB3IFEAEYgAESFwoPd2FudHNfdmFsaWRhdG9yGAQgASgIImAKGUdldEF1dGhvcml6ZWRVc2VyUmVzcG9uc2USDgoGb3BlbmlkGAEgASgJEhAKCG5pY2tuYW1lGAIgASgJEg4KBmF2YXRhchgDIAEoCRIRCgl2YWxpZGF0b3IYBCABKAwiVAoYUmV2YWxpZGF0ZUFuc3dlcnNSZXF1ZXN0Eh0KCnZhbGlkYXRvcnMYASADKAxCCbpIBpIBAxD0AxIZChF3YW50c19sZWFzZV90ZXJtcxgCIAEoCCJtChlSZXZhbGlkYXRlQW5zd2Vyc1Jlc3BvbnNlEg8KB2NoYW5nZWQYASADKA0SEAoIaG9sZHNfbXMYAiABKA0SDAoEcnVucxgDIAMoCRIOCgZzdGF0ZXMYBCADKAQSDwoHc3RyaXBlcxgFIAMoDTL0BQoMVG9rZW5TZXJ2aWNlEoMBChlDaGVja0F1dGhvcml6YXRpb25SZXF1ZXN0Ei8uc3VydmV5YXV0aC52MS5DaGVja0F1dGhvcml6YXRpb25SZXF1ZXN0UmVxdWVzdBowLnN1cnZleWF1dGgudjEuQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlc3BvbnNlIgOQAgISUwoJSXNzdWVDb2RlEh8uc3VydmV5YXV0aC52MS5Jc3N1ZUNvZGVSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5Jc3N1ZUNvZGVSZXNwb25zZSIDkAICElcKDEV4Y2hhbmdlQ29kZRIiLnN1cnZleWF1dGgudjEuRXhjaGFuZ2VDb2RlUmVxdWVzdBojLnN1cnZleWF1dGgudjEuRXhjaGFuZ2VDb2RlUmVzcG9uc2USaQoSUmVmcmVzaEFjY2Vzc1Rva2VuEiguc3VydmV5YXV0aC52MS5SZWZyZXNoQWNjZXNzVG9rZW5SZXF1ZXN0Gikuc3VydmV5YXV0aC52MS5SZWZyZXNoQWNjZXNzVG9rZW5SZXNwb25zZRJrChFWZXJpZnlBY2Nlc3NUb2tlbhInLnN1cnZleWF1dGgudjEuVmVyaWZ5QWNjZXNzVG9rZW5SZXF1ZXN0Giguc3VydmV5YXV0aC52MS5WZXJpZnlBY2Nlc3NUb2tlblJlc3BvbnNlIgOQAgISawoRR2V0QXV0aG9yaXplZFVzZXISJy5zdXJ2ZXlhdXRoLnYxLkdldEF1dGhvcml6ZWRVc2VyUmVxdWVzdBooLnN1cnZleWF1dGgudjEuR2V0QXV0aG9yaXplZFVzZXJSZXNwb25zZSIDkAICEmsKEVJldmFsaWRhdGVBbnN3ZXJzEicuc3VydmV5YXV0aC52MS5SZXZhbGlkYXRlQW5zd2Vyc1JlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLlJldmFsaWRhdGVBbnN3ZXJzUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL3Rva2VuX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEirgEKIENoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXF1ZXN0EhcKBWFwcGlkGAEgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYAiABKAlCCLpIBXIDGIAQEh8KDXJlc3BvbnNlX3R5cGUYAyABKAlCCLpIBXIDGIABEhcKBXNjb3BlGAQgASgJQgi6SAVyAxiAARIXCgVzdGF0ZRgFIAEoCUIIukgFcgMYgEAiWAohQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlc3BvbnNlEhAKCGFwcF9uYW1lGAEgASgJEiEKGXJlZnJlc2hfdG9rZW5fdHRsX3NlY29uZHMYAiABKAUipwEKEElzc3VlQ29kZVJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIeCgpyZXF1ZXN0X2lkGAIgASgJQgq6SAdyBRAQGIABEhcKBWFwcGlkGAMgASgJQgi6SAVyAxiAARIeCgxyZWRpcmVjdF91cmkYBCABKAlCCLpIBXIDGIAQEhcKBXNjb3BlGAUgASgJQgi6SAVyAxiAASIhChFJc3N1ZUNvZGVSZXNwb25zZRIMCgRjb2RlGAEgASgJIoYBChNFeGNoYW5nZUNvZGVSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEhoKBnNlY3JldBgCIAEoCUIKukgHcgUQARiABBIYCgRjb2RlGAMgASgJQgq6SAdyBRABGIAEEh4KDHJlZGlyZWN0X3VyaRgEIAEoCUIIukgFcgMYgBAiZwoURXhjaGFuZ2VDb2RlUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhUKDXJlZnJlc2hfdG9rZW4YAiABKAkSEgoKZXhwaXJlc19pbhgDIAEoBRIOCgZvcGVuaWQYBCABKAkicwoZUmVmcmVzaEFjY2Vzc1Rva2VuUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIhCg1yZWZyZXNoX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhgKBnNlY3JldBgDIAEoCUIIukgFcgMYgAQiRgoaUmVmcmVzaEFjY2Vzc1Rva2VuUmVzcG9uc2USFAoMYWNjZXNzX3Rva2VuGAEgASgJEhIKCmV4cGlyZXNfaW4YAiABKAUicQoYVmVyaWZ5QWNjZXNzVG9rZW5SZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEiAKDGFjY2Vzc190b2tlbhgCIAEoCUIKukgHcgUQARiABBIYCgZvcGVuaWQYAyABKAlCCLpIBXIDGIABIo4BChlWZXJpZnlBY2Nlc3NUb2tlblJlc3BvbnNlEg8KB3VzZXJfaWQYASABKAkSDgoGb3BlbmlkGAIgASgJEg0KBXNjb3BlGAMgASgJEi8KC2V4cGlyZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghncmFudF9pZBgFIAEoCSJzChhHZXRBdXRob3JpemVkVXNlclJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEhoKBm9wZW5pZBgDIAEoCUIKukgHcgUQARiAASJNChlHZXRBdXRob3JpemVkVXNlclJlc3BvbnNlEg4KBm9wZW5pZBgBIAEoCRIQCghuaWNrbmFtZRgCIAEoCRIOCgZhdmF0YXIYAyABKAkyhwUKDFRva2VuU2VydmljZRKDAQoZQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdBIvLnN1cnZleWF1dGgudjEuQ2hlY2tBdXRob3JpemF0aW9uUmVxdWVzdFJlcXVlc3QaMC5zdXJ2ZXlhdXRoLnYxLkNoZWNrQXV0aG9yaXphdGlvblJlcXVlc3RSZXNwb25zZSIDkAICElMKCUlzc3VlQ29kZRIfLnN1cnZleWF1dGgudjEuSXNzdWVDb2RlUmVxdWVzdBogLnN1cnZleWF1dGgudjEuSXNzdWVDb2RlUmVzcG9uc2UiA5ACAhJXCgxFeGNoYW5nZUNvZGUSIi5zdXJ2ZXlhdXRoLnYxLkV4Y2hhbmdlQ29kZVJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkV4Y2hhbmdlQ29kZVJlc3BvbnNlEmkKElJlZnJlc2hBY2Nlc3NUb2tlbhIoLnN1cnZleWF1dGgudjEuUmVmcmVzaEFjY2Vzc1Rva2VuUmVxdWVzdBopLnN1cnZleWF1dGgudjEuUmVmcmVzaEFjY2Vzc1Rva2VuUmVzcG9uc2USawoRVmVyaWZ5QWNjZXNzVG9rZW4SJy5zdXJ2ZXlhdXRoLnYxLlZlcmlmeUFjY2Vzc1Rva2VuUmVxdWVzdBooLnN1cnZleWF1dGgudjEuVmVyaWZ5QWNjZXNzVG9rZW5SZXNwb25zZSIDkAICEmsKEUdldEF1dGhvcml6ZWRVc2VyEicuc3VydmV5YXV0aC52MS5HZXRBdXRob3JpemVkVXNlclJlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLkdldEF1dGhvcml6ZWRVc2VyUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * The parameters of spec 4.1, decoded.
@@ -342,13 +342,6 @@ export type VerifyAccessTokenRequest = Message<"surveyauth.v1.VerifyAccessTokenR
    * @generated from field: string openid = 3;
    */
   openid: string;
-
-  /**
-   * Whether the caller keeps the answer and will ask about it with RevalidateAnswers.
-   *
-   * @generated from field: bool wants_validator = 4;
-   */
-  wantsValidator: boolean;
 };
 
 /**
@@ -398,13 +391,6 @@ export type VerifyAccessTokenResponse = Message<"surveyauth.v1.VerifyAccessToken
    * @generated from field: string grant_id = 5;
    */
   grantId: string;
-
-  /**
-   * Stands for this answer in RevalidateAnswers; empty unless the caller wants it. Opaque to the caller.
-   *
-   * @generated from field: bytes validator = 6;
-   */
-  validator: Uint8Array;
 };
 
 /**
@@ -440,13 +426,6 @@ export type GetAuthorizedUserRequest = Message<"surveyauth.v1.GetAuthorizedUserR
    * @generated from field: string openid = 3;
    */
   openid: string;
-
-  /**
-   * Whether the caller keeps the answer and will ask about it with RevalidateAnswers.
-   *
-   * @generated from field: bool wants_validator = 4;
-   */
-  wantsValidator: boolean;
 };
 
 /**
@@ -482,13 +461,6 @@ export type GetAuthorizedUserResponse = Message<"surveyauth.v1.GetAuthorizedUser
    * @generated from field: string avatar = 3;
    */
   avatar: string;
-
-  /**
-   * Stands for this answer in RevalidateAnswers; empty unless the caller wants it. Opaque to the caller.
-   *
-   * @generated from field: bytes validator = 4;
-   */
-  validator: Uint8Array;
 };
 
 /**
@@ -497,87 +469,6 @@ export type GetAuthorizedUserResponse = Message<"surveyauth.v1.GetAuthorizedUser
  */
 export const GetAuthorizedUserResponseSchema: GenMessage<GetAuthorizedUserResponse> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_token_service, 11);
-
-/**
- * Answers that a caller has kept, by their validators.
- *
- * @generated from message surveyauth.v1.RevalidateAnswersRequest
- */
-export type RevalidateAnswersRequest = Message<"surveyauth.v1.RevalidateAnswersRequest"> & {
-  /**
-   * As they were given; one may appear several times.
-   *
-   * @generated from field: repeated bytes validators = 1;
-   */
-  validators: Uint8Array[];
-
-  /**
-   * Whether the caller holds leases, and wants to know for how long it may use answers without asking.
-   *
-   * @generated from field: bool wants_lease_terms = 2;
-   */
-  wantsLeaseTerms: boolean;
-};
-
-/**
- * Describes the message surveyauth.v1.RevalidateAnswersRequest.
- * Use `create(RevalidateAnswersRequestSchema)` to create a new message.
- */
-export const RevalidateAnswersRequestSchema: GenMessage<RevalidateAnswersRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_token_service, 12);
-
-/**
- * Which of them to ask for again.
- *
- * @generated from message surveyauth.v1.RevalidateAnswersResponse
- */
-export type RevalidateAnswersResponse = Message<"surveyauth.v1.RevalidateAnswersResponse"> & {
-  /**
-   * Positions in the request, from 0, ascending, of answers that have changed, have ended, or are not known.
-   *
-   * @generated from field: repeated uint32 changed = 1;
-   */
-  changed: number[];
-
-  /**
-   * The others may be used without asking for this many ms from when the caller sent its request, while it holds leases of all
-   * `runs` and none of them has reported that the answer's stripe, or everything, changed after that run's state. 0 where no
-   * leases are granted. Asking counts as a use of the grant: ask about an answer in use every 20 s, and wait for none.
-   * An expire_time in an answer may be too late, if a refresh has shortened it since; holds_ms ends before the real one.
-   *
-   * @generated from field: uint32 holds_ms = 2;
-   */
-  holdsMs: number;
-
-  /**
-   * The LeaseService runs of the processes that had a part in the answer.
-   *
-   * @generated from field: repeated string runs = 3;
-   */
-  runs: string[];
-
-  /**
-   * The state of each of them when it looked, in the same order.
-   *
-   * @generated from field: repeated uint64 states = 4;
-   */
-  states: bigint[];
-
-  /**
-   * The stripe of each answer, in the order of the request: a number that some answers share, whose changes LeaseService
-   * reports.
-   *
-   * @generated from field: repeated uint32 stripes = 5;
-   */
-  stripes: number[];
-};
-
-/**
- * Describes the message surveyauth.v1.RevalidateAnswersResponse.
- * Use `create(RevalidateAnswersResponseSchema)` to create a new message.
- */
-export const RevalidateAnswersResponseSchema: GenMessage<RevalidateAnswersResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_token_service, 13);
 
 /**
  * Owns codes, grants and tokens. Everything it answers with `ok` is committed and flushed.
@@ -665,22 +556,6 @@ export const TokenService: GenService<{
     methodKind: "unary";
     input: typeof GetAuthorizedUserRequestSchema;
     output: typeof GetAuthorizedUserResponseSchema;
-  },
-  /**
-   * Says which of the answers to VerifyAccessToken and GetAuthorizedUser that a caller has kept no longer hold, so that it asks
-   * once for all requests of a moment and repeats only those calls. An answer that is not reported as changed is what the call
-   * would return now, and counts as a use of its grant. Revocation, expiry and disabling take effect from the very next call,
-   * as long as a caller that keeps answers uses none without asking here first or holding a lease on it (LeaseService).
-   * Safe to retry.
-   *
-   * Callers: gateway, survey, verifier.
-   *
-   * @generated from rpc surveyauth.v1.TokenService.RevalidateAnswers
-   */
-  revalidateAnswers: {
-    methodKind: "unary";
-    input: typeof RevalidateAnswersRequestSchema;
-    output: typeof RevalidateAnswersResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_surveyauth_v1_token_service, 0);

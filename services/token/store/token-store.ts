@@ -32,11 +32,6 @@ export interface PresentedToken {
 /** A last use is written when the recorded one is older than this: last uses are accurate to the minute. */
 export const LAST_USE_RESOLUTION_MS = 60_000
 
-/** A holder of a lease asks about each answer it keeps again after this long at the latest. */
-export const MAX_HELD_MS = 120_000
-/** Holders need not be told of a token that a write makes end later than this. The write may have waited for some seconds. */
-export const NOT_TOLD_MS = MAX_HELD_MS + 10_000
-
 /** Last uses written in one transaction: few enough that nobody waits noticeably for it. There may be 100,000 in all. */
 export const USES_AT_A_TIME = 500
 
@@ -358,8 +353,6 @@ export interface TokenStore {
   mintAccessToken(minting: Minting, now: number, cause: Cause): Promise<MintingResult>
   /** undefined when unknown. The caller checks its expiry. */
   findAccessToken(token: PresentedToken): Promise<AccessTokenRow | undefined>
-  /** Each as findAccessToken finds it; undefined also where that would reject. Rejects only when no lookup was possible. */
-  findAccessTokens(tokens: readonly PresentedToken[]): Promise<readonly (AccessTokenRow | undefined)[]>
   /**
    * Newest first; on SQLite, unless filtered by user, by when their codes were issued. `liveAtMs`: only grants of which
    * a token is unrevoked and unexpired at that time; whether user or app is disabled does not matter.

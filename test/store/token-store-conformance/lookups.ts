@@ -9,7 +9,6 @@ import {
   findGrant,
   GRACE,
   grant,
-  hashOf,
   isGood,
   mint,
   NOW,
@@ -72,24 +71,6 @@ export const lookupChecks: readonly Check<TokenStore>[] = [
       for (let i = 0; i < 3; i++) expect(await isGood(store, granted.accessTokenHash, at)).toBe(isGoodAfter)
     },
   })),
-  {
-    title: 'looking up several tokens together finds what looking up each alone does',
-    async run(store) {
-      await seed(store)
-      const granted = [await grant(store), await grant(store, { username: 'bob' })]
-      const [ann, bob] = granted.map(({ accessTokenHash }) => presented(accessTokenHash))
-      if (!ann || !bob) return expect.unreachable()
-      await store.findAccessToken(bob)
-      const asked = [bob, presented(hashOf('unknown')), { digest: 'no credential', hash: undefined }, ann, bob]
-      const found = await store.findAccessTokens(asked)
-      expect(found.map((token) => token?.userId)).toEqual(['user_bob', undefined, undefined, 'user_ann', 'user_bob'])
-      expect(found).toEqual(await Promise.all(asked.map((token) => store.findAccessToken(token))))
-      expect(await store.findAccessTokens([])).toEqual([])
-
-      await store.revokeGrant(granted[1]?.grantId ?? '', NOW, byUser)
-      expect((await store.findAccessTokens([ann, bob])).map((token) => token?.isRevoked)).toEqual([false, true])
-    },
-  },
   {
     title: 'after a refresh, a token looked up before expires with the overlap',
     async run(store) {

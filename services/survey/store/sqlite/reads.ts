@@ -1,3 +1,4 @@
+import type { Kept } from '../../../sqlite/kept.js'
 import type { Connection } from '../../../sqlite/open.js'
 import { sizeOfList, sizeOfSurvey } from '../kept-sizes.js'
 import {
@@ -9,14 +10,13 @@ import {
   type SurveySummaryRow,
   type Window,
 } from '../survey-store.js'
-import type { KeptSurveys } from './kept-surveys.js'
 
 const SUMMARY = 'survey_id AS surveyId, hash, title, state'
 const OWNED_SUMMARY = `${SUMMARY}, owner_user_id AS ownerUserId`
 const WHOLE = 'survey_id AS surveyId, owner_user_id AS ownerUserId, version, hash, document'
 
 /** Every read of the survey store over one connection, its statements prepared. */
-export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
+export function surveyStoreReads(db: Connection, kept: Kept<object>) {
   const find = db.prepare<[number], SurveyRow>(
     // Primary key.
     `SELECT ${WHOLE} FROM surveys WHERE survey_id = ? AND owner_user_id <> '${NOBODY}'`,
@@ -53,11 +53,11 @@ export function surveyStoreReads(db: Connection, kept: KeptSurveys) {
   }))
 
   return {
-    findSurvey: (surveyId: number) => kept.found.find(`survey ${surveyId}`, () => find.get(surveyId), sizeOfSurvey),
+    findSurvey: (surveyId: number) => kept.find(`survey ${surveyId}`, () => find.get(surveyId), sizeOfSurvey),
 
     async listSurveys(ownerUserId: string, window: Window): Promise<SurveyList> {
       const key = `list ${window.offset} ${window.limit} ${ownerUserId}`
-      const page = await kept.found.find(key, () => readList(ownerUserId, window), sizeOfList)
+      const page = await kept.find(key, () => readList(ownerUserId, window), sizeOfList)
       return page ?? { total: 0, rows: [] }
     },
 

@@ -1,30 +1,26 @@
 // SurveyStore on SQLite: reads are synchronous, writes go through a GroupCommit.
-import type { Leases } from '../../../answers/leases.js'
 import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { SurveyStore } from '../survey-store.js'
 import { eventReads, eventUpkeep } from './events.js'
-import { KeptSurveys } from './kept-surveys.js'
+import { keptSurveys } from './kept-surveys.js'
 import { surveyStoreReads } from './reads.js'
 import { surveySchema } from './schema.js'
 import { surveyStoreWrites } from './writes.js'
 
 /**
  * Opens the survey database in `file`, creating and migrating it as needed; `:memory:` for one that ends with the store.
- * `leases` hear of every change.
  * @throws StoreUnavailable, DatabaseRefused, or the system's error
  */
 export function openSqliteSurveyStore(options: {
   file: string
   onCommit?: GroupCommitOptions['onCommit']
-  leases?: Leases | undefined
 }): SurveyStore {
   const db = openDatabase(options.file)
   try {
     migrate(db, surveySchema)
-    const kept = new KeptSurveys(db, options.leases)
-    return createSqliteSurveyStore(db, new GroupCommit(db, { onCommit: options.onCommit, watcher: kept }), kept)
+    return createSqliteSurveyStore(db, new GroupCommit(db, { onCommit: options.onCommit }))
   } catch (error) {
     db.close()
     throw toStoreError(error, options.file)
@@ -32,7 +28,8 @@ export function openSqliteSurveyStore(options: {
 }
 
 /** The store over an open, migrated connection for its reads and a writer for its writes; closing it closes both. */
-export function createSqliteSurveyStore(db: Connection, writer: GroupCommit, kept: KeptSurveys): SurveyStore {
+export function createSqliteSurveyStore(db: Connection, writer: GroupCommit): SurveyStore {
+  const kept = keptSurveys(db)
   const reads = surveyStoreReads(db, kept)
   const writes = surveyStoreWrites(db, kept)
   const { listEvents } = eventReads(db)
@@ -49,7 +46,7 @@ export function createSqliteSurveyStore(db: Connection, writer: GroupCommit, kep
     ping: reading(db, fileProbe(db)),
     async close() {
       await writer.close()
-      kept.close()
+      kept.forgetAll()
       db.close()
     },
   }

@@ -1,3 +1,4 @@
+import type { Kept } from '../../../sqlite/kept.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import {
@@ -11,13 +12,12 @@ import {
   surveyHash,
 } from '../survey-store.js'
 import { eventRecorder } from './events.js'
-import type { KeptSurveys } from './kept-surveys.js'
 
 type PutResult = Awaited<ReturnType<SurveyStore['putSurveys']>>
 type DeleteResult = Awaited<ReturnType<SurveyStore['deleteSurveys']>>
 
 /** Every write of the survey store over one connection, its statements prepared: each runs inside a transaction. */
-export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
+export function surveyStoreWrites(db: Connection, kept: Pick<Kept<object>, 'forgetAll'>) {
   const findOwner = db.prepare<[number], { ownerUserId: string }>(
     // Primary key.
     'SELECT owner_user_id AS ownerUserId FROM surveys WHERE survey_id = ?',
@@ -44,7 +44,7 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
 
   return {
     putSurveys(ownerUserId: string, drafts: readonly SurveyDraft[], now: number, cause: Cause): PutResult {
-      kept.changed()
+      kept.forgetAll()
       const replaced = new Set<number>()
       for (const { surveyId } of drafts) {
         const owner = surveyId === 0 ? NOBODY : (findOwner.get(surveyId)?.ownerUserId ?? NOBODY)
@@ -64,7 +64,7 @@ export function surveyStoreWrites(db: Connection, kept: KeptSurveys) {
     },
 
     deleteSurveys(surveyIds: readonly number[], now: number, cause: Cause): DeleteResult {
-      kept.changed()
+      kept.forgetAll()
       const found = surveyIds.map((surveyId) => [surveyId, findOwner.get(surveyId)?.ownerUserId] as const)
       const missing = found.find(([, ownerUserId]) => ownerUserId === undefined)
       if (missing) return { kind: 'not_found', surveyId: missing[0] }

@@ -3,19 +3,17 @@ import { GroupedWrites } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
 import type { Cause } from '../../../store/cause.js'
-import { foundOfEach } from '../../../store/found-of-each.js'
 import {
   type AccessTokenRow,
   LAST_USE_RESOLUTION_MS,
   type Minting,
   type MintingResult,
-  type PresentedToken,
   type TokenStore,
 } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import { credentialsOfAsked, type Ended, lockedUserOf, waitingOrNot } from './locks.js'
 
-type TokenMethods = Pick<TokenStore, 'mintAccessToken' | 'findAccessToken' | 'findAccessTokens'>
+type TokenMethods = Pick<TokenStore, 'mintAccessToken' | 'findAccessToken'>
 
 /**
  * For many at once; `place` says which row belongs to which request. Here and elsewhere each is looked up as if it were the
@@ -114,7 +112,6 @@ const NO_GRANT: LockedGrant = { ended: 'app_ended', grantId: '', userId: '', isL
 
 export function createTokenMethods(database: Database, audit: Audit): TokenMethods {
   const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, ['bytea'])
-  const findToken = async ({ hash }: PresentedToken) => hash && accessTokens.findOne(hash)
 
   const mintings = new GroupedWrites<NewToken, MintingResult>(database, async (transaction, all, mayWait) => {
     const found = await transaction.ask<LockedGrant>(
@@ -159,7 +156,6 @@ export function createTokenMethods(database: Database, audit: Audit): TokenMetho
     mintAccessToken: (minting, now, cause) =>
       mintings.submit(byteKey(minting.refreshTokenHash), { minting, now, cause }),
 
-    findAccessToken: findToken,
-    findAccessTokens: (tokens) => foundOfEach(tokens.map(findToken)),
+    findAccessToken: async ({ hash }) => hash && accessTokens.findOne(hash),
   }
 }

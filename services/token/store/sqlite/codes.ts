@@ -224,7 +224,7 @@ function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, comple
       return { kind: 'refused', replay: 'too_late' }
     }
     note(code.isRevoked ? 'the grant had already ended' : 'ends the grant')
-    endGrant(grantId, now, cause, 'its code was replayed') // also if it has ended: the answer waits until lease holders know
+    endGrant(grantId, now, cause, 'its code was replayed')
     return { kind: 'refused', replay: code.isRevoked ? 'already_revoked' : 'revoked_grant' }
   }
 

@@ -6,24 +6,16 @@
 // themselves need to know about apps and users is kept separately: some of it is read in the middle of a transaction, and it
 // is dropped when that is rolled back.
 
-import { LEASE_MS, type LeasedDatabase, Leases } from '../../../answers/leases.js'
-import { stripeOf } from '../../../answers/stripes.js'
 import { BoundedMap } from '../../../collections/bounded-map.js'
 import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
 import type { TransactionWatcher } from '../../../sqlite/group-commit.js'
 import { Kept } from '../../../sqlite/kept.js'
-import { LeaseLock } from '../../../sqlite/lease-lock.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash, PresentedToken } from '../token-store.js'
 import type { AppState } from './app-state.js'
 
 /** A few tens of MiB. At this number all are dropped and looked up again. */
 const MAX_TOKENS = 50_000
-/**
- * Rows kept per grant. The key is the whole digest, but the database matches only 24 bytes of it, so forged validators could
- * make us keep one row under many keys.
- */
-const MAX_OF_GRANT = 100
 /** Memory for each of: apps, their secrets, what writes know about apps. */
 const MAX_APP_BYTES = 16 * 1024 * 1024
 const APP_BYTES = 600 // without its redirect URIs
@@ -33,8 +25,8 @@ const SECRET_BYTES = 400
 const MAX_USER_BYTES = 16 * 1024 * 1024
 const USER_BYTES = 160
 
-/** What an event may alter: kept rows and the answers based on them, or only rows if no answer given about them becomes wrong. */
-type Altered = 'apps' | 'users' | 'tokens' | 'tokens of its grant' | 'rows of its grant'
+/** Which kept rows an event may alter. */
+type Altered = 'apps' | 'users' | 'tokens' | 'tokens of its grant'
 
 /** A missing kind does not compile. */
 const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
@@ -55,14 +47,12 @@ const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
   'code.issued': [],
   'code.exchanged': [],
   'code.replayed': [],
-  'token.refreshed': ['rows of its grant'], // see tokensEnd
+  'token.refreshed': ['tokens of its grant'],
   'grant.revoked': ['tokens of its grant'],
 }
 
 export class KeptRows implements TransactionWatcher {
   readonly #foreignWrites: ForeignWrites
-  readonly #leaseLock: LeaseLock
-  readonly #leased: LeasedDatabase
   readonly #apps: Kept<AppRow>
   readonly #secrets: Kept<readonly AppSecretRow[]>
   /** By digest. */
@@ -74,14 +64,8 @@ export class KeptRows implements TransactionWatcher {
   /** Without a writer that reports its transactions, nothing is kept for writes. */
   #isToldOfWrites = false
 
-  /** `leases` are those on answers about access tokens. */
-  constructor(db: Connection, leases = new Leases()) {
-    this.#foreignWrites = new ForeignWrites(db, () => {
-      this.forgetAll()
-      this.#leased.isAltered()
-    })
-    this.#leaseLock = new LeaseLock(db, LEASE_MS, () => this.#foreignWrites.lookNow())
-    this.#leased = leases.cover(this.#leaseLock)
+  constructor(db: Connection) {
+    this.#foreignWrites = new ForeignWrites(db, () => this.forgetAll())
     this.#apps = new Kept(this.#foreignWrites, MAX_APP_BYTES)
     this.#secrets = new Kept(this.#foreignWrites, MAX_APP_BYTES)
   }
@@ -112,21 +96,6 @@ export class KeptRows implements TransactionWatcher {
     return this.#foreignWrites.look().then(() => this.#token(token, look))
   }
 
-  /** Foreign writes are looked for at once: all these tokens arrived in one call. */
-  async findTokens(
-    tokens: readonly PresentedToken[],
-    look: (accessTokenHash: Hash) => AccessTokenRow | undefined,
-  ): Promise<readonly (AccessTokenRow | undefined)[]> {
-    this.#foreignWrites.lookNow()
-    return tokens.map((token) => {
-      try {
-        return this.#token(token, look)
-      } catch {
-        return undefined
-      }
-    })
-  }
-
   /** For a write: the app as its transaction sees it. The same holds for isLiveUser. */
   appState(appid: string, look: (appid: string) => AppState | undefined): AppState | undefined {
     return this.#forWrite(this.#appStates, appid, look, ({ secretEnds }) => APP_BYTES + SECRET_BYTES * secretEnds.size)
@@ -147,33 +116,13 @@ export class KeptRows implements TransactionWatcher {
     this.#users.forgetAll()
   }
 
-  committed(): Promise<void> | undefined {
-    return this.#leased.committed()
-  }
-
-  /** Wraps a write that ends or changes what callers may hold: if it was done already, the answer waits for the first. */
-  ending<Args extends unknown[], Result>(write: (...args: Args) => Result): (...args: Args) => Result {
-    return (...args) => {
-      this.#leased.confirms()
-      return write(...args)
-    }
-  }
-
-  /** For a write that may end a token of the grant within NOT_TOLD_MS. */
-  tokensEnd(grantId: string): void {
-    this.#leased.alters(stripeOf(grantId))
-  }
-
   /** Called for every event, inside its transaction. */
   changed(kind: AuditKind, grantId: string): void {
     for (const altered of alters[kind]) {
       if (altered === 'apps') this.forgetApps()
       else if (altered === 'users') this.#users.forgetAll()
-      else if (altered === 'tokens') this.#tokensChanged()
-      else {
-        this.#forgetGrant(grantId)
-        if (altered === 'tokens of its grant') this.tokensEnd(grantId)
-      }
+      else if (altered === 'tokens') this.forgetTokens()
+      else this.#forgetGrant(grantId)
     }
   }
 
@@ -210,17 +159,6 @@ export class KeptRows implements TransactionWatcher {
     this.#users.forgetAll()
   }
 
-  /** From now on nothing is kept. */
-  close(): void {
-    this.forgetAll()
-    this.#leaseLock.close()
-  }
-
-  #tokensChanged(): void {
-    this.forgetTokens()
-    this.#leased.altersAll()
-  }
-
   #forWrite<Value>(
     kept: BoundedMap<Value>,
     key: string,
@@ -250,7 +188,6 @@ export class KeptRows implements TransactionWatcher {
   #keepToken(digest: string, token: AccessTokenRow): void {
     const { grantId } = token
     if (this.#tokens.size >= MAX_TOKENS) this.forgetTokens()
-    if (this.#digestsByGrant.get(grantId)?.length === MAX_OF_GRANT) this.#forgetGrant(grantId)
     this.#tokens.set(digest, token)
     const ofGrant = this.#digestsByGrant.get(grantId)
     if (ofGrant) ofGrant.push(digest)

@@ -46,11 +46,6 @@ export function addToken(packed: Buffer, minting: Minting, now: number): Buffer 
   return tokens.subarray(0, end)
 }
 
-/** Whether the next token will push one of these out, even if it has not ended. */
-export function isFull(packed: Buffer, maxLive: number): boolean {
-  return packed.length >= maxLive * TOKEN_BYTES
-}
-
 /** The expiry of the token with this hash; undefined when it is not among them. */
 export function findExpiry(packed: Buffer, hash: Hash): number | undefined {
   for (const token of tokensIn(packed)) if (hashIn(token).equals(hash)) return expiryOf(token)

@@ -1,7 +1,6 @@
 // TokenStore on SQLite. Reads are synchronous point lookups; writes go through a GroupCommit and share its transactions. Each
 // noun has a file with its reads and writes; nothing outside this folder knows a table.
 
-import type { Leases } from '../../../answers/leases.js'
 import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
@@ -23,18 +22,13 @@ import { fewAtATime, useWrites } from './uses.js'
 
 /**
  * Opens the token database in `file`, creating and migrating it as needed; `:memory:` for one that ends with the store.
- * `leases` hear of every change.
  * @throws StoreUnavailable, DatabaseRefused, or the system's error
  */
-export function openSqliteTokenStore(options: {
-  file: string
-  onCommit?: GroupCommitOptions['onCommit']
-  leases?: Leases | undefined
-}): TokenStore {
+export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCommitOptions['onCommit'] }): TokenStore {
   const db = openDatabase(options.file)
   try {
     migrate(db, tokenSchema)
-    const kept = new KeptRows(db, options.leases)
+    const kept = new KeptRows(db)
     const writer = new GroupCommit(db, { onCommit: options.onCommit, watcher: kept })
     return createSqliteTokenStore(db, writer, kept)
   } catch (error) {
@@ -53,7 +47,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     findApp: reading(db, reads.findApp),
     listApps: reading(db, reads.listApps),
     updateApp: causedWriting(writer, writes.updateApp),
-    setAppDisabled: causedWriting(writer, kept.ending(writes.setAppDisabled)),
+    setAppDisabled: causedWriting(writer, writes.setAppDisabled),
     addAppSecret: causedWriting(writer, writes.addAppSecret),
     revokeAppSecret: causedWriting(writer, writes.revokeAppSecret),
     listAppSecrets: reading(db, reads.listAppSecrets),
@@ -62,10 +56,10 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     findUser: reading(db, reads.findUser),
     isUserId: reading(db, reads.isUserId),
     listUsers: reading(db, reads.listUsers),
-    updateUser: causedWriting(writer, kept.ending(writes.updateUser)),
-    setUserDisabled: causedWriting(writer, kept.ending(writes.setUserDisabled)),
+    updateUser: causedWriting(writer, writes.updateUser),
+    setUserDisabled: causedWriting(writer, writes.setUserDisabled),
     setUserPassword: causedWriting(writer, writes.setUserPassword),
-    deleteUser: causedWriting(writer, kept.ending(writes.deleteUser)),
+    deleteUser: causedWriting(writer, writes.deleteUser),
     startSession: causedWriting(writer, writes.startSession),
     findSession: reading(db, reads.findSession),
     touchSession: writing(writer, writes.touchSession),
@@ -75,10 +69,9 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     redeemCode: causedWriting(writer, writes.redeemCode),
     mintAccessToken: causedWriting(writer, writes.mintAccessToken),
     findAccessToken: reading(db, reads.findAccessToken),
-    findAccessTokens: reading(db, reads.findAccessTokens),
     listGrants: reading(db, reads.listGrants),
-    revokeGrant: causedWriting(writer, kept.ending(writes.revokeGrant)),
-    disconnectApp: causedWriting(writer, kept.ending(writes.disconnectApp)),
+    revokeGrant: causedWriting(writer, writes.revokeGrant),
+    disconnectApp: causedWriting(writer, writes.disconnectApp),
     recordUses: fewAtATime(writing(writer, writes.recordUses)),
 
     listAuditEvents: reading(db, reads.listAuditEvents),
@@ -88,7 +81,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     ping: reading(db, fileProbe(db)),
     async close() {
       await writer.close()
-      kept.close()
+      kept.forgetAll()
       db.close()
     },
   }
@@ -114,7 +107,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const findAppState = appStateFinder(db, kept)
   const checkApp = appChecker(findAppState)
   const unusedCodes = unusedCodeEnders(db)
-  const endGrant = kept.ending(grantEnder(db, record))
+  const endGrant = grantEnder(db, record)
   const completeGrant = grantCompleter(db, endGrant)
   const isLiveUser = liveUserFinder(db, kept)
   const isUnchangedUser = unchangedUserFinder(db)
@@ -125,7 +118,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
     ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
     ...sessionWrites(db, record, isUnchangedUser),
     ...codeWrites(db, { record, checkApp, isLiveUser, isOpenSession, completeGrant, endGrant }),
-    ...tokenWrites(db, kept, { record, checkApp, isLiveUser }),
+    ...tokenWrites(db, { record, checkApp, isLiveUser }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
     ...useWrites(db, kept),
     ...upkeepWrites(db, kept),

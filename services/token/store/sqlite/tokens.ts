@@ -6,13 +6,12 @@ import {
   LAST_USE_RESOLUTION_MS,
   type Minting,
   type MintingResult,
-  NOT_TOLD_MS,
   type PresentedToken,
 } from '../token-store.js'
 import type { CheckApp } from './app-state.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
-import { addToken, findExpiry, isFull } from './packed-tokens.js'
+import { addToken, findExpiry } from './packed-tokens.js'
 import { inSlotsOf, placeNumber, requireOnePlace } from './places.js'
 import type { IsLiveUser } from './users.js'
 
@@ -80,7 +79,6 @@ export function tokenReads(db: Connection, kept: KeptRows) {
 
   return {
     findAccessToken: (token: PresentedToken) => kept.findToken(token, look),
-    findAccessTokens: (tokens: readonly PresentedToken[]) => kept.findTokens(tokens, look),
   }
 }
 
@@ -93,7 +91,7 @@ interface MintingDeps {
   readonly isLiveUser: IsLiveUser
 }
 
-export function tokenWrites(db: Connection, kept: KeptRows, { record, checkApp, isLiveUser }: MintingDeps) {
+export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: MintingDeps) {
   const findGrant = db
     .prepare<[place: bigint, place: bigint, refreshTokenHash: Hash, appid: string, now: number], MintingRecord>(
       // Primary key. The + before a column keeps the planner from the index of the app's grants, which is long.
@@ -121,7 +119,6 @@ export function tokenWrites(db: Connection, kept: KeptRows, { record, checkApp, 
       requireOnePlace(accessTokenHash, refreshTokenHash)
       const isUseDue = now - Number(lastUsedAtMs) >= LAST_USE_RESOLUTION_MS
       update.run(addToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, place)
-      if (minting.overlapMs < NOT_TOLD_MS || isFull(tokens, minting.maxLive)) kept.tokensEnd(grantId)
       record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
       return 'minted'
     },
