@@ -78,7 +78,7 @@ describe('docs/operators/monitor.md', () => {
     const metrics = [...(await createMetrics().snapshot()), ...(await ofWorkers.snapshot())].map(({ name }) => name)
     const ours = metrics.filter((name) => name.startsWith('survey_auth_'))
     expect(ours.length).toBeGreaterThan(10)
-    const table = text.split('\n## Metrics\n')[1]?.split('\n## ')[0] ?? ''
+    const table = text.split('\n## Which metrics are there?\n')[1]?.split('\n## ')[0] ?? ''
     expect([...new Set(table.match(/\bsurvey_auth_\w+/g))].sort()).toEqual(ours.sort())
   })
 
