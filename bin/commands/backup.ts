@@ -33,7 +33,7 @@ too, and sessions and unused codes are left out.
 
 To restore, stop the service and unpack into an empty DATA_DIR:
   $ mkdir -m 700 /var/lib/survey-auth && tar -xf FILE -C /var/lib/survey-auth
-What happened after the backup is undone, revocations too: see "Backup and restore" in docs/operators/data.md.
+What happened after the backup is undone, revocations too: see "How do I restore?" in docs/operators/data.md.
 `
 
 export function addBackupCommand(program: Command): void {
