@@ -1,4 +1,5 @@
-// `npm run bench:growth`: how lookups, refreshes, start-up, file and memory grow with the number of grants on SQLite.
+// `npm run bench:growth`: how lookups, refreshes, start-up, file and memory grow with the number of grants on SQLite, and an
+// exchange with what its user has open with other apps.
 // Each database is filled in bulk, in the order of its keys, and then asked through the product's own store.
 import { createHash, randomBytes, randomUUID } from 'node:crypto'
 import { closeSync, existsSync, fsyncSync, openSync, readSync, renameSync, statSync } from 'node:fs'
@@ -19,6 +20,9 @@ const REFRESHES = 6_400
 const AT_ONCE = 64
 const START_MS = 120_000
 const APPID = 'app_growth'
+const OPEN_ROWS = [10, 100, 1_000, 10_000]
+const OTHER_APPS = 10
+const EXCHANGES = 1_280
 
 const cause = { actor: 'app', requestId: randomUUID(), dueAt: Infinity }
 
@@ -34,6 +38,10 @@ const { packToken } = await importOfDist('services/token/store/sqlite/packed-tok
 const rows = []
 for (const grants of options.grants) rows.push(await measure(grants))
 console.table(Object.fromEntries(rows.map(({ grants, ...row }) => [grants.toLocaleString('en'), row])))
+const exchanges = []
+for (const open of OPEN_ROWS) exchanges.push([open.toLocaleString('en'), await exchangeBeside(open)])
+console.log('an exchange while its user has codes and grants open with other apps:')
+console.table(Object.fromEntries(exchanges))
 
 async function measure(grants) {
   const dataDir = options.in ? path.join(options.in, String(grants)) : temporaryFolder(`growth-${grants}`)
@@ -65,6 +73,82 @@ async function measure(grants) {
     'file, MiB': Math.round(statSync(file).size / 2 ** 20),
     'filled in, s': tenths(filledMs / 1_000),
   }
+}
+
+/** The cost of an exchange to one app while the user has so many rows open with others, half of them unused codes. */
+async function exchangeBeside(open) {
+  const store = openSqliteTokenStore({ file: path.join(temporaryFolder(`open-${open}`), 'token.db') })
+  const user = { userId: userId(0), username: 'user', nickname: NICKNAME, avatar: AVATAR, passwordHash: '$argon2id$' }
+  const now = Date.now()
+  await store.createUser({ ...user, isDisabled: false, createdAtMs: now }, cause)
+  const session = {
+    sessionHash: randomBytes(32),
+    expiresAtMs: now + DAY_MS,
+    previousSessionHash: undefined,
+    maxLive: 1,
+  }
+  await store.startSession({ ...session, userId: user.userId, passwordHash: user.passwordHash }, now, cause)
+  const apps = Array.from({ length: 1 + OTHER_APPS }, (_, n) => `${APPID}_${n}`)
+  for (const appid of apps) await addApp(store, appid, now)
+  const issue = async (appid) => {
+    const codeHash = randomBytes(32)
+    const code = { codeHash, appid, userId: user.userId, sessionHash: session.sessionHash, scope: SCOPE }
+    await store.issueCode(
+      { ...code, redirectUri: REDIRECT_URI, expiresAtMs: now + 300_000, maxLive: 10_000 },
+      now,
+      cause,
+    )
+    return codeHash
+  }
+  const others = await atOnce(open, (n) => issue(apps[1 + (n % OTHER_APPS)]))
+  await atOnce(open / 2, (n) => exchange(store, apps[1 + (n % OTHER_APPS)], others[n], now))
+  const codes = await atOnce(EXCHANGES, () => issue(apps[0]))
+  const before = process.cpuUsage()
+  const ms = await timed(() => atOnce(EXCHANGES, (n) => exchange(store, apps[0], codes[n], now)))
+  const { user: userMicros, system } = process.cpuUsage(before)
+  await store.close()
+  return {
+    'exchange, µs': tenths((ms * 1_000) / EXCHANGES),
+    'CPU of an exchange, µs': tenths((userMicros + system) / EXCHANGES),
+  }
+}
+
+async function addApp(store, appid, now) {
+  const app = { appid, name: appid, redirectUris: [REDIRECT_URI], requiresSecretOnRefresh: false, isDisabled: false }
+  const secret = { secretId: `secret_${appid}`, appid, name: 'default', secretHash: randomBytes(32), createdAtMs: now }
+  const ends = { expiresAtMs: undefined, revokedAtMs: undefined, lastUsedAtMs: undefined }
+  await store.createApp({ ...app, createdAtMs: now }, { ...secret, ...ends }, cause)
+}
+
+async function exchange(store, appid, codeHash, now) {
+  const place = codeHash.subarray(0, 8)
+  const tokenHash = () => Buffer.concat([place, randomBytes(24)])
+  const redemption = {
+    codeHash,
+    appid,
+    secretId: `secret_${appid}`,
+    redirectUri: undefined,
+    replayGraceMs: 10_000,
+    grantId: `grant_${randomUUID()}`,
+    accessTokenHash: tokenHash(),
+    accessTokenExpiresAtMs: now + 3 * DAY_MS,
+    refreshTokenHash: tokenHash(),
+    refreshTokenExpiresAtMs: now + 30 * DAY_MS,
+    newOpenid: `o_${randomUUID()}`,
+    maxGrants: 10_000,
+  }
+  const { kind } = await store.redeemCode(redemption, now, cause)
+  if (kind !== 'redeemed') throw new Error(`an exchange was ${kind}`)
+}
+
+/** Does `work` for 0 to `count`, some at once, and returns the results. */
+async function atOnce(count, work) {
+  const results = []
+  for (let from = 0; from < count; from += AT_ONCE) {
+    const some = Array.from({ length: Math.min(AT_ONCE, count - from) }, (_, n) => work(from + n))
+    results.push(...(await Promise.all(some)))
+  }
+  return results
 }
 
 /** Grants with one access token each, as an exchange leaves them. Indexes are made afterwards, which sorts once. */

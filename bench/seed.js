@@ -72,7 +72,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
 
   async function issueCode(userId) {
     const at = Date.now()
-    const code = product.newCredential('code', randomBytes, product.newPlace?.(at, randomBytes)) // a baseline may be without places
+    const code = product.newCredential('code', randomBytes, placeAt(at))
     const result = await store.issueCode(
       {
         codeHash: code.hash,
@@ -95,7 +95,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
   async function grant(userId) {
     const code = await issueCode(userId)
     const at = Date.now()
-    const place = product.placeOf?.(code.hash)
+    const place = product.placeOf(code.hash)
     const accessToken = product.newCredential('accessToken', randomBytes, place)
     const refreshToken = product.newCredential('refreshToken', randomBytes, place)
     const result = await store.redeemCode(
@@ -211,4 +211,11 @@ export async function inGroups(count, atOnce, make) {
     made.push(...(await Promise.all(Array.from({ length: size }, (_, index) => make(start + index)))))
   }
   return made
+}
+
+/** The place of a code issued then: 6 bytes of time, 2 random ones. */
+function placeAt(ms) {
+  const place = randomBytes(8)
+  place.writeUIntBE(ms, 0, 6)
+  return place
 }

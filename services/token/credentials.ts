@@ -1,6 +1,6 @@
 // The credentials this service issues: opaque, prefixed by kind, with 256 random bits and a checksum at the end.
 // Layout: `<prefix>_` + base64url of the body + 6 characters (CRC-32 of what precedes, base64url).
-// The body is 32 random bytes, or a place followed by 32 random bytes.
+// The body is 32 random bytes, in codes and tokens after a place.
 import { createHmac, hash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
@@ -13,6 +13,8 @@ const prefixes = {
   session: 'sase',
 } as const
 export type CredentialKind = keyof typeof prefixes
+/** Those that hold a place. */
+type PlacedKind = 'code' | 'accessToken' | 'refreshToken'
 
 const RANDOM_BYTES = 32
 const CHECKSUM_LENGTH = 6
@@ -30,7 +32,16 @@ const DAY_MS = 86_400_000
 const KEY_BYTES = 32
 const PLACE_LENGTH = base64urlLength(PLACE_BYTES) // its last two bits belong to the next byte
 
-const lengthOf = { plain: base64urlLength(RANDOM_BYTES), placed: base64urlLength(PLACE_BYTES + RANDOM_BYTES) }
+const PLAIN_LENGTH = base64urlLength(RANDOM_BYTES)
+const PLACED_LENGTH = base64urlLength(PLACE_BYTES + RANDOM_BYTES)
+/** Of the body, in characters. */
+const lengths: Readonly<Record<CredentialKind, number>> = {
+  code: PLACED_LENGTH,
+  accessToken: PLACED_LENGTH,
+  refreshToken: PLACED_LENGTH,
+  secret: PLAIN_LENGTH,
+  session: PLAIN_LENGTH,
+}
 
 /** A new credential: the text for its holder, the key for the store. */
 export interface Credential {
@@ -39,31 +50,21 @@ export interface Credential {
   readonly hash: Uint8Array
 }
 
-/** A place for a grant that begins now. */
-export function newPlace(nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
-  const place = Buffer.alloc(PLACE_BYTES)
-  place.writeUIntBE(Math.max(0, Math.floor(nowMs)), 0, TIME_BYTES)
-  place.set(randomBytes(PLACE_BYTES - TIME_BYTES), TIME_BYTES)
-  return place
-}
-
-export function newCredential(
-  kind: CredentialKind,
+export function newCredential<Kind extends CredentialKind>(
+  kind: Kind,
   randomBytes: (size: number) => Uint8Array,
-  place?: Place,
+  ...place: Kind extends PlacedKind ? [Place] : []
 ): Credential {
-  return fromBytes(kind, randomBytes(RANDOM_BYTES), place)
+  return fromBytes(kind, randomBytes(RANDOM_BYTES), ...place)
 }
 
 /** The store key of a credential; undefined for text that is mistyped or of another kind. */
 export function hashCredential(kind: CredentialKind, text: string): Uint8Array | undefined {
   const start = bodyStart(kind)
-  const bodyLength = text.length - start - CHECKSUM_LENGTH
-  if (bodyLength !== lengthOf.plain && bodyLength !== lengthOf.placed) return undefined
-  if (!text.startsWith(`${prefixes[kind]}_`)) return undefined
   const bodyEnd = text.length - CHECKSUM_LENGTH
+  if (bodyEnd - start !== lengths[kind] || !text.startsWith(`${prefixes[kind]}_`)) return undefined
   if (checksum(text.slice(0, bodyEnd)) !== text.slice(bodyEnd)) return undefined
-  return storeKey(text, bodyLength === lengthOf.placed ? start : undefined)
+  return storeKey(text, lengths[kind] === PLACED_LENGTH ? start : undefined)
 }
 
 /** Whether the text begins as a credential does, whatever follows; no message may repeat such text. */
@@ -90,7 +91,7 @@ export class PresentedCredential {
   }
 }
 
-/** Where the row of this key lies. Credentials of versions up to 0.1.0 have none: the start of their hash serves. */
+/** Where the row of this key of a code or token lies. */
 export function placeOf(key: Uint8Array): Place {
   return key.subarray(0, PLACE_BYTES)
 }
@@ -98,7 +99,7 @@ export function placeOf(key: Uint8Array): Place {
 /**
  * The code of a confirmed form: the same for the same session, form and attempt, so that a double click yields one code.
  * As unguessable as the session token, which only the user's browser holds. Ids of our own forms begin with the time, in 8
- * characters, which becomes the place of their codes; codes of other callers lie anywhere.
+ * characters, which becomes the place of their codes; codes of other callers lie anywhere, and so do their grants.
  */
 export function deriveCode(
   sessionToken: string,
@@ -113,12 +114,6 @@ export function deriveCode(
   time.write(form[0], 'base64url')
   if (isAbout(time, nowMs)) place.set(time)
   return fromBytes('code', digest.subarray(0, RANDOM_BYTES), place)
-}
-
-/** The place of a grant and its tokens: that of its code, unless it holds no time, as with codes of earlier versions. */
-export function placeOfGrant(codeKey: Uint8Array, nowMs: number, randomBytes: (size: number) => Uint8Array): Place {
-  const place = placeOf(codeKey)
-  return isAbout(place, nowMs) ? place : newPlace(nowMs, randomBytes)
 }
 
 /** Whether the place begins with a time within a day of now. */
@@ -145,14 +140,13 @@ function fromBytes(kind: CredentialKind, random: Uint8Array, place?: Place): Cre
   return { text, hash: storeKey(text, place && bodyStart(kind)) }
 }
 
-/** The store's key for a credential, 32 bytes. Its place, if it has one, begins at `placeAt` in the text. */
+/**
+ * The store's key for a credential, 32 bytes: the SHA-256 of the text or, with a place, which begins at `placeAt` in it, the place
+ * and the first 24 bytes of that.
+ */
 function storeKey(text: string, placeAt: number | undefined): Uint8Array {
-  return keyFrom(hash('sha256', text, 'binary'), placeAt === undefined ? '' : placeIn(text, placeAt))
-}
-
-/** The SHA-256 of the text or, with a place, the place and the first 24 bytes of it. Arguments have one character per byte. */
-function keyFrom(digest: string, place: string): Uint8Array {
-  return Buffer.from((place + digest).slice(0, KEY_BYTES), 'latin1')
+  const place = placeAt === undefined ? '' : placeIn(text, placeAt)
+  return Buffer.from((place + hash('sha256', text, 'binary')).slice(0, KEY_BYTES), 'latin1')
 }
 
 /** One character per byte. */

@@ -4,7 +4,7 @@ import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { causedBy } from '../store/cause.js'
 import { invalidAppid, invalidSecret, type RecallSecret, recordUse, requireSecret } from './app-authentication.js'
-import { hashCredential, newCredential, newId, placeOfGrant } from './credentials.js'
+import { hashCredential, newCredential, newId, placeOf } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 
 const invalidCode = () =>
@@ -25,7 +25,7 @@ export function exchangeCode(deps: TokenDeps, recallSecret: RecallSecret) {
 
     const secret = await recallSecret(appid, request.secret)
     const now = deps.now()
-    const place = placeOfGrant(codeHash, now, deps.randomBytes)
+    const place = placeOf(codeHash)
     const accessToken = newCredential('accessToken', deps.randomBytes, place)
     const refreshToken = newCredential('refreshToken', deps.randomBytes, place)
     const { rules } = deps

@@ -272,19 +272,7 @@ describe('SQLite', () => {
     expect((await service.run(args)).stderr).toBe(`survey-auth: ${found?.detail}\n`)
   })
 
-  test('a database of an older program is in order: the next start migrates it', async () => {
-    const service = await createProcess()
-    const db = openDatabase(path.join(service.dataDir, 'token.db'))
-    migrate(db, { ...tokenSchema, migrations: tokenSchema.migrations.slice(0, 2) })
-    db.close()
-    const { exitCode, token } = await examine(service)
-    expect({ exitCode, token }).toMatchObject({
-      exitCode: 0,
-      token: { state: 'ok', detail: 'schema version 2, intact; the next start migrates it' },
-    })
-  })
-
-  test('an empty file is odd, and not a backup; a file from a backup is migrated by the next start', async () => {
+  test('an empty file is odd, and not a backup', async () => {
     const service = await createProcess()
     const file = path.join(service.dataDir, 'token.db')
     writeFileSync(file, '', { mode: 0o600 })
@@ -293,11 +281,11 @@ describe('SQLite', () => {
       detail: `${file} holds nothing yet; the next start begins a new database there`,
     })
     const db = openDatabase(file)
-    migrate(db, { ...tokenSchema, migrations: tokenSchema.migrations.slice(0, 2) })
+    migrate(db, tokenSchema)
     db.pragma('journal_mode = DELETE')
     db.close()
     expect((await examine(service)).token?.detail).toBe(
-      `${file} is fresh from a backup; the next start turns its WAL on; the next start migrates it`,
+      `${file} is fresh from a backup; the next start turns its WAL on`,
     )
   })
 
@@ -354,7 +342,7 @@ describe('PostgreSQL', () => {
     expect(await query(url, `SELECT to_regclass('schema_versions') AS name`)).toEqual([{ name: null }])
   })
 
-  test('is reported with its schema version, and whether it needs migrating or is of a newer program', async () => {
+  test('is reported with its schema version, and whether it is of a newer program', async () => {
     const service = await createProcess()
     const url = await createDatabase()
     const env = both(url)
@@ -362,14 +350,8 @@ describe('PostgreSQL', () => {
     const current = await examine(service, env)
     expect(current).toMatchObject({
       exitCode: 0,
-      token: { state: 'ok', detail: 'PostgreSQL, schema version 2' },
-      survey: { state: 'ok', detail: 'PostgreSQL, schema version 2' },
-    })
-
-    await query(url, `UPDATE schema_versions SET version = 1 WHERE name = 'token'`)
-    expect(await examine(service, env)).toMatchObject({
-      exitCode: 0,
-      token: { state: 'ok', detail: 'PostgreSQL, schema version 1; the next start migrates it' },
+      token: { state: 'ok', detail: 'PostgreSQL, schema version 1' },
+      survey: { state: 'ok', detail: 'PostgreSQL, schema version 1' },
     })
 
     await query(url, `UPDATE schema_versions SET version = 99 WHERE name = 'token'`)

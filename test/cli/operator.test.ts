@@ -25,7 +25,6 @@ import { createProcess, ServiceProcess, startProcess } from '../harness/process.
 import { PROGRAM, spawnServe } from '../harness/spawn.js'
 import { query } from '../postgres/cluster.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
-import { fixtures, loadFiles } from '../store/schema-fixtures.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 import { byOperator, userRow } from '../store/token-store-verbs.js'
 
@@ -848,26 +847,6 @@ describe('files', () => {
     expect(statSync(dataDir).mode & 0o777).toBe(0o700)
     for (const name of ['token.db', 'survey.db']) expect(statSync(path.join(dataDir, name)).mode & 0o777).toBe(0o600)
   })
-
-  test.each(fixtures())(
-    'a backup of the databases of $name, not migrated yet, has no unused code and no session',
-    async ({ texts }) => {
-      const service = await createProcess()
-      loadFiles(service.dataDir, texts)
-      const file = path.join(service.dataDir, 'backup.tar')
-      expect((await service.run(['backup', file])).exitCode).toBe(0)
-      const folder = path.join(service.dataDir, 'restored')
-      mkdirSync(folder)
-      execFileSync('tar', ['-xf', file, '-C', folder])
-      const store = openSqliteTokenStore({ file: path.join(folder, 'token.db') }) // migrates
-      expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toHaveLength(2)
-      await store.close()
-      const db = new Database(path.join(folder, 'token.db'), { readonly: true })
-      expect(db.prepare('SELECT count(*) FROM grants WHERE created_at_ms IS NULL').pluck().get()).toBe(0)
-      expect(db.prepare('SELECT count(*) FROM sessions').pluck().get()).toBe(0)
-      db.close()
-    },
-  )
 
   test('a backup is one private file, never overwrites, and unpacks into a working data directory', async () => {
     const service = await createProcess()

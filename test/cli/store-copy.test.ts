@@ -225,10 +225,10 @@ test('migrate shows the versions on PostgreSQL too, from 0 where there was no sc
   const url = await createDatabase()
   const service = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
   const versions = (token: number, survey: number) => [
-    { database: 'token', file: 'PostgreSQL', from_version: token, to_version: 2 },
-    { database: 'survey', file: 'PostgreSQL', from_version: survey, to_version: 2 },
+    { database: 'token', file: 'PostgreSQL', from_version: token, to_version: 1 },
+    { database: 'survey', file: 'PostgreSQL', from_version: survey, to_version: 1 },
   ]
   expect(await service.json(['migrate'])).toEqual(versions(0, 0))
-  expect(await service.json(['migrate'])).toEqual(versions(2, 2))
-  expect((await service.run(['migrate'])).stdout).toMatch(/token +2 +2 +PostgreSQL\nsurvey +2 +2 +PostgreSQL\n/)
+  expect(await service.json(['migrate'])).toEqual(versions(1, 1))
+  expect((await service.run(['migrate'])).stdout).toMatch(/token +1 +1 +PostgreSQL\nsurvey +1 +1 +PostgreSQL\n/)
 })

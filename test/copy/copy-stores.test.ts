@@ -33,13 +33,9 @@ const copyTokens = (file: string, url: string, options = quietly) =>
 
 /** SQLite columns whose values PostgreSQL keeps in other columns, or does not need. */
 const SQLITE_ONLY = [
-  'access_tokens_of_0_1_0.grant_place',
-  'access_tokens_of_0_1_0.own_place',
   'audit_blocks.block',
   'audit_blocks.ids',
   'audit_events.number',
-  'codes_elsewhere.code_hash',
-  'codes_elsewhere.place',
   'grants.access_tokens',
   'grants.code_expires_at_ms',
   'grants.code_hash',
@@ -53,7 +49,7 @@ const POSTGRES_ONLY = Object.entries({
   codes: 'appid code_hash expires_at_ms grant_id issued_at_ms redirect_uri scope used_at_ms user_id',
 }).flatMap(([table, columns]) => columns.split(' ').map((column) => `${table}.${column}`))
 /** SQLite tables that are empty in a file of the current version. */
-const EMPTY = ['access_tokens_of_0_1_0', 'audit_blocks', 'codes_elsewhere']
+const EMPTY = ['audit_blocks']
 
 /** Counts the rows of the copied tables. */
 async function rowsIn(url: string, file: string): Promise<number> {

@@ -42,9 +42,6 @@ export async function fullTokenFile(directory: string): Promise<string> {
   await startSession(store, 'session')
   await fillGrants(store)
   await store.close()
-  const db = new Database(file)
-  db.exec('UPDATE grants SET code_hash = NULL, code_expires_at_ms = NULL WHERE revoked_at_ms IS NOT NULL') // as of version 3
-  db.close()
   return file
 }
 
@@ -121,13 +118,13 @@ export function rawRowsOf(file: string): Record<string, Row[]> {
 
 /** Rows by table, as PostgreSQL should have them. */
 export function rowsOf(file: string): Record<string, Row[]> {
-  const { access_tokens_of_0_1_0: _, codes_elsewhere: __, audit_blocks: ___, ...rest } = rawRowsOf(file)
+  const { audit_blocks: _, ...rest } = rawRowsOf(file)
   const { grants: begun, audit_events, ...same } = rest
   if (!begun || !audit_events) return rest
   const grants = begun.filter(({ created_at_ms }) => created_at_ms !== null)
   return {
     ...same,
-    codes: begun.filter(({ code_hash }) => code_hash !== null).map(codeOf),
+    codes: begun.map(codeOf),
     grants: grants.map(grantOf),
     access_tokens: grants.flatMap(tokensOf),
     audit_events: audit_events.map(({ number, ...event }) => event),

@@ -30,7 +30,7 @@ const dist = new URL('../../dist/', import.meta.url)
 async function churn({ refreshes, atOnce }) {
   const { openSqliteTokenStore } = await import(new URL('services/token/store/sqlite/sqlite-token-store.js', dist).href)
   const { startJanitor } = await import(new URL('services/token/janitor.js', dist).href)
-  const { newCredential, newPlace } = await import(new URL('services/token/credentials.js', dist).href)
+  const { newCredential } = await import(new URL('services/token/credentials.js', dist).href)
   const directory = mkdtempSync(path.join(tmpdir(), 'survey-auth-churn-'))
   const file = path.join(directory, 'token.db')
   const store = openSqliteTokenStore({ file })
@@ -53,7 +53,8 @@ async function churn({ refreshes, atOnce }) {
   let done = 0
 
   async function exchange(user) {
-    const place = newPlace(now, randomBytes)
+    const place = randomBytes(8)
+    place.writeUIntBE(now, 0, 6) // as the product does
     const code = keyAt(place)
     const refreshTokenHash = keyAt(place)
     const about = { codeHash: code, appid: APPID, redirectUri: REDIRECT_URI }

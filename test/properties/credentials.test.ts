@@ -10,29 +10,28 @@ import {
   newId,
   PresentedCredential,
   placeOf,
-  placeOfGrant,
 } from '../../services/token/credentials.js'
 
 const bytesOf = (size: number) => fc.uint8Array({ minLength: size, maxLength: size })
 const sha256 = (text: string) => createHash('sha256').update(text).digest()
 
 describe('a credential', () => {
-  it('is found by the key derived from its text, with and without a place', () => {
+  it('is found by the key derived from its text, which in codes and tokens begins with their place', () => {
     fc.assert(
-      fc.property(bytesOf(32), fc.option(bytesOf(8), { nil: undefined }), (random, place) => {
+      fc.property(bytesOf(32), bytesOf(8), (random, place) => {
         const { text, hash } = newCredential('accessToken', () => random, place)
-        expect(text).toMatch(place ? /^sat_[\w-]{60}$/ : /^sat_[\w-]{49}$/)
+        expect(text).toMatch(/^sat_[\w-]{60}$/)
         expect(hashCredential('accessToken', text)).toEqual(hash)
         const presented = new PresentedCredential('accessToken', text)
         expect([presented.digest, presented.hash]).toEqual([sha256(text).toString('latin1'), hash])
         expect(new PresentedCredential('refreshToken', text).hash).toBeUndefined()
-        expect(Buffer.from(hash)).toHaveLength(32)
-        if (place) {
-          expect(Buffer.from(hash)).toEqual(Buffer.concat([place, sha256(text).subarray(0, 24)]))
-          expect(Buffer.from(placeOf(hash))).toEqual(Buffer.from(place))
-        } else {
-          expect(Buffer.from(hash)).toEqual(sha256(text))
-        }
+        expect(Buffer.from(hash)).toEqual(Buffer.concat([place, sha256(text).subarray(0, 24)]))
+        expect(Buffer.from(placeOf(hash))).toEqual(Buffer.from(place))
+
+        const secret = newCredential('secret', () => random)
+        expect(secret.text).toMatch(/^sas_[\w-]{49}$/)
+        expect(Buffer.from(secret.hash)).toEqual(sha256(secret.text))
+        expect(Buffer.from(hashCredential('secret', secret.text) ?? [])).toEqual(sha256(secret.text))
       }),
     )
   })
@@ -48,12 +47,16 @@ describe('a credential', () => {
     expect(seen.size).toBe(256)
   })
 
-  it('of 0.1.0, which had no place, is still found by the hash of its text', () => {
-    const body = `sart_${Buffer.alloc(32, 7).toString('base64url')}`
-    const checksum = Buffer.alloc(4)
-    checksum.writeUInt32BE(crc32(body))
-    const text = body + checksum.toString('base64url')
-    expect(Buffer.from(hashCredential('refreshToken', text) ?? [])).toEqual(sha256(text))
+  it('without the place that its kind has, or with one that it does not have, has no key', () => {
+    const [plain, placed] = [Buffer.alloc(32, 7), Buffer.alloc(40, 7)].map((body) => body.toString('base64url'))
+    for (const [kind, body] of [
+      ['refreshToken', `sart_${plain}`],
+      ['secret', `sas_${placed}`],
+    ] as const) {
+      const checksum = Buffer.alloc(4)
+      checksum.writeUInt32BE(crc32(body))
+      expect(hashCredential(kind, body + checksum.toString('base64url'))).toBeUndefined()
+    }
   })
 
   it('that is forged with a valid checksum has the same key every time it is sent', () => {
@@ -107,7 +110,7 @@ describe('a place', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1 - DAY, max: DAY - 2 }), (at) => {
         const codes = [NOW + at, NOW + at + 1].map((ms) => deriveCode('session', [formAt(ms), 'app'], 0, NOW))
-        const tokens = codes.map(({ hash }) => newCredential('accessToken', random, placeOfGrant(hash, NOW, random)))
+        const tokens = codes.map(({ hash }) => newCredential('accessToken', random, placeOf(hash)))
         for (const [one, other] of [codes, tokens]) {
           expect(Buffer.compare(one?.hash ?? Buffer.alloc(0), other?.hash ?? Buffer.alloc(0))).toBe(-1)
         }
@@ -117,8 +120,8 @@ describe('a place', () => {
 
   it('is the same for a code, its grant and its tokens', () => {
     const { hash } = deriveCode('session', [formAt(NOW), 'app'], 0, NOW)
-    const place = placeOfGrant(hash, NOW + 600_000, random)
-    expect(place).toEqual(placeOf(hash))
+    const place = placeOf(hash)
+    expect(placeOf(newCredential('refreshToken', random, place).hash)).toEqual(place)
     const id = newId('grant', random, place)
     expect(Buffer.from(id.slice('grant_'.length), 'base64url').subarray(0, 8)).toEqual(place)
   })
@@ -131,13 +134,12 @@ describe('a place', () => {
     expect(deriveCode('session', [`${formAt(NOW)}1`, 'app'], 0, NOW + DAY - 1)).toEqual(codes[0])
   })
 
-  it('is arbitrary for a form without a time of that day, but that of its grant begins with the current time', () => {
+  it('is arbitrary for a form without a time of that day', () => {
     const ids = ['', 'short', 'not base64url: ä', '0f8fad5b-d9cb-469f-a165-70867728950e', formAt(0), formAt(NOW - DAY)]
     const places = ids.flatMap((id) =>
       Array.from({ length: 50 }, (_, n) => {
         const { text, hash } = deriveCode('session', [id, String(n)], 0, NOW)
         expect(hashCredential('code', text)).toEqual(hash)
-        expect(placeOfGrant(hash, NOW, random)).toEqual(Buffer.from([...placeAt(NOW).subarray(0, 6), 9, 9]))
         return placeOf(hash).subarray(0, 4).join()
       }),
     )

@@ -3,21 +3,22 @@ import path from 'node:path'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { requireAccessToken } from '../../services/token/access-token.js'
-import { newCredential, newPlace, placeOf } from '../../services/token/credentials.js'
+import { newCredential } from '../../services/token/credentials.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
-import { byOperator, byUser, grant, NOW, seed } from '../store/token-store-verbs.js'
+import { byOperator, byUser, grant, hashAt, NOW, seed } from '../store/token-store-verbs.js'
 
 /** A grant as the flow makes one, its store, and its access token as its holder presents it. */
 async function granted() {
   const store = openSqliteTokenStore({ file: path.join(temporaryDirectory(), 'token.db') })
   onTestFinished(() => store.close())
   await seed(store)
-  const refreshTokenHash = newCredential('refreshToken', randomBytes, newPlace(NOW, randomBytes)).hash
-  const access = newCredential('accessToken', randomBytes, placeOf(refreshTokenHash))
-  const { grantId, openid } = await grant(store, {}, { refreshTokenHash, accessTokenHash: access.hash })
+  const place = randomBytes(8)
+  const [codeHash, refreshTokenHash] = [hashAt(place, 'code'), hashAt(place, 'refresh')]
+  const access = newCredential('accessToken', randomBytes, place)
+  const { grantId, openid } = await grant(store, {}, { codeHash, refreshTokenHash, accessTokenHash: access.hash })
   return { store, grantId, presented: { appid: 'app1', accessToken: access.text, openid } }
 }
 

@@ -85,3 +85,27 @@ test.each([
     expect(read.filter(([, rows]) => rows > FEW)).toEqual([])
   },
 )
+
+test('an exchange reads nothing that its user has open with other apps', async () => {
+  const url = await createDatabase()
+  const store = await openPostgresTokenStore({ url, ...patient, poolSize: 1 })
+  const seeded = await seed(store)
+  const [other, code] = [await seed(store), await issue(store, seeded)]
+  const columns = `'${other.appid}', '${seeded.userId}', 'o', 's', sha256(i::text::bytea), ${START}, ${START}, ${START + 1e9}, NULL`
+  await query(url, `INSERT INTO grants SELECT 'g' || i, ${columns} FROM generate_series(1, ${ROWS}) i`)
+  const uri = `'https://a.example', 's', ${START}, ${START + 1e9}, NULL, NULL`
+  await query(
+    url,
+    `INSERT INTO codes SELECT sha256(i::text::bytea), '${other.appid}', '${seeded.userId}', ${uri} FROM generate_series(1, ${ROWS}) i`,
+  )
+  expect((await redeem(store, seeded, code, 1)).result.kind).toBe('redeemed')
+  await store.close()
+  const read = () =>
+    query(
+      url,
+      `SELECT coalesce(sum(idx_tup_read), 0)::int AS rows, max(idx_scan)::int AS scans FROM pg_stat_user_indexes
+       WHERE relname IN ('grants', 'codes')`,
+    )
+  await expect.poll(async () => Number((await read())[0]?.scans)).toBeGreaterThan(0)
+  expect(Number((await read())[0]?.rows)).toBeLessThan(100)
+})

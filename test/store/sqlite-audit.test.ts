@@ -2,11 +2,9 @@
 import { randomInt } from 'node:crypto'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { migrate } from '../../services/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/sqlite/open.js'
 import { auditReads, BLOCK, eventRecorder } from '../../services/token/store/sqlite/audit.js'
 import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
-import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { AuditRow, TokenStore } from '../../services/token/store/token-store.js'
 import { closing } from '../postgres/closing.js'
@@ -129,32 +127,6 @@ test('a list finds its events in thousands of blocks', async () => {
   const found = await allPages((page) => store.listAuditEvents({ userId: 'user_old' }, page), 1_000)
   expect(found.map(({ eventId }) => eventId)).toEqual(Array.from({ length: 2_500 }, (_, n) => `event ${2_499 - n}`))
 })
-
-test.each([0, 1, BLOCK - 2, BLOCK - 1, BLOCK, 3 * BLOCK + 5])(
-  'events of an older schema, %i of them, are found by app and user',
-  async (count) => {
-    const file = join(temporaryDirectory(), 'token.db')
-    const db = openDatabase(file)
-    migrate(db, { ...tokenSchema, migrations: tokenSchema.migrations.slice(0, 2) })
-    const insert = db.prepare(`INSERT INTO audit_events VALUES (?, ?, 'token.refreshed', 'app', 'r', ?, ?, '', ?)`)
-    const known: AuditRow[] = []
-    for (let n = 0; n < count; n++) {
-      const [eventId, appid, userId] = [String(n).padStart(36, '0'), pick(APPS, n), pick(USERS, n)]
-      insert.run(eventId, NOW + n, appid, userId, String(n))
-      const rest = { kind: 'token.refreshed', actor: 'app', requestId: 'r', grantId: '' } as const
-      known.unshift({ eventId, atMs: NOW + n, appid, userId, note: String(n), ...rest })
-    }
-    db.close()
-    const store = closing(openSqliteTokenStore({ file }))
-    await expectLists(store, known)
-    const again = openDatabase(file)
-    write(again, BLOCK)
-    again.close()
-    const later = await allPages((page) => store.listAuditEvents({}, page), 1_000)
-    expect(later).toHaveLength(count + BLOCK)
-    await expectLists(store, later)
-  },
-)
 
 test('events written by a clock that was ahead do not keep others from being removed', async () => {
   const { store, db } = opened()

@@ -1,30 +1,21 @@
 // Where SQLite keeps grants: at the place of their codes and tokens, which other grants may share.
-import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { migrate } from '../../services/sqlite/migrate.js'
-import { type Connection, openDatabase } from '../../services/sqlite/open.js'
-import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { closing } from '../postgres/closing.js'
 import { presented } from './presented.js'
-import { temporaryDirectory } from './temporary-directory.js'
 import {
-  ACCESS_TTL,
   allPages,
   byOperator,
   byUser,
   CODE_TTL,
   DAY,
-  findGrant,
   grant,
   hashOf,
   isGood,
   issue,
   mint,
   NOW,
-  OVERLAP,
-  REFRESH_TTL,
   redeem,
   redemption,
   seed,
@@ -61,6 +52,7 @@ describe('grants', () => {
       const place = placeOf(n)
       const about = { username: n < 5 ? 'ann' : 'bob' }
       const hashes = {
+        codeHash: hashAtPlace(place, `code ${n}`),
         refreshTokenHash: hashAtPlace(place, `refresh ${n}`),
         accessTokenHash: hashAtPlace(place, `access ${n}`),
       }
@@ -136,39 +128,6 @@ describe('grants', () => {
     }
   })
 
-  test('that begin at another place than their code are found by either', async () => {
-    const store = await seeded()
-    const codeHash = hashAtPlace(PLACE, 'code')
-    await issue(store, '', { codeHash })
-    const { refreshTokenHash, accessTokenHash } = await redeem(store, '', {
-      codeHash,
-      refreshTokenHash: hashOf('elsewhere'),
-    })
-    expect((await mint(store, refreshTokenHash)).result).toBe('minted')
-    expect((await redeem(store, '', { codeHash }, NOW + CODE_TTL - 1)).result).toEqual({
-      kind: 'refused',
-      replay: 'revoked_grant',
-    })
-    expect(await isGood(store, accessTokenHash)).toBe(false)
-    await store.removeEnded({ endedBeforeMs: NOW + 60 * DAY, auditBeforeMs: 0, limit: 100 })
-    expect((await redeem(store, '', { codeHash }, NOW + CODE_TTL - 1)).result).toEqual({
-      kind: 'refused',
-      replay: 'none',
-    })
-  })
-
-  test('that begin at another place than their codes number at most 16 there, and the code stays good', async () => {
-    const store = await seeded()
-    const at = (name: string) => ({
-      refreshTokenHash: hashAtPlace(PLACE, `refresh ${name}`),
-      accessTokenHash: hashAtPlace(PLACE, `access ${name}`),
-    })
-    for (let n = 0; n < 16; n++) await grant(store, {}, at(String(n)))
-    await issue(store, 'code')
-    await expect(redeem(store, 'code', at('17th'))).rejects.toMatchObject({ outcomeUnknown: false })
-    expect((await redeem(store, 'code')).result.kind).toBe('redeemed')
-  })
-
   test('do not begin once their app was disabled, even from codes of the longest lifetime', async () => {
     const store = await seeded()
     const expiresAtMs = NOW + 3_600_000
@@ -208,167 +167,11 @@ describe('grants', () => {
   test('refuse a token that would not be found at their place', async () => {
     const store = await seeded()
     await issue(store, 'code')
-    const stray = redemption('code', { accessTokenHash: hashOf('elsewhere') })
-    await expect(store.redeemCode(stray, NOW, byUser)).rejects.toThrow('not at the place of its grant')
+    for (const stray of [{ accessTokenHash: hashOf('elsewhere') }, { refreshTokenHash: hashOf('elsewhere') }]) {
+      const strays = redemption('code', stray)
+      await expect(store.redeemCode(strays, NOW, byUser)).rejects.toThrow('not at the place of its grant')
+    }
     const { refreshTokenHash } = await redeem(store, 'code')
     await expect(mint(store, refreshTokenHash, { accessTokenHash: hashOf('elsewhere') })).rejects.toThrow(TypeError)
-  })
-})
-
-describe('a migration of an older schema', () => {
-  /** A file of that version with an app, its secret, a user and what `fill` puts there. */
-  function fileOf(version: number, fill: (db: Connection) => void): string {
-    const file = join(temporaryDirectory(), 'token.db')
-    const db = openDatabase(file)
-    migrate(db, { ...tokenSchema, migrations: tokenSchema.migrations.slice(0, version) })
-    db.exec(`
-      INSERT INTO apps VALUES ('app1', 'App', '[]', 0, 0, 1);
-      INSERT INTO app_secrets VALUES ('secret_app1_default', 'app1', 'default', zeroblob(32), 1, NULL, NULL, NULL);
-      INSERT INTO users VALUES ('user_ann', 'ann', 'Ann', '', '', 0, 1)`)
-    fill(db)
-    db.close()
-    return file
-  }
-
-  function insertGrant(
-    db: Connection,
-    id: string,
-    refreshTokenHash: Buffer,
-    accessTokenHashes: readonly Buffer[],
-  ): void {
-    db.prepare(`INSERT INTO grants VALUES (?, 'app1', 'user_ann', 'o', 'snsapi_user', ?, ?, ?, ?, NULL)`).run(
-      id,
-      refreshTokenHash,
-      NOW,
-      NOW,
-      NOW + REFRESH_TTL,
-    )
-    for (const [serial, hash] of accessTokenHashes.entries()) {
-      db.prepare('INSERT INTO access_tokens VALUES (?, ?, ?, ?)').run(hash, id, serial, NOW + ACCESS_TTL - serial)
-    }
-  }
-
-  test.each([PLACE, LAST])(
-    'moves tokens to the rows of their grants, some of which share the place %x',
-    async (place) => {
-      const names = ['one', 'two', 'three']
-      const tokensOf = (name: string) =>
-        ['first', 'second', 'third'].map((at) => hashAtPlace(place, `${at} of ${name}`))
-      const file = fileOf(2, (db) => {
-        for (const name of names) insertGrant(db, name, hashAtPlace(place, name), tokensOf(name))
-      })
-      const store = closing(openSqliteTokenStore({ file }))
-      for (const name of names) {
-        for (const [serial, hash] of tokensOf(name).entries()) {
-          expect(await store.findAccessToken(presented(hash))).toMatchObject({
-            grantId: name,
-            expiresAtMs: NOW + ACCESS_TTL - serial,
-          })
-        }
-        // The newest two of the three stay, besides the new one.
-        const { result, accessTokenHash } = await mint(store, hashAtPlace(place, name), { maxLive: 3 })
-        expect(result).toBe('minted')
-        const found = await Promise.all(
-          [...tokensOf(name), accessTokenHash].map((hash) => store.findAccessToken(presented(hash))),
-        )
-        expect(found.map((token) => token?.expiresAtMs)).toEqual([
-          undefined,
-          NOW + OVERLAP,
-          NOW + OVERLAP,
-          NOW + ACCESS_TTL,
-        ])
-      }
-    },
-  )
-
-  test('moves access tokens of 0.1.0, which have no place, to their grants too', async () => {
-    const [refresh, access, other] = ['refresh', 'access', 'other'].map(hashOf) as [Buffer, Buffer, Buffer]
-    const file = fileOf(2, (db) => {
-      insertGrant(db, 'early', refresh, [access, other])
-      insertGrant(db, 'without a token', hashOf('alone') as Buffer, [])
-      insertGrant(db, 'without one for good', hashOf('never used') as Buffer, [])
-    })
-    const store = closing(openSqliteTokenStore({ file }))
-    for (const hash of [access, other]) expect(await isGood(store, hash)).toBe(true)
-    const { accessTokenHash } = await mint(store, refresh)
-    for (const hash of [access, other, accessTokenHash]) {
-      expect(await isGood(store, hash, NOW + OVERLAP - 1)).toBe(true)
-      expect(await isGood(store, hash, NOW + OVERLAP)).toBe(hash === accessTokenHash)
-    }
-    expect((await mint(store, hashOf('alone'))).result).toBe('minted')
-    expect(await findGrant(store, 'without a token')).toMatchObject({ createdAtMs: NOW })
-    await store.removeEnded({ endedBeforeMs: NOW + 2 * REFRESH_TTL, auditBeforeMs: 0, limit: 100 })
-    for (const hash of [access, other]) expect(await store.findAccessToken(presented(hash))).toBeUndefined()
-    expect((await store.listGrants({}, { limit: 10, after: undefined })).rows).toEqual([])
-  })
-
-  describe('from version 3, which had a table of codes,', () => {
-    const AT_ONE_PLACE = 40
-    const unused = Array.from({ length: AT_ONE_PLACE }, (_, n) => hashAtPlace(PLACE, `unused ${n}`))
-    const used = Array.from({ length: AT_ONE_PLACE }, (_, n) => hashAtPlace(PLACE, `used ${n}`))
-
-    function opened(): TokenStore {
-      const file = fileOf(3, (db) => {
-        const insertCode = db.prepare('INSERT INTO codes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)')
-        const insertGrant = db.prepare('INSERT INTO grants VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?)')
-        const about = ['app1', 'user_ann', 'https://a.example/', 'snsapi_user']
-        for (const [n, hash] of unused.entries())
-          insertCode.run(hash, ...about, NOW - n, NOW - n + CODE_TTL, null, null)
-        for (const [n, hash] of used.entries()) {
-          insertCode.run(hash, ...about, NOW, NOW + CODE_TTL, NOW + 1, `grant of ${n}`)
-          if (n === 0) continue // the grant of one is gone
-          const token = Buffer.concat([hashAtPlace(BigInt(n) << 9n, `access ${n}`), Buffer.from('019bffffffff', 'hex')])
-          const refresh = hashAtPlace(BigInt(n) << 9n, `refresh ${n}`)
-          const times = [NOW + 1, NOW + 1, NOW + REFRESH_TTL]
-          insertGrant.run(
-            BigInt(n) << 9n,
-            `grant of ${n}`,
-            'app1',
-            'user_ann',
-            'o',
-            'snsapi_user',
-            refresh,
-            ...times,
-            token,
-          )
-        }
-      })
-      return closing(openSqliteTokenStore({ file }))
-    }
-
-    test('keeps unused codes redeemable, wherever their tokens are, and a replay ends the grant', async () => {
-      const store = opened()
-      const last = NOW - AT_ONE_PLACE + CODE_TTL
-      for (const [n, codeHash] of unused.entries()) {
-        const own = n < 16 ? {} : { refreshTokenHash: hashOf(`fresh ${n}`) } // their own place has room for 16
-        const { result, refreshTokenHash, accessTokenHash } = await redeem(store, '', { codeHash, ...own })
-        expect(result.kind).toBe('redeemed')
-        expect((await mint(store, refreshTokenHash)).result).toBe('minted')
-        expect(await isGood(store, accessTokenHash)).toBe(true)
-        expect((await redeem(store, '', { codeHash }, last)).result).toMatchObject({ replay: 'revoked_grant' })
-        expect(await isGood(store, accessTokenHash)).toBe(false)
-      }
-    })
-
-    test('lets a replay of a used code end its grant', async () => {
-      const store = opened()
-      for (const [n, codeHash] of used.entries()) {
-        const token = hashAtPlace(BigInt(n) << 9n, `access ${n}`)
-        expect(await isGood(store, token)).toBe(n !== 0)
-        const { result } = await redeem(store, '', { codeHash }, NOW + CODE_TTL - 1)
-        expect(result).toEqual({ kind: 'refused', replay: n === 0 ? 'none' : 'revoked_grant' })
-        expect(await isGood(store, token)).toBe(false)
-      }
-    })
-
-    test('does not list codes as grants, ends unused ones on a revocation, and removes expired ones', async () => {
-      const store = opened()
-      expect((await store.listGrants({}, { limit: 100, after: undefined })).rows).toHaveLength(used.length - 1)
-      const bounds = { endedBeforeMs: NOW + CODE_TTL - 20, auditBeforeMs: 0, limit: 100 }
-      expect(await store.removeEnded(bounds)).toMatchObject({ codes: AT_ONE_PLACE - 21, grants: 0 })
-      await store.revokeGrant('grant of 1', NOW, byUser)
-      for (const codeHash of unused)
-        expect((await redeem(store, '', { codeHash })).result).toMatchObject({ replay: 'none' })
-    })
   })
 })

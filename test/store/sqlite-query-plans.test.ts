@@ -120,6 +120,19 @@ describe('query plans', () => {
     }
   })
 
+  test('what a user may still do with one app is found without a look at what they have open with others', () => {
+    const { plain, prepared } = tokenStatements()
+    const ofUserAndApp = [...prepared].filter(
+      (sql) => /\bappid = \+?[:?]/.test(sql) && /\buser_id = \+?[:?]/.test(sql) && /\brevoked_at_ms IS NULL/.test(sql),
+    )
+    expect(ofUserAndApp.length).toBeGreaterThan(5)
+    for (const sql of ofUserAndApp) {
+      const steps = planOf(plain, sql).filter((step) => step.includes('grants_open'))
+      expect(steps.length, sql).toBeGreaterThan(0)
+      for (const step of steps) expect(step, sql).toContain('user_id=? AND appid=?')
+    }
+  })
+
   test('no statement selects all columns', () => {
     for (const sql of [...tokenStatements().prepared, ...surveyStatements().prepared]) {
       expect(sql).not.toMatch(/SELECT\s+\*|\.\*/i)

@@ -159,7 +159,8 @@ export async function grant(
 ) {
   const { appid = 'app1', username = 'ann' } = about
   const name = `code ${++attempts}`
-  await issue(store, name, { appid, userId: `user_${username}` }, now)
+  const { codeHash = hashOf(name) } = rest
+  await issue(store, name, { codeHash, appid, userId: `user_${username}` }, now)
   const redeemed = await redeem(store, name, { appid, ...rest }, now)
   if (redeemed.result.kind !== 'redeemed') throw new Error(`no grant was made: ${redeemed.result.kind}`)
   return { ...redeemed, name, openid: redeemed.result.openid }

@@ -6,7 +6,7 @@ export const surveySchema: Schema = {
   migrations: [
     {
       version: 1,
-      name: 'surveys',
+      name: 'surveys, audit events',
       sql: `
         CREATE TABLE surveys (
           survey_id bigint PRIMARY KEY,
@@ -26,12 +26,7 @@ export const surveySchema: Schema = {
           highest_id bigint NOT NULL
         );
         INSERT INTO survey_ids (only_row, highest_id) VALUES (true, 0);
-      `,
-    },
-    {
-      version: 2,
-      name: 'audit events',
-      sql: `
+
         CREATE TABLE survey_events (
           event_id text COLLATE "C" PRIMARY KEY, -- sorts by time
           at_ms bigint NOT NULL,

@@ -7,7 +7,7 @@ export const surveySchema: Schema = {
   migrations: [
     {
       version: 1,
-      name: 'surveys',
+      name: 'surveys, audit events',
       sql: `
         -- The document comes last, so that lists read the columns before it and not its pages.
         CREATE TABLE surveys (
@@ -21,12 +21,7 @@ export const surveySchema: Schema = {
           document      BLOB    NOT NULL
         ) STRICT;
         CREATE INDEX surveys_by_owner ON surveys (owner_user_id, survey_id);
-      `,
-    },
-    {
-      version: 2,
-      name: 'audit events',
-      sql: `
+
         CREATE TABLE survey_events (
           event_id      TEXT    NOT NULL PRIMARY KEY, -- sorts by time
           at_ms         INTEGER NOT NULL,

@@ -104,7 +104,8 @@ const findUsedCodes: Statement = {
 }
 /**
  * Everything that successful exchanges write, each for a different user or app. One more grant may push out others, each with
- * an event: these are found by the index grants_by_user, and the || '' and + 0 keep the planner from longer ones.
+ * an event: these are found by the index grants_by_user, and rows that are compared whole and the + 0 keep the planner from
+ * grants_by_app.
  */
 const redeem: Statement = {
   name: 'redeem',
@@ -123,7 +124,8 @@ const redeem: Statement = {
       SELECT g.grant_id, r.first_event_id, r.now_ms, r.actor, r.request_id, r.appid, r.user_id
       FROM redeeming r CROSS JOIN LATERAL (
         SELECT grant_id FROM grants
-        WHERE user_id = r.user_id AND appid || '' = r.appid AND revoked_at_ms IS NULL AND expires_at_ms > r.now_ms
+        WHERE (user_id, appid) BETWEEN (r.user_id, r.appid) AND (r.user_id, r.appid)
+          AND revoked_at_ms IS NULL AND expires_at_ms > r.now_ms
         ORDER BY created_at_ms + 0 DESC, grant_id DESC OFFSET r.max_earlier
       ) g
     ), surplus AS (

@@ -16,7 +16,7 @@ const IS_UNUSED = `issued_at_ms > :now - ${MAX_CODE_TTL_MS} AND created_at_ms IS
   AND revoked_at_ms IS NULL`
 const END = `code_expires_at_ms = ${ENDED_AT}, expires_at_ms = ${ENDED_AT}, revoked_at_ms = ${ENDED_AT}`
 
-/** Expired codes of the user that each new code takes out of the index grants_open: more than come in. */
+/** Expired codes of the user and app that each new code takes out of the index grants_open: more than come in. */
 const CLOSED_PER_CODE = 4
 /** Twice as long as codes may live, so that a clock that is some minutes ahead closes none that are good. */
 const CLOSED_AFTER_MS = 20 * 60_000
@@ -32,12 +32,12 @@ export function unusedCodeEnders(db: Connection) {
     `UPDATE grants SET ${END} WHERE appid = :appid AND redirect_uri = :redirectUri AND ${IS_UNUSED}`,
   )
   const ofUser = db.prepare<[{ userId: string; now: number }]>(
-    // Index grants_open.
-    `UPDATE grants SET ${END} WHERE user_id = :userId AND ${IS_UNUSED}`,
+    // Index grants_open, for each app.
+    `UPDATE grants SET ${END} WHERE user_id = :userId AND appid IN (SELECT appid FROM apps) AND ${IS_UNUSED}`,
   )
   const ofAppAndUser = db.prepare<[{ appid: string; userId: string; now: number }]>(
     // Index grants_open.
-    `UPDATE grants SET ${END} WHERE user_id = :userId AND +appid = :appid AND ${IS_UNUSED}`,
+    `UPDATE grants SET ${END} WHERE user_id = :userId AND appid = :appid AND ${IS_UNUSED}`,
   )
   return {
     ofApp(appid: string, now: number): void {
@@ -102,24 +102,10 @@ function codeFinder(db: Connection): FindCode {
     )
     .raw()
     .safeIntegers()
-  const findElsewhere = db
-    .prepare<[Hash], bigint>(
-      // Primary key.
-      'SELECT place FROM codes_elsewhere WHERE code_hash = ?',
-    )
-    .pluck()
-    .safeIntegers()
-
-  function look(codeHash: Hash): CodeRecord | undefined {
-    const at = placeNumber(codeHash)
-    const found = find.get(at, at, codeHash)
-    if (found) return found
-    const place = findElsewhere.get(codeHash)
-    return place === undefined ? undefined : find.get(place, place, codeHash)
-  }
 
   return (codeHash) => {
-    const record = look(codeHash)
+    const at = placeNumber(codeHash)
+    const record = find.get(at, at, codeHash)
     if (!record) return undefined
     const [place, appid, userId, scope, redirectUri, expiresAtMs, usedAtMs, grantId, revokedAtMs, openid] = record
     return {
@@ -157,15 +143,15 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
     // Index grants_open; then the primary key. Only codes with the lifetime of the new one count, however many have ended.
     `UPDATE grants SET ${END} WHERE place IN (
        SELECT place FROM grants
-       WHERE user_id = +:userId AND +appid = :appid AND issued_at_ms > :issuedAfter AND created_at_ms IS NULL
+       WHERE user_id = +:userId AND appid = +:appid AND issued_at_ms > :issuedAfter AND created_at_ms IS NULL
          AND expires_at_ms > :now AND revoked_at_ms IS NULL
        ORDER BY issued_at_ms DESC, code_hash DESC LIMIT -1 OFFSET :keep)`,
   )
-  const closeExpired = db.prepare<[{ userId: string; now: number }]>(
+  const closeExpired = db.prepare<[{ appid: string; userId: string; now: number }]>(
     // Index grants_open; then the primary key.
     `UPDATE grants SET revoked_at_ms = expires_at_ms WHERE place IN (
        SELECT place FROM grants
-       WHERE user_id = +:userId AND issued_at_ms <= :now - ${CLOSED_AFTER_MS} AND created_at_ms IS NULL
+       WHERE user_id = +:userId AND appid = +:appid AND issued_at_ms <= :now - ${CLOSED_AFTER_MS} AND created_at_ms IS NULL
          AND expires_at_ms <= :now AND revoked_at_ms IS NULL
        ORDER BY issued_at_ms LIMIT ${CLOSED_PER_CODE})`,
   )
@@ -189,7 +175,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
       const existing = findCode(code.codeHash)
       if (existing) return existing.usedAtMs === undefined && isLive(existing, now) ? 'exists_live' : 'exists_ended'
       endSurplus.run({ appid, userId, now, issuedAfter: now - (expiresAtMs - now), keep: maxLive - 1 })
-      closeExpired.run({ userId, now })
+      closeExpired.run({ appid, userId, now })
       takeSlot(placeNumber(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
       record({ kind: 'code.issued', now, cause, appid, userId })
       return 'issued'

@@ -6,7 +6,7 @@ import type { GrantRow, Hash, Redemption, Revocation, TokenStore } from '../toke
 import type { RecordEvent } from './audit.js'
 import type { CodeRow } from './codes.js'
 import { NEWEST_EXPIRY, packTime, packToken, unpackTime } from './packed-tokens.js'
-import { isInSlotOf, placeNumber, requireOnePlace, takeSlot } from './places.js'
+import { requireOnePlace } from './places.js'
 
 /** SQL: not just a code any more. */
 const IS_GRANT = 'created_at_ms IS NOT NULL'
@@ -59,11 +59,10 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
     'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
   )
   const findSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }], { grantId: string }>(
-    // Index grants_open. Most users have so few grants that no row is read. The + before a column keeps the planner from
-    // the app's index, which is long.
+    // Index grants_open. Most users have so few grants to an app that no row is read.
     `SELECT grant_id AS grantId FROM grants
-     WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId AND revoked_at_ms IS NULL) > :keep
-       AND user_id = +:userId AND +appid = :appid AND ${IS_GRANT} AND revoked_at_ms IS NULL AND expires_at_ms > :now
+     WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId AND appid = +:appid AND revoked_at_ms IS NULL) > :keep
+       AND user_id = +:userId AND appid = +:appid AND ${IS_GRANT} AND revoked_at_ms IS NULL AND expires_at_ms > :now
      ORDER BY created_at_ms DESC, grant_id DESC LIMIT -1 OFFSET :keep`,
   )
   const complete = db.prepare<Completion>(
@@ -73,22 +72,6 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
        expires_at_ms = ?, access_tokens = ?
      WHERE place = ?`,
   )
-  const move = db.prepare<[{ from: bigint; to: bigint }]>(
-    // Primary key.
-    'UPDATE OR IGNORE grants SET place = :to WHERE place = :from',
-  )
-  const recordElsewhere = db.prepare<[Hash, bigint]>(
-    // Primary key. The row of a code from before the migration exists already, and has moved with its grant.
-    'INSERT OR IGNORE INTO codes_elsewhere (code_hash, place) VALUES (?, ?)',
-  )
-
-  /** Moves the row of a code to where lookups by the grant's tokens will find it, unless it is there. Returns its place. */
-  function moveTo(place: bigint, code: CodeRow, codeHash: Hash): bigint {
-    if (isInSlotOf(code.place, place)) return code.place
-    const slot = takeSlot(place, (to) => move.run({ from: code.place, to }).changes === 1)
-    recordElsewhere.run(codeHash, slot)
-    return slot
-  }
 
   return (redemption, code, now, cause) => {
     const { appid, userId } = code
@@ -98,10 +81,10 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
     for (const surplus of findSurplus.all({ appid, userId, now, keep: redemption.maxGrants - 1 })) {
       endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
     }
-    requireOnePlace(redemption.accessTokenHash, refreshTokenHash)
+    requireOnePlace(refreshTokenHash, codeHash)
+    requireOnePlace(redemption.accessTokenHash, codeHash)
     const accessTokens = packToken(redemption.accessTokenHash, redemption.accessTokenExpiresAtMs)
-    const place = moveTo(placeNumber(refreshTokenHash), code, codeHash)
-    complete.run(grantId, openid, refreshTokenHash, now, now, refreshTokenExpiresAtMs, accessTokens, place)
+    complete.run(grantId, openid, refreshTokenHash, now, now, refreshTokenExpiresAtMs, accessTokens, code.place)
     return openid
   }
 }
@@ -119,7 +102,6 @@ const conditions = {
   isGrant: `g.${IS_GRANT}`,
   userId: 'g.user_id = :userId',
   appid: 'g.appid = :appid',
-  appidOfUser: '+g.appid = :appid', // the + steers the planner to the user's index, which is shorter
   liveAtMs: `g.revoked_at_ms IS NULL AND (g.expires_at_ms > :liveAtMs OR ${NEWEST_EXPIRY} > :packedLiveAt)`,
   after: '(g.created_at_ms, g.grant_id) < (:atMs, :id)',
   afterByIssue: '(g.issued_at_ms, g.grant_id) < (:atMs, :id)',
@@ -129,7 +111,7 @@ function conditionsOf(filter: GrantFilter, page: PageOf): string {
   const { userId, appid, liveAtMs } = filter
   const where: string[] = [conditions.isGrant]
   if (userId !== undefined) where.push(conditions.userId)
-  if (appid !== undefined) where.push(userId === undefined ? conditions.appid : conditions.appidOfUser)
+  if (appid !== undefined) where.push(conditions.appid)
   if (liveAtMs !== undefined) where.push(conditions.liveAtMs)
   if (page.after !== undefined) where.push(userId === undefined ? conditions.afterByIssue : conditions.after)
   return where.join(' AND ')
@@ -185,7 +167,7 @@ export function grantWrites(
   const findOthers = db.prepare<[string, string], { grantId: string }>(
     // Index grants_open.
     `SELECT grant_id AS grantId FROM grants
-     WHERE user_id = ? AND +appid = ? AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
+     WHERE user_id = ? AND appid = ? AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
   )
 
   return {

@@ -18,11 +18,9 @@ export function placeNumber(hash: Hash): bigint {
 }
 
 /** A token at another place than its grant would never be found. @throws TypeError */
-export function requireOnePlace(accessTokenHash: Hash, refreshTokenHash: Hash): void {
+export function requireOnePlace(tokenHash: Hash, ofGrant: Hash): void {
   for (let at = 0; at < PLACE_BYTES; at++) {
-    if (accessTokenHash[at] !== refreshTokenHash[at]) {
-      throw new TypeError('an access token is not at the place of its grant')
-    }
+    if (tokenHash[at] !== ofGrant[at]) throw new TypeError('a token is not at the place of its grant')
   }
 }
 
@@ -30,17 +28,12 @@ export function requireOnePlace(accessTokenHash: Hash, refreshTokenHash: Hash): 
  * Tries the places where a grant of this place may lie, its own first, until `take` says that one was free.
  * @throws StoreUnavailable when all are taken
  */
-export function takeSlot(place: bigint, take: (slot: bigint) => boolean): bigint {
+export function takeSlot(place: bigint, take: (slot: bigint) => boolean): void {
   for (let n = 0n; n < SLOTS; n++) {
     const slot = (place & ~SLOT_BITS) | ((place + n) & SLOT_BITS)
-    if (take(slot)) return slot
+    if (take(slot)) return
   }
   throw new StoreUnavailable(new Error('too many grants began in this moment'))
-}
-
-/** Whether a grant of this place may lie in this slot. */
-export function isInSlotOf(slot: bigint, place: bigint): boolean {
-  return (slot & ~SLOT_BITS) === (place & ~SLOT_BITS)
 }
 
 /** SQL: whether a row lies in a slot of the place in the parameter (bound twice if it is `?`). A range of the primary key. */

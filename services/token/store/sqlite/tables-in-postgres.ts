@@ -9,10 +9,9 @@ export const tokenTablesInPostgres = {
     select: `
       SELECT code_hash, appid, user_id, coalesce(redirect_uri, '') AS redirect_uri, scope, issued_at_ms,
         code_expires_at_ms AS expires_at_ms, created_at_ms AS used_at_ms, grant_id
-      FROM grants WHERE code_hash IS NOT NULL`,
+      FROM grants`,
     key: ['code_hash'],
   },
-  codes_elsewhere: null,
   grants: {
     select: `
       SELECT grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms,
@@ -21,7 +20,6 @@ export const tokenTablesInPostgres = {
     key: ['grant_id'],
   },
   access_tokens: { select: TOKENS_ONE_BY_ONE, key: ['access_token_hash'] },
-  access_tokens_of_0_1_0: null,
   audit_blocks: null,
   audit_events: {
     select: 'SELECT event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note FROM audit_events',

@@ -41,16 +41,9 @@ export function tokenReads(db: Connection, kept: KeptRows) {
        WHERE g.${inSlotsOf(':place')}`,
     )
     .raw()
-  const findPlace = db
-    .prepare<[bigint], bigint>(
-      // Primary key.
-      'SELECT grant_place FROM access_tokens_of_0_1_0 WHERE own_place = ?',
-    )
-    .pluck()
-    .safeIntegers()
 
-  function lookAt(place: bigint, hash: Hash): AccessTokenRow | undefined {
-    for (const record of findGrants.all({ place })) {
+  function look(hash: Hash): AccessTokenRow | undefined {
+    for (const record of findGrants.all({ place: placeNumber(hash) })) {
       const expiresAtMs = findExpiry(record[7], hash)
       if (expiresAtMs === undefined) continue
       return {
@@ -67,14 +60,6 @@ export function tokenReads(db: Connection, kept: KeptRows) {
       }
     }
     return undefined
-  }
-
-  function look(accessTokenHash: Hash): AccessTokenRow | undefined {
-    const place = placeNumber(accessTokenHash)
-    const found = lookAt(place, accessTokenHash)
-    if (found) return found
-    const grantPlace = findPlace.get(place)
-    return grantPlace === undefined ? undefined : lookAt(grantPlace, accessTokenHash)
   }
 
   return {

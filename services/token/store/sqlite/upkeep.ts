@@ -11,7 +11,7 @@ const NONE = -1
 
 type Bounds = Parameters<TokenStore['removeEnded']>[0]
 
-type EndedRecord = [place: bigint, codeExpiresAtMs: bigint | null, isGrant: bigint, isRevoked: bigint, tokens: Buffer]
+type EndedRecord = [place: bigint, codeExpiresAtMs: bigint, isGrant: bigint, isRevoked: bigint, tokens: Buffer]
 
 /** Removal of rows that ended long ago: a bounded number at a time, found by when they ended. */
 export function upkeepWrites(db: Connection, kept: KeptRows) {
@@ -74,7 +74,7 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
       places.push(place)
       counts.accessTokens += ends.length
       counts.grants += Number(isGrant)
-      if (codeExpiresAtMs !== null && codeExpiresAtMs < endedBeforeMs) counts.codes += 1
+      if (codeExpiresAtMs < endedBeforeMs) counts.codes += 1
       if (places.length >= limit) break
     }
     return { places, counts }
