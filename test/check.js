@@ -1,5 +1,5 @@
-// `npm run check`: everything but the tests. Generated code is current, the protos are clean and compatible, format, lint
-// and types are right. Each step prints one line; a failure prints what the tool said.
+// `npm run check`: everything but the tests. The lockfile is whole, generated code is current, the protos are clean and
+// compatible, format, lint and types are right. Each step prints one line; a failure prints what the tool said.
 
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -11,6 +11,7 @@ const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..')
 const tool = (name) => path.join(root, 'node_modules', '.bin', name)
 
 const steps = [
+  { name: 'package-lock.json is whole', run: () => run(process.execPath, ['test/lockfile.js', '--check']) },
   { name: 'gen/ is what the protos generate', run: genIsCurrent },
   { name: 'protos are clean (buf lint)', run: () => run(tool('buf'), ['lint']) },
   { name: 'protos are compatible with the newest release (buf breaking)', run: protosAreCompatible },
