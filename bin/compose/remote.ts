@@ -21,13 +21,6 @@ const PROBES = {
   survey: [SurveyService.method.getSurvey],
 }
 
-/** Methods that users and apps call in crowds, and that write in a commit. */
-const COMMITTED = [
-  TokenService.method.issueCode,
-  TokenService.method.exchangeCode,
-  TokenService.method.refreshAccessToken,
-]
-
 export interface Remote extends Part {
   /** Its address, for messages. */
   readonly url: string
@@ -44,7 +37,6 @@ export function connectTo(service: keyof typeof PROBES, address: Address, config
     maxRequestBytes: service === 'survey' ? config.rpcMaxSurveyRequestBytes : config.rpcMaxRequestBytes,
     maxResponseBytes: MAX_RESPONSE_BYTES,
     defaultTimeoutMs: config.rpcTimeoutMs,
-    patient: COMMITTED,
   })
   const url = formatAddress(address)
   // The health check answers any caller. Over TLS, where alone callers have roles, it is asked besides, until it is known,

@@ -1,5 +1,4 @@
-import type { Socket } from 'node:net'
-import { createGatheringSocket } from './gathering-socket.js'
+import { Socket } from 'node:net'
 
 const GOODBYE_MS = 1_000
 
@@ -11,7 +10,7 @@ export class OpenSockets {
   readonly #open = new Set<Socket>()
 
   create(): Socket {
-    const socket = createGatheringSocket()
+    const socket = new Socket()
     this.#open.add(socket)
     socket.once('close', () => this.#open.delete(socket))
     return socket

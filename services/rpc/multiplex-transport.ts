@@ -1,14 +1,14 @@
 // The client's end of MultiplexService.
-// One long-lived stream carries all calls. Calls to one method made within two turns of the event loop travel together; so do,
-// for some methods, calls made while earlier ones are unanswered. When a stream breaks, calls that were not sent yet go over
-// the next one, and so do, once, calls whose method is declared idempotent. Any other call may have been executed: it fails as
-// `unavailable`, and the caller decides.
+// One long-lived stream carries all calls. Calls to one method made within two turns of the event loop travel together. When a
+// stream breaks, calls that were not sent yet go over the next one, and so do, once, calls whose method is declared idempotent.
+// Any other call may have been executed: it fails as `unavailable`, and the caller decides.
 import { isIP } from 'node:net'
 import { checkServerIdentity } from 'node:tls'
 import { create, type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
+import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import {
   MultiplexedCallSchema,
   type MultiplexedResult,
@@ -25,7 +25,6 @@ import { type Deadline, Deadlines } from './deadlines.js'
 import { pathOf } from './dispatcher.js'
 import { Decoder } from './large-messages.js'
 import type { TlsMaterial } from './listener.js'
-import { SendQueue } from './send-queue.js'
 
 export interface MultiplexTransportOptions {
   readonly address: Address
@@ -37,12 +36,6 @@ export interface MultiplexTransportOptions {
   readonly maxResponseBytes: number
   /** Deadline of calls that name none, in ms. */
   readonly defaultTimeoutMs: number
-  /**
-   * Methods whose calls, all taken together, wait for the answers to those before them, and then go together (send-queue.ts). A
-   * call that the service commits gains nothing by arriving while the commit before it is being flushed, and a message costs
-   * both ends as much as several calls in it.
-   */
-  readonly patient?: readonly DescMethod[]
 }
 
 /** A request message carries calls of up to this many bytes, or a single larger one. */
@@ -177,7 +170,6 @@ export class MultiplexTransport {
     const stream: Stream = new Stream(this.#client, {
       peer: this.#peer,
       maxRequestBytes: this.#options.maxRequestBytes,
-      patient: this.#options.patient ?? [],
       onConnected: () => {
         this.#waitingSinceMs = undefined
       },
@@ -246,7 +238,7 @@ export class MultiplexTransport {
 
   /** The deadline stays: a call that is forgotten is settled next, or put on another stream. */
   #forget(pending: Pending): void {
-    if (pending.stream.forget(pending)) this.#pendingCount -= 1
+    if (pending.stream.pending.delete(pending.call.id)) this.#pendingCount -= 1
   }
 
   #settle(from: Stream, result: MultiplexedResult): void {
@@ -276,7 +268,6 @@ export class MultiplexTransport {
 interface StreamOptions {
   readonly peer: string
   readonly maxRequestBytes: number
-  readonly patient: readonly DescMethod[]
   readonly onConnected: () => void
   readonly onResponse: (response: MultiplexResponse) => void
   readonly onEnded: (status: grpc.StatusObject) => void
@@ -294,8 +285,8 @@ class Stream {
   /** Takes MultiplexRequests as bytes. */
   readonly #call: grpc.ClientDuplexStream<Buffer, MultiplexResponse>
   /** Calls not sent yet; at first they wait for the connection. */
-  readonly #queue: SendQueue<Pending>
-  readonly #patientQueue: SendQueue<Pending>
+  #unsent: Pending[] = []
+  #isScheduled = false
   #isConnected = false
   #isDraining = false
 
@@ -303,14 +294,6 @@ class Stream {
     const { multiplex } = MultiplexService.method
     this.client = client
     this.#options = options
-    const queue = {
-      isOpen: () => this.#isConnected,
-      isWanted: ({ call, deadline }: Pending) =>
-        this.pending.get(call.id) !== undefined && performance.now() < deadline.atMs,
-      send: (calls: readonly Pending[]) => this.#send(calls),
-    }
-    this.#queue = new SendQueue({ ...queue, waitsForAnswers: false })
-    this.#patientQueue = new SendQueue({ ...queue, waitsForAnswers: true })
     this.#call = client.makeBidiStreamRequest(
       pathOf(multiplex),
       (bytes: Buffer) => bytes,
@@ -322,8 +305,7 @@ class Stream {
       clearTimeout(connecting)
       this.#isConnected = true
       options.onConnected()
-      this.#queue.flush()
-      this.#patientQueue.flush()
+      this.#flush()
     })
     this.#call.on('data', options.onResponse)
     this.#call.on('error', () => undefined) // `status` follows and says the same
@@ -336,14 +318,13 @@ class Stream {
 
   send(pending: Pending): void {
     pending.call.id = this.pending.add(pending)
-    this.#queueOf(pending.method).add(pending)
-  }
-
-  /** False when it was forgotten before. */
-  forget(pending: Pending): boolean {
-    const isPending = this.pending.delete(pending.call.id)
-    if (isPending) this.#queueOf(pending.method).settled(pending)
-    return isPending
+    this.#unsent.push(pending)
+    if (this.#isScheduled) return
+    this.#isScheduled = true // together with what is called in one more turn
+    afterNextTurn(() => {
+      this.#isScheduled = false
+      this.#flush()
+    })
   }
 
   /** Ends the stream once its calls have ended. */
@@ -360,13 +341,12 @@ class Stream {
     this.#call.cancel()
   }
 
-  #queueOf(method: DescMethod): SendQueue<Pending> {
-    return this.#options.patient.includes(method) ? this.#patientQueue : this.#queue
-  }
-
-  /** Sends the calls in messages that the server accepts. */
-  #send(calls: readonly Pending[]): void {
+  /** Sends what is not sent yet and still wanted, in messages that the server accepts. */
+  #flush(): void {
+    if (!this.#isConnected) return
     const sentMs = performance.now()
+    const calls = this.#unsent.filter(({ call, deadline }) => this.pending.get(call.id) && sentMs < deadline.atMs)
+    this.#unsent = []
     for (const pending of calls) {
       pending.timesSent += 1
       pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadline.atMs - sentMs))
