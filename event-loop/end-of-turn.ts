@@ -27,12 +27,6 @@ export function endOfTurn(): Promise<void> {
   return next
 }
 
-/** Calls `then` when all that has arrived so far, in this turn or in its end, has run as far as it can. */
-export function whenAllWentOn(then: () => void): void {
-  if (present === undefined) setImmediate(then)
-  else process.nextTick(then)
-}
-
 /** Calls `then` when all that arrives in this turn and the next has run as far as it can, and has been sent if it is ready. */
 export function afterNextTurn(then: () => void): void {
   const nextEnd = present === undefined ? endOfTurn().then(endOfTurn) : endOfTurn()

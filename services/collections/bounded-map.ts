@@ -27,12 +27,6 @@ export class BoundedMap<Value> {
     this.#bytes += bytes
   }
 
-  /** No effect when the key is not kept. */
-  delete(key: string): void {
-    this.#bytes -= this.#values.get(key)?.bytes ?? 0
-    this.#values.delete(key)
-  }
-
   forgetAll(): void {
     if (this.#values.size > 0) this.#values = new Map()
     this.#bytes = 0

@@ -99,7 +99,7 @@ describe('spans', () => {
     expect(request?.attributes).toMatchObject({ 'http.response.status_code': 401, 'error.type': 'invalid_token' })
     expect(request?.attributes, 'which is its caller’s').not.toHaveProperty('status')
     const call = spans.findLast(({ name }) => name.endsWith('/GetAuthorizedUser'))
-    expect(call?.attributes).toMatchObject({ 'rpc.grpc.status_code': 7, status: 'permission_denied' })
+    expect(call?.attributes).toMatchObject({ 'rpc.grpc.status_code': 16, status: 'unauthenticated' })
     const text = JSON.stringify(spans)
     for (const secret of [app.secret, tokens.access_token, tokens.refresh_token]) expect(text).not.toContain(secret)
   })
