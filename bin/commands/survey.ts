@@ -231,7 +231,8 @@ function document({ survey }: Owned) {
 }
 
 const states: Record<SurveyState, string> = {
-  [SurveyState.UNSPECIFIED]: 'draft',
+  [SurveyState.UNSPECIFIED]: '',
+  [SurveyState.DRAFT]: 'draft',
   [SurveyState.COLLECTING]: 'collecting',
   [SurveyState.PAUSED]: 'paused',
 }

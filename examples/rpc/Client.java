@@ -32,10 +32,10 @@ public class Client {
       var token = TokenServiceGrpc.newBlockingStub(tokens).withDeadlineAfter(4500, TimeUnit.MILLISECONDS).verifyAccessToken(
           VerifyAccessTokenRequest.newBuilder().setAppid(appid).setAccessToken(accessToken).setOpenid(openid).build());
       System.out.println(token.getOpenid() + " " + token.getScope());
-      var request = ListSurveysRequest.newBuilder().setAppid(appid).setAccessToken(accessToken).setOpenid(openid).setPage(1);
+      var request = ListSurveysRequest.newBuilder().setAppid(appid).setAccessToken(accessToken).setOpenid(openid);
       var answer = SurveyServiceGrpc.newBlockingStub(surveys).withDeadlineAfter(4500, TimeUnit.MILLISECONDS).listSurveys(
-          request.setPerPage(100).build());
-      for (var survey : answer.getListList()) System.out.println(survey.getId() + " " + survey.getTitle());
+          request.setPageSize(100).build());
+      for (var survey : answer.getSurveysList()) System.out.println(survey.getId() + " " + survey.getTitle());
     } catch (StatusRuntimeException error) { // the reason: io.grpc.protobuf.StatusProto.fromThrowable(error), ErrorInfo
       System.err.println(error.getStatus());
       System.exit(1);

@@ -50,8 +50,8 @@ func main() {
 	token := must(tokens.VerifyAccessToken(ctx, &pb.VerifyAccessTokenRequest{Appid: appid, AccessToken: accessToken, Openid: openid}))
 	fmt.Println(token.GetOpenid(), token.GetScope())
 	surveys := pb.NewSurveyServiceClient(dial(os.Getenv("SURVEY_SERVICE_URL")))
-	answer := must(surveys.ListSurveys(ctx, &pb.ListSurveysRequest{Appid: appid, AccessToken: accessToken, Openid: openid, Page: 1, PerPage: 100}))
-	for _, survey := range answer.GetList() {
+	answer := must(surveys.ListSurveys(ctx, &pb.ListSurveysRequest{Appid: appid, AccessToken: accessToken, Openid: openid, PageSize: 100}))
+	for _, survey := range answer.GetSurveys() {
 		fmt.Println(survey.GetId(), survey.GetTitle())
 	}
 }

@@ -34,9 +34,9 @@ try:
         request = token_service_pb2.VerifyAccessTokenRequest(**who)
         token = token_service_pb2_grpc.TokenServiceStub(tokens).VerifyAccessToken(request, timeout=4.5)
         print(token.openid, token.scope)
-        request = survey_service_pb2.ListSurveysRequest(**who, page=1, per_page=100)
+        request = survey_service_pb2.ListSurveysRequest(**who, page_size=100)
         answer = survey_service_pb2_grpc.SurveyServiceStub(surveys).ListSurveys(request, timeout=4.5)
-        for survey in answer.list:
+        for survey in answer.surveys:
             print(survey.id, survey.title)
 except grpc.RpcError as error:
     sys.exit(f"{error.code().name} {error.details()}")  # the reason: rpc_status.from_call(error) of grpcio-status

@@ -22,5 +22,5 @@ call() { # URL METHOD, the request on stdin: arguments can be read by every user
 
 printf '{"appid":"%s","accessToken":"%s","openid":"%s"}' "$APPID" "$ACCESS_TOKEN" "$OPENID" |
   call "$TOKEN_SERVICE_URL" TokenService/VerifyAccessToken
-printf '{"appid":"%s","accessToken":"%s","openid":"%s","page":1,"perPage":100}' "$APPID" "$ACCESS_TOKEN" "$OPENID" |
+printf '{"appid":"%s","accessToken":"%s","openid":"%s","pageSize":100}' "$APPID" "$ACCESS_TOKEN" "$OPENID" |
   call "$SURVEY_SERVICE_URL" SurveyService/ListSurveys

@@ -34,9 +34,9 @@ try {
     openid,
   })
   console.log(token.openid, token.scope)
-  const request = { appid, accessToken, openid, page: 1, perPage: 100 }
-  const { list } = await createClient(SurveyService, transport(SURVEY_SERVICE_URL)).listSurveys(request)
-  for (const { id, title } of list) console.log(id.toString(), title)
+  const request = { appid, accessToken, openid, pageSize: 100 }
+  const { surveys } = await createClient(SurveyService, transport(SURVEY_SERVICE_URL)).listSurveys(request)
+  for (const { id, title } of surveys) console.log(id.toString(), title)
 } catch (thrown) {
   const error = ConnectError.from(thrown)
   const [info] = error.findDetails(ErrorInfoSchema) // none: unexpected, or not from the service

@@ -36,9 +36,9 @@ async function call(Service, url, method, request) {
 try {
   const token = await call(TokenService, TOKEN_SERVICE_URL, 'VerifyAccessToken', { appid, access_token, openid })
   console.log(token.openid, token.scope)
-  const request = { appid, access_token, openid, page: 1, per_page: 100 }
-  const { list } = await call(SurveyService, SURVEY_SERVICE_URL, 'ListSurveys', request)
-  for (const { id, title } of list) console.log(id, title)
+  const request = { appid, access_token, openid, page_size: 100 }
+  const { surveys } = await call(SurveyService, SURVEY_SERVICE_URL, 'ListSurveys', request)
+  for (const { id, title } of surveys) console.log(id, title)
 } catch (error) {
   console.error(grpc.status[error.code], error.details) // the reason is in grpc-status-details-bin
   process.exitCode = 1

@@ -1,6 +1,7 @@
 // Reads a survey from JSON in the shape of the detail endpoint (decisions 26), which survey-to-json.ts writes.
 // Derived members (page_count, topic_count, started_at, end_at, creator_user_id) are not read.
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
+import { type Timestamp, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { z } from 'zod'
 import {
   type PageSchema,
@@ -80,17 +81,21 @@ const surveyJson = z.object({
   prefix: text.default(''),
   suffix: text.default(''),
   state: z
-    .union(
-      [z.literal(SurveyState.UNSPECIFIED), z.literal(SurveyState.COLLECTING), z.literal(SurveyState.PAUSED)],
-      'must be 0 (draft), 2 (collecting) or 3 (paused)',
-    )
-    .default(SurveyState.UNSPECIFIED),
+    .union([z.literal(0), z.literal(2), z.literal(3)], 'must be 0 (draft), 2 (collecting) or 3 (paused)')
+    .default(0),
   startTime: unixSeconds,
   endTime: unixSeconds,
   createTime: unixSeconds,
   updateTime: unixSeconds,
   pages: z.array(pageJson).max(500).default([]),
 })
+
+const states = { 0: SurveyState.DRAFT, 2: SurveyState.COLLECTING, 3: SurveyState.PAUSED } as const
+
+/** undefined for 0, which means unset. */
+function timestampOf(unixSeconds: number): Timestamp | undefined {
+  return unixSeconds === 0 ? undefined : timestampFromMs(unixSeconds * 1000)
+}
 
 /**
  * Reads a survey from parsed JSON. Unknown keys are ignored. Only `title` and each question's `type` are required: missing
@@ -105,10 +110,11 @@ export function surveyFromJson(json: unknown): Survey {
   return create(SurveySchema, {
     ...plain,
     id: BigInt(plain.id),
-    startTimeSeconds: BigInt(startTime),
-    endTimeSeconds: BigInt(endTime),
-    createTimeSeconds: BigInt(createTime),
-    updateTimeSeconds: BigInt(updateTime),
+    state: states[plain.state],
+    startTime: timestampOf(startTime),
+    endTime: timestampOf(endTime),
+    createTime: timestampOf(createTime),
+    updateTime: timestampOf(updateTime),
     pages: pagesFromJson(pages),
   })
 }

@@ -1,10 +1,25 @@
 // A survey as JSON: the shape of the detail endpoint (decisions 26). survey-from-json.ts reads it.
-import type { Option, Page, Question, Survey } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import type { Timestamp } from '@bufbuild/protobuf/wkt'
+import {
+  type Option,
+  type Page,
+  type Question,
+  type Survey,
+  SurveyState,
+} from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { jsonBytes } from '../envelope.js'
 import type { Pieces } from '../http.js'
 
 /** From this length on, what is kept of a survey is sent as a piece. */
 const LONG = 32 * 1024
+
+/** Where a survey stands, as numbers of the dialect (decisions 25). */
+export const jsonStates: Readonly<Record<SurveyState, number>> = {
+  [SurveyState.UNSPECIFIED]: 0,
+  [SurveyState.DRAFT]: 0,
+  [SurveyState.COLLECTING]: 2,
+  [SurveyState.PAUSED]: 3,
+}
 
 /** The survey as a JSON object. */
 export function surveyToJson(survey: Survey, creatorUserId: number): object {
@@ -28,6 +43,7 @@ export function surveyBytes(survey: Survey, creatorUserId: number): string | Pie
 
 /** The survey up to `creator_user_id`, with its keys in the order in which the live service of this dialect sends them. */
 function headToJson(survey: Survey): object {
+  const [startTime, endTime] = [unixSeconds(survey.startTime), unixSeconds(survey.endTime)]
   return {
     id: Number(survey.id),
     hash: survey.hash,
@@ -35,15 +51,15 @@ function headToJson(survey: Survey): object {
     title: survey.title,
     prefix: survey.prefix,
     suffix: survey.suffix,
-    state: survey.state,
+    state: jsonStates[survey.state],
     page_count: survey.pages.length,
     topic_count: survey.pages.reduce((count, page) => count + page.questions.filter(isTopic).length, 0),
-    startTime: Number(survey.startTimeSeconds),
-    endTime: Number(survey.endTimeSeconds),
-    started_at: shanghaiTime(Number(survey.startTimeSeconds)),
-    end_at: shanghaiTime(Number(survey.endTimeSeconds)),
-    createTime: Number(survey.createTimeSeconds),
-    updateTime: Number(survey.updateTimeSeconds),
+    startTime,
+    endTime,
+    started_at: shanghaiTime(startTime),
+    end_at: shanghaiTime(endTime),
+    createTime: unixSeconds(survey.createTime),
+    updateTime: unixSeconds(survey.updateTime),
   }
 }
 
@@ -83,6 +99,11 @@ function hasRows(type: string, subTitles: readonly unknown[]): boolean {
 
 function optionToJson({ id, text, exclusive, goto }: Option): object {
   return { id, text, exclusive, goto }
+}
+
+/** 0 if unset. */
+function unixSeconds(time: Timestamp | undefined): number {
+  return Number(time?.seconds ?? 0)
 }
 
 const MILLISECONDS = '.000Z' // the end of an ISO 8601 time, which is not shown

@@ -4,10 +4,12 @@ import { jsonBytes, successBytes } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
 import { type Params, parsePositiveInteger } from '../query.js'
+import { jsonStates } from './survey-to-json.js'
 
 const DEFAULT_PER_PAGE = 20
 const MAX_PER_PAGE = 100
-const MAX_PAGE = 1_000_000_000 // past the end of any list, and small enough for exact offsets
+/** An int32, past the end of any list. */
+const MAX_SKIP = 2 ** 31 - 1
 
 /** The user's surveys, ascending by id (spec 4.5, decisions 24 and 25). */
 export const surveysRoute: Route = {
@@ -20,7 +22,7 @@ export const surveysRoute: Route = {
     const appid = query.required('appid', MAX_ID_LENGTH)
     const accessToken = query.required('access_token', MAX_CREDENTIAL_LENGTH)
     const openid = query.required('openid', MAX_ID_LENGTH)
-    const page = readCount(query, 'page', 1, MAX_PAGE)
+    const page = readCount(query, 'page', 1, MAX_SKIP)
     const perPage = readCount(query, 'per_page', DEFAULT_PER_PAGE, MAX_PER_PAGE)
 
     const found = await deps.survey.listSurveys(
@@ -29,8 +31,9 @@ export const surveysRoute: Route = {
         appid,
         accessToken,
         openid,
-        page,
-        perPage,
+        pageSize: perPage,
+        pageToken: '',
+        skip: Math.min((page - 1) * perPage, MAX_SKIP),
       },
       request.rpc,
     )
@@ -42,11 +45,16 @@ const lists = new WeakMap<readonly SurveySummary[], string>()
 
 /** The list through jsonBytes; kept for rows that come again. */
 function listBytes(found: ListSurveysResponse): string {
-  const known = lists.get(found.list)
+  const known = lists.get(found.surveys)
   if (known !== undefined) return known
-  const list = found.list.map(({ id, hash, title, state }) => ({ id: Number(id), hash, title, state }))
-  const bytes = jsonBytes({ total: found.total, list })
-  lists.set(found.list, bytes)
+  const list = found.surveys.map(({ id, hash, title, state }) => ({
+    id: Number(id),
+    hash,
+    title,
+    state: jsonStates[state],
+  }))
+  const bytes = jsonBytes({ total: found.totalSize, list })
+  lists.set(found.surveys, bytes)
   return bytes
 }
 

@@ -4,6 +4,8 @@ import type { Question, Survey } from '../../gen/surveyauth/v1/survey_service_pb
 const WITH_STARS: readonly string[] = ['star', 'matrix_star', 'nps']
 const WITH_ROWS: readonly string[] = ['matrix_radio', 'matrix_checkbox', 'matrix_star', 'matrix_blank', 'sheet']
 
+const TIMES = ['startTime', 'endTime', 'createTime', 'updateTime'] as const
+
 /** A member that a question holds although its type does not have it. */
 export interface Misplaced {
   /** For example `pages[0].questions[2]`. */
@@ -36,7 +38,9 @@ export function inWords({ place, question, member }: Misplaced): string {
 
 /** The first contradiction, for a person; undefined if there is none. */
 export function contradictionIn(survey: Survey): string | undefined {
-  const { startTimeSeconds: start, endTimeSeconds: end } = survey
-  if (end !== 0n && end < start) return 'endTime is before startTime'
+  const early = TIMES.find((name) => (survey[name]?.seconds ?? 0n) < 0n)
+  if (early) return `${early} is before 1970`
+  const { startTime, endTime } = survey
+  if (startTime && endTime && endTime.seconds < startTime.seconds) return 'endTime is before startTime'
   return misplacedIn(survey).map(inWords)[0]
 }

@@ -1,10 +1,12 @@
 import { type MessageInitShape, toBinary } from '@bufbuild/protobuf'
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import {
   type ImportSurveysRequest,
   type ImportSurveysResponseSchema,
   type Survey,
   SurveySchema,
+  SurveyState,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
@@ -55,19 +57,20 @@ export function findRefused(
 
 /** The survey as it will be stored. */
 export function toDraft(survey: Survey, now: number): SurveyDraft {
-  const nowSeconds = BigInt(Math.floor(now / 1000))
+  const toTheSecond = timestampFromMs(Math.floor(now / 1000) * 1000)
   const document: Survey = {
     ...survey,
     id: 0n,
     hash: '',
-    createTimeSeconds: survey.createTimeSeconds || nowSeconds,
-    updateTimeSeconds: survey.updateTimeSeconds || nowSeconds,
+    state: survey.state || SurveyState.DRAFT,
+    createTime: survey.createTime ?? toTheSecond,
+    updateTime: survey.updateTime ?? toTheSecond,
   }
   return {
     surveyId: Number(survey.id),
     hash: survey.hash,
     title: survey.title,
-    state: survey.state,
+    state: document.state,
     document: toBinary(SurveySchema, document),
   }
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { create } from '@bufbuild/protobuf'
+import { TimestampSchema } from '@bufbuild/protobuf/wkt'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { SurveySchema, SurveyView } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { expectError } from '../harness/envelope.js'
@@ -280,9 +281,11 @@ describe('an import of what contradicts itself', () => {
     pages: [{ questions: [{ type: 'text' }, { type, ...held }] }],
   })
   const rows = { subTitles: [{ text: 'Row' }] }
+  const at = (seconds: bigint) => create(TimestampSchema, { seconds })
 
   test.each([
-    [{ startTimeSeconds: 7n, endTimeSeconds: 6n }, 'endTime is before startTime'],
+    [{ startTime: at(7n), endTime: at(6n) }, 'endTime is before startTime'],
+    [{ createTime: at(-1n) }, 'createTime is before 1970'],
     [question('radio', { starNum: 5 }), 'pages[0].questions[1].starNum is not a member of a question of type radio'],
     [question('radio', { starBeginNum: 0 }), 'pages[0].questions[1].starBeginNum is not a member'],
     [question('star', rows), 'pages[0].questions[1].subTitles is not a member of a question of type star'],
@@ -295,9 +298,9 @@ describe('an import of what contradicts itself', () => {
   })
 
   test.each([
-    { startTimeSeconds: 7n, endTimeSeconds: 7n },
-    { startTimeSeconds: 7n, endTimeSeconds: 0n },
-    { startTimeSeconds: 0n, endTimeSeconds: 7n },
+    { startTime: at(7n), endTime: at(7n) },
+    { startTime: at(7n) },
+    { endTime: at(7n) },
     question('nps', { starNum: 11, starBeginNum: 0 }),
     question('matrix_star', { starNum: 5, starBeginNum: 1, ...rows }),
     question('matrix_blank', rows),

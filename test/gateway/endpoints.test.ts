@@ -18,7 +18,7 @@ const services = {
   GetAuthorizedUser: () => ({ openid: 'oid', nickname: '', avatar: '' }),
   GetSurvey: () => ({ survey: { ...survey, id: 7n, hash: '00ff' }, creatorUserId: 42n }),
   ListSurveys: () =>
-    create(ListSurveysResponseSchema, { total: 1, list: [{ id: 7n, hash: '00ff', title: '午餐', state: 2 }] }),
+    create(ListSurveysResponseSchema, { totalSize: 1, surveys: [{ id: 7n, hash: '00ff', title: '午餐', state: 2 }] }),
 }
 
 const exchange = 'oauth2/access_token?appid=a&secret=s&code=c&grant_type=authorization_code'
@@ -47,11 +47,15 @@ describe('an endpoint translates its parameters into one RPC and the answer into
     [refresh, 'RefreshedToken', { appid: 'a', refreshToken: 'r', secret: '' }],
     [`${refresh}&secret=s`, 'RefreshedToken', { secret: 's' }],
     [user, 'User', { appid: 'a', accessToken: 't', openid: 'o' }],
-    [list, 'SurveyList', { appid: 'a', accessToken: 't', openid: 'o', page: 1, perPage: 20 }],
-    [`${list}&page=&per_page=`, 'SurveyList', { page: 1, perPage: 20 }],
-    [`${list}&page=3&per_page=101`, 'SurveyList', { page: 3, perPage: 100 }],
-    [`${list}&page=1000000000&per_page=99`, 'SurveyList', { page: 1_000_000_000, perPage: 99 }],
-    [`${list}&page=99999999999999999999&per_page=99999999999999999999`, 'SurveyList', { perPage: 100 }],
+    [list, 'SurveyList', { appid: 'a', accessToken: 't', openid: 'o', skip: 0, pageSize: 20 }],
+    [`${list}&page=&per_page=`, 'SurveyList', { skip: 0, pageSize: 20 }],
+    [`${list}&page=3&per_page=101`, 'SurveyList', { skip: 200, pageSize: 100 }],
+    [`${list}&page=1000000000&per_page=99`, 'SurveyList', { skip: 2_147_483_647, pageSize: 99 }],
+    [
+      `${list}&page=99999999999999999999&per_page=99999999999999999999`,
+      'SurveyList',
+      { skip: 2_147_483_647, pageSize: 100 },
+    ],
     [detail, 'Survey', { appid: 'a', accessToken: 't', openid: '', surveyId: 7n }],
     [`${detail}&openid=o`, 'Survey', { openid: 'o' }],
     [detail.replace('7', '9007199254740991'), 'Survey', { surveyId: 9007199254740991n }],

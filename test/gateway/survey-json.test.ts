@@ -3,7 +3,7 @@ import { create, equals } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
 import { QUESTION_TYPES, surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import { surveyBytes, surveyToJson } from '../../gateway/api/survey-to-json.js'
-import { SurveySchema } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { SurveySchema, SurveyState } from '../../gen/surveyauth/v1/survey_service_pb.js'
 
 const folder = 'examples/surveys'
 const examples = readdirSync(folder).map((name) => JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')))
@@ -88,7 +88,9 @@ test.each([1, 1_000])('the bytes of a survey with %i questions are its JSON, for
 
 test('an empty survey needs only a title, and unknown keys are ignored', () => {
   const survey = surveyFromJson({ title: 't', future: { key: 1 } })
-  expect(equals(SurveySchema, survey, create(SurveySchema, { title: 't', scene: 1 }))).toBe(true)
+  expect(equals(SurveySchema, survey, create(SurveySchema, { title: 't', scene: 1, state: SurveyState.DRAFT }))).toBe(
+    true,
+  )
 })
 
 test.each([

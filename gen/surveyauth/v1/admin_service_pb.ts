@@ -739,8 +739,7 @@ export const RevokeAppSecretRequestSchema: GenMessage<RevokeAppSecretRequest> = 
  */
 export type RevokeAppSecretResponse = Message<"surveyauth.v1.RevokeAppSecretResponse"> & {
   /**
-   * Whether it had been revoked before, be it by an earlier attempt at this call: nothing has changed now. Always false from a
-   * service of an older version.
+   * Whether it had been revoked before, be it by an earlier attempt at this call: nothing has changed now.
    *
    * @generated from field: bool already_revoked = 1;
    */
@@ -1204,8 +1203,7 @@ export const RevokeGrantRequestSchema: GenMessage<RevokeGrantRequest> = /*@__PUR
  */
 export type RevokeGrantResponse = Message<"surveyauth.v1.RevokeGrantResponse"> & {
   /**
-   * Whether it had been revoked before, be it by an earlier attempt at this call: nothing has changed now. Always false from a
-   * service of an older version.
+   * Whether it had been revoked before, be it by an earlier attempt at this call: nothing has changed now.
    *
    * @generated from field: bool already_revoked = 1;
    */

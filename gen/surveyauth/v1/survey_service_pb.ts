@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/survey_service.proto.
  */
 export const file_surveyauth_v1_survey_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIr8DCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSDQoFc2NlbmUYAyABKAUSFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESKgoSc3RhcnRfdGltZV9zZWNvbmRzGAggASgDQg66SAsiCRj/gtH/rwcoABIoChBlbmRfdGltZV9zZWNvbmRzGAkgASgDQg66SAsiCRj/gtH/rwcoABIrChNjcmVhdGVfdGltZV9zZWNvbmRzGAogASgDQg66SAsiCRj/gtH/rwcoABIrChN1cGRhdGVfdGltZV9zZWNvbmRzGAsgASgDQg66SAsiCRj/gtH/rwcoABItCgVwYWdlcxgMIAMoCzITLnN1cnZleWF1dGgudjEuUGFnZUIJukgGkgEDEPQDImsKBFBhZ2USFAoCaWQYASABKAlCCLpIBXIDGIABEhYKBWluZGV4GAIgASgJQge6SARyAhgQEjUKCXF1ZXN0aW9ucxgDIAMoCzIXLnN1cnZleWF1dGgudjEuUXVlc3Rpb25CCbpIBpIBAxDoByLFBAoIUXVlc3Rpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEg0KBWluZGV4GAIgASgFEtUBCgR0eXBlGAMgASgJQsYBukjCAXK/ATK8AV4ocmFkaW98Y2hlY2tib3h8c2VsZWN0fHRleHR8dGV4dGFyZWF8YmxhbmtzfHN0YXJ8bnBzfHNvcnR8bWF0cml4X3JhZGlvfG1hdHJpeF9jaGVja2JveHxtYXRyaXhfc3RhcnxtYXRyaXhfYmxhbmt8Y2hhaW5lZF9zZWxlY3RzfHVwbG9hZHxkZXNjcmlwdGlvbnxkYXRldGltZXxzaWduYXR1cmV8YWRkcmVzc3xwaG9uZXxzaGVldCkkEhkKCHN1Yl90eXBlGAQgASgJQge6SARyAhhAEhgKBXRpdGxlGAUgASgJQgm6SAZyBBignAESHgoLZGVzY3JpcHRpb24YBiABKAlCCbpIBnIEGKCcARIQCghyZXF1aXJlZBgHIAEoCBIWCgRnb3RvGAggASgJQgi6SAVyAxiAARIxCgdvcHRpb25zGAkgAygLMhUuc3VydmV5YXV0aC52MS5PcHRpb25CCbpIBpIBAxDQDxI2CgpzdWJfdGl0bGVzGAogAygLMhcuc3VydmV5YXV0aC52MS5TdWJUaXRsZUIJukgGkgEDEOgHEhUKCHN0YXJfbnVtGAsgASgFSACIAQESGwoOc3Rhcl9iZWdpbl9udW0YDCABKAVIAYgBAUILCglfc3Rhcl9udW1CEQoPX3N0YXJfYmVnaW5fbnVtImIKBk9wdGlvbhIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBEhEKCWV4Y2x1c2l2ZRgDIAEoCBIWCgRnb3RvGAQgASgJQgi6SAVyAxiAASI5CghTdWJUaXRsZRIUCgJpZBgBIAEoCUIIukgFcgMYgAESFwoEdGV4dBgCIAEoCUIJukgGcgQYoJwBImMKDVN1cnZleVN1bW1hcnkSCgoCaWQYASABKAMSDAoEaGFzaBgCIAEoCRINCgV0aXRsZRgDIAEoCRIpCgVzdGF0ZRgEIAEoDjIaLnN1cnZleWF1dGgudjEuU3VydmV5U3RhdGUijgEKEEdldFN1cnZleVJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESIAoMYWNjZXNzX3Rva2VuGAIgASgJQgq6SAdyBRABGIAEEiMKCXN1cnZleV9pZBgDIAEoA0IQukgNIgsY/////////w8oARIYCgZvcGVuaWQYBCABKAlCCLpIBXIDGIABIlMKEUdldFN1cnZleVJlc3BvbnNlEiUKBnN1cnZleRgBIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5EhcKD2NyZWF0b3JfdXNlcl9pZBgCIAEoAyKfAQoSTGlzdFN1cnZleXNSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEiAKDGFjY2Vzc190b2tlbhgCIAEoCUIKukgHcgUQARiABBIaCgZvcGVuaWQYAyABKAlCCrpIB3IFEAEYgAESFQoEcGFnZRgEIAEoBUIHukgEGgIoARIZCghwZXJfcGFnZRgFIAEoBUIHukgEGgIoASJQChNMaXN0U3VydmV5c1Jlc3BvbnNlEg0KBXRvdGFsGAEgASgFEioKBGxpc3QYAiADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkibgoUSW1wb3J0U3VydmV5c1JlcXVlc3QSIQoNb3duZXJfdXNlcl9pZBgBIAEoCUIKukgHcgUQARiAARIzCgdzdXJ2ZXlzGAIgAygLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXlCC7pICJIBBQgBEOgHIkYKFUltcG9ydFN1cnZleXNSZXNwb25zZRItCgdzdXJ2ZXlzGAEgAygLMhwuc3VydmV5YXV0aC52MS5TdXJ2ZXlTdW1tYXJ5IkYKFERlbGV0ZVN1cnZleXNSZXF1ZXN0Ei4KCnN1cnZleV9pZHMYASADKANCGrpIF5IBFAgBEOgHIg0iCxj/////////DygBIjAKFURlbGV0ZVN1cnZleXNSZXNwb25zZRIXCg9hbHJlYWR5X2RlbGV0ZWQYASABKAUipAEKFEV4cG9ydFN1cnZleXNSZXF1ZXN0Eh8KDW93bmVyX3VzZXJfaWQYASABKAlCCLpIBXIDGIABEhoKCXBhZ2Vfc2l6ZRgCIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAMgASgJQgi6SAVyAxiABBIxCgR2aWV3GAQgASgOMhkuc3VydmV5YXV0aC52MS5TdXJ2ZXlWaWV3Qgi6SAWCAQIQASJdChVFeHBvcnRTdXJ2ZXlzUmVzcG9uc2USKwoHc3VydmV5cxgBIAMoCzIaLnN1cnZleWF1dGgudjEuT3duZWRTdXJ2ZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpkBChdMaXN0U3VydmV5RXZlbnRzUmVxdWVzdBIfCg1vd25lcl91c2VyX2lkGAEgASgJQgi6SAVyAxiAARIjCglzdXJ2ZXlfaWQYAiABKANCELpIDSILGP////////8PKAASGgoJcGFnZV9zaXplGAMgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YBCABKAlCCLpIBXIDGIAEIl8KGExpc3RTdXJ2ZXlFdmVudHNSZXNwb25zZRIqCgZldmVudHMYASADKAsyGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleUV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKrAQoLU3VydmV5RXZlbnQSEAoIZXZlbnRfaWQYASABKAkSLwoLY3JlYXRlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGtpbmQYAyABKAkSDQoFYWN0b3IYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIRCglzdXJ2ZXlfaWQYBiABKAMSFQoNb3duZXJfdXNlcl9pZBgHIAEoCSJLCgtPd25lZFN1cnZleRIVCg1vd25lcl91c2VyX2lkGAEgASgJEiUKBnN1cnZleRgCIAEoCzIVLnN1cnZleWF1dGgudjEuU3VydmV5KmEKC1N1cnZleVN0YXRlEhwKGFNVUlZFWV9TVEFURV9VTlNQRUNJRklFRBAAEhsKF1NVUlZFWV9TVEFURV9DT0xMRUNUSU5HEAISFwoTU1VSVkVZX1NUQVRFX1BBVVNFRBADKlYKClN1cnZleVZpZXcSGwoXU1VSVkVZX1ZJRVdfVU5TUEVDSUZJRUQQABIVChFTVVJWRVlfVklFV19CQVNJQxABEhQKEFNVUlZFWV9WSUVXX0ZVTEwQAjLHBAoNU3VydmV5U2VydmljZRJTCglHZXRTdXJ2ZXkSHy5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkdldFN1cnZleVJlc3BvbnNlIgOQAgISWQoLTGlzdFN1cnZleXMSIS5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlzUmVxdWVzdBoiLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXNwb25zZSIDkAICEloKDUltcG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkltcG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5JbXBvcnRTdXJ2ZXlzUmVzcG9uc2USXwoNRGVsZXRlU3VydmV5cxIjLnN1cnZleWF1dGgudjEuRGVsZXRlU3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVN1cnZleXNSZXNwb25zZSIDkAICEl8KDUV4cG9ydFN1cnZleXMSIy5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5FeHBvcnRTdXJ2ZXlzUmVzcG9uc2UiA5ACAhJoChBMaXN0U3VydmV5RXZlbnRzEiYuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5RXZlbnRzUmVxdWVzdBonLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleUV2ZW50c1Jlc3BvbnNlIgOQAgJCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiJzdXJ2ZXlhdXRoL3YxL3N1cnZleV9zZXJ2aWNlLnByb3RvEg1zdXJ2ZXlhdXRoLnYxIs8DCgZTdXJ2ZXkSHAoCaWQYASABKANCELpIDSILGP////////8PKAASJQoEaGFzaBgCIAEoCUIXukgUchIyEF4kfF5bMC05YS1mXXs0fSQSDQoFc2NlbmUYAyABKAUSFwoFdGl0bGUYBCABKAlCCLpIBXIDGOgHEhkKBnByZWZpeBgFIAEoCUIJukgGcgQYoJwBEhkKBnN1ZmZpeBgGIAEoCUIJukgGcgQYoJwBEjMKBXN0YXRlGAcgASgOMhouc3VydmV5YXV0aC52MS5TdXJ2ZXlTdGF0ZUIIukgFggECEAESLgoKc3RhcnRfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2NyZWF0ZV90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgt1cGRhdGVfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoFcGFnZXMYDCADKAsyEy5zdXJ2ZXlhdXRoLnYxLlBhZ2VCCbpIBpIBAxD0AyJrCgRQYWdlEhQKAmlkGAEgASgJQgi6SAVyAxiAARIWCgVpbmRleBgCIAEoCUIHukgEcgIYEBI1CglxdWVzdGlvbnMYAyADKAsyFy5zdXJ2ZXlhdXRoLnYxLlF1ZXN0aW9uQgm6SAaSAQMQ6AcixQQKCFF1ZXN0aW9uEhQKAmlkGAEgASgJQgi6SAVyAxiAARINCgVpbmRleBgCIAEoBRLVAQoEdHlwZRgDIAEoCULGAbpIwgFyvwEyvAFeKHJhZGlvfGNoZWNrYm94fHNlbGVjdHx0ZXh0fHRleHRhcmVhfGJsYW5rc3xzdGFyfG5wc3xzb3J0fG1hdHJpeF9yYWRpb3xtYXRyaXhfY2hlY2tib3h8bWF0cml4X3N0YXJ8bWF0cml4X2JsYW5rfGNoYWluZWRfc2VsZWN0c3x1cGxvYWR8ZGVzY3JpcHRpb258ZGF0ZXRpbWV8c2lnbmF0dXJlfGFkZHJlc3N8cGhvbmV8c2hlZXQpJBIZCghzdWJfdHlwZRgEIAEoCUIHukgEcgIYQBIYCgV0aXRsZRgFIAEoCUIJukgGcgQYoJwBEh4KC2Rlc2NyaXB0aW9uGAYgASgJQgm6SAZyBBignAESEAoIcmVxdWlyZWQYByABKAgSFgoEZ290bxgIIAEoCUIIukgFcgMYgAESMQoHb3B0aW9ucxgJIAMoCzIVLnN1cnZleWF1dGgudjEuT3B0aW9uQgm6SAaSAQMQ0A8SNgoKc3ViX3RpdGxlcxgKIAMoCzIXLnN1cnZleWF1dGgudjEuU3ViVGl0bGVCCbpIBpIBAxDoBxIVCghzdGFyX251bRgLIAEoBUgAiAEBEhsKDnN0YXJfYmVnaW5fbnVtGAwgASgFSAGIAQFCCwoJX3N0YXJfbnVtQhEKD19zdGFyX2JlZ2luX251bSJiCgZPcHRpb24SFAoCaWQYASABKAlCCLpIBXIDGIABEhcKBHRleHQYAiABKAlCCbpIBnIEGKCcARIRCglleGNsdXNpdmUYAyABKAgSFgoEZ290bxgEIAEoCUIIukgFcgMYgAEiOQoIU3ViVGl0bGUSFAoCaWQYASABKAlCCLpIBXIDGIABEhcKBHRleHQYAiABKAlCCbpIBnIEGKCcASJjCg1TdXJ2ZXlTdW1tYXJ5EgoKAmlkGAEgASgDEgwKBGhhc2gYAiABKAkSDQoFdGl0bGUYAyABKAkSKQoFc3RhdGUYBCABKA4yGi5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN0YXRlIo4BChBHZXRTdXJ2ZXlSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEiAKDGFjY2Vzc190b2tlbhgCIAEoCUIKukgHcgUQARiABBIjCglzdXJ2ZXlfaWQYAyABKANCELpIDSILGP////////8PKAESGAoGb3BlbmlkGAQgASgJQgi6SAVyAxiAASJTChFHZXRTdXJ2ZXlSZXNwb25zZRIlCgZzdXJ2ZXkYASABKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleRIXCg9jcmVhdG9yX3VzZXJfaWQYAiABKAMivgEKEkxpc3RTdXJ2ZXlzUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIgCgxhY2Nlc3NfdG9rZW4YAiABKAlCCrpIB3IFEAEYgAQSGgoGb3BlbmlkGAMgASgJQgq6SAdyBRABGIABEhoKCXBhZ2Vfc2l6ZRgEIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAUgASgJQgi6SAVyAxiABBIVCgRza2lwGAYgASgFQge6SAQaAigAInEKE0xpc3RTdXJ2ZXlzUmVzcG9uc2USLQoHc3VydmV5cxgBIAMoCzIcLnN1cnZleWF1dGgudjEuU3VydmV5U3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEgoKdG90YWxfc2l6ZRgDIAEoBSJuChRJbXBvcnRTdXJ2ZXlzUmVxdWVzdBIhCg1vd25lcl91c2VyX2lkGAEgASgJQgq6SAdyBRABGIABEjMKB3N1cnZleXMYAiADKAsyFS5zdXJ2ZXlhdXRoLnYxLlN1cnZleUILukgIkgEFCAEQ6AciRgoVSW1wb3J0U3VydmV5c1Jlc3BvbnNlEi0KB3N1cnZleXMYASADKAsyHC5zdXJ2ZXlhdXRoLnYxLlN1cnZleVN1bW1hcnkiRgoURGVsZXRlU3VydmV5c1JlcXVlc3QSLgoKc3VydmV5X2lkcxgBIAMoA0IaukgXkgEUCAEQ6AciDSILGP////////8PKAEiMAoVRGVsZXRlU3VydmV5c1Jlc3BvbnNlEhcKD2FscmVhZHlfZGVsZXRlZBgBIAEoBSKkAQoURXhwb3J0U3VydmV5c1JlcXVlc3QSHwoNb3duZXJfdXNlcl9pZBgBIAEoCUIIukgFcgMYgAESGgoJcGFnZV9zaXplGAIgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YAyABKAlCCLpIBXIDGIAEEjEKBHZpZXcYBCABKA4yGS5zdXJ2ZXlhdXRoLnYxLlN1cnZleVZpZXdCCLpIBYIBAhABIl0KFUV4cG9ydFN1cnZleXNSZXNwb25zZRIrCgdzdXJ2ZXlzGAEgAygLMhouc3VydmV5YXV0aC52MS5Pd25lZFN1cnZleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkimQEKF0xpc3RTdXJ2ZXlFdmVudHNSZXF1ZXN0Eh8KDW93bmVyX3VzZXJfaWQYASABKAlCCLpIBXIDGIABEiMKCXN1cnZleV9pZBgCIAEoA0IQukgNIgsY/////////w8oABIaCglwYWdlX3NpemUYAyABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgEIAEoCUIIukgFcgMYgAQiXwoYTGlzdFN1cnZleUV2ZW50c1Jlc3BvbnNlEioKBmV2ZW50cxgBIAMoCzIaLnN1cnZleWF1dGgudjEuU3VydmV5RXZlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIqsBCgtTdXJ2ZXlFdmVudBIQCghldmVudF9pZBgBIAEoCRIvCgtjcmVhdGVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEa2luZBgDIAEoCRINCgVhY3RvchgEIAEoCRISCgpyZXF1ZXN0X2lkGAUgASgJEhEKCXN1cnZleV9pZBgGIAEoAxIVCg1vd25lcl91c2VyX2lkGAcgASgJIksKC093bmVkU3VydmV5EhUKDW93bmVyX3VzZXJfaWQYASABKAkSJQoGc3VydmV5GAIgASgLMhUuc3VydmV5YXV0aC52MS5TdXJ2ZXkqeQoLU3VydmV5U3RhdGUSHAoYU1VSVkVZX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSU1VSVkVZX1NUQVRFX0RSQUZUEAESGwoXU1VSVkVZX1NUQVRFX0NPTExFQ1RJTkcQAhIXChNTVVJWRVlfU1RBVEVfUEFVU0VEEAMqVgoKU3VydmV5VmlldxIbChdTVVJWRVlfVklFV19VTlNQRUNJRklFRBAAEhUKEVNVUlZFWV9WSUVXX0JBU0lDEAESFAoQU1VSVkVZX1ZJRVdfRlVMTBACMscECg1TdXJ2ZXlTZXJ2aWNlElMKCUdldFN1cnZleRIfLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVxdWVzdBogLnN1cnZleWF1dGgudjEuR2V0U3VydmV5UmVzcG9uc2UiA5ACAhJZCgtMaXN0U3VydmV5cxIhLnN1cnZleWF1dGgudjEuTGlzdFN1cnZleXNSZXF1ZXN0GiIuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5c1Jlc3BvbnNlIgOQAgISWgoNSW1wb3J0U3VydmV5cxIjLnN1cnZleWF1dGgudjEuSW1wb3J0U3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkltcG9ydFN1cnZleXNSZXNwb25zZRJfCg1EZWxldGVTdXJ2ZXlzEiMuc3VydmV5YXV0aC52MS5EZWxldGVTdXJ2ZXlzUmVxdWVzdBokLnN1cnZleWF1dGgudjEuRGVsZXRlU3VydmV5c1Jlc3BvbnNlIgOQAgISXwoNRXhwb3J0U3VydmV5cxIjLnN1cnZleWF1dGgudjEuRXhwb3J0U3VydmV5c1JlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkV4cG9ydFN1cnZleXNSZXNwb25zZSIDkAICEmgKEExpc3RTdXJ2ZXlFdmVudHMSJi5zdXJ2ZXlhdXRoLnYxLkxpc3RTdXJ2ZXlFdmVudHNSZXF1ZXN0Gicuc3VydmV5YXV0aC52MS5MaXN0U3VydmV5RXZlbnRzUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * A survey as its owner designed it.
@@ -73,32 +73,32 @@ export type Survey = Message<"surveyauth.v1.Survey"> & {
   state: SurveyState;
 
   /**
-   * Collecting starts, Unix seconds; 0 if unset.
+   * Collecting starts, not before 1970, to the second; unset if it is not limited.
    *
-   * @generated from field: int64 start_time_seconds = 8;
+   * @generated from field: google.protobuf.Timestamp start_time = 8;
    */
-  startTimeSeconds: bigint;
+  startTime?: Timestamp | undefined;
 
   /**
-   * Collecting ends, Unix seconds; 0 if unset.
+   * Collecting ends, likewise.
    *
-   * @generated from field: int64 end_time_seconds = 9;
+   * @generated from field: google.protobuf.Timestamp end_time = 9;
    */
-  endTimeSeconds: bigint;
+  endTime?: Timestamp | undefined;
 
   /**
-   * Created, Unix seconds; set by the service when 0.
+   * When it was created, not before 1970, to the second; set by the service when unset.
    *
-   * @generated from field: int64 create_time_seconds = 10;
+   * @generated from field: google.protobuf.Timestamp create_time = 10;
    */
-  createTimeSeconds: bigint;
+  createTime?: Timestamp | undefined;
 
   /**
-   * Last changed, Unix seconds; set by the service when 0.
+   * When it was last changed, likewise.
    *
-   * @generated from field: int64 update_time_seconds = 11;
+   * @generated from field: google.protobuf.Timestamp update_time = 11;
    */
-  updateTimeSeconds: bigint;
+  updateTime?: Timestamp | undefined;
 
   /**
    * Pages in order.
@@ -458,18 +458,25 @@ export type ListSurveysRequest = Message<"surveyauth.v1.ListSurveysRequest"> & {
   openid: string;
 
   /**
-   * Page, from 1.
+   * At most this many; 0 means 100, more than 100 is 100.
    *
-   * @generated from field: int32 page = 4;
+   * @generated from field: int32 page_size = 4;
    */
-  page: number;
+  pageSize: number;
 
   /**
-   * Surveys per page; more than 100 is 100.
+   * Where to go on; empty for the first page.
    *
-   * @generated from field: int32 per_page = 5;
+   * @generated from field: string page_token = 5;
    */
-  perPage: number;
+  pageToken: string;
+
+  /**
+   * Surveys to leave out before the page, after the place that `page_token` names.
+   *
+   * @generated from field: int32 skip = 6;
+   */
+  skip: number;
 };
 
 /**
@@ -486,18 +493,25 @@ export const ListSurveysRequestSchema: GenMessage<ListSurveysRequest> = /*@__PUR
  */
 export type ListSurveysResponse = Message<"surveyauth.v1.ListSurveysResponse"> & {
   /**
-   * How many surveys the user has.
-   *
-   * @generated from field: int32 total = 1;
-   */
-  total: number;
-
-  /**
    * Ascending by id; empty past the end.
    *
-   * @generated from field: repeated surveyauth.v1.SurveySummary list = 2;
+   * @generated from field: repeated surveyauth.v1.SurveySummary surveys = 1;
    */
-  list: SurveySummary[];
+  surveys: SurveySummary[];
+
+  /**
+   * Fetches the next page; empty on the last.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+
+  /**
+   * How many surveys the user has.
+   *
+   * @generated from field: int32 total_size = 3;
+   */
+  totalSize: number;
 };
 
 /**
@@ -584,8 +598,7 @@ export const DeleteSurveysRequestSchema: GenMessage<DeleteSurveysRequest> = /*@_
  */
 export type DeleteSurveysResponse = Message<"surveyauth.v1.DeleteSurveysResponse"> & {
   /**
-   * How many of the surveys had been deleted before, be it by an earlier attempt at this call. Always 0 from a service of an
-   * older version.
+   * How many of the surveys had been deleted before, be it by an earlier attempt at this call.
    *
    * @generated from field: int32 already_deleted = 1;
    */
@@ -627,7 +640,7 @@ export type ExportSurveysRequest = Message<"surveyauth.v1.ExportSurveysRequest">
   pageToken: string;
 
   /**
-   * How much of each; a service of an older version returns all.
+   * How much of each.
    *
    * @generated from field: surveyauth.v1.SurveyView view = 4;
    */
@@ -837,11 +850,18 @@ export const OwnedSurveySchema: GenMessage<OwnedSurvey> = /*@__PURE__*/
  */
 export enum SurveyState {
   /**
-   * Not published (0 on the wire of the gateway).
+   * Never answered; an import stores it as a draft.
    *
    * @generated from enum value: SURVEY_STATE_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
+
+  /**
+   * Not published (0 in the gateway's JSON).
+   *
+   * @generated from enum value: SURVEY_STATE_DRAFT = 1;
+   */
+  DRAFT = 1,
 
   /**
    * Collecting answers (2).
@@ -871,7 +891,7 @@ export const SurveyStateSchema: GenEnum<SurveyState> = /*@__PURE__*/
  */
 export enum SurveyView {
   /**
-   * The same as FULL.
+   * Nothing is asked for: all is sent, as with FULL.
    *
    * @generated from enum value: SURVEY_VIEW_UNSPECIFIED = 0;
    */
