@@ -2,7 +2,6 @@
 // fields of every form on the way, signed together with them, and checked by RPC each time it comes back.
 import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_WORD_LENGTH } from '../bounds.js'
 import type { Params } from '../query.js'
-import type { Language } from './language.js'
 import type { HiddenField } from './view.js'
 
 export const AUTHORIZE_PATH = '/connect/oauth2/authorize'
@@ -50,9 +49,8 @@ export function requestValues(asked: AuthorizationRequest | undefined): readonly
 }
 
 /** The link of the authorization page, rebuilt, with the fragment that spec 4.1 requires. */
-export function authorizeHref(asked: AuthorizationRequest, language?: Language): string {
-  const fields = language ? [...requestFields(asked), { name: 'lang', value: language }] : requestFields(asked)
-  const query = fields.map(({ name, value }) => `${name}=${encodeURIComponent(value)}`)
+export function authorizeHref(asked: AuthorizationRequest): string {
+  const query = requestFields(asked).map(({ name, value }) => `${name}=${encodeURIComponent(value)}`)
   return `${AUTHORIZE_PATH}?${query.join('&')}#wj_redirect`
 }
 

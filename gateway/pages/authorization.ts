@@ -1,5 +1,6 @@
 // The authorization page (spec 4.1). GET only shows; a confirmed POST of the shown form issues the code.
-import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
+import { timestampMs } from '@bufbuild/protobuf/wkt'
+import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { invalidArgument } from '../errors.js'
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { Params } from '../query.js'
@@ -13,13 +14,13 @@ import {
   requestValues,
 } from './authorization-request.js'
 import type { FormUse } from './csrf.js'
-import { callbackHost, displayDuration, displayName, displayUser, initial } from './display.js'
-import type { Language } from './language.js'
+import { callbackHost, displayDuration, displayName, displayTime, displayUser, initial } from './display.js'
 import { type SignInGoal, signInAgain, signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
 import { redirectTo, renderPage } from './view.js'
 import {
   APPS_PATH,
+  connectedApp,
   csrfField,
   FormRefused,
   guarded,
@@ -42,20 +43,25 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   return guarded(visit, '', async () => {
     const asked = readAuthorizationRequest(request.query())
     const goal = { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
-    const user = await signedInUser(visit)
+    const [user, connected] = await Promise.all([signedInUser(visit), connectedApp(visit, asked.appid)])
     if (!user) return signInPage(visit, goal, { status: 200, outcome: 'sign_in' })
-    return authorizationPage(visit, goal, user)
+    return authorizationPage(visit, goal, user, connected)
   })
 }
 
-function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSessionResponse): Answer {
+function authorizationPage(
+  visit: Visit,
+  { asked, app }: SignInGoal,
+  user: GetSessionResponse,
+  connected: ConnectedApp | undefined,
+): Answer {
   const { language, t, sessionToken, setCookies } = visit
   const appName = displayName(app.appName, asked.appid)
   const fields = requestFields(asked)
   const frame = {
     language,
-    title: t.authorization.title,
-    languageHref: (to: Language) => authorizeHref(asked, to),
+    title: t.authorization.title(appName),
+    href: authorizeHref(asked),
     expectsFragment: true,
   }
   const view = {
@@ -64,6 +70,7 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
     callbackHost: callbackHost(asked.redirectUri),
     ...displayUser(user),
     duration: displayDuration(app.refreshTokenTtlSeconds, language),
+    connectedSince: connected?.createTime && displayTime(timestampMs(connected.createTime), language),
     decision: [...fields, csrfField(visit, decisionUse(sessionToken, asked))],
     switchAccount: [...fields, csrfField(visit, signOutUse(sessionToken, asked))],
   }

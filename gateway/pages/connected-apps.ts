@@ -3,8 +3,9 @@ import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
 import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { MAX_ID_LENGTH } from '../bounds.js'
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
+import type { Params } from '../query.js'
 import type { FormUse } from './csrf.js'
-import { type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'
+import { callbackHosts, type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'
 import { isFromOwnPage } from './own-origin.js'
 import { signInAgain, signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
@@ -12,6 +13,7 @@ import { type ConnectedAppView, redirectTo, renderPage } from './view.js'
 import {
   APPS_PATH,
   csrfField,
+  FormRefused,
   guarded,
   isProblem,
   openVisit,
@@ -27,7 +29,8 @@ export const connectedAppsRoutes: readonly Route[] = [
   { name: 'disconnect', method: 'POST', path: `${APPS_PATH}/disconnect`, kind: 'page', answer: disconnect },
 ]
 
-const DISCONNECTED_HREF = `${APPS_PATH}?disconnected=1`
+const MAX_SEARCH_LENGTH = 100
+const MAX_SHOWN_NAME_LENGTH = 300 // a longer one is left out of the address that tells whose access has ended
 
 function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   const visit = openVisit(request, deps)
@@ -35,7 +38,7 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
     const { sessionToken } = visit
     const user = await signedInUser(visit)
     if (!user || sessionToken === undefined) {
-      const done = hasJust(visit, 'signed_out') ? visit.t.signIn.signOutDone : undefined
+      const done = hasJustSignedOut(visit) ? visit.t.signIn.signOutDone : undefined
       return signInPage(visit, undefined, { status: 200, outcome: 'sign_in', done })
     }
     const { apps } = await deps.account.listConnectedApps({ sessionToken }, request.rpc)
@@ -45,20 +48,24 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 
 function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly ConnectedApp[]): Answer {
   const { language, t, sessionToken, setCookies } = visit
-  const hasEnded = hasJust(visit, 'disconnected')
+  const ended = endedApp(visit)
+  const search = readOptional(visit.request, 'q', MAX_SEARCH_LENGTH)?.trim() ?? ''
+  const found = apps.filter((app) => matches(app, search))
   return renderPage(
     'connected-apps',
     {
       language,
       title: t.apps.title,
-      languageHref: (to) => `${APPS_PATH}?lang=${to}`,
+      href: search === '' ? APPS_PATH : `${APPS_PATH}?q=${encodeURIComponent(search)}`,
       isWide: true,
-      address: hasEnded ? APPS_PATH : undefined, // it says so once, not again when it is reloaded
+      address: ended !== undefined ? APPS_PATH : undefined, // it says so once, not again when it is reloaded
     },
     {
       ...displayUser(user),
-      wasDisconnected: hasEnded,
-      apps: apps.map((app) => appView(visit, app)),
+      ended,
+      search,
+      total: apps.length,
+      apps: found.map((app) => appView(visit, app)),
       signOut: [csrfField(visit, signOutUse(sessionToken, undefined))],
     },
     { status: 200, outcome: 'connected_apps', setCookies, headers: { 'cross-origin-opener-policy': 'same-origin' } },
@@ -66,8 +73,14 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
 }
 
 /** Whether our own form led here, as far as browsers tell (decisions 23): an app could link here when nothing has happened. */
-function hasJust({ request, deps }: Visit, happened: 'disconnected' | 'signed_out'): boolean {
-  return readOptional(request, happened) === '1' && isFromOwnPage(request, deps.publicUrl)
+function hasJustSignedOut({ request, deps }: Visit): boolean {
+  return readOptional(request, 'signed_out') === '1' && isFromOwnPage(request, deps.publicUrl)
+}
+
+/** Finds an app by what the page shows of it. */
+function matches({ appName, appid, redirectUris }: ConnectedApp, search: string): boolean {
+  const folded = (text: string) => text.normalize('NFKC').toLowerCase()
+  return [appName, appid, ...callbackHosts(redirectUris)].some((text) => folded(text).includes(folded(search)))
 }
 
 function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {
@@ -76,12 +89,14 @@ function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {
   return {
     name,
     initial: initial(name),
-    scope: visit.t.apps.scopes[app.scope] ?? app.scope,
+    appid: app.appid,
+    hosts: callbackHosts(app.redirectUris),
     firstUse: shown(app.createTime),
     lastUse: shown(app.lastUseTime ?? app.createTime),
     expiry: shown(app.expireTime),
     disconnect: [
       { name: 'grant_id', value: app.grantId },
+      { name: 'app_name', value: name },
       csrfField(visit, disconnectUse(visit.sessionToken, app.grantId)),
     ],
   }
@@ -98,7 +113,7 @@ function disconnect(request: GatewayRequest, deps: GatewayDeps): Promise<Answer>
     requireForm(visit, form, disconnectUse(sessionToken, grantId))
     try {
       await deps.account.disconnectApp({ sessionToken, grantId }, request.rpc)
-      return redirectTo(DISCONNECTED_HREF, { outcome: 'disconnected' })
+      return redirectTo(endedHref(visit, readName(form)), { outcome: 'disconnected' })
     } catch (error) {
       if (isProblem(error, 'invalid_session')) return signInAgain(visit, undefined, visit.t.signIn.signedOut)
       if (isProblem(error, 'not_found')) return redirectTo(APPS_PATH, { outcome: 'not_connected' })
@@ -109,4 +124,33 @@ function disconnect(request: GatewayRequest, deps: GatewayDeps): Promise<Answer>
 
 function disconnectUse(sessionToken: string | undefined, grantId: string): FormUse {
   return { form: 'disconnect', sessionToken, about: [grantId] }
+}
+
+/** As the form had it, which is as the user saw it; '' if the form had none. */
+function readName(form: Params): string {
+  const name = form.first('app_name') ?? ''
+  return name.length > MAX_SHOWN_NAME_LENGTH ? '' : displayName(name, '')
+}
+
+/** The address of the page that says whose access has ended. Signed, so that nobody's link can say so. */
+function endedHref(visit: Visit, name: string): string {
+  const { value } = csrfField(visit, endedUse(visit, name))
+  return `${APPS_PATH}?${new URLSearchParams({ disconnected: '1', app: name, csrf: value })}`
+}
+
+/** Name of the app whose access has just been ended, '' if unknown; undefined unless this browser's own form led here. */
+function endedApp(visit: Visit): string | undefined {
+  if (readOptional(visit.request, 'disconnected') !== '1') return undefined
+  const name = readOptional(visit.request, 'app', MAX_SHOWN_NAME_LENGTH) ?? ''
+  try {
+    requireForm(visit, visit.request.query(), endedUse(visit, name))
+    return name
+  } catch (error) {
+    if (error instanceof FormRefused) return undefined
+    throw error
+  }
+}
+
+function endedUse({ sessionToken }: Visit, name: string): FormUse {
+  return { form: 'disconnect', sessionToken, about: ['ended', name] }
 }

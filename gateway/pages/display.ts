@@ -44,6 +44,11 @@ export function callbackHost(redirectUri: string): string {
   return URL.canParse(redirectUri) ? new URL(redirectUri).host : redirectUri
 }
 
+/** The hosts of an app's callback addresses, each once. */
+export function callbackHosts(redirectUris: readonly string[]): readonly string[] {
+  return [...new Set(redirectUris.map(callbackHost))]
+}
+
 /** How long something lasts, in its largest whole unit, rounded down; from two days on in days. */
 export function displayDuration(seconds: number, language: Language): string {
   return inLargestUnit(seconds, language, Math.floor)
@@ -67,23 +72,27 @@ export interface DisplayTime {
   readonly iso: string
   /** With its offset in words, because the server does not know where the reader is. */
   readonly text: string
+  /** The day alone, in the same zone. */
+  readonly day: string
 }
 
-const clocks: Readonly<Record<Language, { format: Intl.DateTimeFormat; zone: string }>> = {
-  en: {
-    format: new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' }),
-    zone: 'UTC',
-  },
-  zh: {
-    format: new Intl.DateTimeFormat('zh-CN', { dateStyle: 'long', timeStyle: 'short', timeZone: 'Asia/Shanghai' }),
-    zone: 'UTC+8',
-  },
+const clocks = {
+  en: clockIn('en-GB', 'medium', 'UTC', 'UTC'),
+  zh: clockIn('zh-CN', 'long', 'Asia/Shanghai', 'UTC+8'),
+} satisfies Record<Language, unknown>
+
+function clockIn(locale: string, dateStyle: 'medium' | 'long', timeZone: string, zone: string) {
+  return {
+    time: new Intl.DateTimeFormat(locale, { dateStyle, timeStyle: 'short', timeZone }),
+    day: new Intl.DateTimeFormat(locale, { dateStyle, timeZone }),
+    zone,
+  }
 }
 
 export function displayTime(atMs: number, language: Language): DisplayTime {
-  const { format, zone } = clocks[language]
+  const { time, day, zone } = clocks[language]
   const at = new Date(atMs)
-  return { iso: at.toISOString(), text: `${format.format(at)} ${zone}` }
+  return { iso: at.toISOString(), text: `${time.format(at)} ${zone}`, day: day.format(at) }
 }
 
 function graphemes(text: string, limit: number): string[] {

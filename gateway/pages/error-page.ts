@@ -1,7 +1,7 @@
 // The page for everything that went wrong. Never shows what the request carried.
 import type { Answer } from '../http.js'
 import { displayWait } from './display.js'
-import type { Language } from './language.js'
+import { type Language, SWITCH_PATH } from './language.js'
 import { texts } from './texts.js'
 import { renderPage } from './view.js'
 
@@ -31,7 +31,7 @@ export function errorPage(input: ErrorPageInput): Answer {
   const { wayOn = { href: '/connect/apps', label: errors.home } } = input
   return renderPage(
     'error',
-    { language: input.language, title },
+    { language: input.language, title, href: SWITCH_PATH },
     {
       heading: title,
       lead: input.message ?? lead ?? '',

@@ -10,7 +10,7 @@ export const landingRoute: Route = {
   kind: 'page',
   answer: async (request, deps) => {
     const { language, t, setCookies } = openVisit(request, deps)
-    const frame = { language, title: t.landing.title, languageHref: (to: string) => `/?lang=${to}` }
+    const frame = { language, title: t.landing.title, href: '/' }
     return renderPage('landing', frame, {}, { status: 200, outcome: 'landing', setCookies })
   },
 }

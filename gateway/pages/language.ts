@@ -3,6 +3,9 @@ import type { GatewayRequest } from '../http.js'
 import { readLanguageCookie } from './cookies.js'
 
 const LANGUAGES = ['zh', 'en'] as const
+/** Leads back to the page it is on, in the chosen language. */
+export const SWITCH_PATH = '/connect/language'
+
 export type Language = (typeof LANGUAGES)[number]
 
 /** The language of a page, from the switch's cookie and `Accept-Language`. Never fails. */
@@ -10,6 +13,17 @@ export function languageOf(request: Pick<GatewayRequest, 'header'>): Language {
   return (
     toLanguage(readLanguageCookie(request.header('cookie'))) ?? preferredLanguage(request.header('accept-language'))
   )
+}
+
+/** An address of ours that asks for a language, everything else byte for byte. */
+export function inLanguage(address: string, language: Language): string {
+  const [, path = '', query = '', fragment = ''] = /^([^?#]*)\??([^#]*)(.*)$/s.exec(address) ?? []
+  return `${path}?${[...partsWithoutLanguage(query), `lang=${language}`].join('&')}${fragment}`
+}
+
+/** The parts of a raw query but for what asks for a language. */
+export function partsWithoutLanguage(query: string): readonly string[] {
+  return query.split('&').filter((part) => part !== '' && !part.startsWith('lang='))
 }
 
 /** `zh`, `zh-CN`, `zh-Hant-TW` are Chinese, `en`, `en-GB` are English; anything else is undefined. */

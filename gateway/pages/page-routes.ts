@@ -5,11 +5,13 @@ import { assetRoutes } from './assets.js'
 import { authorizationRoutes } from './authorization.js'
 import { connectedAppsRoutes } from './connected-apps.js'
 import { landingRoute } from './landing.js'
+import { languageSwitchRoute } from './language-switch.js'
 import { signInRoute } from './sign-in.js'
 import { signOutRoute } from './sign-out.js'
 
 export const pageRoutes: readonly Route[] = [
   landingRoute,
+  languageSwitchRoute,
   ...authorizationRoutes,
   signInRoute,
   signOutRoute,

@@ -13,10 +13,10 @@ import {
 import { setSecretCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
 import { displayName, displayWait } from './display.js'
-import type { Language } from './language.js'
 import { redirectTo, renderPage } from './view.js'
 import {
   APPS_PATH,
+  chosenLanguage,
   csrfField,
   FormRefused,
   guarded,
@@ -37,6 +37,7 @@ interface Attempt {
   readonly status: number
   readonly outcome: string
   readonly alert?: string
+  readonly notice?: string
   /** What has just been done, said once. */
   readonly done?: string | undefined
   readonly username?: string
@@ -52,7 +53,8 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
     {
       language,
       title: t.signIn.title,
-      languageHref: (to) => goalHref(goal?.asked, to),
+      href: goalHref(goal?.asked),
+      switchForm: 'sign-in',
       expectsFragment: goal !== undefined && !answersForm, // the page is at the app's own link
       address: saysOnce ? goalHref(goal?.asked) : undefined,
     },
@@ -60,6 +62,7 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
       appName: goal && displayName(goal.app.appName, goal.asked.appid),
       username: attempt.username ?? '',
       alert: attempt.alert,
+      notice: attempt.notice,
       done: attempt.done,
       isWrong: attempt.outcome === 'sign_in_failed',
       hidden: [...requestFields(goal?.asked), csrfField(visit, signInUse(goal?.asked))],
@@ -82,11 +85,19 @@ function signIn(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
     const form = await readForm(visit)
     const asked = readRequestInProgress(form)
     return guarded(visit, goalHref(asked), async () => {
+      if (chosenLanguage(request)) return inOtherLanguage(visit, form, asked)
       const refusal = refusalOf(visit, form, asked)
       const goal = asked && { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
       return refusal ? signInPage(visit, goal, refusal) : tryPassword(visit, form, goal)
     })
   })
+}
+
+/** The language switch sends the form, so that the username is kept; the password is not looked at. */
+async function inOtherLanguage(visit: Visit, form: Params, asked: AuthorizationRequest | undefined): Promise<Answer> {
+  const goal = asked && { asked, app: await visit.deps.token.checkAuthorizationRequest(asked, visit.request.rpc) }
+  const username = readTyped(form, 'username', 128) ?? ''
+  return signInPage(visit, goal, { status: 200, outcome: 'sign_in', username })
 }
 
 /** The refusal of a form of ours that a fresh one can replace; undefined for a valid form. guarded() answers any other refusal. */
@@ -97,9 +108,9 @@ function refusalOf(visit: Visit, form: Params, asked: AuthorizationRequest | und
   } catch (error) {
     const username = readTyped(form, 'username', 128) ?? ''
     if (error instanceof FormRefused && error.why === 'expired')
-      return { status: 400, outcome: 'form_expired', username, alert: visit.t.signIn.formExpired }
+      return { status: 400, outcome: 'form_expired', username, notice: visit.t.signIn.formExpired }
     if (!isOfLostKey(visit, error)) throw error
-    return { status: 403, outcome: 'form_rejected', username, alert: visit.t.signIn.formReplaced }
+    return { status: 403, outcome: 'form_rejected', username, notice: visit.t.signIn.formReplaced }
   }
 }
 
@@ -126,9 +137,9 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
   }
 }
 
-/** Answers a form whose session has ended meanwhile, in another tab for example: it was not acted upon, as `alert` says. */
-export function signInAgain(visit: Visit, goal: SignInGoal | undefined, alert: string): Answer {
-  return signInPage(visit, goal, { status: 401, outcome: 'sign_in', alert })
+/** Answers a form whose session has ended meanwhile, in another tab for example: it was not acted upon, as `notice` says. */
+export function signInAgain(visit: Visit, goal: SignInGoal | undefined, notice: string): Answer {
+  return signInPage(visit, goal, { status: 401, outcome: 'sign_in', notice })
 }
 
 function tooMany(visit: Visit, seconds: number): Attempt {
@@ -155,7 +166,6 @@ function signInUse(asked: AuthorizationRequest | undefined): FormUse {
 }
 
 /** Where signing in and out leads. */
-export function goalHref(asked: AuthorizationRequest | undefined, language?: Language): string {
-  if (asked) return authorizeHref(asked, language)
-  return language ? `${APPS_PATH}?lang=${language}` : APPS_PATH
+export function goalHref(asked: AuthorizationRequest | undefined): string {
+  return asked ? authorizeHref(asked) : APPS_PATH
 }

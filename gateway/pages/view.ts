@@ -3,7 +3,7 @@ import { Eta } from 'eta'
 import type { Answer } from '../http.js'
 import { icon, PAGES_FOLDER, script, style } from './assets.js'
 import type { DisplayTime, DisplayUser } from './display.js'
-import type { Language } from './language.js'
+import { inLanguage, type Language } from './language.js'
 import { texts } from './texts.js'
 
 /** What each template gets, besides the frame around it. */
@@ -12,9 +12,12 @@ export interface Views {
     readonly appName: string | undefined
     readonly username: string
     readonly done: string | undefined
+    /** What went wrong. */
     readonly alert: string | undefined
     /** Whether the alert is about what was typed. */
     readonly isWrong: boolean
+    /** What is nobody's mistake, such as a session that has ended. */
+    readonly notice: string | undefined
     readonly hidden: readonly HiddenField[]
   }
   authorization: DisplayUser & {
@@ -22,12 +25,18 @@ export interface Views {
     readonly appInitial: string
     readonly callbackHost: string
     readonly duration: string
+    /** Since when the app has been connected; undefined if it is not. */
+    readonly connectedSince: DisplayTime | undefined
     readonly decision: readonly HiddenField[]
     readonly switchAccount: readonly HiddenField[]
   }
   'connected-apps': DisplayUser & {
-    readonly wasDisconnected: boolean
+    /** Whose access has just been ended: its name, '' if that is unknown; undefined when nothing has happened. */
+    readonly ended: string | undefined
+    /** Those that match the search. */
     readonly apps: readonly ConnectedAppView[]
+    readonly total: number
+    readonly search: string
     readonly signOut: readonly HiddenField[]
   }
   landing: Record<string, never>
@@ -43,7 +52,8 @@ export interface Views {
 export interface ConnectedAppView {
   readonly name: string
   readonly initial: string
-  readonly scope: string
+  readonly appid: string
+  readonly hosts: readonly string[]
   readonly firstUse: DisplayTime
   readonly lastUse: DisplayTime
   readonly expiry: DisplayTime
@@ -59,8 +69,10 @@ export interface HiddenField {
 export interface Frame {
   readonly language: Language
   readonly title: string
-  /** Where the same page is found in the other language; undefined where there is no address to return to. */
-  readonly languageHref?: (language: Language) => string
+  /** The page's address for GET, where the language switch leads. */
+  readonly href: string
+  /** Of a page whose form the switch sends, to keep what was typed: the form's id. */
+  readonly switchForm?: string
   readonly isWide?: boolean
   /** The page's address must end in `#wj_redirect` (spec 4.1); its script warns the developer when it does not. */
   readonly expectsFragment?: boolean
@@ -89,7 +101,7 @@ export function renderPage<K extends keyof Views>(
 ): Answer {
   const t = texts[frame.language]
   const assets = { style: style.href, script: script.href, icon: icon.href }
-  const body = eta.render(`./${template}`, { ...view, t, frame, assets, withName })
+  const body = eta.render(`./${template}`, { ...view, t, frame, assets, withName, inLanguage })
   return {
     status: rendered.status,
     headers: {

@@ -1,5 +1,5 @@
 // One request to a page: who asks, in which language, with which forms; and how every page deals with failures.
-import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
+import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { failureHeaders } from '../envelope.js'
 import { type Problem, type ProblemType, toProblem } from '../errors.js'
 import type { Answer, GatewayDeps, GatewayRequest } from '../http.js'
@@ -30,7 +30,7 @@ export interface Visit {
 
 export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
   const cookies = request.header('cookie')
-  const chosen = request.method === 'POST' ? undefined : chosenLanguage(request)
+  const chosen = chosenLanguage(request)
   const language = chosen ?? languageOf(request)
   const sentKey = readSecretCookie(deps.publicUrl, cookies, 'form_key')
   const hadFormKey = isFormKey(sentKey)
@@ -55,10 +55,24 @@ export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
 export async function signedInUser(visit: Visit): Promise<GetSessionResponse | undefined> {
   const { sessionToken, deps, request } = visit
   if (sessionToken === undefined) return undefined
-  return deps.account.getSession({ sessionToken }, request.rpc).catch((error) => {
+  return unlessSignedOut(deps.account.getSession({ sessionToken }, request.rpc))
+}
+
+/** What the user of the session has granted to this app; undefined when that is nothing, or nobody is signed in. */
+export async function connectedApp(visit: Visit, appid: string): Promise<ConnectedApp | undefined> {
+  const { sessionToken, deps, request } = visit
+  if (sessionToken === undefined) return undefined
+  const listed = await unlessSignedOut(deps.account.listConnectedApps({ sessionToken, appid }, request.rpc))
+  return listed?.apps[0]
+}
+
+async function unlessSignedOut<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer
+  } catch (error) {
     if (isProblem(error, 'invalid_session')) return undefined
     throw error
-  })
+  }
 }
 
 export function isProblem(error: unknown, type: ProblemType): boolean {
@@ -162,14 +176,14 @@ const refusals = ({ form }: Texts, address: string) => ({
   rejected: { status: 403, heading: form.rejected, message: form.rejectedLead },
 })
 
-function chosenLanguage(request: GatewayRequest): Language | undefined {
+export function chosenLanguage(request: GatewayRequest): Language | undefined {
   return toLanguage(readOptional(request, 'lang'))
 }
 
 /** A parameter that only changes how a page looks: a malformed query counts as none. */
-export function readOptional(request: GatewayRequest, name: string): string | undefined {
+export function readOptional(request: GatewayRequest, name: string, maxLength = 35): string | undefined {
   try {
-    return request.query().optional(name, 35)
+    return request.query().optional(name, maxLength)
   } catch {
     return undefined
   }

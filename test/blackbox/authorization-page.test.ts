@@ -474,6 +474,21 @@ describe('the page', () => {
     ).toEqual(['Cancel', 'Confirm'])
   })
 
+  test('says since when the app is connected: as long as it has a grant of this user that is live', async () => {
+    const access = await service.grantAccess()
+    const visitor = await service.signedIn(access.user)
+    const shown = async (forApp = access.app) =>
+      (await service.authorizationPage(visitor, forApp, access.user)).html.text.match(
+        /already connected, since ([^.]+) \./,
+      )?.[1]
+    const since = await shown()
+    expect(since).toMatch(/^\d+ \w{3} \d{4}$/)
+    expect(await shown(app)).toBeUndefined()
+    const [grantId = ''] = await service.grantIds({ username: access.user.username })
+    await service.admin.revokeGrant({ grantId })
+    expect(await shown()).toBeUndefined()
+  })
+
   test('is shown only after signing in, and signing in leads back to it with everything kept', async () => {
     const visitor = service.visitor()
     const first = await visitor.open(authorizePath(app, 'keepMe'))

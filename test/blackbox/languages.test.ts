@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { authorizePath, type TestApp, type TestUser, type Verbs } from '../harness/verbs.js'
-import { decisionForm } from '../harness/visitor.js'
+import { decisionForm, formWith } from '../harness/visitor.js'
 import { openService } from '../harness.js'
 
 let service: Verbs
@@ -41,9 +41,9 @@ describe('languages', () => {
   test('the switch changes the language of this page and of those that follow, and keeps the authorization', async () => {
     const visitor = service.visitor('en')
     const page = await visitor.open(authorizePath(app, 'keep'))
-    const toChinese = page.html.links.find(({ text }) => text === '中文')
-    const { pathname, search } = new URL(toChinese?.href ?? '', page.url)
-    expect((await visitor.open(pathname + search)).html.lang).toBe('zh-CN')
+    const chinese = await visitor.switchLanguage(page, 'zh-CN', { username: 'half a na', password: 'half a password' })
+    expect(chinese.html.lang).toBe('zh-CN')
+    expect(formWith(chinese, 'password')?.fields).toMatchObject({ username: 'half a na', password: '' })
     const next = await service.authorizationPage(visitor, app, user, 'keep')
     expect(next.html.lang).toBe('zh-CN')
     expect((await visitor.decide(next, 'confirm')).headers.get('location')).toMatch(/state=keep$/)
@@ -74,4 +74,26 @@ describe('languages', () => {
       }
     }
   })
+
+  test.each([
+    ['/nowhere', 404],
+    ['//evil.example/nowhere?a=%3Cb%3E', 404],
+    ['/connect/oauth2/authorize?appid=unknown&redirect_uri=x&response_type=code&scope=snsapi_user', 400],
+    ['/connect/oauth2/authorize?appid=a&appid=b', 400],
+    ['/connect/oauth2/authorize?x=%zz', 400],
+  ])(
+    'the switch of the error page at %s leads to the same error in the other language, and the choice is kept',
+    async (path, status) => {
+      const visitor = service.visitor('en')
+      const page = await visitor.open(path)
+      const chinese = await visitor.switchLanguage(page, 'zh-CN')
+      expect([page.status, chinese.status, chinese.html.lang]).toEqual([status, status, 'zh-CN'])
+      expect((await visitor.open('/')).html.lang).toBe('zh-CN')
+      const hosts = chinese.html.links.map(({ href }) => new URL(href, service.url).host)
+      expect(new Set(hosts)).toEqual(new Set([new URL(service.url).host]))
+      expect((await visitor.switchLanguage(chinese, 'en')).html.text.replace(/ID \S+/, '')).toBe(
+        page.html.text.replace(/ID \S+/, ''),
+      )
+    },
+  )
 })

@@ -302,6 +302,25 @@ describe('the connected-apps page', () => {
     expect(formWith(page, 'grant_id')).toBeUndefined()
   })
 
+  test('tells two apps of one name apart by the hosts of their callbacks and their appids, and ends the one that is meant', async () => {
+    const user = await service.createUser()
+    const [meant, other] = await Promise.all(
+      ['https://one.example/cb', 'https://two.example/cb'].map(async (redirectUri) =>
+        service.grantAccess({ user, app: await service.createApp({ name: 'Twin', redirectUri }) }),
+      ),
+    )
+    if (!meant || !other) throw new Error('two were granted')
+    const visitor = await service.signedIn(user)
+    const page = await visitor.open('/connect/apps')
+    expect(page.html.text).toContain(`Twin one.example ${meant.app.appid}`)
+    expect(page.html.text).toContain(`Twin two.example ${other.app.appid}`)
+    const [grantId] = await service.grantIds({ username: user.username, appid: meant.app.appid })
+    const form = page.html.forms.find(({ fields }) => fields.grant_id === grantId)
+    if (!form) throw new Error('nothing ends it')
+    expect((await visitor.submitAndFollow(page, form)).html.text).toContain('Access has ended. Twin can no longer')
+    expect([(await service.user(meant)).type, (await service.user(other)).type]).toEqual(['invalid_token', ''])
+  })
+
   test('asks to sign in first', async () => {
     const access = await granted()
     const page = await service.visitor().open('/connect/apps')

@@ -195,10 +195,126 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     await page.fill('input[name=username]', own.username)
     await page.fill('input[name=password]', own.password)
     await page.press('input[name=password]', 'Enter')
-    await page.getByRole('button', { name: /^End access.*Chart Maker/ }).click()
-    await page.getByRole('status').waitFor()
+    const end = page.getByRole('button', { name: /^End access.*Chart Maker/ })
+    expect(await end.count()).toBe(0)
+    await page.getByText('Chart Maker').first().click()
+    await page.getByText('End access', { exact: true }).click()
+    await end.click()
+    expect(await page.getByRole('status').textContent()).toContain('Chart Maker')
     expect((await service.user(access)).type).toBe('invalid_token')
     expect(await page.getByRole('button', { name: /End access/ }).count()).toBe(0)
+  })
+
+  test('the language switch on the sign-in page keeps the username, with JavaScript and without, and Enter signs in', async () => {
+    for (const javaScriptEnabled of [true, false]) {
+      const { page } = await openPage(browser, { javaScriptEnabled })
+      await page.goto(link('spoken'))
+      await page.fill('input[name=username]', user.username)
+      await page.getByRole('button', { name: '中文' }).click()
+      await page.getByRole('heading', { name: '登录' }).waitFor()
+      expect(await page.inputValue('input[name=username]')).toBe(user.username)
+      expect(page.url()).not.toContain(user.username)
+      await signIn(page)
+      await page.getByRole('button', { name: '确认' }).click()
+      await page.waitForURL('**/welcome')
+      expect(callback.last()?.get('state')).toBe('spoken')
+    }
+  })
+
+  test('a password can be shown, and is hidden again when it is sent; without JavaScript nothing offers that', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(link())
+    await page.fill('input[name=username]', user.username)
+    await page.fill('input[name=password]', user.password)
+    const typeOf = () => page.getAttribute('#password', 'type')
+    await page.getByRole('button', { name: 'Show password' }).click()
+    expect(await typeOf()).toBe('text')
+    await page.getByRole('button', { name: 'Hide password' }).click()
+    expect(await typeOf()).toBe('password')
+    await page.getByRole('button', { name: 'Show password' }).click()
+    await page.evaluate("document.forms[0].addEventListener('submit', (event) => event.preventDefault())")
+    await page.press('#password', 'Enter')
+    expect(await typeOf()).toBe('password')
+    const without = await openPage(browser, { javaScriptEnabled: false })
+    await without.page.goto(link())
+    expect(await without.page.locator('.reveal').isVisible()).toBe(false)
+  })
+
+  test('a button that has been pressed says that it is at work, also when Enter stands for it, until it may be pressed again', async () => {
+    const { page } = await openPage(browser)
+    await page.goto(link())
+    await page.evaluate("document.forms[0].addEventListener('submit', (event) => event.preventDefault())")
+    await page.fill('input[name=username]', user.username)
+    await page.fill('input[name=password]', user.password)
+    await page.press('#password', 'Enter')
+    await page.getByRole('button', { name: 'One moment…' }).waitFor()
+    await page.getByRole('button', { name: 'Sign in' }).waitFor()
+  })
+
+  test.each([
+    ['Asia/Tokyo', 'en-US', /^\w{3} \d+, \d{4}, \d+:\d\d [AP]M$/u],
+    ['America/New_York', 'en-GB', /^\d+ \w{3} \d{4}, \d\d:\d\d$/u],
+    ['Europe/Berlin', 'zh-CN', /^\d{4}年\d+月\d+日 \d\d:\d\d$/u],
+  ])('times are those of a reader in %s, spelt as in %s', async (timezoneId, locale, spelling) => {
+    const own = await service.createUser()
+    await service.grantAccess({ app, user: own })
+    const { page } = await openPage(browser, { timezoneId, locale })
+    await page.goto(`${service.url}/connect/apps`)
+    await page.fill('input[name=username]', own.username)
+    await page.fill('input[name=password]', own.password)
+    await page.press('input[name=password]', 'Enter')
+    const time = page.locator('time').first()
+    await time.waitFor({ state: 'attached' })
+    const [shown = '', iso = ''] = [await time.textContent(), await time.getAttribute('datetime')].map(String)
+    expect(shown.replace('\u202f', ' ')).toMatch(spelling)
+    const minute = new Intl.DateTimeFormat('en', {
+      timeZone: timezoneId,
+      minute: 'numeric',
+      hour: 'numeric',
+      hourCycle: 'h23',
+    })
+    const [hour = '', minutes = ''] = minute.format(new Date(iso)).split(':')
+    expect(shown).toContain(`${locale === 'en-US' ? Number(hour) % 12 || 12 : hour}:${minutes}`)
+  })
+
+  test('of 39 connected apps each takes little room, and one is found by searching, with and without JavaScript', async () => {
+    const own = await service.createUser()
+    for (let n = 1; n <= 39; n += 1) {
+      const one = await service.createApp({ name: `Report ${n}`, redirectUri: `https://r${n}.example/callback` })
+      await service.grantAccess({ app: one, user: own })
+    }
+    for (const javaScriptEnabled of [true, false]) {
+      const { page } = await openPage(browser, { javaScriptEnabled })
+      await page.goto(`${service.url}/connect/apps`)
+      await page.fill('input[name=username]', own.username)
+      await page.fill('input[name=password]', own.password)
+      await page.press('input[name=password]', 'Enter')
+      const rows = page.locator('.apps > li')
+      await rows.first().waitFor()
+      expect(await rows.count()).toBe(39)
+      expect((await page.locator('.apps').boundingBox())?.height).toBeLessThan(39 * 80)
+      await page.fill('#search', 'r17.example')
+      await page.press('#search', 'Enter')
+      await page.getByText('1 of 39 apps').waitFor()
+      expect(await rows.allTextContents()).toEqual([expect.stringContaining('Report 17')])
+    }
+  })
+
+  test('in forced colours the button that goes on stands out from the other one, and what goes on is legible', async () => {
+    const { page } = await openPage(browser, { forcedColors: 'active' })
+    await page.goto(link())
+    await signIn(page)
+    const lookOf = (value: string) =>
+      page.locator(`button[value=${value}]`).evaluate((button) => {
+        const { getComputedStyle } = globalThis as unknown as {
+          getComputedStyle(element: unknown): { backgroundColor: string; color: string }
+        }
+        const { backgroundColor, color } = getComputedStyle(button)
+        return { backgroundColor, color }
+      })
+    const [confirm, cancel] = [await lookOf('confirm'), await lookOf('cancel')]
+    expect(confirm.backgroundColor).not.toBe(cancel.backgroundColor)
+    expect(confirm.backgroundColor).not.toBe(confirm.color)
   })
 
   test('the page cannot be framed by another site', async () => {
@@ -247,8 +363,11 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     {
       name: 'connected apps',
       open: async (page) => {
+        await service.grantAccess({ app, user })
         await page.goto(`${service.url}/connect/apps`)
         await signIn(page)
+        await page.locator('.app > summary').first().click()
+        await page.locator('.ending > summary').first().click()
       },
     },
     { name: 'bad link', open: (page) => page.goto(`${service.url}/connect/oauth2/authorize?appid=unknown`) },
@@ -291,27 +410,31 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     }
   })
 
-  test.each(views)('$name: nothing scrolls sideways at 320 px, or at 640 px with doubled text', async ({ open }) => {
-    for (const { viewport, fontSize } of [
-      { viewport: { width: 320, height: 640 }, fontSize: '100%' },
-      { viewport: { width: 640, height: 400 }, fontSize: '200%' },
-    ]) {
-      await renew(english)
-      await english.setViewportSize(viewport)
-      await open(english)
-      const normal = await textSize(english)
-      await english.addStyleTag({ content: `html { font-size: ${fontSize} }` })
-      expect(await textSize(english)).toBe((normal * Number.parseInt(fontSize, 10)) / 100)
-      const { scrollWidth, clientWidth } = await english.evaluate(() => {
-        const { document } = globalThis as unknown as {
-          document: { documentElement: { scrollWidth: number; clientWidth: number } }
-        }
-        const { scrollWidth, clientWidth } = document.documentElement
-        return { scrollWidth, clientWidth }
-      })
-      expect(scrollWidth).toBeLessThanOrEqual(clientWidth)
-    }
-  })
+  test.each(views)(
+    '$name: nothing scrolls sideways at 320 px, at 390 px with text of 24 px, or at 640 px with doubled text',
+    async ({ open }) => {
+      for (const { viewport, fontSize } of [
+        { viewport: { width: 320, height: 640 }, fontSize: '100%' },
+        { viewport: { width: 390, height: 800 }, fontSize: '150%' },
+        { viewport: { width: 640, height: 400 }, fontSize: '200%' },
+      ]) {
+        await renew(english)
+        await english.setViewportSize(viewport)
+        await open(english)
+        const normal = await textSize(english)
+        await english.addStyleTag({ content: `html { font-size: ${fontSize} }` })
+        expect(await textSize(english)).toBe((normal * Number.parseInt(fontSize, 10)) / 100)
+        const { scrollWidth, clientWidth } = await english.evaluate(() => {
+          const { document } = globalThis as unknown as {
+            document: { documentElement: { scrollWidth: number; clientWidth: number } }
+          }
+          const { scrollWidth, clientWidth } = document.documentElement
+          return { scrollWidth, clientWidth }
+        })
+        expect(scrollWidth).toBeLessThanOrEqual(clientWidth)
+      }
+    },
+  )
 
   test.each([320, 360, 480])(
     'at %d px, the button that switches the account is right below the user, without a gap',
@@ -331,6 +454,29 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
       expect(account.bottom - button.bottom).toBeLessThan(2)
     },
   )
+
+  test('at 390 px with text of 24 px no word of ours is broken in two', async () => {
+    const page = english
+    await renew(page)
+    await page.setViewportSize({ width: 390, height: 800 })
+    await page.goto(link())
+    await signIn(page)
+    await page.addStyleTag({ content: 'html { font-size: 24px }' })
+    const broken = await page.evaluate(`[...document.querySelectorAll('button, h1, h2, p, li')].flatMap((element) => {
+      const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT)
+      const found = []
+      while (texts.nextNode()) {
+        for (const { index, 0: word } of texts.currentNode.data.matchAll(/[a-z]+/gi)) {
+          const range = document.createRange()
+          range.setStart(texts.currentNode, index)
+          range.setEnd(texts.currentNode, index + word.length)
+          if (new Set([...range.getClientRects()].map(({ top }) => top)).size > 1) found.push(word)
+        }
+      }
+      return found
+    })`)
+    expect(broken).toEqual([])
+  })
 
   test('a hostile name of an app is shown as text, isolated, and causes no console message', async () => {
     const hostile = await service.createApp({

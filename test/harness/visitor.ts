@@ -86,6 +86,20 @@ export class Visitor {
     return next
   }
 
+  /** Presses the language switch: a link, or on the sign-in page a button that sends its form with what was typed. */
+  async switchLanguage(page: Page, tag: 'zh-CN' | 'en', typed: Readonly<Record<string, string>> = {}): Promise<Page> {
+    const { href, formaction } =
+      page.html.tags.find(({ name, attributes }) => (name === 'a' || name === 'button') && attributes.lang === tag)
+        ?.attributes ?? {}
+    if (href !== undefined) {
+      const { pathname, search } = new URL(href, page.url)
+      return this.open(pathname + search, { headers: { referer: page.url } })
+    }
+    const form = formWith(page, 'password')
+    if (formaction === undefined || form === undefined) throw new Error(`no language switch on: ${page.html.text}`)
+    return this.submitAndFollow(page, { ...form, action: formaction }, typed)
+  }
+
   /** Presses a button of the authorization form; the answer should redirect to the callback. */
   decide(page: Page, decision: Decision): Promise<Reply> {
     return this.submit(page, decisionForm(page), { decision })

@@ -12,7 +12,7 @@ const DAY_MS = 86_400_000
 
 export class FakeServices {
   /** What the apps page lists. */
-  grants = new Map<string, { appName: string; appid: string }>()
+  grants = new Map<string, { appName: string; appid: string; redirectUris?: string[] }>()
   app = { appid: 'app1', name: 'Harvest Insights', redirectUris: ['https://app.example/callback'] }
   user = { username: 'lin', password: 'right password', nickname: 'Lin Xiaomei' }
   nowMs = Date.UTC(2026, 10, 21, 0, 30)
@@ -69,7 +69,7 @@ export class FakeServices {
             avatar: 'https://elsewhere.example/a.png',
           }
         },
-        listConnectedApps: ({ sessionToken }, context) => {
+        listConnectedApps: ({ sessionToken, appid }, context) => {
           this.#called('listConnectedApps', context)
           this.#requireSession(sessionToken)
           const times = {
@@ -78,7 +78,7 @@ export class FakeServices {
             expireTime: timestampFromMs(this.nowMs + 27 * DAY_MS),
           }
           const apps = [...this.grants].map(([grantId, app]) => ({ grantId, ...app, scope: 'snsapi_user', ...times }))
-          return { apps }
+          return { apps: apps.filter((app) => appid === '' || app.appid === appid) }
         },
         disconnectApp: ({ sessionToken, grantId }, context) => {
           this.#called('disconnectApp', context)

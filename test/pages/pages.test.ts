@@ -240,6 +240,10 @@ describe('the authorization page', () => {
     ]) {
       expect(page.html.text).toContain(shown)
     }
+    expect(page.html.title).toBe('Authorize Harvest Insights · Survey Authorization')
+    expect(page.html.text).toContain('to your surveys You will return to app.example')
+    expect(page.html.text).toContain('It will not be able to see the answers people gave change or delete your surveys')
+    expect(page.html.text).not.toContain('already connected')
     expect(page.html.links.map(({ href }) => href)).toContain('/connect/apps')
     expect(decisionForm(page).buttons.map(({ value, label }) => [value, label])).toEqual([
       ['cancel', 'Cancel'],
@@ -247,6 +251,18 @@ describe('the authorization page', () => {
     ])
     expect(page.html.text, 'what stands behind the host could look like another one').not.toContain('/callback')
     expect(page.text).not.toContain('elsewhere.example')
+  })
+
+  test('says since when the app is connected, if it is', async () => {
+    served.services.grants.set('g1', { appid: 'app2', appName: 'Other' })
+    expect((await authorizationPage()).html.text).not.toContain('connected')
+    served.services.grants.set('g2', { appid: 'app1', appName: 'Harvest Insights' })
+    expect((await authorizationPage()).html.text).toContain('You are already connected, since 18 Nov 2026 .')
+  })
+
+  test('leaves a gap between the name of the app and the Chinese words after it', async () => {
+    visitor = new Visitor(served.origin, 'zh')
+    expect((await authorizationPage()).text).toContain('Harvest Insights</bdi> <span class="phrase">申请')
   })
 
   test('GET issues nothing', async () => {
@@ -340,6 +356,7 @@ describe('the authorization page', () => {
     expect(reply.text).toContain('name="password"')
     expect(reply.text).toContain('value="Abc123"')
     expect(reply.text).toContain('Your session has ended, so nothing was shared.')
+    expect(reply.text, 'it is no mistake of the user').not.toContain('class="alert"')
   })
 
   test.each(['confirm', 'cancel'] as const)(
@@ -653,7 +670,7 @@ describe('connected apps', () => {
   test('are disconnected at once', async () => {
     const page = await visitor.openSignedIn('/connect/apps', USER)
     const next = await visitor.submitAndFollow(page, form(page, 'grant_id'))
-    expect(next.html.text).toContain('Access has ended')
+    expect(next.html.text).toContain('Access has ended. Harvest Insights can no longer read your surveys.')
     expect(next.text, 'it says so once').toContain('data-address="/connect/apps"')
     expect([...served.services.grants.keys()]).toEqual(['g2'])
   })
@@ -664,11 +681,73 @@ describe('connected apps', () => {
     expect(page.html.text.match(/\blin\b/g)).toHaveLength(1)
   })
 
-  test.each(['cross-site', 'same-site', 'none'])('are not reported as ended by a link that is %s', async (site) => {
-    await visitor.openSignedIn('/connect/apps', USER)
-    const open = (from: string) => visitor.open('/connect/apps?disconnected=1', { headers: { 'sec-fetch-site': from } })
-    expect((await open(site)).html.text).not.toContain('Access has ended')
-    expect((await open('same-origin')).html.text).toContain('Access has ended')
+  test('are ended after a second step, which says what it is about', async () => {
+    const { html } = await visitor.openSignedIn('/connect/apps', USER)
+    expect(html.text).toContain('End access Keep access Harvest Insights will no longer be able to read your surveys.')
+    const order = html.tags.flatMap(({ name, attributes }) =>
+      name === 'details' || attributes.name === 'grant_id' ? name : [],
+    )
+    expect(order).toEqual(['details', 'details', 'input', 'details', 'details', 'input'])
+    expect(html.tags.some(({ attributes }) => 'open' in attributes)).toBe(false)
+  })
+
+  test('of one name are told apart by the hosts of their callbacks and their appids', async () => {
+    for (const [grantId, appid, host] of [
+      ['g1', 'app1', 'https://a.example/cb'],
+      ['g2', 'app2', 'https://\u0430.example/cb'],
+    ] as const)
+      served.services.grants.set(grantId, { appid, appName: 'Harvest', redirectUris: [host, `${host}2`] })
+    const { html } = await visitor.openSignedIn('/connect/apps', USER)
+    expect(html.text).toContain('Harvest a.example app1')
+    expect(html.text).toContain('Harvest xn--80a.example app2')
+  })
+
+  test.each([
+    ['part of a name in other case', 'BUILDER 1', ['Builder 1', 'Builder 10', 'Builder 11']],
+    ['a host', 'r7.example', ['Builder 7']],
+    ['an appid', 'app-3', ['Builder 3']],
+    ['nothing there is', '<zz>', []],
+  ])('that are many can be searched by %s', async (_, search, names) => {
+    for (let n = 0; n < 12; n += 1)
+      served.services.grants.set(`g${n}`, {
+        appid: `app-${n}`,
+        appName: `Builder ${n}`,
+        redirectUris: [`https://r${n}.example/cb`],
+      })
+    const all = await visitor.openSignedIn('/connect/apps', USER)
+    expect(form(all, 'q')).toMatchObject({ method: 'GET', action: '/connect/apps' })
+    const found = await visitor.open(`/connect/apps?q=${encodeURIComponent(search)}`)
+    expect([...found.html.text.matchAll(/Builder \d+(?= r\d+)/g)].map(String)).toEqual(names)
+    expect(form(found, 'q').fields.q).toBe(search)
+    expect(found.html.text).toContain(`${names.length} of 12 apps`)
+    expect(found.text).not.toContain('<zz>')
+    expect((await visitor.switchLanguage(found, 'zh-CN')).html.text).toContain(`共 12 个应用，显示 ${names.length} 个`)
+  })
+
+  test('that are few need no search', async () => {
+    expect(formWith(await visitor.openSignedIn('/connect/apps', USER), 'q')).toBeUndefined()
+  })
+
+  test('are not reported as ended by a link, not even by one that was true for somebody else', async () => {
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    const reply = await visitor.submit(page, form(page, 'grant_id'))
+    const location = reply.headers.get('location') ?? ''
+    expect((await visitor.open(location)).html.text).toContain('Access has ended')
+    const other = new Visitor(served.origin)
+    await other.openSignedIn('/connect/apps', USER)
+    const headers = { 'sec-fetch-site': 'same-origin' }
+    for (const link of [location, '/connect/apps?disconnected=1&app=Nonsense'])
+      expect((await other.open(link, { headers })).html.text).not.toContain('Access has ended')
+    expect((await visitor.open(location.replace('Harvest', 'Nonsense'))).html.text).not.toContain('Access has ended')
+  })
+
+  test('are reported without a name when the form had none, or one too long for an address', async () => {
+    const page = await visitor.openSignedIn('/connect/apps', USER)
+    const { app_name: _, ...fields } = form(page, 'grant_id').fields
+    const next = await visitor.submitAndFollow(page, { ...form(page, 'grant_id'), fields })
+    expect(next.html.text).toContain('Access has ended. The app can no longer read your surveys.')
+    const again = await visitor.submitAndFollow(next, form(next, 'grant_id'), { app_name: 'x'.repeat(301) })
+    expect(again.html.text).toContain('Access has ended. The app can no longer')
   })
 
   test.each<[string, () => void]>([
@@ -952,14 +1031,41 @@ test('the language switch leads to the same page, with all that the app asked fo
   const toChinese = (page: { readonly text: string }) =>
     readHtml(page.text).links.find(({ text }) => text === '中文')?.href
   const asked = `${authorizePath()}&lang=zh#wj_redirect`
-  const signIn = await visitor.open(authorizePath())
-  expect(toChinese(signIn)).toBe(asked)
-  const failed = await visitor.submit(signIn, form(signIn, 'password'), { ...USER, password: 'wrong' })
-  expect(toChinese(failed)).toBe(asked)
-  expect(toChinese(await visitor.open('/connect/apps'))).toBe('/connect/apps?lang=zh')
   expect(toChinese(await authorizationPage())).toBe(asked)
   expect(toChinese(await visitor.open('/connect/apps'))).toBe('/connect/apps?lang=zh')
   expect(toChinese(await visitor.open('/'))).toBe('/?lang=zh')
+})
+
+test('the language switch keeps what was typed as the username and the authorization, and signs nobody in', async () => {
+  const signIn = await visitor.open(authorizePath())
+  const chinese = await visitor.switchLanguage(signIn, 'zh-CN', USER)
+  expect([chinese.status, chinese.html.title]).toEqual([200, '登录 · 问卷授权'])
+  expect(form(chinese, 'password').fields).toMatchObject({ username: USER.username, password: '' })
+  expect(chinese.text).not.toContain(USER.password)
+  expect(served.services.calls).not.toContain('signIn')
+  const reply = await visitor.submit(chinese, form(chinese, 'password'), USER)
+  expect([reply.status, reply.headers.get('location')]).toEqual([303, `${authorizePath()}#wj_redirect`])
+  expect((await visitor.open('/')).html.lang).toBe('zh-CN')
+})
+
+test('Enter in the sign-in form signs in: the button it stands for is not the language switch', async () => {
+  const { html } = await visitor.open(authorizePath())
+  const [first] = html.tags.filter(({ name, attributes }) => name === 'button' && attributes.type === 'submit')
+  expect(first?.attributes).toMatchObject({ form: 'sign-in', tabindex: '-1' })
+  expect(first?.attributes).not.toHaveProperty('formaction')
+})
+
+test.each([
+  ['/connect/apps', '/connect/apps'],
+  ['https://evil.example//evil.example/x?y=1&lang=en&z=%zz', '/evil.example/x?y=1&z=%zz'],
+  ['/connect/language?lang=en', '/'],
+  ['nonsense', '/'],
+  [undefined, '/'],
+])('the language switch of an error page leads back to a page of ours, from %s to %s', async (from, to) => {
+  const headers = from === undefined ? {} : { referer: from.startsWith('/') ? served.origin + from : from }
+  const { status, headers: sent } = await visitor.request('/connect/language?lang=zh', { headers })
+  expect([status, sent.get('location')]).toEqual([303, to])
+  expect(visitor.cookies.get('sa_lang')).toBe('zh')
 })
 
 test('times and durations are shown in the language of the page', async () => {
@@ -980,8 +1086,7 @@ test('times and durations are shown in the language of the page', async () => {
 
 test('the language switch is remembered', async () => {
   const page = await visitor.open(authorizePath())
-  const chinese = page.html.links.find(({ text }) => text === '中文')?.href.split('#')[0] ?? ''
-  expect((await visitor.open(chinese)).html.title).toContain('登录')
+  expect((await visitor.switchLanguage(page, 'zh-CN')).html.title).toContain('登录')
   expect((await visitor.open('/connect/apps')).html.lang).toBe('zh-CN')
   await visitor.open('/?lang=en-GB')
   expect((await visitor.open('/connect/apps')).html.lang).toBe('en')

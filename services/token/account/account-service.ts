@@ -32,8 +32,9 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
 
     async listConnectedApps(request) {
       const { userId } = await requireSession(deps, request.sessionToken)
-      const grants = await liveGrants(deps, userId)
-      return { apps: [...groupBy(grants, ({ appid }) => appid).values()].map(toConnectedApp) }
+      const grants = await liveGrants(deps, userId, request.appid || undefined)
+      const apps = [...groupBy(grants, ({ appid }) => appid).values()]
+      return { apps: await Promise.all(apps.map((ofApp) => toConnectedApp(deps, ofApp))) }
     },
 
     async disconnectApp(request, call) {
@@ -47,8 +48,8 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
 }
 
 /** Newest first. */
-async function liveGrants({ store, now }: TokenDeps, userId: string): Promise<GrantRow[]> {
-  const filter = { userId, liveAtMs: now() }
+async function liveGrants({ store, now }: TokenDeps, userId: string, appid?: string): Promise<GrantRow[]> {
+  const filter = { userId, liveAtMs: now(), ...(appid !== undefined && { appid }) }
   const grants: GrantRow[] = []
   let after: string | undefined
   do {
@@ -60,8 +61,12 @@ async function liveGrants({ store, now }: TokenDeps, userId: string): Promise<Gr
 }
 
 /** `grants`: all live grants of a user to one app, newest first. */
-function toConnectedApp(grants: readonly GrantRow[]): MessageInitShape<typeof ConnectedAppSchema> {
+async function toConnectedApp(
+  { store }: TokenDeps,
+  grants: readonly GrantRow[],
+): Promise<MessageInitShape<typeof ConnectedAppSchema>> {
   const { grantId, appid, appName, scope } = grants[0] as GrantRow // there is one
+  const app = await store.findApp(appid)
   const ends = grants.flatMap(({ expiresAtMs, accessExpiresAtMs }) => [expiresAtMs, accessExpiresAtMs])
   return {
     grantId,
@@ -71,5 +76,6 @@ function toConnectedApp(grants: readonly GrantRow[]): MessageInitShape<typeof Co
     createTime: timestampFromMs(Math.min(...grants.map(({ createdAtMs }) => createdAtMs))),
     lastUseTime: timestampFromMs(Math.max(...grants.map(({ lastUsedAtMs }) => lastUsedAtMs))),
     expireTime: timestampFromMs(Math.max(...ends)),
+    redirectUris: [...(app?.redirectUris ?? [])],
   }
 }
