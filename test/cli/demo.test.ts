@@ -119,7 +119,8 @@ test('its commands go on working when access given by hand is ended', { timeout:
   const [, grantId] = /Harvest.*?name="grant_id" value="([^"]+)"/s.exec(apps.text) ?? []
   const harvest = apps.html.forms.find(({ fields }) => fields.grant_id === grantId)
   if (!harvest) throw new Error(`nothing ends it on: ${apps.text}`)
-  expect((await atService.submitAndFollow(apps, harvest)).html.text).not.toContain('Harvest')
+  expect((await atService.submitAndFollow(apps, harvest)).html.text).toContain('Access has ended. Harvest can')
+  expect((await atService.open('/connect/apps')).html.text).not.toContain('Harvest')
   expect((await atApp.open('/')).html.text).not.toContain('小明')
   expect(await paste(guide)).toMatchObject(everyEndpoint)
 })
