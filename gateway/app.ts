@@ -153,7 +153,8 @@ class Gateway {
     const headers = readHeaders(incoming.rawHeaders)
     // Requests that arrive together run the same code in succession, while it is in the cache.
     if (!headers.hasBody) await endOfTurn()
-    const request = new HttpRequest(incoming, randomUUID(), source, this.#requestLimits)
+    const left = this.#connections.leftBy(incoming)
+    const request = new HttpRequest(incoming, randomUUID(), source, left, this.#requestLimits)
     const resource = this.#router.find(request.path)
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request)

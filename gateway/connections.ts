@@ -38,6 +38,8 @@ export class Connections {
   readonly #waiting = new Map<Socket, ServerResponse[]>()
   /** Bytes read from each connection by the time it had MOST_AHEAD pending. It stays full: no more requests are taken from it. */
   readonly #fullAt = new WeakMap<Socket, number>()
+  /** Of each connection, aborted when the client closes its side. */
+  readonly #left = new WeakMap<Socket, AbortController>()
   /** Connections that had nothing in flight at the last look: since when, and how much had been read from each. */
   #idle = new Map<Socket, { readonly sinceMs: number; readonly bytesRead: number }>()
   /** Connections with bytes that wait to be read, first those that have had some for longest. */
@@ -59,7 +61,11 @@ export class Connections {
     server.on('connection', (socket) => {
       this.#accepted += 1
       this.#waiting.set(socket, [])
+      const left = new AbortController()
+      this.#left.set(socket, left)
+      socket.once('end', () => left.abort())
       socket.once('close', () => {
+        left.abort()
         this.#waiting.delete(socket)
         this.#unread.delete(socket)
       })
@@ -106,6 +112,11 @@ export class Connections {
         if (socket.writable) resolve()
       })
     })
+  }
+
+  /** Aborted when the client closes its side of the connection: it has left, or sends no more and waits for answers. */
+  leftBy({ socket }: IncomingMessage): AbortSignal {
+    return this.#left.get(socket)?.signal ?? AbortSignal.abort()
   }
 
   /** Called when an answer of `bytes` has been written. */

@@ -138,14 +138,16 @@ export function invalidArgument(message: string, options?: ProblemOptions): Prob
 const RETRY_AFTER_SECONDS = 1 // no better guess when a service cannot be reached; the shortest the header can say
 
 /** Codes without a reason that say nothing about the request: the service could not be reached, or not in time. */
-const unreachable: readonly Code[] = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled]
+const unreachable: readonly Code[] = [Code.Unavailable, Code.DeadlineExceeded]
 
-/** The one translation of what a route throws. An unexpected error becomes the cause of an `internal_server_error`. */
+/** The one translation of what a route throws. Only calls for clients that have left are cancelled. An unexpected error becomes the cause of an `internal_server_error`. */
 export function toProblem(error: unknown): Problem {
   if (error instanceof Problem) return error
   if (error instanceof ConnectError) {
     const [info] = error.findDetails(ErrorInfoSchema)
     if (info) return fromReason(info.reason, error)
+    if (error.code === Code.Canceled)
+      return invalidArgument('the connection was closed before the answer', { httpStatus: 400 })
     if (unreachable.includes(error.code)) return unavailable(RETRY_AFTER_SECONDS)
   }
   return internal(error)

@@ -32,6 +32,11 @@ export interface GatewayRequest {
   readonly source: string
   /** Options of every RPC made for this request: id, trace context, deadline. */
   readonly rpc: { readonly headers: Record<string, string>; readonly timeoutMs: number }
+  /**
+   * The same for an RPC that spends or creates what is of use to this client only: it is given up once the client has closed
+   * its side of the connection. Fulfils when it would have been read that the client did so before this request was read.
+   */
+  readonly rpcForClient: () => Promise<GatewayRequest['rpc'] & { readonly signal: AbortSignal }>
 }
 
 /**

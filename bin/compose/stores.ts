@@ -5,6 +5,7 @@ import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { PoolOptions } from '../../services/postgres/pool.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import { makeDirectories } from '../../services/sqlite/private-directory.js'
+import type { Cause } from '../../services/store/cause.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
@@ -111,13 +112,18 @@ function observed<S extends object>(name: 'token' | 'survey', store: S, observer
       const work = method(...args)
       work.then(ended, (error) => {
         ended()
-        observer.onFailure(name, error)
+        if (!hasCallerLeft(args)) observer.onFailure(name, error)
       })
       return work
     }
     return [operation, run] as const
   })
   return Object.fromEntries(timed) as S
+}
+
+/** Whether the call that caused this has been given up, for which it then fails; a method that has a cause takes it last. */
+function hasCallerLeft(args: readonly unknown[]): boolean {
+  return (args.at(-1) as Partial<Cause> | undefined)?.signal?.aborted === true
 }
 
 /** What `open` returns for a file; its folder is made if it is missing. */

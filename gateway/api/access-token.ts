@@ -19,7 +19,7 @@ export const accessTokenRoute: Route = {
 
     const grant = await token.exchangeCode(
       { $typeName: 'surveyauth.v1.ExchangeCodeRequest', appid, secret, code, redirectUri },
-      request.rpc,
+      await request.rpcForClient(),
     )
     const data = {
       access_token: grant.accessToken,

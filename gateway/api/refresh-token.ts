@@ -18,7 +18,7 @@ export const refreshTokenRoute: Route = {
 
     const refreshed = await token.refreshAccessToken(
       { $typeName: 'surveyauth.v1.RefreshAccessTokenRequest', appid, refreshToken, secret },
-      request.rpc,
+      await request.rpcForClient(),
     )
     const data = { access_token: refreshed.accessToken, expires_in: refreshed.expiresIn }
     return success(data, request.requestId)

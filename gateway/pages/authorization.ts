@@ -101,7 +101,10 @@ async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest)
   if (decision !== 'confirm') throw invalidArgument('decision is neither confirm nor cancel')
   try {
     const { appid, redirectUri, scope } = asked
-    const { code } = await deps.token.issueCode({ sessionToken, requestId, appid, redirectUri, scope }, request.rpc)
+    const { code } = await deps.token.issueCode(
+      { sessionToken, requestId, appid, redirectUri, scope },
+      await request.rpcForClient(),
+    )
     return leave(asked, { code }, 'confirmed')
   } catch (error) {
     if (isProblem(error, 'invalid_session')) return signInAgain(visit, goal, t.signIn.sessionEnded)

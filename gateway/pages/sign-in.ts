@@ -21,6 +21,7 @@ import {
   FormRefused,
   guarded,
   isOfLostKey,
+  isProblem,
   openVisit,
   readForm,
   requireForm,
@@ -125,13 +126,13 @@ async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefi
   try {
     const previousSessionToken = sessionToken ?? ''
     const typed = { username, password, source: networkOf(request.source), previousSessionToken }
-    const session = await deps.account.signIn(typed, request.rpc)
+    const session = await deps.account.signIn(typed, await request.rpcForClient())
     const cookie = setSecretCookie(deps.publicUrl, 'session', session.sessionToken)
     return redirectTo(goalHref(goal?.asked), { outcome: 'signed_in', setCookies: [cookie], ...appOf(goal) })
   } catch (error) {
-    const problem = toProblem(error)
-    if (problem.type === 'invalid_credentials' || problem.type === 'invalid_argument')
+    if (isProblem(error, 'invalid_credentials') || isProblem(error, 'invalid_argument'))
       return signInPage(visit, goal, failed)
+    const problem = toProblem(error)
     if (problem.type !== 'request_rate_limited') throw error
     return signInPage(visit, goal, { ...attempt, ...tooMany(visit, problem.options.retryAfterSeconds ?? 1) })
   }

@@ -75,8 +75,10 @@ async function unlessSignedOut<T>(answer: Promise<T>): Promise<T | undefined> {
   }
 }
 
+/** Whether this is what a service says; that a client has left, HTTP says. */
 export function isProblem(error: unknown, type: ProblemType): boolean {
-  return toProblem(error).type === type
+  const problem = toProblem(error)
+  return problem.type === type && !problem.isOfHttp
 }
 
 /** Why a form is not acted upon; guarded() turns it into an answer. */

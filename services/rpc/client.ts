@@ -12,6 +12,8 @@ export interface Outgoing {
   readonly traceparent: string
   /** In ms; undefined for the default. */
   readonly timeoutMs: number | undefined
+  /** Aborted when nobody waits for the answer any longer. */
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Makes one unary call. @throws ConnectError */
@@ -22,8 +24,8 @@ export type Invoke = <M extends DescMethod>(
 ) => Promise<MessageShape<M['output']>>
 
 /**
- * A client that makes its calls through `invoke`. Of Connect's call options it honours `timeoutMs` and `headers`; of the
- * headers, the request id and the trace context. A call cannot be cancelled: it ends with its answer or at its deadline.
+ * A client that makes its calls through `invoke`. Of Connect's call options it honours `timeoutMs`, `signal` and
+ * `headers`; of the headers, the request id and the trace context.
  */
 export function clientOf<S extends DescService>(service: S, invoke: Invoke): Client<S> {
   const methods = service.methods.map((method) => [
@@ -34,9 +36,9 @@ export function clientOf<S extends DescService>(service: S, invoke: Invoke): Cli
 }
 
 /** Headers given as a plain object, as ours are, are read without a copy. */
-function outgoing({ headers, timeoutMs }: CallOptions = {}): Outgoing {
+function outgoing({ headers, timeoutMs, signal }: CallOptions = {}): Outgoing {
   const plain =
     headers instanceof Headers || Array.isArray(headers) ? Object.fromEntries(new Headers(headers)) : headers
   const given = plain as Readonly<Record<string, string | undefined>> | undefined
-  return { requestId: given?.[REQUEST_ID_HEADER] ?? '', traceparent: given?.traceparent ?? '', timeoutMs }
+  return { requestId: given?.[REQUEST_ID_HEADER] ?? '', traceparent: given?.traceparent ?? '', timeoutMs, signal }
 }

@@ -231,7 +231,8 @@ export class Dispatcher {
       if (performance.now() > deadlineMs - DOOR_MS) pass()
       else fail(new ConnectError('the caller went away', Code.Canceled))
     }
-    signal?.addEventListener('abort', onAbort, { once: true })
+    if (signal?.aborted) onAbort()
+    else signal?.addEventListener('abort', onAbort, { once: true })
   }
 
   #translate(error: unknown, method: DescMethod, call: IncomingCall): ConnectError {

@@ -1,6 +1,7 @@
 // The server's end of MultiplexService: runs the calls of a stream and sends the outcomes of one moment together.
 import { create, type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { BinaryReader } from '@bufbuild/protobuf/wire'
+import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import type * as grpc from '@grpc/grpc-js'
 import {
@@ -117,6 +118,8 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   let shortestMs = Number.POSITIVE_INFINITY
   let shortestBeforeMs = Number.POSITIVE_INFINITY
   let measuredSinceMs = 0
+  /** Of the calls under way that may change something, by id. */
+  const aborters = new Map<number, AbortController>()
   /** Messages, with their lateness, that wait for what lies behind the first of them to be read; undefined if none was late. */
   let held: { readonly request: MultiplexRequest; readonly lateMs: number; readonly cameAtMs: number }[] | undefined
 
@@ -210,13 +213,18 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   }
 
   async function run(call: MultiplexedCall, lateMs: number): Promise<void> {
-    const result = await resultOf(options, call, lateMs)
+    const result = await resultOf(options, call, lateMs, aborters.get(call.id)?.signal)
+    aborters.delete(call.id)
     underWay -= 1
     add(result)
   }
 
   function receive(request: MultiplexRequest): void {
     underWay += request.calls.length
+    for (const { id, method } of request.calls) {
+      if (mayChange(options.methods.get(method))) aborters.set(id, new AbortController())
+    }
+    for (const id of request.givenUp) aborters.get(id)?.abort()
     if (isFull()) stream.pause()
     const lateMs = lateness(request)
     if (lateMs >= LATE_MS && !held) {
@@ -250,6 +258,7 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   })
   const leave = () => {
     isGone = true
+    for (const aborter of aborters.values()) aborter.abort()
     results = []
     sending = undefined
   }
@@ -267,7 +276,16 @@ function afterTurns(turns: number, then: () => void): void {
   setImmediate(() => (turns > 1 ? afterTurns(turns - 1, then) : then()))
 }
 
-async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, lateMs: number): Promise<Result> {
+function mayChange(method: DescMethod | undefined): boolean {
+  return method?.idempotency === MethodOptions_IdempotencyLevel.IDEMPOTENCY_UNKNOWN
+}
+
+async function resultOf(
+  options: MultiplexServerOptions,
+  call: MultiplexedCall,
+  lateMs: number,
+  signal: AbortSignal | undefined,
+): Promise<Result> {
   const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
   const dueAtMs = performance.now() + (timeoutMs ?? Number.POSITIVE_INFINITY)
   try {
@@ -283,7 +301,7 @@ async function resultOf(options: MultiplexServerOptions, call: MultiplexedCall, 
         caller: options.caller,
         requestId: requestIdFrom(call.requestId),
         traceparent: call.traceparent,
-        signal: undefined, // when a caller goes away, its calls still finish and their answers are dropped
+        signal,
       },
       timeoutMs,
     )

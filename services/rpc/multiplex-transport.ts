@@ -74,6 +74,7 @@ interface Pending {
   readonly call: Call
   readonly method: DescMethod
   readonly deadline: Deadline
+  readonly onSettled: () => void
   readonly resolve: (message: Message) => void
   readonly reject: (error: unknown) => void
   stream: Stream
@@ -112,14 +113,27 @@ export class MultiplexTransport {
 
   #call(method: DescMethod, request: Message, outgoing: Outgoing): Promise<Message> {
     return new Promise((resolve, reject) => {
-      const { requestId, traceparent, timeoutMs = this.#options.defaultTimeoutMs } = outgoing
+      const { requestId, traceparent, timeoutMs = this.#options.defaultTimeoutMs, signal } = outgoing
+      if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
       const stream = this.#presentStream()
       const call = { id: 0, method: pathOf(method), request, timeoutMs, requestId, traceparent }
-      const deadline = this.#deadlines.add(performance.now() + timeoutMs, () => {
-        this.#fail(pending, new ConnectError(`no answer from ${this.#peer} in time`, Code.DeadlineExceeded))
+      const giveUp = (why: string, code: Code) => {
+        this.#fail(pending, new ConnectError(why, code))
         pending.stream.endWhenDrained()
-      })
-      const pending: Pending = { call, method, deadline, resolve, reject, stream, timesSent: 0 }
+      }
+      const onAbort = () => {
+        if (pending.timesSent > 0) pending.stream.tellGivenUp(call.id)
+        giveUp('the caller went away', Code.Canceled)
+      }
+      const deadline = this.#deadlines.add(performance.now() + timeoutMs, () =>
+        giveUp(`no answer from ${this.#peer} in time`, Code.DeadlineExceeded),
+      )
+      const onSettled = () => {
+        this.#deadlines.delete(deadline)
+        signal?.removeEventListener('abort', onAbort)
+      }
+      const pending: Pending = { call, method, deadline, onSettled, resolve, reject, stream, timesSent: 0 }
+      signal?.addEventListener('abort', onAbort)
       this.#send(pending)
     })
   }
@@ -245,7 +259,7 @@ export class MultiplexTransport {
     const pending = from.pending.get(result.id)
     if (!pending) return // it was given up before
     this.#forget(pending)
-    this.#deadlines.delete(pending.deadline)
+    pending.onSettled()
     if (result.outcome.case !== 'response') {
       pending.reject(toConnectError(result))
       return
@@ -260,7 +274,7 @@ export class MultiplexTransport {
 
   #fail(pending: Pending, error: unknown): void {
     this.#forget(pending)
-    this.#deadlines.delete(pending.deadline)
+    pending.onSettled()
     pending.reject(error)
   }
 }
@@ -325,6 +339,11 @@ class Stream {
       this.#isScheduled = false
       this.#flush()
     })
+  }
+
+  tellGivenUp(id: number): void {
+    const message = create(MultiplexRequestSchema, { givenUp: [id] })
+    if (this.#isConnected) this.#call.write(Buffer.from(toBinary(MultiplexRequestSchema, message)))
   }
 
   /** Ends the stream once its calls have ended. */

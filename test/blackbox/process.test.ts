@@ -5,11 +5,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { freePort } from '../harness/free-port.js'
-import { send } from '../harness/http.js'
+import { send, sendAndLeave } from '../harness/http.js'
 import { type ServiceProcess, startProcess } from '../harness/process.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
 import { authorizePath, type TestApp, withQuery } from '../harness/verbs.js'
-import { Visitor } from '../harness/visitor.js'
+import { decisionForm, formWith, Visitor } from '../harness/visitor.js'
 
 const REDIRECT_URI = 'https://app.example/callback'
 const TIMEOUT_MS = 180_000
@@ -120,6 +120,39 @@ describe('a spawned service', () => {
       'survey_auth_replayed_codes_total{effect="revoked_grant"} 1',
       'survey_auth_replayed_codes_total{effect="too_late"} 0',
     ])
+  })
+
+  test('does nothing for clients that left while it was suspended: their codes stay good', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    const service = await startProcess()
+    const app = await createApp(service)
+    await createUser(service, ming)
+    const visitor = new Visitor(service.url)
+    const newcomer = new Visitor(service.url)
+    const { data: tokens } = await exchange(service, app, await issueCode(service, app, ming, undefined, visitor))
+    const code = await issueCode(service, app, ming, undefined, visitor)
+    const consent = await visitor.openSignedIn(authorizePath(app), ming)
+    const signIn = await newcomer.open(authorizePath(app))
+    const [password, decision] = [formWith(signIn, 'password'), decisionForm(consent)]
+    if (!password) throw new Error('no sign-in form')
+    const before = await service.json<readonly object[]>(['audit', 'list'])
+
+    const { appid, secret } = app
+    const of = { appid, secret, code, grant_type: 'authorization_code' }
+    const refresh = { appid, refresh_token: String(tokens.refresh_token), grant_type: 'refresh_token' }
+    service.signal('SIGSTOP')
+    await sendAndLeave(service.url, withQuery('/api/oauth2/access_token', of))
+    await sendAndLeave(service.url, withQuery('/api/oauth2/refresh_token', refresh))
+    await visitor.submitAndLeave(consent, decision, { decision: 'confirm' })
+    await newcomer.submitAndLeave(signIn, password, { ...ming })
+    service.signal('SIGCONT')
+    for (const name of ['access_token', 'refresh_token', 'decide', 'sign_in'])
+      await expect
+        .poll(() => service.output, { timeout: 10_000 })
+        .toMatch(new RegExp(`"route":"${name}".*"status":400`))
+    expect(await service.json(['audit', 'list'])).toEqual(before)
+    expect((await exchange(service, app, code)).code).toBe('OK')
   })
 
   test('leaves no secret, token, code, password, cookie, csrf value or state in its log, its metrics or its files', {

@@ -394,6 +394,17 @@ describe('malformed HTTP', () => {
     })
   })
 
+  test('a client that closes its side before an exchange begins gets an answer, but no tokens', () =>
+    withGateway({ services: { ExchangeCode: () => ({}) } }, async (gateway) => {
+      const query = 'appid=app&secret=s&code=c&grant_type=authorization_code'
+      const client = net.connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true }).setEncoding('latin1')
+      client.end(`GET /api/oauth2/access_token?${query} HTTP/1.1\r\nHost: a\r\n\r\n`)
+      let raw = ''
+      for await (const data of client) raw += data
+      expect(await rawFailure(raw)).toEqual([400, 'InvalidArgument', 'invalid_argument'])
+      expect(gateway.calls).toEqual([])
+    }))
+
   test.each([
     ['headers', { headersTimeoutMs: 300, requestTimeoutMs: 300_000 }, 'GET /api/surveys HTTP/1.1\r\nHost: a\r\n'],
     [
@@ -720,7 +731,7 @@ describe('failures of services', () => {
     })
   })
 
-  test.each([Code.Unavailable, Code.DeadlineExceeded, Code.Canceled])('code %i alone is remote_server_error', (code) =>
+  test.each([Code.Unavailable, Code.DeadlineExceeded])('code %i alone is remote_server_error', (code) =>
     withGateway(
       { services: { GetAuthorizedUser: () => Promise.reject(new ConnectError('down', code)) } },
       async ({ url }) => {

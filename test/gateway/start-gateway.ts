@@ -114,11 +114,12 @@ function fakeTransport(services: FakeServices, calls: Call[]): Transport {
   return {
     async unary<I extends DescMessage, O extends DescMessage>(
       method: DescMethodUnary<I, O>,
-      _signal: AbortSignal | undefined,
+      signal: AbortSignal | undefined,
       _timeoutMs: number | undefined,
       header: ConstructorParameters<typeof Headers>[0],
       input: MessageInitShape<I>,
     ): Promise<UnaryResponse<I, O>> {
+      if (signal?.aborted) throw new ConnectError('aborted', Code.Canceled)
       const request = input as Record<string, unknown>
       calls.push({ method: method.name, request, requestId: new Headers(header).get('x-request-id') })
       const service = services[method.name]

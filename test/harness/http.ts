@@ -61,6 +61,22 @@ export function hangUp(): void {
   for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy()
 }
 
+/** Sends a request on a connection of its own and closes that at once, without waiting for the answer. */
+export function sendAndLeave(
+  origin: string,
+  path: string,
+  { method = 'GET', headers, body }: Outgoing = {},
+): Promise<void> {
+  const { hostname, port } = nextGateway(origin)
+  return new Promise((resolve) => {
+    const sent = request({ agent: false, hostname, port, path, method, headers })
+    sent.on('error', () => undefined) // it has no answer
+    sent.on('close', resolve)
+    sent.on('finish', () => sent.destroy())
+    sent.end(body)
+  })
+}
+
 /** Writes bytes to a fresh connection and reads all answers until the server closes it or falls silent. */
 export function sendRaw(origin: string, bytes: string | Buffer, silenceMs = 1_500): Promise<readonly Reply[]> {
   const { hostname, port } = nextGateway(origin)

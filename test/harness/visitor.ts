@@ -1,7 +1,7 @@
 // A person with a browser, reduced to what the pages may rely on: cookies, links, forms. No scripts.
 
 import { type Form, type Html, readHtml } from './html.js'
-import { type Outgoing, type Reply, send } from './http.js'
+import { type Outgoing, type Reply, send, sendAndLeave } from './http.js'
 
 export interface Page extends Reply {
   /** Absolute address the page was fetched from. */
@@ -26,10 +26,7 @@ export class Visitor {
 
   /** One request with this visitor's cookies; redirects are not followed. `path` is sent byte for byte. */
   async request(path: string, outgoing: Outgoing = {}): Promise<Reply> {
-    const headers: Record<string, string> = { accept: ACCEPT, 'accept-language': this.#language, ...outgoing.headers }
-    if (this.cookies.size > 0)
-      headers.cookie ??= [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
-    const reply = await send(this.#origin, path, { ...outgoing, headers })
+    const reply = await send(this.#origin, path, this.#fromHere(outgoing))
     for (const line of reply.headers.get('set-cookie')?.split('\n') ?? []) this.#store(line)
     return reply
   }
@@ -49,21 +46,12 @@ export class Visitor {
 
   /** Submits a form as a browser does, the named button pressed; redirects are not followed. */
   submit(page: Page, form: Form, sent: Readonly<Record<string, string>> = {}, extra: Outgoing = {}): Promise<Reply> {
-    const action = new URL(form.action, page.url)
-    if (form.method !== 'POST') throw new Error(`a form with method ${form.method}`)
-    return this.request(action.pathname + action.search, {
-      method: 'POST',
-      body: new URLSearchParams({ ...form.fields, ...sent }).toString(),
-      ...extra,
-      headers: {
-        'content-type': 'application/x-www-form-urlencoded',
-        origin: new URL(this.#origin).origin,
-        'sec-fetch-site': 'same-origin',
-        'sec-fetch-mode': 'navigate',
-        'sec-fetch-dest': 'document',
-        ...extra.headers,
-      },
-    })
+    return this.request(targetOf(page, form), this.#submission(form, sent, extra))
+  }
+
+  /** Submits and closes the connection without waiting for the answer. */
+  submitAndLeave(page: Page, form: Form, sent: Readonly<Record<string, string>> = {}): Promise<void> {
+    return sendAndLeave(this.#origin, targetOf(page, form), this.#fromHere(this.#submission(form, sent)))
   }
 
   /** Submits and goes where the answer redirects to within the service, or shows the page it answers with. */
@@ -105,6 +93,31 @@ export class Visitor {
     return this.submit(page, decisionForm(page), { decision })
   }
 
+  #submission(form: Form, sent: Readonly<Record<string, string>>, extra: Outgoing = {}): Outgoing {
+    if (form.method !== 'POST') throw new Error(`a form with method ${form.method}`)
+    return {
+      method: 'POST',
+      body: new URLSearchParams({ ...form.fields, ...sent }).toString(),
+      ...extra,
+      headers: {
+        'content-type': 'application/x-www-form-urlencoded',
+        origin: new URL(this.#origin).origin,
+        'sec-fetch-site': 'same-origin',
+        'sec-fetch-mode': 'navigate',
+        'sec-fetch-dest': 'document',
+        ...extra.headers,
+      },
+    }
+  }
+
+  /** With what this visitor's browser adds to every request. */
+  #fromHere(outgoing: Outgoing): Outgoing {
+    const headers: Record<string, string> = { accept: ACCEPT, 'accept-language': this.#language, ...outgoing.headers }
+    if (this.cookies.size > 0)
+      headers.cookie ??= [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+    return { ...outgoing, headers }
+  }
+
   #page(path: string, reply: Reply): Page {
     const url = new URL(path, this.#origin).href
     if (!reply.headers.get('content-type')?.startsWith('text/html'))
@@ -121,6 +134,11 @@ export class Visitor {
     if (isGone || value === '') this.cookies.delete(name)
     else this.cookies.set(name, value)
   }
+}
+
+function targetOf(page: Page, form: Form): string {
+  const action = new URL(form.action, page.url)
+  return action.pathname + action.search
 }
 
 /** The form of a page that has an input of this name. */

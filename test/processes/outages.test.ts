@@ -1,5 +1,6 @@
 // Three real processes: what a client sees while one of the services is gone, hangs or is replaced.
 import { type ChildProcess, execFileSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -11,7 +12,9 @@ import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { clientOf } from '../../services/rpc/client.js'
 import { freePort } from '../harness/free-port.js'
+import { sendAndLeave } from '../harness/http.js'
 import { BUILD, spawnServe } from '../harness/spawn.js'
+import { withQuery } from '../harness/verbs.js'
 
 /** The gateway answers within its RPC deadline of 4.5 s; the rest is for a loaded test machine. */
 const ANSWER_WITHIN_MS = 8_000
@@ -86,7 +89,8 @@ async function expectOutage(): Promise<void> {
   expect(ms).toBeLessThan(ANSWER_WITHIN_MS)
 }
 
-test('an exchange answered 503 while the token service was suspended does not happen when that resumes', async () => {
+/** How an app exchanges codes at the gateway, and codes for it that are not exchanged yet. */
+async function appWithCodes() {
   const address = { kind: 'unix', path: path.join(dataDir, 'token.sock') } as const
   const remote = connectTo('token', address, readConfig(env), 'local')
   onTestFinished(() => remote.close())
@@ -96,25 +100,52 @@ test('an exchange answered 503 while the token service was suspended does not ha
   const redirectUri = 'https://app.example/callback'
   const { app, secret } = await admin.createApp({ name: 'App', redirectUris: [redirectUri] })
   const appid = app?.appid ?? ''
-  const person = { username: 'li.wei', password: 'correct horse battery' }
+  const person = { username: `user.${appid.slice(-6).toLowerCase()}`, password: 'correct horse battery' }
   await admin.createUser(person)
   const { sessionToken } = await account.signIn({ ...person, source: '192.0.2.1' })
-  const exchange = async (code: string) => {
-    const query = new URLSearchParams({ appid, secret, code, grant_type: 'authorization_code' })
-    return (await fetch(`${base}/api/oauth2/access_token?${query}`)).status
+  return {
+    async issueCode(): Promise<string> {
+      const asked = { sessionToken, requestId: randomUUID(), appid, redirectUri, scope: 'snsapi_user' }
+      return (await token.issueCode(asked)).code
+    },
+    targetOf(code: string): string {
+      return withQuery('/api/oauth2/access_token', { appid, secret, code, grant_type: 'authorization_code' })
+    },
+    async exchange(code: string): Promise<number> {
+      return (await fetch(base + this.targetOf(code))).status
+    },
   }
+}
+
+test('an exchange answered 503 while the token service was suspended does not happen when that resumes', async () => {
+  const app = await appWithCodes()
   for (const stoppedMs of [2_600, 3_500]) {
-    const asked = { sessionToken, requestId: `stopped for ${stoppedMs}`, appid, redirectUri, scope: 'snsapi_user' }
-    const { code } = await token.issueCode(asked)
+    const code = await app.issueCode()
     running.get('token')?.kill('SIGSTOP')
-    const told = exchange(code)
+    const told = app.exchange(code)
     await new Promise((resolve) => setTimeout(resolve, stoppedMs))
     running.get('token')?.kill('SIGCONT')
     if ((await told) !== 503) continue // a machine that stood still itself
     await until(works)
-    expect(await exchange(code)).toBe(200)
+    expect(await app.exchange(code)).toBe(200)
   }
 }, 60_000)
+
+test.each<Mode>(['gateway', 'token'])(
+  'an exchange whose client leaves while the %s process is suspended does not happen when that resumes',
+  async (mode) => {
+    const app = await appWithCodes()
+    const code = await app.issueCode()
+    await until(works) // over connections that are open then
+    running.get(mode)?.kill('SIGSTOP')
+    await sendAndLeave(base, app.targetOf(code))
+    await new Promise((resolve) => setTimeout(resolve, 700)) // less than what connections are given up after
+    running.get(mode)?.kill('SIGCONT')
+    await until(works)
+    expect(await app.exchange(code)).toBe(200)
+  },
+  60_000,
+)
 
 describe.each(['token', 'survey'] as const)('when the %s service', (mode) => {
   test('is killed, the answer is 503, and calls work again after its return', async () => {

@@ -11,6 +11,7 @@ import {
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { inParts } from '../../services/collections/in-parts.js'
+import type { IncomingCall } from '../../services/rpc/dispatcher.js'
 import { decodeCalls, MAX_CALLS_OF_MESSAGE, serveMultiplex } from '../../services/rpc/multiplex-server.js'
 import { freezeTime } from '../harness/freeze-time.js'
 
@@ -18,12 +19,13 @@ const { exchangeCode } = TokenService.method
 const path = `/${TokenService.typeName}/${exchangeCode.name}`
 const request = toBinary(exchangeCode.input, create(exchangeCode.input, { appid: 'a', secret: 's', code: 'c' }))
 
-/** A stream from a caller whose clock is an hour ahead; `timeouts` are those of the calls that ran, which end with `work`. */
+/** A stream from a caller whose clock is an hour ahead; `timeouts` and `signals` are those of the calls that ran, which end with `work`. */
 function open(work = Promise.resolve()) {
   let [isPaused, hasEnded] = [false, false]
   const results: MultiplexedResult[] = []
   let drainings = 0
   const timeouts: (number | undefined)[] = []
+  const signals: (AbortSignal | undefined)[] = []
   const stream = Object.assign(new EventEmitter(), {
     writableNeedDrain: false,
     isPaused: () => isPaused,
@@ -37,7 +39,8 @@ function open(work = Promise.resolve()) {
     },
   })
   const dispatcher = {
-    async call(method: DescMethod, _request: unknown, _call: unknown, timeoutMs?: number) {
+    async call(method: DescMethod, _request: unknown, { signal }: IncomingCall, timeoutMs?: number) {
+      signals.push(signal)
       timeouts.push(timeoutMs)
       await work
       return create(method.output)
@@ -62,7 +65,7 @@ function open(work = Promise.resolve()) {
     for (const part of inParts(calls, MAX_CALLS_OF_MESSAGE)) receive({ calls: [...part] })
   }
   const now = () => ({ isPaused, hasEnded, drainings })
-  return { send, sendAtOnce, receive, timeouts, results, stream, drain, now }
+  return { send, sendAtOnce, receive, timeouts, signals, results, stream, drain, now }
 }
 
 test('a caller may end its side while calls are in flight: the stream ends after their answers', async () => {
@@ -94,6 +97,26 @@ test.each(['cancelled', 'error'])(
     expect(now()).toMatchObject({ hasEnded: false, drainings: 0 })
   },
 )
+
+test('calls are told when their caller gives them up, and when it goes away', async () => {
+  const { sendAtOnce, receive, stream, signals } = open(new Promise(() => undefined))
+  sendAtOnce(3)
+  receive({ givenUp: [1, 99] })
+  expect(signals.map((signal) => signal?.aborted)).toEqual([false, true, false])
+  stream.emit('cancelled')
+  expect(signals.map((signal) => signal?.aborted)).toEqual([true, true, true])
+})
+
+test('a late call that its caller has given up since knows that when it runs', async () => {
+  const { send, receive, signals } = open()
+  await send(0, 4_000)
+  const calls = [{ id: 7, method: path, request, timeoutMs: 4_000, requestId: '' }]
+  receive({ calls, sentMs: performance.now() + 3_600_000 - 600 })
+  await new Promise((resolve) => setImmediate(resolve)) // what lies behind it is read a turn later
+  receive({ givenUp: [7] })
+  await vi.waitFor(() => expect(signals).toHaveLength(2))
+  expect(signals[1]?.aborted).toBe(true)
+})
 
 test('a caller is told to move on, unless it has ended its side', () => {
   for (const [hasLeft, drainings] of [

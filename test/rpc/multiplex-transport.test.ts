@@ -1,6 +1,6 @@
 // What happens to calls whose stream breaks, at a peer that breaks streams on command.
 import { execFileSync } from 'node:child_process'
-import { once } from 'node:events'
+import { getEventListeners, once } from 'node:events'
 import net from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -46,9 +46,10 @@ const STATUS = {
   break: grpc.status.UNAVAILABLE,
 }
 
-/** A peer that treats the n-th stream as the n-th reaction says, later ones as the last; `seen` are the calls it got. */
+/** A peer that treats the n-th stream as the n-th reaction says, later ones as the last; `seen` are the calls it got, `givenUp` those it need not run. */
 async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
   const seen: MultiplexedCall[] = []
+  const givenUp: number[] = []
   /** How many calls each message had. */
   const sizes: number[] = []
   const waiting: (() => void)[] = []
@@ -70,7 +71,8 @@ async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
       stream.end()
     })
     stream.on('data', (bytes: Buffer) => {
-      const { calls } = fromBinary(MultiplexRequestSchema, bytes)
+      const { calls, givenUp: ids } = fromBinary(MultiplexRequestSchema, bytes)
+      givenUp.push(...ids)
       seen.push(...calls)
       sizes.push(calls.length)
       if (reaction === 'break') fail(STATUS.break)
@@ -107,7 +109,7 @@ async function startPeer(reactions: readonly Reaction[], host = '127.0.0.1') {
   }
   const connections = () => new Promise<number>((resolve) => sockets.getConnections((_, count) => resolve(count)))
   const token = clientOf(TokenService, transport.invoke)
-  return { seen, sizes, transport, greet, token, connections, ended: () => ended, streams: () => streams }
+  return { seen, givenUp, sizes, transport, greet, token, connections, ended: () => ended, streams: () => streams }
 }
 
 function answersTo(calls: readonly MultiplexedCall[], reaction?: Reaction): Buffer {
@@ -288,6 +290,29 @@ test('a call that was given up before it could be sent is not sent', async () =>
   await greet()
   expect((await other).openid).toBe('o_x')
   expect(seen.map(({ method }) => method.split('/').at(-1))).toEqual(['VerifyAccessToken'])
+})
+
+test('a call whose caller goes away fails at once; it is not sent, or the peer learns of it', async () => {
+  const { token, seen, givenUp } = await startPeer(['silence'])
+  const fails = (signal: AbortSignal) =>
+    expect(token.exchangeCode(exchange, { signal })).rejects.toMatchObject({ code: Code.Canceled })
+  const [first, second] = [new AbortController(), new AbortController()]
+  const unsent = fails(first.signal)
+  first.abort()
+  await unsent
+  await fails(first.signal)
+  const sent = fails(second.signal)
+  await expect.poll(() => seen.length).toBe(1)
+  second.abort()
+  await sent
+  await expect.poll(() => givenUp).toEqual([seen[0]?.id])
+})
+
+test('a call that was answered no longer listens for its caller to go away', async () => {
+  const { token } = await startPeer(['answer'])
+  const { signal } = new AbortController()
+  await token.exchangeCode(exchange, { signal })
+  expect(getEventListeners(signal, 'abort')).toEqual([])
 })
 
 test('after three seconds without a connection, calls fail at once', async () => {
