@@ -479,7 +479,7 @@ describe('the page', () => {
     const visitor = await service.signedIn(access.user)
     const shown = async (forApp = access.app) =>
       (await service.authorizationPage(visitor, forApp, access.user)).html.text.match(
-        /already connected, since ([^.]+) \./,
+        /Already connected since ([^.]+) \./,
       )?.[1]
     const since = await shown()
     expect(since).toMatch(/^\d+ \w{3} \d{4}$/)

@@ -436,7 +436,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     },
   )
 
-  test.each([320, 360, 480])(
+  test.each([320, 360, 440])(
     'at %d px, the button that switches the account is right below the user, without a gap',
     async (width) => {
       const page = english

@@ -243,7 +243,7 @@ describe('the authorization page', () => {
     expect(page.html.title).toBe('Authorize Harvest Insights · Survey Authorization')
     expect(page.html.text).toContain('to your surveys You will return to app.example')
     expect(page.html.text).toContain('It will not be able to see the answers people gave change or delete your surveys')
-    expect(page.html.text).not.toContain('already connected')
+    expect(page.html.text).not.toContain('Already connected')
     expect(page.html.links.map(({ href }) => href)).toContain('/connect/apps')
     expect(decisionForm(page).buttons.map(({ value, label }) => [value, label])).toEqual([
       ['cancel', 'Cancel'],
@@ -255,9 +255,9 @@ describe('the authorization page', () => {
 
   test('says since when the app is connected, if it is', async () => {
     served.services.grants.set('g1', { appid: 'app2', appName: 'Other' })
-    expect((await authorizationPage()).html.text).not.toContain('connected')
+    expect((await authorizationPage()).html.text).not.toContain('Already connected')
     served.services.grants.set('g2', { appid: 'app1', appName: 'Harvest Insights' })
-    expect((await authorizationPage()).html.text).toContain('You are already connected, since 18 Nov 2026 .')
+    expect((await authorizationPage()).html.text).toContain('Already connected since 18 Nov 2026 .')
   })
 
   test('leaves a gap between the name of the app and the Chinese words after it', async () => {
