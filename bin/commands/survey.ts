@@ -22,7 +22,7 @@ import { message, printJson, printJsonPages, printPages, printRows } from '../ou
 import { type HeldSignals, holdSignals } from '../signals.js'
 import { examples, type Json, jsonOption, surveyId, surveyIds } from './options.js'
 import { readStdin, readText } from './stdin.js'
-import { pagesOfUsers, userIdOfFilter, usernameOf } from './usernames.js'
+import { namedUser, pagesOfUsers, userIdOfFilter } from './usernames.js'
 
 interface ImportOptions extends Json {
   readonly owner: string
@@ -379,7 +379,7 @@ async function ownedSurvey(
 
 /** Empty without `owner`, which means all owners. */
 async function userIdOf({ admin }: SurveyOperator, owner = ''): Promise<string> {
-  return userIdOfFilter(admin, { username: await usernameOf(admin, owner) })
+  return userIdOfFilter(admin, await namedUser(admin, owner))
 }
 
 async function usernames({ admin }: SurveyOperator): Promise<Map<string, string>> {

@@ -8,7 +8,7 @@ import { asArgument } from '../shell.js'
 import { examples, type Json, jsonOption } from './options.js'
 import { readPassword } from './stdin.js'
 import { countOfSurveys, deleteSurveysOf } from './survey.js'
-import { pagesOfUsers, usernameOf } from './usernames.js'
+import { namedUser, pagesOfUsers } from './usernames.js'
 
 interface CreateOptions extends Json {
   readonly username: string
@@ -111,14 +111,14 @@ export function addUserCommands(program: Command): void {
 async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
   const deleted = await asSurveyOperator(async (operator) => {
     const { admin } = operator
-    const { user } = await admin.getUser({ username: await usernameOf(admin, nameOrId) })
+    const { user } = await admin.getUser(await namedUser(admin, nameOrId))
     if (!user?.disabled) {
       const first = `first: survey-auth user disable ${asArgument(nameOrId)}`
       throw new CommandError(`${nameOrId} is not disabled`, EXIT.failure, first)
     }
     const { userId: user_id, username } = user
     const surveys = await deleteSurveysOf(operator, username)
-    await deleteWithout(surveys, username, admin)
+    await deleteWithout(surveys, user, admin)
     return { user_id, username, surveys }
   })
   if (json) printJson(deleted)
@@ -127,9 +127,9 @@ async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
 }
 
 /** Deletes a user whose surveys are deleted already, and says so if it fails. */
-async function deleteWithout(surveys: number, username: string, admin: Operator['admin']): Promise<void> {
+async function deleteWithout(surveys: number, { userId, username }: User, admin: Operator['admin']): Promise<void> {
   try {
-    await admin.deleteUser({ username })
+    await admin.deleteUser({ userId })
   } catch (error) {
     const gone = surveys === 1 ? `the survey of ${username} is` : `the ${surveys} surveys of ${username} are`
     if (surveys > 0) message(`${gone} deleted, the user is not; run this again`)
@@ -160,7 +160,7 @@ const columns: Columns<ReturnType<typeof userJson>> = {
 }
 
 async function showUser(nameOrId: string, options: Json): Promise<void> {
-  const { user } = await asOperator(async ({ admin }) => admin.getUser({ username: await usernameOf(admin, nameOrId) }))
+  const { user } = await asOperator(async ({ admin }) => admin.getUser(await namedUser(admin, nameOrId)))
   printUser(user, options)
 }
 
@@ -171,7 +171,7 @@ async function updateUser(nameOrId: string, options: UpdateOptions, command: Com
   }
   const { user } = await asOperator(async ({ admin }) =>
     admin.updateUser({
-      username: await usernameOf(admin, nameOrId),
+      ...(await namedUser(admin, nameOrId)),
       ...(nickname !== undefined && { nickname: nickname || '' }),
       ...(avatar !== undefined && { avatar: avatar || '' }),
     }),
@@ -181,19 +181,19 @@ async function updateUser(nameOrId: string, options: UpdateOptions, command: Com
 
 async function setDisabled(nameOrId: string, disabled: boolean, options: Json): Promise<void> {
   const { user } = await asOperator(async ({ admin }) =>
-    admin.setUserDisabled({ username: await usernameOf(admin, nameOrId), disabled }),
+    admin.setUserDisabled({ ...(await namedUser(admin, nameOrId)), disabled }),
   )
   printUser(user, options)
 }
 
 async function setPassword(nameOrId: string, { json }: Json): Promise<void> {
   const password = await readPassword()
-  const username = await asOperator(async ({ admin }) => {
-    const username = await usernameOf(admin, nameOrId)
-    await admin.setUserPassword({ username, password })
-    return username
+  const user = await asOperator(async ({ admin }) => {
+    const { user } = await admin.getUser(await namedUser(admin, nameOrId))
+    await admin.setUserPassword({ userId: user?.userId ?? '', password })
+    return user
   })
-  if (json) printJson({ username })
+  if (json) printJson({ username: user?.username })
   message('password set; the user is signed out everywhere')
 }
 

@@ -1,7 +1,7 @@
 // Which user a command means.
 import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { notFound } from '../../services/token/admin/apps.js'
-import { findIn, type Operator, pagesOf, unlessMissing } from '../compose/operator.js'
+import { type Operator, pagesOf, unlessMissing } from '../compose/operator.js'
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 
 type Admin = Operator['admin']
@@ -9,20 +9,15 @@ type Admin = Operator['admin']
 /** How every user_id begins. */
 const USER_ID = /^user_/
 
-/**
- * The name of the user with this name or user_id; a name wins. If there is none, the text itself: the service then answers
- * that there is no user of this name.
- */
-export async function usernameOf(admin: Admin, nameOrId: string): Promise<string> {
-  if (!USER_ID.test(nameOrId) || (await isName(admin, nameOrId))) return nameOrId
-  const user = await findIn(pagesOfUsers(admin), ({ userId }) => userId === nameOrId)
-  return user?.username ?? nameOrId
+export type NamedUser = { readonly username: string } | { readonly userId: string }
+
+/** How a request names the user with this name or user_id; a name wins. */
+export async function namedUser(admin: Admin, nameOrId: string): Promise<NamedUser> {
+  return USER_ID.test(nameOrId) && !(await isName(admin, nameOrId)) ? { userId: nameOrId } : { username: nameOrId }
 }
 
-type UserFilter = { readonly username: string } | { readonly userId: string }
-
 /** A filter that narrows a list to this user, who may be deleted if named by user_id; a name wins. Empty for all. */
-export async function userFilter(admin: Admin, nameOrId: string): Promise<UserFilter> {
+export async function userFilter(admin: Admin, nameOrId: string): Promise<NamedUser> {
   if (nameOrId === '' || (await isName(admin, nameOrId))) return { username: nameOrId }
   if (USER_ID.test(nameOrId)) return { userId: nameOrId }
   const hint = `${WHERE_TO_LOOK.user}; a deleted one goes by user_id, which is beside the name in: survey-auth audit list --kind user.created`
@@ -30,7 +25,7 @@ export async function userFilter(admin: Admin, nameOrId: string): Promise<UserFi
 }
 
 /** The same for a service that knows no names. */
-export async function userIdOfFilter(admin: Admin, filter: UserFilter): Promise<string> {
+export async function userIdOfFilter(admin: Admin, filter: NamedUser): Promise<string> {
   if ('userId' in filter) return filter.userId
   if (filter.username === '') return ''
   const { user } = await admin.getUser(filter)

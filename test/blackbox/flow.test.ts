@@ -72,6 +72,16 @@ describe('the flow of spec 1', () => {
     await expect(service.admin.updateUser({ username: 'nobody' })).rejects.toThrow('there is no such user')
   })
 
+  test('operators name a user by username or by user_id, never by both', async () => {
+    const { username, userId } = await service.createUser()
+    expect((await service.admin.getUser({ userId })).user?.username).toBe(username)
+    expect((await service.admin.updateUser({ userId, nickname: 'Ming' })).user?.nickname).toBe('Ming')
+    for (const which of [{ username, userId }, {}]) {
+      await expect(service.admin.getUser(which)).rejects.toThrow('give username or user_id, and not both')
+    }
+    await expect(service.admin.getUser({ userId: username })).rejects.toThrow('there is no such user')
+  })
+
   test('a profile without nickname and avatar has both as empty strings', async () => {
     const user = await service.createUser({ nickname: '', avatar: '' })
     const access = await service.grantAccess({ user })

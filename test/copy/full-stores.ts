@@ -38,7 +38,7 @@ export async function fullTokenFile(directory: string): Promise<string> {
   await seed(store)
   await fillApps(store)
   await store.createUser(userRow('李伟', { nickname: '', avatar: '' }), byOperator)
-  await store.setUserDisabled('bob', true, NOW, byOperator)
+  await store.setUserDisabled('user_bob', true, NOW, byOperator)
   await startSession(store, 'session')
   await fillGrants(store)
   await store.close()

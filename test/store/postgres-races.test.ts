@@ -108,7 +108,7 @@ test('once a secret is revoked, no exchange with it adds a grant any more', asyn
 
 const disabling: [string, (store: TokenStore, seeded: Seed, isDisabled: boolean) => Promise<unknown>][] = [
   ['an app', (store, { appid }, isDisabled) => store.setAppDisabled(appid, isDisabled, START, cause)],
-  ['a user', (store, { username }, isDisabled) => store.setUserDisabled(username, isDisabled, START, cause)],
+  ['a user', (store, { userId }, isDisabled) => store.setUserDisabled(userId, isDisabled, START, cause)],
 ]
 
 test.each(disabling)('once %s was disabled, no code can be redeemed, and no token is good', async (_, set) => {
@@ -392,15 +392,15 @@ const once: Once[] = [
   [
     'a user is disabled once',
     'users',
-    (store, { username }, n) => store.setUserDisabled(username, true, START + n, cause),
+    (store, { userId }, n) => store.setUserDisabled(userId, true, START + n, cause),
     eventsOf('user.disabled'),
   ],
   [
     'a user is deleted once',
     'users',
-    async (store, { username }, n) => {
-      await store.setUserDisabled(username, true, START + n, cause)
-      await store.deleteUser(username, START + n, cause)
+    async (store, { userId }, n) => {
+      await store.setUserDisabled(userId, true, START + n, cause)
+      await store.deleteUser(userId, START + n, cause)
     },
     eventsOf('user.deleted'),
   ],
@@ -419,7 +419,7 @@ const once: Once[] = [
   [
     'no change of a profile is lost',
     'users',
-    (store, { username }, n) => store.updateUser(username, profiles[n] ?? {}, START, cause),
+    (store, { userId }, n) => store.updateUser(userId, profiles[n] ?? {}, START, cause),
     `users WHERE nickname = 'new' AND avatar = 'https://new.example/'`,
   ],
   [
@@ -492,9 +492,9 @@ const locking: Locking[] = [
   [
     'a deletion of a user',
     'grants',
-    async (store, _, { username }) => {
-      await store.setUserDisabled(username, true, START, cause)
-      await store.deleteUser(username, START, cause)
+    async (store, _, { userId }) => {
+      await store.setUserDisabled(userId, true, START, cause)
+      await store.deleteUser(userId, START, cause)
     },
   ],
 ]

@@ -82,8 +82,8 @@ describe('PostgreSQL stores', () => {
     const revocations: ((grantId: string) => Promise<unknown>)[] = [
       (grantId) => store.revokeGrant(grantId, later, byUser),
       (grantId) => store.disconnectApp(grantId, 'user_ann', later, byUser),
-      () => store.setUserPassword('ann', userRow('ann').passwordHash, later, byOperator),
-      () => store.setUserDisabled('ann', true, later, byOperator),
+      () => store.setUserPassword('user_ann', userRow('ann').passwordHash, later, byOperator),
+      () => store.setUserDisabled('user_ann', true, later, byOperator),
     ]
     for (const [at, revoke] of revocations.entries()) {
       await signIn(store, userRow('ann'))

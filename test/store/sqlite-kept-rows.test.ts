@@ -27,7 +27,7 @@ async function twoProcesses() {
 }
 
 const switches: [string, (store: TokenStore, isDisabled: boolean) => Promise<unknown>][] = [
-  ['a user', (store, isDisabled) => store.setUserDisabled('ann', isDisabled, NOW, byOperator)],
+  ['a user', (store, isDisabled) => store.setUserDisabled('user_ann', isDisabled, NOW, byOperator)],
   ['an app', (store, isDisabled) => store.setAppDisabled('app1', isDisabled, NOW, byOperator)],
 ]
 
@@ -107,7 +107,7 @@ test('within one commit, a refresh after the disabling is refused and one before
 const lookedUp = [
   {
     what: 'a user',
-    disable: (store: TokenStore) => store.setUserDisabled('ann', true, NOW, byOperator),
+    disable: (store: TokenStore) => store.setUserDisabled('user_ann', true, NOW, byOperator),
     finder(db: Connection, kept: KeptRows) {
       const isLive = liveUserFinder(db, kept)
       return () => isLive('user_ann')

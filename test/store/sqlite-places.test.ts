@@ -148,7 +148,8 @@ describe('grants', () => {
           for (const isDisabled of [true, false]) await store.setAppDisabled('app1', isDisabled, NOW + off, byOperator)
         },
         user: async () => {
-          for (const isDisabled of [true, false]) await store.setUserDisabled('ann', isDisabled, NOW + off, byOperator)
+          for (const isDisabled of [true, false])
+            await store.setUserDisabled('user_ann', isDisabled, NOW + off, byOperator)
         },
         grant: async () => {
           const { grantId } = await grant(store)

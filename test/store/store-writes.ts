@@ -35,7 +35,7 @@ export async function fillTokenStore(store: TokenStore): Promise<GivenGrant> {
   await store.createUser(userRow('disabled'), byOperator)
   await signIn(store, userRow('disabled'))
   await grant(store, { username: 'disabled' })
-  await store.setUserDisabled('disabled', true, NOW, byOperator)
+  await store.setUserDisabled('user_disabled', true, NOW, byOperator)
   return given
 }
 
@@ -79,10 +79,10 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
   { name: 'addAppSecret', run: (store) => store.addAppSecret(secretRow('app1', 'next'), NOW, byOperator) },
   { name: 'revokeAppSecret', run: (store) => store.revokeAppSecret('app1', 'secret_app1_default', NOW, byOperator) },
   { name: 'createUser', run: (store) => store.createUser(userRow('eve'), byOperator) },
-  { name: 'updateUser', run: (store) => store.updateUser('ann', { nickname: 'New' }, NOW, byOperator) },
-  { name: 'setUserDisabled', run: (store) => store.setUserDisabled('ann', true, NOW, byOperator) },
-  { name: 'setUserPassword', run: (store) => store.setUserPassword('ann', '$argon2id$new', NOW, byOperator) },
-  { name: 'deleteUser', run: (store) => store.deleteUser('disabled', NOW, byOperator) },
+  { name: 'updateUser', run: (store) => store.updateUser('user_ann', { nickname: 'New' }, NOW, byOperator) },
+  { name: 'setUserDisabled', run: (store) => store.setUserDisabled('user_ann', true, NOW, byOperator) },
+  { name: 'setUserPassword', run: (store) => store.setUserPassword('user_ann', '$argon2id$new', NOW, byOperator) },
+  { name: 'deleteUser', run: (store) => store.deleteUser('user_disabled', NOW, byOperator) },
   { name: 'startSession', run: (store) => startSession(store, 'another session', { maxLive: 1 }) },
   { name: 'touchSession', run: (store) => store.touchSession(hashOf('session'), NOW + 1) },
   { name: 'endSession', run: (store) => store.endSession(hashOf('session'), NOW, byUser) },

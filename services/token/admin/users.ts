@@ -8,7 +8,7 @@ import { ServiceError } from '../../rpc/service-error.js'
 import { pageOf } from '../../store/page.js'
 import { newId } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
-import type { UserRow } from '../store/token-store.js'
+import type { TokenStore, UserRow } from '../store/token-store.js'
 import { byOperator, notFound } from './apps.js'
 
 type UserMethods = Pick<
@@ -44,31 +44,35 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
       return { users: rows.map(toUser), nextPageToken: next ?? '' }
     },
 
-    async getUser({ username }) {
-      return { user: toUser(found(await store.findUser(username), username)) }
+    async getUser(request) {
+      return { user: toUser(await requireUser(store, request)) }
     },
 
-    async updateUser({ username, nickname, avatar }, call) {
+    async updateUser({ nickname, avatar, ...which }, call) {
+      const { userId } = await requireUser(store, which)
       const change = { ...(nickname !== undefined && { nickname }), ...(avatar !== undefined && { avatar }) }
-      const user = await store.updateUser(username, change, deps.now(), byOperator(call))
-      return { user: toUser(found(user, username)) }
+      const user = await store.updateUser(userId, change, deps.now(), byOperator(call))
+      return { user: toUser(found(user, which)) }
     },
 
-    async setUserDisabled({ username, disabled }, call) {
-      const user = await store.setUserDisabled(username, disabled, deps.now(), byOperator(call))
-      return { user: toUser(found(user, username)) }
+    async setUserDisabled({ disabled, ...which }, call) {
+      const { userId } = await requireUser(store, which)
+      const user = await store.setUserDisabled(userId, disabled, deps.now(), byOperator(call))
+      return { user: toUser(found(user, which)) }
     },
 
-    async setUserPassword({ username, password }, call) {
+    async setUserPassword({ password, ...which }, call) {
+      const { userId } = await requireUser(store, which)
       const passwordHash = await deps.passwords.hash(password)
-      const isSet = await store.setUserPassword(username, passwordHash, deps.now(), byOperator(call))
-      if (!isSet) throw notFound('user', username)
+      const isSet = await store.setUserPassword(userId, passwordHash, deps.now(), byOperator(call))
+      if (!isSet) throw noUser(which)
       return {}
     },
 
-    async deleteUser({ username }, call) {
-      const outcome = await store.deleteUser(username, deps.now(), byOperator(call))
-      if (outcome === 'not_found') throw notFound('user', username)
+    async deleteUser(which, call) {
+      const { userId } = await requireUser(store, which)
+      const outcome = await store.deleteUser(userId, deps.now(), byOperator(call))
+      if (outcome === 'not_found') throw noUser(which)
       if (outcome === 'not_disabled') {
         throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'only a disabled user is deleted: disable the user first')
       }
@@ -77,10 +81,27 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
   }
 }
 
-function found(user: UserRow | undefined, username: string): UserRow {
-  if (!user) throw notFound('user', username)
+/** How a request names a user: by one of the two. */
+interface Which {
+  readonly username: string
+  readonly userId: string
+}
+
+/** The user, who is not deleted. Changes go by the id: a name may be somebody else's by then. */
+async function requireUser(store: TokenStore, which: Which): Promise<UserRow> {
+  const { username, userId } = which
+  if ((username === '') === (userId === '')) {
+    throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'give username or user_id, and not both')
+  }
+  return found(userId === '' ? await store.findUser(username) : await store.findUserById(userId), which)
+}
+
+function found(user: UserRow | undefined, which: Which): UserRow {
+  if (!user) throw noUser(which)
   return user
 }
+
+const noUser = ({ username, userId }: Which) => notFound('user', username || userId)
 
 function toUser(row: UserRow): MessageInitShape<typeof UserSchema> {
   return {

@@ -292,6 +292,7 @@ export interface TokenStore {
 
   createUser(user: UserRow, cause: Cause): Promise<'created' | 'username_taken'>
   findUser(username: string): Promise<UserRow | undefined>
+  findUserById(userId: string): Promise<UserRow | undefined>
   /** Whether a user has or had this id: a deleted user keeps it. */
   isUserId(userId: string): Promise<boolean>
   /** Ascending by username. */
@@ -300,13 +301,13 @@ export interface TokenStore {
    * Replaces the given columns; from the moment this fulfils, every lookup finds them. No event is written when nothing changes.
    * @returns undefined when there is no such user.
    */
-  updateUser(username: string, change: ProfileChange, now: number, cause: Cause): Promise<UserRow | undefined>
+  updateUser(userId: string, change: ProfileChange, now: number, cause: Cause): Promise<UserRow | undefined>
   /** Disabling ends the user's sessions and unused codes. undefined when there is no such user. */
-  setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
+  setUserDisabled(userId: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
   /** Ends the user's sessions and unused codes. False when there is no such user. */
-  setUserPassword(username: string, passwordHash: string, now: number, cause: Cause): Promise<boolean>
+  setUserPassword(userId: string, passwordHash: string, now: number, cause: Cause): Promise<boolean>
   /** Replaces a disabled user by REMAINS and revokes all their grants; the name becomes free. */
-  deleteUser(username: string, now: number, cause: Cause): Promise<'deleted' | 'not_found' | 'not_disabled'>
+  deleteUser(userId: string, now: number, cause: Cause): Promise<'deleted' | 'not_found' | 'not_disabled'>
   /**
    * Starts a session, ends `previousSessionHash` if it is given, and ends the user's oldest sessions beyond `maxLive`.
    * `refused`: the user is gone, disabled, or no longer has the `passwordHash` that was checked.

@@ -74,13 +74,13 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       ] as const) {
         const [nickname, avatar] = expected
         const changed = { ...ann, nickname, avatar }
-        expect(await store.updateUser('ann', change, NOW, byOperator)).toEqual(changed)
+        expect(await store.updateUser('user_ann', change, NOW, byOperator)).toEqual(changed)
         expect(await profileOf(token)).toEqual(expected)
         expect(await store.findUser('ann')).toEqual(changed)
       }
       expect(await profileOf(ofBob)).toEqual([bob.nickname, bob.avatar])
       expect(await store.findUser('bob')).toEqual(bob)
-      expect(await store.updateUser('nobody', { nickname: 'x' }, NOW, byOperator)).toBeUndefined()
+      expect(await store.updateUser('user_nobody', { nickname: 'x' }, NOW, byOperator)).toBeUndefined()
     },
   },
   {
@@ -93,7 +93,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       await issue(store, 'of bob', { userId: 'user_bob' })
       await startSession(store, 'session')
       await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
-      expect(await store.setUserDisabled('ann', true, NOW, byOperator)).toMatchObject({ isDisabled: true })
+      expect(await store.setUserDisabled('user_ann', true, NOW, byOperator)).toMatchObject({ isDisabled: true })
       expect(await isGood(store, accessTokenHash)).toBe(false)
       expect((await mint(store, refreshTokenHash)).result).toBe('refused')
       expect(await store.findSession(hashOf('session'))).toBeUndefined()
@@ -102,13 +102,13 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect(await store.findUser('bob')).toEqual(userRow('bob'))
       expect(await store.findSession(hashOf('bobs'))).toBeDefined()
 
-      await store.setUserDisabled('ann', false, NOW, byOperator)
+      await store.setUserDisabled('user_ann', false, NOW, byOperator)
       expect(await isGood(store, accessTokenHash)).toBe(true)
       expect(await store.findSession(hashOf('session'))).toBeUndefined()
       expect((await redeem(store, 'unused 1')).result.kind).toBe('refused')
       expect((await redeem(store, 'unused 2', { appid: 'app2' })).result.kind).toBe('refused')
       expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
-      expect(await store.setUserDisabled('nobody', true, NOW, byOperator)).toBeUndefined()
+      expect(await store.setUserDisabled('user_nobody', true, NOW, byOperator)).toBeUndefined()
       const changes = (await auditKinds(store)).filter((kind) => /^user\.(dis|en)abled$/.test(kind))
       expect(changes).toEqual(['user.disabled', 'user.enabled'])
     },
@@ -118,7 +118,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       await issue(store, 'code')
-      await store.setUserDisabled('ann', true, NOW + DAY, byOperator)
+      await store.setUserDisabled('user_ann', true, NOW + DAY, byOperator)
       expect((await redeem(store, 'code')).result).toEqual({ kind: 'refused', replay: 'none' })
     },
   },
@@ -132,7 +132,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       await startSession(store, 'one')
       await startSession(store, 'two')
       await startSession(store, 'bobs', { userId: 'user_bob', passwordHash: userRow('bob').passwordHash })
-      expect(await store.setUserPassword('ann', 'new', NOW, byOperator)).toBe(true)
+      expect(await store.setUserPassword('user_ann', 'new', NOW, byOperator)).toBe(true)
       expect(await store.findSession(hashOf('one'))).toBeUndefined()
       expect(await store.findSession(hashOf('two'))).toBeUndefined()
       expect(await store.findSession(hashOf('bobs'))).toBeDefined()
@@ -141,7 +141,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       expect((await redeem(store, 'unused')).result).toEqual({ kind: 'refused', replay: 'none' })
       expect((await redeem(store, 'of bob')).result.kind).toBe('redeemed')
       expect(await isGood(store, accessTokenHash)).toBe(true)
-      expect(await store.setUserPassword('nobody', 'new', NOW, byOperator)).toBe(false)
+      expect(await store.setUserPassword('user_nobody', 'new', NOW, byOperator)).toBe(false)
     },
   },
   {
@@ -153,13 +153,13 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       const ofBob = await grant(store, { username: 'bob' })
       await issue(store, 'unused')
       expect(await isGood(store, accessTokenHash)).toBe(true)
-      expect(await store.deleteUser('nobody', NOW, byOperator)).toBe('not_found')
-      expect(await store.deleteUser('ann', NOW, byOperator)).toBe('not_disabled')
+      expect(await store.deleteUser('user_nobody', NOW, byOperator)).toBe('not_found')
+      expect(await store.deleteUser('user_ann', NOW, byOperator)).toBe('not_disabled')
       expect(await store.findUser('ann')).toEqual(userRow('ann'))
       expect(await isGood(store, accessTokenHash)).toBe(true)
 
-      await store.setUserDisabled('ann', true, NOW, byOperator)
-      expect(await store.deleteUser('ann', NOW, byOperator)).toBe('deleted')
+      await store.setUserDisabled('user_ann', true, NOW, byOperator)
+      expect(await store.deleteUser('user_ann', NOW, byOperator)).toBe('deleted')
       expect(await isGood(store, accessTokenHash)).toBe(false)
       expect((await mint(store, refreshTokenHash)).result).toBe('refused')
       expect((await redeem(store, 'unused')).result.kind).toBe('refused')
@@ -168,11 +168,15 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       const [remains = ''] = rows.map(({ username }) => username)
       for (const name of ['ann', remains]) {
         expect(await store.findUser(name)).toBeUndefined()
-        expect(await store.deleteUser(name, NOW, byOperator)).toBe('not_found')
-        expect(await store.setUserDisabled(name, false, NOW, byOperator)).toBeUndefined()
-        expect(await store.setUserPassword(name, 'new', NOW, byOperator)).toBe(false)
-        expect(await store.updateUser(name, { nickname: 'New' }, NOW, byOperator)).toBeUndefined()
       }
+      for (const userId of ['user_ann', 'bob']) {
+        expect(await store.findUserById(userId)).toBeUndefined()
+        expect(await store.deleteUser(userId, NOW, byOperator)).toBe('not_found')
+        expect(await store.setUserDisabled(userId, false, NOW, byOperator)).toBeUndefined()
+        expect(await store.setUserPassword(userId, 'new', NOW, byOperator)).toBe(false)
+        expect(await store.updateUser(userId, { nickname: 'New' }, NOW, byOperator)).toBeUndefined()
+      }
+      expect(await store.findUserById('user_bob')).toEqual(userRow('bob'))
       expect((await store.listUsers({ after: undefined, limit: 9 })).rows).toEqual([userRow('bob')])
       for (const [id, isOne] of Object.entries({
         user_ann: true,
@@ -199,8 +203,8 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       const before = await grant(store)
-      await store.setUserDisabled('ann', true, NOW, byOperator)
-      await store.deleteUser('ann', NOW, byOperator)
+      await store.setUserDisabled('user_ann', true, NOW, byOperator)
+      await store.deleteUser('user_ann', NOW, byOperator)
       const anew = userRow('ann', { userId: 'user_ann2', passwordHash: '$argon2id$ann2' })
       expect(await store.createUser(anew, byOperator)).toBe('created')
       await signIn(store, anew)
@@ -208,8 +212,8 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       const { result } = await redeem(store, 'code')
       expect(result.kind === 'redeemed' && result.openid).not.toBe(before.openid)
       expect(await isGood(store, before.accessTokenHash)).toBe(false)
-      await store.setUserDisabled('ann', true, NOW, byOperator)
-      expect(await store.deleteUser('ann', NOW, byOperator)).toBe('deleted')
+      await store.setUserDisabled('user_ann2', true, NOW, byOperator)
+      expect(await store.deleteUser('user_ann2', NOW, byOperator)).toBe('deleted')
     },
   },
   {
@@ -217,9 +221,9 @@ export const accountChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       const { name } = await grant(store)
-      await store.setUserDisabled('ann', true, NOW, byOperator)
-      await store.setUserDisabled('ann', false, NOW, byOperator)
-      await store.setUserPassword('ann', 'new', NOW, byOperator)
+      await store.setUserDisabled('user_ann', true, NOW, byOperator)
+      await store.setUserDisabled('user_ann', false, NOW, byOperator)
+      await store.setUserPassword('user_ann', 'new', NOW, byOperator)
       expect((await redeem(store, name, {}, NOW + GRACE + 1)).result).toEqual({
         kind: 'refused',
         replay: 'revoked_grant',
@@ -233,7 +237,7 @@ export const accountChecks: readonly Check<TokenStore>[] = [
       const names = Array.from({ length: 20 }, (_, i) => `code ${i}`)
       const outcomes = await Promise.all([
         ...names.slice(0, 10).map((name) => issue(store, name)),
-        store.setUserPassword('ann', 'new', NOW, byOperator),
+        store.setUserPassword('user_ann', 'new', NOW, byOperator),
         ...names.slice(10).map((name) => issue(store, name)),
       ])
       expect(new Set(outcomes)).toContain('session_ended')

@@ -268,8 +268,8 @@ export const codeChecks: readonly Check<TokenStore>[] = [
         'with its app': () =>
           disableAndEnable((isDisabled) => store.setAppDisabled('app1', isDisabled, NOW, byOperator)),
         'with its user': () =>
-          disableAndEnable((isDisabled) => store.setUserDisabled('ann', isDisabled, NOW, byOperator)),
-        'by a new password': () => store.setUserPassword('ann', userRow('ann').passwordHash, NOW, byOperator),
+          disableAndEnable((isDisabled) => store.setUserDisabled('user_ann', isDisabled, NOW, byOperator)),
+        'by a new password': () => store.setUserPassword('user_ann', userRow('ann').passwordHash, NOW, byOperator),
       }
       for (const [how, end] of Object.entries(endings)) {
         await issue(store, how)

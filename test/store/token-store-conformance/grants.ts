@@ -318,15 +318,15 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         () => startSession(store, 'second', { previousSessionHash: hashOf('first') }),
         () => startSession(store, 'third', { maxLive: 1 }),
         () => store.endSession(hashOf('third'), NOW, byUser),
-        () => store.setUserPassword('ann', userRow('ann').passwordHash, NOW, byOperator),
+        () => store.setUserPassword('user_ann', userRow('ann').passwordHash, NOW, byOperator),
         () =>
           store.updateUser(
-            'ann',
+            'user_ann',
             { nickname: userRow('ann').nickname, avatar: 'https://new.example/' },
             NOW,
             byOperator,
           ),
-        () => store.updateUser('ann', { nickname: 'New', avatar: '' }, NOW, byOperator),
+        () => store.updateUser('user_ann', { nickname: 'New', avatar: '' }, NOW, byOperator),
       )
       expect(ofSessions.slice(ofApp.length)).toEqual([
         ['session.ended', '', ann, '', 'signed out'],
@@ -382,14 +382,14 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       await redeem(store, 'unknown')
       await mint(store, new Uint8Array(32))
       await store.revokeGrant('nothing', NOW, byApp)
-      await store.setUserPassword('nobody', 'x', NOW, byOperator)
+      await store.setUserPassword('user_nobody', 'x', NOW, byOperator)
       await store.updateApp('app1', { name: 'App app1', requiresSecretOnRefresh: false }, NOW, byOperator)
       await store.setAppDisabled('app1', false, NOW, byOperator)
-      await store.updateUser('ann', { nickname: userRow('ann').nickname }, NOW, byOperator)
-      await store.updateUser('nobody', { nickname: 'New' }, NOW, byOperator)
-      await store.deleteUser('nobody', NOW, byOperator)
-      await store.deleteUser('ann', NOW, byOperator)
-      await store.setUserDisabled('ann', false, NOW, byOperator)
+      await store.updateUser('user_ann', { nickname: userRow('ann').nickname }, NOW, byOperator)
+      await store.updateUser('user_nobody', { nickname: 'New' }, NOW, byOperator)
+      await store.deleteUser('user_nobody', NOW, byOperator)
+      await store.deleteUser('user_ann', NOW, byOperator)
+      await store.setUserDisabled('user_ann', false, NOW, byOperator)
       await store.disconnectApp('nothing', 'user_ann', NOW, byUser)
       await store.endSession(hashOf('nothing'), NOW, byUser)
       await store.removeEnded({ endedBeforeMs: NOW, auditBeforeMs: 0, limit: 10 })

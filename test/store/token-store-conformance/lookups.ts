@@ -41,7 +41,7 @@ const changes: readonly {
   },
   { title: 'its grant is revoked by the cap on grants', change: (store) => grant(store, {}, { maxGrants: 1 }) },
   { title: 'its app is disabled', change: (store) => store.setAppDisabled('app1', true, NOW, byOperator) },
-  { title: 'its user is disabled', change: (store) => store.setUserDisabled('ann', true, NOW, byOperator) },
+  { title: 'its user is disabled', change: (store) => store.setUserDisabled('user_ann', true, NOW, byOperator) },
   {
     title: 'its app is disabled and enabled again',
     async change(store) {

@@ -10,6 +10,7 @@ type UserMethods = Pick<
   TokenStore,
   | 'createUser'
   | 'findUser'
+  | 'findUserById'
   | 'isUserId'
   | 'listUsers'
   | 'updateUser'
@@ -34,7 +35,11 @@ const insertUser: Statement = {
 }
 /** By the primary key. */
 const findUserId: Statement = { name: 'find_user_id', text: 'SELECT 1 FROM users WHERE user_id = $1' }
-/** By the index users_by_username, as are the next two. */
+const findUserById: Statement = {
+  name: 'find_user_by_id',
+  text: `SELECT ${USER} FROM users WHERE user_id = $1 AND ${IS_THERE}`,
+}
+/** By the index users_by_username, as is the next one. */
 const findUser: Statement = { name: 'find_user', text: `SELECT ${USER} FROM users WHERE username = $1 AND ${IS_THERE}` }
 const listUsers: Statement = {
   name: 'list_users',
@@ -42,7 +47,7 @@ const listUsers: Statement = {
 }
 const lockUser: Statement = {
   name: 'lock_user',
-  text: `SELECT ${USER} FROM users WHERE username = $1 AND ${IS_THERE} FOR NO KEY UPDATE`,
+  text: `SELECT ${USER} FROM users WHERE user_id = $1 AND ${IS_THERE} FOR NO KEY UPDATE`,
 }
 const updateUser: Statement = {
   name: 'update_user',
@@ -98,6 +103,10 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
 
     findUser: (username) => users.findOne(username),
 
+    async findUserById(userId) {
+      return (await database.read<UserRow>(findUserById, [userId]))[0]
+    },
+
     async isUserId(userId) {
       return (await database.read(findUserId, [userId])).length > 0
     },
@@ -106,26 +115,25 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
       return cutPage(await database.read<UserRow>(listUsers, [after, limit + 1]), limit, (user) => user.username)
     },
 
-    updateUser(username, change, now, cause) {
+    updateUser(userId, change, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const before = await transaction.askOne<UserRow>(lockUser, [username])
+        const before = await transaction.askOne<UserRow>(lockUser, [userId])
         if (!before) return undefined
         const after = { ...before, ...change }
         const changed = PROFILE.filter((column) => after[column] !== before[column])
         if (changed.length === 0) return before
-        const { userId, nickname, avatar } = after
+        const { nickname, avatar } = after
         transaction.write(updateUser, [userId, nickname, avatar])
         audit.write(transaction, now, cause, { kind: 'user.updated', userId, note: changed.join(', ') })
         return after
       })
     },
 
-    setUserDisabled(username, isDisabled, now, cause) {
+    setUserDisabled(userId, isDisabled, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
         // Waits for the redemptions, mintings and sign-ins in progress, which hold the row too.
-        const before = await transaction.askOne<UserRow>(lockUser, [username])
+        const before = await transaction.askOne<UserRow>(lockUser, [userId])
         if (!before || before.isDisabled === isDisabled) return before
-        const { userId } = before
         transaction.write(setUserDisabled, [userId, isDisabled])
         if (isDisabled) {
           transaction.write(deleteSessionsOfUser, [userId])
@@ -136,25 +144,23 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
       })
     },
 
-    setUserPassword(username, passwordHash, now, cause) {
+    setUserPassword(userId, passwordHash, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const user = await transaction.askOne<UserRow>(lockUser, [username])
-        if (!user) return false
-        transaction.write(setUserPassword, [user.userId, passwordHash])
-        transaction.write(deleteSessionsOfUser, [user.userId])
-        transaction.write(endCodesOfUser, [user.userId, now - MAX_CODE_TTL_MS])
-        audit.write(transaction, now, cause, { kind: 'user.password_set', userId: user.userId })
+        if (!(await transaction.askOne<UserRow>(lockUser, [userId]))) return false
+        transaction.write(setUserPassword, [userId, passwordHash])
+        transaction.write(deleteSessionsOfUser, [userId])
+        transaction.write(endCodesOfUser, [userId, now - MAX_CODE_TTL_MS])
+        audit.write(transaction, now, cause, { kind: 'user.password_set', userId })
         return true
       })
     },
 
-    deleteUser(username, now, cause) {
+    deleteUser(userId, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
         // In the order of redemptions: user, grants.
-        const user = await transaction.askOne<UserRow>(lockUser, [username])
+        const user = await transaction.askOne<UserRow>(lockUser, [userId])
         if (!user) return 'not_found'
         if (!user.isDisabled) return 'not_disabled'
-        const { userId } = user
         const { nickname, avatar, passwordHash } = REMAINS
         const grants = await transaction.ask<{ grantId: string; appid: string }>(lockAllGrantsOfUser, [userId])
         transaction.write(eraseUser, [userId, nameOfRemains(userId), nickname, avatar, passwordHash])

@@ -54,6 +54,7 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
 
     createUser: causedWriting(writer, writes.createUser),
     findUser: reading(db, reads.findUser),
+    findUserById: reading(db, reads.findUserById),
     isUserId: reading(db, reads.isUserId),
     listUsers: reading(db, reads.listUsers),
     updateUser: causedWriting(writer, writes.updateUser),

@@ -16,14 +16,18 @@ const COLUMNS = `user_id AS userId, username, nickname, avatar, password_hash AS
 /** SQL: not deleted. */
 const IS_THERE = `password_hash <> '${REMAINS.passwordHash}'`
 
-function userFinder(db: Connection): (username: string) => UserRow | undefined {
-  const find = db.prepare<[string], UserRecord>(
+function userFinders(db: Connection) {
+  const byName = db.prepare<[string], UserRecord>(
     // Index users_by_username.
     `SELECT ${COLUMNS} FROM users WHERE username = ? AND ${IS_THERE}`,
   )
-  return (username) => {
-    const record = find.get(username)
-    return record && toUser(record)
+  const byId = db.prepare<[string], UserRecord>(
+    // Primary key.
+    `SELECT ${COLUMNS} FROM users WHERE user_id = ? AND ${IS_THERE}`,
+  )
+  return {
+    findUser: (username: string) => toUser(byName.get(username)),
+    findUserById: (userId: string) => toUser(byId.get(userId)),
   }
 }
 
@@ -37,10 +41,10 @@ export function userReads(db: Connection) {
     'SELECT 1 FROM users WHERE user_id = ?',
   )
   return {
-    findUser: userFinder(db),
+    ...userFinders(db),
     isUserId: (userId: string) => findId.get(userId) !== undefined,
     listUsers(page: PageOf): Page<UserRow> {
-      const rows = list.all(page.after ?? '', page.limit + 1).map(toUser)
+      const rows = list.all(page.after ?? '', page.limit + 1).map((record) => toUser(record))
       return cutPage(rows, page.limit, (row) => row.username)
     },
   }
@@ -80,7 +84,7 @@ export function userWrites(
   endUnusedCodesOfUser: (userId: string, now: number) => void,
   endGrantsOfUser: (userId: string, now: number, cause: Cause, note: string) => void,
 ) {
-  const findUser = userFinder(db)
+  const { findUser, findUserById } = userFinders(db)
   const insert = db.prepare<[UserRecord]>(
     `INSERT INTO users (user_id, username, nickname, avatar, password_hash, is_disabled, created_at_ms)
      VALUES (:userId, :username, :nickname, :avatar, :passwordHash, :isDisabled, :createdAtMs)`,
@@ -115,22 +119,21 @@ export function userWrites(
       return 'created'
     },
 
-    updateUser(username: string, change: ProfileChange, now: number, cause: Cause): UserRow | undefined {
-      const before = findUser(username)
+    updateUser(userId: string, change: ProfileChange, now: number, cause: Cause): UserRow | undefined {
+      const before = findUserById(userId)
       if (!before) return undefined
       const after = { ...before, ...change }
       const changed = PROFILE.filter((column) => after[column] !== before[column])
       if (changed.length === 0) return before
-      const { userId, nickname, avatar } = after
+      const { nickname, avatar } = after
       update.run(nickname, avatar, userId)
       record({ kind: 'user.updated', now, cause, userId, note: changed.join(', ') })
       return after
     },
 
-    setUserDisabled(username: string, isDisabled: boolean, now: number, cause: Cause): UserRow | undefined {
-      const before = findUser(username)
+    setUserDisabled(userId: string, isDisabled: boolean, now: number, cause: Cause): UserRow | undefined {
+      const before = findUserById(userId)
       if (!before || before.isDisabled === isDisabled) return before
-      const { userId } = before
       setDisabled.run(Number(isDisabled), userId)
       if (isDisabled) {
         removeSessions.run(userId)
@@ -140,21 +143,19 @@ export function userWrites(
       return { ...before, isDisabled }
     },
 
-    setUserPassword(username: string, passwordHash: string, now: number, cause: Cause): boolean {
-      const user = findUser(username)
-      if (!user) return false
-      setPassword.run(passwordHash, user.userId)
-      removeSessions.run(user.userId)
-      endUnusedCodesOfUser(user.userId, now)
-      record({ kind: 'user.password_set', now, cause, userId: user.userId })
+    setUserPassword(userId: string, passwordHash: string, now: number, cause: Cause): boolean {
+      if (!findUserById(userId)) return false
+      setPassword.run(passwordHash, userId)
+      removeSessions.run(userId)
+      endUnusedCodesOfUser(userId, now)
+      record({ kind: 'user.password_set', now, cause, userId })
       return true
     },
 
-    deleteUser(username: string, now: number, cause: Cause): 'deleted' | 'not_found' | 'not_disabled' {
-      const user = findUser(username)
+    deleteUser(userId: string, now: number, cause: Cause): 'deleted' | 'not_found' | 'not_disabled' {
+      const user = findUserById(userId)
       if (!user) return 'not_found'
       if (!user.isDisabled) return 'not_disabled'
-      const { userId } = user
       erase.run({ ...REMAINS, username: nameOfRemains(userId), userId })
       endGrantsOfUser(userId, now, cause, 'its user was deleted')
       record({ kind: 'user.deleted', now, cause, userId })
@@ -163,6 +164,8 @@ export function userWrites(
   }
 }
 
-function toUser(record: UserRecord): UserRow {
-  return { ...record, isDisabled: record.isDisabled === 1 }
+function toUser(record: UserRecord): UserRow
+function toUser(record: UserRecord | undefined): UserRow | undefined
+function toUser(record: UserRecord | undefined): UserRow | undefined {
+  return record && { ...record, isDisabled: record.isDisabled === 1 }
 }
