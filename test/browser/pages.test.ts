@@ -317,6 +317,38 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     expect(confirm.backgroundColor).not.toBe(confirm.color)
   })
 
+  test.each([
+    ['/nowhere?a=b', 'Page not found', '页面不存在'],
+    ['/connect/oauth2/authorize?appid=unknown&state=%zz', 'This link does not work', '链接无效'],
+  ])(
+    'the language switch of the error page at %s leads to the same in the other language',
+    async (path, english, chinese) => {
+      const { page } = await openPage(browser, { javaScriptEnabled: false })
+      await page.goto(service.url + path)
+      await page.getByRole('heading', { name: english }).waitFor()
+      await page.getByRole('link', { name: '中文' }).click()
+      await page.getByRole('heading', { name: chinese }).waitFor()
+      expect(page.url()).toBe(service.url + path)
+      await page.getByRole('link', { name: 'English' }).click()
+      await page.getByRole('heading', { name: english }).waitFor()
+    },
+  )
+
+  test('printed, where backgrounds are not, a button has a border and a legible text', async () => {
+    const { page } = await openPage(browser)
+    await page.emulateMedia({ media: 'print' })
+    await page.goto(link())
+    const { color, borderTopColor, backgroundColor } = await page.locator('button.primary').evaluate((button) => {
+      const { getComputedStyle } = globalThis as unknown as {
+        getComputedStyle(element: unknown): { color: string; borderTopColor: string; backgroundColor: string }
+      }
+      return { ...getComputedStyle(button) }
+    })
+    expect(backgroundColor).toBe('rgba(0, 0, 0, 0)')
+    expect(borderTopColor).toBe(color)
+    expect(color).not.toBe('rgb(255, 255, 255)')
+  })
+
   test('the page cannot be framed by another site', async () => {
     const { page } = await openPage(browser)
     await page.goto(callback.redirectUri)
