@@ -4,6 +4,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
+import { type Setting, settings } from '../bin/settings.js'
 import { createMetrics, createWorkerMetrics } from '../bin/telemetry/metrics.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
@@ -57,6 +58,17 @@ describe('pages', () => {
     const isThere = (name: string) => files.some((file) => file === name || file.endsWith(`/${name}`))
     expect(named.filter((name) => !isThere(name))).toEqual([])
   })
+
+  test.each(pages.filter((page) => page.startsWith('docs/operators/')))(
+    '%s names only variables of the program',
+    (page) => {
+      const ours = Object.values(settings).map(({ variable }: Setting<unknown>) => variable)
+      const named = [...read(page).matchAll(/`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=[^`]*)?`/g)].map(
+        ([, name = '']) => name,
+      )
+      expect(named.filter((name) => !ours.includes(name) && !name.startsWith('NODE_'))).toEqual([])
+    },
+  )
 
   test('named in files exist', () => {
     const named = files.flatMap((file) =>
