@@ -25,18 +25,20 @@ export class Params {
 
   /** The value, 1 to `maxLength` characters. @throws Problem when missing, empty, given twice or malformed. */
   required(name: string, maxLength: number): string {
-    const value = this.optional(name, maxLength)
-    if (value === '') throw invalidArgument(`${name} is missing or empty`, { malformed: { what: 'missing', name } })
-    return value
+    return present(name, this.optional(name, maxLength))
+  }
+
+  /**
+   * A code or token of any form: what cannot be one is unknown to its service. A NUL, which no RPC takes in a text, becomes a
+   * space, which no credential has either. @throws Problem when missing, empty or given twice.
+   */
+  credential(name: string): string {
+    return present(name, this.#only(name)).replaceAll('\0', ' ')
   }
 
   /** The value, or '' when absent or empty. @throws Problem when given twice, too long or with control characters. */
   optional(name: string, maxLength: number): string {
-    const at = this.#placeOf(name, 0)
-    if (at === -1) return ''
-    if (this.#placeOf(name, at + 2) !== -1)
-      throw invalidArgument(`${name} is given more than once`, { malformed: { what: 'repeated', name } })
-    const value = this.#pairs[at + 1] ?? ''
+    const value = this.#only(name)
     if (value.length > maxLength) {
       const malformed = { what: 'too_long', name, max: maxLength } as const
       throw invalidArgument(`${name} is longer than ${maxLength} characters`, { malformed })
@@ -52,11 +54,24 @@ export class Params {
     return at === -1 ? undefined : this.#pairs[at + 1]
   }
 
+  #only(name: string): string {
+    const at = this.#placeOf(name, 0)
+    if (at === -1) return ''
+    if (this.#placeOf(name, at + 2) !== -1)
+      throw invalidArgument(`${name} is given more than once`, { malformed: { what: 'repeated', name } })
+    return this.#pairs[at + 1] ?? ''
+  }
+
   /** Index of the first such name from `start` on; -1 if there is none. */
   #placeOf(name: string, start: number): number {
     for (let at = start; at < this.#pairs.length; at += 2) if (this.#pairs[at] === name) return at
     return -1
   }
+}
+
+function present(name: string, value: string): string {
+  if (value === '') throw invalidArgument(`${name} is missing or empty`, { malformed: { what: 'missing', name } })
+  return value
 }
 
 /** Splits at `&` and the first `=`, turns `+` into a space, decodes `%XX` once. @throws Problem when malformed. */

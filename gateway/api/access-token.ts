@@ -1,4 +1,4 @@
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH } from '../bounds.js'
+import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_SECRET_LENGTH } from '../bounds.js'
 import { success } from '../envelope.js'
 import type { Route } from '../http.js'
 import { requireGrantType } from './grant-type.js'
@@ -13,8 +13,8 @@ export const accessTokenRoute: Route = {
     const query = request.query()
     requireGrantType(query, 'authorization_code')
     const appid = query.required('appid', MAX_ID_LENGTH)
-    const secret = query.required('secret', MAX_CREDENTIAL_LENGTH)
-    const code = query.required('code', MAX_CREDENTIAL_LENGTH)
+    const secret = query.required('secret', MAX_SECRET_LENGTH)
+    const code = query.credential('code')
     const redirectUri = query.optional('redirect_uri', MAX_REDIRECT_URI_LENGTH)
 
     const grant = await token.exchangeCode(

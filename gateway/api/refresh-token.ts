@@ -1,4 +1,4 @@
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from '../bounds.js'
+import { MAX_ID_LENGTH, MAX_SECRET_LENGTH } from '../bounds.js'
 import { success } from '../envelope.js'
 import type { Route } from '../http.js'
 import { requireGrantType } from './grant-type.js'
@@ -13,8 +13,8 @@ export const refreshTokenRoute: Route = {
     const query = request.query()
     requireGrantType(query, 'refresh_token')
     const appid = query.required('appid', MAX_ID_LENGTH)
-    const refreshToken = query.required('refresh_token', MAX_CREDENTIAL_LENGTH)
-    const secret = query.optional('secret', MAX_CREDENTIAL_LENGTH)
+    const refreshToken = query.credential('refresh_token')
+    const secret = query.optional('secret', MAX_SECRET_LENGTH)
 
     const refreshed = await token.refreshAccessToken(
       { $typeName: 'surveyauth.v1.RefreshAccessTokenRequest', appid, refreshToken, secret },

@@ -1,4 +1,4 @@
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from '../bounds.js'
+import { MAX_ID_LENGTH } from '../bounds.js'
 import { successBytes } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
@@ -14,7 +14,7 @@ export const surveyRoute: Route = {
   async answer(request, deps) {
     const query = request.query()
     const appid = query.required('appid', MAX_ID_LENGTH)
-    const accessToken = query.required('access_token', MAX_CREDENTIAL_LENGTH)
+    const accessToken = query.credential('access_token')
     const openid = query.optional('openid', MAX_ID_LENGTH)
     const surveyId = readSurveyId(request.pathParameter)
 

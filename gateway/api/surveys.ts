@@ -1,5 +1,5 @@
 import type { ListSurveysResponse, SurveySummary } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from '../bounds.js'
+import { MAX_ID_LENGTH } from '../bounds.js'
 import { jsonBytes, successBytes } from '../envelope.js'
 import { invalidArgument } from '../errors.js'
 import type { Route } from '../http.js'
@@ -20,7 +20,7 @@ export const surveysRoute: Route = {
   async answer(request, deps) {
     const query = request.query()
     const appid = query.required('appid', MAX_ID_LENGTH)
-    const accessToken = query.required('access_token', MAX_CREDENTIAL_LENGTH)
+    const accessToken = query.credential('access_token')
     const openid = query.required('openid', MAX_ID_LENGTH)
     const page = readCount(query, 'page', 1, MAX_SKIP)
     const perPage = readCount(query, 'per_page', DEFAULT_PER_PAGE, MAX_PER_PAGE)

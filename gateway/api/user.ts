@@ -1,4 +1,4 @@
-import { MAX_CREDENTIAL_LENGTH, MAX_ID_LENGTH } from '../bounds.js'
+import { MAX_ID_LENGTH } from '../bounds.js'
 import { success } from '../envelope.js'
 import type { Route } from '../http.js'
 
@@ -11,7 +11,7 @@ export const userRoute: Route = {
   async answer(request, { token }) {
     const query = request.query()
     const appid = query.required('appid', MAX_ID_LENGTH)
-    const accessToken = query.required('access_token', MAX_CREDENTIAL_LENGTH)
+    const accessToken = query.credential('access_token')
     const openid = query.required('openid', MAX_ID_LENGTH)
 
     const user = await token.getAuthorizedUser(

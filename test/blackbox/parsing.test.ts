@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectError } from '../harness/envelope.js'
+import type { ErrorType } from '../harness/errors.js'
 import { type Access, type Query, type Verbs, withQuery } from '../harness/verbs.js'
 import { openService } from '../harness.js'
 
@@ -82,8 +83,22 @@ const parameters = endpoints.flatMap((endpoint) =>
   (names[endpoint.name] ?? []).map((parameter) => ({ endpoint, parameter })),
 )
 
+interface Malformation {
+  readonly what: string
+  readonly write: (name: string, value: string) => string
+  /** A code or token that is wrong in this way is answered as one that nobody has. */
+  readonly isOfValue?: true
+}
+
+/** How a code or token that nobody has is answered. */
+const unknown: Readonly<Record<string, ErrorType>> = {
+  code: 'invalid_code',
+  refresh_token: 'invalid_refresh_token',
+  access_token: 'invalid_token',
+}
+
 /** Ways to get one parameter wrong, as query text. */
-const malformations: readonly { readonly what: string; readonly write: (name: string, value: string) => string }[] = [
+const malformations: readonly Malformation[] = [
   { what: 'missing', write: () => '' },
   { what: 'empty', write: (name) => `${name}=` },
   { what: 'without =', write: (name) => name },
@@ -96,26 +111,46 @@ const malformations: readonly { readonly what: string; readonly write: (name: st
   { what: 'with %zz', write: (name, value) => `${name}=${value}%zz` },
   { what: 'with a lone %', write: (name, value) => `${name}=${value}%` },
   { what: 'with half an escape', write: (name, value) => `${name}=${value}%4` },
-  { what: 'with NUL', write: (name, value) => `${name}=${value}%00` },
-  { what: 'with a line break', write: (name, value) => `${name}=${value}%0d%0a` },
-  { what: 'with DEL', write: (name, value) => `${name}=${value}%7F` },
-  { what: 'with a C1 control', write: (name, value) => `${name}=${value}%C2%85` },
+  { what: 'with NUL', write: (name, value) => `${name}=${value}%00`, isOfValue: true },
+  { what: 'with a line break', write: (name, value) => `${name}=${value}%0d%0a`, isOfValue: true },
+  { what: 'with DEL', write: (name, value) => `${name}=${value}%7F`, isOfValue: true },
+  { what: 'with a C1 control', write: (name, value) => `${name}=${value}%C2%85`, isOfValue: true },
   { what: 'with a lone continuation byte', write: (name, value) => `${name}=${value}%80` },
   { what: 'with an overlong encoding', write: (name, value) => `${name}=${value}%C0%AF` },
   { what: 'with an encoded surrogate', write: (name, value) => `${name}=${value}%ED%A0%80` },
   { what: 'with bytes beyond Unicode', write: (name, value) => `${name}=${value}%F5%80%80%80` },
-  { what: 'too long', write: (name) => `${name}=${'a'.repeat(513)}` },
+  { what: 'too long', write: (name) => `${name}=${'a'.repeat(513)}`, isOfValue: true },
+  { what: 'much too long', write: (name) => `${name}=${'a'.repeat(7_000)}`, isOfValue: true },
 ]
 
+function withMalformed({ endpoint, parameter }: (typeof parameters)[number], { write }: Malformation): string {
+  const { [parameter]: value, ...rest } = endpoint.required()
+  const written = write(parameter, encodeURIComponent(String(value)))
+  return withQuery(endpoint.path, rest) + (written === '' ? '' : `&${written}`)
+}
+
 describe('every required parameter of every endpoint', () => {
-  describe.each(parameters)('$endpoint.name: $parameter', ({ endpoint, parameter }) => {
-    test.each(malformations)('is refused as invalid_argument when $what', async ({ write }) => {
-      const required = { ...endpoint.required() }
-      const value = encodeURIComponent(String(required[parameter]))
-      delete (required as Record<string, unknown>)[parameter]
-      const written = write(parameter, value)
-      const target = withQuery(endpoint.path, required) + (written === '' ? '' : `&${written}`)
-      expectError(await service.call(target), 'invalid_argument')
+  describe.each(parameters)('$endpoint.name: $parameter', (row) => {
+    const malformed = malformations.filter(({ isOfValue }) => !(isOfValue && row.parameter in unknown))
+    test.each(malformed)('is refused as invalid_argument when $what', async (malformation) => {
+      expectError(await service.call(withMalformed(row, malformation)), 'invalid_argument')
+    })
+  })
+})
+
+describe('every code and token of every endpoint', () => {
+  const rows = parameters.flatMap((row) =>
+    Object.entries(unknown).flatMap(([parameter, type]) => (parameter === row.parameter ? { ...row, type } : [])),
+  )
+  describe.each(rows)('$endpoint.name: $parameter', ({ type, ...row }) => {
+    const { endpoint, parameter } = row
+    test.each(malformations.filter(({ isOfValue }) => isOfValue))('is unknown when $what', async (malformation) => {
+      expectError(await service.call(withMalformed(row, malformation)), type)
+    })
+
+    test('that cannot be one is looked at after the appid', async () => {
+      const query = { ...endpoint.required(), appid: 'nobody', [parameter]: 'a'.repeat(513) }
+      expectError(await service.get(endpoint.path, query), 'invalid_appid')
     })
   })
 })
