@@ -63,9 +63,17 @@ async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Com
   for (const text of misspelt(process.env)) running.log.warning(text)
   const signal = await told
   running.log.note(`${signal}: stopping`)
-  endAfter(config.shutdownTimeoutSeconds * 1000, running.log)
-  await running.close()
-  running.log.note('stopped')
+  const mostMs = config.shutdownTimeoutSeconds * 1000
+  const byMs = performance.now() + mostMs
+  endAfter(mostMs, running.log)
+  try {
+    await running.close()
+    running.log.note('stopped')
+  } catch (error) {
+    process.exitCode = report(error)
+  }
+  await running.log.end(byMs)
+  if (process.stderr.writableLength > 0) process.exit() // it would wait for a reader that hangs
 }
 
 /**

@@ -9,6 +9,8 @@ import type { FromWorker, StartFailure, ToWorker } from './worker-messages.js'
 
 /** How long what is in flight may take, in ms, when the parent is gone: the parent's successor needs the port. */
 const ORPHAN_MS = 5_000
+/** How long a slow reader of stderr is waited for, in ms; the parent kills those that are late. */
+const LAST_LINES_MS = 5_000
 /** How soon after the channel the parent closes its socket, in ms: until then new clients are served here or nowhere. */
 const PARENT_CLOSES_WITHIN_MS = 50
 
@@ -29,6 +31,7 @@ export async function runWorker(): Promise<void> {
   await told
   await running.close()
   await tellCounts(running)
+  await running.log.end(performance.now() + LAST_LINES_MS)
   if (process.connected) process.disconnect()
 }
 

@@ -8,7 +8,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
 import type { Removed } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
-import { StderrWriter } from './stderr-writer.js'
+import { openStderr, type Stderr } from './stderr.js'
 
 /** Number of rows by table, of either database. */
 export type RemovedRows = Readonly<Partial<Record<keyof Removed | 'surveyEvents', number>>>
@@ -23,6 +23,8 @@ export interface Log {
   note(text: string): void
   /** A fixed text about something the operator should change. */
   warning(text: string): void
+  /** Fulfils when everything is written, at `byMs` of performance.now() at the latest; for the end of the process. */
+  end(byMs: number): Promise<void>
 }
 
 /** Looks like one of our credentials; a safety net for error messages, which may quote the input that caused them. */
@@ -37,9 +39,9 @@ export function createLog(
   const isTerminal = 'isTTY' in stream && stream.isTTY === true
   const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && isTerminal)
   const isWaitedFor = isTerminal || stream !== process.stderr
-  const writer = isWaitedFor ? undefined : new StderrWriter(pid !== undefined, (text) => log.warning(text))
-  const target = writer ?? stream
-  const log = overDestination(config.logLevel, isPretty ? readable(target) : target, () => writer?.flush(), pid)
+  const stderr = isWaitedFor ? undefined : openStderr(pid !== undefined, (text) => log.warning(text))
+  const target = stderr?.destination ?? stream
+  const log = overDestination(config.logLevel, isPretty ? readable(target) : target, stderr, pid)
   return log
 }
 
@@ -66,8 +68,8 @@ function isoTime(): string {
   return lastTime
 }
 
-/** `flush` writes what is buffered, for lines that should not wait. */
-function overDestination(level: string, destination: DestinationStream, flush: () => void, pid?: number): Log {
+function overDestination(level: string, destination: DestinationStream, stderr?: Stderr, pid?: number): Log {
+  const flush = () => stderr?.destination.flush() // for lines that should not wait
   const logger = pino({ level, base: pid === undefined ? null : { pid }, timestamp: isoTime }, destination)
   const base = pid === undefined ? '' : `,"pid":${pid}`
   return {
@@ -96,6 +98,7 @@ function overDestination(level: string, destination: DestinationStream, flush: (
       logger.warn(text)
       flush()
     },
+    end: (byMs) => stderr?.end(byMs) ?? Promise.resolve(),
   }
 }
 

@@ -19,7 +19,15 @@ function collectingLog(): { readonly log: Log; readonly lines: string[] } {
   const lines: string[] = []
   const collect = (text: string) => void lines.push(text)
   const ignore = () => undefined
-  const log = { note: collect, warning: collect, failure: collect, request: ignore, call: ignore, removed: ignore }
+  const log = {
+    note: collect,
+    warning: collect,
+    failure: collect,
+    request: ignore,
+    call: ignore,
+    removed: ignore,
+    end: async () => undefined,
+  }
   return { log, lines }
 }
 

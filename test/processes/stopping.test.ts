@@ -1,7 +1,7 @@
 // A process that is told to stop while callers or a database hold on to it.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, constants, existsSync, openSync, readSync, rmSync, writeFileSync } from 'node:fs'
 import net from 'node:net'
 import path from 'node:path'
 import * as grpc from '@grpc/grpc-js'
@@ -10,9 +10,11 @@ import { start } from '../../bin/compose/start.js'
 import { readConfig } from '../../bin/config.js'
 import { GroupCommit } from '../../services/sqlite/group-commit.js'
 import { collectLog } from '../harness/collect-log.js'
+import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
+import { send } from '../harness/http.js'
 import { createProcess } from '../harness/process.js'
-import { BUILD, spawnServe } from '../harness/spawn.js'
+import { BUILD, PROGRAM, spawnServe } from '../harness/spawn.js'
 import { Relay } from '../postgres/relay.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
@@ -119,4 +121,64 @@ test('a process ends even when PostgreSQL does not answer', async () => {
   child.kill('SIGTERM')
   // The bound only tells an end from no end; a busy machine may take its time.
   expect(await once(child, 'exit', { signal: AbortSignal.timeout(30_000) })).toEqual([0, null])
+}, 120_000)
+
+const REQUESTS = 1_000 // their lines are three times what a pipe holds
+
+/** A service that has answered requests and whose stderr is a pipe that has not been read; `read` takes what it is told to. */
+async function serveUnread(...args: readonly string[]) {
+  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+  const folder = temporaryDirectory()
+  const pipe = path.join(folder, 'stderr')
+  execFileSync('mkfifo', [pipe])
+  const reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK)
+  const writer = openSync(pipe, 'w')
+  onTestFinished(() => closeSync(reader))
+  const PORT = String(await freePort())
+  const own = { DATA_DIR: folder, TMPDIR: folder, PORT, ADMIN_PORT: '0', RATE_LIMIT: 'off' }
+  const env = { PATH: process.env.PATH, SHUTDOWN_TIMEOUT_SECONDS: '60', ...own }
+  const child = spawn(process.execPath, [PROGRAM, 'serve', ...args], { env, stdio: ['ignore', 'ignore', writer] })
+  closeSync(writer)
+  onTestFinished(() => void child.kill('SIGKILL'))
+  const ask = () => send(`http://127.0.0.1:${PORT}`, '/api/none')
+  const status = () =>
+    ask()
+      .then((answer) => answer.status)
+      .catch(() => 0)
+  await expect.poll(status, { timeout: 30_000 }).toBe(404)
+  for (let asked = 0; asked < REQUESTS; asked += 1) expect((await ask()).status).toBe(404)
+  const read = (bytes: number) => {
+    const chunk = Buffer.alloc(bytes)
+    try {
+      return chunk.toString('utf8', 0, readSync(reader, chunk))
+    } catch {
+      return '' // nothing there
+    }
+  }
+  return { child, read }
+}
+
+test.each([[[]], [['--workers', '1']]])(
+  'serve %j answers while nobody reads its stderr, and ends in order though nobody ever does',
+  async (args) => {
+    const { child } = await serveUnread(...args)
+    child.kill('SIGTERM')
+    expect(await once(child, 'exit', { signal: AbortSignal.timeout(30_000) })).toEqual([0, null]) // half of the time it has
+  },
+  120_000,
+)
+
+test('whoever reads stderr slowly gets the last lines too', async () => {
+  const { child, read } = await serveUnread()
+  const ended = once(child, 'exit')
+  child.kill('SIGTERM')
+  let told = ''
+  const timer = setInterval(() => {
+    told += read(4_096)
+  }, 50)
+  expect(await ended).toEqual([0, null])
+  clearInterval(timer)
+  for (let rest = read(65_536); rest !== ''; rest = read(65_536)) told += rest
+  expect(told.match(/"msg":"request"/g)?.length).toBeGreaterThanOrEqual(REQUESTS)
+  expect(told).toMatch(/"msg":"stopped"\}\n$/)
 }, 120_000)
