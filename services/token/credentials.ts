@@ -128,6 +128,12 @@ export function newId(prefix: string, randomBytes: (size: number) => Uint8Array,
   return `${prefix}_${bytes.toString('base64url')}`
 }
 
+/** The identifier that a caller's request_id stands for: the same each time; a random one for an empty request_id. */
+export function idOfRequest(prefix: string, requestId: string, randomBytes: (size: number) => Uint8Array): string {
+  if (requestId === '') return newId(prefix, randomBytes)
+  return newId(prefix, (size) => hash('sha256', `${prefix} ${requestId}`, 'buffer').subarray(0, size))
+}
+
 /** What `newId` makes with this prefix. */
 export function idForm(prefix: string): RegExp {
   return new RegExp(`^${prefix}_[\\w-]{22}$`)

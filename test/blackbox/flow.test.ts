@@ -72,6 +72,15 @@ describe('the flow of spec 1', () => {
     await expect(service.admin.updateUser({ username: 'nobody' })).rejects.toThrow('there is no such user')
   })
 
+  test('a repeated creation of a user answers with that user, and another one of the name is refused', async () => {
+    const request = { username: 'repeated', password: 'a long password', requestId: 'request-of-a-user' }
+    const { user } = await service.admin.createUser(request)
+    expect((await service.admin.createUser(request)).user).toEqual(user)
+    await expect(service.admin.createUser({ ...request, requestId: '' })).rejects.toThrow(
+      'there is a user of this name',
+    )
+  })
+
   test('operators name a user by username or by user_id, never by both', async () => {
     const { username, userId } = await service.createUser()
     expect((await service.admin.getUser({ userId })).user?.username).toBe(username)

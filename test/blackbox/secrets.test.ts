@@ -52,6 +52,31 @@ describe('app secrets', () => {
     expect(text).not.toContain(added.secret)
   })
 
+  test('are not lost with an answer: a repetition of the call makes the app once, and a new secret in place of the first', async () => {
+    const request = { name: 'Repeated', redirectUris: ['https://a.example/'], requestId: 'request-of-an-app' }
+    const first = await service.admin.createApp(request)
+    const second = await service.admin.createApp(request)
+    const appid = second.app?.appid ?? ''
+    const app = { appid, secretId: '', redirectUri: 'https://a.example/' }
+    expect(second.app).toEqual(first.app)
+    const live = async () => (await service.admin.getApp({ appid })).app?.secrets.filter((one) => !one.revokeTime)
+    expect((await live())?.map(({ secretId }) => secretId)).toEqual([second.secretId])
+    expectError(await service.exchange({ ...app, secret: first.secret }, 'no code'), 'invalid_secret')
+    expectError(await service.exchange({ ...app, secret: second.secret }, 'no code'), 'invalid_code')
+
+    const adding = { appid, name: 'second', requestId: 'request-of-a-secret' }
+    const lost = await service.admin.addAppSecret(adding)
+    const added = await service.admin.addAppSecret(adding)
+    expect((await live())?.map(({ secretId }) => secretId).sort()).toEqual([second.secretId, added.secretId].sort())
+    expectError(await service.exchange({ ...app, secret: lost.secret }, 'no code'), 'invalid_secret')
+    expectError(await service.exchange({ ...app, secret: added.secret }, 'no code'), 'invalid_code')
+    await expect(service.admin.addAppSecret({ ...adding, requestId: 'another' })).rejects.toThrow('of this name')
+
+    await service.admin.revokeAppSecret({ appid, secretId: second.secretId })
+    await service.admin.addAppSecret({ appid, name: 'default' })
+    await expect(service.admin.createApp(request)).rejects.toThrow('the app has a live secret of this name')
+  })
+
   test('have the time of their last use', async () => {
     const { app } = await service.grantAccess()
     await service.backend.runJanitors()

@@ -53,7 +53,7 @@ async function fillApps(store: TokenStore): Promise<void> {
   for (const name of AWKWARD) {
     await store.createApp(appRow(`app ${name}`, { name }), secretRow(`app ${name}`, name), byOperator)
   }
-  await store.addAppSecret(secretRow('app1', 'old'), NOW, byOperator)
+  await store.addAppSecret(secretRow('app1', 'old', { requestId: 'request' }), NOW, byOperator)
   await store.revokeAppSecret('app1', 'secret_app1_old', NOW, byOperator)
 }
 

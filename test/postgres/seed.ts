@@ -37,6 +37,7 @@ export async function seed(store: TokenStore): Promise<Seed> {
       expiresAtMs: undefined,
       revokedAtMs: undefined,
       lastUsedAtMs: undefined,
+      requestId: undefined,
     },
     cause,
   )

@@ -65,6 +65,7 @@ export function secretRow(appid: string, name = 'default', rest: Partial<AppSecr
     expiresAtMs: undefined,
     revokedAtMs: undefined,
     lastUsedAtMs: undefined,
+    requestId: undefined,
     ...rest,
   }
 }

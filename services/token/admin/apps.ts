@@ -7,7 +7,7 @@ import type { Call, Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
 import { type Cause, causedBy } from '../../store/cause.js'
 import { pageOf } from '../../store/page.js'
-import { idForm, isLikeCredential, newCredential, newId } from '../credentials.js'
+import { idForm, idOfRequest, isLikeCredential, newCredential, newId } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { AppRow, AppSecretRow } from '../store/token-store.js'
 import { requireRegistrable } from './redirect-uri.js'
@@ -30,16 +30,19 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
       const redirectUris = requireRegistrableAll(request.redirectUris)
       const now = deps.now()
       const app: AppRow = {
-        appid: newId('app', deps.randomBytes),
+        appid: idOfRequest('app', request.requestId, deps.randomBytes),
         name: request.name,
         redirectUris,
         requiresSecretOnRefresh: request.requiresSecretOnRefresh,
         isDisabled: false,
         createdAtMs: now,
       }
-      const { row, secret } = newSecret(deps, { appid: app.appid, name: FIRST_SECRET, now, expiresAtMs: undefined })
-      await store.createApp(app, row, byOperator(call))
-      return { app: toApp(app), secret, secretId: row.secretId }
+      const { appid } = app
+      const { requestId } = request
+      const { row, secret } = newSecret(deps, { appid, name: FIRST_SECRET, now, expiresAtMs: undefined, requestId })
+      const created = await store.createApp(app, row, byOperator(call))
+      if (!created) throw nameTaken()
+      return { app: toApp(created), secret, secretId: row.secretId }
     },
 
     async listApps(request) {
@@ -72,17 +75,17 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
       return { app: toApp(found(await store.setAppDisabled(appid, disabled, deps.now(), byOperator(call)), appid)) }
     },
 
-    async addAppSecret({ appid, name, expireTime }, call) {
+    async addAppSecret({ appid, name, expireTime, requestId }, call) {
       const now = deps.now()
       const expiresAtMs = expireTime && timestampMs(expireTime)
       if (expiresAtMs !== undefined && expiresAtMs <= now) {
         throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'expire_time must be in the future')
       }
-      const { row, secret } = newSecret(deps, { appid, name, now, expiresAtMs })
+      const { row, secret } = newSecret(deps, { appid, name, now, expiresAtMs, requestId })
       const outcome = await store.addAppSecret(row, now, byOperator(call))
       if (outcome === 'no_app') throw notFound('app', appid)
       if (outcome === 'name_taken') {
-        throw new ServiceError(ErrorReason.ALREADY_EXISTS, 'the app has a live secret of this name')
+        throw nameTaken()
       }
       return { secretId: row.secretId, secret }
     },
@@ -103,6 +106,8 @@ export function notFound(what: string, name: string): ServiceError {
   return new ServiceError(ErrorReason.NOT_FOUND, `there is no such ${what}${named}`)
 }
 
+const nameTaken = () => new ServiceError(ErrorReason.ALREADY_EXISTS, 'the app has a live secret of this name')
+
 function found(app: AppRow | undefined, appid: string): AppRow {
   if (!app) throw notFound('app', appid)
   return app
@@ -118,7 +123,7 @@ function requireRegistrableAll(redirectUris: readonly string[], registered: read
 
 function newSecret(
   deps: TokenDeps,
-  about: { appid: string; name: string; now: number; expiresAtMs: number | undefined },
+  about: { appid: string; name: string; now: number; expiresAtMs: number | undefined; requestId: string },
 ): { row: AppSecretRow; secret: string } {
   const credential = newCredential('secret', deps.randomBytes)
   const row: AppSecretRow = {
@@ -130,6 +135,7 @@ function newSecret(
     expiresAtMs: about.expiresAtMs,
     revokedAtMs: undefined,
     lastUsedAtMs: undefined,
+    requestId: about.requestId || undefined,
   }
   return { row, secret: credential.text }
 }

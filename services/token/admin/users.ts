@@ -6,7 +6,7 @@ import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
 import { pageOf } from '../../store/page.js'
-import { newId } from '../credentials.js'
+import { idOfRequest } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { TokenStore, UserRow } from '../store/token-store.js'
 import { byOperator, notFound } from './apps.js'
@@ -23,9 +23,9 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
   const { store } = deps
 
   return {
-    async createUser({ username, password, nickname, avatar }, call) {
+    async createUser({ username, password, nickname, avatar, requestId }, call) {
       const user: UserRow = {
-        userId: newId('user', deps.randomBytes),
+        userId: idOfRequest('user', requestId, deps.randomBytes),
         username,
         nickname,
         avatar,
@@ -34,6 +34,8 @@ export function createUserMethods(deps: TokenDeps): UserMethods {
         createdAtMs: deps.now(),
       }
       if ((await store.createUser(user, byOperator(call))) === 'username_taken') {
+        const made = requestId === '' ? undefined : await store.findUserById(user.userId)
+        if (made?.username === username) return { user: toUser(made) } // by this call, which is repeated
         throw new ServiceError(ErrorReason.ALREADY_EXISTS, 'there is a user of this name')
       }
       return { user: toUser(user) }

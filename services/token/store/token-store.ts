@@ -70,6 +70,8 @@ export interface AppSecretRow {
   readonly expiresAtMs: number | undefined
   readonly revokedAtMs: number | undefined
   readonly lastUsedAtMs: number | undefined
+  /** Of the call that made it, as its caller named it; undefined if it did not. */
+  readonly requestId: string | undefined
 }
 
 export interface UserRow {
@@ -269,8 +271,12 @@ export type Revocation = 'revoked' | 'already_revoked' | 'not_found'
 export interface TokenStore {
   // -- Apps ----------------------------------------------------------------------------------------------------------
 
-  /** Creates an app and its first secret. */
-  createApp(app: AppRow, secret: AppSecretRow, cause: Cause): Promise<void>
+  /**
+   * Creates an app and its first secret. If there is an app of this id, this is the call that created it, repeated, and the
+   * secret takes the place of the first one as with addAppSecret; the app stays as it is.
+   * @returns the app; undefined when another live secret of it has the name of this one.
+   */
+  createApp(app: AppRow, secret: AppSecretRow, cause: Cause): Promise<AppRow | undefined>
   findApp(appid: string): Promise<AppRow | undefined>
   /** Ascending by appid. */
   listApps(page: PageOf): Promise<Page<AppRow>>
@@ -281,7 +287,10 @@ export interface TokenStore {
    * @returns undefined when there is no such app.
    */
   setAppDisabled(appid: string, isDisabled: boolean, now: number, cause: Cause): Promise<AppRow | undefined>
-  /** `name_taken`: a live secret of the app has this name. */
+  /**
+   * `name_taken`: a live secret of the app has this name. A live secret that was made with the same requestId, which is not
+   * undefined, is revoked first: the call is repeated because nobody got that secret.
+   */
   addAppSecret(secret: AppSecretRow, now: number, cause: Cause): Promise<'added' | 'no_app' | 'name_taken'>
   /** From the moment this fulfils, no redemption or minting with the secret succeeds. */
   revokeAppSecret(appid: string, secretId: string, now: number, cause: Cause): Promise<Revocation>

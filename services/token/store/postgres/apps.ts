@@ -4,7 +4,7 @@ import { cutPage } from '../../../store/page.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import { type AppRow, changedColumns, removedRedirectUris, type TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
-import { addSecret } from './secrets.js'
+import { addSecret, writeSecret } from './secrets.js'
 
 type AppMethods = Pick<TokenStore, 'createApp' | 'findApp' | 'listApps' | 'updateApp' | 'setAppDisabled'>
 
@@ -15,7 +15,9 @@ const insertApp: Statement = {
   name: 'insert_app',
   text: `
     INSERT INTO apps (appid, name, redirect_uris, requires_secret_on_refresh, is_disabled, created_at_ms)
-    VALUES ($1, $2, $3, $4, $5, $6)`,
+    VALUES ($1, $2, $3, $4, $5, $6)
+    ON CONFLICT (appid) DO NOTHING
+    RETURNING appid`,
 }
 const findApp: Statement = { name: 'find_app', text: `SELECT ${APP} FROM apps WHERE appid = $1` }
 const listApps: Statement = {
@@ -64,9 +66,16 @@ export function createAppMethods(database: Database, audit: Audit): AppMethods {
     createApp(app, secret, cause) {
       return database.causedTransaction(cause, async (transaction) => {
         const { appid, name, redirectUris, requiresSecretOnRefresh, isDisabled, createdAtMs } = app
-        transaction.write(insertApp, [appid, name, redirectUris, requiresSecretOnRefresh, isDisabled, createdAtMs])
-        addSecret(transaction, secret)
+        const values = [appid, name, redirectUris, requiresSecretOnRefresh, isDisabled, createdAtMs]
+        const created = await transaction.write(insertApp, values)
+        if (created.length === 0) {
+          const before = await transaction.askOne<AppRow>(lockApp, [appid])
+          const added = await addSecret(transaction, audit, secret, secret.createdAtMs, cause)
+          return added === 'added' ? before : undefined
+        }
+        writeSecret(transaction, secret)
         audit.write(transaction, createdAtMs, cause, { kind: 'app.created', appid, note: name })
+        return app
       })
     },
 

@@ -19,7 +19,8 @@ CREATE TABLE app_secrets (
   created_at_ms bigint NOT NULL,
   expires_at_ms bigint,
   revoked_at_ms bigint,
-  last_used_at_ms bigint
+  last_used_at_ms bigint,
+  request_id text
 );
 CREATE INDEX app_secrets_by_app ON app_secrets (appid, created_at_ms, secret_id);
 

@@ -1,12 +1,13 @@
 import { Lookups } from '../../../postgres/lookups.js'
 import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
+import type { Cause } from '../../../store/cause.js'
 import { type AppSecretRow, noteOnSecret, type TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 
 type SecretMethods = Pick<TokenStore, 'addAppSecret' | 'revokeAppSecret' | 'listAppSecrets'>
 
 const SECRET = `secret_id AS "secretId", appid, name, secret_hash AS "secretHash", created_at_ms AS "createdAtMs",
-  expires_at_ms AS "expiresAtMs", revoked_at_ms AS "revokedAtMs", last_used_at_ms AS "lastUsedAtMs"`
+  expires_at_ms AS "expiresAtMs", revoked_at_ms AS "revokedAtMs", last_used_at_ms AS "lastUsedAtMs", request_id AS "requestId"`
 
 /** Keeps two secrets of one name from being added at once. */
 const lockAppOfSecret: Statement = {
@@ -17,8 +18,8 @@ const insertSecret: Statement = {
   name: 'insert_secret',
   text: `
     INSERT INTO app_secrets
-      (secret_id, appid, name, secret_hash, created_at_ms, expires_at_ms, revoked_at_ms, last_used_at_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+      (secret_id, appid, name, secret_hash, created_at_ms, expires_at_ms, revoked_at_ms, last_used_at_ms, request_id)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 }
 /** By the index app_secrets_by_app. */
 const findLiveSecretName: Statement = {
@@ -26,6 +27,14 @@ const findLiveSecretName: Statement = {
   text: `
     SELECT secret_id AS "secretId" FROM app_secrets
     WHERE appid = $1 AND name = $2 AND revoked_at_ms IS NULL AND (expires_at_ms IS NULL OR expires_at_ms > $3)`,
+}
+/** By the index app_secrets_by_app. Waits as lockSecret. */
+const lockLostSecret: Statement = {
+  name: 'lock_lost_secret',
+  text: `
+    SELECT secret_id AS "secretId", name FROM app_secrets
+    WHERE appid = $1 AND request_id = $2 AND revoked_at_ms IS NULL
+    FOR NO KEY UPDATE`,
 }
 const lockSecret: Statement = {
   name: 'lock_secret',
@@ -46,7 +55,7 @@ const listSecrets: Statement = {
 type Nullable<Row, Column extends keyof Row> = Omit<Row, Column> & {
   [Name in Column]: Exclude<Row[Name], undefined> | null
 }
-type SecretColumns = Nullable<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'>
+type SecretColumns = Nullable<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs' | 'requestId'>
 
 export function createSecretMethods(database: Database, audit: Audit): SecretMethods {
   const secrets = new Lookups<SecretColumns>(database, listSecrets, ['text'])
@@ -54,16 +63,8 @@ export function createSecretMethods(database: Database, audit: Audit): SecretMet
   return {
     addAppSecret(secret, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const { appid, name } = secret
-        const [app, taken] = await Promise.all([
-          transaction.askOne(lockAppOfSecret, [appid]),
-          transaction.askOne(findLiveSecretName, [appid, name, now]),
-        ])
-        if (!app) return 'no_app'
-        if (taken) return 'name_taken'
-        addSecret(transaction, secret)
-        audit.write(transaction, now, cause, { kind: 'secret.added', appid, note: noteOnSecret(secret) })
-        return 'added'
+        if (!(await transaction.askOne(lockAppOfSecret, [secret.appid]))) return 'no_app'
+        return addSecret(transaction, audit, secret, now, cause)
       })
     },
 
@@ -76,9 +77,7 @@ export function createSecretMethods(database: Database, audit: Audit): SecretMet
         ])
         if (!secret) return 'not_found'
         if (secret.revokedAtMs !== null) return 'already_revoked'
-        transaction.write(revokeSecret, [secretId, now])
-        const note = noteOnSecret({ secretId, name: secret.name })
-        audit.write(transaction, now, cause, { kind: 'secret.revoked', appid, note })
+        endSecret(transaction, audit, appid, { secretId, name: secret.name }, now, cause)
         return 'revoked'
       })
     },
@@ -89,7 +88,38 @@ export function createSecretMethods(database: Database, audit: Audit): SecretMet
   }
 }
 
-export function addSecret(transaction: Transaction, secret: AppSecretRow): void {
+/** As addAppSecret says; the app is locked. */
+export async function addSecret(
+  transaction: Transaction,
+  audit: Audit,
+  secret: AppSecretRow,
+  now: number,
+  cause: Cause,
+): Promise<'added' | 'name_taken'> {
+  const { appid, name, requestId } = secret
+  const lost = requestId === undefined ? undefined : await transaction.askOne<Named>(lockLostSecret, [appid, requestId])
+  if (lost) endSecret(transaction, audit, appid, lost, now, cause)
+  if (await transaction.askOne(findLiveSecretName, [appid, name, now])) return 'name_taken'
+  writeSecret(transaction, secret)
+  audit.write(transaction, now, cause, { kind: 'secret.added', appid, note: noteOnSecret(secret) })
+  return 'added'
+}
+
+type Named = Pick<AppSecretRow, 'secretId' | 'name'>
+
+function endSecret(
+  transaction: Transaction,
+  audit: Audit,
+  appid: string,
+  secret: Named,
+  now: number,
+  cause: Cause,
+): void {
+  transaction.write(revokeSecret, [secret.secretId, now])
+  audit.write(transaction, now, cause, { kind: 'secret.revoked', appid, note: noteOnSecret(secret) })
+}
+
+export function writeSecret(transaction: Transaction, secret: AppSecretRow): void {
   transaction.write(insertSecret, [
     secret.secretId,
     secret.appid,
@@ -99,6 +129,7 @@ export function addSecret(transaction: Transaction, secret: AppSecretRow): void 
     secret.expiresAtMs ?? null,
     secret.revokedAtMs ?? null,
     secret.lastUsedAtMs ?? null,
+    secret.requestId ?? null,
   ])
 }
 
@@ -108,5 +139,6 @@ function toSecret(columns: SecretColumns): AppSecretRow {
     expiresAtMs: columns.expiresAtMs ?? undefined,
     revokedAtMs: columns.revokedAtMs ?? undefined,
     lastUsedAtMs: columns.lastUsedAtMs ?? undefined,
+    requestId: columns.requestId ?? undefined,
   }
 }

@@ -48,6 +48,7 @@ export function appWrites(
   db: Connection,
   record: RecordEvent,
   insertSecret: (secret: AppSecretRow) => void,
+  addAppSecret: (secret: AppSecretRow, now: number, cause: Cause) => 'added' | 'no_app' | 'name_taken',
   endUnusedCodes: Pick<UnusedCodeEnders, 'ofApp' | 'ofRedirectUri'>,
 ) {
   const findApp = appFinder(db)
@@ -63,10 +64,13 @@ export function appWrites(
   )
 
   return {
-    createApp(app: AppRow, secret: AppSecretRow, cause: Cause): void {
+    createApp(app: AppRow, secret: AppSecretRow, cause: Cause): AppRow | undefined {
+      const before = findApp(app.appid)
+      if (before) return addAppSecret(secret, secret.createdAtMs, cause) === 'added' ? before : undefined
       insert.run(toRecord(app))
       insertSecret(secret)
       record({ kind: 'app.created', now: app.createdAtMs, cause, appid: app.appid, note: app.name })
+      return app
     },
 
     updateApp(appid: string, change: AppChange, now: number, cause: Cause): AppRow | undefined {

@@ -26,7 +26,8 @@ export const tokenSchema: Schema = {
           created_at_ms   INTEGER NOT NULL,
           expires_at_ms   INTEGER,
           revoked_at_ms   INTEGER,
-          last_used_at_ms INTEGER
+          last_used_at_ms INTEGER,
+          request_id      TEXT
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX app_secrets_by_app ON app_secrets (appid, created_at_ms, secret_id);
 

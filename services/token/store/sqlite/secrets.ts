@@ -5,17 +5,19 @@ import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 
 /** AppSecretRow with null instead of undefined. */
-interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs'> {
+interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs' | 'requestId'> {
   readonly expiresAtMs: number | null
   readonly revokedAtMs: number | null
   readonly lastUsedAtMs: number | null
+  readonly requestId: string | null
 }
 
 export function secretReads(db: Connection, kept: KeptRows) {
   const list = db.prepare<[string], SecretRecord>(
     // Index app_secrets_by_app.
     `SELECT secret_id AS secretId, appid, name, secret_hash AS secretHash, created_at_ms AS createdAtMs,
-       expires_at_ms AS expiresAtMs, revoked_at_ms AS revokedAtMs, last_used_at_ms AS lastUsedAtMs
+       expires_at_ms AS expiresAtMs, revoked_at_ms AS revokedAtMs, last_used_at_ms AS lastUsedAtMs,
+       request_id AS requestId
      FROM app_secrets WHERE appid = ? ORDER BY created_at_ms, secret_id`,
   )
   const look = (appid: string) => list.all(appid).map(toSecret)
@@ -25,8 +27,9 @@ export function secretReads(db: Connection, kept: KeptRows) {
 export function secretInserter(db: Connection): (secret: AppSecretRow) => void {
   const insert = db.prepare<[SecretRecord]>(
     `INSERT INTO app_secrets
-       (secret_id, appid, name, secret_hash, created_at_ms, expires_at_ms, revoked_at_ms, last_used_at_ms)
-     VALUES (:secretId, :appid, :name, :secretHash, :createdAtMs, :expiresAtMs, :revokedAtMs, :lastUsedAtMs)`,
+       (secret_id, appid, name, secret_hash, created_at_ms, expires_at_ms, revoked_at_ms, last_used_at_ms, request_id)
+     VALUES (:secretId, :appid, :name, :secretHash, :createdAtMs, :expiresAtMs, :revokedAtMs, :lastUsedAtMs,
+       :requestId)`,
   )
   return (secret) => {
     insert.run(toRecord(secret))
@@ -53,10 +56,23 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
     'UPDATE app_secrets SET revoked_at_ms = ? WHERE secret_id = ?',
   )
 
+  const findLost = db.prepare<[string, string], { secretId: string; name: string }>(
+    // Index app_secrets_by_app.
+    `SELECT secret_id AS secretId, name FROM app_secrets
+     WHERE appid = ? AND request_id = ? AND revoked_at_ms IS NULL`,
+  )
+
+  function end(appid: string, secret: { secretId: string; name: string }, now: number, cause: Cause): void {
+    revoke.run(now, secret.secretId)
+    record({ kind: 'secret.revoked', now, cause, appid, note: noteOnSecret(secret) })
+  }
+
   return {
     addAppSecret(secret: AppSecretRow, now: number, cause: Cause): 'added' | 'no_app' | 'name_taken' {
-      const { appid, name } = secret
+      const { appid, name, requestId } = secret
       if (!findApp.get(appid)) return 'no_app'
+      const lost = requestId === undefined ? undefined : findLost.get(appid, requestId)
+      if (lost) end(appid, lost, now, cause)
       if (findLiveName.get({ appid, name, now })) return 'name_taken'
       insertSecret(secret)
       record({ kind: 'secret.added', now, cause, appid, note: noteOnSecret(secret) })
@@ -67,8 +83,7 @@ export function secretWrites(db: Connection, record: RecordEvent, insertSecret: 
       const secret = find.get(secretId)
       if (secret?.appid !== appid) return 'not_found'
       if (secret.revokedAtMs !== null) return 'already_revoked'
-      revoke.run(now, secretId)
-      record({ kind: 'secret.revoked', now, cause, appid, note: noteOnSecret({ secretId, name: secret.name }) })
+      end(appid, { secretId, name: secret.name }, now, cause)
       return 'revoked'
     },
   }
@@ -80,6 +95,7 @@ function toSecret(record: SecretRecord): AppSecretRow {
     expiresAtMs: record.expiresAtMs ?? undefined,
     revokedAtMs: record.revokedAtMs ?? undefined,
     lastUsedAtMs: record.lastUsedAtMs ?? undefined,
+    requestId: record.requestId ?? undefined,
   }
 }
 
@@ -89,5 +105,6 @@ function toRecord(secret: AppSecretRow): SecretRecord {
     expiresAtMs: secret.expiresAtMs ?? null,
     revokedAtMs: secret.revokedAtMs ?? null,
     lastUsedAtMs: secret.lastUsedAtMs ?? null,
+    requestId: secret.requestId ?? null,
   }
 }

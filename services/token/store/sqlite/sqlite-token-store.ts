@@ -113,9 +113,10 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const isLiveUser = liveUserFinder(db, kept)
   const isUnchangedUser = unchangedUserFinder(db)
   const isOpenSession = openSessionFinder(db)
+  const secrets = secretWrites(db, record, insertSecret)
   return {
-    ...appWrites(db, record, insertSecret, unusedCodes),
-    ...secretWrites(db, record, insertSecret),
+    ...appWrites(db, record, insertSecret, secrets.addAppSecret, unusedCodes),
+    ...secrets,
     ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
     ...sessionWrites(db, record, isUnchangedUser),
     ...codeWrites(db, { record, checkApp, isLiveUser, isOpenSession, completeGrant, endGrant }),
