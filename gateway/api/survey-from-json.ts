@@ -7,6 +7,8 @@ import {
   type PageSchema,
   type QuestionSchema,
   type Survey,
+  SurveyScene,
+  SurveySceneSchema,
   SurveySchema,
   SurveyState,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -70,13 +72,24 @@ const pageJson = z.object({
   questions: z.array(questionJson).max(1000).default([]),
 })
 
+/** By the text that stands for each. */
+const scenes = new Map<string, SurveyScene>(
+  SurveySceneSchema.values
+    .filter(({ number }) => number !== SurveyScene.UNSPECIFIED)
+    .map(({ number }) => [String(number), number]),
+)
+
 const surveyJson = z.object({
   id: z.int().min(0).default(0),
   hash: z
     .string()
     .regex(/^$|^[0-9a-f]{4}$/, 'must be four hex digits')
     .default(''),
-  scene: int32.default(1),
+  scene: z
+    .union([z.string(), z.number()])
+    .transform((scene) => scenes.get(String(scene)))
+    .refine((scene) => scene !== undefined, `must be one of "${[...scenes.keys()].join('" "')}"`)
+    .default(SurveyScene.SURVEY),
   title: string.max(1000),
   prefix: text.default(''),
   suffix: text.default(''),
@@ -99,7 +112,7 @@ function timestampOf(unixSeconds: number): Timestamp | undefined {
 
 /**
  * Reads a survey from parsed JSON. Unknown keys are ignored. Only `title` and each question's `type` are required: missing
- * ids and indexes follow from the position, an id that is taken being the next free one; a missing `scene` is 1, everything else
+ * ids and indexes follow from the position, an id that is taken being the next free one; a missing `scene` is "1", everything else
  * is empty.
  * @throws Error that names the path and what is wrong there, one line per finding.
  */

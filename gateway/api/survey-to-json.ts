@@ -47,7 +47,7 @@ function headToJson(survey: Survey): object {
   return {
     id: Number(survey.id),
     hash: survey.hash,
-    scene: survey.scene,
+    scene: String(survey.scene), // text, as published clients are typed
     title: survey.title,
     prefix: survey.prefix,
     suffix: survey.suffix,

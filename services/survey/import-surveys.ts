@@ -5,6 +5,7 @@ import {
   type ImportSurveysRequest,
   type ImportSurveysResponseSchema,
   type Survey,
+  SurveyScene,
   SurveySchema,
   SurveyState,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -62,6 +63,7 @@ export function toDraft(survey: Survey, now: number): SurveyDraft {
     ...survey,
     id: 0n,
     hash: '',
+    scene: survey.scene || SurveyScene.SURVEY,
     state: survey.state || SurveyState.DRAFT,
     createTime: survey.createTime ?? toTheSecond,
     updateTime: survey.updateTime ?? toTheSecond,

@@ -159,6 +159,7 @@ describe('the detail', () => {
     ]) {
       expect(Number.isSafeInteger(data[key])).toBe(true)
     }
+    expect(data.scene).toBe('1')
     expect(data.started_at).toBe('2024-01-01 08:00:00')
     expect(data.end_at).toBe('2025-01-01 07:59:59')
     expect(data).toMatchObject({ page_count: 1, topic_count: 1, createTime: 1_700_000_000, updateTime: 1_700_000_100 })

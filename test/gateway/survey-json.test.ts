@@ -1,9 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { create, equals } from '@bufbuild/protobuf'
+import { create, equals, fromBinary } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
 import { QUESTION_TYPES, surveyFromJson } from '../../gateway/api/survey-from-json.js'
 import { surveyBytes, surveyToJson } from '../../gateway/api/survey-to-json.js'
-import { SurveySchema, SurveyState } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { SurveyScene, SurveySchema, SurveyState } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { toDraft } from '../../services/survey/import-surveys.js'
 
 const folder = 'examples/surveys'
 const examples = readdirSync(folder).map((name) => JSON.parse(readFileSync(`${folder}/${name}`, 'utf8')))
@@ -27,7 +28,7 @@ test('keys come in the order of the contract, derived ones included', () => {
   const matrix = { type: 'matrix_radio', title: 'm', options: [{ text: 'a' }], subTitles: [{ text: 'r' }] }
   const json = { title: 't', state: 2, startTime: 1_788_192_000, pages: [{ questions: [question, matrix] }] }
   expect(JSON.stringify(surveyToJson(surveyFromJson(json), 9))).toBe(
-    '{"id":0,"hash":"","scene":1,"title":"t","prefix":"","suffix":"","state":2,"page_count":1,"topic_count":2,' +
+    '{"id":0,"hash":"","scene":"1","title":"t","prefix":"","suffix":"","state":2,"page_count":1,"topic_count":2,' +
       '"startTime":1788192000,"endTime":0,"started_at":"2026-09-01 00:00:00","end_at":"","createTime":0,"updateTime":0,' +
       '"creator_user_id":9,"pages":[{"id":"p-1","index":"1","questions":[' +
       '{"id":"q-1-1","index":1,"type":"star","sub_type":"","title":"q","description":"","required":false,"goto":"",' +
@@ -53,6 +54,17 @@ test('ids, indexes and numbers of stars that are given are kept', () => {
   const matrix = { id: 'm', index: -7, type: 'matrix_radio', options: [{ id: 'o' }], subTitles: [{ id: 'r' }] }
   const pages = [{ id: 'p', index: '甲', questions: [star, matrix] }]
   expect(surveyToJson(surveyFromJson({ title: 't', pages }), 0)).toMatchObject({ pages })
+})
+
+test.each(['1', '3', '4', '5', '6', '7', '8', '9'])('scene %j is text, read from text or a number', (scene) => {
+  for (const given of [scene, Number(scene)])
+    expect(surveyToJson(surveyFromJson({ title: 't', scene: given }), 0)).toMatchObject({ scene })
+})
+
+test('a scene that is missing, in JSON or in a call, is a survey', () => {
+  expect(surveyToJson(surveyFromJson({ title: 't' }), 0)).toMatchObject({ scene: '1' })
+  const { document } = toDraft(create(SurveySchema, { title: 't' }), 0)
+  expect(fromBinary(SurveySchema, document).scene).toBe(SurveyScene.SURVEY)
 })
 
 test('ids that are made are not among those that are given: where one is taken, the next free one is made', () => {
@@ -119,6 +131,9 @@ test.each([
   [{ title: 't', pages: [{ questions: [{}] }] }, /^pages\[0\]\.questions\[0\]\.type: is missing$/],
   [{ title: 't', state: 1 }, /^state: must be 0 \(draft\), 2 \(collecting\) or 3 \(paused\)$/],
   [{ title: 't', hash: 'xyz' }, /^hash: must be four hex digits$/],
+  [{ title: 't', scene: 2 }, /^scene: must be one of "1" "3" "4" "5" "6" "7" "8" "9"$/],
+  [{ title: 't', scene: '01' }, /^scene: must be one of "1" /],
+  [{ title: 't', scene: '0' }, /^scene: must be one of "1" /],
   [{ title: 't', pages: [{}, { index: '12345678901234567' }] }, /^pages\[1\]\.index: /],
   [
     { title: 't', pages: [{ questions: [{ type: 'text' }, { type: 'radio' }, { type: 'quiz' }] }] },

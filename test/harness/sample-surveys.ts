@@ -62,7 +62,7 @@ export function everyQuestionType(title = '满意度调查 & <feedback>') {
 
 export function smallSurvey(title = 'Team lunch', state = 2) {
   return {
-    scene: 1,
+    scene: '1',
     title,
     prefix: 'Welcome',
     suffix: 'Thank you',
