@@ -115,7 +115,7 @@ const addresses = {
     'TRUSTED_PROXIES',
     '',
     addressList,
-    'IP addresses of proxies whose X-Forwarded-For is trusted, separated by commas; none unless set',
+    'IP addresses of proxies whose X-Forwarded-For and traceparent are trusted, separated by commas; none unless set',
   ),
   adminHost: setting(
     'ADMIN_HOST',

@@ -28,7 +28,7 @@ import { startSharing } from './rates/sharing.js'
 import { HttpRequest, pathOf, type RequestLimits } from './request.js'
 import { pathParameterOf, type Resource, Router } from './router.js'
 import { routes } from './routes.js'
-import { sourceOf } from './source.js'
+import { isFromProxy, sourceOf } from './source.js'
 import { Turns } from './turns.js'
 import { AnswerWriter } from './write.js'
 
@@ -159,8 +159,9 @@ class Gateway {
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request)
     const name = route?.name ?? NO_ROUTE
-    const span = this.#options.startSpan?.(request.method, name, headers.traceparent)
-    request.traceparent = span?.traceparent ?? headers.traceparent
+    const traceparent = isFromProxy(incoming, this.#trustedProxies) ? headers.traceparent : ''
+    const span = this.#options.startSpan?.(request.method, name, traceparent)
+    request.traceparent = span?.traceparent ?? traceparent
     let appid: string | undefined
     let app: string | undefined
     let answer: Answer

@@ -17,7 +17,7 @@ export class HttpRequest implements GatewayRequest {
   readonly path: string
   /** Set when the route is known. */
   pathParameter = ''
-  /** W3C trace context: the client's if it is well-formed, or that of our span; empty if there is none. */
+  /** W3C trace context: that of our span, or a trusted proxy's; empty if there is none. */
   traceparent = ''
   readonly #incoming: IncomingMessage
   readonly #limits: RequestLimits

@@ -8,8 +8,8 @@ const MAPPED_IPV4 = '::ffff:'
  * the first address that is not a trusted proxy's is the client's. What stands before it is the client's own claim.
  */
 export function sourceOf(request: IncomingMessage, trustedProxies: ReadonlySet<string>): string {
-  const peer = unmapped(request.socket.remoteAddress ?? '')
-  if (trustedProxies.size === 0 || !trustedProxies.has(peer)) return peer
+  const peer = peerOf(request)
+  if (!trustedProxies.has(peer)) return peer
   const forwarded = request.headers['x-forwarded-for']
   if (typeof forwarded !== 'string') return peer
   let source = peer
@@ -20,6 +20,15 @@ export function sourceOf(request: IncomingMessage, trustedProxies: ReadonlySet<s
     if (!trustedProxies.has(address)) return source
   }
   return source
+}
+
+/** Whether the connection comes from a trusted proxy: of no other client is it believed which trace a request is part of. */
+export function isFromProxy(request: IncomingMessage, trustedProxies: ReadonlySet<string>): boolean {
+  return trustedProxies.size > 0 && trustedProxies.has(peerOf(request))
+}
+
+function peerOf({ socket }: IncomingMessage): string {
+  return unmapped(socket.remoteAddress ?? '')
 }
 
 /** `192.0.2.1:80`, `[2001:db8::1]:443`: some proxies add the port, as RFC 7239 §6 writes it. */

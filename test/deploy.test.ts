@@ -205,6 +205,11 @@ describe.each(proxies)('routes of %s', (name, rules) => {
 })
 
 describe('logs of proxies', () => {
+  test('drop the traceparent of their clients, which the gateways would believe', () => {
+    expect(withoutComments(textOf('nginx/survey-auth.conf'))).toMatch(/proxy_set_header +traceparent +"";/)
+    expect(withoutComments(textOf('envoy/envoy.yaml'))).toContain('request_headers_to_remove: [traceparent]')
+  })
+
   test('nginx logs nothing that holds a query', () => {
     const text = withoutComments(textOf('nginx/survey-auth.conf'))
     const [format = ''] = /log_format[^;]*;/.exec(text) ?? []

@@ -55,9 +55,9 @@ const REMOTE = { traceId: '4bf92f3577b34da6a3ce929d0e0e4736', spanId: '00f067aa0
 
 describe('spans', () => {
   test.each([1, 0])(
-    'of one request are one trace, from the caller through every RPC, with its flags: %i',
+    'of one request are one trace, from the proxy in front through every RPC, with its flags: %i',
     async (flags) => {
-      const service = await startService()
+      const service = await startService({ env: { TRUSTED_PROXIES: '127.0.0.1' } })
       const { app, tokens } = await service.grantAccess()
       spans.length = 0
       const query = new URLSearchParams({ appid: app.appid, access_token: tokens.access_token, openid: tokens.openid })
@@ -81,8 +81,17 @@ describe('spans', () => {
     },
   )
 
-  test('begin a trace of their own when the caller has none, or one that is malformed', async () => {
-    const service = await startService()
+  test('begin a trace of their own when the client is not a trusted proxy, whatever it claims', async () => {
+    const service = await startService({ env: { TRUSTED_PROXIES: '192.0.2.1' } })
+    const headers = { traceparent: `00-${REMOTE.traceId}-${REMOTE.spanId}-01`, 'x-forwarded-for': '192.0.2.1' }
+    await fetch(`${service.backend.url}/api/oauth2/user?appid=x&access_token=x&openid=x`, { headers })
+    expect(spans.map(({ name }) => name)).toContain('surveyauth.v1.TokenService/GetAuthorizedUser')
+    expect(spans[0]).toMatchObject({ name: 'GET user', parentSpanId: undefined })
+    expect(spans.map(({ traceId }) => traceId)).not.toContain(REMOTE.traceId)
+  })
+
+  test('begin a trace of their own when the proxy has none, or one that is malformed', async () => {
+    const service = await startService({ env: { TRUSTED_PROXIES: '127.0.0.1' } })
     for (const traceparent of ['', '00-xyz-1-01', `00-${'0'.repeat(32)}-${REMOTE.spanId}-01`]) {
       spans.length = 0
       await fetch(`${service.backend.url}/api/oauth2/user?appid=x`, { headers: { traceparent } })
