@@ -1,5 +1,6 @@
 // The sockets of the RPC doors. One address serves both: a connection that opens with HTTP/1.1 goes to the Connect door, one
 // with HTTP/2 to the gRPC door, which passes on what is not gRPC. The first bytes tell which, over TLS too.
+import { constants } from 'node:crypto'
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs'
 import net from 'node:net'
 import type { Duplex } from 'node:stream'
@@ -133,8 +134,9 @@ function createTlsServer(options: ListenerOptions): tls.Server {
   return server
 }
 
-function secureContext(material: TlsMaterial): tls.SecureContextOptions {
-  return { cert: material.cert, key: material.key, ca: material.ca, minVersion: 'TLSv1.3' }
+/** Without session tickets: one would stand in for the caller's certificate, even when that has expired. */
+function secureContext({ cert, key, ca }: TlsMaterial): tls.SecureContextOptions {
+  return { cert, key, ca, minVersion: 'TLSv1.3', secureOptions: constants.SSL_OP_NO_TICKET }
 }
 
 function onFirstBytes(socket: net.Socket, then: (head: Buffer) => void): void {

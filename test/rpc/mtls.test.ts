@@ -194,6 +194,46 @@ test('TLS older than 1.3 is refused and reported; a connection reset during its 
   expect(turnedAway).not.toContain('ECONNRESET')
 })
 
+/** What becomes of a connection that shows `material` and offers the session of an earlier one, made as operator. */
+async function resumeWith(material: Partial<TlsMaterial>): Promise<{ isReused: boolean; isServed: boolean }> {
+  const { port } = address as Extract<Address, { kind: 'tls' }>
+  const connect = (options: tls.ConnectionOptions) => {
+    const peer = tls.connect({ ca: authority.cert, host: '127.0.0.1', port, ALPNProtocols: ['http/1.1'], ...options })
+    onTestFinished(() => void peer.destroy())
+    return peer
+  }
+  const first = connect(authority.issue('DNS:operator.test'))
+  let session: Buffer | undefined
+  first.on('session', (ticket: Buffer) => {
+    session = ticket
+  })
+  expect(await answerOf(first)).toContain('HTTP/1.1 404')
+  const second = connect({ ...material, ...(session && { session }) })
+  const answer = await answerOf(second)
+  return { isReused: second.isSessionReused() === true, isServed: answer.startsWith('HTTP/1.1 404') }
+}
+
+/** The first line of the answer to a request, or why there is none. */
+function answerOf(peer: tls.TLSSocket): Promise<string> {
+  return new Promise((resolve) => {
+    peer.on('error', ({ code }: NodeJS.ErrnoException) => resolve(code ?? ''))
+    peer.on('close', () => resolve('closed'))
+    peer.on('data', (bytes) => resolve(String(bytes).split('\r\n', 1)[0] ?? ''))
+    peer.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+  })
+}
+
+test.each([
+  ['certificates as they were at the start', () => undefined],
+  ['certificates that were read again', () => server.reloadTls(materialOf(authority, authority.issue('IP:127.0.0.1')))],
+])('no session stands in for a certificate, with %s', async (_, prepare) => {
+  prepare()
+  const turnedAway = { isReused: false, isServed: false }
+  expect(await resumeWith({})).toEqual(turnedAway)
+  expect(await resumeWith(authority.issue('DNS:operator.test', 0))).toEqual(turnedAway)
+  expect(await resumeWith(authority.issue('DNS:operator.test'))).toEqual({ isReused: false, isServed: true })
+})
+
 test('a server whose certificate is not signed by our authority is not used', async () => {
   const operator = authority.issue('DNS:operator.test')
   const distrustful = grpcAs({ ...operator, ca: createAuthority().cert })
