@@ -34,7 +34,7 @@ startAlone()
 buildIfNeeded()
 const { Database } = await importOfDist('services/sqlite/driver.js')
 const { openSqliteTokenStore } = await importOfDist('services/token/store/sqlite/sqlite-token-store.js')
-const { packToken } = await importOfDist('services/token/store/sqlite/packed-tokens.js')
+const { packTokens } = await importOfDist('services/token/store/sqlite/packed-tokens.js')
 const rows = []
 for (const grants of options.grants) rows.push(await measure(grants))
 console.table(Object.fromEntries(rows.map(({ grants, ...row }) => [grants.toLocaleString('en'), row])))
@@ -192,7 +192,7 @@ async function fill(file, grants) {
       now - n,
       now,
       now + 30 * DAY_MS,
-      packToken(keyOf('access token', n, grants), now + 3 * DAY_MS),
+      packTokens([{ hash: keyOf('access token', n, grants), expiresAtMs: now + 3 * DAY_MS }]),
     )
     const eventId = String(n).padStart(36, '0')
     addEvent.run(eventId, now, 'code.exchanged', 'app', cause.requestId, APPID, user, grantId(n), '')
@@ -232,13 +232,12 @@ async function refresh(store, grants, n) {
     refreshTokenHash: keyOf('refresh token', n, grants),
     appid: APPID,
     secretId: undefined,
-    accessTokenHash: Buffer.concat([placeOf(n, grants), randomBytes(24)]),
-    accessTokenExpiresAtMs: now + 3 * DAY_MS,
+    accessTokenHash: () => Buffer.concat([placeOf(n, grants), randomBytes(24)]),
+    lifetimeMs: 3 * DAY_MS,
     overlapMs: 300_000,
-    maxLive: 10,
   }
   const result = await store.mintAccessToken(minting, now, cause)
-  if (result !== 'minted') throw new Error(`a refresh was ${result}`)
+  if (result.kind !== 'good') throw new Error(`a refresh was ${result.kind}`)
 }
 
 /** From spawn to the first 200 of /readyz. */

@@ -258,12 +258,6 @@ const lifetimes = {
 }
 
 const caps = {
-  maxLiveTokensPerGrant: setting(
-    'MAX_LIVE_TOKENS_PER_GRANT',
-    '10',
-    whole(1, 100),
-    'live access tokens of one grant; the oldest beyond it end',
-  ),
   maxLiveCodesPerUserAndApp: setting(
     'MAX_LIVE_CODES_PER_USER_AND_APP',
     '1000',

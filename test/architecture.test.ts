@@ -35,7 +35,8 @@ const directions: readonly { readonly folder: string; readonly mayImport: readon
     folder: 'services/copy',
     mayImport: ['services/copy', 'services/sqlite', 'services/postgres', 'services/store', 'services/rpc', 'gen'],
   },
-  { folder: 'services/token', mayImport: ['services/token', ...SHARED] },
+  { folder: 'services/protocol', mayImport: ['services/protocol'] },
+  { folder: 'services/token', mayImport: ['services/token', 'services/protocol', ...SHARED] },
   { folder: 'services/survey', mayImport: ['services/survey', ...SHARED] },
 ]
 

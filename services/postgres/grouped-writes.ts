@@ -39,8 +39,8 @@ export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
   }
 
   /**
-   * Writes with the same key change the same rows and never share a group; `undefined` where `steps` finds that out. Rejects
-   * with StoreUnavailable, or as `steps` does.
+   * Writes with the same key change the same rows, so they are in one group, in which `steps` takes them one after the other, or
+   * wait for it. Rejects with StoreUnavailable, or as `steps` does.
    */
   submit(key: string | undefined, args: Args): Promise<Result> {
     return new Promise((resolve, reject) => {

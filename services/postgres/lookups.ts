@@ -60,7 +60,7 @@ export class Lookups<Row extends object> {
 
   #add(key: string, until: Until, values: readonly Value[]): Promise<readonly Row[]> {
     const found = new Promise<readonly Row[]>((resolve, reject) => {
-      this.#together.add({ key, ...until, values, resolve, reject })
+      this.#together.add({ key: undefined, ...until, values, resolve, reject })
     })
     this.#asked.set(key, { dueAt: until.dueAt, found })
     found.catch(() => {

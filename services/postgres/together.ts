@@ -13,17 +13,18 @@ const MAX_WAITING = 5_000
 
 /** An item, and until when it may wait to begin. */
 export interface Waiting extends Until {
-  /** No other item's if undefined. */
+  /** Items with the same key are never in two groups at a time. No other item's if undefined. */
   readonly key: string | undefined
   reject(error: unknown): void
 }
 
-/** Items that wait for their turn. Those with the same key never share a group. */
+/** Items that wait for their turn. Those with the same key share a group, or wait for the one that has it. */
 export class Together<Item extends Waiting> {
   readonly #maxItems: number
   readonly #run: (group: readonly Item[]) => Promise<void>
   readonly #waiting = new Queue<Item>((overdue) => overdue.forEach(refuse))
   #underWay = 0
+  readonly #keysUnderWay = new Set<string | undefined>()
   #isScheduled = false
 
   /** `run` must neither reject nor take long because of a single item. */
@@ -53,6 +54,7 @@ export class Together<Item extends Waiting> {
       this.#underWay += 1
       void this.#run(group).finally(() => {
         this.#underWay -= 1
+        for (const { key } of group) this.#keysUnderWay.delete(key)
         this.#schedule()
       })
       this.#schedule()
@@ -62,13 +64,12 @@ export class Together<Item extends Waiting> {
   #take(): Item[] {
     this.#waiting.refuseOverdue()
     const taken: Item[] = []
-    const keys = new Set<string | undefined>()
     this.#waiting.items = this.#waiting.items.filter((item) => {
-      if (taken.length >= this.#maxItems || (item.key !== undefined && keys.has(item.key))) return true
-      keys.add(item.key)
+      if (taken.length >= this.#maxItems || this.#keysUnderWay.has(item.key)) return true
       taken.push(item)
       return false
     })
+    for (const { key } of taken) if (key !== undefined) this.#keysUnderWay.add(key)
     return taken
   }
 }

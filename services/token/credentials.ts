@@ -116,6 +116,21 @@ export function deriveCode(
   return fromBytes('code', digest.subarray(0, RANDOM_BYTES), place)
 }
 
+/**
+ * The access token of a grant that ends at this time: the same for the same refresh token, so that refreshes can share one that is
+ * stored only as a hash. The id of the grant, which apps are not told, keeps whoever has nothing but the refresh token of an app
+ * that must send its secret from guessing it.
+ */
+export function deriveAccessToken(
+  refreshToken: string,
+  place: Place,
+  grantId: string,
+  expiresAtMs: number,
+): Credential {
+  const message = JSON.stringify(['survey-auth access token', grantId, expiresAtMs])
+  return fromBytes('accessToken', createHmac('sha256', refreshToken).update(message).digest(), place)
+}
+
 /** Whether the place begins with a time within a day of now. */
 function isAbout(place: Uint8Array, nowMs: number): boolean {
   const atMs = Buffer.from(place.buffer, place.byteOffset, TIME_BYTES).readUIntBE(0, TIME_BYTES)

@@ -13,7 +13,6 @@ export interface TokenRules {
   readonly codeReplayGraceSeconds: number
   readonly sessionIdleSeconds: number
   readonly sessionTtlSeconds: number
-  readonly maxLiveTokensPerGrant: number
   readonly maxLiveCodesPerUserAndApp: number
   readonly maxGrantsPerUserAndApp: number
   readonly maxSessionsPerUser: number

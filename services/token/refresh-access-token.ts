@@ -11,7 +11,7 @@ import {
   requireApp,
   requireSecret,
 } from './app-authentication.js'
-import { hashCredential, newCredential, placeOf } from './credentials.js'
+import { type Credential, deriveAccessToken, hashCredential, type Place, placeOf } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 
 const invalidRefreshToken = () =>
@@ -21,7 +21,7 @@ const invalidRefreshToken = () =>
   )
 const secretNeeded = () => new ServiceError(ErrorReason.INVALID_SECRET, 'this app must send its secret with a refresh')
 
-/** A new access token for a grant (spec 4.3; decisions 11 to 13). */
+/** An access token for a grant: a new one, or within a short time the same again (spec 4.3; decisions 11 to 13). */
 export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) {
   return async (request: RefreshAccessTokenRequest, call: Call): Promise<RefreshAccessTokenResponse> => {
     const { appid } = request
@@ -33,29 +33,28 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
     }
 
     const secret = request.secret === '' ? undefined : await recallSecret(appid, request.secret)
-    const accessToken = newCredential('accessToken', deps.randomBytes, placeOf(refreshTokenHash))
     const now = deps.now()
     const { rules } = deps
+    const accessToken = accessTokensOf(request.refreshToken, placeOf(refreshTokenHash))
     const result = await deps.store.mintAccessToken(
       {
         refreshTokenHash,
         appid,
         secretId: secret?.secretId,
-        accessTokenHash: accessToken.hash,
-        accessTokenExpiresAtMs: now + rules.accessTokenTtlSeconds * 1000,
+        accessTokenHash: (grantId, expiresAtMs) => accessToken(grantId, expiresAtMs).hash,
+        lifetimeMs: rules.accessTokenTtlSeconds * 1000,
         overlapMs: rules.accessTokenOverlapSeconds * 1000,
-        maxLive: rules.maxLiveTokensPerGrant,
       },
       now,
       causedBy('app', call),
     )
-    if (secret && (result === 'minted' || result === 'refused')) recordUse(deps, secret)
-    switch (result) {
-      case 'minted':
+    if (secret && (result.kind === 'good' || result.kind === 'refused')) recordUse(deps, secret)
+    switch (result.kind) {
+      case 'good':
         return {
           $typeName: 'surveyauth.v1.RefreshAccessTokenResponse',
-          accessToken: accessToken.text,
-          expiresIn: rules.accessTokenTtlSeconds,
+          accessToken: accessToken(result.grantId, result.expiresAtMs).text,
+          expiresIn: Math.min(rules.accessTokenTtlSeconds, Math.floor((result.expiresAtMs - now) / 1000)),
         }
       case 'refused':
         throw invalidRefreshToken()
@@ -64,5 +63,16 @@ export function refreshAccessToken(deps: TokenDeps, recallSecret: RecallSecret) 
       case 'secret_ended':
         throw secret ? invalidSecret() : secretNeeded()
     }
+  }
+}
+
+/** The grant's access token that ends at a time. The store asks last for the one that is answered, so that is remembered. */
+function accessTokensOf(refreshToken: string, place: Place): (grantId: string, expiresAtMs: number) => Credential {
+  let last: { readonly expiresAtMs: number; readonly token: Credential } | undefined
+  return (grantId, expiresAtMs) => {
+    if (last?.expiresAtMs !== expiresAtMs) {
+      last = { expiresAtMs, token: deriveAccessToken(refreshToken, place, grantId, expiresAtMs) }
+    }
+    return last.token
   }
 }

@@ -194,25 +194,28 @@ describe('a refresh', () => {
     expect((await own.user(next)).code).toBe('OK')
   })
 
-  test('is always safe: 100 in parallel all succeed, and the newest ten tokens work', async () => {
+  test('is always safe: a thousand in parallel all succeed, and so does each token, and that of the exchange', async () => {
     const access = await service.grantAccess()
     const refresh = () => whenAnswered(() => service.refresh(access.app, access.tokens.refresh_token))
-    const answers = await Promise.all(Array.from({ length: 100 }, refresh))
-    expect(answers.map(({ code }) => code)).toEqual(Array.from({ length: 100 }, () => 'OK'))
-    const good = await Promise.all(
-      answers.map(async (answer) => (await service.user(withToken(access, answer))).code === 'OK'),
-    )
-    expect(good.filter(Boolean)).toHaveLength(10)
+    const answers = await Promise.all(Array.from({ length: 1_000 }, refresh))
+    expect(new Set(answers.map(({ code }) => code))).toEqual(new Set(['OK']))
+    expect(new Set(answers.map(({ data }) => data.access_token)).size).toBe(1)
+    for (const answer of answers.slice(0, 1)) expect((await service.user(withToken(access, answer))).code).toBe('OK')
+    expect((await service.user(access)).code).toBe('OK')
   })
 
-  test('one after another keeps the newest ten tokens and ends the older ones', async () => {
+  test('within an eighth of the overlap of the one before is answered with the same token and what is left of it', async () => {
     const access = await service.grantAccess()
-    const minted: Access[] = [access]
-    for (let i = 0; i < 14; i += 1)
-      minted.push(withToken(access, await service.refresh(access.app, access.tokens.refresh_token)))
-    const good = []
-    for (const token of minted) good.push((await service.user(token)).code === 'OK')
-    expect(good).toEqual([...Array.from({ length: 5 }, () => false), ...Array.from({ length: 10 }, () => true)])
+    const refresh = async () => (await service.refresh(access.app, access.tokens.refresh_token)).data
+    const first = await refresh()
+    service.clock.advance({ ms: 37_499 })
+    expect(await refresh()).toEqual({ access_token: first.access_token, expires_in: 259_200 - 38 })
+    service.clock.advance({ ms: 1 })
+    const second = await refresh()
+    expect(second.access_token).not.toBe(first.access_token)
+    expect(second.expires_in).toBe(259_200)
+    service.clock.advance({ ms: 37_501 })
+    expect((await refresh()).access_token).not.toBe(second.access_token)
   })
 })
 

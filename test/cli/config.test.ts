@@ -60,7 +60,6 @@ describe('defaults', () => {
       codeReplayGraceSeconds: 10,
       sessionIdleSeconds: 3600,
       sessionTtlSeconds: 43_200,
-      maxLiveTokensPerGrant: 10,
       maxLiveCodesPerUserAndApp: 1000,
       maxGrantsPerUserAndApp: 100,
       maxSessionsPerUser: 100,

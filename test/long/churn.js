@@ -91,14 +91,14 @@ async function churn({ refreshes, atOnce }) {
   }
 
   async function refresh({ place, refreshTokenHash }) {
-    const minting = { refreshTokenHash, appid: APPID, secretId: undefined, overlapMs: 300_000, maxLive: 10 }
+    const minting = { refreshTokenHash, appid: APPID, secretId: undefined, overlapMs: 300_000 }
     const accessTokenHash = keyAt(place)
     const result = await store.mintAccessToken(
-      { ...minting, accessTokenHash, accessTokenExpiresAtMs: now + ACCESS_TOKEN_TTL_MS },
+      { ...minting, accessTokenHash: () => accessTokenHash, lifetimeMs: ACCESS_TOKEN_TTL_MS },
       now,
       cause,
     )
-    if (result !== 'minted') problems.push(`the refresh of a live grant was ${result}`)
+    if (result.kind !== 'good') problems.push(`the refresh of a live grant was ${result.kind}`)
     else if (!(await store.findAccessToken({ digest: accessTokenHash.toString('hex'), hash: accessTokenHash })))
       problems.push('a new token was not found')
   }

@@ -8,7 +8,6 @@ export const CROWD_ENV = {
   CODE_TTL_SECONDS: '600',
   CODE_REPLAY_GRACE_SECONDS: '600', // a replay is then refused and ends nothing
   ACCESS_TOKEN_OVERLAP_SECONDS: '864000', // earlier tokens stay good, so that each acknowledged one can be checked
-  MAX_LIVE_TOKENS_PER_GRANT: '100',
   MAX_GRANTS_PER_USER_AND_APP: '200',
   MAX_LIVE_CODES_PER_USER_AND_APP: '1000',
 }

@@ -101,10 +101,9 @@ export class Steps {
       refreshTokenHash: hashAt(i, 'refresh'),
       appid: APPID,
       secretId: undefined,
-      accessTokenHash: hashAt(i, 'minted'),
-      accessTokenExpiresAtMs: NOW + 30 * DAY,
+      accessTokenHash: () => hashAt(i, 'minted'),
+      lifetimeMs: 30 * DAY,
       overlapMs: 10 * DAY,
-      maxLive: 10,
     }
     return this.#store.mintAccessToken(minting, NOW + i, CAUSE)
   }

@@ -24,7 +24,6 @@ const rules: Rules = {
   graceMs: 10 * SECOND,
   maxCodes: 3,
   maxGrants: 3,
-  maxTokens: 3,
 }
 const place = { dataDir: mkdtempSync(path.join(tmpdir(), 'survey-auth-model-')), clock: new Clock() }
 const options: ServiceOptions = {
@@ -33,7 +32,6 @@ const options: ServiceOptions = {
     LOG_LEVEL: 'error',
     MAX_LIVE_CODES_PER_USER_AND_APP: String(rules.maxCodes),
     MAX_GRANTS_PER_USER_AND_APP: String(rules.maxGrants),
-    MAX_LIVE_TOKENS_PER_GRANT: String(rules.maxTokens),
   },
 }
 

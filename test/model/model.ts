@@ -10,7 +10,6 @@ export interface Rules {
   readonly graceMs: number
   readonly maxCodes: number
   readonly maxGrants: number
-  readonly maxTokens: number
 }
 
 export interface ModelSecret {
@@ -60,6 +59,8 @@ export interface ModelCode {
 
 export interface ModelToken {
   text: string
+  /** undefined for that of the exchange. */
+  readonly refreshedAtMs: number | undefined
   expiresAtMs: number
 }
 
@@ -68,7 +69,7 @@ export interface ModelGrant {
   readonly user: ModelUser
   readonly createdAtMs: number
   readonly refreshExpiresAtMs: number
-  /** Oldest first; those removed by the cap stay, expired. */
+  /** Oldest first. */
   readonly tokens: ModelToken[]
   id: string
   refreshToken: string
@@ -95,7 +96,6 @@ export interface Boundary {
 }
 
 const NEVER = Number.MAX_SAFE_INTEGER
-const GONE = 0
 
 export class Model {
   readonly apps: ModelApp[] = []
@@ -172,7 +172,7 @@ export class Model {
       user: code.user,
       createdAtMs: this.nowMs,
       refreshExpiresAtMs: this.nowMs + this.rules.refreshTokenMs,
-      tokens: [{ text: '', expiresAtMs: this.nowMs + this.rules.accessTokenMs }],
+      tokens: [{ text: '', refreshedAtMs: undefined, expiresAtMs: this.nowMs + this.rules.accessTokenMs }],
       id: '',
       refreshToken: '',
       openid: '',
@@ -191,11 +191,11 @@ export class Model {
     const mustAuthenticate = secret !== '' || app.requiresSecretOnRefresh
     if (mustAuthenticate && !this.#isSecretOf(app, secret)) return { answer: 'invalid_secret' }
     if (grant.app !== app || !this.isLive(grant) || grant.user.isDisabled) return { answer: 'invalid_refresh_token' }
+    const newest = grant.tokens.at(-1)
+    if (newest && this.nowMs < this.#sharedUntilMs(newest)) return { answer: 'OK', token: newest }
     const overlapEndsAtMs = this.nowMs + this.rules.overlapMs
     for (const token of grant.tokens) token.expiresAtMs = Math.min(token.expiresAtMs, overlapEndsAtMs)
-    const live = grant.tokens.filter(({ expiresAtMs }) => this.nowMs < expiresAtMs)
-    for (const token of live.slice(0, Math.max(0, live.length - (this.rules.maxTokens - 1)))) token.expiresAtMs = GONE
-    const token = { text: '', expiresAtMs: this.nowMs + this.rules.accessTokenMs }
+    const token = { text: '', refreshedAtMs: this.nowMs, expiresAtMs: this.nowMs + this.rules.accessTokenMs }
     grant.tokens.push(token)
     return { answer: 'OK', token }
   }
@@ -267,6 +267,9 @@ export class Model {
       ...this.grants.flatMap((grant) =>
         grant.tokens.map((token) => ({ atMs: token.expiresAtMs, of: { grant, token } })),
       ),
+      ...this.grants.flatMap((grant) =>
+        grant.tokens.map((token) => ({ atMs: this.#sharedUntilMs(token), of: { grant } })),
+      ),
       ...this.apps.flatMap(({ secrets }) => secrets.map(({ expiresAtMs }) => ({ atMs: expiresAtMs, of: {} }))),
     ]
     return moments.filter(({ atMs }) => atMs > this.nowMs + 3 && atMs < NEVER).sort((a, b) => a.atMs - b.atMs)
@@ -274,6 +277,11 @@ export class Model {
 
   #isSecretOf(app: ModelApp, text: string): boolean {
     return app.secrets.some((secret) => secret.text === text && !secret.isRevoked && this.nowMs < secret.expiresAtMs)
+  }
+
+  /** Until when refreshes are answered with this token, if it is the newest. */
+  #sharedUntilMs({ refreshedAtMs = Number.NEGATIVE_INFINITY }: ModelToken): number {
+    return refreshedAtMs + this.rules.overlapMs / 8
   }
 
   #isLiveCode(code: ModelCode): boolean {

@@ -1,6 +1,6 @@
 // An app and a user in a token store, and the steps of the flow with values made up for them.
 import { randomBytes, randomUUID } from 'node:crypto'
-import type { MintingResult, RedemptionResult, TokenStore } from '../../services/token/store/token-store.js'
+import type { RedemptionResult, TokenStore } from '../../services/token/store/token-store.js'
 import { presented } from '../store/presented.js'
 import { sessionOf } from '../store/token-store-verbs.js'
 
@@ -109,18 +109,17 @@ export async function authorize(store: TokenStore, seeded: Seed): Promise<Tokens
   return tokens
 }
 
-/** Tries to refresh; the token is good if the result is `minted`. */
+/** Tries to refresh, with a new token each time; the token is good if the result is `minted`. */
 export async function refresh(
   store: TokenStore,
-  { appid, secretId }: Seed,
+  { appid, secretId }: Pick<Seed, 'appid' | 'secretId'>,
   refreshTokenHash: Uint8Array,
-  options: { readonly overlapMs?: number; readonly maxLive?: number } = {},
-): Promise<{ readonly accessTokenHash: Uint8Array; readonly result: MintingResult }> {
-  const { overlapMs = 5 * MINUTE, maxLive = 10 } = options
+  { overlapMs = 5 * MINUTE } = {},
+): Promise<{ readonly accessTokenHash: Uint8Array; readonly result: string }> {
   const accessTokenHash = randomBytes(32)
-  const minting = { refreshTokenHash, appid, secretId, accessTokenHash, overlapMs, maxLive }
-  const result = await store.mintAccessToken({ ...minting, accessTokenExpiresAtMs: START + 60 * MINUTE }, START, cause)
-  return { accessTokenHash, result }
+  const terms = { accessTokenHash: () => accessTokenHash, lifetimeMs: 60 * MINUTE, overlapMs }
+  const { kind } = await store.mintAccessToken({ refreshTokenHash, appid, secretId, ...terms }, START, cause)
+  return { accessTokenHash, result: kind === 'good' ? 'minted' : kind }
 }
 
 export async function isGood(store: TokenStore, accessTokenHash: Uint8Array): Promise<boolean> {

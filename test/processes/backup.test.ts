@@ -21,7 +21,6 @@ const REST_MS = 20
 const ENV = {
   ACCESS_TOKEN_OVERLAP_SECONDS: '864000', // earlier tokens stay good, so that each can be checked
   MAX_GRANTS_PER_USER_AND_APP: '200',
-  MAX_LIVE_TOKENS_PER_GRANT: '100',
 }
 
 /** What a person knows of a grant. Times are of performance.now(): when the answer came, or the request was sent. */

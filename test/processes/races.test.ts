@@ -41,7 +41,10 @@ class Fleet {
   #forms = 0
   #turn = 0
 
-  constructor(database: string | undefined) {
+  readonly #env: Record<string, string>
+
+  constructor(database: string | undefined, env: Record<string, string> = {}) {
+    this.#env = env
     this.#database = database ?? `sqlite:${path.join(this.#dataDir, 'token.db')}`
   }
 
@@ -77,6 +80,7 @@ class Fleet {
       TOKEN_DATABASE_URL: this.#database,
       MAX_GRANTS_PER_USER_AND_APP: '200',
       MAX_LIVE_CODES_PER_USER_AND_APP: '1000',
+      ...this.#env,
     }
     await this.#spawn('token', { ...env, RPC_LISTEN: `unix:${socket}` })
     await this.#spawn('gateway', { ...env, TOKEN_SERVICE_URL: `unix:${socket}` })
@@ -121,6 +125,15 @@ class Fleet {
   refresh(refreshToken: unknown): Promise<Answer> {
     const query = { appid: this.appid, refresh_token: String(refreshToken), grant_type: 'refresh_token' }
     return this.#ask('/api/oauth2/refresh_token', query)
+  }
+
+  /** The answer of one of them about the token. */
+  one(accessToken: unknown, openid: unknown): Promise<Answer> {
+    return this.#ask('/api/oauth2/user', {
+      appid: this.appid,
+      access_token: String(accessToken),
+      openid: String(openid),
+    })
   }
 
   /** Asks the gateway whose turn it is. */
@@ -248,5 +261,41 @@ describe.each(databases)('two gateways and two token services on one $name', ({ 
       old = next
     }
     fleet.secret = old.secret
+  })
+})
+
+describe.each(databases)('a fleet of 200 holders of one refresh token, two token services on one $name', ({ open }) => {
+  let fleet: Fleet
+  beforeAll(async () => {
+    execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
+    fleet = new Fleet(await open(), { ACCESS_TOKEN_TTL_SECONDS: '4' })
+    await fleet.start()
+  }, 180_000)
+  afterAll(() => fleet.stop())
+
+  test('loses no call, each renewing on invalid_token and trying once more', { timeout: 120_000 }, async () => {
+    const { data } = await fleet.exchange(await fleet.issueCode())
+    const { access_token, refresh_token, openid } = data
+    const counts = { calls: 0, refreshes: 0, lost: 0 }
+    async function hold(): Promise<void> {
+      let token = access_token
+      for (const until = performance.now() + 9_000; performance.now() < until; ) {
+        counts.calls += 1
+        const { type } = await whenAnswered(() => fleet.one(token, openid))
+        if (type === 'invalid_token') {
+          counts.refreshes += 1
+          const refreshed = await whenAnswered(() => fleet.refresh(refresh_token))
+          token = refreshed.data.access_token
+          if ((await whenAnswered(() => fleet.one(token, openid))).type !== 'OK') counts.lost += 1
+        }
+        await new Promise((resolve) => setTimeout(resolve, 1_000 * Math.random()))
+      }
+    }
+    await Promise.all(times(200, hold))
+    expect(counts.lost).toBe(0)
+    expect(counts.refreshes).toBeGreaterThan(200)
+    const { events } = await fleet.rpc('AdminService/ListAuditEvents', { appid: fleet.appid, pageSize: 1000 })
+    const minted = (events as { kind: string }[]).filter(({ kind }) => kind === 'token.refreshed').length
+    expect(minted).toBeLessThan(counts.refreshes / 10)
   })
 })

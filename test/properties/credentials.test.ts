@@ -4,6 +4,7 @@ import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
+  deriveAccessToken,
   deriveCode,
   hashCredential,
   newCredential,
@@ -11,6 +12,9 @@ import {
   PresentedCredential,
   placeOf,
 } from '../../services/token/credentials.js'
+
+const NOW = 1_700_000_000_000
+const DAY = 86_400_000
 
 const bytesOf = (size: number) => fc.uint8Array({ minLength: size, maxLength: size })
 const sha256 = (text: string) => createHash('sha256').update(text).digest()
@@ -45,6 +49,18 @@ describe('a credential', () => {
       seen.add(newCredential('refreshToken', () => random, place).text)
     }
     expect(seen.size).toBe(256)
+  })
+
+  it('that a refresh yields is the same for the same refresh token, grant and end, and another for any other', () => {
+    const place = placeAt(NOW)
+    const of = (refreshToken = 'sart_a', grantId = 'grant_a', endsAtMs = NOW) =>
+      deriveAccessToken(refreshToken, place, grantId, endsAtMs)
+    const { text, hash } = of()
+    expect(of()).toEqual({ text, hash })
+    expect(hashCredential('accessToken', text)).toEqual(hash)
+    expect(Buffer.from(placeOf(hash))).toEqual(place)
+    const others = [of('sart_b'), of('sart_a', 'grant_b'), of('sart_a', 'grant_a', NOW + 1)]
+    expect(new Set([text, ...others.map((other) => other.text)]).size).toBe(4)
   })
 
   it('without the place that its kind has, or with one that it does not have, has no key', () => {
@@ -102,9 +118,6 @@ describe('a place', () => {
   const random = (size: number) => new Uint8Array(size).fill(9)
 
   const formAt = (ms: number) => `${placeAt(ms).subarray(0, 6).toString('base64url')}and more`
-
-  const NOW = 1_700_000_000_000
-  const DAY = 86_400_000
 
   it('orders the keys of codes and of tokens by when their forms were shown', () => {
     fc.assert(

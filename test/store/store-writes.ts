@@ -6,9 +6,9 @@ import {
   byOperator,
   byUser,
   grant,
-  hashAt,
   hashOf,
   issue,
+  mintingOf,
   NOW,
   redemption,
   secretRow,
@@ -49,19 +49,7 @@ export const tokenWrites: readonly Write<TokenStore, GivenGrant>[] = [
   {
     name: 'mintAccessToken',
     run: (store, given) =>
-      store.mintAccessToken(
-        {
-          refreshTokenHash: given.refreshTokenHash,
-          appid: 'app1',
-          secretId: undefined,
-          accessTokenHash: hashAt(given.refreshTokenHash, 'minted'),
-          accessTokenExpiresAtMs: NOW + 1000,
-          overlapMs: 1000,
-          maxLive: 1,
-        },
-        NOW,
-        byUser,
-      ),
+      store.mintAccessToken({ ...mintingOf(given.refreshTokenHash), lifetimeMs: 1000, overlapMs: 1000 }, NOW, byUser),
   },
   { name: 'revokeGrant', run: (store, given) => store.revokeGrant(given.grantId, NOW, byOperator) },
   { name: 'disconnectApp', run: (store, given) => store.disconnectApp(given.grantId, 'user_ann', NOW, byUser) },

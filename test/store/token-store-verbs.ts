@@ -167,28 +167,38 @@ export async function grant(
   return { ...redeemed, name, openid: redeemed.result.openid }
 }
 
+/** A refresh whose token no other refresh yields, so that it is always a new one; `share` for one as requests make it. */
 export async function mint(
+  store: TokenStore,
+  refreshTokenHash: Hash,
+  rest: Partial<Omit<Minting, 'accessTokenHash'>> & { readonly accessTokenHash?: Hash } = {},
+  now = NOW,
+): Promise<{ result: 'minted' | 'refused' | 'app_ended' | 'secret_ended'; accessTokenHash: Hash }> {
+  const { accessTokenHash = hashAt(refreshTokenHash, `minted ${++attempts}`), ...changed } = rest
+  const minting = { ...mintingOf(refreshTokenHash), ...changed, accessTokenHash: () => accessTokenHash }
+  const { kind } = await store.mintAccessToken(minting, now, byApp)
+  return { result: kind === 'good' ? 'minted' : kind, accessTokenHash }
+}
+
+/** A refresh as requests make it: the same refresh token yields the same token for the same end. */
+export async function share(
   store: TokenStore,
   refreshTokenHash: Hash,
   rest: Partial<Minting> = {},
   now = NOW,
-): Promise<{ result: string; accessTokenHash: Hash }> {
-  const accessTokenHash = hashAt(refreshTokenHash, `minted ${++attempts}`)
-  const result = await store.mintAccessToken(
-    {
-      refreshTokenHash,
-      appid: 'app1',
-      secretId: undefined,
-      accessTokenHash,
-      accessTokenExpiresAtMs: now + ACCESS_TTL,
-      overlapMs: OVERLAP,
-      maxLive: 10,
-      ...rest,
-    },
-    now,
-    byApp,
-  )
-  return { result, accessTokenHash }
+): Promise<{ accessTokenHash: Hash; expiresAtMs: number }> {
+  const minting = { ...mintingOf(refreshTokenHash), ...rest }
+  const result = await store.mintAccessToken(minting, now, byApp)
+  if (result.kind !== 'good') throw new Error(`a refresh was ${result.kind}`)
+  const { grantId, expiresAtMs } = result
+  return { accessTokenHash: minting.accessTokenHash(grantId, expiresAtMs), expiresAtMs }
+}
+
+export function mintingOf(refreshTokenHash: Hash): Minting {
+  const accessTokenHash = (grantId: string, expiresAtMs: number) =>
+    hashAt(refreshTokenHash, JSON.stringify([grantId, expiresAtMs]))
+  const terms = { lifetimeMs: ACCESS_TTL, overlapMs: OVERLAP, accessTokenHash }
+  return { refreshTokenHash, appid: 'app1', secretId: undefined, ...terms }
 }
 
 /** Whether data requests with this token are good at `now`, as a service judges it. */

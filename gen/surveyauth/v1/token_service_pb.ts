@@ -520,9 +520,9 @@ export const TokenService: GenService<{
     output: typeof ExchangeCodeResponseSchema;
   },
   /**
-   * Mints a new access token for a grant. Earlier access tokens of the grant stay valid for the overlap, never beyond
-   * their own expiry, and at most ten (MAX_LIVE_TOKENS_PER_GRANT) live at once. The refresh token neither rotates nor
-   * gains time.
+   * Returns an access token of a grant: the newest one again if it was minted within an eighth of the overlap, else a new
+   * one. Then earlier access tokens of the grant stay valid for the overlap, never beyond their own expiry. The refresh
+   * token neither rotates nor gains time.
    *
    * Callers: gateway. Fails with INVALID_APPID, INVALID_SECRET, INVALID_REFRESH_TOKEN.
    *

@@ -15,6 +15,7 @@
 //   nothing has happened unless the rejection is `outcomeUnknown`. Any other rejection is a defect, except for those that
 //   PageOf describes.
 
+import type { TokenTerms } from '../../protocol/access-tokens.js'
 import type { Cause } from '../../store/cause.js'
 import type { Page, PageOf } from '../../store/page.js'
 
@@ -237,19 +238,23 @@ export interface Minting {
   readonly appid: string
   /** The secret the app authenticated with, checked again inside the transaction; undefined when it sent none. */
   readonly secretId: string | undefined
-  readonly accessTokenHash: Hash
-  readonly accessTokenExpiresAtMs: number
-  /** Earlier tokens of the grant end at now + overlapMs, if they do not end sooner. */
+  /** The hash of the grant's access token that ends at this time, at the place of the refresh token. */
+  readonly accessTokenHash: (grantId: string, expiresAtMs: number) => Hash
+  readonly lifetimeMs: number
   readonly overlapMs: number
-  /** Live tokens a grant may have; the oldest beyond that are removed. */
-  readonly maxLive: number
+}
+
+export function termsOf({ accessTokenHash, lifetimeMs, overlapMs }: Minting, grantId: string): TokenTerms {
+  return { lifetimeMs, overlapMs, hashOfTokenEndingAt: (expiresAtMs) => accessTokenHash(grantId, expiresAtMs) }
 }
 
 /**
- * `refused`: unknown, expired, revoked, another app's, or its user is disabled. `app_ended` and `secret_ended`: as for a
- * redemption; the latter also when the app sent no secret but must.
+ * `good`: the grant's newest access token ends at `expiresAtMs`. `refused`: unknown, expired, revoked, another app's, or its user
+ * is disabled. `app_ended` and `secret_ended`: as for a redemption; the latter also when the app sent no secret but must.
  */
-export type MintingResult = 'minted' | 'refused' | 'app_ended' | 'secret_ended'
+export type MintingResult =
+  | { readonly kind: 'good'; readonly grantId: string; readonly expiresAtMs: number }
+  | { readonly kind: 'refused' | 'app_ended' | 'secret_ended' }
 
 /** Requests to add to the count of a key in a window. */
 export interface RequestCount {
@@ -357,8 +362,9 @@ export interface TokenStore {
   // -- Tokens and grants ---------------------------------------------------------------------------------------------
 
   /**
-   * Adds an access token to the grant of a refresh token, shortens the earlier ones to the overlap and keeps the newest.
-   * Counts as a use of the grant, which is recorded when the last one is older than LAST_USE_RESOLUTION_MS.
+   * As judgeRefresh says: hands out the newest access token of the grant again, or adds one and shortens the earlier ones. Only
+   * the latter is audited. Counts as a use of the grant, which is recorded when the last one is older than
+   * LAST_USE_RESOLUTION_MS.
    */
   mintAccessToken(minting: Minting, now: number, cause: Cause): Promise<MintingResult>
   /** undefined when unknown. The caller checks its expiry. */

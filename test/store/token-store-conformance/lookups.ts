@@ -32,7 +32,7 @@ const changes: readonly {
   },
   {
     title: 'a refresh keeps only the newest token',
-    change: (store, { refreshTokenHash }) => mint(store, refreshTokenHash, { maxLive: 1 }),
+    change: (store, { refreshTokenHash }) => mint(store, refreshTokenHash, { overlapMs: 0 }),
   },
   {
     title: 'its code is replayed after the grace',

@@ -4,6 +4,7 @@ import type { Check } from '../conformance.js'
 import { presented } from '../presented.js'
 import {
   ACCESS_TTL,
+  auditKinds,
   byUser,
   findGrant,
   grant,
@@ -14,6 +15,7 @@ import {
   OVERLAP,
   REFRESH_TTL,
   seed,
+  share,
 } from '../token-store-verbs.js'
 
 export const tokenChecks: readonly Check<TokenStore>[] = [
@@ -97,12 +99,7 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
 
       await mint(store, refreshTokenHash, {}, NOW + 2000)
       expect(await store.findAccessToken(presented(first))).toMatchObject({ expiresAtMs: NOW + 1000 + OVERLAP })
-      const { accessTokenHash: short } = await mint(
-        store,
-        refreshTokenHash,
-        { accessTokenExpiresAtMs: NOW + 4000 },
-        NOW + 3000,
-      )
+      const { accessTokenHash: short } = await mint(store, refreshTokenHash, { lifetimeMs: 1000 }, NOW + 3000)
       await mint(store, refreshTokenHash, {}, NOW + 3500)
       expect(await store.findAccessToken(presented(short))).toMatchObject({ expiresAtMs: NOW + 4000 })
     },
@@ -118,28 +115,83 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
     },
   },
   {
-    title: 'a hundred concurrent refreshes all succeed, and ten of their tokens stay good',
+    title: 'a thousand refreshes at once share one token, which is good for its whole lifetime, and end no other',
     async run(store) {
       await seed(store)
       const { accessTokenHash, refreshTokenHash } = await grant(store)
-      const minted = await Promise.all(Array.from({ length: 100 }, () => mint(store, refreshTokenHash)))
-      expect(minted.every(({ result }) => result === 'minted')).toBe(true)
-      const good = await Promise.all(minted.map((token) => isGood(store, token.accessTokenHash)))
-      expect(good.filter(Boolean)).toHaveLength(10)
-      expect(await isGood(store, accessTokenHash)).toBe(false)
-      const next = await mint(store, refreshTokenHash)
-      expect(await isGood(store, next.accessTokenHash)).toBe(true)
+      const shared = await Promise.all(Array.from({ length: 1_000 }, () => share(store, refreshTokenHash)))
+      expect(new Set(shared.map((token) => String(token.accessTokenHash))).size).toBe(1)
+      const [token] = shared
+      if (!token) throw new Error('there is none')
+      expect(await isGood(store, token.accessTokenHash, NOW + ACCESS_TTL - 1)).toBe(true)
+      expect(await isGood(store, token.accessTokenHash, NOW + ACCESS_TTL)).toBe(false)
+      expect(await isGood(store, accessTokenHash, NOW + OVERLAP - 1)).toBe(true)
+      expect((await auditKinds(store)).filter((kind) => kind === 'token.refreshed')).toHaveLength(1)
     },
   },
   {
-    title: 'access tokens beyond the cap end, the oldest first',
+    title:
+      'a token is handed out again within an eighth of the overlap, by clocks that differ by less, and not at its end',
+    async run(store) {
+      await seed(store)
+      const window = OVERLAP / 8
+      for (const [off, isSame] of [
+        [0, true],
+        [window - 1, true],
+        [window, false],
+        [window + 1, false],
+        [1 - window, true],
+        [-window, false],
+        [-window - 1, false],
+      ] as const) {
+        const { refreshTokenHash } = await grant(store)
+        const first = await share(store, refreshTokenHash)
+        const second = await share(store, refreshTokenHash, {}, NOW + off)
+        expect(second, `${off} ms later`).toEqual(
+          isSame ? first : { accessTokenHash: expect.anything(), expiresAtMs: NOW + off + ACCESS_TTL },
+        )
+        expect(await isGood(store, first.accessTokenHash, NOW + off + (isSame ? ACCESS_TTL - off : OVERLAP) - 1)).toBe(
+          true,
+        )
+      }
+    },
+  },
+  {
+    title: 'the token of the exchange is not handed out again, nor one that was made with other terms',
+    async run(store) {
+      await seed(store)
+      const { accessTokenHash, refreshTokenHash } = await grant(store)
+      const first = await share(store, refreshTokenHash)
+      expect(first.accessTokenHash).not.toEqual(accessTokenHash)
+      const other = await share(store, refreshTokenHash, { lifetimeMs: ACCESS_TTL / 2 })
+      expect(other.expiresAtMs).toBe(NOW + ACCESS_TTL / 2)
+    },
+  },
+  {
+    title: 'every token that was handed out is good for the overlap at least, however often its grant is refreshed',
+    async run(store) {
+      await seed(store)
+      const { refreshTokenHash } = await grant(store)
+      const handedOut = []
+      for (let now = NOW; now < NOW + 3 * OVERLAP; now += OVERLAP / 16) {
+        handedOut.push({ now, ...(await share(store, refreshTokenHash, {}, now)) })
+        for (const token of handedOut.filter(({ now: at }) => now < at + OVERLAP)) {
+          expect(await isGood(store, token.accessTokenHash, now)).toBe(true)
+        }
+      }
+      const found = await Promise.all(handedOut.map((token) => store.findAccessToken(presented(token.accessTokenHash))))
+      expect(new Set(found.filter(Boolean).map((token) => token?.expiresAtMs)).size).toBeLessThan(10)
+    },
+  },
+  {
+    title: 'of access tokens that clocks far apart have minted ten live, and the oldest end first',
     async run(store) {
       await seed(store)
       const { refreshTokenHash } = await grant(store)
       const minted = []
-      for (let i = 0; i < 5; i++) minted.push(await mint(store, refreshTokenHash, { maxLive: 3 }, NOW + i))
-      const good = await Promise.all(minted.map((token) => isGood(store, token.accessTokenHash, NOW + 5)))
-      expect(good).toEqual([false, false, true, true, true])
+      for (let i = 0; i < 12; i++) minted.push(await mint(store, refreshTokenHash, {}, NOW + i))
+      const good = await Promise.all(minted.map((token) => isGood(store, token.accessTokenHash, NOW + 12)))
+      expect(good).toEqual([false, false, ...Array(10).fill(true)])
     },
   },
   {
@@ -153,6 +205,10 @@ export const tokenChecks: readonly Check<TokenStore>[] = [
       }
       expect(await lastUseAfterMintingAt(NOW + LAST_USE_RESOLUTION_MS - 1)).toBe(NOW)
       expect(await lastUseAfterMintingAt(NOW + LAST_USE_RESOLUTION_MS)).toBe(NOW + LAST_USE_RESOLUTION_MS)
+      const longOverlap = { overlapMs: 100 * LAST_USE_RESOLUTION_MS }
+      await share(store, refreshTokenHash, longOverlap, NOW + 2 * LAST_USE_RESOLUTION_MS)
+      await share(store, refreshTokenHash, longOverlap, NOW + 3 * LAST_USE_RESOLUTION_MS)
+      expect((await findGrant(store, grantId))?.lastUsedAtMs).toBe(NOW + 3 * LAST_USE_RESOLUTION_MS)
     },
   },
   {

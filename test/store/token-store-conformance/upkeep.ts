@@ -95,7 +95,7 @@ export const upkeepChecks: readonly Check<TokenStore>[] = [
     async run(store) {
       await seed(store)
       const { grantId, refreshTokenHash } = await grant(store, {}, { refreshTokenExpiresAtMs: NOW + 1 })
-      await mint(store, refreshTokenHash, { accessTokenExpiresAtMs: NOW + 2, overlapMs: 9 })
+      await mint(store, refreshTokenHash, { lifetimeMs: 2, overlapMs: 9 })
       const remove = (endedBeforeMs: number) => store.removeEnded({ endedBeforeMs, auditBeforeMs: 0, limit: 100 })
       await remove(NOW + 9)
       expect(await findGrant(store, grantId)).toBeDefined()

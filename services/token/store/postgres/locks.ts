@@ -2,6 +2,7 @@
 // user, session, code, openid, grant, which avoids deadlocks; only a sign-in may end a session of another user, whom it does not
 // lock, in the same browser. A revocation either waits for the holders of its row or is seen by them.
 import type { Statement } from '../../../postgres/transaction.js'
+import type { Authentication } from '../../../protocol/authentication.js'
 
 const FOREVER = Number.MAX_SAFE_INTEGER
 
@@ -65,6 +66,49 @@ export const credentialsOfAsked = (skip: Skip) => `
         LEFT JOIN app ON app.appid = asked.appid
         LEFT JOIN secret ON secret.secret_id = asked.secret_id AND secret.appid = asked.appid
     )`
+
+/**
+ * Continues `WITH asked AS (…), `, whose rows have an appid, a secret_id (null when the app sent none) and a place. Locks apps and
+ * secrets until the transaction ends; `authentication` is `asked` with what is known of them.
+ */
+export const authenticationOfAsked = (skip: Skip) => `
+    app AS MATERIALIZED (
+      SELECT appid, is_disabled, requires_secret_on_refresh FROM apps
+      WHERE appid = ANY (ARRAY(SELECT appid FROM asked))
+      FOR SHARE ${skip}
+    ), secret AS MATERIALIZED (
+      SELECT secret_id, appid, CASE WHEN revoked_at_ms IS NULL THEN coalesce(expires_at_ms, ${FOREVER}) ELSE 0 END AS end_ms
+      FROM app_secrets
+      WHERE secret_id = ANY (ARRAY(SELECT secret_id FROM asked)) AND appid = ANY (ARRAY(SELECT appid FROM app))
+      FOR SHARE ${skip}
+    ), authentication AS MATERIALIZED (
+      SELECT asked.*, app.is_disabled, app.requires_secret_on_refresh, coalesce(secret.end_ms, 0) AS secret_end_ms
+      FROM asked
+        LEFT JOIN app ON app.appid = asked.appid
+        LEFT JOIN secret ON secret.secret_id = asked.secret_id AND secret.appid = asked.appid
+    )`
+
+/** The columns of `authentication a`. */
+export const AUTHENTICATION = `a.is_disabled AS "isAppDisabled",
+      a.requires_secret_on_refresh AS "requiresSecretOnRefresh", a.secret_end_ms AS "secretEndsAtMs"`
+
+/** The first two are null when there is no such app, or when it is locked and must not be waited for. */
+export interface AuthenticationColumns {
+  readonly isAppDisabled: boolean | null
+  readonly requiresSecretOnRefresh: boolean | null
+  readonly secretEndsAtMs: number
+}
+
+export function authenticationOf(columns: AuthenticationColumns, secretId: string | undefined): Authentication {
+  const { isAppDisabled, requiresSecretOnRefresh, secretEndsAtMs } = columns
+  return {
+    app:
+      isAppDisabled === null
+        ? undefined
+        : { isDisabled: isAppDisabled, requiresSecretOnRefresh: requiresSecretOnRefresh === true },
+    secretEndsAtMs: secretId === undefined ? undefined : secretEndsAtMs,
+  }
+}
 
 /** The user of the row of `table`, locked before that row. */
 export const lockedUserOf = (table: string, skip: Skip) => `

@@ -1,17 +1,29 @@
 import { byteKey } from '../../../collections/bounded-map.js'
-import { GroupedWrites } from '../../../postgres/grouped-writes.js'
+import { groupBy } from '../../../collections/group-by.js'
+import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
 import { Lookups } from '../../../postgres/lookups.js'
-import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
+import { columnsOf, type Database, type Statement, type Value } from '../../../postgres/transaction.js'
+import { judgeRefresh, type RefreshedGrant, type StoredToken } from '../../../protocol/access-tokens.js'
 import type { Cause } from '../../../store/cause.js'
 import {
   type AccessTokenRow,
+  type GrantRow,
   LAST_USE_RESOLUTION_MS,
   type Minting,
   type MintingResult,
+  type PresentedToken,
   type TokenStore,
+  termsOf,
 } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
-import { credentialsOfAsked, type Ended, lockedUserOf, waitingOrNot } from './locks.js'
+import {
+  AUTHENTICATION,
+  type AuthenticationColumns,
+  authenticationOf,
+  authenticationOfAsked,
+  lockedUserOf,
+  waitingOrNot,
+} from './locks.js'
 
 type TokenMethods = Pick<TokenStore, 'mintAccessToken' | 'findAccessToken'>
 
@@ -24,60 +36,58 @@ const lockGrantsToMint = waitingOrNot(
   'lock_grants_to_mint',
   (skip) => `
     WITH asked AS (
-      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[])
-        WITH ORDINALITY AS asked (appid, secret_id, now_ms, refresh_token_hash, place)
-    ), ${credentialsOfAsked(skip)}
-    SELECT c.ended, live.grant_id AS "grantId", live.user_id AS "userId", coalesce(live.is_live, false) AS "isLive"
-    FROM credentials c
+      SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[])
+        WITH ORDINALITY AS asked (appid, secret_id, refresh_token_hash, place)
+    ), ${authenticationOfAsked(skip)}
+    SELECT ${AUTHENTICATION}, g.grant_id AS "grantId", g.user_id AS "userId", g.expires_at_ms AS "expiresAtMs",
+      g.revoked_at_ms IS NOT NULL AS "isRevoked", NOT g.is_disabled AS "isUserLive", g.last_used_at_ms AS "lastUsedAtMs"
+    FROM authentication a
       LEFT JOIN LATERAL (
-        SELECT g.grant_id, g.user_id,
-          g.revoked_at_ms IS NULL AND g.expires_at_ms > c.now_ms AND NOT u.is_disabled AS is_live
+        SELECT g.grant_id, g.user_id, g.expires_at_ms, g.revoked_at_ms, g.last_used_at_ms, u.is_disabled
         FROM grants g ${lockedUserOf('g', skip)}
-        WHERE g.refresh_token_hash = c.refresh_token_hash AND g.appid || '' = c.appid AND c.ended IS NULL
+        WHERE g.refresh_token_hash = a.refresh_token_hash AND g.appid || '' = a.appid
         FOR NO KEY UPDATE OF g ${skip}
-      ) live ON true
-    ORDER BY c.place`,
+      ) g ON true
+    ORDER BY a.place`,
 )
-/**
- * For many at once, each of a different grant. By the index access_tokens_by_grant. Since the grant is locked, a minting sees
- * the tokens of the one before it: the new token becomes the newest, the others end with the overlap, and those beyond the cap
- * are removed.
- */
+/** For many at once, sent after the locks, so that it finds the tokens of the refresh before. By the index access_tokens_by_grant. */
+const findTokensOfGrants: Statement = {
+  name: 'find_tokens_of_grants',
+  text: `
+    SELECT t.*
+    FROM (SELECT DISTINCT unnest($1::bytea[]) AS refresh_token_hash) asked CROSS JOIN LATERAL (
+      SELECT grant_id AS "grantId", access_token_hash AS hash, serial, expires_at_ms AS "expiresAtMs"
+      FROM access_tokens
+      WHERE grant_id = (SELECT grant_id FROM grants g WHERE g.refresh_token_hash = asked.refresh_token_hash)
+      OFFSET 0
+    ) t
+    ORDER BY t.serial DESC`,
+}
+/** What refreshes write: tokens that are new, that end sooner and that have ended; last uses; events. */
 const mint: Statement = {
   name: 'mint',
   text: `
-    WITH minting AS (
-      SELECT * FROM unnest($1::bytea[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], $7::text[],
-          $8::text[], $9::text[], $10::text[], $11::text[])
-        AS minting (access_token_hash, grant_id, expires_at_ms, now_ms, end_ms, max_live, event_id,
-          actor, request_id, appid, user_id)
-    ), earlier AS (
-      SELECT t.access_token_hash, t.expires_at_ms, t.age >= m.max_live AS is_surplus, m.end_ms
-      FROM minting m CROSS JOIN LATERAL (
-        SELECT access_token_hash, expires_at_ms, row_number() OVER (ORDER BY serial DESC) AS age
-        FROM access_tokens WHERE grant_id = m.grant_id AND expires_at_ms + 0 > m.now_ms
-      ) t
-    ), removed AS (
-      DELETE FROM access_tokens
-      WHERE access_token_hash = ANY (ARRAY(SELECT access_token_hash FROM earlier WHERE is_surplus))
-    ), longer AS (
-      SELECT access_token_hash, end_ms FROM earlier WHERE NOT is_surplus AND expires_at_ms > end_ms
+    WITH removed AS (
+      DELETE FROM access_tokens WHERE access_token_hash = ANY ($1::bytea[])
+    ), shorter AS (
+      SELECT * FROM unnest($2::bytea[], $3::bigint[]) AS shorter (access_token_hash, end_ms)
     ), shortened AS (
       UPDATE access_tokens t
-      SET expires_at_ms = (SELECT end_ms FROM longer l WHERE l.access_token_hash = t.access_token_hash)
-      WHERE access_token_hash = ANY (ARRAY(SELECT access_token_hash FROM longer))
-    ), used AS (
-      UPDATE grants g SET last_used_at_ms = (SELECT now_ms FROM minting m WHERE m.grant_id = g.grant_id)
-      WHERE grant_id = ANY ($2)
-        AND last_used_at_ms <= (SELECT now_ms FROM minting m WHERE m.grant_id = g.grant_id) - ${LAST_USE_RESOLUTION_MS}
+      SET expires_at_ms = (SELECT end_ms FROM shorter s WHERE s.access_token_hash = t.access_token_hash)
+      WHERE access_token_hash = ANY ($2)
     ), minted AS (
       INSERT INTO access_tokens (access_token_hash, grant_id, serial, expires_at_ms)
-      SELECT access_token_hash, grant_id, 1 + coalesce(
-          (SELECT max(serial) FROM access_tokens t WHERE t.grant_id = minting.grant_id), 0), expires_at_ms
-      FROM minting
+      SELECT * FROM unnest($4::bytea[], $5::text[], $6::integer[], $7::bigint[])
+    ), used AS (
+      SELECT * FROM unnest($8::text[], $9::bigint[]) AS used (grant_id, now_ms)
+    ), recorded AS (
+      UPDATE grants g SET last_used_at_ms = (SELECT max(now_ms) FROM used u WHERE u.grant_id = g.grant_id)
+      WHERE grant_id = ANY ($8)
     )
     ${INSERT_EVENTS}
-    SELECT event_id, now_ms, 'token.refreshed', actor, request_id, appid, user_id, grant_id, '' FROM minting`,
+    SELECT event_id, now_ms, 'token.refreshed', actor, request_id, appid, user_id, grant_id, ''
+    FROM unnest($10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[])
+      AS refreshed (event_id, now_ms, actor, request_id, appid, user_id, grant_id)`,
 }
 /** Primary keys of all four tables. */
 const findAccessToken: Statement = {
@@ -92,70 +102,107 @@ const findAccessToken: Statement = {
       JOIN users u ON u.user_id = g.user_id
     WHERE t.access_token_hash = $1`,
 }
-/** One minting to carry out. */
-interface NewToken {
+/** One refresh to carry out. */
+interface Refresh {
   readonly minting: Minting
   readonly now: number
   readonly cause: Cause
 }
 
-/** `isLive` implies that nothing has `ended`. */
-interface LockedGrant {
-  readonly ended: Ended
-  readonly grantId: string
-  readonly userId: string
-  readonly isLive: boolean
-}
+/** A request's app and secret, and its grant; without a grant, `grantId` and what follows are null. */
+type LockedGrant = AuthenticationColumns &
+  (
+    | (Omit<RefreshedGrant, 'tokens'> & Pick<GrantRow, 'grantId' | 'userId' | 'lastUsedAtMs'>)
+    | { readonly grantId: null }
+  )
 
-/** For the compiler only: there is a row for each minting. */
-const NO_GRANT: LockedGrant = { ended: 'app_ended', grantId: '', userId: '', isLive: false }
+interface TokenColumns extends StoredToken {
+  readonly grantId: string
+  readonly serial: number
+}
 
 export function createTokenMethods(database: Database, audit: Audit): TokenMethods {
   const accessTokens = new Lookups<AccessTokenRow>(database, findAccessToken, ['bytea'])
+  const refreshes = new GroupedWrites(database, refreshSteps(audit))
 
-  const mintings = new GroupedWrites<NewToken, MintingResult>(database, async (transaction, all, mayWait) => {
-    const found = await transaction.ask<LockedGrant>(
-      lockGrantsToMint(mayWait),
-      columnsOf(all, [
-        ({ minting }) => minting.appid,
-        ({ minting }) => minting.secretId ?? null,
-        ({ now }) => now,
-        ({ minting }) => minting.refreshTokenHash,
+  return {
+    mintAccessToken: (minting, now, cause) =>
+      refreshes.submit(byteKey(minting.refreshTokenHash), { minting, now, cause }),
+
+    findAccessToken: async ({ hash }: PresentedToken) => hash && accessTokens.findOne(hash),
+  }
+}
+
+function refreshSteps(audit: Audit): Steps<Refresh, MintingResult> {
+  return async (transaction, all, mayWait) => {
+    const hashes = all.map(({ minting }) => minting.refreshTokenHash)
+    const [locked, stored] = await Promise.all([
+      transaction.ask<LockedGrant>(lockGrantsToMint(mayWait), [
+        ...columnsOf(all, [({ minting }) => minting.appid, ({ minting }) => minting.secretId ?? null]),
+        hashes,
       ]),
-    )
-    const good = all.flatMap((each, index) => {
-      const { isLive, grantId, userId } = found[index] ?? NO_GRANT
-      return isLive ? [{ ...each, grantId, userId }] : []
+      transaction.ask<TokenColumns>(findTokensOfGrants, [hashes]),
+    ])
+    // Refreshes of one grant follow each other here too: each is judged by what the one before has left.
+    const tokens = new Map<string, readonly StoredToken[]>(groupBy(stored, ({ grantId }) => grantId))
+    const minted: (Refresh & { readonly grantId: string; readonly userId: string })[] = []
+    const used: { readonly grantId: string; readonly now: number }[] = []
+    const results = all.map((each, index): MintingResult | undefined => {
+      const { minting, now } = each
+      const found = locked[index]
+      if (!found) throw new TypeError('there is a row for each refresh')
+      const grant = found.grantId === null ? undefined : { ...found, tokens: tokens.get(found.grantId) ?? [] }
+      const terms = termsOf(minting, grant?.grantId ?? '')
+      const verdict = judgeRefresh(authenticationOf(found, minting.secretId), grant, terms, now)
+      if (!grant || (verdict.kind !== 'minted' && verdict.kind !== 'shared')) {
+        return mayWait ? { kind: verdict.kind as 'refused' } : undefined
+      }
+      const { grantId, userId, lastUsedAtMs } = grant
+      if (verdict.kind === 'minted') {
+        tokens.set(grantId, verdict.tokens)
+        minted.push({ ...each, grantId, userId })
+      }
+      if (now - lastUsedAtMs >= LAST_USE_RESOLUTION_MS) used.push({ grantId, now })
+      return { kind: 'good', grantId, expiresAtMs: verdict.expiresAtMs }
     })
-    if (good.length > 0) {
-      transaction.write(
-        mint,
-        columnsOf(good, [
-          ({ minting }) => minting.accessTokenHash,
-          ({ grantId }) => grantId,
-          ({ minting }) => minting.accessTokenExpiresAtMs,
-          ({ now }) => now,
-          ({ minting, now }) => now + minting.overlapMs,
-          ({ minting }) => minting.maxLive,
+    if (minted.length > 0 || used.length > 0) {
+      transaction.write(mint, [
+        ...changesOf(stored, tokens),
+        ...columnsOf(used, [({ grantId }) => grantId, ({ now }) => now]),
+        ...columnsOf(minted, [
           ({ now }) => audit.newEventId(now),
+          ({ now }) => now,
           ({ cause }) => cause.actor,
           ({ cause }) => cause.requestId,
           ({ minting }) => minting.appid,
           ({ userId }) => userId,
+          ({ grantId }) => grantId,
         ]),
-      )
+      ])
     }
-    return all.map((_, index) => {
-      const { ended, isLive } = found[index] ?? NO_GRANT
-      if (isLive) return 'minted'
-      return mayWait ? (ended ?? 'refused') : undefined
-    })
-  })
-
-  return {
-    mintAccessToken: (minting, now, cause) =>
-      mintings.submit(byteKey(minting.refreshTokenHash), { minting, now, cause }),
-
-    findAccessToken: async ({ hash }) => hash && accessTokens.findOne(hash),
+    return results
   }
+}
+
+/** What makes the tokens of grants from those that are `stored`, as the first parameters of `mint`. */
+function changesOf(stored: readonly TokenColumns[], tokens: ReadonlyMap<string, readonly StoredToken[]>): Value[] {
+  const known = new Map(stored.map((token) => [byteKey(token.hash), token]))
+  const left = [...tokens].flatMap(([grantId, ofGrant]) => {
+    const serial = Math.max(0, ...stored.filter((token) => token.grantId === grantId).map((token) => token.serial))
+    return ofGrant.map((token, index) => ({ ...token, grantId, serial: serial + ofGrant.length - index }))
+  })
+  const kept = new Set(left.map(({ hash }) => byteKey(hash)))
+  const isNew = ({ hash }: StoredToken) => !known.has(byteKey(hash))
+  const isShorter = ({ hash, expiresAtMs }: StoredToken) =>
+    expiresAtMs < (known.get(byteKey(hash))?.expiresAtMs ?? Number.NEGATIVE_INFINITY)
+  return [
+    stored.filter(({ hash }) => !kept.has(byteKey(hash))).map(({ hash }) => hash),
+    ...columnsOf(left.filter(isShorter), [({ hash }) => hash, ({ expiresAtMs }) => expiresAtMs]),
+    ...columnsOf(left.filter(isNew), [
+      ({ hash }) => hash,
+      ({ grantId }) => grantId,
+      ({ serial }) => serial,
+      ({ expiresAtMs }) => expiresAtMs,
+    ]),
+  ]
 }

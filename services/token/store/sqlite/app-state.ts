@@ -1,4 +1,5 @@
 // What writes must know about an app and its secrets, read inside the transaction that relies on it.
+import type { Authentication } from '../../../protocol/authentication.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { KeptRows } from './kept-rows.js'
 
@@ -38,19 +39,12 @@ export function appStateFinder(db: Connection, kept: KeptRows): FindAppState {
   return (appid) => kept.appState(appid, look)
 }
 
-/** `secretId`: the secret the app authenticated with; undefined when it sent none, which is good unless it must. */
-export type CheckApp = (
-  appid: string,
-  secretId: string | undefined,
-  now: number,
-) => 'good' | 'app_ended' | 'secret_ended'
+/** What the transaction in progress finds of an app and the secret it authenticated with; undefined when it sent none. */
+export type FindAuthentication = (appid: string, secretId: string | undefined) => Authentication
 
-/** Checks an app and the secret it authenticated with inside the transaction that relies on them. */
-export function appChecker(findState: FindAppState): CheckApp {
-  return (appid, secretId, now) => {
+export function authenticationFinder(findState: FindAppState): FindAuthentication {
+  return (appid, secretId) => {
     const app = findState(appid)
-    if (!app || app.isDisabled) return 'app_ended'
-    if (secretId === undefined) return app.requiresSecretOnRefresh ? 'secret_ended' : 'good'
-    return now < (app.secretEnds.get(secretId) ?? 0) ? 'good' : 'secret_ended'
+    return { app, secretEndsAtMs: secretId === undefined ? undefined : (app?.secretEnds.get(secretId) ?? 0) }
   }
 }

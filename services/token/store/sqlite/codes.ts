@@ -1,9 +1,10 @@
 // A code is the beginning of a grant: issuing it writes the row that its exchange completes (grants.ts).
+import { judgeAuthentication } from '../../../protocol/authentication.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { Hash, Issuing, NewCode, Redemption, RedemptionResult } from '../token-store.js'
-import type { CheckApp } from './app-state.js'
+import type { FindAuthentication } from './app-state.js'
 import { appFinder } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
@@ -125,7 +126,7 @@ function codeFinder(db: Connection): FindCode {
 
 interface CodeDeps {
   readonly record: RecordEvent
-  readonly checkApp: CheckApp
+  readonly findAuthentication: FindAuthentication
   readonly isLiveUser: IsLiveUser
   readonly isOpenSession: IsOpenSession
   readonly completeGrant: CompleteGrant
@@ -190,7 +191,10 @@ function isLive({ expiresAtMs, isRevoked }: CodeRow, now: number): boolean {
 
 const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
 
-function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, completeGrant, endGrant }: CodeDeps) {
+function redeemWrites(
+  findCode: FindCode,
+  { record, findAuthentication, isLiveUser, completeGrant, endGrant }: CodeDeps,
+) {
   /** A replay within the grace is forgiven; after it and before the code expires it ends the grant; later it has no effect. */
   function refuseReplay(
     code: CodeRow,
@@ -217,7 +221,7 @@ function redeemWrites(findCode: FindCode, { record, checkApp, isLiveUser, comple
   return {
     redeemCode(redemption: Redemption, now: number, cause: Cause): RedemptionResult {
       const { codeHash, appid, redirectUri, grantId, replayGraceMs } = redemption
-      const app = checkApp(appid, redemption.secretId, now)
+      const app = judgeAuthentication(findAuthentication(appid, redemption.secretId), now)
       if (app !== 'good') return { kind: app }
       const code = findCode(codeHash)
       if (code?.appid !== appid) return refused

@@ -5,7 +5,7 @@ import { cutPage, formatTimePosition, type Page, type PageOf, parseTimePosition 
 import type { GrantRow, Hash, Redemption, Revocation, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { CodeRow } from './codes.js'
-import { NEWEST_EXPIRY, packTime, packToken, unpackTime } from './packed-tokens.js'
+import { NEWEST_EXPIRY, packTime, packTokens, unpackTime } from './packed-tokens.js'
 import { requireOnePlace } from './places.js'
 
 /** SQL: not just a code any more. */
@@ -83,7 +83,8 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
     }
     requireOnePlace(refreshTokenHash, codeHash)
     requireOnePlace(redemption.accessTokenHash, codeHash)
-    const accessTokens = packToken(redemption.accessTokenHash, redemption.accessTokenExpiresAtMs)
+    const { accessTokenHash: hash, accessTokenExpiresAtMs: expiresAtMs } = redemption
+    const accessTokens = packTokens([{ hash, expiresAtMs }])
     complete.run(grantId, openid, refreshTokenHash, now, now, refreshTokenExpiresAtMs, accessTokens, code.place)
     return openid
   }

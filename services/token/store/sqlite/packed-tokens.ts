@@ -1,6 +1,7 @@
 // The access tokens of a grant as packed in its row: newest first, for each 32 bytes of hash and 6 bytes of expiry, in ms since
 // 1970, big-endian.
-import type { Hash, Minting } from '../token-store.js'
+import type { StoredToken } from '../../../protocol/access-tokens.js'
+import type { Hash } from '../token-store.js'
 
 const HASH_BYTES = 32
 const TIME_BYTES = 6
@@ -19,31 +20,20 @@ export const TOKENS_ONE_BY_ONE = `
     ('0x' || hex(substr(access_tokens, at + 1 + ${HASH_BYTES}, ${TIME_BYTES}))) ->> '$' AS expires_at_ms
   FROM grants, token WHERE at < length(access_tokens)`
 
-/** The packed tokens of a new grant. @throws TypeError for a hash of another length, which nobody would find */
-export function packToken(hash: Hash, expiresAtMs: number): Buffer {
-  if (hash.length !== HASH_BYTES) throw new TypeError(`the hash of an access token has ${hash.length} bytes`)
-  const packed = Buffer.allocUnsafe(TOKEN_BYTES)
-  packed.set(hash)
-  packed.writeUIntBE(expiresAtMs, HASH_BYTES, TIME_BYTES)
+/** @throws TypeError for a hash of another length, which nobody would find */
+export function packTokens(tokens: readonly StoredToken[]): Buffer {
+  const packed = Buffer.allocUnsafe(tokens.length * TOKEN_BYTES)
+  tokens.forEach(({ hash, expiresAtMs }, index) => {
+    if (hash.length !== HASH_BYTES) throw new TypeError(`the hash of an access token has ${hash.length} bytes`)
+    packed.set(hash, index * TOKEN_BYTES)
+    packed.writeUIntBE(expiresAtMs, index * TOKEN_BYTES + HASH_BYTES, TIME_BYTES)
+  })
   return packed
 }
 
-/**
- * Puts the token of `minting` first; of the earlier ones, shortens those that outlive the overlap and drops those that have
- * ended or are one too many.
- */
-export function addToken(packed: Buffer, minting: Minting, now: number): Buffer {
-  const tokens = Buffer.allocUnsafe(Math.min(packed.length + TOKEN_BYTES, minting.maxLive * TOKEN_BYTES))
-  packToken(minting.accessTokenHash, minting.accessTokenExpiresAtMs).copy(tokens)
-  let end = TOKEN_BYTES
-  for (let at = 0; at < packed.length && end < tokens.length; at += TOKEN_BYTES) {
-    const expiresAtMs = Math.min(packed.readUIntBE(at + HASH_BYTES, TIME_BYTES), now + minting.overlapMs)
-    if (expiresAtMs <= now) continue
-    packed.copy(tokens, end, at, at + HASH_BYTES)
-    tokens.writeUIntBE(expiresAtMs, end + HASH_BYTES, TIME_BYTES)
-    end += TOKEN_BYTES
-  }
-  return tokens.subarray(0, end)
+/** Their hashes are parts of `packed`. */
+export function unpackTokens(packed: Buffer): StoredToken[] {
+  return Array.from(tokensIn(packed), (token) => ({ hash: hashIn(token), expiresAtMs: expiryOf(token) }))
 }
 
 /** The expiry of the token with this hash; undefined when it is not among them. */

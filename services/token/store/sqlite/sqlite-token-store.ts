@@ -5,7 +5,7 @@ import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '..
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
-import { appChecker, appStateFinder } from './app-state.js'
+import { appStateFinder, authenticationFinder } from './app-state.js'
 import { appReads, appWrites } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeEnders } from './codes.js'
@@ -106,7 +106,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
   const record = eventRecorder(db, kept)
   const insertSecret = secretInserter(db)
   const findAppState = appStateFinder(db, kept)
-  const checkApp = appChecker(findAppState)
+  const findAuthentication = authenticationFinder(findAppState)
   const unusedCodes = unusedCodeEnders(db)
   const endGrant = grantEnder(db, record)
   const completeGrant = grantCompleter(db, endGrant)
@@ -119,8 +119,8 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
     ...secrets,
     ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
     ...sessionWrites(db, record, isUnchangedUser),
-    ...codeWrites(db, { record, checkApp, isLiveUser, isOpenSession, completeGrant, endGrant }),
-    ...tokenWrites(db, { record, checkApp, isLiveUser }),
+    ...codeWrites(db, { record, findAuthentication, isLiveUser, isOpenSession, completeGrant, endGrant }),
+    ...tokenWrites(db, { record, findAuthentication, isLiveUser }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
     ...useWrites(db, kept),
     ...upkeepWrites(db, kept),

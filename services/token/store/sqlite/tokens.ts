@@ -1,3 +1,4 @@
+import { judgeRefresh } from '../../../protocol/access-tokens.js'
 import type { Connection } from '../../../sqlite/open.js'
 import type { Cause } from '../../../store/cause.js'
 import {
@@ -7,11 +8,12 @@ import {
   type Minting,
   type MintingResult,
   type PresentedToken,
+  termsOf,
 } from '../token-store.js'
-import type { CheckApp } from './app-state.js'
+import type { FindAuthentication } from './app-state.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
-import { addToken, findExpiry } from './packed-tokens.js'
+import { findExpiry, packTokens, unpackTokens } from './packed-tokens.js'
 import { inSlotsOf, placeNumber, requireOnePlace } from './places.js'
 import type { IsLiveUser } from './users.js'
 
@@ -68,20 +70,28 @@ export function tokenReads(db: Connection, kept: KeptRows) {
 }
 
 /** Columns of the lookup of a refresh, in its order. */
-type MintingRecord = [place: bigint, grantId: string, userId: string, lastUsedAtMs: bigint, tokens: Buffer]
+type RefreshRecord = [
+  place: bigint,
+  grantId: string,
+  userId: string,
+  lastUsedAtMs: bigint,
+  expiresAtMs: bigint,
+  revokedAtMs: bigint | null,
+  tokens: Buffer,
+]
 
 interface MintingDeps {
   readonly record: RecordEvent
-  readonly checkApp: CheckApp
+  readonly findAuthentication: FindAuthentication
   readonly isLiveUser: IsLiveUser
 }
 
-export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: MintingDeps) {
+export function tokenWrites(db: Connection, { record, findAuthentication, isLiveUser }: MintingDeps) {
   const findGrant = db
-    .prepare<[place: bigint, place: bigint, refreshTokenHash: Hash, appid: string, now: number], MintingRecord>(
+    .prepare<[place: bigint, place: bigint, refreshTokenHash: Hash, appid: string], RefreshRecord>(
       // Primary key. The + before a column keeps the planner from the index of the app's grants, which is long.
-      `SELECT place, grant_id, user_id, last_used_at_ms, access_tokens FROM grants
-       WHERE ${inSlotsOf('?')} AND refresh_token_hash = +? AND +appid = ? AND revoked_at_ms IS NULL AND expires_at_ms > ?`,
+      `SELECT place, grant_id, user_id, last_used_at_ms, expires_at_ms, revoked_at_ms, access_tokens FROM grants
+       WHERE ${inSlotsOf('?')} AND refresh_token_hash = +? AND +appid = ?`,
     )
     .raw()
     .safeIntegers()
@@ -92,20 +102,30 @@ export function tokenWrites(db: Connection, { record, checkApp, isLiveUser }: Mi
 
   return {
     mintAccessToken(minting: Minting, now: number, cause: Cause): MintingResult {
-      const { refreshTokenHash, accessTokenHash, appid } = minting
-      const app = checkApp(appid, minting.secretId, now)
-      if (app !== 'good') return app
+      const { refreshTokenHash, appid } = minting
       const at = placeNumber(refreshTokenHash)
-      const grant = findGrant.get(at, at, refreshTokenHash, appid, now)
-      if (!grant) return 'refused'
-      const [place, grantId, userId, lastUsedAtMs, tokens] = grant
-      if (!isLiveUser(userId)) return 'refused'
+      const found = findGrant.get(at, at, refreshTokenHash, appid)
+      const [place = 0n, grantId = '', userId = '', lastUsedAtMs = 0n, expiresAtMs, revokedAtMs, packed] = found ?? []
+      const grant = packed && {
+        expiresAtMs: Number(expiresAtMs),
+        isRevoked: revokedAtMs !== null,
+        isUserLive: isLiveUser(userId),
+        tokens: unpackTokens(packed),
+      }
+      const terms = termsOf(minting, grantId)
+      const verdict = judgeRefresh(findAuthentication(appid, minting.secretId), grant, terms, now)
+      if (verdict.kind !== 'minted' && verdict.kind !== 'shared') return { kind: verdict.kind }
 
-      requireOnePlace(accessTokenHash, refreshTokenHash)
       const isUseDue = now - Number(lastUsedAtMs) >= LAST_USE_RESOLUTION_MS
-      update.run(addToken(tokens, minting, now), isUseDue ? now : lastUsedAtMs, place)
-      record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
-      return 'minted'
+      if (packed && (verdict.kind === 'minted' || isUseDue)) {
+        const tokens = verdict.kind === 'minted' ? packTokens(verdict.tokens) : packed
+        update.run(tokens, isUseDue ? now : lastUsedAtMs, place)
+      }
+      if (verdict.kind === 'minted') {
+        requireOnePlace(verdict.tokens[0]?.hash ?? refreshTokenHash, refreshTokenHash)
+        record({ kind: 'token.refreshed', now, cause, appid, userId, grantId })
+      }
+      return { kind: 'good', grantId, expiresAtMs: verdict.expiresAtMs }
     },
   }
 }
