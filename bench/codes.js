@@ -10,11 +10,11 @@ const TIMEOUT_MS = 10_000
 const SETTLED_MS = 500 // until what was written is copied from the log into the database
 
 /**
- * @param {{ dataDir: string, mode: 'all' | 'token' }} service a running one
+ * @param {{ product: string, dataDir: string, mode: 'all' | 'token' }} service a running one; `product` is its checkout
  * @param {{ appid: string, newcomers: string[], atOnce: number }} seeded
  * @returns {Promise<{ issue: (count: number) => Promise<string[]>, close: () => void }>}
  */
-export async function codeIssuer({ dataDir, mode }, { appid, newcomers, atOnce }) {
+export async function codeIssuer({ product, dataDir, mode }, { appid, newcomers, atOnce }) {
   const [{ MultiplexTransport }, { clientOf }, { TokenService }, { newFormId }, { socketIn }] = await Promise.all(
     [
       'services/rpc/multiplex-transport.js',
@@ -22,7 +22,7 @@ export async function codeIssuer({ dataDir, mode }, { appid, newcomers, atOnce }
       'gen/surveyauth/v1/token_service_pb.js',
       'gateway/pages/csrf.js',
       'bin/compose/addresses.js',
-    ].map((file) => importOfDist(file)),
+    ].map((file) => importOfDist(file, product)),
   )
   const transport = new MultiplexTransport({
     address: socketIn({ dataDir }, mode),

@@ -197,7 +197,7 @@ async function startSurveyAuth(modes, amounts, product = root, urls = undefined)
     parts.push({ name: mode, adminUrl: `http://127.0.0.1:${adminPort}`, started })
   }
   await Promise.all(parts.map(({ adminUrl, started }) => untilReady(started, adminUrl, START_MS)))
-  const codes = await codeIssuer({ dataDir, mode: modes[0] }, seeded)
+  const codes = await codeIssuer({ product, dataDir, mode: modes[0] }, seeded)
   return {
     port,
     processes: parts.map(({ name, started }) => ({ name, pid: started.pid })),
