@@ -1,43 +1,34 @@
 // The server's end of MultiplexService: runs the calls of a stream and sends the outcomes of one moment together.
-import { create, type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { create, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { BinaryReader } from '@bufbuild/protobuf/wire'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import type * as grpc from '@grpc/grpc-js'
 import {
   type MultiplexedCall,
-  MultiplexedResultSchema,
+  MultiplexedFailureSchema,
+  type MultiplexedResult,
   type MultiplexRequest,
   MultiplexRequestSchema,
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
-import { groupBy } from '../collections/group-by.js'
-import { holding, inBatches } from './batches.js'
+import { inBatches } from './batches.js'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
 import { encode } from './large-messages.js'
 import { requestIdFrom } from './request-id.js'
 import { decodeRequest, type RpcLimits } from './requests.js'
 
-/** A MultiplexedResult whose response is a message not encoded yet, of type `output`. */
-interface Result {
-  readonly id: number
-  readonly call: MultiplexedCall
-  readonly output?: DescMessage
-  /** When the caller gives the call up, by performance.now(). */
-  readonly dueAtMs: number
-  readonly outcome: {
-    readonly case: 'response' | 'failure'
-    readonly value: Message | { readonly code: number; readonly message: string }
-  }
-}
-
-/** The same with the response encoded. */
-interface EncodedResult {
-  readonly id: number
-  readonly call: MultiplexedCall
-  readonly outcome: { readonly case: 'response'; readonly value: Uint8Array }
-}
+/** A call that has ended, with its failure or a response that is not encoded yet. */
+type Ended = { readonly call: MultiplexedCall } & (
+  | { readonly failure: ConnectError }
+  | {
+      readonly method: DescMethod
+      readonly response: Message
+      /** When the caller gives the call up, by performance.now(). */
+      readonly dueAtMs: number
+    }
+)
 
 export interface MultiplexServerOptions {
   readonly dispatcher: Dispatcher
@@ -70,7 +61,6 @@ const BATCH_BYTES = 256 * 1024
  */
 const MAX_UNSENT_BYTES = 4 * 1024 * 1024
 
-const { response } = MultiplexedResultSchema.field
 const TYPE_URL = 'type.googleapis.com/'
 const DRAINING = Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { draining: true })))
 
@@ -104,85 +94,63 @@ function refusal(message: string): Error {
   return Object.assign(new Error(message), { code: Code.InvalidArgument })
 }
 
-/** Serves the stream until the caller ends its side and all its calls are answered. */
-export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {
-  const { stream } = options
-  let results: Result[] = []
-  /** Messages of the results before those; undefined when all are written. */
-  let sending: Iterator<Buffer> | undefined
-  let unsentBytes = 0
-  let underWay = 0
-  let hasEnded = false
-  let isGone = false
+/** How late the messages of a stream are. */
+class Lateness {
   // Transit times of the quickest messages, including the offset between the two clocks.
-  let shortestMs = Number.POSITIVE_INFINITY
-  let shortestBeforeMs = Number.POSITIVE_INFINITY
-  let measuredSinceMs = 0
-  /** Of the calls under way that may change something, by id. */
-  const aborters = new Map<number, AbortController>()
-  /** Messages, with their lateness, that wait for what lies behind the first of them to be read; undefined if none was late. */
-  let held: { readonly request: MultiplexRequest; readonly lateMs: number; readonly cameAtMs: number }[] | undefined
+  #shortestMs = Number.POSITIVE_INFINITY
+  #shortestBeforeMs = Number.POSITIVE_INFINITY
+  #measuredSinceMs = 0
 
   /**
    * How much longer this message was in transit than the quickest recent one, in ms. Not than the quickest of the whole stream:
    * a caller's clock that stops with its machine for seconds, or runs a little slow, would make all later ones late forever.
    */
-  function lateness({ sentMs }: MultiplexRequest): number {
+  of({ sentMs }: MultiplexRequest): number {
     if (sentMs === 0 || !Number.isFinite(sentMs)) return 0
     const now = performance.now()
     const wayMs = now - sentMs
-    if (now - measuredSinceMs > QUICKEST_OF_MS) {
-      measuredSinceMs = now
-      shortestBeforeMs = shortestMs
-      shortestMs = wayMs
+    if (now - this.#measuredSinceMs > QUICKEST_OF_MS) {
+      this.#measuredSinceMs = now
+      this.#shortestBeforeMs = this.#shortestMs
+      this.#shortestMs = wayMs
     }
-    shortestMs = Math.min(shortestMs, wayMs)
-    return wayMs - Math.min(shortestMs, shortestBeforeMs)
+    this.#shortestMs = Math.min(this.#shortestMs, wayMs)
+    return wayMs - Math.min(this.#shortestMs, this.#shortestBeforeMs)
   }
+}
+
+/** Serves the stream until the caller ends its side and all its calls are answered. */
+export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {
+  const { stream } = options
+  let ended: Ended[] = []
+  /** Messages of the calls that ended before those; undefined when all are written. */
+  let sending: Iterator<Buffer> | undefined
+  let unsentBytes = 0
+  let underWay = 0
+  let hasEnded = false
+  let isGone = false
+  const lateness = new Lateness()
+  /** Of the calls under way that may change something, by id. */
+  const aborters = new Map<number, AbortController>()
+  /** Messages, with their lateness, that wait for what lies behind the first of them to be read; undefined if none was late. */
+  let held: { readonly request: MultiplexRequest; readonly lateMs: number; readonly cameAtMs: number }[] | undefined
 
   function flush(): void {
-    sending ??= messagesOf(results.splice(0))
+    sending ??= messagesOf(ended.splice(0))
     while (sending && !isGone && unsentBytes < MAX_UNSENT_BYTES) {
       const { value, done } = sending.next()
       if (!done) write(value)
-      else sending = results.length > 0 ? messagesOf(results.splice(0)) : undefined
+      else sending = ended.length > 0 ? messagesOf(ended.splice(0)) : undefined
     }
     resumeWhenRoom()
     endWhenDone()
   }
 
-  function* messagesOf(ended: readonly Result[]): Generator<Buffer> {
-    for (const [output, ofOutput] of groupBy(ended, (result) => result.output)) {
-      if (!output) yield* batchesOf(ofOutput, MultiplexResponseSchema)
-      else if (hasParts(output)) yield* batchesOf(encodedOf(output, ofOutput), MultiplexResponseSchema)
-      else yield* batchesOf(ofOutput, holding(MultiplexResponseSchema, response, output))
-    }
-  }
-
-  function batchesOf(ofOutput: Iterable<Result | EncodedResult>, schema: DescMessage): Iterable<Buffer> {
-    return inBatches(ofOutput, {
-      encode: (part) => toBinary(schema, create(schema, { results: part } as never)),
-      maxBytes: BATCH_BYTES,
-      sizeOf: ({ outcome: { value } }) => (value instanceof Uint8Array ? value.length : 0),
-      onUnencodable: ({ call }, error) => add(failureOf(call, unencodable(options, call, error))),
-    })
-  }
-
-  /** Encodes each response by itself, when its turn comes, and once for all results that share it. */
-  function* encodedOf(output: DescMessage, ofOutput: readonly Result[]): Generator<EncodedResult> {
-    for (const { id, call, dueAtMs, outcome } of ofOutput) {
-      if (performance.now() > dueAtMs) {
-        add(failureOf(call, new ConnectError('deadline exceeded', Code.DeadlineExceeded)))
-        continue
-      }
-      let value: Uint8Array
-      try {
-        value = encode(output, outcome.value as Message)
-      } catch (error) {
-        add(failureOf(call, unencodable(options, call, error)))
-        continue
-      }
-      yield { id, call, outcome: { case: 'response', value } }
+  function* messagesOf(ended: readonly Ended[]): Generator<Buffer> {
+    const sizeOf = ({ outcome: { value } }: MultiplexedResult) => (value instanceof Uint8Array ? value.length : 0)
+    for (const results of inBatches(encoded(options, ended), { maxBytes: BATCH_BYTES, sizeOf })) {
+      const bytes = toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { results }))
+      yield Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
     }
   }
 
@@ -205,18 +173,14 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   }
 
   function endWhenDone(): void {
-    if (hasEnded && !isGone && underWay === 0 && results.length === 0 && !sending) stream.end()
-  }
-
-  function add(result: Result): void {
-    if (results.push(result) === 1 && !sending) setImmediate(flush)
+    if (hasEnded && !isGone && underWay === 0 && ended.length === 0 && !sending) stream.end()
   }
 
   async function run(call: MultiplexedCall, lateMs: number): Promise<void> {
-    const result = await resultOf(options, call, lateMs, aborters.get(call.id)?.signal)
+    const one = await endOf(options, call, lateMs, aborters.get(call.id)?.signal)
     aborters.delete(call.id)
     underWay -= 1
-    add(result)
+    if (ended.push(one) === 1 && !sending) setImmediate(flush)
   }
 
   function receive(request: MultiplexRequest): void {
@@ -226,7 +190,7 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
     }
     for (const id of request.givenUp) aborters.get(id)?.abort()
     if (isFull()) stream.pause()
-    const lateMs = lateness(request)
+    const lateMs = lateness.of(request)
     if (lateMs >= LATE_MS && !held) {
       held = []
       afterTurns(TURNS_TO_READ, release)
@@ -259,7 +223,7 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   const leave = () => {
     isGone = true
     for (const aborter of aborters.values()) aborter.abort()
-    results = []
+    ended = []
     sending = undefined
   }
   stream.on('cancelled', leave)
@@ -280,12 +244,12 @@ function mayChange(method: DescMethod | undefined): boolean {
   return method?.idempotency === MethodOptions_IdempotencyLevel.IDEMPOTENCY_UNKNOWN
 }
 
-async function resultOf(
+async function endOf(
   options: MultiplexServerOptions,
   call: MultiplexedCall,
   lateMs: number,
   signal: AbortSignal | undefined,
-): Promise<Result> {
+): Promise<Ended> {
   const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
   const dueAtMs = performance.now() + (timeoutMs ?? Number.POSITIVE_INFINITY)
   try {
@@ -305,9 +269,9 @@ async function resultOf(
       },
       timeoutMs,
     )
-    return { id: call.id, call, output: method.output, dueAtMs, outcome: { case: 'response', value: response } }
+    return { call, method, response, dueAtMs }
   } catch (error) {
-    return failureOf(call, error instanceof ConnectError ? error : unencodable(options, call, error))
+    return { call, failure: error instanceof ConnectError ? error : unencodable(options, call, error) }
   }
 }
 
@@ -316,14 +280,29 @@ function unencodable({ dispatcher }: MultiplexServerOptions, call: MultiplexedCa
   return dispatcher.unexpected(error, call.method.slice(call.method.lastIndexOf('/') + 1), call)
 }
 
-/** A message with parts may be large and be sent again. */
-function hasParts({ fields }: DescMessage): boolean {
-  return fields.some(({ fieldKind }) => fieldKind === 'message' || fieldKind === 'list')
+/** Encodes each response when its turn comes, and one that several calls share only once. */
+function* encoded(options: MultiplexServerOptions, ended: readonly Ended[]): Generator<MultiplexedResult> {
+  for (const one of ended) {
+    const outcome = 'failure' in one ? failed(one.failure) : responded(options, one)
+    yield { $typeName: 'surveyauth.internal.v1.MultiplexedResult', id: one.call.id, outcome }
+  }
 }
 
-function failureOf(call: MultiplexedCall, failure: ConnectError): Result {
-  const value = { code: failure.code as number, message: failure.rawMessage, details: failure.details.map(packed) }
-  return { id: call.id, call, dueAtMs: Number.POSITIVE_INFINITY, outcome: { case: 'failure', value } }
+type Outcome = MultiplexedResult['outcome']
+
+function responded(options: MultiplexServerOptions, ended: Exclude<Ended, { failure: ConnectError }>): Outcome {
+  const { call, method, response, dueAtMs } = ended
+  if (performance.now() > dueAtMs) return failed(new ConnectError('deadline exceeded', Code.DeadlineExceeded))
+  try {
+    return { case: 'response', value: encode(method.output, response) }
+  } catch (error) {
+    return failed(unencodable(options, call, error))
+  }
+}
+
+function failed({ code, rawMessage, details }: ConnectError): Outcome {
+  const value = create(MultiplexedFailureSchema, { code, message: rawMessage, details: details.map(packed) })
+  return { case: 'failure', value }
 }
 
 type Detail = ConnectError['details'][number]

@@ -1,24 +1,23 @@
 // The client's end of MultiplexService.
-// One long-lived stream carries all calls. Calls to one method made within two turns of the event loop travel together. When a
+// One long-lived stream carries all calls. Calls made within two turns of the event loop travel together. When a
 // stream breaks, calls that were not sent yet go over the next one, and so do, once, calls whose method is declared idempotent.
 // Any other call may have been executed: it fails as `unavailable`, and the caller decides.
 import { isIP } from 'node:net'
 import { checkServerIdentity } from 'node:tls'
-import { create, type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+import { create, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
 import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import {
-  MultiplexedCallSchema,
+  type MultiplexedCall,
   type MultiplexedResult,
   MultiplexRequestSchema,
   type MultiplexResponse,
   MultiplexService,
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
-import { groupBy } from '../collections/group-by.js'
 import { type Address, hostInUrl } from './address.js'
-import { holding, inBatches } from './batches.js'
+import { inBatches } from './batches.js'
 import { CallTable, MAX_CALLS } from './call-table.js'
 import type { Invoke, Outgoing } from './client.js'
 import { type Deadline, Deadlines } from './deadlines.js'
@@ -40,6 +39,8 @@ export interface MultiplexTransportOptions {
 
 /** A request message carries calls of up to this many bytes, or a single larger one. */
 const BATCH_BYTES = 32 * 1024
+/** More than the tags, lengths and numbers of a call and of its message. */
+const CALL_BYTES = 64
 /** Flow-control window of a peer, in bytes. The answers of one moment fit in it, so that none waits for a turn. */
 const WINDOW_BYTES = 4 * 1024 * 1024
 /** Calls wait this long for a connection, so that a restart of the other side goes unnoticed; then they fail at once. */
@@ -59,13 +60,13 @@ const NO_NAME = 'ip.invalid'
 /** `status: SERVING` */
 const SERVING = Buffer.from([0x08, 0x01])
 
-/** A MultiplexedCall whose request is not encoded yet. */
+/** A call whose request is not encoded yet. */
 interface Call {
   /** Its id on the stream it goes over. */
   id: number
+  /** Its path. */
   readonly method: string
   readonly request: Message
-  timeoutMs: number
   readonly requestId: string
   readonly traceparent: string
 }
@@ -116,7 +117,7 @@ export class MultiplexTransport {
       const { requestId, traceparent, timeoutMs = this.#options.defaultTimeoutMs, signal } = outgoing
       if (signal?.aborted) throw new ConnectError('the caller went away', Code.Canceled)
       const stream = this.#presentStream()
-      const call = { id: 0, method: pathOf(method), request, timeoutMs, requestId, traceparent }
+      const call = { id: 0, method: pathOf(method), request, requestId, traceparent }
       const giveUp = (why: string, code: Code) => {
         this.#fail(pending, new ConnectError(why, code))
         pending.stream.endWhenDrained()
@@ -366,33 +367,52 @@ class Stream {
     const sentMs = performance.now()
     const calls = this.#unsent.filter(({ call, deadline }) => this.pending.get(call.id) && sentMs < deadline.atMs)
     this.#unsent = []
-    for (const pending of calls) {
-      pending.timesSent += 1
-      pending.call.timeoutMs = Math.max(1, Math.floor(pending.deadline.atMs - sentMs))
+    const encoded = calls.flatMap((pending) => this.#encoded(pending, sentMs) ?? [])
+    for (const batch of inBatches(encoded, {
+      maxBytes: Math.min(BATCH_BYTES, this.#options.maxRequestBytes),
+      sizeOf,
+    })) {
+      this.#write(batch, sentMs)
     }
-    for (const [{ input }, ofMethod] of groupBy(calls, ({ method }) => method)) this.#write(input, ofMethod, sentMs)
     this.endWhenDrained()
   }
 
-  #write(input: DescMessage, calls: readonly Pending[], sentMs: number): void {
-    const { maxRequestBytes, onUnencodable } = this.#options
-    const schema = holding(MultiplexRequestSchema, MultiplexedCallSchema.field.request, input)
-    const batches = inBatches(calls, {
-      encode: (part) => {
-        const bytes = toBinary(schema, create(schema, { calls: part.map(({ call }) => call), sentMs } as never))
-        if (bytes.length > maxRequestBytes) throw this.#tooLarge(bytes.length)
-        return bytes
-      },
-      maxBytes: BATCH_BYTES,
-      onUnencodable,
-    })
-    for (const batch of batches) this.#call.write(batch)
+  /** undefined when it cannot be sent, of which its caller is told. */
+  #encoded(pending: Pending, sentMs: number): MultiplexedCall | undefined {
+    const { id, method, requestId, traceparent } = pending.call
+    pending.timesSent += 1
+    try {
+      return {
+        $typeName: 'surveyauth.internal.v1.MultiplexedCall',
+        id,
+        method,
+        request: toBinary(pending.method.input, pending.call.request),
+        timeoutMs: Math.max(1, Math.floor(pending.deadline.atMs - sentMs)),
+        requestId,
+        traceparent,
+      }
+    } catch (error) {
+      this.#options.onUnencodable(pending, error)
+      return undefined
+    }
   }
 
-  #tooLarge(bytes: number): ConnectError {
-    const { peer, maxRequestBytes } = this.#options
-    return new ConnectError(`the request has ${bytes} bytes, ${peer} takes ${maxRequestBytes}`, Code.ResourceExhausted)
+  #write(calls: MultiplexedCall[], sentMs: number): void {
+    const { peer, maxRequestBytes, onUnencodable } = this.#options
+    const bytes = toBinary(MultiplexRequestSchema, create(MultiplexRequestSchema, { calls, sentMs }))
+    const pending = calls[0] && this.pending.get(calls[0].id)
+    if (bytes.length <= maxRequestBytes || !pending) {
+      this.#call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length))
+      return
+    }
+    const text = `the request has ${bytes.length} bytes, ${peer} takes ${maxRequestBytes}` // it is one call: see sizeOf
+    onUnencodable(pending, new ConnectError(text, Code.ResourceExhausted))
   }
+}
+
+/** At least as many bytes as the call takes in a message, with what the message has besides; its texts are ASCII. */
+function sizeOf({ method, request, requestId, traceparent }: MultiplexedCall): number {
+  return method.length + request.length + requestId.length + traceparent.length + CALL_BYTES
 }
 
 /** What grpc-js puts around the cause of a failed connection. */
