@@ -17,6 +17,7 @@ import { contradictionIn, inWords, type Misplaced, misplacedIn } from '../../ser
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
 import { isOfSystem, unreadable } from '../error-code.js'
+import { DuplicateMember, type JsonPath, parseExactly } from '../exact-json.js'
 import { CommandError, EXIT, isUnanswered, WHERE_TO_LOOK } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
 import { type HeldSignals, holdSignals } from '../signals.js'
@@ -259,9 +260,9 @@ const BYTE_ORDER_MARK = /^\ufeff/
 
 /** Everything the service would refuse is refused here, before any survey is stored. @throws CommandError naming the place. */
 async function surveysOf(source: string, text: string): Promise<Survey[]> {
-  const { surveyFromJson } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
+  const { surveyFromJson, placeOf } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
   if (text.trim() === '') throw new CommandError(`${source} is empty`) // trim removes a byte order mark too
-  const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''))
+  const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''), placeOf)
   const list = Array.isArray(json) ? json : [json]
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)
   const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
@@ -298,16 +299,20 @@ function removeMisplaced(survey: Survey): Misplaced[] {
   return misplaced
 }
 
-function parsed(source: string, text: string): unknown {
+function parsed(source: string, text: string, placeOf: (path: JsonPath) => string): unknown {
   try {
-    return JSON.parse(text)
+    return parseExactly(text)
   } catch (error) {
-    throw new CommandError(`${source} is not JSON${placeOf(error, text)}`)
+    if (!(error instanceof DuplicateMember)) throw new CommandError(`${source} is not JSON${positionOf(error, text)}`)
+    const [at] = error.path
+    const [where, path] =
+      typeof at === 'number' ? [`${source}, survey ${at + 1}`, error.path.slice(1)] : [source, error.path]
+    throw new CommandError(`${where}: ${placeOf(path)}: ${error.message}`)
   }
 }
 
 /** Line and column where Node stopped reading; empty for mistakes whose position it does not tell. */
-function placeOf(error: unknown, text: string): string {
+function positionOf(error: unknown, text: string): string {
   const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
   if (position === undefined) return ''
   const lines = text.slice(0, Number(position)).split('\n')

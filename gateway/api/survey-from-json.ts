@@ -114,10 +114,11 @@ function timestampOf(unixSeconds: number): Timestamp | undefined {
  * Reads a survey from parsed JSON. Unknown keys are ignored. Only `title` and each question's `type` are required: missing
  * ids and indexes follow from the position, an id that is taken being the next free one; a missing `scene` is "1", everything else
  * is empty.
+ * NaN stands for a number that cannot be held exactly.
  * @throws Error that names the path and what is wrong there, one line per finding.
  */
 export function surveyFromJson(json: unknown): Survey {
-  const parsed = surveyJson.safeParse(json, { error: ({ input }) => (input === undefined ? 'is missing' : undefined) })
+  const parsed = surveyJson.safeParse(json, { error: ({ input }) => describeInput(input) })
   if (!parsed.success) throw new Error(parsed.error.issues.map(describeIssue).join('\n'))
   const { startTime, endTime, createTime, updateTime, pages, ...plain } = parsed.data
   return create(SurveySchema, {
@@ -175,9 +176,19 @@ function idsBeside(given: readonly { readonly id?: string | undefined }[]): (pre
   }
 }
 
+/** undefined where what was expected says more. */
+function describeInput(input: unknown): string | undefined {
+  if (input === undefined) return 'is missing'
+  return Number.isNaN(input) ? 'has more digits than can be kept' : undefined
+}
+
+/** `pages[0].questions[2]`; the survey itself is `survey`. */
+export function placeOf(path: readonly PropertyKey[]): string {
+  const steps = path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
+  return steps.join('').replace(/^\./, '') || 'survey'
+}
+
 /** `pages[0].questions[2].type: invalid option …` */
 function describeIssue({ path, message }: { readonly path: readonly PropertyKey[]; readonly message: string }): string {
-  const steps = path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
-  const where = steps.join('').replace(/^\./, '') || 'survey'
-  return `${where}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`
+  return `${placeOf(path)}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`
 }

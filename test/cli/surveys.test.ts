@@ -130,6 +130,45 @@ test.each([
   expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: standard input is not JSON${where}\n` })
 })
 
+test.each([
+  ['{"title": "a", "title": "a"}', 'survey: "title" is given twice'],
+  ['{"title": "a", "t\\u0069tle": "b"}', 'survey: "title" is given twice'],
+  [
+    '{"title": "a", "pages": [{}, {"questions": [{"type": "text", "goto": "", "goto": "p"}]}]}',
+    'pages[1].questions[0]: "goto" is given twice',
+  ],
+  ['{"title": "a", "more": {"x": "{\\"", "y": ["x", "x"], "z": {"x": 1}, "x": 2}}', 'more: "x" is given twice'],
+  ...['9007199254740993', '1e400', '1.00000000000000000001', '1e-400'].map((id) => [
+    `{"title": "a", "id": ${id}}`,
+    'id: has more digits than can be kept',
+  ]),
+  ['{"title": "a", "id": 1.5}', 'id: invalid input: expected int, received number'],
+  ['{"title": "a", "id": 9007199254740992}', 'id: too big: expected int to be <=9007199254740991'],
+  ['{"title": "a", "endTime": 1.00000000000000000001}', 'endTime: has more digits than can be kept'],
+  ['{"title": "a", "scene": 3.0000000000000000001}', 'scene: has more digits than can be kept'],
+])('an import of %s is refused, not stored in part or rounded', async (input, because) => {
+  const service = await createProcess()
+  const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'ann'], { input })
+  expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: `survey-auth: standard input: ${because}\n` })
+})
+
+test('an import names the survey of a list in which a member is given twice', async () => {
+  const service = await createProcess()
+  const { stderr } = await service.run(['survey', 'import', '-', '--owner', 'ann'], {
+    input: '[{"title": "a"}, {"title": "b", "title": "c"}]',
+  })
+  expect(stderr).toBe('survey-auth: standard input, survey 2: survey: "title" is given twice\n')
+})
+
+test('a number written in another way, or one that is not read, is no reason to refuse an import', async () => {
+  const service = await serviceWithUsers({ isRunning: false })
+  const input = '{"title": "a", "id": 1.20e1, "endTime": 0e9, "startTime": -0, "team_id": 12345678901234567890}'
+  const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'ann'], { input })
+  expect(exitCode).toBe(0)
+  expect(stderr).toContain('team_id is not a member of a survey and was ignored')
+  expect(await ids(service)).toEqual([12])
+})
+
 test.each(['', ' \n', '\ufeff\n'])('an import of nothing, %j, says so', async (input) => {
   const service = await createProcess()
   const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'ann'], { input })
