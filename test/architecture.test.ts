@@ -21,19 +21,22 @@ const directions: readonly { readonly folder: string; readonly mayImport: readon
   { folder: 'gen', mayImport: ['gen'] },
   { folder: 'event-loop', mayImport: ['event-loop'] },
   { folder: 'gateway', mayImport: ['gateway', 'event-loop', 'gen'] },
-  { folder: 'services/rpc', mayImport: ['services/rpc', 'services/collections', 'event-loop', 'gen'] },
-  { folder: 'services/store', mayImport: ['services/store', 'services/rpc', 'gen'] },
+  {
+    folder: 'services/rpc',
+    mayImport: ['services/rpc', 'services/store', 'services/collections', 'event-loop', 'gen'],
+  },
+  { folder: 'services/store', mayImport: ['services/store'] },
   {
     folder: 'services/sqlite',
-    mayImport: ['services/sqlite', 'services/store', 'services/rpc', 'services/collections', 'event-loop', 'gen'],
+    mayImport: ['services/sqlite', 'services/store', 'services/collections', 'event-loop'],
   },
   {
     folder: 'services/postgres',
-    mayImport: ['services/postgres', 'services/store', 'services/rpc', 'services/collections', 'event-loop', 'gen'],
+    mayImport: ['services/postgres', 'services/store', 'services/collections', 'event-loop'],
   },
   {
     folder: 'services/copy',
-    mayImport: ['services/copy', 'services/sqlite', 'services/postgres', 'services/store', 'services/rpc', 'gen'],
+    mayImport: ['services/copy', 'services/sqlite', 'services/postgres', 'services/store'],
   },
   { folder: 'services/protocol', mayImport: ['services/protocol'] },
   { folder: 'services/token', mayImport: ['services/token', 'services/protocol', ...SHARED] },

@@ -13,7 +13,7 @@ import { Code, ConnectError } from '@connectrpc/connect'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { Caller } from './callers.js'
 import { Deadlines } from './deadlines.js'
-import { ServiceError, toConnectError } from './service-error.js'
+import { ofStore, ServiceError, toConnectError } from './service-error.js'
 import { compileRules, type Validate, violationInWords } from './validation.js'
 
 /** What a door knows of a call besides its request. */
@@ -147,7 +147,8 @@ export class Dispatcher {
         span?.end(record)
       }
       // Both settle the promise, even when an observer throws: nobody else would.
-      const fail = (error: unknown) => {
+      const fail = (thrown: unknown) => {
+        const error = ofStore(thrown)
         try {
           const failure = this.#translate(error, method, call)
           tell(failure, error instanceof ServiceError ? error.reason : undefined)

@@ -1,6 +1,8 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { StoreRefused } from '../store/store-refused.js'
+import { StoreUnavailable } from '../store/store-unavailable.js'
 import type { Violation } from './validation.js'
 
 /** The gRPC status code of every reason. */
@@ -47,6 +49,13 @@ export class ServiceError extends Error {
   }
 }
 
+/** The one translation of what a store throws, which knows nothing of RPC; anything else is returned as it is. */
+export function ofStore(error: unknown): unknown {
+  if (error instanceof StoreRefused) return new ServiceError(ErrorReason.INVALID_ARGUMENT, error.message)
+  if (!(error instanceof StoreUnavailable)) return error
+  return new ServiceError(ErrorReason.UNAVAILABLE, error.message, { retryAfterSeconds: 1, cause: error.cause })
+}
+
 /** Who defines the reasons, in `google.rpc.ErrorInfo`. */
 const DOMAIN = 'survey-auth'
 
@@ -78,7 +87,8 @@ type OutgoingDetail = NonNullable<ConstructorParameters<typeof ConnectError>[3]>
 
 /** The cause of a failure, in one line. Where a name has several addresses, each has an error; that around them says nothing. */
 export function reasonOf(error: unknown): string {
-  const cause = error instanceof ServiceError ? error.cause : error
+  const isAround = error instanceof ServiceError || error instanceof StoreUnavailable
+  const cause = isAround ? error.cause : error
   const causes: unknown[] = cause instanceof AggregateError ? cause.errors : [cause]
   const messages = causes.map((one) => (one instanceof Error ? one.message : 'unknown'))
   return messages.join('; ').replace(/\s+/g, ' ')

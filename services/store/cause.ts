@@ -1,5 +1,3 @@
-import type { Call } from '../rpc/dispatcher.js'
-
 /** Who causes a change, and by which call. The first two are copied into the audit event. */
 export interface Cause {
   readonly actor: 'app' | 'user' | 'operator' | 'survey_writer'
@@ -11,7 +9,14 @@ export interface Cause {
   readonly signal?: AbortSignal | undefined
 }
 
-export function causedBy(actor: Cause['actor'], { requestId, deadlineMs, signal }: Call): Cause {
+/** What a cause takes from the call it comes from. */
+interface CausingCall {
+  readonly requestId: string
+  readonly deadlineMs: number
+  readonly signal: AbortSignal | undefined
+}
+
+export function causedBy(actor: Cause['actor'], { requestId, deadlineMs, signal }: CausingCall): Cause {
   return { actor, requestId, dueAt: deadlineMs, signal }
 }
 

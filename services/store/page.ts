@@ -1,14 +1,13 @@
 // Lists in pages. The page tokens of RPCs are the stores' positions, unchanged.
-import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { ServiceError } from '../rpc/service-error.js'
 import { isEventId } from './event-ids.js'
+import { StoreRefused } from './store-refused.js'
 
 const DEFAULT_PAGE_SIZE = 100
 const MAX_PAGE_SIZE = 1000
 
 /**
  * Which page of a list: `after` is the `next` of the page before, undefined for the start. A malformed one is refused
- * with a ServiceError INVALID_ARGUMENT.
+ * with StoreRefused.
  */
 export interface PageOf {
   readonly limit: number
@@ -55,7 +54,7 @@ export function formatTimePosition({ atMs, id }: TimePosition): string {
   return `${atMs}.${id}`
 }
 
-/** @throws ServiceError INVALID_ARGUMENT when it is not a position: it comes from callers. */
+/** @throws StoreRefused when it is not a position: it comes from callers. */
 export function parseTimePosition(text: string): TimePosition {
   const match = /^(\d{1,16})\.(.+)$/s.exec(text)
   if (!match?.[1] || !match[2]) throw notValid()
@@ -75,4 +74,4 @@ export function eventIdBefore({ after }: PageOf): string {
   return after
 }
 
-const notValid = () => new ServiceError(ErrorReason.INVALID_ARGUMENT, 'the page token is not valid')
+const notValid = () => new StoreRefused('the page token is not valid')

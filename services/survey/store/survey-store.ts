@@ -2,10 +2,9 @@
 // transaction, with its audit events, committed and flushed when it fulfils; `now` comes from the caller; StoreUnavailable
 // when the database cannot be asked.
 import { createHash } from 'node:crypto'
-import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
-import { ServiceError } from '../../rpc/service-error.js'
 import type { Cause } from '../../store/cause.js'
 import type { Page, PageOf } from '../../store/page.js'
+import { StoreRefused } from '../../store/store-refused.js'
 
 export interface SurveyRow {
   readonly surveyId: number
@@ -54,10 +53,10 @@ export function higherId(highestId: number, surveyId: number): number {
   return surveyId < NEW_IDS_END ? Math.max(highestId, surveyId) : highestId
 }
 
-/** @throws ServiceError INVALID_ARGUMENT when the highest possible id is taken. */
+/** @throws StoreRefused when the highest possible id is taken. */
 export function nextId(highestId: number): number {
   if (highestId + 1 < NEW_IDS_END) return highestId + 1
-  throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'no survey id is left above the highest one, so give the id')
+  throw new StoreRefused('no survey id is left above the highest one, so give the id')
 }
 
 /** Which part of a list: `limit` surveys after the first `offset`. */
