@@ -1,7 +1,7 @@
 // A crowd at the sign-in form: all open the page at once, submit its form, and retry when told to.
 import { Agent } from 'node:http'
 import { performance } from 'node:perf_hooks'
-import { formTo } from '../test/long/person.js'
+import { formTo, signsIn } from '../test/long/person.js'
 import { sendTo, sleep } from '../test/long/send.js'
 
 const HOST = '127.0.0.1'
@@ -25,7 +25,7 @@ export async function signIns({ port, usernames, password, durationMs }) {
       try {
         while (performance.now() < endsAt) {
           const answer = await signIn({ host: HOST, port, agent }, username, password)
-          if (answer.status === 303) {
+          if (answer.status === 303 && signsIn(answer)) {
             result.signedIn += 1
             return
           }

@@ -21,7 +21,7 @@ export class AnswerWriter {
   constructor(publicUrl: URL, keepAliveTimeoutMs: number) {
     this.#base = {
       'x-content-type-options': 'nosniff',
-      'referrer-policy': 'no-referrer',
+      'referrer-policy': 'same-origin', // with `no-referrer`, browsers send `Origin: null` with our own forms
       ...(publicUrl.protocol === 'https:' ? { 'strict-transport-security': `max-age=${YEAR_SECONDS}` } : {}),
     }
     this.#apiHeaders = this.#flat(API_HEADERS)

@@ -1,8 +1,7 @@
-// What an app asks for in the link of the authorization page (spec 4.1), as it travels through the pages: link, hidden
-// fields of every form on the way, signed together with them, and checked by RPC each time it comes back.
+// What an app asks for in the link of the authorization page (spec 4.1), as it travels through the pages: in the
+// address of every page and form on the way, signed together with the forms, and checked by RPC each time it comes back.
 import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_WORD_LENGTH } from '../bounds.js'
 import type { Params } from '../query.js'
-import type { HiddenField } from './view.js'
 
 export const AUTHORIZE_PATH = '/connect/oauth2/authorize'
 
@@ -26,21 +25,19 @@ export function readAuthorizationRequest(params: Params): AuthorizationRequest {
   }
 }
 
-/** Read from a form: undefined when no authorization is in progress. @throws Problem as readAuthorizationRequest */
-export function readRequestInProgress(form: Params): AuthorizationRequest | undefined {
-  return form.first('appid') === undefined ? undefined : readAuthorizationRequest(form)
+/** Undefined when no authorization is in progress. @throws Problem as readAuthorizationRequest */
+export function readRequestInProgress(params: Params): AuthorizationRequest | undefined {
+  return params.first('appid') === undefined ? undefined : readAuthorizationRequest(params)
 }
 
-export function requestFields(asked: AuthorizationRequest | undefined): readonly HiddenField[] {
-  if (!asked) return []
-  const { appid, redirectUri, responseType, scope, state } = asked
-  return [
-    { name: 'appid', value: appid },
-    { name: 'redirect_uri', value: redirectUri },
-    { name: 'response_type', value: responseType },
-    { name: 'scope', value: scope },
-    ...(state === '' ? [] : [{ name: 'state', value: state }]),
-  ]
+/** An address of ours that keeps the authorization request, so that whatever is shown there can lead back to it. */
+export function withRequest(path: string, asked: AuthorizationRequest | undefined): string {
+  const { appid, redirectUri, responseType, scope, state } = asked ?? {}
+  const fields = { appid, redirect_uri: redirectUri, response_type: responseType, scope, state }
+  const query = Object.entries(fields).flatMap(([name, value]) =>
+    value ? [`${name}=${encodeURIComponent(value)}`] : [],
+  )
+  return query.length === 0 ? path : `${path}?${query.join('&')}`
 }
 
 /** For signing: the same request gives the same list, different requests give different ones. */
@@ -50,8 +47,7 @@ export function requestValues(asked: AuthorizationRequest | undefined): readonly
 
 /** The link of the authorization page, rebuilt, with the fragment that spec 4.1 requires. */
 export function authorizeHref(asked: AuthorizationRequest): string {
-  const query = requestFields(asked).map(({ name, value }) => `${name}=${encodeURIComponent(value)}`)
-  return `${AUTHORIZE_PATH}?${query.join('&')}#wj_redirect`
+  return `${withRequest(AUTHORIZE_PATH, asked)}#wj_redirect`
 }
 
 /** The callback address with the outcome added to whatever query it has, everything else byte for byte (decisions 20). */

@@ -10,23 +10,22 @@ import {
   authorizeHref,
   callbackHref,
   readAuthorizationRequest,
-  requestFields,
   requestValues,
+  withRequest,
 } from './authorization-request.js'
 import type { FormUse } from './csrf.js'
 import { callbackHost, displayDuration, displayName, displayTime, displayUser, initial } from './display.js'
 import { type SignInGoal, signInAgain, signInPage } from './sign-in.js'
-import { signOutUse } from './sign-out.js'
+import { SIGN_OUT_PATH, signOutUse } from './sign-out.js'
 import { redirectTo, renderPage } from './view.js'
 import {
-  APPS_PATH,
+  answerForm,
   connectedApp,
   csrfField,
   FormRefused,
   guarded,
   isProblem,
   openVisit,
-  readForm,
   requireForm,
   signedInUser,
   type Visit,
@@ -44,7 +43,7 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
     const asked = readAuthorizationRequest(request.query())
     const goal = { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
     const [user, connected] = await Promise.all([signedInUser(visit), connectedApp(visit, asked.appid)])
-    if (!user) return signInPage(visit, goal, { status: 200, outcome: 'sign_in' })
+    if (!user) return signInPage(visit, goal)
     return authorizationPage(visit, goal, user, connected)
   })
 }
@@ -57,7 +56,6 @@ function authorizationPage(
 ): Answer {
   const { language, t, sessionToken, setCookies } = visit
   const appName = displayName(app.appName, asked.appid)
-  const fields = requestFields(asked)
   const frame = {
     language,
     title: t.authorization.title(appName),
@@ -71,32 +69,32 @@ function authorizationPage(
     ...displayUser(user),
     duration: displayDuration(app.refreshTokenTtlSeconds, language),
     connectedSince: connected?.createTime && displayTime(timestampMs(connected.createTime), language),
-    decision: [...fields, csrfField(visit, decisionUse(sessionToken, asked))],
-    switchAccount: [...fields, csrfField(visit, signOutUse(sessionToken, asked))],
+    decision: {
+      action: withRequest(AUTHORIZE_PATH, asked),
+      hidden: [csrfField(visit, decisionUse(sessionToken, asked))],
+    },
+    switchAccount: {
+      action: withRequest(SIGN_OUT_PATH, asked),
+      hidden: [csrfField(visit, signOutUse(sessionToken, asked))],
+    },
   }
   const rendered = { status: 200, outcome: 'authorization', appid: asked.appid, setCookies }
   return { ...renderPage('authorization', frame, view, rendered), countsForApp: true }
 }
 
 function decide(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
-  const visit = openVisit(request, deps)
-  return guarded(visit, APPS_PATH, async () => {
-    const form = await readForm(visit)
-    const asked = readAuthorizationRequest(form)
-    return guarded(visit, authorizeHref(asked), () => decideOn(visit, form, asked))
-  })
+  return answerForm(request, deps, (visit, form, asked = readAuthorizationRequest(request.query())) =>
+    decideOn(visit, form, asked),
+  )
 }
 
 async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest): Promise<Answer> {
-  const { deps, request, sessionToken, t } = visit
+  const { deps, request, sessionToken } = visit
   const signedOut = sessionToken === undefined && visit.hadFormKey // in another tab: the form died with the session
   const requestId = signedOut ? '' : requireForm(visit, form, decisionUse(sessionToken, asked))
-  const goal = { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
+  await deps.token.checkAuthorizationRequest(asked, request.rpc)
+  if (sessionToken === undefined) return signInAgain(visit, asked, 'sessionEnded')
   const decision = form.optional('decision', 16)
-  if (sessionToken === undefined) {
-    if (decision !== '') return signInAgain(visit, goal, t.signIn.sessionEnded)
-    return redirectTo(authorizeHref(asked), { outcome: 'sign_in', appid: asked.appid }) // how WebKit reloads the sign-in page
-  }
   if (decision === 'cancel') return leave(asked, { error: 'access_denied' }, 'cancelled')
   if (decision !== 'confirm') throw invalidArgument('decision is neither confirm nor cancel')
   try {
@@ -107,7 +105,7 @@ async function decideOn(visit: Visit, form: Params, asked: AuthorizationRequest)
     )
     return leave(asked, { code }, 'confirmed')
   } catch (error) {
-    if (isProblem(error, 'invalid_session')) return signInAgain(visit, goal, t.signIn.sessionEnded)
+    if (isProblem(error, 'invalid_session')) return signInAgain(visit, asked, 'sessionEnded')
     if (isProblem(error, 'invalid_argument')) throw new FormRefused('expired') // it was confirmed too often
     throw error
   }

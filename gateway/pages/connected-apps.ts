@@ -6,49 +6,46 @@ import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { Params } from '../query.js'
 import type { FormUse } from './csrf.js'
 import { callbackHosts, type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'
-import { isFromOwnPage } from './own-origin.js'
 import { signInAgain, signInPage } from './sign-in.js'
 import { signOutUse } from './sign-out.js'
 import { type ConnectedAppView, redirectTo, renderPage } from './view.js'
 import {
   APPS_PATH,
+  answerForm,
   csrfField,
-  FormRefused,
   guarded,
   isProblem,
   openVisit,
-  readForm,
   readOptional,
+  redirectWith,
   requireForm,
   signedInUser,
   type Visit,
 } from './visit.js'
 
+export const DISCONNECT_PATH = `${APPS_PATH}/disconnect`
+
 export const connectedAppsRoutes: readonly Route[] = [
   { name: 'connected_apps', method: 'GET', path: APPS_PATH, kind: 'page', answer: show },
-  { name: 'disconnect', method: 'POST', path: `${APPS_PATH}/disconnect`, kind: 'page', answer: disconnect },
+  { name: 'disconnect', method: 'POST', path: DISCONNECT_PATH, kind: 'page', answer: disconnect },
 ]
 
 const MAX_SEARCH_LENGTH = 100
-const MAX_SHOWN_NAME_LENGTH = 300 // a longer one is left out of the address that tells whose access has ended
+const MAX_SHOWN_NAME_LENGTH = 300 // a longer one is left out of the notice that tells whose access has ended
 
 function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   const visit = openVisit(request, deps)
   return guarded(visit, APPS_PATH, async () => {
     const { sessionToken } = visit
     const user = await signedInUser(visit)
-    if (!user || sessionToken === undefined) {
-      const done = hasJustSignedOut(visit) ? visit.t.signIn.signOutDone : undefined
-      return signInPage(visit, undefined, { status: 200, outcome: 'sign_in', done })
-    }
+    if (!user || sessionToken === undefined) return signInPage(visit, undefined)
     const { apps } = await deps.account.listConnectedApps({ sessionToken }, request.rpc)
     return appsPage(visit, user, apps)
   })
 }
 
 function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly ConnectedApp[]): Answer {
-  const { language, t, sessionToken, setCookies } = visit
-  const ended = endedApp(visit)
+  const { language, t, sessionToken, notice, setCookies } = visit
   const search = readOptional(visit.request, 'q', MAX_SEARCH_LENGTH)?.trim() ?? ''
   const found = apps.filter((app) => matches(app, search))
   return renderPage(
@@ -58,11 +55,10 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
       title: t.apps.title,
       href: search === '' ? APPS_PATH : `${APPS_PATH}?q=${encodeURIComponent(search)}`,
       isWide: true,
-      address: ended !== undefined ? APPS_PATH : undefined, // it says so once, not again when it is reloaded
     },
     {
       ...displayUser(user),
-      ended,
+      ended: notice?.about === 'disconnected' ? notice.detail : undefined,
       search,
       total: apps.length,
       apps: found.map((app) => appView(visit, app)),
@@ -70,11 +66,6 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
     },
     { status: 200, outcome: 'connected_apps', setCookies, headers: { 'cross-origin-opener-policy': 'same-origin' } },
   )
-}
-
-/** Whether our own form led here, as far as browsers tell (decisions 23): an app could link here when nothing has happened. */
-function hasJustSignedOut({ request, deps }: Visit): boolean {
-  return readOptional(request, 'signed_out') === '1' && isFromOwnPage(request, deps.publicUrl)
 }
 
 /** Finds an app by what the page shows of it. */
@@ -104,18 +95,17 @@ function appView(visit: Visit, app: ConnectedApp): ConnectedAppView {
 
 /** A grant that is already gone leads to the same page, which shows what is true now. */
 function disconnect(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
-  const visit = openVisit(request, deps)
-  return guarded(visit, APPS_PATH, async () => {
-    const form = await readForm(visit)
+  return answerForm(request, deps, async (visit, form) => {
     const grantId = form.required('grant_id', MAX_ID_LENGTH)
     const { sessionToken } = visit
-    if (sessionToken === undefined) return signInAgain(visit, undefined, visit.t.signIn.signedOut)
+    if (sessionToken === undefined) return signInAgain(visit, undefined, 'signedOut')
     requireForm(visit, form, disconnectUse(sessionToken, grantId))
     try {
       await deps.account.disconnectApp({ sessionToken, grantId }, request.rpc)
-      return redirectTo(endedHref(visit, readName(form)), { outcome: 'disconnected' })
+      const notice = { about: 'disconnected', detail: readName(form) } as const
+      return redirectWith(visit, APPS_PATH, notice, { outcome: 'disconnected' })
     } catch (error) {
-      if (isProblem(error, 'invalid_session')) return signInAgain(visit, undefined, visit.t.signIn.signedOut)
+      if (isProblem(error, 'invalid_session')) return signInAgain(visit, undefined, 'signedOut')
       if (isProblem(error, 'not_found')) return redirectTo(APPS_PATH, { outcome: 'not_connected' })
       throw error
     }
@@ -130,27 +120,4 @@ function disconnectUse(sessionToken: string | undefined, grantId: string): FormU
 function readName(form: Params): string {
   const name = form.first('app_name') ?? ''
   return name.length > MAX_SHOWN_NAME_LENGTH ? '' : displayName(name, '')
-}
-
-/** The address of the page that says whose access has ended. Signed, so that nobody's link can say so. */
-function endedHref(visit: Visit, name: string): string {
-  const { value } = csrfField(visit, endedUse(visit, name))
-  return `${APPS_PATH}?${new URLSearchParams({ disconnected: '1', app: name, csrf: value })}`
-}
-
-/** Name of the app whose access has just been ended, '' if unknown; undefined unless this browser's own form led here. */
-function endedApp(visit: Visit): string | undefined {
-  if (readOptional(visit.request, 'disconnected') !== '1') return undefined
-  const name = readOptional(visit.request, 'app', MAX_SHOWN_NAME_LENGTH) ?? ''
-  try {
-    requireForm(visit, visit.request.query(), endedUse(visit, name))
-    return name
-  } catch (error) {
-    if (error instanceof FormRefused) return undefined
-    throw error
-  }
-}
-
-function endedUse({ sessionToken }: Visit, name: string): FormUse {
-  return { form: 'disconnect', sessionToken, about: ['ended', name] }
 }

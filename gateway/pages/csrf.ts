@@ -28,11 +28,6 @@ export function newFormKey(randomBytes: RandomBytes): string {
   return base64url(randomBytes(KEY_BYTES))
 }
 
-/** Whether a cookie's value can be a key of ours. */
-export function isFormKey(value: string | undefined): value is string {
-  return value !== undefined && /^[A-Za-z0-9_-]{43}$/.test(value)
-}
-
 /**
  * Unguessable and fresh for every rendering; a confirmed form gets one code, however often it is sent. It begins with the
  * time, in 8 characters, so that the codes of forms shown at about the same time lie together in their table.

@@ -3,28 +3,22 @@ import type { GatewayRequest } from '../http.js'
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
 
 /**
- * Whether a request may come from one of our own pages, by what the browser says. Our pages send no referrer, which makes
- * browsers send `Origin: null`; that counts only beside `Sec-Fetch-Site: same-origin`, because a sandboxed frame elsewhere
- * sends it too. Over plain http, except on loopback, browsers do not send the latter, and a client that sends neither is not
- * a current browser: in both cases the form's signature decides, with a cookie that is sent from our own site only.
+ * What the browser says of the page that a request comes from. `Origin: null` says nothing, whatever hides the origin (a sandboxed
+ * frame elsewhere sends it as well), unless Fetch Metadata stands beside it. A client that sends neither header is not a current
+ * browser: the form's signature decides, with a cookie that is sent from our own site only.
  */
-export function isFromOwnPage(request: Pick<GatewayRequest, 'header'>, publicUrl: URL): boolean {
+export function originOf(request: Pick<GatewayRequest, 'header'>, publicUrl: URL): 'own' | 'foreign' | 'hidden' {
   const site = request.header('sec-fetch-site')
-  if (site !== undefined && site !== 'same-origin') return false
+  if (site !== undefined && site !== 'same-origin') return 'foreign'
   const origin = request.header('origin')
-  if (origin === undefined) return true
-  if (origin === 'null') return site === 'same-origin' || !isTrustworthy(publicUrl)
-  return isOwnOrigin(origin, publicUrl)
+  if (origin === undefined) return 'own'
+  if (origin === 'null') return site === undefined ? 'hidden' : 'own'
+  return isOwnOrigin(origin, publicUrl) ? 'own' : 'foreign'
 }
 
-/** Whether the browser states that a request which passed isFromOwnPage() comes from there, rather than stating nothing. */
-export function saysOwnPage(request: Pick<GatewayRequest, 'header'>): boolean {
-  return request.header('sec-fetch-site') !== undefined || (request.header('origin') ?? 'null') !== 'null'
-}
-
-/** As browsers define it (W3C Secure Contexts §3.1): to other addresses they send no Fetch Metadata. */
-function isTrustworthy({ protocol, hostname }: URL): boolean {
-  return protocol === 'https:' || LOOPBACK.has(hostname)
+/** Whether the browser states where a request that counts as our own comes from, rather than stating nothing. */
+export function saysOrigin(request: Pick<GatewayRequest, 'header'>): boolean {
+  return request.header('sec-fetch-site') !== undefined || request.header('origin') !== undefined
 }
 
 /** The public URL's origin; on loopback the other spellings of this machine as well. */

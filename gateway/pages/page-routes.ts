@@ -8,6 +8,7 @@ import { landingRoute } from './landing.js'
 import { languageSwitchRoute } from './language-switch.js'
 import { signInRoute } from './sign-in.js'
 import { signOutRoute } from './sign-out.js'
+import { wayBackRoutes } from './way-back.js'
 
 export const pageRoutes: readonly Route[] = [
   landingRoute,
@@ -16,5 +17,6 @@ export const pageRoutes: readonly Route[] = [
   signInRoute,
   signOutRoute,
   ...connectedAppsRoutes,
+  ...wayBackRoutes,
   ...assetRoutes,
 ]

@@ -1,13 +1,10 @@
 // Small aids; every page works without them.
 
 // Spec 4.1: the link of the authorization page ends in #wj_redirect. Servers never see a fragment, so it is checked here.
-const { expectsFragment, address } = document.body.dataset
+const { expectsFragment } = document.body.dataset
 if (expectsFragment && location.hash !== `#${expectsFragment}`) {
   console.warn(`The link of the authorization page should end in #${expectsFragment}.`)
 }
-
-// A page that answers a form takes its address for GET: reloading it, or coming back to it, sends nothing again.
-if (address) history.replaceState(null, '', address)
 
 // A second click while the first is in flight is dropped. Buttons stay enabled: a disabled one would not send its value.
 const REPEAT_AFTER_MS = 5000 // then a click counts again, in case the first got lost on the way
@@ -51,9 +48,12 @@ function showPending(form, button) {
   }
 }
 
-// Coming back with the browser's back button shows the page as it was left: let its forms be sent again at once.
+// Coming back with the browser's back button may show the page as it was left; WebKit keeps it despite `no-store` where there is no
+// TLS. What only its user may see is asked for again; of any other page, the forms can be sent again at once.
 addEventListener('pageshow', (event) => {
-  if (event.persisted) for (const form of document.forms) sentAt.delete(form)
+  if (!event.persisted) return
+  if (document.querySelector('form[action^="/connect/sign-out"]')) location.reload()
+  for (const form of document.forms) sentAt.delete(form)
 })
 
 // A password can be shown; it is hidden again when it is sent, so that browsers know it for one.

@@ -3,27 +3,21 @@ import { toProblem } from '../errors.js'
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { Params } from '../query.js'
 import { networkOf } from '../source.js'
-import {
-  type AuthorizationRequest,
-  authorizeHref,
-  readRequestInProgress,
-  requestFields,
-  requestValues,
-} from './authorization-request.js'
-import { setSecretCookie } from './cookies.js'
+import { type AuthorizationRequest, requestValues, withRequest } from './authorization-request.js'
+import { setOwnCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
 import { displayName, displayWait } from './display.js'
-import { redirectTo, renderPage } from './view.js'
+import { isOfSignIn, type SignInNotice } from './notice.js'
+import { type Rendered, redirectTo, renderPage } from './view.js'
 import {
-  APPS_PATH,
+  answerForm,
   chosenLanguage,
   csrfField,
   FormRefused,
-  guarded,
+  goalHref,
   isOfLostKey,
   isProblem,
-  openVisit,
-  readForm,
+  redirectWith,
   requireForm,
   type Visit,
 } from './visit.js'
@@ -35,20 +29,37 @@ export interface SignInGoal {
 }
 
 interface Attempt {
-  readonly status: number
-  readonly outcome: string
   readonly alert?: string
   readonly notice?: string
   /** What has just been done, said once. */
-  readonly done?: string | undefined
+  readonly done?: string
+  readonly isWrong?: boolean
   readonly username?: string
-  readonly headers?: Readonly<Record<string, string>>
 }
 
-export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: Attempt): Answer {
-  const { language, t, setCookies } = visit
-  const answersForm = visit.request.method === 'POST'
-  const saysOnce = answersForm || attempt.done !== undefined
+/** The page for GET: it says what the form has done whose answer led here. */
+export function signInPage(visit: Visit, goal: SignInGoal | undefined): Answer {
+  return renderSignIn(visit, goal, attemptOf(visit), { status: 200, outcome: 'sign_in' })
+}
+
+function attemptOf({ notice, t }: Visit): Attempt {
+  if (!isOfSignIn(notice)) return {}
+  const { about, detail: username } = notice
+  switch (about) {
+    case 'typed':
+      return { username }
+    case 'failed':
+    case 'incomplete':
+      return { alert: t.signIn[about], isWrong: true, username }
+    case 'signOutDone':
+      return { done: t.signIn[about] }
+    default:
+      return { notice: t.signIn[about], username }
+  }
+}
+
+function renderSignIn(visit: Visit, goal: SignInGoal | undefined, attempt: Attempt, rendered: Rendered): Answer {
+  const { language, t, setCookies, request } = visit
   return renderPage(
     'sign-in',
     {
@@ -56,8 +67,7 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
       title: t.signIn.title,
       href: goalHref(goal?.asked),
       switchForm: 'sign-in',
-      expectsFragment: goal !== undefined && !answersForm, // the page is at the app's own link
-      address: saysOnce ? goalHref(goal?.asked) : undefined,
+      expectsFragment: goal !== undefined && request.method !== 'POST', // the page is at the app's own link
     },
     {
       appName: goal && displayName(goal.app.appName, goal.asked.appid),
@@ -65,87 +75,92 @@ export function signInPage(visit: Visit, goal: SignInGoal | undefined, attempt: 
       alert: attempt.alert,
       notice: attempt.notice,
       done: attempt.done,
-      isWrong: attempt.outcome === 'sign_in_failed',
-      hidden: [...requestFields(goal?.asked), csrfField(visit, signInUse(goal?.asked))],
+      isWrong: attempt.isWrong ?? false,
+      form: { action: withRequest(SIGN_IN_PATH, goal?.asked), hidden: [csrfField(visit, signInUse(goal?.asked))] },
     },
-    { ...attempt, setCookies, ...appOf(goal) },
+    { ...rendered, setCookies, ...appOf(goal?.asked) },
   )
 }
+
+export const SIGN_IN_PATH = '/connect/sign-in'
 
 export const signInRoute: Route = {
   name: 'sign_in',
   method: 'POST',
-  path: '/connect/sign-in',
+  path: SIGN_IN_PATH,
   kind: 'page',
   answer: signIn,
 }
 
+/** The language switch sends the form, so that the username is kept; the password is not looked at. */
 function signIn(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
-  const visit = openVisit(request, deps)
-  return guarded(visit, APPS_PATH, async () => {
-    const form = await readForm(visit)
-    const asked = readRequestInProgress(form)
-    return guarded(visit, goalHref(asked), async () => {
-      if (chosenLanguage(request)) return inOtherLanguage(visit, form, asked)
-      const refusal = refusalOf(visit, form, asked)
-      const goal = asked && { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
-      return refusal ? signInPage(visit, goal, refusal) : tryPassword(visit, form, goal)
-    })
+  return answerForm(request, deps, async (visit, form, asked) => {
+    if (chosenLanguage(request)) return askAgain(visit, asked, 'typed', readTyped(form, 'username', 128), 'sign_in')
+    const refusal = refusalOf(visit, form, asked)
+    const goal = asked && { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
+    return refusal ?? tryPassword(visit, form, goal)
   })
 }
 
-/** The language switch sends the form, so that the username is kept; the password is not looked at. */
-async function inOtherLanguage(visit: Visit, form: Params, asked: AuthorizationRequest | undefined): Promise<Answer> {
-  const goal = asked && { asked, app: await visit.deps.token.checkAuthorizationRequest(asked, visit.request.rpc) }
-  const username = readTyped(form, 'username', 128) ?? ''
-  return signInPage(visit, goal, { status: 200, outcome: 'sign_in', username })
-}
-
-/** The refusal of a form of ours that a fresh one can replace; undefined for a valid form. guarded() answers any other refusal. */
-function refusalOf(visit: Visit, form: Params, asked: AuthorizationRequest | undefined): Attempt | undefined {
+/** The answer to a form of ours that a fresh one can replace; undefined for a valid form. guarded() answers any other refusal. */
+function refusalOf(visit: Visit, form: Params, asked: AuthorizationRequest | undefined): Answer | undefined {
   try {
     requireForm(visit, form, signInUse(asked))
     return undefined
   } catch (error) {
-    const username = readTyped(form, 'username', 128) ?? ''
+    const username = readTyped(form, 'username', 128)
     if (error instanceof FormRefused && error.why === 'expired')
-      return { status: 400, outcome: 'form_expired', username, notice: visit.t.signIn.formExpired }
+      return askAgain(visit, asked, 'formExpired', username, 'form_expired')
     if (!isOfLostKey(visit, error)) throw error
-    return { status: 403, outcome: 'form_rejected', username, notice: visit.t.signIn.formReplaced }
+    return askAgain(visit, asked, 'formReplaced', username, 'form_rejected')
   }
 }
 
 async function tryPassword(visit: Visit, form: Params, goal: SignInGoal | undefined): Promise<Answer> {
-  const { deps, request, t, sessionToken } = visit
+  const { deps, request, sessionToken } = visit
   const username = readTyped(form, 'username', 128)?.trim() // phones put a space after a word
   const password = readTyped(form, 'password', 1024)
-  const attempt = { status: 401, outcome: 'sign_in_failed', username: username ?? '' }
-  if (username === '' || password === '') return signInPage(visit, goal, { ...attempt, alert: t.signIn.incomplete })
-  const failed = { ...attempt, alert: t.signIn.failed }
-  if (username === undefined || password === undefined) return signInPage(visit, goal, failed)
+  const failed = (about: 'incomplete' | 'failed') => askAgain(visit, goal?.asked, about, username, 'sign_in_failed')
+  if (username === '' || password === '') return failed('incomplete')
+  if (username === undefined || password === undefined) return failed('failed')
   try {
     const previousSessionToken = sessionToken ?? ''
     const typed = { username, password, source: networkOf(request.source), previousSessionToken }
     const session = await deps.account.signIn(typed, await request.rpcForClient())
-    const cookie = setSecretCookie(deps.publicUrl, 'session', session.sessionToken)
-    return redirectTo(goalHref(goal?.asked), { outcome: 'signed_in', setCookies: [cookie], ...appOf(goal) })
+    const cookie = setOwnCookie(deps.publicUrl, 'session', session.sessionToken)
+    return redirectTo(goalHref(goal?.asked), { outcome: 'signed_in', setCookies: [cookie], ...appOf(goal?.asked) })
   } catch (error) {
-    if (isProblem(error, 'invalid_credentials') || isProblem(error, 'invalid_argument'))
-      return signInPage(visit, goal, failed)
+    if (isProblem(error, 'invalid_credentials') || isProblem(error, 'invalid_argument')) return failed('failed')
     const problem = toProblem(error)
     if (problem.type !== 'request_rate_limited') throw error
-    return signInPage(visit, goal, { ...attempt, ...tooMany(visit, problem.options.retryAfterSeconds ?? 1) })
+    return tooMany(visit, goal, username, problem.options.retryAfterSeconds ?? 1)
   }
 }
 
-/** Answers a form whose session has ended meanwhile, in another tab for example: it was not acted upon, as `notice` says. */
-export function signInAgain(visit: Visit, goal: SignInGoal | undefined, notice: string): Answer {
-  return signInPage(visit, goal, { status: 401, outcome: 'sign_in', notice })
+/** Answers a form whose session has ended meanwhile, in another tab for example: it was not acted upon, as the page says. */
+export function signInAgain(
+  visit: Visit,
+  asked: AuthorizationRequest | undefined,
+  about: SignInNotice['about'],
+): Answer {
+  return askAgain(visit, asked, about, '', 'sign_in')
 }
 
-function tooMany(visit: Visit, seconds: number): Attempt {
+function askAgain(
+  visit: Visit,
+  asked: AuthorizationRequest | undefined,
+  about: SignInNotice['about'],
+  username = '',
+  outcome: string,
+): Answer {
+  return redirectWith(visit, goalHref(asked), { about, detail: username }, { outcome, ...appOf(asked) })
+}
+
+/** Not a redirect: the status and `Retry-After` are for programs as well. */
+function tooMany(visit: Visit, goal: SignInGoal | undefined, username: string, seconds: number): Answer {
   const alert = visit.t.signIn.rateLimited(displayWait(seconds, visit.language))
-  return { status: 429, outcome: 'request_rate_limited', alert, headers: { 'retry-after': String(seconds) } }
+  const headers = { 'retry-after': String(seconds) }
+  return renderSignIn(visit, goal, { username, alert }, { status: 429, outcome: 'request_rate_limited', headers })
 }
 
 /** What was typed; undefined when no account can have it, which the page does not distinguish from a wrong one. */
@@ -158,15 +173,10 @@ function readTyped(form: Params, name: string, maxLength: number): string | unde
 }
 
 /** For the log: the app that the sign-in is for. */
-function appOf(goal: SignInGoal | undefined): { readonly appid?: string } {
-  return goal ? { appid: goal.asked.appid } : {}
+function appOf(asked: AuthorizationRequest | undefined): { readonly appid?: string } {
+  return asked ? { appid: asked.appid } : {}
 }
 
 function signInUse(asked: AuthorizationRequest | undefined): FormUse {
   return { form: 'sign_in', sessionToken: undefined, about: requestValues(asked) }
-}
-
-/** Where signing in and out leads. */
-export function goalHref(asked: AuthorizationRequest | undefined): string {
-  return asked ? authorizeHref(asked) : APPS_PATH
 }

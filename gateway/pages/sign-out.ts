@@ -1,37 +1,34 @@
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
-import { type AuthorizationRequest, readRequestInProgress, requestValues } from './authorization-request.js'
-import { clearSecretCookie } from './cookies.js'
+import { type AuthorizationRequest, requestValues } from './authorization-request.js'
+import { clearOwnCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
-import { goalHref } from './sign-in.js'
-import { redirectTo } from './view.js'
-import { APPS_PATH, guarded, openVisit, readForm, requireForm } from './visit.js'
+import { answerForm, goalHref, redirectWith, requireForm } from './visit.js'
+
+export const SIGN_OUT_PATH = '/connect/sign-out'
 
 export const signOutRoute: Route = {
   name: 'sign_out',
   method: 'POST',
-  path: '/connect/sign-out',
+  path: SIGN_OUT_PATH,
   kind: 'page',
   answer: signOut,
 }
 
-/** Where signing out leads when nothing is in progress: a page that says so. */
-const SIGNED_OUT_HREF = `${APPS_PATH}?signed_out=1`
-
 /** Ends the session. With an authorization in progress ("switch account") the browser returns to it, signed out. */
 function signOut(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
-  const visit = openVisit(request, deps)
-  return guarded(visit, APPS_PATH, async () => {
-    const form = await readForm(visit)
-    const asked = readRequestInProgress(form)
-    const goal = goalHref(asked)
-    const next = asked ? goal : SIGNED_OUT_HREF
-    return guarded(visit, goal, async () => {
-      const { sessionToken } = visit
-      if (sessionToken === undefined) return redirectTo(next, { outcome: 'signed_out' })
+  return answerForm(request, deps, async (visit, form, asked) => {
+    const { sessionToken } = visit
+    if (sessionToken !== undefined) {
       requireForm(visit, form, signOutUse(sessionToken, asked))
       await deps.account.signOut({ sessionToken }, request.rpc)
-      return redirectTo(next, { outcome: 'signed_out', setCookies: [clearSecretCookie(deps.publicUrl, 'session')] })
-    })
+    }
+    const setCookies = [clearOwnCookie(deps.publicUrl, 'session')]
+    return redirectWith(
+      visit,
+      goalHref(asked),
+      { about: 'signOutDone', detail: '' },
+      { outcome: 'signed_out', setCookies },
+    )
   })
 }
 

@@ -109,9 +109,12 @@ const en = {
     noCookies: 'Cookies are needed',
     noCookiesLead: (address: string) =>
       `Your browser did not send the cookies of this site. Nothing has been changed. Please allow cookies for ${address}, then start again.`,
-    crossSite: 'This request came from another site',
+    crossSite: 'This form came from another address',
     crossSiteLead: (address: string) =>
       `Forms are only accepted from our own pages, at ${address}. Nothing has been changed.`,
+    hiddenOrigin: 'Your browser did not say where this form came from',
+    hiddenOriginLead: (address: string) =>
+      `Forms are only accepted from our own pages, at ${address}. Your browser, an extension, or a proxy between you and us hides that. Nothing has been changed. Please allow it for this site or use another browser, then start again.`,
     unreadable: 'This form could not be read',
     unreadableLead: 'Nothing has been changed. Please start again.',
     startAgain: 'Start again',
@@ -259,8 +262,11 @@ const zh: Texts = {
     noCookies: '需要启用 Cookie',
     noCookiesLead: (address) =>
       `您的浏览器没有发送本站的 Cookie。没有任何内容被更改。请允许 ${address} 使用 Cookie，然后重新开始。`,
-    crossSite: '该请求来自其他网站',
+    crossSite: '该表单来自其他地址',
     crossSiteLead: (address) => `只接受从本站页面（${address}）提交的表单。没有任何内容被更改。`,
+    hiddenOrigin: '您的浏览器没有说明表单的来源',
+    hiddenOriginLead: (address) =>
+      `只接受从本站页面（${address}）提交的表单，而您的浏览器、扩展程序或网络代理隐藏了来源。没有任何内容被更改。请为本站允许发送来源信息，或换用其他浏览器，然后重新开始。`,
     unreadable: '无法读取此表单',
     unreadableLead: '没有任何内容被更改，请重新开始。',
     startAgain: '重新开始',

@@ -18,7 +18,7 @@ export interface Views {
     readonly isWrong: boolean
     /** What is nobody's mistake, such as a session that has ended. */
     readonly notice: string | undefined
-    readonly hidden: readonly HiddenField[]
+    readonly form: FormView
   }
   authorization: DisplayUser & {
     readonly appName: string
@@ -27,8 +27,8 @@ export interface Views {
     readonly duration: string
     /** Since when the app has been connected; undefined if it is not. */
     readonly connectedSince: DisplayTime | undefined
-    readonly decision: readonly HiddenField[]
-    readonly switchAccount: readonly HiddenField[]
+    readonly decision: FormView
+    readonly switchAccount: FormView
   }
   'connected-apps': DisplayUser & {
     /** Whose access has just been ended: its name, '' if that is unknown; undefined when nothing has happened. */
@@ -60,6 +60,11 @@ export interface ConnectedAppView {
   readonly disconnect: readonly HiddenField[]
 }
 
+export interface FormView {
+  readonly action: string
+  readonly hidden: readonly HiddenField[]
+}
+
 export interface HiddenField {
   readonly name: string
   readonly value: string
@@ -76,14 +81,9 @@ export interface Frame {
   readonly isWide?: boolean
   /** The page's address must end in `#wj_redirect` (spec 4.1); its script warns the developer when it does not. */
   readonly expectsFragment?: boolean
-  /**
-   * Of a page that answers a form, or says what has happened: its address for GET, which its script puts in the address bar.
-   * Not for a page that links to this address: if it has a fragment, a browser that is already there does not load it again.
-   */
-  readonly address?: string | undefined
 }
 
-interface Rendered {
+export interface Rendered {
   readonly status: number
   readonly outcome: string
   readonly appid?: string
@@ -139,8 +139,6 @@ const PAGE_HEADERS = {
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'",
   'cross-origin-resource-policy': 'same-origin',
   'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=(), usb=()',
-  'referrer-policy': 'no-referrer',
-  'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',
 }
 

@@ -4,15 +4,22 @@ import { failureHeaders } from '../envelope.js'
 import { type Problem, type ProblemType, toProblem } from '../errors.js'
 import type { Answer, GatewayDeps, GatewayRequest } from '../http.js'
 import type { Params } from '../query.js'
-import { readSecretCookie, setLanguageCookie, setSecretCookie } from './cookies.js'
-import { checkForm, type FormUse, isFormKey, newFormId, newFormKey, signForm } from './csrf.js'
+import { type AuthorizationRequest, authorizeHref, readRequestInProgress } from './authorization-request.js'
+import { clearOwnCookie, readOwnCookie, setLanguageCookie, setOwnCookie } from './cookies.js'
+import { checkForm, type FormUse, newFormId, newFormKey, signForm } from './csrf.js'
 import { errorPage } from './error-page.js'
 import { type Language, languageOf, toLanguage } from './language.js'
-import { isFromOwnPage, saysOwnPage } from './own-origin.js'
+import { type Notice, readNotice, writeNotice } from './notice.js'
+import { originOf, saysOrigin } from './own-origin.js'
 import { type Texts, texts } from './texts.js'
-import type { HiddenField } from './view.js'
+import { type HiddenField, type Rendered, redirectTo } from './view.js'
 
 export const APPS_PATH = '/connect/apps'
+
+/** Where signing in and out leads. */
+export function goalHref(asked: AuthorizationRequest | undefined): string {
+  return asked ? authorizeHref(asked) : APPS_PATH
+}
 
 export interface Visit {
   readonly request: GatewayRequest
@@ -24,6 +31,8 @@ export interface Visit {
   readonly formKey: string
   /** False when the browser sent no key, so that it cannot show a form of ours. */
   readonly hadFormKey: boolean
+  /** What the form has done whose answer led here. */
+  readonly notice: Notice | undefined
   /** Cookies to set with whatever page is the answer. */
   readonly setCookies: readonly string[]
 }
@@ -32,21 +41,23 @@ export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
   const cookies = request.header('cookie')
   const chosen = chosenLanguage(request)
   const language = chosen ?? languageOf(request)
-  const sentKey = readSecretCookie(deps.publicUrl, cookies, 'form_key')
-  const hadFormKey = isFormKey(sentKey)
-  const formKey = hadFormKey ? sentKey : newFormKey(deps.randomBytes)
+  const sentKey = readOwnCookie(deps.publicUrl, cookies, 'form_key')
+  const formKey = sentKey ?? newFormKey(deps.randomBytes)
+  const notice = request.method === 'POST' ? undefined : readNotice(readOwnCookie(deps.publicUrl, cookies, 'notice'))
   return {
     request,
     deps,
     language,
     t: texts[language],
-    sessionToken: readSecretCookie(deps.publicUrl, cookies, 'session'),
+    sessionToken: readOwnCookie(deps.publicUrl, cookies, 'session'),
     formKey,
-    hadFormKey,
+    hadFormKey: sentKey !== undefined,
+    notice,
     setCookies: [
-      ...(hadFormKey ? [] : [setSecretCookie(deps.publicUrl, 'form_key', formKey)]),
+      ...(sentKey === undefined ? [setOwnCookie(deps.publicUrl, 'form_key', formKey)] : []),
+      ...(notice ? [clearOwnCookie(deps.publicUrl, 'notice')] : []),
       // Chosen by the switch, or by somebody's link, which need not be what the user wants from then on.
-      ...(chosen ? [setLanguageCookie(deps.publicUrl, chosen, isFromOwnPage(request, deps.publicUrl))] : []),
+      ...(chosen ? [setLanguageCookie(deps.publicUrl, chosen, originOf(request, deps.publicUrl) === 'own')] : []),
     ],
   }
 }
@@ -83,14 +94,30 @@ export function isProblem(error: unknown, type: ProblemType): boolean {
 
 /** Why a form is not acted upon; guarded() turns it into an answer. */
 export class FormRefused extends Error {
-  constructor(readonly why: 'cross_site' | 'expired' | 'no_cookies' | 'rejected') {
+  constructor(readonly why: 'cross_site' | 'hidden_origin' | 'expired' | 'no_cookies' | 'rejected') {
     super(`form refused: ${why}`)
   }
 }
 
-/** The fields of a form that comes from our own pages. */
-export async function readForm(visit: Visit): Promise<Params> {
-  if (!isFromOwnPage(visit.request, visit.deps.publicUrl)) throw new FormRefused('cross_site')
+/**
+ * Answers a form of our own pages. Whatever fails leads back to where the form is: the authorization request that its address
+ * keeps, undefined when none is in progress, or the connected apps.
+ */
+export function answerForm(
+  request: GatewayRequest,
+  deps: GatewayDeps,
+  answer: (visit: Visit, form: Params, asked: AuthorizationRequest | undefined) => Promise<Answer>,
+): Promise<Answer> {
+  const visit = openVisit(request, deps)
+  return guarded(visit, APPS_PATH, async () => {
+    const asked = readRequestInProgress(request.query())
+    return guarded(visit, goalHref(asked), async () => answer(visit, await readForm(visit), asked))
+  })
+}
+
+async function readForm(visit: Visit): Promise<Params> {
+  const origin = originOf(visit.request, visit.deps.publicUrl)
+  if (origin !== 'own') throw new FormRefused(origin === 'hidden' ? 'hidden_origin' : 'cross_site')
   return visit.request.form()
 }
 
@@ -109,12 +136,22 @@ export function requireForm(visit: Visit, form: Params, use: FormUse): string {
   return check.formId
 }
 
+/** Answers a form: the page at `href` says what has happened. */
+export function redirectWith(visit: Visit, href: string, notice: Notice, rendered: Omit<Rendered, 'status'>): Answer {
+  const setCookies = [
+    ...visit.setCookies,
+    ...(rendered.setCookies ?? []),
+    setOwnCookie(visit.deps.publicUrl, 'notice', writeNotice(notice)),
+  ]
+  return redirectTo(href, { ...rendered, setCookies })
+}
+
 /**
  * Whether a form of our own page was refused for its signature although the browser has a key: two pages opened at once, before
  * it has one, bring one each, and it keeps the last.
  */
 export function isOfLostKey({ request }: Visit, error: unknown): boolean {
-  return error instanceof FormRefused && error.why === 'rejected' && saysOwnPage(request)
+  return error instanceof FormRefused && error.why === 'rejected' && saysOrigin(request)
 }
 
 /**
@@ -133,7 +170,8 @@ function failurePage(visit: Visit, href: string, error: unknown): Answer {
   const { t, language, request, setCookies, deps } = visit
   const page = { language, requestId: request.requestId, setCookies }
   if (error instanceof FormRefused) {
-    const wayOn = { href, label: t.form.startAgain }
+    const base = error.why === 'cross_site' ? deps.publicUrl.origin : '' // the form may be from another address of this service
+    const wayOn = { href: base + href, label: t.form.startAgain }
     return errorPage({ ...page, ...refusals(t, deps.publicUrl.origin)[error.why], outcome: `form_${error.why}`, wayOn })
   }
   const problem = toProblem(error)
@@ -150,7 +188,7 @@ function failurePage(visit: Visit, href: string, error: unknown): Answer {
 
 /** The app's own mistake: never a redirect, and the developer learns what to change (decisions 19). */
 function badLinkPage({ t, language, request, setCookies }: Visit, problem: Problem): Answer {
-  const isBare = problem.options.malformed?.what === 'missing' && request.query().isEmpty // typed, or of an answer to a form
+  const isBare = problem.options.malformed?.what === 'missing' && request.query().isEmpty // typed
   const notes: Partial<Record<ProblemType, string>> = {
     invalid_appid: t.link.invalidAppid,
     invalid_redirect_uri: t.link.invalidRedirectUri,
@@ -173,6 +211,7 @@ function badLinkPage({ t, language, request, setCookies }: Visit, problem: Probl
 
 const refusals = ({ form }: Texts, address: string) => ({
   cross_site: { status: 403, heading: form.crossSite, message: form.crossSiteLead(address) },
+  hidden_origin: { status: 403, heading: form.hiddenOrigin, message: form.hiddenOriginLead(address) },
   expired: { status: 400, heading: form.expired, message: form.expiredLead },
   no_cookies: { status: 403, heading: form.noCookies, message: form.noCookiesLead(address) },
   rejected: { status: 403, heading: form.rejected, message: form.rejectedLead },

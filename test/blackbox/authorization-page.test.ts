@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type Form, readHtml } from '../harness/html.js'
 import type { Reply } from '../harness/http.js'
 import { authorizePath, type Query, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
-import { decisionForm, formWith, type Page, type Visitor } from '../harness/visitor.js'
+import { decisionForm, formAskingFor, formWith, type Page, type Visitor } from '../harness/visitor.js'
 import { openService, startService } from '../harness.js'
 
 let service: Verbs
@@ -99,7 +99,7 @@ describe('a bad authorization request gets our page with status 400 and never a 
     ]
     for (const change of changes) {
       for (const decision of ['confirm', 'cancel']) {
-        const reply = await visitor.submit(page, decisionForm(page), { ...change, decision })
+        const reply = await visitor.submit(page, formAskingFor(decisionForm(page), change), { decision })
         expect(reply.status).toBeGreaterThanOrEqual(400)
         expect(reply.headers.has('location')).toBe(false)
       }
@@ -228,12 +228,12 @@ describe('state', () => {
 })
 
 describe('a decision', () => {
-  test('to confirm is a 303 with no-store and no-referrer', async () => {
+  test('to confirm is a 303 with no-store and same-origin', async () => {
     const { visitor, page } = await openForm()
     const reply = await visitor.decide(page, 'confirm')
     expect(reply.status).toBe(303)
     expect(reply.headers.get('cache-control')).toContain('no-store')
-    expect(reply.headers.get('referrer-policy')).toBe('no-referrer')
+    expect(reply.headers.get('referrer-policy')).toBe('same-origin')
   })
 
   test('to cancel returns access_denied and the state, and no code', async () => {
@@ -293,7 +293,7 @@ describe('a decision', () => {
     const { visitor, page } = await openForm()
     const everything = new URLSearchParams({ ...decisionForm(page).fields, decision: 'confirm' })
     const { events: before } = await service.admin.listAuditEvents({ appid: app.appid })
-    const reply = await visitor.request(`/connect/oauth2/authorize?${everything}`, {
+    const reply = await visitor.request(`${decisionForm(page).action}&${everything}`, {
       headers: { purpose: 'prefetch', 'sec-purpose': 'prefetch' },
     })
     expectPageWithoutRedirect(reply, 200)
@@ -362,7 +362,7 @@ describe('a form', () => {
       what: 'with the csrf value given twice',
       attack: (v, p) =>
         v.request(
-          '/connect/oauth2/authorize',
+          decisionForm(p).action,
           post(`${new URLSearchParams(decisionForm(p).fields)}&csrf=x&decision=confirm`),
         ),
     },
@@ -382,6 +382,14 @@ describe('a form', () => {
         v.submit(p, decisionForm(p), { decision: 'confirm' }, { headers: { origin: 'https://evil.example' } }),
     },
     {
+      what: 'from a page that hides its origin, by a browser without Fetch Metadata',
+      attack: (v, p) =>
+        v.request(decisionForm(p).action, {
+          ...post(`${new URLSearchParams(decisionForm(p).fields)}&decision=confirm`),
+          headers: { 'content-type': 'application/x-www-form-urlencoded', origin: 'null' },
+        }),
+    },
+    {
       what: 'from a sandboxed frame',
       attack: (v, p) =>
         v.submit(
@@ -399,7 +407,7 @@ describe('a form', () => {
     {
       what: 'as JSON',
       attack: (v, p) =>
-        v.request('/connect/oauth2/authorize', {
+        v.request(decisionForm(p).action, {
           ...post(JSON.stringify({ ...decisionForm(p).fields, decision: 'confirm' })),
           headers: { 'content-type': 'application/json', origin: service.url },
         }),
@@ -407,7 +415,7 @@ describe('a form', () => {
     {
       what: 'as text/plain',
       attack: (v, p) =>
-        v.request('/connect/oauth2/authorize', {
+        v.request(decisionForm(p).action, {
           ...post(`${new URLSearchParams(decisionForm(p).fields)}&decision=confirm`),
           headers: { 'content-type': 'text/plain', origin: service.url },
         }),
@@ -435,8 +443,8 @@ describe('a form', () => {
     const signOut = signOutForm(page)
     await visitor.submitAndFollow(page, signOut)
     const reply = await visitor.decide(page, 'confirm')
-    expect(reply.status).toBe(401)
-    expect(reply.headers.has('location')).toBe(false)
+    expect([reply.status, reply.headers.get('location')]).toEqual([303, `${authorizePath(app, 'abc')}#wj_redirect`])
+    expect((await visitor.open(authorizePath(app, 'abc'))).html.text).toContain('session has ended')
   })
 
   test('expires, says so, and leads back to the same authorization', async () => {

@@ -292,7 +292,7 @@ describe('headers', () => {
     expect(reply.headers.get('set-cookie')).toMatch(/; samesite=lax/i)
   })
 
-  test('pages are never stored, never framed, never sniffed, send no referrer and run nothing inline', async () => {
+  test('pages are never stored, never framed, never sniffed, send no referrer to others and run nothing inline', async () => {
     const visitor = service.visitor()
     const pages = [
       await service.authorizationPage(visitor, access.app, access.user),
@@ -301,7 +301,7 @@ describe('headers', () => {
     ]
     for (const page of pages) {
       expect(page.headers.get('cache-control')).toContain('no-store')
-      expect(page.headers.get('referrer-policy')).toBe('no-referrer')
+      expect(page.headers.get('referrer-policy')).toBe('same-origin')
       expect(page.headers.get('x-content-type-options')).toBe('nosniff')
       const policy = page.headers.get('content-security-policy') ?? ''
       for (const part of ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"])

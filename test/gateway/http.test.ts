@@ -38,7 +38,7 @@ function expectApiHeaders(headers: Headers): void {
   expect(headers.get('content-type')).toBe('application/json; charset=utf-8')
   expect(headers.get('cache-control')).toBe('no-store')
   expect(headers.get('x-content-type-options')).toBe('nosniff')
-  expect(headers.get('referrer-policy')).toBe('no-referrer')
+  expect(headers.get('referrer-policy')).toBe('same-origin')
   expect(headers.get('content-security-policy')).toBe("default-src 'none'; frame-ancestors 'none'")
   for (const name of ['etag', 'server', 'x-powered-by', 'access-control-allow-origin', 'set-cookie']) {
     expect(headers.has(name), name).toBe(false)

@@ -146,6 +146,15 @@ export function formWith(page: Page, input: string): Form | undefined {
   return page.html.forms.find((form) => input in form.fields)
 }
 
+/** The form as if it had been made for another authorization request: with these parameters in its address. */
+export function formAskingFor(form: Form, changed: Readonly<Record<string, string>>): Form {
+  const [path, query] = form.action.split('?')
+  return {
+    ...form,
+    action: `${path}?${new URLSearchParams({ ...Object.fromEntries(new URLSearchParams(query)), ...changed })}`,
+  }
+}
+
 export function decisionForm(page: Page): Form {
   const form = page.html.forms.find(({ buttons }) => buttons.some((button) => button.name === 'decision'))
   if (form === undefined) throw new Error(`no authorization form on: ${page.html.text}`)

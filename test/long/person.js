@@ -30,7 +30,7 @@ export class Person {
     const page = await this.#page('/connect/apps')
     const { username, password } = this.#place
     const answer = await this.#submit(formTo(page.text, '/connect/sign-in'), { username, password })
-    if (answer.status !== 303) throw new Error(`${username} could not sign in: ${answer.status}`)
+    if (answer.status !== 303 || !signsIn(answer)) throw new Error(`${username} could not sign in: ${answer.status}`)
     this.#isSignedIn = true
   }
 
@@ -309,13 +309,21 @@ export class Person {
 
 class Violation extends Error {}
 
-/** The first form of a page that goes to this address, with its hidden fields. */
-export function formTo(html, action) {
-  const start = html.indexOf(`<form method="post" action="${action}">`)
-  if (start < 0) return undefined
-  const form = html.slice(start, html.indexOf('</form>', start))
+/** Whether the answer to the sign-in form, which is a redirect after a wrong password too, starts a session. */
+export function signsIn({ headers }) {
+  return (headers['set-cookie'] ?? []).some((line) => line.startsWith('sa_session='))
+}
+
+/** The first form of a page that is sent to this path, with its hidden fields; undefined if there is none. */
+export function formTo(html, path) {
+  const found = new RegExp(`<form method="post" action="(${path}(?:\\?[^"]*)?)">.*?</form>`, 's').exec(html)
+  if (found === null) return undefined
+  const [form, action] = found
   const hidden = form.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)">/g)
-  return { action, fields: Object.fromEntries([...hidden].map(([, name, value]) => [name, unescaped(value)])) }
+  return {
+    action: unescaped(action),
+    fields: Object.fromEntries([...hidden].map(([, name, value]) => [name, unescaped(value)])),
+  }
 }
 
 function unescaped(text) {

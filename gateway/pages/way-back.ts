@@ -1,0 +1,23 @@
+// Addresses that only forms are sent to. Whoever opens one (the address bar shows it above an error page) is led to where its form is.
+import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
+import { readRequestInProgress } from './authorization-request.js'
+import { DISCONNECT_PATH } from './connected-apps.js'
+import { SIGN_IN_PATH } from './sign-in.js'
+import { SIGN_OUT_PATH } from './sign-out.js'
+import { redirectTo } from './view.js'
+import { APPS_PATH, goalHref, guarded, openVisit } from './visit.js'
+
+export const wayBackRoutes: readonly Route[] = [SIGN_IN_PATH, SIGN_OUT_PATH, DISCONNECT_PATH].map((path) => ({
+  name: 'way_back',
+  method: 'GET',
+  path,
+  kind: 'page',
+  answer: leadBack,
+}))
+
+function leadBack(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
+  return guarded(openVisit(request, deps), APPS_PATH, async () => {
+    const asked = readRequestInProgress(request.query())
+    return redirectTo(goalHref(asked), { outcome: 'way_back', ...(asked ? { appid: asked.appid } : {}) })
+  })
+}
