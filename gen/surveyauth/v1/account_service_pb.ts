@@ -270,7 +270,7 @@ export type ConnectedApp = Message<"surveyauth.v1.ConnectedApp"> & {
   createTime?: Timestamp | undefined;
 
   /**
-   * When the app last used a token of any of them, to a minute and a half; if never since, when the newest grant began.
+   * When the app last used a token of any of them, to the minute; if never since, when the newest grant began.
    *
    * @generated from field: google.protobuf.Timestamp last_use_time = 6;
    */

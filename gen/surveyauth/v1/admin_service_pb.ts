@@ -255,7 +255,7 @@ export type Grant = Message<"surveyauth.v1.Grant"> & {
   createTime?: Timestamp | undefined;
 
   /**
-   * Last use of a token, to a minute and a half.
+   * Last use of a token, to the minute.
    *
    * @generated from field: google.protobuf.Timestamp last_use_time = 9;
    */
