@@ -236,10 +236,7 @@ class Gateway {
 
   #refuseBytes(error: ParseFailure, socket: Duplex): void {
     if (this.#refused.has(socket)) return // what follows malformed bytes is no request either
-    if (!socket.writable) {
-      socket.destroy() // its client has reset it, for example
-      return
-    }
+    if (!socket.writable) return // its client has reset it, for example, or it is being closed
     const target = targetOfUnknownMethod(error)
     const problem =
       target === undefined

@@ -22,8 +22,10 @@ const IDLE_TURN_MS = 0.03
  * anything for any other client.
  */
 const MOST_AHEAD = 64
-/** What is read beyond them and dropped: closing a connection with unread bytes resets it, which may cost its client answers. */
+/** What is read beyond them, or once our side has ended, and dropped: see closeInStages. */
 const MOST_DROPPED_BYTES = 128 * 1024
+/** How long a client may take to close its side once ours has ended, in ms. */
+const LINGER_MS = 2_000
 /**
  * Bytes of answers that wait to be read, on all connections together. A client that reads a little now and then may leave
  * them waiting for hours.
@@ -61,6 +63,7 @@ export class Connections {
     server.on('connection', (socket) => {
       this.#accepted += 1
       this.#waiting.set(socket, [])
+      socket.destroySoon = () => closeInStages(socket) // node:http calls it after the last answer
       const left = new AbortController()
       this.#left.set(socket, left)
       socket.once('end', () => left.abort())
@@ -222,10 +225,28 @@ export class Connections {
     }
   }
 
-  /** Connections whose requests have all been answered, and whose answers have been sent. */
+  /** Connections whose requests have all been answered, whose answers have been sent, and which are not being closed. */
   *#withNothingUnderWay(): Generator<Socket> {
-    for (const [socket, { length }] of this.#waiting) if (length === 0 && socket.writableLength === 0) yield socket
+    for (const [socket, { length }] of this.#waiting) {
+      if (length === 0 && socket.writableLength === 0 && !socket.writableEnded) yield socket
+    }
   }
+}
+
+/**
+ * Ends our side when all is written, and closes when the client has closed its side, or did not within LINGER_MS. What it sends
+ * meanwhile is read and dropped: to close a connection with unread bytes resets it, which may cost its client answers.
+ */
+export function closeInStages(socket: Duplex): void {
+  if (socket.writableEnded) return
+  let dropped = 0
+  socket.removeAllListeners('data') // no more requests are taken from it
+  socket.on('data', ({ length }: Buffer) => {
+    dropped += length
+    if (dropped > MOST_DROPPED_BYTES) socket.pause()
+  })
+  socket.resume()
+  socket.end(() => setTimeout(() => socket.destroy(), LINGER_MS).unref())
 }
 
 /** Whether an answer is certain to come, or has been written, whatever follows its request. */

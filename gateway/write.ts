@@ -1,14 +1,11 @@
 // Puts answers on the wire: through node:http, or as raw bytes where node:http has no response object to offer.
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
+import { closeInStages } from './connections.js'
 import { API_HEADERS } from './envelope.js'
 import type { Answer, Pieces } from './http.js'
 
 const YEAR_SECONDS = 31_536_000
-
-/** How long a connection that was answered and closed still accepts what its client sends, in ms: an earlier reset could
- * destroy the answer in transit. */
-const LINGER_MS = 250
 
 export class AnswerWriter {
   /** Headers of every answer, pages and API alike, unless the answer has its own. */
@@ -51,8 +48,8 @@ export class AnswerWriter {
       ...linesOf(this.#headersOf(answer, bytes.length)),
     ]
     lines.push(`date: ${new Date().toUTCString()}`, 'connection: close', '', '')
-    socket.end(Buffer.concat([Buffer.from(lines.join('\r\n')), bytes]))
-    setTimeout(() => socket.destroy(), LINGER_MS).unref()
+    socket.write(Buffer.concat([Buffer.from(lines.join('\r\n')), bytes]))
+    closeInStages(socket)
   }
 
   #headersOf({ headers }: Answer, bytes: number): string[] {
