@@ -1,6 +1,6 @@
 // The authorization page (spec 4.1). GET only shows; a confirmed POST of the shown form issues the code.
 import { timestampMs } from '@bufbuild/protobuf/wkt'
-import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
+import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { invalidArgument } from '../errors.js'
 import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
 import type { Params } from '../query.js'
@@ -14,13 +14,12 @@ import {
   withRequest,
 } from './authorization-request.js'
 import type { FormUse } from './csrf.js'
-import { callbackHost, displayDuration, displayName, displayTime, displayUser, initial } from './display.js'
+import { callbackHost, displayDay, displayDuration, displayName, displayUser, initial } from './display.js'
 import { type SignInGoal, signInAgain, signInPage } from './sign-in.js'
 import { SIGN_OUT_PATH, signOutUse } from './sign-out.js'
 import { redirectTo, renderPage } from './view.js'
 import {
   answerForm,
-  connectedApp,
   csrfField,
   FormRefused,
   guarded,
@@ -42,18 +41,13 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
   return guarded(visit, '', async () => {
     const asked = readAuthorizationRequest(request.query())
     const goal = { asked, app: await deps.token.checkAuthorizationRequest(asked, request.rpc) }
-    const [user, connected] = await Promise.all([signedInUser(visit), connectedApp(visit, asked.appid)])
+    const user = await signedInUser(visit, asked.appid)
     if (!user) return signInPage(visit, goal)
-    return authorizationPage(visit, goal, user, connected)
+    return authorizationPage(visit, goal, user)
   })
 }
 
-function authorizationPage(
-  visit: Visit,
-  { asked, app }: SignInGoal,
-  user: GetSessionResponse,
-  connected: ConnectedApp | undefined,
-): Answer {
+function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSessionResponse): Answer {
   const { language, t, sessionToken, setCookies } = visit
   const appName = displayName(app.appName, asked.appid)
   const frame = {
@@ -68,7 +62,7 @@ function authorizationPage(
     callbackHost: callbackHost(asked.redirectUri),
     ...displayUser(user),
     duration: displayDuration(app.refreshTokenTtlSeconds, language),
-    connectedSince: connected?.createTime && displayTime(timestampMs(connected.createTime), language),
+    connectedSince: user.connectTime && displayDay(timestampMs(user.connectTime), language),
     decision: {
       action: withRequest(AUTHORIZE_PATH, asked),
       hidden: [csrfField(visit, decisionUse(sessionToken, asked))],

@@ -72,8 +72,6 @@ export interface DisplayTime {
   readonly iso: string
   /** With its offset in words, because the server does not know where the reader is. */
   readonly text: string
-  /** The day alone, in the same zone. */
-  readonly day: string
 }
 
 const clocks = {
@@ -90,9 +88,15 @@ function clockIn(locale: string, dateStyle: 'medium' | 'long', timeZone: string,
 }
 
 export function displayTime(atMs: number, language: Language): DisplayTime {
-  const { time, day, zone } = clocks[language]
+  const { time, zone } = clocks[language]
   const at = new Date(atMs)
-  return { iso: at.toISOString(), text: `${time.format(at)} ${zone}`, day: day.format(at) }
+  return { iso: at.toISOString(), text: `${time.format(at)} ${zone}` }
+}
+
+/** The day alone, in the same zone. */
+export function displayDay(atMs: number, language: Language): DisplayTime {
+  const at = new Date(atMs)
+  return { iso: at.toISOString(), text: clocks[language].day.format(at) }
 }
 
 function graphemes(text: string, limit: number): string[] {

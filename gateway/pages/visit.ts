@@ -1,5 +1,5 @@
 // One request to a page: who asks, in which language, with which forms; and how every page deals with failures.
-import type { ConnectedApp, GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
+import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { failureHeaders } from '../envelope.js'
 import { type Problem, type ProblemType, toProblem } from '../errors.js'
 import type { Answer, GatewayDeps, GatewayRequest } from '../http.js'
@@ -62,31 +62,16 @@ export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
   }
 }
 
-/** The user of the session; undefined when nobody is signed in. */
-export async function signedInUser(visit: Visit): Promise<GetSessionResponse | undefined> {
+/** The user of the session, with what connects them to `appid` if that is given; undefined when nobody is signed in. */
+export async function signedInUser(visit: Visit, appid = ''): Promise<GetSessionResponse | undefined> {
   const { sessionToken, deps, request } = visit
   if (sessionToken === undefined) return undefined
-  return unlessSignedOut(deps.account.getSession({ sessionToken }, request.rpc))
-}
-
-/** What the user of the session has granted to this app; undefined when that is nothing, or nobody is signed in. */
-export async function connectedApp(visit: Visit, appid: string): Promise<ConnectedApp | undefined> {
-  const { sessionToken, deps, request } = visit
-  if (sessionToken === undefined) return undefined
-  const listed = await unlessSignedOut(deps.account.listConnectedApps({ sessionToken, appid }, request.rpc))
-  return listed?.apps[0]
-}
-
-async function unlessSignedOut<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer
-  } catch (error) {
+  return deps.account.getSession({ sessionToken, appid }, request.rpc).catch((error) => {
     if (isProblem(error, 'invalid_session')) return undefined
     throw error
-  }
+  })
 }
 
-/** Whether this is what a service says; that a client has left, HTTP says. */
 export function isProblem(error: unknown, type: ProblemType): boolean {
   const problem = toProblem(error)
   return problem.type === type && !problem.isOfHttp

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import {
   callbackHost,
+  displayDay,
   displayDuration,
   displayName,
   displayTime,
@@ -65,12 +66,9 @@ test.each([
 
 test('a time is shown with its UTC offset', () => {
   const at = Date.UTC(2026, 10, 21, 18, 5)
-  expect(displayTime(at, 'en')).toEqual({
-    iso: '2026-11-21T18:05:00.000Z',
-    text: '21 Nov 2026, 18:05 UTC',
-    day: '21 Nov 2026',
-  })
+  expect(displayTime(at, 'en')).toEqual({ iso: '2026-11-21T18:05:00.000Z', text: '21 Nov 2026, 18:05 UTC' })
   expect(displayTime(at, 'zh').text).toBe('2026年11月22日 02:05 UTC+8')
+  expect([displayDay(at, 'en').text, displayDay(at, 'zh').text]).toEqual(['21 Nov 2026', '2026年11月22日'])
 })
 
 test.each([

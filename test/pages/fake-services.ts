@@ -60,16 +60,19 @@ export class FakeServices {
           this.sessions.delete(sessionToken)
           return {}
         },
-        getSession: ({ sessionToken }, context) => {
+        getSession: ({ sessionToken, appid }, context) => {
           this.#called('getSession', context)
           this.#requireSession(sessionToken)
           return {
             username: this.user.username,
             nickname: this.user.nickname,
             avatar: 'https://elsewhere.example/a.png',
+            ...([...this.grants.values()].some((app) => app.appid === appid) && {
+              connectTime: timestampFromMs(this.nowMs - 3 * DAY_MS),
+            }),
           }
         },
-        listConnectedApps: ({ sessionToken, appid }, context) => {
+        listConnectedApps: ({ sessionToken }, context) => {
           this.#called('listConnectedApps', context)
           this.#requireSession(sessionToken)
           const times = {
@@ -78,7 +81,7 @@ export class FakeServices {
             expireTime: timestampFromMs(this.nowMs + 27 * DAY_MS),
           }
           const apps = [...this.grants].map(([grantId, app]) => ({ grantId, ...app, scope: 'snsapi_user', ...times }))
-          return { apps: apps.filter((app) => appid === '' || app.appid === appid) }
+          return { apps }
         },
         disconnectApp: ({ sessionToken, grantId }, context) => {
           this.#called('disconnectApp', context)

@@ -1,6 +1,6 @@
 // AccountService: what a person does in a browser. It owns sessions, which decide who may give an app access.
 import type { MessageInitShape } from '@bufbuild/protobuf'
-import { timestampFromMs } from '@bufbuild/protobuf/wkt'
+import { type Timestamp, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { AccountService, ConnectedAppSchema } from '../../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import { groupBy } from '../../collections/group-by.js'
@@ -26,13 +26,14 @@ export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountS
     },
 
     async getSession(request) {
-      const { username, nickname, avatar } = await requireSession(deps, request.sessionToken)
-      return { username, nickname, avatar }
+      const { userId, username, nickname, avatar } = await requireSession(deps, request.sessionToken)
+      const grants = request.appid === '' ? [] : await liveGrants(deps, userId, request.appid)
+      return { username, nickname, avatar, ...(grants.length > 0 && { connectTime: startOf(grants) }) }
     },
 
     async listConnectedApps(request) {
       const { userId } = await requireSession(deps, request.sessionToken)
-      const grants = await liveGrants(deps, userId, request.appid || undefined)
+      const grants = await liveGrants(deps, userId)
       const apps = [...groupBy(grants, ({ appid }) => appid).values()]
       return { apps: await Promise.all(apps.map((ofApp) => toConnectedApp(deps, ofApp))) }
     },
@@ -60,6 +61,10 @@ async function liveGrants({ store, now }: TokenDeps, userId: string, appid?: str
   return grants
 }
 
+function startOf(grants: readonly GrantRow[]): Timestamp {
+  return timestampFromMs(Math.min(...grants.map(({ createdAtMs }) => createdAtMs)))
+}
+
 /** `grants`: all live grants of a user to one app, newest first. */
 async function toConnectedApp(
   { store }: TokenDeps,
@@ -73,7 +78,7 @@ async function toConnectedApp(
     appid,
     appName,
     scope,
-    createTime: timestampFromMs(Math.min(...grants.map(({ createdAtMs }) => createdAtMs))),
+    createTime: startOf(grants),
     lastUseTime: timestampFromMs(Math.max(...grants.map(({ lastUsedAtMs }) => lastUsedAtMs))),
     expireTime: timestampFromMs(Math.max(...ends)),
     redirectUris: [...(app?.redirectUris ?? [])],
