@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { errorCode } from './error-code.js'
 import { isOfDatabase } from './own-files.js'
-import { type Database, type Setting, settings } from './settings.js'
+import { type ConfigProblem, type Database, type Setting, settings } from './settings.js'
 import { readTlsFiles } from './tls-files.js'
 
 type Settings = typeof settings
@@ -12,11 +12,6 @@ type Settings = typeof settings
 export type Config = { readonly [Name in keyof Settings]: ReturnType<Settings[Name]['parse']> }
 
 export type Environment = Readonly<Record<string, string | undefined>>
-
-export interface ConfigProblem {
-  readonly variable: string
-  readonly message: string
-}
 
 /** The configuration is wrong; holds every problem found. */
 export class ConfigError extends Error {

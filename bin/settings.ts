@@ -7,6 +7,12 @@ import { parseCallers } from '../services/rpc/identity.js'
 
 type Parse<Value> = (text: string) => Value
 
+/** What is wrong with the value of a variable: `<variable> <message>`. */
+export interface ConfigProblem {
+  readonly variable: string
+  readonly message: string
+}
+
 /** One variable. */
 export interface Setting<Value> {
   readonly variable: string

@@ -2,11 +2,18 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { TlsMaterial } from '../services/rpc/listener.js'
-import type { Config, ConfigProblem } from './config.js'
 import { errorCode } from './error-code.js'
+import type { ConfigProblem } from './settings.js'
+
+/** Names of PEM files, as the configuration has them. */
+interface TlsFiles {
+  readonly rpcTlsCert: string
+  readonly rpcTlsKey: string
+  readonly rpcTlsCa: string
+}
 
 /** What the files hold; to be used only when there are no problems. */
-export function readTlsFiles(config: Pick<Config, 'rpcTlsCert' | 'rpcTlsKey' | 'rpcTlsCa'>): {
+export function readTlsFiles(config: TlsFiles): {
   readonly material: TlsMaterial
   readonly problems: readonly ConfigProblem[]
 } {
