@@ -82,12 +82,12 @@ class Reader {
     const { text, source } = this.written(row)
     if (this.problems.some((problem) => problem.variable === `${row.variable}_FILE`)) return undefined // that problem says it all
     try {
+      if (text !== text.trim()) throw new Error('must not begin or end with a space')
       return row.parse(text)
     } catch (error) {
       const isReported = this.problems.some(({ variable }) => variable === row.variable)
       // a default that is wrong follows from a wrong variable, which is reported itself
-      if (source !== 'default' && !isReported)
-        this.problems.push(problem(row.variable, error instanceof Error ? error.message : 'is invalid'))
+      if (source !== 'default' && !isReported) this.problems.push(invalid(row.variable, source, error))
       return undefined
     }
   }
@@ -114,9 +114,9 @@ class Reader {
   #contentOf(file: string, variable: string): string {
     try {
       const text = readFileSync(file, 'utf8').replace(/\r?\n$/, '')
-      if (!/\p{Cc}/u.test(text)) return text
-      const message = 'names a file that holds more than one line, or control characters'
-      this.problems.push({ variable: `${variable}_FILE`, message })
+      const flaw = flawOf(text)
+      if (flaw === undefined) return text
+      this.problems.push({ variable: `${variable}_FILE`, message: `names a file that ${flaw}` })
       return ''
     } catch (error) {
       const reason = errorCode(error, 'unreadable')
@@ -153,6 +153,20 @@ function contradictions(config: Partial<Config>): ConfigProblem[] {
 /** Whether a database is the other, or one of the files that SQLite keeps beside it. */
 function isOfOther(one: Database | undefined, other: Database | undefined): boolean {
   return one?.kind === 'sqlite' && isOfDatabase(one.file, other)
+}
+
+function invalid(variable: string, source: Written['source'], error: unknown): ConfigProblem {
+  const message = error instanceof Error ? error.message : 'is invalid'
+  return source === 'file'
+    ? problem(`${variable}_FILE`, `names a file whose content ${message}`)
+    : problem(variable, message)
+}
+
+/** Of the text of a file: nothing is taken away from it but the end of its line. */
+function flawOf(text: string): string | undefined {
+  if (text === '') return 'is empty'
+  if (text.startsWith('\u{feff}')) return 'begins with a byte order mark: save it as UTF-8 without one'
+  return /\p{Cc}/u.test(text) ? 'holds more than one line, or control characters' : undefined
 }
 
 function isMore(one: number | undefined, other: number | undefined): boolean {

@@ -5,6 +5,7 @@ import { reasonOf } from '../services/rpc/service-error.js'
 import { DatabaseRefused } from '../services/store/database-refused.js'
 import { StoreUnavailable } from '../services/store/store-unavailable.js'
 import { ConfigError } from './config.js'
+import { errorCode } from './error-code.js'
 import { message } from './output.js'
 
 /** From sysexits(3) where it has a code for it. */
@@ -51,6 +52,10 @@ export function report(error: unknown): ExitCode {
   if (error instanceof DatabaseRefused) {
     message(`survey-auth: ${error.message}`)
     return EXIT.failure
+  }
+  if (errorCode(error, '') === 'EMFILE') {
+    message('survey-auth: file descriptors ran out (EMFILE)\nraise the limit: ulimit -n')
+    return EXIT.unavailable
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : 'a value that is not an Error was thrown'
   message(`survey-auth: this should not happen: ${text}`)

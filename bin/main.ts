@@ -17,7 +17,7 @@ import { addServeCommand } from './commands/serve.js'
 import { addStoreCommands } from './commands/store.js'
 import { addSurveyCommands } from './commands/survey.js'
 import { addUserCommands } from './commands/user.js'
-import { isOfSystem } from './error-code.js'
+import { errorCode, isOfSystem } from './error-code.js'
 import { CommandError, EXIT, report } from './exit.js'
 import { packageFile } from './package-root.js'
 
@@ -45,6 +45,7 @@ export function createProgram(): Command {
     .hook('preAction', (program, command) => {
       refuseEmptyValues(program)
       refuseEmptyValues(command)
+      requireWorkingDirectory()
       useServer(program, command)
     })
     .exitOverride()
@@ -140,6 +141,17 @@ function refuseEmptyValues(command: Command): void {
   }
   const empty = command.registeredArguments[command.args.indexOf('')]
   if (empty) command.error(`error: argument '${empty.name()}' must not be empty`)
+}
+
+/** Without one no path can be resolved. */
+function requireWorkingDirectory(): void {
+  try {
+    process.cwd()
+  } catch (error) {
+    const why = errorCode(error, '') === 'ENOENT' ? 'it has been deleted' : errorCode(error, 'unknown')
+    const hint = 'go to another one: cd /'
+    throw new CommandError(`the working directory cannot be used: ${why}`, EXIT.unavailable, hint)
+  }
 }
 
 /** Commands that work on a server; the others work on this machine only. */

@@ -4,18 +4,43 @@
 // nothing to Node, and starts Node with one helper thread for the garbage collector and the compiler instead of four, without
 // shrinking the heap when idle or allocating objects as old from the start (docs/operators/load.md, "How Node is started").
 import cluster from 'node:cluster'
+import { readFileSync } from 'node:fs'
 import { buildIfNeeded } from './build-if-needed.js'
 
+/** Modules are read many at a time; where no more files may be open, Node may say that a package is missing. */
+const FEW_FILES = 256
+
 if (cluster.isPrimary) buildIfNeeded() // a worker runs the same build as its parent, whatever the sources are by now
-const { main } = await import('../dist/bin/main.js').catch(endUninstalled)
+const { main } = await import('../dist/bin/main.js').catch(endUnloaded)
 await main(process.argv)
+
+function endUnloaded(error) {
+  const most = mostOpenFiles()
+  if (error.code === 'EMFILE' || most < FEW_FILES) {
+    end(69, `survey-auth: file descriptors ran out, ${most} may be open\nraise the limit: ulimit -n 1024, or more\n`)
+  }
+  endUninstalled(error)
+}
+
+function mostOpenFiles() {
+  try {
+    return Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1] ?? Infinity)
+  } catch (error) {
+    return error.code === 'EMFILE' ? 0 : Infinity
+  }
+}
 
 /** A package is missing: another Node or another version of survey-auth was here when npm installed them. */
 function endUninstalled(error) {
   if (!error.code?.endsWith('MODULE_NOT_FOUND')) throw error // ERR_ or not, as it was imported or required
   const [what] = error.message.split('\n')
-  process.stderr.write(
+  end(
+    1,
     `survey-auth: ${what}\nrun npm ci with this Node, ${process.version}; where npm finds no binary of a package it compiles one, which needs Python, make and a C++ compiler\n`,
   )
-  process.exit(1)
+}
+
+function end(exitCode, text) {
+  process.stderr.write(text)
+  process.exit(exitCode)
 }

@@ -1,7 +1,8 @@
 // survey-auth app: third-party applications and their secrets.
 import { timestampFromDate, timestampMs } from '@bufbuild/protobuf/wkt'
 import { type Command, Option } from 'commander'
-import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { type App, type AppSecret, CreateAppRequestSchema } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { whyNotRegistrable } from '../../services/token/admin/redirect-uri.js'
 import { asOperator, findIn, type Operator, pagesOfApps } from '../compose/operator.js'
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
 import {
@@ -17,6 +18,7 @@ import {
 } from '../output.js'
 import { nameWarnings } from './app-name.js'
 import { examples, type Json, jsonOption, repeatable, timeToCome, wholeNumber } from './options.js'
+import { valid } from './valid-request.js'
 
 interface CreateOptions extends Json {
   readonly name: string
@@ -136,15 +138,17 @@ function addSecretCommands(secret: Command): void {
 }
 
 async function createApp(options: CreateOptions): Promise<void> {
+  const request = valid(CreateAppRequestSchema, {
+    name: options.name,
+    redirectUris: options.redirectUri,
+    requiresSecretOnRefresh: options.requireSecretOnRefresh ?? false,
+  })
+  const problem = options.redirectUri.map(whyNotRegistrable).find((one) => one !== undefined)
+  if (problem !== undefined) throw new CommandError(`redirect_uri ${problem}`)
   const { app, secret, secretId, warnings } = await asOperator(
     async ({ admin }) => {
       const warnings = await warningsOf(admin, options.name) // before the secret is made: if this fails, none is lost
-      const created = await admin.createApp({
-        name: options.name,
-        redirectUris: options.redirectUri,
-        requiresSecretOnRefresh: options.requireSecretOnRefresh ?? false,
-      })
-      return { ...created, warnings }
+      return { ...(await admin.createApp(request)), warnings }
     },
     { creates: true },
   )

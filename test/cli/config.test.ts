@@ -157,6 +157,17 @@ describe('wrong values', () => {
     expect(() => readConfig({ RPC_LISTEN })).toThrow(`RPC_LISTEN must be ${forms}`)
   })
 
+  test.each(['TOKEN_DATABASE_URL', 'DATA_DIR', 'RPC_LISTEN', 'RPC_TLS_CERT', 'PUBLIC_URL'])(
+    '%s is refused if it begins or ends with a space',
+    (variable) => {
+      const value = { TOKEN_DATABASE_URL: 'sqlite:t.db', RPC_LISTEN: 'unix:a', PUBLIC_URL: 'http://a' }[variable] ?? 'a'
+      expect(problemsOf({ [variable]: value })).toEqual([])
+      for (const text of [`${value} `, ` ${value}`, `${value}\r`, `${value}\u{a0}`]) {
+        expect(problemsOf({ [variable]: text })).toEqual([variable])
+      }
+    },
+  )
+
   test('several wrong values are named at once', () => {
     const wrong = { PORT: 'x', CODE_TTL_SECONDS: '1e3', RATE_LIMIT: 'maybe', SESSION_TTL_SECONDS: '' }
     expect(problemsOf(wrong)).toEqual(['PORT', 'CODE_TTL_SECONDS', 'RATE_LIMIT'])
@@ -248,6 +259,20 @@ describe('values from files', () => {
       expect(() => readConfig(env)).toThrow(/^TOKEN_DATABASE_URL_FILE (?!.*ary)/s)
     },
   )
+
+  test.each([
+    ['is empty', ''],
+    ['is empty', '\n'],
+    ['begins with a byte order mark: save it as UTF-8 without one', '\u{feff}sqlite:/srv/token.db\n'],
+    ['holds more than one line, or control characters', Buffer.from('sqlite:/a', 'utf16le').toString('latin1')],
+    ['whose content must not begin or end with a space', 'sqlite:/srv/token.db \n'],
+    ['whose content must be sqlite:FILE or postgres://user:password@host:5432/database', 'token.db'],
+  ])('a file that %s is named so', (flaw, text) => {
+    for (const variable of ['TOKEN_DATABASE_URL_FILE', 'SURVEY_DATABASE_URL_FILE']) {
+      const told = `${variable} names a file ${/^whose/.test(flaw) ? '' : 'that '}${flaw}`
+      expect(() => readConfig({ [variable]: fileWith(text) })).toThrow(told)
+    }
+  })
 
   test('a value and its file at once are refused', () => {
     const env = { TOKEN_DATABASE_URL: 'sqlite:/a', TOKEN_DATABASE_URL_FILE: fileWith('sqlite:/b') }

@@ -111,6 +111,48 @@ describe('what is at a path that we would create', () => {
   })
 })
 
+describe('what is refused makes no database', () => {
+  test.each([
+    [
+      'app create --name N --redirect-uri http://app.example/',
+      'redirect_uri must use https, except on localhost, 127.',
+    ],
+    [
+      'app create --name N --redirect-uri app.example',
+      'redirect_uri must be an absolute address: https://, or http:// on',
+    ],
+    [`app create --name ${'N'.repeat(200)} --redirect-uri https://a.example/`, 'name: '],
+    ['user create --username a/b --password-stdin', 'username: '],
+    ['user create --username ann --avatar me.png --password-stdin', 'avatar: '],
+  ])('survey-auth %s', async (words, told) => {
+    const service = await createProcess()
+    const { exitCode, stderr } = await service.run(words.split(' '), { input: 'correct horse' })
+    expect(stderr.startsWith(`survey-auth: ${told}`), stderr).toBe(true)
+    expect([exitCode, readdirSync(service.dataDir)]).toEqual([1, []])
+  })
+})
+
+test.each([['serve'], ['app list'], ['doctor'], ['descriptor --out set'], ['config']])(
+  'survey-auth %s says that the working directory has been deleted',
+  async (words) => {
+    const { dataDir } = await createProcess()
+    const [command, folder] = ['mkdir "$1" && cd "$1" && rmdir "$1" && shift && exec "$@"', path.join(dataDir, 'gone')]
+    const argv = ['-c', command, 'sh', folder, process.execPath, PROGRAM, ...words.split(' ')]
+    const { status, stderr } = spawnSync('sh', argv, { env: { PATH: process.env.PATH }, encoding: 'utf8' })
+    const told = 'survey-auth: the working directory cannot be used: it has been deleted\ngo to another one: cd /\n'
+    expect({ status, stderr }).toEqual({ status: 69, stderr: told })
+  },
+)
+
+test.each([30, 40, 60])('where %i files may be open, the program says that file descriptors ran out', async (most) => {
+  const { dataDir } = await createProcess()
+  const argv = ['-c', 'ulimit -n "$0"; exec "$@"', String(most), process.execPath, PROGRAM, 'app', 'list']
+  const env = { PATH: process.env.PATH, DATA_DIR: dataDir }
+  const { status, stderr } = spawnSync('sh', argv, { env, encoding: 'utf8' })
+  expect(stderr).toMatch(/^survey-auth: file descriptors ran out.*\nraise the limit: ulimit -n/)
+  expect(status).toBe(69)
+})
+
 describe('databases', () => {
   test.each([['serve'], ['app create --name N --redirect-uri https://app.example/'], ['migrate']])(
     'survey-auth %s reports a DATA_DIR that cannot be created',

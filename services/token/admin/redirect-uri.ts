@@ -13,15 +13,17 @@ const PORT = /:\d*$/
  * @throws ServiceError INVALID_ARGUMENT
  */
 export function requireRegistrable(redirectUri: string): void {
-  const problem = problemOf(redirectUri)
+  const problem = whyNotRegistrable(redirectUri)
   if (problem) throw new ServiceError(ErrorReason.INVALID_ARGUMENT, `redirect_uri ${problem}`)
 }
 
-function problemOf(redirectUri: string): string | undefined {
+/** What is wrong with it, to be read after its name. */
+export function whyNotRegistrable(redirectUri: string): string | undefined {
   if (!VISIBLE_ASCII.test(redirectUri)) return 'must be ASCII without spaces or control characters'
   if (redirectUri.includes('#')) return 'must not have a fragment'
   if (redirectUri.includes('\\')) return 'must not have a backslash'
-  if (!/^https?:\/\/[^/?]/.test(redirectUri)) return 'must be an absolute address starting with https://'
+  if (!/^https?:\/\/[^/?]/.test(redirectUri))
+    return 'must be an absolute address: https://, or http:// on localhost, 127.0.0.1 and [::1]'
   if (!URL.canParse(redirectUri)) return 'is not a valid address'
   const [, , authority = ''] = redirectUri.split(/[/?]/, 3)
   if (authority.includes('@')) return 'must not have a user name or password'
