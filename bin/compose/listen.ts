@@ -10,7 +10,7 @@ import { CommandError, EXIT } from '../exit.js'
 const BACKLOG = 4_096
 
 /** The setting of a port, and that of the address it is on. */
-const HOST_OF = { PORT: 'HOST', ADMIN_PORT: 'ADMIN_HOST' } as const
+const HOST_OF = { PORT: 'HOST', ADMIN_PORT: 'ADMIN_HOST', RPC_LISTEN: 'RPC_LISTEN' } as const
 export type PortVariable = keyof typeof HOST_OF
 
 export interface HostAndPort {

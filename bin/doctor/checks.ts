@@ -4,8 +4,8 @@ import { get } from 'node:http'
 import { text as textOf } from 'node:stream/consumers'
 import type { CopiedSchema } from '../../services/copy/copy-stores.js'
 import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
-import { type Address, hostInUrl, isTooLongForSocket } from '../../services/rpc/address.js'
-import { stateOfSocket } from '../../services/rpc/listener.js'
+import { type Address, formatAddress, hostInUrl, isTooLongForSocket } from '../../services/rpc/address.js'
+import { requireSocketAt, stateOfSocket } from '../../services/rpc/listener.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
 import { DatabaseRefused } from '../../services/store/database-refused.js'
@@ -20,7 +20,7 @@ import { CommandError } from '../exit.js'
 import { isLoopback } from '../loopback.js'
 import type { Database } from '../settings.js'
 import { inShell } from '../shell.js'
-import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
+import { CERTIFICATE_SOON_MS, endOf, isSignedBy } from '../tls-files.js'
 import { untrustedProxy } from '../untrusted-proxy.js'
 
 export interface Verdict {
@@ -58,6 +58,7 @@ export const checks: Readonly<Record<string, Check>> = {
   certificate,
   'public address': publicAddress,
   'admin address': adminAddress,
+  'RPC address': rpcAddress,
   'token service': (config) => config.tokenServiceUrl && serviceElsewhere('token', config.tokenServiceUrl, config),
   'survey service': (config) => config.surveyServiceUrl && serviceElsewhere('survey', config.surveyServiceUrl, config),
   server,
@@ -182,15 +183,19 @@ function timeouts(config: Config): Verdict {
 
 function certificate(config: Config): Verdict {
   if (!usesTls(config, RPC_ADDRESSES)) return ok('none is needed')
-  const endsAtMs = endOf(readFileSync(config.rpcTlsCert, 'utf8')) // readConfig has read it before
+  const cert = readFileSync(config.rpcTlsCert, 'utf8') // readConfig has read both before
+  const endsAtMs = endOf(cert)
   const detail = `${config.rpcTlsCert} ends at ${new Date(endsAtMs).toISOString()}`
   if (endsAtMs < Date.now()) return wrong(detail)
+  if (!isSignedBy(cert, readFileSync(config.rpcTlsCa, 'utf8'))) {
+    return odd(`${config.rpcTlsCert} is not signed by RPC_TLS_CA: processes with the same one turn this one away`)
+  }
   return endsAtMs - Date.now() < CERTIFICATE_SOON_MS ? odd(detail) : ok(detail)
 }
 
 async function publicAddress(config: Config): Promise<Verdict> {
   const { publicUrl, host } = config
-  const reason = await whyNotHere(host, 'PORT')
+  const reason = (await whyNotHere(host, 'PORT')) ?? (await whyNotFree(host, config.port, 'PORT', isOurGateway))
   if (reason !== undefined) return wrong(reason)
   const aboutProxy = untrustedProxy(config)
   if (aboutProxy !== undefined) return odd(aboutProxy)
@@ -224,6 +229,62 @@ async function whyNotHere(host: string, variable: PortVariable): Promise<string 
   }
 }
 
+/** Why a server that is not running could not take this port; undefined when it is free, or ours as `isOurs` finds. */
+async function whyNotFree(
+  host: string,
+  port: number,
+  variable: PortVariable,
+  isOurs: (host: string, port: number) => Promise<boolean>,
+): Promise<string | undefined> {
+  try {
+    await tryPort(host, port, variable)
+  } catch (error) {
+    if (!(error instanceof CommandError)) throw error
+    if (/ is in use$/.test(error.message) && !(await isOurs(host, port))) {
+      return `${error.message} by another program; choose another ${variable}`
+    }
+  }
+  return undefined
+}
+
+/** Whether the envelope of a gateway comes from there. */
+async function isOurGateway(host: string, port: number): Promise<boolean> {
+  const text = await answer(host, port, '/api/').then(
+    (found) => found.text,
+    () => '',
+  )
+  return /^\{"code":"\w+","error":.+"request_id":"/.test(text)
+}
+
+async function isAdminPort(host: string, port: number): Promise<boolean> {
+  return answer(host, port, '/readyz').then(isReadiness, () => false)
+}
+
+/** Whether it is what /readyz of this program says. */
+function isReadiness({ status, type, text }: Answer): boolean {
+  return type === 'text/plain; charset=utf-8' && (status === 503 || (status === 200 && text === 'ready\n'))
+}
+
+async function rpcAddress(config: Config): Promise<Verdict> {
+  const { rpcListen, adminHost, adminPort } = config
+  if (rpcListen === 'off') return ok('turned off')
+  const addresses = rpcListen === 'socket' ? MODES_WITH_SOCKETS.map((mode) => socketIn(config, mode)) : [rpcListen]
+  for (const address of addresses) {
+    if (address.kind !== 'unix') {
+      const isRunning = async () => adminPort === 0 || isAdminPort(adminHost, adminPort)
+      const reason = await whyNotFree(address.host, address.port, 'RPC_LISTEN', isRunning)
+      if (reason !== undefined) return wrong(reason)
+      continue
+    }
+    try {
+      requireSocketAt(address.path)
+    } catch (error) {
+      return wrong(`${error instanceof Error ? error.message : address.path}; no process can listen there`)
+    }
+  }
+  return ok(rpcListen === 'socket' ? `a socket in ${config.dataDir}` : formatAddress(rpcListen))
+}
+
 /** As `serve` checks before it is ready: for a gateway, which needs both, or a survey service, which needs the token service. */
 async function serviceElsewhere(service: 'token' | 'survey', address: Address, config: Config): Promise<Verdict> {
   const { connectTo } = await import('../compose/remote.js') // loads gRPC: only here
@@ -238,7 +299,10 @@ async function server(config: Config): Promise<Verdict> {
   if (adminPort === 0) return ok('not asked, ADMIN_PORT is 0')
   const address = `${hostInUrl(adminHost)}:${adminPort}`
   try {
-    const { status, text } = await readiness(adminHost, adminPort)
+    const found = await answer(adminHost, adminPort, '/readyz')
+    const { status, text } = found
+    if (!isReadiness(found))
+      return wrong(`another program answers at ${address}, status ${status}; choose another ADMIN_PORT`)
     if (status !== 200) return wrong(`running at ${address}, not ready: ${inOneLine(text.slice(0, 200))}`)
     if (await mayBeOurs(config)) return ok(`running and ready at ${address}`)
     return odd(
@@ -250,25 +314,31 @@ async function server(config: Config): Promise<Verdict> {
   }
 }
 
+interface Answer {
+  readonly status: number | undefined
+  readonly type: string | undefined
+  readonly text: string
+}
+
 /** Not by fetch, which refuses ports that it takes for those of other protocols. */
-function readiness(
-  host: string,
-  port: number,
-): Promise<{ readonly status: number | undefined; readonly text: string }> {
+function answer(host: string, port: number, path: string): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const request = get({ host, port, path: '/readyz', agent: false }, (answer) => {
-      textOf(answer).then((text) => resolve({ status: answer.statusCode, text }), reject)
+    const request = get({ host, port, path, agent: false }, (response) => {
+      const { statusCode: status, headers } = response
+      textOf(response).then((text) => resolve({ status, type: headers['content-type'], text }), reject)
     })
     const late = setTimeout(() => request.destroy(new Error(`not within ${ANSWER_TIMEOUT_MS} ms`)), ANSWER_TIMEOUT_MS)
     request.on('error', reject).on('close', () => clearTimeout(late))
   })
 }
 
+const MODES_WITH_SOCKETS = ['all', 'token', 'survey'] as const
+
 /** False when services of this configuration have sockets, and no process listens on any. */
 async function mayBeOurs(config: Config): Promise<boolean> {
   const { rpcListen, tokenServiceUrl, surveyServiceUrl } = config
   if (rpcListen !== 'socket' || tokenServiceUrl || surveyServiceUrl) return true
-  const sockets = (['all', 'token', 'survey'] as const).map((mode) => socketIn(config, mode).path)
+  const sockets = MODES_WITH_SOCKETS.map((mode) => socketIn(config, mode).path)
   if (sockets.some(isTooLongForSocket)) return true
   const states = await Promise.all(sockets.map(stateOfSocket))
   return states.some((state) => state === 'in use' || state === 'forbidden')

@@ -158,14 +158,19 @@ function onFirstBytes(socket: net.Socket, then: (head: Buffer) => void): void {
  * socket is never removed.
  */
 async function removeStaleSocket(path: string): Promise<void> {
-  const there = lstatSync(path, { throwIfNoEntry: false })
-  if (there && !there.isSocket()) throw Object.assign(new Error(`${path} is not a socket`), { code: 'ENOTSOCK' })
+  requireSocketAt(path)
   const state = await stateOfSocket(path)
   if (state === 'in use')
     throw Object.assign(new Error(`${path} is in use by a running process`), { code: 'EADDRINUSE' })
   if (state === 'forbidden')
     throw Object.assign(new Error(`${path} is another user's; delete it if nobody listens there`), { code: 'EACCES' })
   if (state === 'stale') unlinkSync(path)
+}
+
+/** Nothing may be there either. @throws Error with the code ENOTSOCK */
+export function requireSocketAt(path: string): void {
+  const there = lstatSync(path, { throwIfNoEntry: false })
+  if (there && !there.isSocket()) throw Object.assign(new Error(`${path} is not a socket`), { code: 'ENOTSOCK' })
 }
 
 /** Found out by connecting to the file. `forbidden`: this user may not connect to it; `none`: there is no file. */

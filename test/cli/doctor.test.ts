@@ -141,6 +141,64 @@ test.each<[string, (socket: Socket) => void, RegExp]>([
   expect(found?.detail).toMatch(reason)
 })
 
+const BUSY = 'HTTP/1.1 503 Busy\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n'
+
+test('a port that another program has is wrong, and nothing of its answer is printed', async () => {
+  const page = 'HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>somebody else</html>'
+  const port = String(await listen(0, (socket) => socket.end(page)))
+  const service = await createProcess()
+  const inUse = (variable: string) =>
+    `port ${port} on 127.0.0.1 is in use by another program; choose another ${variable}`
+  for (const [env, check, detail] of [
+    [{ PORT: port }, 'public address', inUse('PORT')],
+    [{ RPC_LISTEN: `http://127.0.0.1:${port}`, ADMIN_PORT: '9' }, 'RPC address', inUse('RPC_LISTEN')],
+    [
+      { ADMIN_PORT: port },
+      'server',
+      `another program answers at 127.0.0.1:${port}, status 200; choose another ADMIN_PORT`,
+    ],
+  ] as const) {
+    const { exitCode, stdout } = await examine(service, env)
+    expect(JSON.parse(stdout)).toContainEqual({ check, state: 'wrong', detail })
+    expect([exitCode, stdout.includes('somebody')]).toEqual([1, false])
+  }
+})
+
+test('the ports of the server that runs are in order', async () => {
+  const [ADMIN_PORT, rpc] = [String(await freePort()), await freePort()]
+  const service = await startProcess({ ADMIN_PORT, RPC_LISTEN: `http://127.0.0.1:${rpc}` })
+  await vi.waitUntil(async () => (await fetch(`http://127.0.0.1:${ADMIN_PORT}/readyz`)).ok, 30_000)
+  const { exitCode, stdout } = await examine(service)
+  const wrong = (JSON.parse(stdout) as Finding[]).filter(({ state }) => state === 'wrong')
+  expect({ exitCode, wrong }).toEqual({ exitCode: 0, wrong: [] })
+})
+
+test('a path for RPCs that holds a file is wrong', async () => {
+  const service = await createProcess()
+  const place = path.join(service.dataDir, 'rpc.sock')
+  writeFileSync(place, '')
+  const { exitCode, stdout } = await examine(service)
+  const detail = `${place} is not a socket; no process can listen there`
+  expect(JSON.parse(stdout)).toContainEqual({ check: 'RPC address', state: 'wrong', detail })
+  expect(exitCode).toBe(1)
+})
+
+test('a certificate that its authority has not signed is odd', async () => {
+  const service = await createProcess()
+  const authority = createAuthority()
+  const own = materialOf(authority, authority.issue('DNS:a.test', 30))
+  const found = async (ca: string) => {
+    const files = pemFiles(service.dataDir, { ...own, ca })
+    return (await examine(service, { ...files, RPC_LISTEN: 'https://127.0.0.1:0' })).certificate
+  }
+  const other = createAuthority().cert
+  expect(await found(`${other}${authority.cert}`)).toMatchObject({ state: 'ok' })
+  expect(await found(other)).toMatchObject({
+    state: 'odd',
+    detail: expect.stringContaining('is not signed by RPC_TLS_CA'),
+  })
+})
+
 test('a free port is not running, and a server is found on a port that browsers refuse', async () => {
   const service = await createProcess()
   const found = async (port: number) => {
@@ -149,7 +207,7 @@ test('a free port is not running, and a server is found on a port that browsers 
   }
   const free = await freePort()
   expect(await found(free)).toMatchObject({ state: 'ok', detail: `not running on ADMIN_PORT ${free}` })
-  const port = await listen(BLOCKED_PORT, (socket) => socket.end('HTTP/1.1 503 Busy\r\n\r\nstarting'))
+  const port = await listen(BLOCKED_PORT, (socket) => socket.end(`${BUSY}starting`))
   expect(await found(port)).toMatchObject({
     state: 'wrong',
     detail: `running at 127.0.0.1:${port}, not ready: starting`,
@@ -293,7 +351,9 @@ describe('SQLite', () => {
     const service = await createProcess()
     const adminPort = await freePort()
     const admin = createServer((_, answer) => {
-      answer.writeHead(503).end('token database: unavailable\nsurvey database: unavailable\n')
+      answer
+        .writeHead(503, { 'content-type': 'text/plain; charset=utf-8' })
+        .end('token database: unavailable\nsurvey database: unavailable\n')
     })
     await new Promise<void>((resolve) => admin.listen(adminPort, '127.0.0.1', resolve))
     onTestFinished(() => void admin.close())
