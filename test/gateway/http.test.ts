@@ -925,7 +925,7 @@ describe('rates', () => {
 
   test('the authorization page counts for its app only with a user signed in, and the home page never does', () => {
     const check = { CheckAuthorizationRequest: () => ({ appName: 'App', refreshTokenTtlSeconds: 1 }) }
-    const session = { GetSession: () => ({ username: 'ann', nickname: '' }) }
+    const session = { GetSession: () => ({ username: 'ann', nickname: '' }), ListConnectedApps: () => ({ apps: [] }) }
     const rates = { ...defaultLimits.rates, page: { perSource: plenty, perApp: rate } }
     return withGateway({ services: { ...check, ...session }, now: still, limits: { rates } }, async ({ url }) => {
       const query = '?appid=app&redirect_uri=x&response_type=code&scope=s'
