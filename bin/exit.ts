@@ -51,7 +51,7 @@ export function report(error: unknown): ExitCode {
   }
   if (error instanceof DatabaseRefused) {
     message(`survey-auth: ${error.message}`)
-    return EXIT.failure
+    return EXIT.configuration
   }
   if (errorCode(error, '') === 'EMFILE') {
     message('survey-auth: file descriptors ran out (EMFILE)\nraise the limit: ulimit -n')

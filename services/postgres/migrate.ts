@@ -17,10 +17,10 @@ const CREATION_ATTEMPTS = 5
 /**
  * Runs the missing migrations, in one transaction. When several processes start at once, one migrates and the others wait for
  * it: all lock the row that holds the version.
- * @throws DatabaseRefused when the database is newer than this program.
+ * @throws DatabaseRefused when the database is newer than this program, or its role may not create tables.
  */
 export async function migrate(client: pg.ClientBase, schema: Schema): Promise<void> {
-  await requireVersionRow(client, schema.name)
+  await requireVersionRow(client, schema)
   await run(client, 'BEGIN ISOLATION LEVEL READ COMMITTED')
   try {
     await run(client, `SET LOCAL lock_timeout = ${WAIT_MS}`)
@@ -36,14 +36,17 @@ export async function migrate(client: pg.ClientBase, schema: Schema): Promise<vo
     await run(client, 'COMMIT')
   } catch (error) {
     await run(client, 'ROLLBACK').catch(() => undefined)
-    throw error
+    throw refusalOf(error, schema)
   }
 }
 
 /** The version of the schema, 0 when there is none. Changes nothing. @throws DatabaseRefused like migrate */
 export async function knownVersion(client: pg.ClientBase, schema: Schema): Promise<number> {
   const { rows: tables } = await client.query(HAS_VERSIONS)
-  if (!tables[0]?.exists) return 0
+  if (!tables[0]?.exists) {
+    await requireMayCreate(client, schema)
+    return 0
+  }
   const { rows } = await client.query('SELECT version FROM schema_versions WHERE name = $1', [schema.name])
   const version = Number(rows[0]?.version ?? 0)
   requireKnown(version, schema)
@@ -61,20 +64,48 @@ function requireKnown(version: number, { name, migrations }: Schema): void {
 const HAS_VERSIONS = `SELECT to_regclass('schema_versions') IS NOT NULL AS "exists"`
 
 /** Creates the table and the row of the schema if they are missing, even while others are creating them. */
-async function requireVersionRow(client: pg.ClientBase, name: string): Promise<void> {
+async function requireVersionRow(client: pg.ClientBase, schema: Schema): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     try {
       const { rows } = await run(client, HAS_VERSIONS)
       if (!rows[0]?.exists) {
+        await requireMayCreate(client, schema)
         await run(client, 'CREATE TABLE schema_versions (name text PRIMARY KEY, version integer NOT NULL)')
       }
-      await run(client, 'INSERT INTO schema_versions (name, version) VALUES ($1, 0) ON CONFLICT DO NOTHING', [name])
+      await run(client, 'INSERT INTO schema_versions (name, version) VALUES ($1, 0) ON CONFLICT DO NOTHING', [
+        schema.name,
+      ])
       return
     } catch (error) {
-      if (attempt === CREATION_ATTEMPTS || !isCreatedMeanwhile(error)) throw error
+      if (attempt === CREATION_ATTEMPTS || !isCreatedMeanwhile(error)) throw refusalOf(error, schema)
       await sleep(20 * attempt)
     }
   }
+}
+
+/** Both are NULL without USAGE on the schema. Since PostgreSQL 15 only the owner of a database may create in `public`. */
+const MAY_CREATE = `
+  SELECT quote_ident(current_user) AS "role", quote_ident(coalesce(current_schema(), 'public')) AS "schema",
+    coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS "may"`
+
+/** @throws DatabaseRefused when the role may not create tables. */
+async function requireMayCreate(client: pg.ClientBase, { name }: Schema): Promise<void> {
+  const { rows } = await run(client, MAY_CREATE)
+  if (rows[0]?.may) return
+  const { role, schema } = rows[0] ?? {}
+  throw new DatabaseRefused(
+    `the role ${role} may not create the tables of the ${name} database; its owner can run there: GRANT USAGE, CREATE ON SCHEMA ${schema} TO ${role}`,
+  )
+}
+
+const INSUFFICIENT_PRIVILEGE = '42501'
+
+/** A missing privilege on tables that another role has made as a refusal, anything else as it is. */
+function refusalOf(error: unknown, { name }: Schema): unknown {
+  if (!(error instanceof pg.DatabaseError) || error.code !== INSUFFICIENT_PRIVILEGE) return error
+  return new DatabaseRefused(
+    `the role may not set up the ${name} database: ${error.message}; its tables must belong to that role`,
+  )
 }
 
 /** Concurrent CREATE TABLE statements collide in the catalogue (23505), or find the other's table (42P07) or row type (42710). */

@@ -132,7 +132,7 @@ export class Transaction {
 export async function openDatabase(options: PoolOptions, schema: Schema): Promise<Database> {
   const pool = new PrimaryPool(options)
   try {
-    await withDurable(pool, (client) => migrate(client, schema))
+    await withFitting(pool, schema, (client) => migrate(client, schema))
     return new Database(pool)
   } catch (error) {
     await pool.close()
@@ -145,7 +145,7 @@ export async function openDatabase(options: PoolOptions, schema: Schema): Promis
  * @throws StoreUnavailable, DatabaseRefused
  */
 export function schemaVersionOf(url: string, schema: Schema): Promise<number> {
-  return inspecting(url, (client) => knownVersion(client, schema))
+  return inspecting(url, schema, (client) => knownVersion(client, schema))
 }
 
 /** Runs one statement on a database that is needed for nothing else; no rows without the schema. Otherwise as schemaVersionOf. */
@@ -155,16 +155,16 @@ export function readOnce<Row extends pg.QueryResultRow>(
   text: string,
   values: readonly Value[],
 ): Promise<Row[]> {
-  return inspecting(url, async (client) => {
+  return inspecting(url, schema, async (client) => {
     if ((await knownVersion(client, schema)) === 0) return []
     return (await client.query<Row>(text, [...values])).rows
   })
 }
 
-async function inspecting<T>(url: string, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+async function inspecting<T>(url: string, schema: Schema, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
   const pool = new PrimaryPool({ url, poolSize: 1 })
   try {
-    return await withDurable(pool, work)
+    return await withFitting(pool, schema, work)
   } catch (error) {
     throw translate(error)
   } finally {
@@ -172,21 +172,36 @@ async function inspecting<T>(url: string, work: (client: pg.PoolClient) => Promi
   }
 }
 
-async function withDurable<T>(pool: PrimaryPool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+async function withFitting<T>(
+  pool: PrimaryPool,
+  { name }: Schema,
+  work: (client: pg.PoolClient) => Promise<T>,
+): Promise<T> {
   const client = await pool.acquire()
   try {
-    await requireFsync(client)
+    await requireFitting(client, name)
     return await work(client)
   } finally {
     client.release(client.getTransactionStatus() !== 'I')
   }
 }
 
-/** synchronous_commit is set on each of our connections; fsync can only be set by the operator. */
-async function requireFsync(client: pg.ClientBase): Promise<void> {
-  const { rows } = await client.query<{ fsync: string | null }>(`SELECT current_setting('fsync', true) AS fsync`)
-  if (rows[0]?.fsync === 'off')
+/** What only the operator can set. synchronous_commit is set on each of our connections. */
+const SETTINGS = `SELECT current_setting('fsync', true) AS fsync, current_setting('server_encoding', true) AS encoding`
+
+/** SQL_ASCII keeps what it is sent, which is UTF-8. In any other encoding some texts cannot be kept. */
+const ENCODINGS: ReadonlySet<string | null | undefined> = new Set(['UTF8', 'SQL_ASCII', null])
+
+async function requireFitting(client: pg.ClientBase, name: string): Promise<void> {
+  const { rows } = await client.query<{ fsync: string | null; encoding: string | null }>(SETTINGS)
+  const { fsync, encoding } = rows[0] ?? {}
+  if (fsync === 'off')
     throw new DatabaseRefused('the database runs with fsync = off and could lose acknowledged writes')
+  if (!ENCODINGS.has(encoding)) {
+    throw new DatabaseRefused(
+      `the ${name} database has the encoding ${encoding}, which cannot hold every text; create one with ENCODING 'UTF8' TEMPLATE template0`,
+    )
+  }
 }
 
 type Steps<Result> = (transaction: Transaction) => Promise<Result>

@@ -402,6 +402,27 @@ describe('PostgreSQL', () => {
     expect(await query(url, `SELECT to_regclass('schema_versions') AS name`)).toEqual([{ name: null }])
   })
 
+  test('is refused in an encoding that cannot hold every text, here and by whatever would use it', async () => {
+    const service = await createProcess()
+    await service.run(['migrate']) // makes files to copy
+    const env = both(await createDatabase("ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"))
+    const { token, survey } = await examine(service, env)
+    for (const [name, found] of Object.entries({ token, survey })) {
+      expect(found).toMatchObject({
+        state: 'wrong',
+        detail: expect.stringMatching(`^the ${name} database has the enc`),
+      })
+    }
+    for (const args of [['serve'], ['migrate'], ['store', 'copy'], ['app', 'list']]) {
+      const { exitCode, stderr } = await service.run(args, { env })
+      expect({ args, exitCode, stderr }).toEqual({
+        args,
+        exitCode: 78,
+        stderr: expect.stringContaining('encoding LATIN1'),
+      })
+    }
+  })
+
   test('is reported with its schema version, and whether it is of a newer program', async () => {
     const service = await createProcess()
     const url = await createDatabase()

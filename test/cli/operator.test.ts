@@ -920,7 +920,7 @@ describe('files', () => {
     db.pragma('user_version = 99')
     db.close()
     const { exitCode, stdout, stderr } = await service.run(['backup', path.join(service.dataDir, 'backup.tar')])
-    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
+    expect({ exitCode, stdout }).toEqual({ exitCode: 78, stdout: '' })
     expect(stderr).toMatch(
       new RegExp(`${name}\\.db has ${name} schema version 99, this program knows \\d+: run a newer program\n$`),
     )

@@ -3,11 +3,11 @@ import pg from 'pg'
 import { inject, onTestFinished } from 'vitest'
 import { query } from './cluster.js'
 
-/** Creates an empty database on the run's shared server; returns its address. It is removed with the server. */
-export async function createDatabase(): Promise<string> {
+/** Creates an empty database on the run's shared server; returns its address. It is removed with the server. `options` are SQL. */
+export async function createDatabase(options = ''): Promise<string> {
   const server = await addressOf('/')
   const name = newName()
-  await query(server, `CREATE DATABASE ${name}`)
+  await query(server, `CREATE DATABASE ${name} ${options}`)
   return new URL(name, server).href
 }
 

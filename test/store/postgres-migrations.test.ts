@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest'
+import { randomUUID } from 'node:crypto'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Schema } from '../../services/postgres/migrate.js'
 import { openDatabase } from '../../services/postgres/transaction.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
@@ -33,6 +34,58 @@ test('a newer database is refused, and its content stays', async () => {
   )
   expect(await query(url, 'SELECT version FROM schema_versions')).toEqual([{ version: 7 }])
 })
+
+describe.each(['token', 'survey'])('the %s store', (name) => {
+  const open = (url: string): Promise<{ close(): Promise<void> }> =>
+    name === 'token' ? openPostgresTokenStore({ url }) : openPostgresSurveyStore({ url })
+
+  test.each(['LATIN1', 'EUC_CN', 'WIN1252'])(
+    'refuses a database in %s, which cannot hold every text',
+    async (encoding) => {
+      const url = await createDatabase(`ENCODING '${encoding}' LOCALE 'C' TEMPLATE template0`)
+      await expect(open(url)).rejects.toThrow(
+        `the ${name} database has the encoding ${encoding}, which cannot hold every text; create one with ENCODING 'UTF8' TEMPLATE template0`,
+      )
+      expect(await query(url, `SELECT to_regclass('schema_versions') AS name`)).toEqual([{ name: null }])
+    },
+  )
+
+  test.each(['UTF8', 'SQL_ASCII'])('takes a database in %s', async (encoding) => {
+    const url = await createDatabase(`ENCODING '${encoding}' LOCALE 'C' TEMPLATE template0`)
+    await (await open(url)).close()
+  })
+
+  test('says what to grant to a role that may not create its tables', async () => {
+    const url = await createDatabase()
+    const role = await createRole(url)
+    const grant = `GRANT USAGE, CREATE ON SCHEMA public TO ${role.quoted}`
+    await expect(open(role.url)).rejects.toThrow(
+      `the role ${role.quoted} may not create the tables of the ${name} database; its owner can run there: ${grant}`,
+    )
+    await query(url, grant)
+    await (await open(role.url)).close()
+  })
+
+  test('refuses tables that another role has made', async () => {
+    const url = await createDatabase()
+    await (await open(url)).close()
+    const role = await createRole(url)
+    await expect(open(role.url)).rejects.toThrow(
+      `the role may not set up the ${name} database: permission denied for table schema_versions; its tables must belong to that role`,
+    )
+  })
+})
+
+/** A role without privileges of its own, and the address of the database for it. */
+async function createRole(url: string) {
+  const name = `Role ${randomUUID()}`
+  await query(url, `CREATE ROLE "${name}" LOGIN PASSWORD 'canary'`)
+  onTestFinished(async () => void (await query(url, `DROP OWNED BY "${name}"; DROP ROLE "${name}"`)))
+  const address = new URL(url)
+  address.username = name
+  address.password = 'canary'
+  return { url: address.href, quoted: `"${name}"` }
+}
 
 test('a migration, and waiting for one, may take longer than a request may', async () => {
   const url = await createDatabase()
