@@ -5,6 +5,7 @@ export default defineConfig({
     pool: 'forks',
     isolate: false, // the files of a worker share what they import: loading it anew took a third of the time
     maxWorkers: 2,
+    execArgv: ['--experimental-websocket'], // the tests' Firefox is driven through one; global in Node 22, behind this flag in Node 20
     testTimeout: 60_000,
     hookTimeout: 60_000,
     globalSetup: ['test/postgres/global-setup.ts'],

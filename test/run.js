@@ -49,6 +49,8 @@ function summarize(results) {
 }
 
 function reason(file) {
+  if (file.includes('browser/firefox')) return 'no Firefox found; install one or set FIREFOX_PATH'
+  if (file.includes('browser/webkit')) return 'no WebKitGTK found; install webkit2gtk-driver and xvfb'
   if (file.includes('browser')) return 'no Chromium found; install one or set CHROMIUM_PATH'
   if (file.includes('postgres')) return 'no PostgreSQL could be started on this machine'
   if (file.includes('full-disk')) return 'there is no prlimit'

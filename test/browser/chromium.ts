@@ -1,8 +1,8 @@
 // A real browser for the tests. Without one they are skipped; the test runner says so, and on CI that is a failure.
 import { existsSync } from 'node:fs'
-import { createServer, type Server } from 'node:http'
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
 import { onTestFinished } from 'vitest'
+import type { Tab } from './tab.js'
 
 const CANDIDATES = [
   process.env.CHROMIUM_PATH,
@@ -33,6 +33,25 @@ export function launchChromium(): Promise<Browser> {
   return chromium.launch({ executablePath: chromiumPath, args })
 }
 
+/** For the scenarios that every engine runs. */
+export async function openChromium(): Promise<Tab> {
+  const browser = await launchChromium()
+  const context = await browser.newContext({ locale: 'en-US', ignoreHTTPSErrors: true })
+  const page = await context.newPage()
+  page.setDefaultTimeout(20_000)
+  return {
+    goto: (url) => page.goto(url),
+    reload: () => page.reload(),
+    back: () => page.goBack(),
+    click: (selector) => page.click(selector, { noWaitAfter: true }),
+    type: (selector, text) => page.fill(selector, text),
+    evaluate: (expression) => page.evaluate(expression),
+    screenshot: async () => (await page.screenshot()).toString('base64'),
+    forget: () => context.clearCookies(),
+    close: () => browser.close(),
+  }
+}
+
 export interface OpenedPage {
   readonly page: Page
   /** What the page wrote to the console, security policy violations included. */
@@ -49,43 +68,4 @@ export async function openPage(browser: Browser, options: BrowserContextOptions 
   page.on('console', (message) => lines.push(`${message.type()}: ${message.text()}`))
   page.on('pageerror', (error) => lines.push(`error: ${error.message}`))
   return { page, console: lines }
-}
-
-/** A third-party app's callback that redirects once more, as many do. */
-export interface Callback {
-  readonly redirectUri: string
-  /** The queries of all visits. */
-  readonly visits: readonly URLSearchParams[]
-  /** Query of the last visit. */
-  last(): URLSearchParams | undefined
-  close(): Promise<void>
-}
-
-export function startCallback(): Promise<Callback> {
-  const visits: URLSearchParams[] = []
-  const server: Server = createServer((request, response) => {
-    const url = new URL(request.url ?? '/', 'http://callback')
-    if (url.pathname === '/callback') {
-      visits.push(url.searchParams)
-      response.writeHead(302, { location: '/welcome' }).end()
-    } else {
-      response
-        .writeHead(200, { 'content-type': 'text/html' })
-        .end('<!doctype html><title>Welcome</title><p>Welcome back')
-    }
-  })
-  return new Promise((resolve, reject) => {
-    server.on('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      if (typeof address !== 'object' || address === null) throw new Error('a TCP server has an address')
-      resolve({
-        redirectUri: `http://127.0.0.1:${address.port}/callback`,
-        visits,
-        last: () => visits.at(-1),
-        close: () => new Promise((done) => server.close(() => done())),
-      })
-      server.unref()
-    })
-  })
 }

@@ -5,7 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { freePort } from '../harness/free-port.js'
 import { authorizePath, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
 import { openService, startService } from '../harness.js'
-import { type Callback, chromiumPath, launchChromium, OTHER_NAME, openPage, startCallback } from './chromium.js'
+import { type Callback, startCallback } from './callback.js'
+import { chromiumPath, launchChromium, OTHER_NAME, openPage } from './chromium.js'
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
@@ -158,7 +159,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     await signIn(page)
     await page.getByRole('button', { name: 'Confirm' }).dblclick()
     await page.waitForURL('**/welcome')
-    expect(new Set(callback.visits.slice(before).map((query) => query.get('code'))).size).toBe(1)
+    expect(new Set(callback.visits.slice(before).map(({ query }) => query.get('code'))).size).toBe(1)
     await exchangeLast()
   })
 

@@ -1,0 +1,4 @@
+import { chromiumPath, openChromium } from './chromium.js'
+import { describeEngine } from './scenarios.js'
+
+describeEngine('Chromium', chromiumPath !== undefined, openChromium)

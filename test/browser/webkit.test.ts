@@ -1,0 +1,4 @@
+import { describeEngine } from './scenarios.js'
+import { hasWebKit, openWebKit } from './webkit.js'
+
+describeEngine('WebKit', hasWebKit, openWebKit)
