@@ -16,7 +16,7 @@ export function shortTime(iso: string | null): string {
 }
 
 export function printJson(value: unknown): void {
-  process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
+  process.stdout.write(`${escaped(JSON.stringify(value, null, 2))}\n`)
 }
 
 /** How a list is printed. */
@@ -78,7 +78,7 @@ class JsonList implements List<unknown> {
 
   add(rows: readonly unknown[]): void {
     if (rows.length === 0) return
-    const texts = rows.map((row) => `  ${JSON.stringify(row, null, 2).replaceAll('\n', '\n  ')}`)
+    const texts = rows.map((row) => `  ${escaped(JSON.stringify(row, null, 2)).replaceAll('\n', '\n  ')}`)
     process.stdout.write(`${this.#isEmpty ? '[' : ','}\n${texts.join(',\n')}`)
     this.#isEmpty = false
   }
@@ -132,7 +132,7 @@ export function printFields(fields: Readonly<Record<string, string | number | bo
 
 /** Lines for the person at the terminal, on stderr. They may quote text written by others. */
 export function message(text: string): void {
-  process.stderr.write(`${text.split('\n').map(harmless).join('\n')}\n`)
+  process.stderr.write(`${harmlessLines(text)}\n`)
 }
 
 /** Says this should what is printed from now on not be written: for what cannot be printed again. */
@@ -148,7 +148,18 @@ function shown(value: string | number | boolean | null | undefined): string {
 
 /** Text written by others, without what could move the cursor or change the terminal. */
 function harmless(text: string): string {
-  return text.replace(/\p{Cc}|\p{Cf}/gu, '\u{fffd}')
+  return text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, '\u{fffd}')
+}
+
+export function harmlessLines(text: string): string {
+  return text.split('\n').map(harmless).join('\n')
+}
+
+/** The same JSON, without what harmless replaces: JSON.stringify escapes only what is below U+0020. */
+export function escaped(json: string): string {
+  return json.replace(/[\u007f-\u009f\p{Cf}\u2028\u2029]/gu, (character) =>
+    character.replace(/./gs, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),
+  )
 }
 
 /** Columns of a terminal that a text takes: CJK and emoji take two, combining marks none, and a flag is two letters. */

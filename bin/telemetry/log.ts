@@ -8,6 +8,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
 import type { Removed } from '../../services/token/store/token-store.js'
 import type { Config } from '../config.js'
+import { escaped, harmlessLines } from '../output.js'
 import { openStderr, type Stderr } from './stderr.js'
 
 /** Number of rows by table, of either database. */
@@ -41,16 +42,23 @@ export function createLog(
   const isWaitedFor = isTerminal || stream !== process.stderr
   const stderr = isWaitedFor ? undefined : openStderr(pid !== undefined, (text) => log.warning(text))
   const target = stderr?.destination ?? stream
-  const log = overDestination(config.logLevel, isPretty ? readable(target) : target, stderr, pid)
+  const log = overDestination(config.logLevel, shownOn(target, { isPretty, isTerminal }), stderr, pid)
   return log
 }
 
 const require = createRequire(import.meta.url)
 
+/** An error's message may quote text written by others. */
+function shownOn(target: DestinationStream, { isPretty = false, isTerminal = false }): DestinationStream {
+  if (isPretty) return readable(target)
+  return isTerminal ? { write: (line) => target.write(escaped(line)) } : target
+}
+
 function readable(target: DestinationStream): DestinationStream {
   const { prettyFactory } = require('pino-pretty') as typeof import('pino-pretty') // commands rarely need it: only here
   const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
-  return { write: (line) => target.write(pretty(line)) }
+  const shown = (_: string, value: unknown) => (typeof value === 'string' ? harmlessLines(value) : value)
+  return { write: (line) => target.write(pretty(JSON.parse(line, shown))) }
 }
 
 const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const

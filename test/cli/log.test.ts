@@ -41,6 +41,20 @@ function inMemory(logLevel: 'info' | 'error' = 'info', pid?: number) {
   return { log, text: () => lines().join('\n'), written: () => lines().map((line) => JSON.parse(line)) }
 }
 
+test.each(['json', 'pretty'] as const)(
+  'a line for a terminal (%s) holds nothing that could change what it shows',
+  (logFormat) => {
+    const stream = Object.assign(new PassThrough({ encoding: 'utf8' }), { isTTY: true })
+    createLog({ logLevel: 'info', logFormat }, stream).failure(
+      'failed',
+      new Error('a \u001b[2J\u0085\u202e\u2028 b\nc'),
+    )
+    const told = String(stream.read())
+    expect(told).toContain('failed')
+    expect(told.replaceAll('\n', '').replace(/\u001b\[\d+m/g, '')).not.toMatch(/[\p{Cc}\p{Cf}\u2028\u2029]/u)
+  },
+)
+
 test('credentials that an error quotes are masked, in its message and its stack', () => {
   const { log, text } = inMemory()
   const kinds = ['sac', 'sat', 'sart', 'sas', 'sase']

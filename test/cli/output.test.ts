@@ -1,6 +1,6 @@
 // Lists as they are printed, on a stdout that is watched.
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { type Columns, message, printPages, printRows } from '../../bin/output.js'
+import { type Columns, message, printJson, printPages, printRows } from '../../bin/output.js'
 
 interface Row {
   readonly name: string
@@ -29,17 +29,29 @@ test.each([
   ['one page', [['a', 'b', 'ccc']]],
   ['pages of which some are empty', [[], ['a'], [], ['b', 'ccc'], []]],
   ['nothing', [[]]],
-])('a list of %s as JSON is the array that JSON.stringify makes', async (_, names) => {
+])('a list of %s as JSON is the array that JSON.stringify makes, line separators escaped', async (_, names) => {
   const { out } = watched()
   await printPages(pages(...names), rowOf, columns, style(true))
-  expect(out.join('')).toBe(`${JSON.stringify(names.flat().map(rowOf), null, 2)}\n`)
+  expect(out.join('')).toBe(`${JSON.stringify(names.flat().map(rowOf), null, 2).replaceAll('\u2028', '\\u2028')}\n`)
+})
+
+test('JSON holds no character that could change what a terminal shows, and the same value', () => {
+  const { out } = watched()
+  const value = {
+    '\u202e': ['\u0000\u001b[2J\u007f\u0085\u009b', '\u200e\u2066\u2028\u2029\ufeff\u{e0001}', '小李 👩\u200d💻\n'],
+  }
+  printJson(value)
+  const [text = ''] = out
+  expect(text.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}\u2028\u2029]/u)
+  expect(text).toContain('\\udb40\\udc01')
+  expect(JSON.parse(text)).toEqual(value)
 })
 
 test('a table has one header, and one line per row', async () => {
   const { out, err } = watched()
   await printPages(pages(['a'], [], ['b', 'long-name'], ['c']), rowOf, columns, style())
   expect(out.join('')).toBe(
-    ['NAME  NOTE', 'a     -', 'b          line\u2028of\ufffdtwo', 'long-name  -', 'c          -', ''].join('\n'),
+    ['NAME  NOTE', 'a     -', 'b          line\ufffdof\ufffdtwo', 'long-name  -', 'c          -', ''].join('\n'),
   )
   expect(err).toEqual([])
 })
