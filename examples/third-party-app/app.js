@@ -28,6 +28,7 @@ const MAX_SESSIONS = 1000 // an example keeps them in memory; a real app has a s
 export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
   const client = new SurveyClient({ baseUrl, appid, secret })
   const style = await readFile(new URL('./style.css', import.meta.url))
+  const icon = await readFile(new URL('./icon.svg', import.meta.url))
   const sessions = new Map()
   const server = createServer((request, response) => {
     answer(request)
@@ -49,6 +50,7 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
     const session = sessions.get(cookie(request))
     const isConnected = session?.tokens !== undefined && !session.hasEnded
     if (url.pathname === '/style.css') return { headers: { 'content-type': 'text/css; charset=utf-8' }, body: style }
+    if (url.pathname === '/icon.svg') return { headers: { 'content-type': 'image/svg+xml' }, body: icon }
     if (url.pathname === '/connect') return connect()
     if (url.pathname === '/callback') return callback(url.searchParams, session)
     if (url.pathname === '/leave') return leave(request)
@@ -139,7 +141,8 @@ export async function startThirdPartyApp({ baseUrl, appid, secret, port }) {
 
 const SAFE_HEADERS = {
   'cache-control': 'no-store',
-  'content-security-policy': "default-src 'none'; style-src 'self'; base-uri 'none'; frame-ancestors 'none'",
+  'content-security-policy':
+    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'",
   'referrer-policy': 'no-referrer',
   'x-content-type-options': 'nosniff',
 }

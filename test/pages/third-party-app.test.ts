@@ -81,6 +81,18 @@ async function connect(): Promise<string> {
   return link.searchParams.get('state') ?? ''
 }
 
+test('a page refers to its style and icon, which its policy lets browsers load', async () => {
+  const page = await visitor.open('/')
+  const policy = page.headers.get('content-security-policy')
+  expect(policy).toMatch(/style-src 'self'; img-src 'self'/)
+  for (const { name, attributes } of page.html.tags.filter((tag) => tag.name === 'link')) {
+    const { status, headers } = await visitor.request(attributes.href ?? '')
+    const type = attributes.rel === 'icon' ? 'image/svg+xml' : 'text/css; charset=utf-8'
+    expect([name, status, headers.get('content-type')]).toEqual(['link', 200, type])
+  }
+  expect(page.html.tags.filter(({ name }) => name === 'link')).toHaveLength(2)
+})
+
 test('a connected visitor sees who they are, their surveys and one of them, all escaped', async () => {
   const page = await visitor.open(`/callback?code=c1&state=${await connect()}`)
   expect(new URL(page.url).pathname).toBe('/')
