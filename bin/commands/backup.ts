@@ -9,6 +9,7 @@ import {
   readdirSync,
   rmSync,
   statSync,
+  writeFileSync,
 } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
@@ -24,7 +25,6 @@ import { CommandError, EXIT } from '../exit.js'
 import { printFields, printJson } from '../output.js'
 import { isOfDatabase } from '../own-files.js'
 import { examples, type Json, jsonOption } from './options.js'
-import { type Entry, writeTar } from './tar.js'
 
 const NOTES = `
 FILE is a tar archive of token.db and survey.db, each a consistent copy of its database, with empty -wal, -shm and
@@ -45,7 +45,7 @@ export function addBackupCommand(program: Command): void {
     .action(backup)
 }
 
-function backup(file: string, { json }: Json, command: Command): void {
+async function backup(file: string, { json }: Json, command: Command): Promise<void> {
   if (file === '-') command.error('error: a backup goes to a file, not to standard output')
   const config = readConfig(process.env)
   const files = filesOf(config)
@@ -55,7 +55,7 @@ function backup(file: string, { json }: Json, command: Command): void {
     throw new CommandError(`${target} is a name that SQLite uses: it would take a backup for a part of the database`)
   }
   try {
-    writeBeside(target, files)
+    await writeBeside(target, files)
   } catch (error) {
     if (errorCode(error, '') === 'EEXIST') throw new CommandError(`${target} exists already; a backup never overwrites`)
     if (isOfSystem(error)) throw new CommandError(unwritable(target, error))
@@ -80,13 +80,13 @@ function filesOf({ tokenDatabase, surveyDatabase }: Config): Files {
 }
 
 /** Writes in a private folder beside the target until the archive is whole; the target's name must be free. */
-function writeBeside(target: string, files: Files): void {
+async function writeBeside(target: string, files: Files): Promise<void> {
   const folder = path.dirname(target)
   removeLeftovers(folder)
   const scratch = mkdtempSync(path.join(folder, SCRATCH))
   try {
     const archive = path.join(scratch, 'backup.tar')
-    writeArchive(files, scratch, archive)
+    await writeArchive(files, scratch, archive)
     linkSync(archive, target)
     try {
       flushFolder(folder)
@@ -130,38 +130,41 @@ function namesIn(folder: string): string[] {
 /** So that the name is on the disk too. Where a folder cannot be flushed or read, the backup is there all the same. */
 function flushFolder(folder: string): void {
   try {
-    const descriptor = openSync(folder, 'r')
-    try {
-      fsyncSync(descriptor)
-    } finally {
-      closeSync(descriptor)
-    }
+    flush(folder)
   } catch (error) {
     if (!['EACCES', 'EPERM', 'EINVAL', 'ENOTSUP'].includes(errorCode(error, ''))) throw error
   }
 }
 
-/** Surveys first: the owner of each is then in the copy of the users, which is made later. */
-function writeArchive(files: Files, scratch: string, archive: string): void {
-  const survey = { name: 'survey.db', file: path.join(scratch, 'survey.db') }
-  const token = { name: 'token.db', file: path.join(scratch, 'token.db') }
-  const hasSurveys = isThere(files.survey) // absent until it is first opened
-  if (hasSurveys) snapshotDatabase(files.survey, survey.file, surveySchema)
-  snapshotDatabase(files.token, token.file, tokenSchema, removePassing)
-  const descriptor = openSync(archive, 'wx', 0o600)
+function flush(file: string): void {
+  const descriptor = openSync(file, 'r')
   try {
-    const databases = hasSurveys ? [token, survey] : [token]
-    writeTar(descriptor, databases.flatMap(withoutLog), Date.now())
     fsyncSync(descriptor)
   } finally {
     closeSync(descriptor)
   }
 }
 
+const [TOKEN, SURVEY] = ['token.db', 'survey.db']
+
+/** Surveys first: the owner of each is then in the copy of the users, which is made later. */
+async function writeArchive(files: Files, scratch: string, archive: string): Promise<void> {
+  const [survey, token] = [path.join(scratch, SURVEY), path.join(scratch, TOKEN)]
+  const hasSurveys = isThere(files.survey) // absent until it is first opened
+  if (hasSurveys) snapshotDatabase(files.survey, survey, surveySchema)
+  snapshotDatabase(files.token, token, tokenSchema, removePassing)
+  const names = (hasSurveys ? [TOKEN, SURVEY] : [TOKEN]).flatMap((name) => [name, ...emptyLogs(scratch, name)])
+  const { create } = await import('tar') // no other command needs it
+  create({ sync: true, file: archive, cwd: scratch, portable: true }, names)
+  flush(archive)
+}
+
 /**
  * Empty logs, and an empty index of one, replace what a process that was killed has left: SQLite would apply a log to whatever
  * database is beside it, and trust an index for as long as another process has it open.
  */
-function withoutLog(database: Required<Entry>): Entry[] {
-  return [database, ...['wal', 'shm', 'journal'].map((kind) => ({ name: `${database.name}-${kind}` }))]
+function emptyLogs(scratch: string, database: string): string[] {
+  const names = ['wal', 'shm', 'journal'].map((kind) => `${database}-${kind}`)
+  for (const name of names) writeFileSync(path.join(scratch, name), '')
+  return names
 }
