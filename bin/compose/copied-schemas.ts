@@ -11,15 +11,21 @@ export const tokenCopy: CopiedSchema = {
   sqlite: tokenSqlite,
   postgres: tokenPostgres,
   tablesInPostgres: tokenTablesInPostgres,
-  notCopied: { request_counts: 'rates of the last minutes, which on SQLite are only in memory' },
+  notCopied: {
+    request_counts: 'rates of the last minutes, which on SQLite are only in memory',
+    token_clean_ups: 'the first clean-up there',
+  },
   afterwards: [],
 }
 
 export const surveyCopy: CopiedSchema = {
   sqlite: surveySqlite,
   postgres: surveyPostgres,
-  tablesInPostgres: {},
-  notCopied: { survey_ids: 'the highest survey_id, which SQLite reads from the surveys' },
+  tablesInPostgres: { clean_ups: null },
+  notCopied: {
+    survey_ids: 'the highest survey_id, which SQLite reads from the surveys',
+    survey_clean_ups: 'the first clean-up there',
+  },
   afterwards: [
     `UPDATE survey_ids SET highest_id = greatest(highest_id,
        (SELECT coalesce(max(survey_id), 0) FROM surveys WHERE survey_id < ${NEW_IDS_END}))`,

@@ -2,6 +2,7 @@
 import type { GatewayOptions } from '../../gateway/app.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
+import { CLOCK_WAIT_MS } from '../../services/store/clean-up-clock.js'
 import { StoreUnavailable } from '../../services/store/store-unavailable.js'
 import type { TokenDeps } from '../../services/token/deps.js'
 import { errorCode } from '../error-code.js'
@@ -11,14 +12,20 @@ import type { Metrics } from '../telemetry/metrics.js'
 import type { Tracing } from '../telemetry/tracing.js'
 import type { StoreObserver } from './stores.js'
 
+export interface JanitorObserver {
+  onRemoved(removed: RemovedRows): void
+  onShortened(rows: number): void
+  onWaiting(lastMs: number | undefined): void
+  onError(error: unknown): void
+}
+
 export interface Observers {
   readonly dispatcher: Pick<DispatcherOptions, 'onCall' | 'onUnexpected' | 'startSpan'>
   readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'onDropped' | 'startSpan'>
   /** undefined without metrics. */
   readonly store: StoreObserver | undefined
   readonly token: Pick<TokenDeps, 'onReplayed'>
-  /** Of either database. */
-  readonly janitor: { onRemoved(removed: RemovedRows): void; onError(error: unknown): void }
+  readonly janitor: (database: 'token' | 'survey') => JanitorObserver
 }
 
 /** With the log only, for a command, which nobody scrapes or traces. */
@@ -53,17 +60,37 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
       onFailure: tellOfOutages(log),
     },
     token: { onReplayed: metrics?.replayed },
-    janitor: {
-      onRemoved(removed) {
-        log.removed(removed)
-        metrics?.removed(removed)
-      },
-      onError(error) {
-        // An unavailable database is reported where it is called.
-        if (!(error instanceof StoreUnavailable)) log.failure('the janitor failed and will try again', error)
-      },
+    janitor: (database) => ofJanitor(database, log, metrics),
+  }
+}
+
+function ofJanitor(database: string, log: Log, metrics: Metrics | undefined): JanitorObserver {
+  let isWaiting = false
+  return {
+    onRemoved(removed) {
+      log.removed(removed)
+      metrics?.removed(removed)
+    },
+    onShortened(rows) {
+      log.warning(
+        `a clock that was ahead has issued ${rows} codes, grants, tokens or sessions: they are good no longer than their lifetime from now`,
+      )
+    },
+    onWaiting(lastMs) {
+      metrics?.cleanUpWaits(database, lastMs !== undefined)
+      if (lastMs !== undefined && !isWaiting) log.warning(cleanUpWaits(database, lastMs))
+      isWaiting = lastMs !== undefined
+    },
+    onError(error) {
+      // An unavailable database is reported where it is called.
+      if (!(error instanceof StoreUnavailable)) log.failure('the janitor failed and will try again', error)
     },
   }
+}
+
+/** For the log and the doctor. */
+export function cleanUpWaits(database: string, lastMs: number): string {
+  return `the ${database} database was last cleaned up at ${new Date(lastMs).toISOString()}, far from what the clock says: what has ended since stays until a service has run for ${CLOCK_WAIT_MS / 3_600_000} hours; if the clock is wrong, correct it before`
 }
 
 function tellOfOutages(log: Log): StoreObserver['onFailure'] {

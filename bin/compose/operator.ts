@@ -98,7 +98,7 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
   const requestId = randomUUID()
   const { observers, damageOr } = createCommandObservers(config)
   const dispatcher = new Dispatcher({ ...observers.dispatcher, mayCall, maxDeadlineMs: config.rpcMaxDeadlineMs })
-  const clock = { now: Date.now, randomBytes }
+  const clock = { now: Date.now, elapsed: () => performance.now(), randomBytes }
   const local = createDirectDoor(dispatcher, 'operator')
 
   /** A connection to the service where it runs, if it does. */

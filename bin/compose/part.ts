@@ -8,6 +8,8 @@ const DAY_MS = 86_400_000
 export interface Clock {
   /** ms since 1970 UTC. */
   readonly now: () => number
+  /** ms since some moment; never goes back and does not jump. */
+  readonly elapsed: () => number
   readonly randomBytes: (size: number) => Uint8Array
 }
 
@@ -35,6 +37,12 @@ export interface StorePart extends Part {
 /** The times that the janitors of both databases share. */
 export function janitorTimes({ janitorIntervalSeconds, keepAuditDays }: Config) {
   return { everyMs: janitorIntervalSeconds * 1000, keepAuditMs: keepAuditDays * DAY_MS }
+}
+
+/** With its first round under way: what a clock that was ahead has issued ends in time from the start on. */
+export function begun<Result>(janitor: Rounds<Result>, onError: (error: unknown) => void): Rounds<Result> {
+  janitor.run().catch(onError)
+  return janitor
 }
 
 /** Empty if `what` answers the ping. */

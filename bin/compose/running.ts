@@ -9,6 +9,8 @@ import type { Snapshot } from '../telemetry/metrics.js'
 export interface Overrides {
   /** ms since 1970 UTC; the system clock unless given. */
   readonly now?: () => number
+  /** ms since some moment, whatever the clock does; that of the process unless given. */
+  readonly elapsed?: () => number
   readonly randomBytes?: (size: number) => Uint8Array
   /** Where the log goes; stderr unless given. */
   readonly logStream?: NodeJS.WritableStream

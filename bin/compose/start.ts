@@ -90,7 +90,8 @@ class Assembly {
     const sharesStderr = overrides.workers !== undefined || overrides.isWorker
     this.#log = createLog(config, overrides.logStream ?? process.stderr, sharesStderr ? process.pid : undefined)
     const now = forwardClock({ now: overrides.now ?? Date.now, onSetBack: (ms) => this.#log.warning(setBack(ms)) })
-    this.#clock = { now, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
+    const elapsed = overrides.elapsed ?? (() => performance.now())
+    this.#clock = { now, elapsed, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
     this.#observers = createObservers(this.#log, this.#metrics, createTracing())
     this.#dispatcher = new Dispatcher({
       ...this.#observers.dispatcher,

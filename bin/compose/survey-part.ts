@@ -7,7 +7,7 @@ import { startJanitor } from '../../services/survey/janitor.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 import type { Config } from '../config.js'
 import type { Observers } from './observers.js'
-import { absentUnless, type Clock, janitorTimes, type StorePart } from './part.js'
+import { absentUnless, begun, type Clock, janitorTimes, type StorePart } from './part.js'
 import { openSurveyStore } from './stores.js'
 
 /** Opens the database, creating and migrating it if need be, and registers the handlers. `token` is called as `survey`. */
@@ -21,7 +21,10 @@ export async function openSurveyPart(
   const store = await openSurveyStore(config, observers.store)
   dispatcher.register(SurveyService, createSurveyHandlers({ store, token, now: clock.now }))
   return {
-    startJanitor: () => startJanitor({ ...observers.janitor, ...janitorTimes(config), store, now: clock.now }),
+    startJanitor: () => {
+      const observer = observers.janitor('survey')
+      return begun(startJanitor({ ...observer, ...janitorTimes(config), ...clock, store }), observer.onError)
+    },
     absent: () => absentUnless('survey database', store.ping()),
     close: () => store.close(),
   }

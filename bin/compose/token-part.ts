@@ -14,7 +14,7 @@ import { createTokenHandlers } from '../../services/token/token-service.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import type { Config } from '../config.js'
 import type { Observers } from './observers.js'
-import { absentUnless, type Clock, janitorTimes, type StorePart } from './part.js'
+import { absentUnless, begun, type Clock, janitorTimes, type StorePart } from './part.js'
 import { openTokenStore } from './stores.js'
 
 /** Opens the database, creating and migrating it if need be, and registers the handlers. */
@@ -47,18 +47,23 @@ export async function openTokenPart(
     .register(AccountService, handlers.account)
     .register(AdminService, handlers.admin)
   return {
-    startJanitor: () =>
-      startJanitor({
-        ...observers.janitor,
+    startJanitor: () => {
+      const observer = observers.janitor('token')
+      const options = {
+        ...observer,
         ...janitorTimes(config),
         store,
         uses,
-        now: clock.now,
+        ...clock,
         keepEndedMs: config.keepEndedSeconds * 1000,
-      }),
+        accessTokenMs: config.accessTokenTtlSeconds * 1000,
+        refreshTokenMs: config.refreshTokenTtlSeconds * 1000,
+      }
+      return begun(startJanitor(options), observer.onError)
+    },
     absent: () => absentUnless('token database', store.ping()),
     async close() {
-      await uses.flush().catch(observers.janitor.onError)
+      await uses.flush().catch(observers.janitor('token').onError)
       await store.close()
     },
   }

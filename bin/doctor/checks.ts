@@ -8,11 +8,13 @@ import { type Address, formatAddress, hostInUrl, isTooLongForSocket } from '../.
 import { requireSocketAt, stateOfSocket } from '../../services/rpc/listener.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
+import { mayBelieve } from '../../services/store/clean-up-clock.js'
 import { DatabaseRefused } from '../../services/store/database-refused.js'
 import { socketIn } from '../compose/addresses.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
-import { inspectDatabase } from '../compose/database-file.js'
+import { inspectDatabase, readOnce } from '../compose/database-file.js'
 import { type PortVariable, tryPort } from '../compose/listen.js'
+import { cleanUpWaits } from '../compose/observers.js'
 import { type Config, RPC_ADDRESSES, usesTls } from '../config.js'
 import { ANOTHER_PASSWORD, DEMO_USER, hasDemoAccount } from '../demo/known-account.js'
 import { errorCode } from '../error-code.js'
@@ -53,7 +55,7 @@ export const checks: Readonly<Record<string, Check>> = {
   'survey database': ({ surveyDatabase, surveyServiceUrl }) => database(surveyDatabase, surveyCopy, surveyServiceUrl),
   'demo account': ({ tokenDatabase }) => demoAccount(tokenDatabase),
   'disk space': ({ dataDir }) => diskSpace(dataDir),
-  clock: ({ tokenDatabase }) => clock(tokenDatabase.kind === 'sqlite' ? tokenDatabase.file : undefined),
+  clock: ({ tokenDatabase }) => clock(tokenDatabase),
   timeouts,
   certificate,
   'public address': publicAddress,
@@ -158,15 +160,30 @@ function diskSpace(directory: string): Verdict {
 }
 
 /** Lifetimes depend on the clock: one that went back keeps things alive for longer. */
-function clock(file: string | undefined): Verdict {
+async function clock(database: Database): Promise<Verdict> {
   const now = Date.now()
   if (now < EARLIEST_NOW_MS) return wrong(`the clock says ${new Date(now).toISOString()}`)
-  const files = file === undefined ? [] : [file, `${file}-wal`]
+  const files = database.kind === 'sqlite' ? [database.file, `${database.file}-wal`] : []
   const aheadMs = Math.max(0, ...files.filter(existsSync).map((name) => statSync(name).mtimeMs - now))
   if (aheadMs > CLOCK_TOLERANCE_MS) {
     return wrong(`the database was written ${Math.round(aheadMs / 1000)} s in the future; the clock went back`)
   }
+  const lastMs = await lastCleanUpOf(database).catch(() => undefined) // a database that cannot be asked has a line of its own
+  if (!mayBelieve(lastMs, now, 0) && lastMs !== undefined) return odd(cleanUpWaits('token', lastMs))
   return ok(new Date(now).toISOString())
+}
+
+/** undefined where there is none. */
+async function lastCleanUpOf(database: Database): Promise<number | undefined> {
+  if (database.kind === 'sqlite') {
+    const sql = 'SELECT at_ms AS atMs FROM clean_ups'
+    return existsSync(database.file)
+      ? readOnce<{ atMs: number }>(database.file, tokenCopy.sqlite, sql, [])[0]?.atMs
+      : undefined
+  }
+  const { readOnce: readOnPostgres } = await import('../../services/postgres/transaction.js') // loads the driver: only here
+  const sql = 'SELECT at_ms AS "atMs" FROM token_clean_ups'
+  return (await readOnPostgres<{ atMs: number }>(database.url, tokenCopy.postgres, sql, []))[0]?.atMs
 }
 
 function timeouts(config: Config): Verdict {

@@ -20,6 +20,8 @@ export interface Metrics {
   unexpected(): void
   /** A connection to the public port beyond HTTP_MAX_CONNECTIONS. */
   dropped(): void
+  /** Whether the janitor of a database waits for the clock to be believed. */
+  cleanUpWaits(store: string, waits: boolean): void
   /** The certificate that identifies this process to others. */
   certificate(file: string, endsAtMs: number): void
   text(): Promise<string>
@@ -50,6 +52,7 @@ const AGGREGATORS: Readonly<Record<string, 'min' | 'max'>> = {
   nodejs_eventloop_lag_p50_seconds: 'max',
   nodejs_eventloop_lag_p90_seconds: 'max',
   nodejs_eventloop_lag_p99_seconds: 'max',
+  survey_auth_clean_up_waits: 'max',
   survey_auth_tls_certificate_end_timestamp_seconds: 'min',
 }
 
@@ -185,6 +188,12 @@ export function createMetrics(): Metrics {
     labelNames: ['table'],
     registry,
   })
+  const cleanUpWaits = new Gauge({
+    name: 'survey_auth_clean_up_waits',
+    help: 'whether the janitor waits because the clock is far from its last round: 1 or 0',
+    labelNames: ['store'],
+    registers,
+  })
   const dropped = new Counter({
     name: 'survey_auth_http_connections_dropped_total',
     help: 'connections closed because there were HTTP_MAX_CONNECTIONS, or because too much waited to be read',
@@ -229,6 +238,7 @@ export function createMetrics(): Metrics {
     },
     unexpected: () => unexpected.inc(),
     dropped: () => dropped.inc(),
+    cleanUpWaits: (store, waits) => cleanUpWaits.set({ store }, Number(waits)),
     certificate: (file, endsAtMs) => certificateEnd.set({ file }, endsAtMs / 1000),
     text: () => registry.metrics(),
     async snapshot() {

@@ -1,3 +1,4 @@
+import { CleanUpClock, type CleanUpClockOptions } from '../store/clean-up-clock.js'
 import { type Rounds, startRounds } from '../store/rounds.js'
 import type { SurveyStore } from './store/survey-store.js'
 
@@ -8,6 +9,9 @@ export interface JanitorOptions {
   readonly everyMs: number
   /** How long audit events are kept, in ms. */
   readonly keepAuditMs: number
+  /** As in CleanUpClockOptions. */
+  readonly elapsed?: CleanUpClockOptions['elapsed']
+  readonly onWaiting?: CleanUpClockOptions['onWaiting']
   /** Called after a round that removed something. */
   readonly onRemoved: (removed: { readonly surveyEvents: number }) => void
   /** Called when a round failed; the next one tries again. */
@@ -18,17 +22,21 @@ export interface JanitorOptions {
 const BATCH = 500
 
 /** Each round removes the audit events that are due. */
-export function startJanitor({ store, now, keepAuditMs, onRemoved, ...rest }: JanitorOptions): Rounds<void> {
+export function startJanitor(options: JanitorOptions): Rounds<void> {
+  const { store, keepAuditMs, onRemoved } = options
+  const clock = new CleanUpClock(options)
+
   async function round(isStopped: () => boolean): Promise<void> {
+    const { asOfMs } = await clock.begin()
     let surveyEvents = 0
     let isMore = true
     while (isMore && !isStopped()) {
-      const removed = await store.removeEvents({ beforeMs: now() - keepAuditMs, limit: BATCH })
+      const removed = await store.removeEvents({ beforeMs: asOfMs - keepAuditMs, limit: BATCH })
       surveyEvents += removed
       isMore = removed === BATCH
     }
     if (surveyEvents > 0) onRemoved({ surveyEvents })
   }
 
-  return startRounds({ round, ...rest })
+  return startRounds({ round, everyMs: options.everyMs, onError: options.onError })
 }

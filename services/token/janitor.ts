@@ -1,4 +1,5 @@
 // The janitor: removes what ended long ago, in small batches, and writes last uses. It never touches a live grant.
+import { CleanUpClock, type CleanUpClockOptions, type CleanUpTime } from '../store/clean-up-clock.js'
 import { type Rounds, startRounds } from '../store/rounds.js'
 import type { Removed, TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'
@@ -13,6 +14,14 @@ export interface JanitorOptions {
   readonly keepEndedMs: number
   /** How long audit events are kept, in ms. */
   readonly keepAuditMs: number
+  /** How long a token is good from when it was issued, in ms. */
+  readonly accessTokenMs: number
+  readonly refreshTokenMs: number
+  /** As in CleanUpClockOptions. */
+  readonly elapsed?: CleanUpClockOptions['elapsed']
+  readonly onWaiting?: CleanUpClockOptions['onWaiting']
+  /** Called after a round that shortened what a clock that was ahead had issued. */
+  readonly onShortened?: ((rows: number) => void) | undefined
   /** Called after a round that removed something. */
   readonly onRemoved: (removed: Removed) => void
   /** Called when a round failed; the next one tries again. */
@@ -28,17 +37,20 @@ const MAX_COUNTS_BATCHES = 200
 /** Several processes count requests, each by its own clock. */
 const CLOCKS_DIFFER_MS = 60_000
 
-/** Each round flushes last uses and removes everything that is due. */
+/** Each round flushes last uses, mends what a clock that was ahead has issued, and removes everything that is due. */
 export function startJanitor(options: JanitorOptions): Rounds<Removed> {
+  const clock = new CleanUpClock(options)
+
   async function round(isStopped: () => boolean): Promise<Removed> {
     await options.uses.flush()
+    const time = await clock.begin()
+    if (mayShorten(time)) await shortenAhead()
     const total = { codes: 0, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 }
     let isMore = true
     while (isMore && !isStopped()) {
-      const now = options.now()
       const removed = await options.store.removeEnded({
-        endedBeforeMs: now - options.keepEndedMs,
-        auditBeforeMs: now - options.keepAuditMs,
+        endedBeforeMs: time.asOfMs - options.keepEndedMs,
+        auditBeforeMs: time.asOfMs - options.keepAuditMs,
         limit: BATCH,
       })
       for (const table of Object.keys(total) as (keyof Removed)[]) total[table] += removed[table]
@@ -47,6 +59,16 @@ export function startJanitor(options: JanitorOptions): Rounds<Removed> {
     await removeRequestCounts(isStopped)
     if (Object.values(total).some((count) => count > 0)) options.onRemoved(total)
     return total
+  }
+
+  /** By a clock that is behind by less than a grant lives, tokens end sooner than they should, but no grant of today does. */
+  function mayShorten({ isBelieved, behindMs }: CleanUpTime): boolean {
+    return isBelieved || behindMs < options.refreshTokenMs
+  }
+
+  async function shortenAhead(): Promise<void> {
+    const rows = await options.store.shortenAhead(options, options.now())
+    if (rows > 0) options.onShortened?.(rows)
   }
 
   async function removeRequestCounts(isStopped: () => boolean): Promise<void> {

@@ -33,8 +33,8 @@ async function examine(service: ServiceProcess, env: Record<string, string> = {}
   const { exitCode, stdout } = await service.run(['doctor', '--json'], { env })
   const findings = JSON.parse(stdout) as Finding[]
   const of = (check: string) => findings.find((finding) => finding.check === check)
-  const [token, survey, certificate] = [of('token database'), of('survey database'), of('certificate')]
-  return { exitCode, stdout, token, survey, certificate }
+  const [token, survey] = [of('token database'), of('survey database')]
+  return { exitCode, stdout, token, survey, certificate: of('certificate'), clock: of('clock') }
 }
 
 test('a variable that is misspelt or cut short is odd', async () => {
@@ -328,6 +328,25 @@ describe('SQLite', () => {
     expect({ exitCode, found }).toMatchObject({ exitCode: 1, found: { state: 'wrong' } })
     expect(found?.detail).toContain(`${file} has ${name} schema version 99, this program knows `)
     expect((await service.run(args)).stderr).toBe(`survey-auth: ${found?.detail}\n`)
+  })
+
+  test('a clock far from the last clean-up is odd, and one that is near is in order', async () => {
+    const service = await createProcess()
+    await service.run(['migrate'])
+    const db = new Database(path.join(service.dataDir, 'token.db'))
+    const clean = (atMs: number) => db.prepare('INSERT OR REPLACE INTO clean_ups VALUES (1, ?)').run(atMs)
+    for (const [days, state] of [
+      [-60, 'odd'],
+      [-0.9, 'ok'],
+      [0.9, 'ok'],
+      [60, 'odd'],
+    ] as const) {
+      clean(Math.floor(Date.now() + days * 86_400_000))
+      const { clock } = await examine(service)
+      expect(clock?.state).toBe(state)
+      if (state === 'odd') expect(clock?.detail).toContain('the token database was last cleaned up at ')
+    }
+    db.close()
   })
 
   test('an empty file is odd, and not a backup', async () => {

@@ -68,7 +68,7 @@ test('credentials that an error quotes are masked, in its message and its stack'
 
 test('a janitor does not log that a database is unavailable; it logs any other failure', () => {
   const { log, text } = inMemory()
-  const { onError } = createObservers(log).janitor
+  const { onError } = createObservers(log).janitor('token')
   onError(new StoreUnavailable(new Error('connection refused')))
   expect(text()).toBe('')
   onError(new TypeError('of nobody knows what'))

@@ -36,6 +36,8 @@ const SQLITE_ONLY = [
   'audit_blocks.block',
   'audit_blocks.ids',
   'audit_events.number',
+  'clean_ups.at_ms',
+  'clean_ups.only_row',
   'grants.access_tokens',
   'grants.code_expires_at_ms',
   'grants.code_hash',
@@ -49,7 +51,7 @@ const POSTGRES_ONLY = Object.entries({
   codes: 'appid code_hash expires_at_ms grant_id issued_at_ms redirect_uri scope used_at_ms user_id',
 }).flatMap(([table, columns]) => columns.split(' ').map((column) => `${table}.${column}`))
 /** SQLite tables that are empty in a file of the current version. */
-const EMPTY = ['audit_blocks']
+const EMPTY = ['audit_blocks', 'clean_ups']
 
 /** Counts the rows of the copied tables. */
 async function rowsIn(url: string, file: string): Promise<number> {

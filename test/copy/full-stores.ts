@@ -118,7 +118,7 @@ export function rawRowsOf(file: string): Record<string, Row[]> {
 
 /** Rows by table, as PostgreSQL should have them. */
 export function rowsOf(file: string): Record<string, Row[]> {
-  const { audit_blocks: _, ...rest } = rawRowsOf(file)
+  const { audit_blocks: _, clean_ups: __, ...rest } = rawRowsOf(file)
   const { grants: begun, audit_events, ...same } = rest
   if (!begun || !audit_events) return rest
   const grants = begun.filter(({ created_at_ms }) => created_at_ms !== null)

@@ -18,11 +18,20 @@ export function toMs({ days = 0, hours = 0, minutes = 0, seconds = 0, ms = 0 }: 
 /** A clock that stands still until a test moves it. It starts in the future, so that no cookie is born expired. */
 export class Clock {
   #nowMs = Date.UTC(2040, 0, 1)
+  #elapsedMs = 0
 
   readonly now = (): number => this.#nowMs
+  /** For how long tests have let time pass. */
+  readonly elapsed = (): number => this.#elapsedMs
 
-  /** Negative durations move it back. */
+  /** Lets time pass; a negative duration sets the clock back. */
   advance(duration: Duration): void {
+    this.#elapsedMs += Math.max(0, toMs(duration))
+    this.set(duration)
+  }
+
+  /** Sets the clock by so much, while no time passes. */
+  set(duration: Duration): void {
     this.#nowMs += toMs(duration)
   }
 }

@@ -102,7 +102,7 @@ async function backendOf(
 ): Promise<Backend> {
   const { logStream, lines } = collectLog()
   const startProcess: StartProcess = (mode, own = {}) =>
-    start(mode, readConfig({ ...env, ...own }), { ...overrides, now: clock.now, logStream })
+    start(mode, readConfig({ ...env, ...own }), { ...overrides, now: clock.now, elapsed: clock.elapsed, logStream })
   const { gateways, tokens, surveys, sabotage, tidyUp } = await arrange(startProcess)
   const [gateway, token, survey] = [gateways.at(0), tokens.at(-1), surveys.at(-1)]
   if (!gateway || !token || !survey) throw new Error('a service has at least one process of each kind')

@@ -13,6 +13,7 @@ import { patient } from '../postgres/patient.js'
 import { migratedDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from './temporary-directory.js'
 import {
+  ACCESS_TTL,
   byUser,
   DAY,
   findGrant,
@@ -22,6 +23,7 @@ import {
   MINUTE,
   mint,
   NOW,
+  REFRESH_TTL,
   seed,
   startSession,
 } from './token-store-verbs.js'
@@ -50,6 +52,8 @@ function janitorOf(store: TokenStore, errors: unknown[]): Rounds<Removed> {
     uses: createUseRecorder(store),
     now: () => LATER,
     everyMs: 3_600_000,
+    accessTokenMs: ACCESS_TTL,
+    refreshTokenMs: REFRESH_TTL,
     keepEndedMs: DAY,
     keepAuditMs: 1_000 * DAY,
     onRemoved: () => undefined,
@@ -133,6 +137,8 @@ async function roundOver(rows: readonly Partial<Removed>[], requestCounts: reado
       bounds.push(bound)
       return leftCounts.shift() ?? 0
     },
+    lastCleanUp: async () => LATER,
+    shortenAhead: async () => 0,
   } as unknown as TokenStore
   const removed = await janitorOf(store, []).run()
   return { removed, bounds }
@@ -156,6 +162,7 @@ test('rounds of the survey janitor continue while batches are full, and report w
       bounds.push(bound)
       return left.shift() ?? 0
     },
+    lastCleanUp: async () => LATER,
   } as unknown as SurveyStore
   const janitor = startSurveyJanitor({
     store,
@@ -196,12 +203,16 @@ test('rounds never overlap; others follow a failed one; stopping waits for the c
         answer = { with: (removed) => resolve({ ...nothing, ...removed }), fail: () => reject(new Error('as told')) }
       }),
     removeRequestCounts: async () => 0,
+    lastCleanUp: async () => LATER,
+    shortenAhead: async () => 0,
   } as unknown as TokenStore
   const janitor = startJanitor({
     store,
     uses: { flush: async () => void happened.push('uses written') } as unknown as ReturnType<typeof createUseRecorder>,
     now: () => LATER,
     everyMs: 3_600_000,
+    accessTokenMs: ACCESS_TTL,
+    refreshTokenMs: REFRESH_TTL,
     keepEndedMs: DAY,
     keepAuditMs: DAY,
     onRemoved: (removed) => told.push(removed),

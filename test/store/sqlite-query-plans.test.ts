@@ -75,6 +75,11 @@ const allowedScans = [
   'SCAN surveys', // the highest id: the last row of the table
 ]
 
+/** Runs once after a clock that was ahead: no index is worth its writes for that. */
+function isAfterWrongClock(step: string, sql: string): boolean {
+  return step.startsWith('SCAN') && sql.includes('> :aheadMs')
+}
+
 /** An index in this order would cost each exchange the write of another page. */
 function isSortOfOneUser(step: string, sql: string): boolean {
   return step.endsWith('FOR ORDER BY') && / grants\b/.test(sql) && /\buser_id = \+?:userId/.test(sql)
@@ -89,7 +94,11 @@ describe('query plans', () => {
       expect(prepared.size).toBeGreaterThan(5)
       for (const sql of prepared) {
         const unwanted = planOf(plain, sql).filter(
-          (step) => /^SCAN|TEMP B-TREE/.test(step) && !allowedScans.includes(step) && !isSortOfOneUser(step, sql),
+          (step) =>
+            /^SCAN|TEMP B-TREE/.test(step) &&
+            !allowedScans.includes(step) &&
+            !isSortOfOneUser(step, sql) &&
+            !isAfterWrongClock(step, sql),
         )
         expect(unwanted, sql).toEqual([])
       }

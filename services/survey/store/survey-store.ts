@@ -3,6 +3,7 @@
 // when the database cannot be asked.
 import { createHash } from 'node:crypto'
 import type { Cause } from '../../store/cause.js'
+import type { CleanUps } from '../../store/clean-up-clock.js'
 import type { Page, PageOf } from '../../store/page.js'
 import { StoreRefused } from '../../store/store-refused.js'
 
@@ -94,7 +95,7 @@ export interface SurveyEventRow extends Pick<Cause, 'actor' | 'requestId'> {
 /** The owner of a deleted survey. Its emptied row stays, so that its id is not reused and its version keeps increasing. */
 export const NOBODY = ''
 
-export interface SurveyStore {
+export interface SurveyStore extends CleanUps {
   findSurvey(surveyId: number): Promise<SurveyRow | undefined>
   listSurveys(ownerUserId: string, window: Window): Promise<SurveyList>
   /**

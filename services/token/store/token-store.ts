@@ -17,6 +17,7 @@
 
 import type { TokenTerms } from '../../protocol/access-tokens.js'
 import type { Cause } from '../../store/cause.js'
+import type { CleanUps } from '../../store/clean-up-clock.js'
 import type { Page, PageOf } from '../../store/page.js'
 
 /** The key of a credential: 32 bytes, of which the last 24 or all are from its SHA-256 (services/token/credentials.ts). */
@@ -32,6 +33,9 @@ export interface PresentedToken {
 
 /** A last use is written when the recorded one is older than this: last uses are accurate to the minute. */
 export const LAST_USE_RESOLUTION_MS = 60_000
+
+/** What is issued this far after now is from a clock that is ahead; last uses, by which refreshes are dated, are accurate to the minute. */
+export const CLOCK_SKEW_MS = 2 * LAST_USE_RESOLUTION_MS
 
 /** Last uses written in one transaction: few enough that nobody waits noticeably for it. There may be 100,000 in all. */
 export const USES_AT_A_TIME = 500
@@ -273,7 +277,7 @@ export type Removed = Readonly<Record<'codes' | 'accessTokens' | 'grants' | 'ses
 /** `already_revoked`: there was nothing left to revoke. */
 export type Revocation = 'revoked' | 'already_revoked' | 'not_found'
 
-export interface TokenStore {
+export interface TokenStore extends CleanUps {
   // -- Apps ----------------------------------------------------------------------------------------------------------
 
   /**
@@ -415,6 +419,12 @@ export interface TokenStore {
    * Never touches a live grant or what belongs to it.
    */
   removeEnded(bounds: { endedBeforeMs: number; auditBeforeMs: number; limit: number }): Promise<Removed>
+  /**
+   * Makes what a clock that was ahead has issued good no longer than its lifetime from now: whatever was issued more than
+   * CLOCK_SKEW_MS after now becomes issued now, and access tokens then minted end after `accessTokenMs` at the latest. Returns how
+   * many rows that were. Costs next to nothing when no event is from so far ahead.
+   */
+  shortenAhead(lifetimes: { readonly accessTokenMs: number }, now: number): Promise<number>
   /** Whether the database answers; rejects with StoreUnavailable if not. */
   ping(): Promise<void>
   close(): Promise<void>

@@ -1,6 +1,7 @@
 // The survey store on PostgreSQL: the same rules and round trips as the token store.
 
 import { BoundedMap } from '../../../collections/bounded-map.js'
+import { cleanUps } from '../../../postgres/clean-ups.js'
 import { Lookups } from '../../../postgres/lookups.js'
 import type { PoolOptions } from '../../../postgres/pool.js'
 import { openDatabase, type Statement, type Transaction } from '../../../postgres/transaction.js'
@@ -225,6 +226,7 @@ export async function openPostgresSurveyStore(options: PoolOptions): Promise<Sur
     },
 
     ...createEventMethods(database),
+    ...cleanUps(database, 'survey'),
 
     ping: () => database.ping(),
     close: () => database.close(),

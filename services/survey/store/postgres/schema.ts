@@ -1,3 +1,4 @@
+import { cleanUpsTable } from '../../../postgres/clean-ups.js'
 import type { Schema } from '../../../postgres/migrate.js'
 
 /** The survey database. */
@@ -38,6 +39,7 @@ export const surveySchema: Schema = {
         );
         CREATE INDEX survey_events_by_survey ON survey_events (survey_id, event_id);
         CREATE INDEX survey_events_by_owner ON survey_events (owner_user_id, event_id);
+        ${cleanUpsTable('survey')}
       `,
     },
   ],

@@ -1,3 +1,4 @@
+import { CLEAN_UPS } from '../../../sqlite/clean-ups.js'
 import type { Schema } from '../../../sqlite/migrate.js'
 
 /** The survey database. */
@@ -33,6 +34,7 @@ export const surveySchema: Schema = {
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX survey_events_by_survey ON survey_events (survey_id, event_id);
         CREATE INDEX survey_events_by_owner ON survey_events (owner_user_id, event_id);
+        ${CLEAN_UPS}
       `,
     },
   ],

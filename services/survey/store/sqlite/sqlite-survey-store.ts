@@ -1,4 +1,5 @@
 // SurveyStore on SQLite: reads are synchronous, writes go through a GroupCommit.
+import { cleanUps } from '../../../sqlite/clean-ups.js'
 import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
@@ -43,6 +44,7 @@ export function createSqliteSurveyStore(db: Connection, writer: GroupCommit): Su
     exportSummaries: reading(db, reads.exportSummaries),
     listEvents: reading(db, listEvents),
     removeEvents: writing(writer, removeEvents),
+    ...cleanUps(db, writer),
     ping: reading(db, fileProbe(db)),
     async close() {
       await writer.close()

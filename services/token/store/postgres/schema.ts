@@ -1,4 +1,5 @@
 // The tables of the token store. Names compare byte for byte (COLLATE "C"); times are ms since 1970; hashes are 32 bytes.
+import { cleanUpsTable } from '../../../postgres/clean-ups.js'
 import type { Schema } from '../../../postgres/migrate.js'
 
 const first = `
@@ -122,7 +123,7 @@ CREATE UNLOGGED TABLE request_counts (
   window_end_ms bigint NOT NULL,
   requests integer NOT NULL
 );
-`
+${cleanUpsTable('token')}`
 
 export const tokenSchema: Schema = {
   name: 'token',

@@ -1,7 +1,9 @@
+import { cleanUps } from '../../../postgres/clean-ups.js'
 import { removalOfEvents } from '../../../postgres/events.js'
 import type { Database, Statement } from '../../../postgres/transaction.js'
+import type { CleanUps } from '../../../store/clean-up-clock.js'
 import { firstIdAt } from '../../../store/event-ids.js'
-import type { TokenStore } from '../token-store.js'
+import { CLOCK_SKEW_MS, type TokenStore } from '../token-store.js'
 
 // Each statement removes a bounded number of rows, skips rows that others have locked (several janitors share the work instead
 // of waiting for each other) and returns how many it removed. $1: rows that ended before this time; $2: the bound.
@@ -63,8 +65,80 @@ const removeSessions: Statement = {
 }
 const removeAuditEvents = removalOfEvents('audit_events')
 
-export function createUpkeepMethods(database: Database): Pick<TokenStore, 'removeEnded' | 'ping' | 'close'> {
+/** $1: the id before which no event is from a clock that is ahead. By the primary key. */
+const findAhead: Statement = {
+  name: 'find_ahead',
+  text: 'SELECT max(event_id) AS "eventId" FROM audit_events WHERE event_id > $1',
+}
+/** $1: now; $2: what is later is from a clock that was ahead. Each reads a whole table, which is needed after such a clock only. */
+const shortenCodes: Statement = {
+  name: 'shorten_codes',
+  text: `
+    WITH shortened AS (
+      UPDATE codes SET expires_at_ms = expires_at_ms - greatest(0, issued_at_ms - $1), issued_at_ms = least(issued_at_ms, $1),
+        used_at_ms = CASE WHEN used_at_ms > $1 THEN $1 ELSE used_at_ms END -- least() skips a null
+      WHERE issued_at_ms > $2 OR used_at_ms > $2
+      RETURNING 1
+    )
+    SELECT count(*) AS count FROM shortened`,
+}
+/** $3: the end of what a refresh now would mint. */
+const shortenGrants: Statement = {
+  name: 'shorten_grants',
+  text: `
+    WITH shortened AS (
+      UPDATE grants SET expires_at_ms = expires_at_ms - greatest(0, created_at_ms - $1),
+        created_at_ms = least(created_at_ms, $1), last_used_at_ms = least(last_used_at_ms, $1)
+      WHERE created_at_ms > $2 OR last_used_at_ms > $2
+      RETURNING grant_id
+    ), tokens AS (
+      UPDATE access_tokens SET expires_at_ms = $3
+      WHERE expires_at_ms > $3 AND grant_id = ANY (ARRAY(SELECT grant_id FROM shortened))
+    )
+    SELECT count(*) AS count FROM shortened`,
+}
+const shortenSessions: Statement = {
+  name: 'shorten_sessions',
+  text: `
+    WITH shortened AS (
+      UPDATE sessions SET expires_at_ms = expires_at_ms - greatest(0, started_at_ms - $1),
+        started_at_ms = least(started_at_ms, $1), last_seen_at_ms = least(last_seen_at_ms, $1)
+      WHERE started_at_ms > $2 OR last_seen_at_ms > $2
+      RETURNING 1
+    )
+    SELECT count(*) AS count FROM shortened`,
+}
+
+type UpkeepMethods = Pick<TokenStore, 'removeEnded' | 'shortenAhead' | keyof CleanUps | 'ping' | 'close'>
+
+export function createUpkeepMethods(database: Database): UpkeepMethods {
+  /** The last event from a clock that was ahead, once all that it issued is mended. */
+  let mendedUpTo = ''
+
   return {
+    ...cleanUps(database, 'token'),
+
+    async shortenAhead({ accessTokenMs }, now) {
+      const aheadMs = now + CLOCK_SKEW_MS
+      const [found] = await database.read<{ eventId: string | null }>(findAhead, [firstIdAt(aheadMs)])
+      const eventId = found?.eventId ?? ''
+      if (eventId <= mendedUpTo) return 0
+      const count = await database.transaction(async (transaction) => {
+        const shorten = async (statement: Statement, ...more: number[]) => {
+          const [shortened] = await transaction.write<{ count: number }>(statement, [now, aheadMs, ...more])
+          return shortened?.count ?? 0
+        }
+        // In the order of redemptions: session, codes, grants.
+        return (
+          (await shorten(shortenSessions)) +
+          (await shorten(shortenCodes)) +
+          (await shorten(shortenGrants, now + accessTokenMs))
+        )
+      })
+      mendedUpTo = eventId
+      return count
+    },
+
     removeEnded({ endedBeforeMs, auditBeforeMs, limit }) {
       return database.transaction(async (transaction) => {
         const remove = async (statement: Statement, before: number | string) => {

@@ -1,3 +1,4 @@
+import { CLEAN_UPS } from '../../../sqlite/clean-ups.js'
 import type { Schema } from '../../../sqlite/migrate.js'
 
 /** The token database. Times are ms since 1970 UTC; hashes come from credentials.ts; TEXT compares byte for byte (BINARY). */
@@ -114,6 +115,7 @@ export const tokenSchema: Schema = {
           block INTEGER PRIMARY KEY, -- number / 768 of its events
           ids   TEXT    NOT NULL -- the last 4 characters of each appid and user id among them
         ) STRICT;
+        ${CLEAN_UPS}
       `,
     },
   ],

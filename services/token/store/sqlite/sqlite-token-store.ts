@@ -1,10 +1,12 @@
 // TokenStore on SQLite. Reads are synchronous point lookups; writes go through a GroupCommit and share its transactions. Each
 // noun has a file with its reads and writes; nothing outside this folder knows a table.
 
+import { cleanUps } from '../../../sqlite/clean-ups.js'
 import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
 import { migrate } from '../../../sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
+import { aheadWrites } from './ahead.js'
 import { appStateFinder, authenticationFinder } from './app-state.js'
 import { appReads, appWrites } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
@@ -79,6 +81,8 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     countRequests: async (counts) => counts.map((count) => requestCounts.add(count)),
     removeRequestCounts: async ({ endedBeforeMs }) => requestCounts.removeEnded(endedBeforeMs),
     removeEnded: writing(writer, writes.removeEnded),
+    shortenAhead: writing(writer, writes.shortenAhead),
+    ...cleanUps(db, writer),
     ping: reading(db, fileProbe(db)),
     async close() {
       await writer.close()
@@ -124,5 +128,6 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
     ...useWrites(db, kept),
     ...upkeepWrites(db, kept),
+    ...aheadWrites(db, kept),
   }
 }

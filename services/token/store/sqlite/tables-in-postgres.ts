@@ -21,6 +21,7 @@ export const tokenTablesInPostgres = {
   },
   access_tokens: { select: TOKENS_ONE_BY_ONE, key: ['access_token_hash'] },
   audit_blocks: null,
+  clean_ups: null,
   audit_events: {
     select: 'SELECT event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note FROM audit_events',
     key: ['event_id'],
