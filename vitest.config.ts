@@ -1,11 +1,25 @@
 import { defineConfig } from 'vitest/config'
 
+/** The black-box suites whose answers depend on which process is asked, or on the database. The others test the gateway alone. */
+const acrossProcesses = [
+  'authorization-page',
+  'codes',
+  'envelope',
+  'flow',
+  'revocation',
+  'secrets',
+  'sign-in',
+  'surveys',
+  'tokens',
+  'tracing',
+].map((name) => `test/blackbox/${name}.test.ts`)
+
 export default defineConfig({
   test: {
     pool: 'forks',
     isolate: false, // the files of a worker share what they import: loading it anew took a third of the time
-    maxWorkers: 2,
     execArgv: ['--experimental-websocket'], // the tests' Firefox is driven through one; global in Node 22, behind this flag in Node 20
+    maxWorkers: 3, // on two cores: many files wait for processes and for time to pass
     testTimeout: 60_000,
     hookTimeout: 60_000,
     globalSetup: ['test/postgres/global-setup.ts'],
@@ -13,19 +27,13 @@ export default defineConfig({
       { extends: true, test: { name: 'one process', include: ['test/**/*.test.ts'] } },
       {
         extends: true,
-        test: {
-          name: 'separate processes',
-          include: ['test/blackbox/**/*.test.ts'],
-          exclude: ['test/blackbox/process.test.ts'], // spawns `serve all` itself
-          env: { SURVEY_AUTH_TEST_MODE: 'separate' },
-        },
+        test: { name: 'separate processes', include: acrossProcesses, env: { SURVEY_AUTH_TEST_MODE: 'separate' } },
       },
       {
         extends: true,
         test: {
           name: 'two of each on PostgreSQL',
-          include: ['test/blackbox/**/*.test.ts'],
-          exclude: ['test/blackbox/process.test.ts'], // spawns `serve all` on SQLite itself
+          include: acrossProcesses,
           env: { SURVEY_AUTH_TEST_MODE: 'two-of-each' },
         },
       },

@@ -2,11 +2,11 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { Database } from '../../services/sqlite/driver.js'
 import { freePort } from '../harness/free-port.js'
 import { send, sendAndLeave } from '../harness/http.js'
-import { type ServiceProcess, startProcess } from '../harness/process.js'
+import { openProcess, type ServiceProcess, startProcess } from '../harness/process.js'
 import { smallSurvey } from '../harness/sample-surveys.js'
 import { authorizePath, type TestApp, withQuery } from '../harness/verbs.js'
 import { decisionForm, formWith, Visitor } from '../harness/visitor.js'
@@ -25,10 +25,20 @@ async function createApp(service: ServiceProcess): Promise<TestApp> {
   return { appid, secret, secretId: '', redirectUri: REDIRECT_URI }
 }
 
-async function createUser(service: ServiceProcess, person: Person): Promise<void> {
-  const args = ['user', 'create', '--username', person.username, '--password-stdin', '--nickname', 'Ming']
-  const created = await service.json<{ user_id: string }>(args, { input: `${person.password}\n` })
+function personNamed(username: string): Person {
+  return { username, password: 'canary-password-93d1' }
+}
+
+let users = 0
+
+async function createUser(
+  service: ServiceProcess,
+  { username, password } = personNamed(`user${++users}`),
+): Promise<Person> {
+  const args = ['user', 'create', '--username', username, '--password-stdin', '--nickname', 'Ming']
+  const created = await service.json<{ user_id: string }>(args, { input: `${password}\n` })
   expect(created.user_id).toMatch(/\S/)
+  return { username, password }
 }
 
 interface Body {
@@ -71,31 +81,7 @@ function profile(
   })
 }
 
-const ming: Person = { username: 'ming', password: 'canary-password-93d1' }
-
-test(
-  'a redirect_uri that may no longer be registered goes on working, and is kept when others are added',
-  async () => {
-    const service = await startProcess()
-    const app = await createApp(service)
-    await createUser(service, ming)
-    const old = `${REDIRECT_URI}?code=old`
-    const refused = await service.cli(['app', 'update', app.appid, '--redirect-uri', old])
-    expect(refused.exitCode).toBe(1)
-    expect(refused.stderr).toContain('redirect_uri must not have code, state or error in its query')
-
-    const db = new Database(path.join(service.dataDir, 'token.db'))
-    db.prepare('UPDATE apps SET redirect_uris = ?').run(JSON.stringify([old]))
-    db.close()
-    const visitor = new Visitor(service.url)
-    const page = await visitor.openSignedIn(authorizePath({ ...app, redirectUri: old }), ming)
-    const location = (await visitor.decide(page, 'confirm')).headers.get('location') ?? ''
-    expect(location.startsWith(`${old}&code=`)).toBe(true)
-    const added = ['app', 'update', app.appid, '--redirect-uri', old, '--redirect-uri', REDIRECT_URI]
-    expect(await service.json(added)).toMatchObject({ redirect_uris: [old, REDIRECT_URI] })
-  },
-  TIMEOUT_MS,
-)
+const ming = personNamed('ming')
 
 describe('a spawned service', () => {
   test('counts replays of codes by their effect', { timeout: TIMEOUT_MS }, async () => {
@@ -227,47 +213,47 @@ describe('a spawned service', () => {
     const hits = canaries.filter((canary) => places.some((bytes) => bytes.includes(canary)))
     expect(hits).toEqual([])
   })
+})
 
-  test('makes its files accessible to its own user only', { timeout: TIMEOUT_MS }, async () => {
-    const service = await startProcess()
+describe('a spawned service with apps and users of its own for each test', { timeout: TIMEOUT_MS }, () => {
+  let service: ServiceProcess
+  beforeAll(async () => {
+    service = await openProcess()
+    await service.start()
+    return () => service.remove()
+  }, TIMEOUT_MS)
+
+  test('makes its files accessible to its own user only', async () => {
     await createApp(service)
     expect(statSync(service.dataDir).mode & 0o077).toBe(0)
     for (const file of files(service))
       expect({ file, others: statSync(file).mode & 0o077 }).toEqual({ file, others: 0 })
   })
 
-  test('carries on after a restart: codes, tokens, sessions and revocations are kept', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
-    const service = await startProcess()
+  test('a redirect_uri that may no longer be registered goes on working, and is kept when others are added', async () => {
     const app = await createApp(service)
-    await createUser(service, ming)
+    const user = await createUser(service)
+    const old = `${REDIRECT_URI}?code=old`
+    const refused = await service.run(['app', 'update', app.appid, '--redirect-uri', old])
+    expect(refused.exitCode).toBe(1)
+    expect(refused.stderr).toContain('redirect_uri must not have code, state or error in its query')
+
+    const db = new Database(path.join(service.dataDir, 'token.db'))
+    db.prepare('UPDATE apps SET redirect_uris = ? WHERE appid = ?').run(JSON.stringify([old]), app.appid)
+    db.close()
     const visitor = new Visitor(service.url)
-    const used = await issueCode(service, app, ming, undefined, visitor)
-    const { data: tokens } = await exchange(service, app, used)
-    const { data: ended } = await exchange(service, app, await issueCode(service, app, ming, undefined, visitor))
-    const [newest] = await service.json<readonly { grant_id: string }[]>(['grant', 'list', '--username', 'ming'])
-    await service.json(['grant', 'revoke', newest?.grant_id ?? ''])
-    const unused = await issueCode(service, app, ming, undefined, visitor)
-    expect(await service.stop()).toBe(0)
-    await service.start()
-    expect((await profile(service, app, tokens)).code).toBe('OK')
-    expect((await profile(service, app, ended)).error.type).toBe('invalid_token')
-    expect((await exchange(service, app, used)).error.type).toBe('invalid_code')
-    const after = await exchange(service, app, unused)
-    expect(after.code).toBe('OK')
-    expect(after.data.openid).toBe(tokens.openid)
-    expect((await visitor.open('/connect/apps')).html.text).toContain('ming')
+    const page = await visitor.openSignedIn(authorizePath({ ...app, redirectUri: old }), user)
+    const location = (await visitor.decide(page, 'confirm')).headers.get('location') ?? ''
+    expect(location.startsWith(`${old}&code=`)).toBe(true)
+    const added = ['app', 'update', app.appid, '--redirect-uri', old, '--redirect-uri', REDIRECT_URI]
+    expect(await service.json(added)).toMatchObject({ redirect_uris: [old, REDIRECT_URI] })
   })
 
-  test('obeys what the command line revokes or disables while it runs, from the very next request on', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
-    const service = await startProcess()
+  test('obeys what the command line revokes or disables while it runs, from the very next request on', async () => {
     const app = await createApp(service)
-    await createUser(service, ming)
-    const { data: tokens } = await exchange(service, app, await issueCode(service, app, ming))
-    const grants = await service.json<readonly { grant_id: string }[]>(['grant', 'list', '--username', 'ming'])
+    const user = await createUser(service)
+    const { data: tokens } = await exchange(service, app, await issueCode(service, app, user))
+    const grants = await service.json<readonly { grant_id: string }[]>(['grant', 'list', '--username', user.username])
     expect(grants).toHaveLength(1)
     const revoke = ['grant', 'revoke', grants[0]?.grant_id ?? '']
     expect((await service.run(revoke)).stderr).toMatch(/^revoked$/m)
@@ -277,33 +263,51 @@ describe('a spawned service', () => {
       stderr: expect.stringMatching(/^it had been revoked already$/m),
     })
 
-    const { data: again } = await exchange(service, app, await issueCode(service, app, ming))
+    const { data: again } = await exchange(service, app, await issueCode(service, app, user))
     await service.json(['app', 'disable', app.appid])
     expect((await profile(service, app, again)).error.type).toBe('invalid_appid')
     await service.json(['app', 'enable', app.appid])
     expect((await profile(service, app, again)).code).toBe('OK')
-    await service.json(['user', 'disable', 'ming'])
+    await service.json(['user', 'disable', user.username])
     expect((await profile(service, app, again)).error.type).toBe('invalid_token')
   })
 
-  test('serves surveys imported with the command line', {
-    timeout: TIMEOUT_MS,
-  }, async () => {
-    const service = await startProcess()
+  test('serves surveys imported with the command line', async () => {
     const app = await createApp(service)
-    await createUser(service, ming)
+    const user = await createUser(service)
     const survey = smallSurvey('午餐')
     const imported = await service.json<readonly { survey_id: number }[]>(
-      ['survey', 'import', '-', '--owner', 'ming'],
+      ['survey', 'import', '-', '--owner', user.username],
       { input: JSON.stringify(survey) },
     )
-    const { data: tokens } = await exchange(service, app, await issueCode(service, app, ming))
+    const { data: tokens } = await exchange(service, app, await issueCode(service, app, user))
     const id = imported[0]?.survey_id ?? 0
     const detail = await get(service, `/api/surveys/${id}`, {
       appid: app.appid,
       access_token: String(tokens.access_token),
     })
     expect(detail.data).toMatchObject({ id, title: '午餐', pages: survey.pages })
+  })
+
+  test('carries on after a restart: codes, tokens, sessions and revocations are kept', async () => {
+    const app = await createApp(service)
+    const user = await createUser(service)
+    const visitor = new Visitor(service.url)
+    const used = await issueCode(service, app, user, undefined, visitor)
+    const { data: tokens } = await exchange(service, app, used)
+    const { data: ended } = await exchange(service, app, await issueCode(service, app, user, undefined, visitor))
+    const [newest] = await service.json<readonly { grant_id: string }[]>(['grant', 'list', '--username', user.username])
+    await service.json(['grant', 'revoke', newest?.grant_id ?? ''])
+    const unused = await issueCode(service, app, user, undefined, visitor)
+    expect(await service.stop()).toBe(0)
+    await service.start()
+    expect((await profile(service, app, tokens)).code).toBe('OK')
+    expect((await profile(service, app, ended)).error.type).toBe('invalid_token')
+    expect((await exchange(service, app, used)).error.type).toBe('invalid_code')
+    const after = await exchange(service, app, unused)
+    expect(after.code).toBe('OK')
+    expect(after.data.openid).toBe(tokens.openid)
+    expect((await visitor.open('/connect/apps')).html.text).toContain(user.username)
   })
 })
 

@@ -332,7 +332,7 @@ describe('survey-auth config', () => {
     'survey-auth %s exits 78 and names every wrong variable',
     async (words) => {
       const service = await createProcess({ PORT: 'x', LOG_LEVEL: 'loud' })
-      const { exitCode, stdout, stderr } = await service.run(words.split(' '))
+      const { exitCode, stdout, stderr } = await service.run(words.split(' '), { startsNothing: true })
       expect(exitCode).toBe(78)
       expect(stdout).toBe('')
       expect(stderr).toMatch(/PORT must be .*\n.*LOG_LEVEL must be /)

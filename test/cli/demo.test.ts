@@ -182,7 +182,7 @@ describe('its database', () => {
     await (await startDemo(place.dataDir)).kill()
     const DATA_DIR = path.join(place.dataDir, 'demo')
     const cli = (args: string[], env = {}, input = '') =>
-      place.run(args, { env: { ...serve, DATA_DIR, ...env }, input })
+      place.run(args, { env: { ...serve, DATA_DIR, ...env }, input, startsNothing: true })
     for (const env of [{ NODE_ENV: 'production' }, { HOST: '0.0.0.0' }, { PUBLIC_URL: 'https://auth.example.com' }]) {
       expect(await cli(['serve'], env)).toMatchObject({ exitCode: 78, stderr: expect.stringMatching(refused) })
     }
@@ -217,7 +217,10 @@ describe('its database', () => {
     const place = await createProcess({ TOKEN_DATABASE_URL: url, SURVEY_DATABASE_URL: url })
     const user = ['user', 'create', '--username', 'demo', '--password-stdin']
     expect((await place.run(user, { input: 'demo-password' })).exitCode).toBe(0)
-    expect(await place.cli(['serve'])).toMatchObject({ exitCode: 78, stderr: expect.stringMatching(refused) })
+    expect(await place.run(['serve'], { startsNothing: true })).toMatchObject({
+      exitCode: 78,
+      stderr: expect.stringMatching(refused),
+    })
     expect((await place.run(['user', 'disable', 'demo'])).exitCode).toBe(0)
     await place.start()
     expect(await place.stop()).toBe(0)

@@ -5,13 +5,13 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { timestampMs } from '@bufbuild/protobuf/wkt'
-import { expect, onTestFinished, test, vi } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { warnOfGateway } from '../../bin/compose/gateway-part.js'
 import { readConfig } from '../../bin/config.js'
 import { Clock } from '../harness/clock.js'
 import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
-import { createProcess, startProcess } from '../harness/process.js'
+import { createProcess, openProcess, type ServiceProcess, startProcess } from '../harness/process.js'
 import { PROGRAM, untilListening } from '../harness/spawn.js'
 import { openService, startService } from '../harness.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
@@ -20,11 +20,6 @@ import { temporaryDirectory } from '../store/temporary-directory.js'
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-
-test('the log says where it listens', async () => {
-  const service = await startProcess()
-  expect(service.output).toContain(`listening on ${service.url}`)
-})
 
 test('it says which databases it creates, and nothing of those that exist', async () => {
   const url = await createDatabase()
@@ -40,11 +35,6 @@ test('it says which databases it creates, and nothing of those that exist', asyn
   await service.start()
   await service.stop()
   expect(said()).toEqual([1, 1])
-})
-
-test('SIGTERM ends it with exit code 0', async () => {
-  const service = await startProcess()
-  expect(await service.stop()).toBe(0)
 })
 
 test('run by its file name, it starts Node with its options, for workers too, and gets signals', async () => {
@@ -135,44 +125,92 @@ test('an uncaught error ends it with exit code 1, and is logged once', async () 
   expect(service.output.match(/Error: nobody expected this/g)).toHaveLength(1)
 })
 
-test('SIGHUP does not end it', async () => {
-  const service = await startProcess()
-  service.signal('SIGHUP')
-  await sleep(200)
-  expect((await fetch(`${service.url}/api/`)).status).toBe(404)
-  expect(await service.stop()).toBe(0)
-})
+describe('while it runs', () => {
+  let service: ServiceProcess
+  let adminUrl: string
+  beforeAll(async () => {
+    const port = await freePort()
+    adminUrl = `http://127.0.0.1:${port}`
+    service = await openProcess({ ADMIN_PORT: String(port), LOG_LEVEL: 'info' })
+    await service.start()
+    return () => service.remove()
+  }, 120_000)
 
-test('without its database file it is not ready, and its log says why, and when the file is back', async () => {
-  const adminPort = String(await freePort())
-  const service = await startProcess({ ADMIN_PORT: adminPort, LOG_LEVEL: 'info' })
-  const isReady = async () => (await fetch(`http://127.0.0.1:${adminPort}/readyz`)).status === 200
-  await vi.waitUntil(isReady, 10_000)
-  const file = path.join(service.dataDir, 'token.db')
-  renameSync(file, `${file}.away`)
-  expect(await isReady()).toBe(false)
-  const why = `not ready: token database (${file} was moved or deleted: what is written now is lost when this process ends)`
-  await vi.waitUntil(() => service.output.includes(why), 10_000)
-  renameSync(`${file}.away`, file)
-  await vi.waitUntil(() => service.output.includes('everything that was unavailable answers again'), 10_000)
-  expect(await isReady()).toBe(true)
-})
+  test('the log says where it listens', () => {
+    expect(service.output).toContain(`listening on ${service.url}`)
+  })
 
-test('a port in use is reported with its variable, exit 69', async () => {
-  const first = await startProcess()
-  const second = await createProcess({ PORT: new URL(first.url).port })
-  const { exitCode, stderr } = await second.cli(['serve'])
-  expect(exitCode).toBe(69)
-  expect(stderr).toContain('is in use')
-  expect(stderr).toContain('PORT=')
+  test('SIGHUP does not end it', async () => {
+    service.signal('SIGHUP')
+    await sleep(200)
+    expect((await fetch(`${service.url}/api/`)).status).toBe(404)
+  })
+
+  test('without its database file it is not ready, and its log says why, and when the file is back', async () => {
+    const isReady = async () => (await fetch(`${adminUrl}/readyz`)).status === 200
+    await vi.waitUntil(isReady, 10_000)
+    const file = path.join(service.dataDir, 'token.db')
+    renameSync(file, `${file}.away`)
+    expect(await isReady()).toBe(false)
+    const why = `not ready: token database (${file} was moved or deleted: what is written now is lost when this process ends)`
+    await vi.waitUntil(() => service.output.includes(why), 10_000)
+    renameSync(`${file}.away`, file)
+    await vi.waitUntil(() => service.output.includes('everything that was unavailable answers again'), 10_000)
+    expect(await isReady()).toBe(true)
+  })
+
+  test('another on its port is refused, with the variable, exit 69', async () => {
+    const second = await createProcess({ PORT: new URL(service.url).port })
+    const { exitCode, stderr } = await second.cli(['serve'])
+    expect(exitCode).toBe(69)
+    expect(stderr).toContain('is in use')
+    expect(stderr).toContain('PORT=')
+  })
+
+  test('health, readiness and metrics are on the admin port', async () => {
+    const get = async (path: string) => {
+      const answer = await fetch(`${adminUrl}${path}`)
+      return { status: answer.status, text: await answer.text() }
+    }
+    expect(await get('/healthz')).toEqual({ status: 200, text: 'ok\n' })
+    expect(await get('/readyz')).toEqual({ status: 200, text: 'ready\n' })
+    expect((await get('/metrics')).text).toMatch(/survey_auth_http_requests_total\{.*outcome="no_route".*\} \d/)
+    expect((await get('/')).status).toBe(404)
+  })
+
+  test('commands work beside it, and take effect on its next request', async () => {
+    const callback = 'https://app.example.com/callback'
+    const { appid } = await service.json<{ appid: string }>([
+      'app',
+      'create',
+      '--name',
+      'N',
+      '--redirect-uri',
+      callback,
+    ])
+    const refresh = `${service.url}/api/oauth2/refresh_token?appid=${appid}&refresh_token=x&grant_type=refresh_token`
+    const typeOf = async () => ((await (await fetch(refresh)).json()) as { error: { type: string } }).error.type
+    expect(await typeOf()).toBe('invalid_refresh_token')
+    await service.json(['app', 'disable', appid])
+    expect(await typeOf()).toBe('invalid_appid')
+    await service.json(['app', 'enable', appid])
+    expect(await typeOf()).toBe('invalid_refresh_token')
+  })
+
+  test('it answers a request in flight before it ends at SIGTERM, with exit code 0', async () => {
+    const slow = await halfARequest(service.url)
+    const ended = service.stop()
+    await expect.poll(() => statusOf(`${adminUrl}/readyz`)).toBe(503)
+    slow.finish()
+    expect(await slow.answer).toMatch(/^HTTP\/1\.1 40[0-9] /)
+    expect(await ended).toBe(0)
+  })
 })
 
 test.each([
-  ['HOST', '192.0.2.1', []],
-  ['HOST', '192.0.2.1', ['--workers', '1']],
   ['HOST', 'fe80::1', []],
+  ['HOST', '192.0.2.1', ['--workers', '1']],
   ['ADMIN_HOST', '192.0.2.1', []],
-  ['ADMIN_HOST', 'fe80::1', []],
 ])('%s=%s, no address of this machine, is refused by name, exit 78 (serve %j)', async (variable, host, args) => {
   const service = await createProcess({ ADMIN_PORT: String(await freePort()), [variable]: host })
   const { exitCode, stderr } = await service.cli(['serve', ...args])
@@ -210,19 +248,6 @@ test.each([
     expect(stderr).toContain(`survey-auth: ${variable} is too long for a socket`)
   },
 )
-
-test('health, readiness and metrics are on the admin port', async () => {
-  const port = await freePort()
-  await startProcess({ ADMIN_PORT: String(port) })
-  const get = async (path: string) => {
-    const answer = await fetch(`http://127.0.0.1:${port}${path}`)
-    return { status: answer.status, text: await answer.text() }
-  }
-  expect(await get('/healthz')).toEqual({ status: 200, text: 'ok\n' })
-  expect(await get('/readyz')).toEqual({ status: 200, text: 'ready\n' })
-  expect((await get('/metrics')).text).toMatch(/survey_auth_http_requests_total\{.*outcome="no_route".*\} \d/)
-  expect((await get('/')).status).toBe(404)
-})
 
 test('connections over HTTP_MAX_CONNECTIONS are closed at once and counted, and the others are served', async () => {
   const adminPort = await freePort()
@@ -278,30 +303,6 @@ test('an https PUBLIC_URL without TRUSTED_PROXIES is warned of', () => {
   expect(warningsOf({ PUBLIC_URL })).toEqual([expect.stringMatching(lockout)])
   expect(warningsOf({ PUBLIC_URL, TRUSTED_PROXIES: '127.0.0.1' })).toEqual([])
   expect(warningsOf({ TRUSTED_PROXIES: '127.0.0.1' })).toEqual([])
-})
-
-test('commands work beside a running server, and take effect on its next request', async () => {
-  const service = await startProcess()
-  const callback = 'https://app.example.com/callback'
-  const { appid } = await service.json<{ appid: string }>(['app', 'create', '--name', 'N', '--redirect-uri', callback])
-  const refresh = `${service.url}/api/oauth2/refresh_token?appid=${appid}&refresh_token=x&grant_type=refresh_token`
-  const typeOf = async () => ((await (await fetch(refresh)).json()) as { error: { type: string } }).error.type
-  expect(await typeOf()).toBe('invalid_refresh_token')
-  await service.json(['app', 'disable', appid])
-  expect(await typeOf()).toBe('invalid_appid')
-  await service.json(['app', 'enable', appid])
-  expect(await typeOf()).toBe('invalid_refresh_token')
-})
-
-test('a request in flight is answered before the process ends', async () => {
-  const port = await freePort()
-  const service = await startProcess({ ADMIN_PORT: String(port) })
-  const slow = await halfARequest(service.url)
-  const ended = service.stop()
-  await expect.poll(() => statusOf(`http://127.0.0.1:${port}/readyz`)).toBe(503)
-  slow.finish()
-  expect(await slow.answer).toMatch(/^HTTP\/1\.1 40[0-9] /)
-  expect(await ended).toBe(0)
 })
 
 test('last uses are written when it ends, even if its janitor has not run yet', async () => {

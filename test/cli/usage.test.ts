@@ -170,10 +170,7 @@ describe('help', () => {
 
 test.each([
   [0, ['--version'], {}],
-  [1, ['app', 'list'], {}],
-  [2, ['app', 'create'], {}],
   [69, ['app', 'list'], { TOKEN_SERVICE_URL: 'unix:/nowhere/token.sock' }],
-  [78, ['app', 'list'], { LOG_LEVEL: 'loud' }],
 ])('a spawned process ends with %i after %j with %j', async (expected, args, env) => {
   const service = await createProcess()
   expect((await service.cli(args, { env })).exitCode).toBe(expected)
@@ -292,7 +289,7 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ['an empty password', ['user', 'create', '--username', 'u', '--password-stdin'], /no password/],
   ])('%s', async (_, args, said) => {
     const service = await createProcess()
-    const { exitCode, stdout, stderr } = await service.run(args)
+    const { exitCode, stdout, stderr } = await service.run(args, { startsNothing: true })
     expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: '' })
     expect(stderr).toMatch(said)
   })

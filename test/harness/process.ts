@@ -17,6 +17,8 @@ export interface CommandOptions {
   /** The command's stdin; empty if undefined. */
   readonly input?: string | Uint8Array
   readonly env?: Environment
+  /** A `serve` that is refused before it starts anything needs no process of its own. */
+  readonly startsNothing?: true
 }
 
 /** A data directory and the command line for it; a server runs on it between `start` and `stop` or `kill`. */
@@ -68,6 +70,12 @@ export class ServiceProcess {
     await this.#end('SIGKILL')
   }
 
+  /** Ends the server and removes the data directory. */
+  async remove(): Promise<void> {
+    await this.kill()
+    await rm(this.dataDir, { recursive: true, force: true })
+  }
+
   /** Sends a signal and does not wait. */
   signal(name: NodeJS.Signals): void {
     this.#child?.kill(name)
@@ -102,7 +110,7 @@ export class ServiceProcess {
 
   /** As `cli`, twenty times as fast: in a process that runs all such commands in turn. `serve` gets its own process. */
   run(args: readonly string[], options: CommandOptions = {}): Promise<CommandResult> {
-    if (args[0] === 'serve') return this.cli(args, options)
+    if (args[0] === 'serve' && !options.startsNothing) return this.cli(args, options)
     return runInHost({ args, env: { ...this.#env, ...options.env }, cwd: this.dataDir, input: options.input ?? '' })
   }
 
@@ -146,15 +154,16 @@ function buildOnce(): void {
   isBuilt = true
 }
 
-/** A new data directory and a free port; removed again, and the server ended, when the test is over. */
-export async function createProcess(env: Environment = {}): Promise<ServiceProcess> {
+/** A new data directory and a free port, for tests that share them: the caller removes them. */
+export async function openProcess(env: Environment = {}): Promise<ServiceProcess> {
   buildOnce()
-  const dataDir = await mkdtemp(path.join(tmpdir(), 'survey-auth-process-'))
-  const service = new ServiceProcess(dataDir, await freePort(), env)
-  onTestFinished(async () => {
-    await service.kill()
-    await rm(dataDir, { recursive: true, force: true })
-  })
+  return new ServiceProcess(await mkdtemp(path.join(tmpdir(), 'survey-auth-process-')), await freePort(), env)
+}
+
+/** The same for one test: removed again, and the server ended, when it is over. */
+export async function createProcess(env: Environment = {}): Promise<ServiceProcess> {
+  const service = await openProcess(env)
+  onTestFinished(() => service.remove())
   return service
 }
 

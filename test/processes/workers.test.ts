@@ -5,11 +5,11 @@ import { Agent, request } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { grantAccessOn, type SpawnedAccess } from '../harness/access.js'
 import { freePort } from '../harness/free-port.js'
 import { halfARequest } from '../harness/half-a-request.js'
-import { createProcess, type Environment, type ServiceProcess } from '../harness/process.js'
+import { createProcess, type Environment, openProcess, type ServiceProcess } from '../harness/process.js'
 import { BUILD, spawnServe } from '../harness/spawn.js'
 import { withQuery } from '../harness/verbs.js'
 
@@ -35,9 +35,9 @@ interface Crew {
   readonly adminUrl: string
 }
 
-async function startCrew(workers: number, env: Environment = {}): Promise<Crew> {
+async function startCrew(workers: number, env: Environment = {}, create = createProcess): Promise<Crew> {
   const adminPort = await freePort()
-  const service = await createProcess({ ADMIN_PORT: String(adminPort), ...env })
+  const service = await create({ ADMIN_PORT: String(adminPort), ...env })
   await service.start('--workers', String(workers))
   const adminUrl = `http://127.0.0.1:${adminPort}`
   await until(async () => (await get(adminUrl, '/readyz')).status === 200)
@@ -151,48 +151,74 @@ class Load {
   }
 }
 
-test('several workers answer, and a refresh or a revocation holds at once at all of them', async () => {
-  const { service } = await startCrew(3)
-  const access = await grantAccessOn(service, ['Tea'])
-  const clients = Array.from({ length: 24 }, () => keepingClient(service.url))
-  const typesFor = async (accessToken: string) => {
-    const replies = await Promise.all(clients.map((ask) => ask(profilePath(access, accessToken))))
-    return [...new Set(replies.map(typeOf))]
+/** Asks each worker to end, one after the other, under load. */
+async function endEach({ service }: Crew): Promise<void> {
+  const saidBefore = service.output.length
+  const load = new Load(service.url, 6, 2)
+  await until(() => load.answers > 50)
+  for (const [index, pid] of workersOf(service).entries()) {
+    process.kill(pid, 'SIGTERM')
+    await until(() => workersOf(service)[index] !== pid)
+    await until(() => !isRunning(pid))
   }
-  expect(await typesFor(access.accessToken)).toEqual([''])
-  await until(() => answering(service).size > 1)
+  const answered = load.answers
+  await until(() => load.answers > answered + 50)
+  await load.end()
+  expect(load.failures).toEqual([])
+  expect(service.output.slice(saidBefore)).not.toContain('"level":40')
+}
 
-  const { appid, refreshToken } = access
-  const refresh = { appid, refresh_token: refreshToken, grant_type: 'refresh_token' }
-  const refreshed = await get(service.url, withQuery('/api/oauth2/refresh_token', refresh))
-  const { data } = JSON.parse(refreshed.text) as { data: { access_token: string } }
-  expect(await typesFor(data.access_token)).toEqual([''])
+/** Ends a crew under load. */
+async function endAll(service: ServiceProcess, signal: 'SIGTERM' | 'SIGINT'): Promise<void> {
+  const workers = workersOf(service)
+  const [keeping, closing] = [8, 4]
+  const load = new Load(service.url, keeping, closing)
+  await until(() => load.answers > 50)
+  if (signal === 'SIGINT') for (const pid of workers) process.kill(pid, 'SIGINT') // as a terminal does
+  service.signal(signal)
+  expect(await service.ended()).toBe(0)
+  await load.end()
+  expect(load.failuresOfConnected).toBe(0)
+  const failures = load.failures.filter((failure) => failure !== 'ECONNREFUSED')
+  // Clients that connect while the port is being closed, for 0.2 ms, are reset: all of them at worst, and then refused.
+  expect(failures.length).toBeLessThanOrEqual(keeping + closing)
+  expect(failures.filter((failure) => failure !== 'ECONNRESET')).toEqual([])
+  expect(workers.filter(isRunning)).toEqual([])
+  expect(service.output).toContain(`${signal}: stopping`)
+  expect(service.output).toMatch(/"msg":"stopped"\}\n$/)
+}
 
-  const [grant] = await service.json<{ grant_id: string }[]>(['grant', 'list', '--appid', appid])
-  await service.json(['grant', 'revoke', grant?.grant_id ?? ''])
-  expect(await typesFor(data.access_token)).toEqual(['invalid_token'])
-  expect(await typesFor(access.accessToken)).toEqual(['invalid_token'])
-})
+describe('two workers', () => {
+  let service: ServiceProcess
+  let adminUrl: string
+  beforeAll(async () => {
+    ;({ service, adminUrl } = await startCrew(2, {}, openProcess))
+    return () => service.remove()
+  }, 60_000)
 
-test('rate limits hold for all workers together', async () => {
-  const rate = 40
-  const { service } = await startCrew(3, {
-    RATE_LIMIT: 'on',
-    RATE_API_PER_SOURCE: String(rate),
-    RATE_API_WINDOW_SECONDS: '86400',
+  test('both answer, and a refresh or a revocation holds at once at all of them', async () => {
+    const access = await grantAccessOn(service, ['Tea'])
+    const clients = Array.from({ length: 24 }, () => keepingClient(service.url))
+    const typesFor = async (accessToken: string) => {
+      const replies = await Promise.all(clients.map((ask) => ask(profilePath(access, accessToken))))
+      return [...new Set(replies.map(typeOf))]
+    }
+    expect(await typesFor(access.accessToken)).toEqual([''])
+    await until(() => answering(service).size > 1)
+
+    const { appid, refreshToken } = access
+    const refresh = { appid, refresh_token: refreshToken, grant_type: 'refresh_token' }
+    const refreshed = await get(service.url, withQuery('/api/oauth2/refresh_token', refresh))
+    const { data } = JSON.parse(refreshed.text) as { data: { access_token: string } }
+    expect(await typesFor(data.access_token)).toEqual([''])
+
+    const [grant] = await service.json<{ grant_id: string }[]>(['grant', 'list', '--appid', appid])
+    await service.json(['grant', 'revoke', grant?.grant_id ?? ''])
+    expect(await typesFor(data.access_token)).toEqual(['invalid_token'])
+    expect(await typesFor(access.accessToken)).toEqual(['invalid_token'])
   })
-  let admitted = 0
-  for (let asked = 0; asked < 3 * rate; asked += 1) {
-    if ((await get(service.url, '/api/oauth2/user')).status === 400) admitted += 1
-    await sleep(50)
-  }
-  expect(admitted).toBeGreaterThanOrEqual(rate - 1) // startCrew may have asked once
-  expect(admitted).toBeLessThan(2 * rate) // counting alone, they would admit that many
-})
 
-describe('under load', () => {
-  test('a worker that is killed is replaced, and the others go on', async () => {
-    const { service, adminUrl } = await startCrew(2)
+  test('under load, one that is killed is replaced, and the other goes on', async () => {
     const [killed = 0, other = 0] = workersOf(service)
     const load = new Load(service.url, 6, 2)
     await until(() => load.answers > 50)
@@ -210,41 +236,89 @@ describe('under load', () => {
     expect((await get(adminUrl, '/readyz')).text).toBe('ready\n')
   })
 
-  test.each([1, 2])('each of %i workers that is asked to end is replaced, and no request fails', async (workers) => {
-    const { service } = await startCrew(workers)
-    const load = new Load(service.url, 6, 2)
-    await until(() => load.answers > 50)
-    for (const [index, pid] of workersOf(service).entries()) {
-      process.kill(pid, 'SIGTERM')
-      await until(() => workersOf(service)[index] !== pid)
-      await until(() => !isRunning(pid))
+  test('under load, each that is asked to end is replaced, and no request fails', () => endEach({ service, adminUrl }))
+
+  test('metrics cover all, including those that have ended', async () => {
+    const sum = async (series: RegExp) =>
+      [...(await get(adminUrl, '/metrics')).text.matchAll(series)].reduce((all, [, count]) => all + Number(count), 0)
+    const requests = () => sum(/^survey_auth_http_requests_total\{.*route="survey".*\} (\d+)$/gm)
+    const calls = () => sum(/^survey_auth_rpc_calls_total\{.*SurveyService\/GetSurvey.*\} (\d+)$/gm)
+    const ends = () => sum(/^survey_auth_worker_ends_total (\d+)$/gm)
+    const ask = (times: number) => Promise.all(Array.from({ length: times }, () => get(service.url, ASKED)))
+    const [before, endsBefore, callsBefore] = [await requests(), await ends(), await calls()]
+    await ask(40)
+    expect(await requests()).toBe(before + 40)
+    for (const [index, signal] of (['SIGKILL', 'SIGTERM'] as const).entries()) {
+      const pid = workersOf(service)[index] ?? 0
+      process.kill(pid, signal)
+      await until(() => workersOf(service)[index] !== pid && !isRunning(pid))
+      expect(await requests()).toBe(before + 40)
     }
-    const answered = load.answers
-    await until(() => load.answers > answered + 50)
-    await load.end()
-    expect(load.failures).toEqual([])
-    expect(service.output).not.toContain('"level":40')
+    await ask(10)
+    expect(await requests()).toBe(before + 50)
+    const { text } = await get(adminUrl, '/metrics')
+    expect(await calls()).toBe(callsBefore + 50)
+    expect(text).toMatch(/^survey_auth_workers 2$/m)
+    expect(await ends()).toBe(endsBefore + 1) // the other one was told to end
+    expect(text.match(/^nodejs_eventloop_lag_p99_seconds /gm)).toHaveLength(1)
   })
 
-  test.each(['SIGTERM', 'SIGINT'] as const)('%s ends everything, and open connections are served', async (signal) => {
-    const { service } = await startCrew(2)
-    const workers = workersOf(service)
-    const [keeping, closing] = [8, 4]
-    const load = new Load(service.url, keeping, closing)
-    await until(() => load.answers > 50)
-    if (signal === 'SIGINT') for (const pid of workers) process.kill(pid, 'SIGINT') // as a terminal does
-    service.signal(signal)
-    expect(await service.ended()).toBe(0)
-    await load.end()
-    expect(load.failuresOfConnected).toBe(0)
-    const failures = load.failures.filter((failure) => failure !== 'ECONNREFUSED')
-    // Clients that connect while the port is being closed, for 0.2 ms, are reset: all of them at worst, and then refused.
-    expect(failures.length).toBeLessThanOrEqual(keeping + closing)
-    expect(failures.filter((failure) => failure !== 'ECONNRESET')).toEqual([])
-    expect(workers.filter(isRunning)).toEqual([])
-    expect(service.output).toContain(`${signal}: stopping`)
-    expect(service.output).toMatch(/"msg":"stopped"\}\n$/)
+  test('metrics do not wait for one that hangs, and soon stop counting it as serving', async () => {
+    const [hanging = 0] = workersOf(service)
+    process.kill(hanging, 'SIGSTOP')
+    const metrics = () => get(adminUrl, '/metrics')
+    const { status, text } = await metrics()
+    expect(status).toBe(200)
+    expect(text).toContain('process_resident_memory_bytes')
+    await until(async () => /^survey_auth_workers 1$/m.test((await metrics()).text), 25_000) // it takes up to 12 s
+    process.kill(hanging, 'SIGCONT')
+    await until(async () => /^survey_auth_workers 2$/m.test((await metrics()).text))
+    expect(workersOf(service)[0]).toBe(hanging)
   })
+
+  test('without any the service is not ready, and says so', async () => {
+    for (const pid of workersOf(service)) process.kill(pid, 'SIGKILL')
+    const readyz = () => get(adminUrl, '/readyz')
+    await until(async () => (await readyz()).text === 'workers: none of 2 serves\n')
+    expect((await readyz()).status).toBe(503)
+    await until(async () => (await readyz()).status === 200)
+  })
+
+  test('their port is reported as in use before another touches a database', async () => {
+    const { port } = new URL(service.url)
+    const second = await createProcess({ PORT: port })
+    const { exitCode, stderr } = await second.cli(['serve', '--workers', '2'])
+    expect({ exitCode, stderr }).toEqual({
+      exitCode: 69,
+      stderr: `survey-auth: port ${port} on 127.0.0.1 is in use\nstop what listens there, or choose another port: PORT=${Number(port) + 1}\n`,
+    })
+    expect(existsSync(path.join(second.dataDir, 'token.db'))).toBe(false)
+  })
+
+  test('SIGTERM ends everything, and open connections are served', () => endAll(service, 'SIGTERM'))
+})
+
+test('SIGINT ends everything, and open connections are served', async () => {
+  await endAll((await startCrew(2)).service, 'SIGINT')
+})
+
+test('a single worker that is asked to end, under load, is replaced, and no request fails', async () =>
+  endEach(await startCrew(1)))
+
+test('rate limits hold for all workers together', async () => {
+  const rate = 20
+  const { service } = await startCrew(2, {
+    RATE_LIMIT: 'on',
+    RATE_API_PER_SOURCE: String(rate),
+    RATE_API_WINDOW_SECONDS: '86400',
+  })
+  let admitted = 0
+  for (let asked = 0; asked < 3 * rate; asked += 1) {
+    if ((await get(service.url, '/api/oauth2/user')).status === 400) admitted += 1
+    await sleep(50)
+  }
+  expect(admitted).toBeGreaterThanOrEqual(rate - 1) // startCrew may have asked once
+  expect(admitted).toBeLessThan(2 * rate) // counting alone, they would admit that many
 })
 
 test('a request that keeps a worker from ending is answered, even while all processes are ending', async () => {
@@ -277,56 +351,6 @@ test('workers whose parent is killed end, even one that was told to end and wait
   await until(() => workers.filter(isRunning).length === 0)
 })
 
-describe('metrics', () => {
-  test('cover all workers, including those that have ended', async () => {
-    const { service, adminUrl } = await startCrew(2)
-    const requests = async () => {
-      const { text } = await get(adminUrl, '/metrics')
-      const counts = [...text.matchAll(/^survey_auth_http_requests_total\{.*route="survey".*\} (\d+)$/gm)]
-      return counts.reduce((sum, [, count]) => sum + Number(count), 0)
-    }
-    const ask = (times: number) => Promise.all(Array.from({ length: times }, () => get(service.url, ASKED)))
-    await ask(40)
-    expect(await requests()).toBe(40)
-    for (const [index, signal] of (['SIGKILL', 'SIGTERM'] as const).entries()) {
-      const pid = workersOf(service)[index] ?? 0
-      process.kill(pid, signal)
-      await until(() => workersOf(service)[index] !== pid && !isRunning(pid))
-      expect(await requests()).toBe(40)
-    }
-    await ask(10)
-    expect(await requests()).toBe(50)
-    const { text } = await get(adminUrl, '/metrics')
-    expect(text).toMatch(/^survey_auth_rpc_calls_total\{.*SurveyService\/GetSurvey.*\} 50$/m)
-    expect(text).toMatch(/^survey_auth_workers 2$/m)
-    expect(text).toMatch(/^survey_auth_worker_ends_total 1$/m) // the other one was told to end
-    expect(text.match(/^nodejs_eventloop_lag_p99_seconds /gm)).toHaveLength(1)
-  })
-
-  test('do not wait for a worker that hangs, and soon stop counting it as serving', async () => {
-    const { service, adminUrl } = await startCrew(2)
-    const [hanging = 0] = workersOf(service)
-    process.kill(hanging, 'SIGSTOP')
-    const metrics = () => get(adminUrl, '/metrics')
-    const { status, text } = await metrics()
-    expect(status).toBe(200)
-    expect(text).toContain('process_resident_memory_bytes')
-    await until(async () => /^survey_auth_workers 1$/m.test((await metrics()).text), 25_000) // it takes up to 12 s
-    process.kill(hanging, 'SIGCONT')
-    await until(async () => /^survey_auth_workers 2$/m.test((await metrics()).text))
-    expect(workersOf(service)[0]).toBe(hanging)
-  })
-})
-
-test('without a worker the service is not ready, and says so', async () => {
-  const { service, adminUrl } = await startCrew(2)
-  for (const pid of workersOf(service)) process.kill(pid, 'SIGKILL')
-  const readyz = () => get(adminUrl, '/readyz')
-  await until(async () => (await readyz()).text === 'workers: none of 2 serves\n')
-  expect((await readyz()).status).toBe(503)
-  await until(async () => (await readyz()).status === 200)
-})
-
 test('a worker that ends again and again is replaced with growing delay', async () => {
   const { service } = await startCrew(1)
   for (let times = 0; times < 3; times += 1) {
@@ -339,18 +363,6 @@ test('a worker that ends again and again is replaced with growing delay', async 
     'another takes its place in 0.5 s',
     'another takes its place in 1 s',
   ])
-})
-
-test('a request answered during the start is answered by the services', async () => {
-  const service = await createProcess()
-  const started = service.start('--workers', '2')
-  let first: Reply | undefined
-  await until(async () => {
-    first = await get(service.url, ASKED).catch(() => undefined)
-    return first !== undefined
-  })
-  expect(first && typeOf(first)).toBe('invalid_appid')
-  await started
 })
 
 test('the start fails when workers die before they serve', async () => {
@@ -431,25 +443,19 @@ test('a worker gets no database secret, and starts even when the file that held 
   expect(environment).not.toMatch(/DATABASE_URL|PGPASSWORD/)
 })
 
-test('a port in use is reported before a database is touched', async () => {
-  const { service } = await startCrew(1)
-  const { port } = new URL(service.url)
-  const second = await createProcess({ PORT: port })
-  const { exitCode, stderr } = await second.cli(['serve', '--workers', '2'])
-  expect({ exitCode, stderr }).toEqual({
-    exitCode: 69,
-    stderr: `survey-auth: port ${port} on 127.0.0.1 is in use\nstop what listens there, or choose another port: PORT=${Number(port) + 1}\n`,
-  })
-  expect(existsSync(path.join(second.dataDir, 'token.db'))).toBe(false)
-})
-
 test.each([
   ['RPC_LISTEN=off', { RPC_LISTEN: 'off' }],
   ['a DATA_DIR too long for a socket', { DATA_DIR: 'd'.repeat(110) }],
-])('workers reach the services with %s', async (_, env) => {
+])('with %s, a request answered during the start is answered by the services', async (_, env) => {
   const service = await createProcess({ LOG_LEVEL: 'error', ...env })
-  await service.start('--workers', '2')
-  expect(typeOf(await get(service.url, ASKED))).toBe('invalid_appid')
+  const started = service.start('--workers', '2')
+  let first: Reply | undefined
+  await until(async () => {
+    first = await get(service.url, ASKED).catch(() => undefined)
+    return first !== undefined
+  })
+  expect(first && typeOf(first)).toBe('invalid_appid')
+  await started
   expect(service.output).not.toContain('(RPC)')
 })
 

@@ -5,6 +5,7 @@ import { rpcLimitsOf } from '../../bin/compose/rpc-part.js'
 import { start } from '../../bin/compose/start.js'
 import { type Environment, readConfig } from '../../bin/config.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { collectLog } from '../harness/collect-log.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
 
 test('RPC limits follow the configuration', () => {
@@ -24,7 +25,7 @@ test('RPC limits follow the configuration', () => {
 
 async function started(env: Environment) {
   const base = { PORT: '0', ADMIN_PORT: '0', RPC_LISTEN: 'http://127.0.0.1:0', LOG_LEVEL: 'silent' }
-  const running = await start('all', readConfig({ DATA_DIR: temporaryDirectory(), ...base, ...env }))
+  const running = await start('all', readConfig({ DATA_DIR: temporaryDirectory(), ...base, ...env }), collectLog())
   onTestFinished(() => running.close())
   const client = new grpc.Client(new URL(running.rpcAddress ?? '').host, grpc.credentials.createInsecure())
   onTestFinished(() => client.close())

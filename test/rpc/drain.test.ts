@@ -342,20 +342,15 @@ test.each(['asked', 'not asked yet'])('a drain does not wait for a reflection st
   expect(await end).toBe(grpc.status.UNAVAILABLE)
 })
 
-test('callers that say nothing, or do not send their whole request, are cut off', async () => {
-  const { at } = await started()
+test('callers that say nothing, do not send their whole request or do not finish their TLS handshake are cut off', async () => {
+  const [{ at }, secured] = [await started(), await started({ address: tlsAddress, tls: materialOfServer() })]
   const said = ['', 'POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ', `${half}Content-Type: application/json\r\n\r\n{`]
   const callers = said.map((text) => {
     const caller = connectedTo(at)
     if (text !== '') caller.write(text)
     return once(caller, 'close')
   })
-  await Promise.all(callers)
-}, 30_000)
-
-test('a caller that does not finish its TLS handshake is cut off', async () => {
-  const { at } = await started({ address: tlsAddress, tls: materialOfServer() })
-  await once(connectedTo(at), 'close')
+  await Promise.all([...callers, once(connectedTo(secured.at), 'close')])
 }, 30_000)
 
 /** Connections that have not begun a request. */

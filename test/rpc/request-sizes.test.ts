@@ -11,6 +11,7 @@ import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { parseAddress } from '../../services/rpc/address.js'
 import { clientOf, type Invoke } from '../../services/rpc/client.js'
+import { collectLog } from '../harness/collect-log.js'
 
 const dataDir = mkdtempSync(path.join(tmpdir(), 'survey-auth-sizes-'))
 afterAll(() => rmSync(dataDir, { recursive: true }))
@@ -67,7 +68,7 @@ test.each([
     [larger, standard, bytes, Code.ResourceExhausted],
     [standard, standard, bytes - 1000, Code.InvalidArgument],
   ] as const) {
-    const running = await start('all', server)
+    const running = await start('all', server, collectLog())
     try {
       expect(await failureOf(running.rpcAddress ?? '', service, ask(size), client)).toBe(code)
     } finally {
