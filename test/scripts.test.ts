@@ -1,7 +1,7 @@
 // The scripts of package.json that take options list them, and do nothing when called with unknown ones.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 
 const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as { scripts: Record<string, string> }
 const withOptions = Object.entries(scripts).filter(([name]) => /^(bench|trace|test:)/.test(name))
@@ -13,10 +13,14 @@ function run(script: string, ...args: string[]) {
 describe.each(withOptions)('npm run %s', (name, script) => {
   const usage = `npm run ${name} -- [options]\n\n  --`
 
+  let help: ReturnType<typeof run>
+  beforeAll(() => {
+    help = run(script, '--help')
+  })
+
   test('shows its options', () => {
-    const { status, stdout } = run(script, '--help')
-    expect(status).toBe(0)
-    expect(stdout).toContain(usage)
+    expect(help.status).toBe(0)
+    expect(help.stdout).toContain(usage)
   })
 
   test('refuses an unknown option', () => {
@@ -27,7 +31,7 @@ describe.each(withOptions)('npm run %s', (name, script) => {
   })
 
   test('refuses a value that is not a number where one is expected', () => {
-    const [option = ''] = /--\S+ N/.exec(run(script, '--help').stdout) ?? []
+    const [option = ''] = /--\S+ N/.exec(help.stdout) ?? []
     const { status, stderr } = run(script, option.replace(/ N.*/, '=many'))
     expect(status).toBe(2)
     expect(stderr).toContain(`${option.split(' ')[0]} `)

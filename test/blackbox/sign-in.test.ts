@@ -334,10 +334,14 @@ describe('guessing passwords', () => {
       env: { ...LIMITED, SIGN_IN_FAILURES_PER_SOURCE: '3', PASSWORD_HASH_QUEUE_LIMIT: '1' },
     })
     const person = await own.createUser()
-    const signIn = () => attempt(own, person.username, person.password, '192.0.2.1')
-    const statuses = await Promise.all(Array.from({ length: 12 }, signIn))
-    expect(statuses).toContain(429)
-    expect(await signIn()).toBe('signed in')
+    const visitor = own.visitor()
+    const page = await visitor.open('/connect/apps')
+    const headers = { 'x-forwarded-for': '192.0.2.1' }
+    const { username, password } = person
+    const signIn = () => visitor.submit(page, signInForm(page), { username, password }, { headers })
+    const replies = await Promise.all(Array.from({ length: 12 }, signIn)) // at the same moment
+    expect(replies.map(({ status }) => status)).toContain(429)
+    expect(await attempt(own, username, password, '192.0.2.1')).toBe('signed in')
   })
 
   test('by many at once does not slow the token endpoint down', async () => {

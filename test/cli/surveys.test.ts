@@ -302,12 +302,16 @@ describe.each(places)('$place', (where) => {
     },
     { what: 'an id that comes twice', last: { ...smallSurvey(), id: 7 }, why: 'an earlier survey has the id 7' },
   ]
-  test.each(mistakes)('nothing is stored of a file that ends with $what', async ({ last, why }) => {
-    const service = await serviceWithUsers(where)
-    const { exitCode, stderr } = await importAs('ann', service, [...many(1000), last])
-    expect(stderr).toMatch(new RegExp(`surveys\\.json, survey 1001: ${why}\n$`))
-    expect({ exitCode, ids: await ids(service) }).toEqual({ exitCode: 1, ids: [] })
-  })
+  // A mistake is found before anything is sent: one shows that it is so with a server too.
+  test.each(where.isRunning ? mistakes.slice(0, 1) : mistakes)(
+    'nothing is stored of a file that ends with $what',
+    async ({ last, why }) => {
+      const service = await serviceWithUsers(where)
+      const { exitCode, stderr } = await importAs('ann', service, [...many(1000), last])
+      expect(stderr).toMatch(new RegExp(`surveys\\.json, survey 1001: ${why}\n$`))
+      expect({ exitCode, ids: await ids(service) }).toEqual({ exitCode: 1, ids: [] })
+    },
+  )
 
   test('no new survey gets the id of one that comes later in the file', async () => {
     const service = await serviceWithUsers(where)

@@ -376,7 +376,17 @@ describe('malformed HTTP', () => {
     }),
   )
 
-  test('a connection that is idle for the keep-alive time is closed, and a busy one is kept open', () =>
+  test('a request that arrived while the gateway was busy is answered, however long its connection was idle', () =>
+    withGateway({ services, limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
+      const { client, request, answers } = await answeredOnce(gateway.port)
+      await sleep(1_100) // by then it has been checked
+      client.write(request)
+      for (const until = performance.now() + 3_000; performance.now() < until; );
+      await vi.waitUntil(() => answers() === 2, 5_000)
+      client.destroy()
+    }))
+
+  test.concurrent('a connection that is idle for the keep-alive time is closed, and a busy one is kept open', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 2_000 } }, async (gateway) => {
       expect(gateway.server.keepAliveTimeout).toBe(0) // node:http would close idle connections after 5 s
       const startedAt = performance.now()
@@ -390,7 +400,7 @@ describe('malformed HTTP', () => {
       const idleMs = performance.now() - startedAt
       expect(raw).toMatch(/^HTTP\/1\.1 200 /)
       expect(idleMs).toBeGreaterThan(2_000)
-      await expect.poll(() => answers, { timeout: 20_000 }).toBeGreaterThan(18)
+      await vi.waitUntil(() => answers > 18, 20_000)
       clearInterval(asking)
       await once(busy.resume(), 'close')
     }))
@@ -402,35 +412,25 @@ describe('malformed HTTP', () => {
     client.on('data', (text) => {
       received += text
     })
-    const answers = () => received.match(/"OK"/g)
+    const answers = () => received.match(/"OK"/g)?.length
     const request = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
     client.write(request)
-    await expect.poll(answers).toHaveLength(1)
+    await vi.waitUntil(() => answers() === 1, 5_000)
     return { client, request, answers }
   }
 
-  test('a request that arrived while the gateway was busy is answered, however long its connection was idle', () =>
-    withGateway({ services, limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
-      const { client, request, answers } = await answeredOnce(gateway.port)
-      await sleep(1_100) // by then it has been checked
-      client.write(request)
-      for (const until = performance.now() + 3_000; performance.now() < until; );
-      await expect.poll(answers, { timeout: 5_000 }).toHaveLength(2)
-      client.destroy()
-    }))
-
-  test('a connection whose next request has begun to arrive is not idle', () =>
+  test.concurrent('a connection whose next request has begun to arrive is not idle', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 1_500 } }, async (gateway) => {
       const { client, request, answers } = await answeredOnce(gateway.port)
       for (let at = 0; at < request.length; at += 6) {
         client.write(request.slice(at, at + 6))
         await sleep(300)
       }
-      await expect.poll(answers).toHaveLength(2)
+      await vi.waitUntil(() => answers() === 2, 5_000)
       client.destroy()
     }))
 
-  test('a connection whose pipelined answers waited for one another is idle once they are sent', () => {
+  test.concurrent('a connection whose pipelined answers waited for one another is idle once they are sent', () => {
     const slow = { GetAuthorizedUser: () => sleep(50, services.GetAuthorizedUser()) }
     return withGateway({ services: slow, limits: { keepAliveTimeoutMs: 1 } }, async ({ port }) => {
       const get = (target: string) => `GET ${target} HTTP/1.1\r\nHost: a\r\n\r\n`
@@ -439,7 +439,7 @@ describe('malformed HTTP', () => {
     })
   })
 
-  test('an idle connection is closed even if the client keeps its side open', () =>
+  test.concurrent('an idle connection is closed even if the client keeps its side open', () =>
     withGateway({ limits: { keepAliveTimeoutMs: 1 } }, async (gateway) => {
       const accepted = once(gateway.server, 'connection')
       const client = net.connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true })
@@ -450,7 +450,7 @@ describe('malformed HTTP', () => {
       client.destroy()
     }))
 
-  test('a connection whose answer is read slowly is not idle', () => {
+  test.concurrent('a connection whose answer is read slowly is not idle', () => {
     const nickname = 'x'.repeat(20 * 1024 * 1024)
     const services = { GetAuthorizedUser: () => ({ openid: 'oid', nickname, avatar: '' }) }
     return withGateway({ services, limits: { keepAliveTimeoutMs: 100 } }, async (gateway) => {
@@ -465,6 +465,14 @@ describe('malformed HTTP', () => {
       expect(bytes).toBeGreaterThan(nickname.length)
     })
   })
+
+  test.concurrent('a connection on which nothing was sent is answered 408, however short the keep-alive time', () =>
+    withGateway(
+      { limits: { keepAliveTimeoutMs: 1, headersTimeoutMs: 2_500, requestTimeoutMs: 2_500 } },
+      async (gateway) => {
+        expect(await rawFailure(await sendRaw(gateway.port))).toEqual([408, 'InvalidArgument', 'invalid_argument'])
+      },
+    ))
 
   describe('when an answer is larger than the kernel buffers', () => {
     const nickname = 'x'.repeat(40 * 1024 * 1024)
@@ -531,14 +539,6 @@ describe('malformed HTTP', () => {
         client.destroy()
       }))
   })
-
-  test('a connection on which nothing was sent is answered 408, however short the keep-alive time', () =>
-    withGateway(
-      { limits: { keepAliveTimeoutMs: 1, headersTimeoutMs: 2_500, requestTimeoutMs: 2_500 } },
-      async (gateway) => {
-        expect(await rawFailure(await sendRaw(gateway.port))).toEqual([408, 'InvalidArgument', 'invalid_argument'])
-      },
-    ))
 })
 
 describe('a body', () => {
@@ -1053,7 +1053,7 @@ test('a draining gateway still serves clients that connected before, and closes 
     await once(late, 'connect')
     await sleep(20) // accepted, not only queued
 
-    const drained = gateway.drain(5_000)
+    const drained = gateway.drain(40_000)
     await sleep(200)
     late.write(`GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`)
     const chunks: Buffer[] = []
@@ -1061,7 +1061,7 @@ test('a draining gateway still serves clients that connected before, and closes 
     const startedAt = performance.now()
     await Promise.all([once(late, 'end'), idleClosed, drained])
     expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 200 OK\r\n(.+\r\n)*connection: close\r\n/i)
-    expect(performance.now() - startedAt).toBeLessThan(4_000) // answered and closed, not cut
+    expect(performance.now() - startedAt).toBeLessThan(25_000) // answered and closed, not cut
   }))
 
 test('a draining gateway does not wait for a client that never sends a request', () =>
@@ -1176,14 +1176,14 @@ test('a draining gateway does not wait for the end of a malformed request', asyn
     await vi.waitUntil(() => gateway.calls.length === 1)
     await sleep(50)
     const startedAt = performance.now()
-    const drained = gateway.drain(8_000)
+    const drained = gateway.drain(40_000)
     await sleep(100)
     answer({ openid: 'oid', nickname: '', avatar: '' })
     let raw = ''
     for await (const data of client) raw += data
     await drained
     expect(raw.match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200'])
-    expect(performance.now() - startedAt).toBeLessThan(4_000)
+    expect(performance.now() - startedAt).toBeLessThan(25_000)
   })
 })
 
@@ -1225,14 +1225,14 @@ test.each([
 
 test('a client that pipelines too far ahead, on many connections, and reads nothing, is not read from', async () => {
   await withGateway({ services }, async (gateway) => {
-    const greedy = Array.from({ length: 20 }, () => net.connect(gateway.port, '127.0.0.1').pause())
+    const greedy = Array.from({ length: 8 }, () => net.connect(gateway.port, '127.0.0.1').pause())
     for (const one of greedy) {
       one.on('error', () => undefined)
       one.write('GET /api/none HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(10_000))
     }
-    await vi.waitUntil(() => gateway.records.length >= 20 * 64, 20_000)
+    await vi.waitUntil(() => gateway.records.length >= 8 * 64, 40_000)
     await failureOf(await fetch(`${gateway.url}/api/none`))
-    expect(gateway.records).toHaveLength(20 * 64 + 1)
+    expect(gateway.records).toHaveLength(8 * 64 + 1)
     for (const one of greedy) one.destroy()
   })
 })

@@ -11,7 +11,7 @@ import { ServiceProcess, startProcess } from '../harness/process.js'
 import { authorizePath, CALLBACK, type TestApp, withQuery } from '../harness/verbs.js'
 import { formWith, Visitor } from '../harness/visitor.js'
 
-const PEOPLE = 8
+const PEOPLE = 4
 const BACKUPS = 2
 /** Load before, between and after the backups. */
 const PAUSE_MS = 500

@@ -190,10 +190,10 @@ const times = <T>(count: number, work: (n: number) => T): T[] => Array.from({ le
 const shortly = () => new Promise((resolve) => setTimeout(resolve, Math.random() * 15))
 
 const { RACES_CODES, RACES_ROUNDS } = process.env
-const codes = Number(RACES_CODES ?? 20)
+const codes = Number(RACES_CODES ?? 8)
 const databases = [
-  { name: 'SQLite', open: async () => undefined, rounds: Number(RACES_ROUNDS ?? 30) },
-  { name: 'PostgreSQL', open: createDatabase, rounds: Number(RACES_ROUNDS ?? 10) },
+  { name: 'SQLite', open: async () => undefined, rounds: Number(RACES_ROUNDS ?? 12) },
+  { name: 'PostgreSQL', open: createDatabase, rounds: Number(RACES_ROUNDS ?? 6) },
 ]
 
 describe.each(databases)('two gateways and two token services on one $name', ({ open, rounds }) => {

