@@ -38,6 +38,7 @@ describe('a bad authorization request gets our page with status 400 and never a 
     { what: 'an unregistered redirect_uri', changed: { redirect_uri: 'https://evil.example/' } },
     { what: 'no response_type', changed: { response_type: undefined } },
     { what: 'response_type token', changed: { response_type: 'token' } },
+    { what: 'response_type CODE', changed: { response_type: 'CODE' } },
     { what: 'response_type "code token"', changed: { response_type: 'code token' } },
     { what: 'no scope', changed: { scope: undefined } },
     { what: 'another scope', changed: { scope: 'snsapi_base' } },

@@ -452,6 +452,35 @@ describe('the flush of the log', () => {
     expect(await later).toBe(3)
   })
 
+  test('is made good only when the database has been flushed too, into which the log may have been copied', async () => {
+    const steps: string[] = []
+    let failures = 1
+    const fail = (done: Done) => done(failures-- > 0 ? new Error('EIO') : null)
+    const repaired = new GroupCommit(db, {
+      maxUnanswered: 50,
+      worthAGroup: 1,
+      lockWaitMs: 60_000,
+      flush: (_, done) => {
+        steps.push('log')
+        if (steps.length === 1) done(new Error('EIO'))
+        else done(null)
+      },
+      flushDatabase: (_, done) => {
+        steps.push('database')
+        fail(done)
+      },
+    })
+    expect(await add(1, repaired)).toBe(1)
+    expect(steps.slice(0, 5), 'a flush that failed, an attempt that failed, and one that did not').toEqual([
+      'log',
+      'log',
+      'database',
+      'log',
+      'database',
+    ])
+    await repaired.close()
+  })
+
   test('makes writes unavailable while it fails, and reads go on; afterwards writes succeed again', async () => {
     const doubtful = await committed(1)
     const stop = ending(new Error('EIO'))

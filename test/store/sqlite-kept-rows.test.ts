@@ -12,7 +12,7 @@ import { liveUserFinder } from '../../services/token/store/sqlite/users.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { presented } from './presented.js'
 import { temporaryDirectory } from './temporary-directory.js'
-import { byOperator, grant, hashOf, issue, mint, NOW, redeem, secretRow, seed } from './token-store-verbs.js'
+import { appRow, byOperator, grant, hashOf, issue, mint, NOW, redeem, secretRow, seed } from './token-store-verbs.js'
 
 const file = () => join(temporaryDirectory(), 'store.db')
 
@@ -43,6 +43,44 @@ test.each(switches)('when another process disables or enables %s, the next write
     expect(await issue(server, `late ${round}`)).toMatch(/_ended$/)
     await set(commandLine, false)
   }
+})
+
+test('the apps and secrets that are kept take a bounded number of bytes, the longest addresses counted', async () => {
+  const db = openDatabase(file())
+  onTestFinished(() => void db.close())
+  const kept = new KeptRows(db)
+  const redirectUris = Array.from({ length: 20 }, (_, at) => `https://a.example/${'x'.repeat(2_000)}${at}`)
+  const bytesOfOne = 2 * redirectUris.join().length
+  const looked: string[] = []
+  const find = (appid: string) => {
+    return kept.findApp(appid, () => {
+      looked.push(appid)
+      return appRow(appid, { redirectUris })
+    })
+  }
+  const many = Math.ceil((16 * 1024 * 1024) / bytesOfOne) + 1
+  await find('app first')
+  await find('app first')
+  expect(looked, 'it is kept').toEqual(['app first'])
+  for (let n = 0; n < many; n += 1) await find(`app ${n}`)
+  await find('app first')
+  expect(
+    looked.filter((appid) => appid === 'app first'),
+    'it had to make room',
+  ).toHaveLength(2)
+
+  const lists: string[] = []
+  const secrets = Array.from({ length: 1_000 }, (_, at) => secretRow('app1', String(at)))
+  const list = (appid: string) => {
+    return kept.listSecrets(appid, () => {
+      lists.push(appid)
+      return secrets
+    })
+  }
+  await list('app first')
+  for (let n = 0; n < 45; n += 1) await list(`app ${n}`)
+  await list('app first')
+  expect(lists.filter((appid) => appid === 'app first')).toHaveLength(2)
 })
 
 test('a secret added by another process is accepted by the next write, and a revoked one is not', async () => {
