@@ -32,7 +32,7 @@ const options = scriptOptions('npm run bench:growth', {
 })
 startAlone()
 buildIfNeeded()
-const { Database } = await importOfDist('services/sqlite/driver.js')
+const { Database } = await importOfDist('services/storage/sqlite/driver.js')
 const { openSqliteTokenStore } = await importOfDist('services/token/store/sqlite/sqlite-token-store.js')
 const { packTokens } = await importOfDist('services/token/store/sqlite/packed-tokens.js')
 const rows = []

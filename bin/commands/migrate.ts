@@ -1,6 +1,6 @@
 // survey-auth migrate: brings the databases to the schema of this program.
 import type { Command } from 'commander'
-import type { CopiedSchema } from '../../services/copy/copy-stores.js'
+import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { versionOfFile, warnOfOwner } from '../compose/database-file.js'
 import { openSurveyStore, openTokenStore, versionOnPostgres } from '../compose/stores.js'

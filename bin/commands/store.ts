@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
-import { CopyRefused } from '../../services/copy/copy-refused.js'
-import type { Job, TableReport } from '../../services/copy/copy-stores.js'
-import { applicationIdOf } from '../../services/copy/source.js'
-import { parseAddress } from '../../services/postgres/address.js'
+import { CopyRefused } from '../../services/storage/copy/copy-refused.js'
+import type { Job, TableReport } from '../../services/storage/copy/copy-stores.js'
+import { applicationIdOf } from '../../services/storage/copy/source.js'
+import { parseAddress } from '../../services/storage/postgres/address.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { isThere } from '../compose/database-file.js'
 import { type Config, maskPassword, readConfig } from '../config.js'
@@ -60,7 +60,7 @@ export function addStoreCommands(program: Command): void {
 }
 
 async function copy(options: CopyOptions): Promise<void> {
-  const { copyStores } = await import('../../services/copy/copy-stores.js') // loads all of pg: only here
+  const { copyStores } = await import('../../services/storage/copy/copy-stores.js') // loads all of pg: only here
   const config = readConfig(process.env)
   const to = targetOf(options)
   try {

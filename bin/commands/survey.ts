@@ -11,8 +11,8 @@ import {
   type SurveySummary,
   SurveyView,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import { inParts } from '../../services/collections/in-parts.js'
 import { compileRules, violationInWords } from '../../services/rpc/validation.js'
+import { inParts } from '../../services/storage/in-parts.js'
 import { contradictionIn, inWords, type Misplaced, misplacedIn } from '../../services/survey/contradictions.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
 import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'

@@ -1,5 +1,5 @@
 // What `store copy` needs to know about the stores, beyond what their schemas say.
-import type { CopiedSchema } from '../../services/copy/copy-stores.js'
+import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import { surveySchema as surveyPostgres } from '../../services/survey/store/postgres/schema.js'
 import { surveySchema as surveySqlite } from '../../services/survey/store/sqlite/schema.js'
 import { NEW_IDS_END } from '../../services/survey/store/survey-store.js'

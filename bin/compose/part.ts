@@ -1,5 +1,5 @@
 import { reasonOf } from '../../services/rpc/service-error.js'
-import type { Rounds } from '../../services/store/rounds.js'
+import type { Rounds } from '../../services/storage/rounds.js'
 import type { Config } from '../config.js'
 
 const DAY_MS = 86_400_000

@@ -1,12 +1,12 @@
 // Which database a configuration names. The PostgreSQL driver is loaded only where it is used.
 import { chmodSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
-import type { CopiedSchema } from '../../services/copy/copy-stores.js'
-import type { PoolOptions } from '../../services/postgres/pool.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
-import { makeDirectories } from '../../services/sqlite/private-directory.js'
-import type { Cause } from '../../services/store/cause.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import type { Cause } from '../../services/storage/cause.js'
+import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
+import type { PoolOptions } from '../../services/storage/postgres/pool.js'
+import { makeDirectories } from '../../services/storage/sqlite/private-directory.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
@@ -77,7 +77,7 @@ export function creating({ postgres }: CopiedSchema, where: Database): string {
 
 /** Version of the schema that is there, 0 for none. @throws CommandError when the server does not answer; DatabaseRefused */
 export async function versionOnPostgres({ sqlite, postgres }: CopiedSchema, url: string): Promise<number> {
-  const { schemaVersionOf } = await import('../../services/postgres/transaction.js')
+  const { schemaVersionOf } = await import('../../services/storage/postgres/transaction.js')
   return naming(sqlite.name, schemaVersionOf(url, postgres))
 }
 

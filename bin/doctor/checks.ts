@@ -2,14 +2,14 @@
 import { accessSync, constants, existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs'
 import { get } from 'node:http'
 import { text as textOf } from 'node:stream/consumers'
-import type { CopiedSchema } from '../../services/copy/copy-stores.js'
-import type { Schema as PostgresSchema } from '../../services/postgres/migrate.js'
 import { type Address, formatAddress, hostInUrl, isTooLongForSocket } from '../../services/rpc/address.js'
 import { requireSocketAt, stateOfSocket } from '../../services/rpc/listener.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
-import type { Schema as SqliteSchema } from '../../services/sqlite/migrate.js'
-import { mayBelieve } from '../../services/store/clean-up-clock.js'
-import { DatabaseRefused } from '../../services/store/database-refused.js'
+import { mayBelieve } from '../../services/storage/clean-up-clock.js'
+import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
+import { DatabaseRefused } from '../../services/storage/database-refused.js'
+import type { Schema as PostgresSchema } from '../../services/storage/postgres/migrate.js'
+import type { Schema as SqliteSchema } from '../../services/storage/sqlite/migrate.js'
 import { socketIn } from '../compose/addresses.js'
 import { surveyCopy, tokenCopy } from '../compose/copied-schemas.js'
 import { inspectDatabase, readOnce } from '../compose/database-file.js'
@@ -122,7 +122,7 @@ function sqliteFile(file: string, schema: SqliteSchema, service: Address | undef
 }
 
 async function postgres(url: string, schema: PostgresSchema): Promise<Verdict> {
-  const { schemaVersionOf } = await import('../../services/postgres/transaction.js') // loads the driver: only here
+  const { schemaVersionOf } = await import('../../services/storage/postgres/transaction.js') // loads the driver: only here
   try {
     const version = await schemaVersionOf(url, schema)
     if (version === 0) return odd('PostgreSQL has no schema yet; the first start creates it')
@@ -181,7 +181,7 @@ async function lastCleanUpOf(database: Database): Promise<number | undefined> {
       ? readOnce<{ atMs: number }>(database.file, tokenCopy.sqlite, sql, [])[0]?.atMs
       : undefined
   }
-  const { readOnce: readOnPostgres } = await import('../../services/postgres/transaction.js') // loads the driver: only here
+  const { readOnce: readOnPostgres } = await import('../../services/storage/postgres/transaction.js') // loads the driver: only here
   const sql = 'SELECT at_ms AS "atMs" FROM token_clean_ups'
   return (await readOnPostgres<{ atMs: number }>(database.url, tokenCopy.postgres, sql, []))[0]?.atMs
 }

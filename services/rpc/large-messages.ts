@@ -1,6 +1,6 @@
 // Large messages that are sent over a connection again and again, encoded and decoded once. Nobody may change a message.
 import { type DescMessage, fromBinary, type Message, type MessageShape, toBinary } from '@bufbuild/protobuf'
-import { BoundedMap, byteKey } from '../collections/bounded-map.js'
+import { BoundedMap, byteKey } from '../storage/bounded-map.js'
 
 /** Below this size, encoding again costs less than looking up what was encoded. */
 const LARGE_BYTES = 512

@@ -1,8 +1,8 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { StoreRefused } from '../store/store-refused.js'
-import { StoreUnavailable } from '../store/store-unavailable.js'
+import { StoreRefused } from '../storage/store-refused.js'
+import { StoreUnavailable } from '../storage/store-unavailable.js'
 import type { Violation } from './validation.js'
 
 /** The gRPC status code of every reason. */

@@ -1,5 +1,5 @@
-import { CleanUpClock, type CleanUpClockOptions } from '../store/clean-up-clock.js'
-import { type Rounds, startRounds } from '../store/rounds.js'
+import { CleanUpClock, type CleanUpClockOptions } from '../storage/clean-up-clock.js'
+import { type Rounds, startRounds } from '../storage/rounds.js'
 import type { SurveyStore } from './store/survey-store.js'
 
 export interface JanitorOptions {

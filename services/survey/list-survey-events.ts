@@ -5,7 +5,7 @@ import type {
   ListSurveyEventsResponseSchema,
   SurveyEventSchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import { pageOf } from '../store/page.js'
+import { pageOf } from '../storage/page.js'
 import type { SurveyDeps } from './deps.js'
 import type { SurveyEventRow } from './store/survey-store.js'
 

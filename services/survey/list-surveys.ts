@@ -6,10 +6,10 @@ import {
   type SurveySummary,
   SurveySummarySchema,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
-import { onceForEach } from '../collections/once-for-each.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
 import type { SurveyDeps } from './deps.js'
+import { onceForEach } from './once-for-each.js'
 import type { SurveyList, SurveySummaryRow } from './store/survey-store.js'
 import { verify } from './verify.js'
 

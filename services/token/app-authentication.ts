@@ -1,8 +1,8 @@
 // The two questions every call of an app starts with: does the app exist, and is this its secret?
 import { timingSafeEqual } from 'node:crypto'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { BoundedMap, byteKey } from '../collections/bounded-map.js'
 import { ServiceError } from '../rpc/service-error.js'
+import { BoundedMap, byteKey } from '../storage/bounded-map.js'
 import { hashCredential } from './credentials.js'
 import type { TokenDeps } from './deps.js'
 import type { AppRow, AppSecretRow } from './store/token-store.js'

@@ -1,6 +1,6 @@
 // The janitor: removes what ended long ago, in small batches, and writes last uses. It never touches a live grant.
-import { CleanUpClock, type CleanUpClockOptions, type CleanUpTime } from '../store/clean-up-clock.js'
-import { type Rounds, startRounds } from '../store/rounds.js'
+import { CleanUpClock, type CleanUpClockOptions, type CleanUpTime } from '../storage/clean-up-clock.js'
+import { type Rounds, startRounds } from '../storage/rounds.js'
 import type { Removed, TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'
 

@@ -2,7 +2,7 @@ import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { RefreshAccessTokenRequest, RefreshAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Call } from '../rpc/dispatcher.js'
 import { ServiceError } from '../rpc/service-error.js'
-import { causedBy } from '../store/cause.js'
+import { causedBy } from '../storage/cause.js'
 import {
   invalidAppid,
   invalidSecret,

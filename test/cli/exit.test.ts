@@ -1,7 +1,7 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { report } from '../../bin/exit.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 
 /** What it writes to stderr, and the exit code. */
 function reported(error: unknown): { readonly text: string; readonly exitCode: number } {

@@ -7,7 +7,7 @@ import { expect, onTestFinished, test, vi } from 'vitest'
 import { createObservers } from '../../bin/compose/observers.js'
 import { lineAMinute } from '../../bin/telemetry/line-a-minute.js'
 import { createLog } from '../../bin/telemetry/log.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { freezeTime } from '../harness/freeze-time.js'
 import { BUILD } from '../harness/spawn.js'
 

@@ -16,7 +16,7 @@ import {
 } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
-import { Database } from '../../services/sqlite/driver.js'
+import { Database } from '../../services/storage/sqlite/driver.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import { freePort } from '../harness/free-port.js'
 import { createProcess, ServiceProcess, startProcess } from '../harness/process.js'

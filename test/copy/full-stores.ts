@@ -1,6 +1,6 @@
 // SQLite files with every kind of row, made by the stores themselves.
 import { join } from 'node:path'
-import { Database } from '../../services/sqlite/driver.js'
+import { Database } from '../../services/storage/sqlite/driver.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'

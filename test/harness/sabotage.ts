@@ -1,7 +1,7 @@
 // What tests do to the databases of a service behind its back.
 import path from 'node:path'
 import pg from 'pg'
-import { Database } from '../../services/sqlite/driver.js'
+import { Database } from '../../services/storage/sqlite/driver.js'
 
 export interface Sabotage {
   /** Blocks the writes of exchanges and refreshes, while reads go on, until the returned function is called. */

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type Database, openDatabase } from '../../services/postgres/transaction.js'
+import { type Database, openDatabase } from '../../services/storage/postgres/transaction.js'
 import { closing } from './closing.js'
 import { patient } from './patient.js'
 

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest'
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { CALLERS, type Caller } from '../../services/rpc/callers.js'
 import { type Call, type CallRecord, Dispatcher, type DispatcherOptions } from '../../services/rpc/dispatcher.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 
 const { countRequests } = LimitService.method
 const REQUEST = { counts: [{ key: 'key', windowEndTime: timestampFromMs(1), requests: 1 }] }

@@ -10,9 +10,9 @@ import {
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { inParts } from '../../services/collections/in-parts.js'
 import type { IncomingCall } from '../../services/rpc/dispatcher.js'
 import { decodeCalls, MAX_CALLS_OF_MESSAGE, serveMultiplex } from '../../services/rpc/multiplex-server.js'
+import { inParts } from '../../services/storage/in-parts.js'
 import { freezeTime } from '../harness/freeze-time.js'
 
 const { exchangeCode } = TokenService.method

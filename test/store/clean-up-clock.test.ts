@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { CLOCK_WAIT_MS, CleanUpClock } from '../../services/store/clean-up-clock.js'
+import { CLOCK_WAIT_MS, CleanUpClock } from '../../services/storage/clean-up-clock.js'
 
 const NOW = 1_767_225_600_000
 const HOUR = 3_600_000

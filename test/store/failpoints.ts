@@ -1,7 +1,7 @@
 // A connection that fails where a test says: before BEGIN, at a statement of the transaction, before COMMIT, or after
 // COMMIT and before any caller is answered.
-import { Database } from '../../services/sqlite/driver.js'
-import type { Connection } from '../../services/sqlite/open.js'
+import { Database } from '../../services/storage/sqlite/driver.js'
+import type { Connection } from '../../services/storage/sqlite/open.js'
 
 export type Failpoint =
   | { readonly at: 'before BEGIN' | 'before COMMIT' | 'after COMMIT' }

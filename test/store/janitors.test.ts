@@ -1,7 +1,7 @@
 // Several janitors on one database, while it is written to: as many as there are token services.
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import type { Rounds } from '../../services/store/rounds.js'
+import type { Rounds } from '../../services/storage/rounds.js'
 import { startJanitor as startSurveyJanitor } from '../../services/survey/janitor.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
 import { startJanitor } from '../../services/token/janitor.js'

@@ -1,7 +1,7 @@
 // A write whose turn comes after its caller has been told that it failed: it must not happen.
 import { describe, expect, test } from 'vitest'
-import type { Cause } from '../../services/store/cause.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import type { Cause } from '../../services/storage/cause.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { parseAddress } from '../../services/postgres/address.js'
+import { parseAddress } from '../../services/storage/postgres/address.js'
 
 describe('a PostgreSQL address', () => {
   test.each([

@@ -1,8 +1,8 @@
 // What a failure of PostgreSQL, or of the connection to it, means to the caller.
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
-import { NotWritable, PoolExhausted, translate } from '../../services/postgres/errors.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { NotWritable, PoolExhausted, translate } from '../../services/storage/postgres/errors.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 
 function failure(code: string): Error {
   return Object.assign(new pg.DatabaseError('refused', 0, 'error'), { code })

@@ -2,7 +2,7 @@
 // may or may not have happened is told so.
 import pg from 'pg'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { type Cut, type CuttingProxy, startCuttingProxy } from '../postgres/cutting-proxy.js'

@@ -1,8 +1,8 @@
 // Lookups that share a statement, with a fake database.
 import { expect, test, vi } from 'vitest'
-import { Lookups } from '../../services/postgres/lookups.js'
-import type { Database } from '../../services/postgres/transaction.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { Lookups } from '../../services/storage/postgres/lookups.js'
+import type { Database } from '../../services/storage/postgres/transaction.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { mostKeptMB } from '../harness/kept.js'
 
 type Row = { readonly key: string }
@@ -74,7 +74,7 @@ test('a lookup does not share one that has waited long, so it may still wait whe
 
 test('rows that were found are freed by young-generation garbage collections', () => {
   const kept = mostKeptMB(`
-    const { Lookups } = await import(dist + 'services/postgres/lookups.js')
+    const { Lookups } = await import(dist + 'services/storage/postgres/lookups.js')
     const database = {
       until: () => ({ dueAt: performance.now() + 10_000 }),
       async read(_, [keys]) {

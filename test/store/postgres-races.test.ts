@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import { expect, test } from 'vitest'
-import { Transaction } from '../../services/postgres/transaction.js'
+import { Transaction } from '../../services/storage/postgres/transaction.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
 import { openBare } from '../postgres/bare-database.js'

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { openPostgresSurveyStore } from '../../services/survey/store/postgres/postgres-survey-store.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import { openBare } from '../postgres/bare-database.js'

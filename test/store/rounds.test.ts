@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { startRounds } from '../../services/store/rounds.js'
+import { startRounds } from '../../services/storage/rounds.js'
 
 test('a round that overruns is followed by one at its usual time, not by all that were due meanwhile', async () => {
   vi.useFakeTimers()

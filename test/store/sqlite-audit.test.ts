@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { type Connection, openDatabase } from '../../services/storage/sqlite/open.js'
 import { auditReads, BLOCK, eventRecorder } from '../../services/token/store/sqlite/audit.js'
 import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'

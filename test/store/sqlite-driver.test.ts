@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { expect, test } from 'vitest'
-import { driverPath } from '../../services/sqlite/driver.js'
+import { driverPath } from '../../services/storage/sqlite/driver.js'
 
 /** Enough that V8 collects some between two turns of the event loop, where no JavaScript runs. */
 const COLLECTED = `

@@ -1,9 +1,9 @@
 // A database that fails at every point of every write: nothing half done, reads go on, and it recovers by itself.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { GroupCommit } from '../../services/sqlite/group-commit.js'
-import { migrate } from '../../services/sqlite/migrate.js'
-import { type Connection, openDatabase } from '../../services/sqlite/open.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { GroupCommit } from '../../services/storage/sqlite/group-commit.js'
+import { migrate } from '../../services/storage/sqlite/migrate.js'
+import { type Connection, openDatabase } from '../../services/storage/sqlite/open.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { createSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'

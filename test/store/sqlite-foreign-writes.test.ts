@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import { endOfTurn, presentEnd } from '../../event-loop/end-of-turn.js'
-import { ForeignWrites } from '../../services/sqlite/foreign-writes.js'
-import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { ForeignWrites } from '../../services/storage/sqlite/foreign-writes.js'
+import { type Connection, openDatabase } from '../../services/storage/sqlite/open.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
 /** A database that `write` writes to as another process would; `seen` returns how often that was noticed. */

@@ -1,9 +1,9 @@
 // What writes look up about apps, secrets and users is kept in memory, and must equal the database in each transaction.
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { GroupCommit } from '../../services/sqlite/group-commit.js'
-import { migrate } from '../../services/sqlite/migrate.js'
-import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { GroupCommit } from '../../services/storage/sqlite/group-commit.js'
+import { migrate } from '../../services/storage/sqlite/migrate.js'
+import { type Connection, openDatabase } from '../../services/storage/sqlite/open.js'
 import { appStateFinder } from '../../services/token/store/sqlite/app-state.js'
 import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'

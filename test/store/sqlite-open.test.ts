@@ -3,9 +3,9 @@ import { chmodSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } fr
 import { dirname, join } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { Database, driverPath } from '../../services/sqlite/driver.js'
-import { fileProbe, openDatabase, toStoreError } from '../../services/sqlite/open.js'
-import { StoreUnavailable } from '../../services/store/store-unavailable.js'
+import { Database, driverPath } from '../../services/storage/sqlite/driver.js'
+import { fileProbe, openDatabase, toStoreError } from '../../services/storage/sqlite/open.js'
+import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { temporaryDirectory } from './temporary-directory.js'
 
 const mode = (path: string) => (statSync(path).mode & 0o777).toString(8)

@@ -1,7 +1,7 @@
 // Every statement of the stores, as SQLite would run it: by an index, and without sorting.
 import { describe, expect, test } from 'vitest'
-import { migrate, type Schema } from '../../services/sqlite/migrate.js'
-import { type Connection, openDatabase } from '../../services/sqlite/open.js'
+import { migrate, type Schema } from '../../services/storage/sqlite/migrate.js'
+import { type Connection, openDatabase } from '../../services/storage/sqlite/open.js'
 import { eventReads, eventUpkeep } from '../../services/survey/store/sqlite/events.js'
 import { keptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveyStoreReads } from '../../services/survey/store/sqlite/reads.js'

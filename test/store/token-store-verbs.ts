@@ -1,7 +1,7 @@
 // Rows and protocol steps for tests of token stores, with everything a test does not care about filled in.
 import { createHash } from 'node:crypto'
-import type { Cause } from '../../services/store/cause.js'
-import type { Page, PageOf } from '../../services/store/page.js'
+import type { Cause } from '../../services/storage/cause.js'
+import type { Page, PageOf } from '../../services/storage/page.js'
 import type {
   AppRow,
   AppSecretRow,

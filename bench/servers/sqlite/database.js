@@ -1,5 +1,5 @@
 // SQLite for the peers, as durable as the product's: an answer's writes are on disk before it is sent.
-import { Database } from '../../../dist/services/sqlite/driver.js'
+import { Database } from '../../../dist/services/storage/sqlite/driver.js'
 
 export function openDatabase(file, schema) {
   const db = new Database(file)

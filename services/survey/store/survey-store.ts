@@ -2,10 +2,10 @@
 // transaction, with its audit events, committed and flushed when it fulfils; `now` comes from the caller; StoreUnavailable
 // when the database cannot be asked.
 import { createHash } from 'node:crypto'
-import type { Cause } from '../../store/cause.js'
-import type { CleanUps } from '../../store/clean-up-clock.js'
-import type { Page, PageOf } from '../../store/page.js'
-import { StoreRefused } from '../../store/store-refused.js'
+import type { Cause } from '../../storage/cause.js'
+import type { CleanUps } from '../../storage/clean-up-clock.js'
+import type { Page, PageOf } from '../../storage/page.js'
+import { StoreRefused } from '../../storage/store-refused.js'
 
 export interface SurveyRow {
   readonly surveyId: number

@@ -4,7 +4,7 @@ import type { SignInRequest, SignInResponseSchema } from '../../../gen/surveyaut
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Call } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
-import { causedBy } from '../../store/cause.js'
+import { causedBy } from '../../storage/cause.js'
 import { hashCredential, newCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { UserRow } from '../store/token-store.js'

@@ -5,7 +5,7 @@ import type { AdminService, AuditEventSchema, GrantSchema } from '../../../gen/s
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
-import { pageOf } from '../../store/page.js'
+import { pageOf } from '../../storage/page.js'
 import type { TokenDeps } from '../deps.js'
 import type { AuditRow, GrantRow } from '../store/token-store.js'
 import { byOperator, notFound } from './apps.js'

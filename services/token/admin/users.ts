@@ -5,7 +5,7 @@ import type { AdminService, UserSchema } from '../../../gen/surveyauth/v1/admin_
 import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Handlers } from '../../rpc/dispatcher.js'
 import { ServiceError } from '../../rpc/service-error.js'
-import { pageOf } from '../../store/page.js'
+import { pageOf } from '../../storage/page.js'
 import { idOfRequest } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { TokenStore, UserRow } from '../store/token-store.js'

@@ -16,9 +16,9 @@
 //   PageOf describes.
 
 import type { TokenTerms } from '../../protocol/access-tokens.js'
-import type { Cause } from '../../store/cause.js'
-import type { CleanUps } from '../../store/clean-up-clock.js'
-import type { Page, PageOf } from '../../store/page.js'
+import type { Cause } from '../../storage/cause.js'
+import type { CleanUps } from '../../storage/clean-up-clock.js'
+import type { Page, PageOf } from '../../storage/page.js'
 
 /** The key of a credential: 32 bytes, of which the last 24 or all are from its SHA-256 (services/token/credentials.ts). */
 export type Hash = Uint8Array

@@ -1,7 +1,7 @@
-import { listEvents, removalOfEvents } from '../../../postgres/events.js'
-import { columnsOf, type Database, type Statement, type Transaction } from '../../../postgres/transaction.js'
-import type { Cause } from '../../../store/cause.js'
-import { eventIds, firstIdAt } from '../../../store/event-ids.js'
+import type { Cause } from '../../../storage/cause.js'
+import { eventIds, firstIdAt } from '../../../storage/event-ids.js'
+import { listEvents, removalOfEvents } from '../../../storage/postgres/events.js'
+import { columnsOf, type Database, type Statement, type Transaction } from '../../../storage/postgres/transaction.js'
 import type { SurveyEventRow, SurveyStore } from '../survey-store.js'
 
 export type SurveyHappening = Pick<SurveyEventRow, 'kind' | 'surveyId' | 'ownerUserId'>

@@ -1,10 +1,10 @@
 // The survey store on PostgreSQL: the same rules and round trips as the token store.
 
-import { BoundedMap } from '../../../collections/bounded-map.js'
-import { cleanUps } from '../../../postgres/clean-ups.js'
-import { Lookups } from '../../../postgres/lookups.js'
-import type { PoolOptions } from '../../../postgres/pool.js'
-import { openDatabase, type Statement, type Transaction } from '../../../postgres/transaction.js'
+import { BoundedMap } from '../../../storage/bounded-map.js'
+import { cleanUps } from '../../../storage/postgres/clean-ups.js'
+import { Lookups } from '../../../storage/postgres/lookups.js'
+import type { PoolOptions } from '../../../storage/postgres/pool.js'
+import { openDatabase, type Statement, type Transaction } from '../../../storage/postgres/transaction.js'
 import { MAX_KEPT_BYTES, sizeOfSurvey } from '../kept-sizes.js'
 import {
   higherId,

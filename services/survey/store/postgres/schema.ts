@@ -1,5 +1,5 @@
-import { cleanUpsTable } from '../../../postgres/clean-ups.js'
-import type { Schema } from '../../../postgres/migrate.js'
+import { cleanUpsTable } from '../../../storage/postgres/clean-ups.js'
+import type { Schema } from '../../../storage/postgres/migrate.js'
 
 /** The survey database. */
 export const surveySchema: Schema = {

@@ -1,7 +1,7 @@
-import type { Connection } from '../../../sqlite/open.js'
-import type { Cause } from '../../../store/cause.js'
-import { eventIds, firstIdAt } from '../../../store/event-ids.js'
-import { cutPage, eventIdBefore, type Page, type PageOf } from '../../../store/page.js'
+import type { Cause } from '../../../storage/cause.js'
+import { eventIds, firstIdAt } from '../../../storage/event-ids.js'
+import { cutPage, eventIdBefore, type Page, type PageOf } from '../../../storage/page.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import type { SurveyEventKind, SurveyEventRow, SurveyStore } from '../survey-store.js'
 
 /** Writes an event inside the transaction in progress. */

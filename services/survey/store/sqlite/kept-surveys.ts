@@ -1,6 +1,6 @@
-import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
-import { Kept } from '../../../sqlite/kept.js'
-import type { Connection } from '../../../sqlite/open.js'
+import { ForeignWrites } from '../../../storage/sqlite/foreign-writes.js'
+import { Kept } from '../../../storage/sqlite/kept.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import { MAX_KEPT_BYTES } from '../kept-sizes.js'
 
 /**

@@ -1,5 +1,5 @@
-import type { Kept } from '../../../sqlite/kept.js'
-import type { Connection } from '../../../sqlite/open.js'
+import type { Kept } from '../../../storage/sqlite/kept.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import { sizeOfList, sizeOfSurvey } from '../kept-sizes.js'
 import {
   type ExportPage,

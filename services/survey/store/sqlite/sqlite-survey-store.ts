@@ -1,8 +1,8 @@
 // SurveyStore on SQLite: reads are synchronous, writes go through a GroupCommit.
-import { cleanUps } from '../../../sqlite/clean-ups.js'
-import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
-import { migrate } from '../../../sqlite/migrate.js'
-import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
+import { cleanUps } from '../../../storage/sqlite/clean-ups.js'
+import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../storage/sqlite/group-commit.js'
+import { migrate } from '../../../storage/sqlite/migrate.js'
+import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../storage/sqlite/open.js'
 import type { SurveyStore } from '../survey-store.js'
 import { eventReads, eventUpkeep } from './events.js'
 import { keptSurveys } from './kept-surveys.js'

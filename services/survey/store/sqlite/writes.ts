@@ -1,6 +1,6 @@
-import type { Kept } from '../../../sqlite/kept.js'
-import type { Connection } from '../../../sqlite/open.js'
-import type { Cause } from '../../../store/cause.js'
+import type { Cause } from '../../../storage/cause.js'
+import type { Kept } from '../../../storage/sqlite/kept.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import {
   higherId,
   NEW_IDS_END,

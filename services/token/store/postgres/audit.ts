@@ -1,7 +1,7 @@
-import { listEvents } from '../../../postgres/events.js'
-import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
-import type { Cause } from '../../../store/cause.js'
-import { eventIds } from '../../../store/event-ids.js'
+import type { Cause } from '../../../storage/cause.js'
+import { eventIds } from '../../../storage/event-ids.js'
+import { listEvents } from '../../../storage/postgres/events.js'
+import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
 import type { AuditKind, AuditRow, TokenStore } from '../token-store.js'
 
 /** The beginning of a statement; the rows follow. */

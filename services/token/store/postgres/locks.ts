@@ -1,8 +1,9 @@
 // The locks that redemptions, mintings and the issuing of codes take first. Rows are always locked in the order app, secret,
 // user, session, code, openid, grant, which avoids deadlocks; only a sign-in may end a session of another user, whom it does not
 // lock, in the same browser. A revocation either waits for the holders of its row or is seen by them.
-import type { Statement } from '../../../postgres/transaction.js'
+
 import type { Authentication } from '../../../protocol/authentication.js'
+import type { Statement } from '../../../storage/postgres/transaction.js'
 
 const FOREVER = Number.MAX_SAFE_INTEGER
 

@@ -1,4 +1,4 @@
-import { columnsOf, type Database, type Statement } from '../../../postgres/transaction.js'
+import { columnsOf, type Database, type Statement } from '../../../storage/postgres/transaction.js'
 import { MAX_REQUESTS, type RequestCount, type TokenStore } from '../token-store.js'
 
 /** $1: keys in ascending order, so that concurrent calls lock rows in one order; $2: ends of windows; $3: requests. */

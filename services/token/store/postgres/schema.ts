@@ -1,6 +1,6 @@
 // The tables of the token store. Names compare byte for byte (COLLATE "C"); times are ms since 1970; hashes are 32 bytes.
-import { cleanUpsTable } from '../../../postgres/clean-ups.js'
-import type { Schema } from '../../../postgres/migrate.js'
+import { cleanUpsTable } from '../../../storage/postgres/clean-ups.js'
+import type { Schema } from '../../../storage/postgres/migrate.js'
 
 const first = `
 CREATE TABLE apps (

@@ -1,6 +1,6 @@
-import { Lookups } from '../../../postgres/lookups.js'
-import type { Database, Statement, Transaction } from '../../../postgres/transaction.js'
-import type { Cause } from '../../../store/cause.js'
+import type { Cause } from '../../../storage/cause.js'
+import { Lookups } from '../../../storage/postgres/lookups.js'
+import type { Database, Statement, Transaction } from '../../../storage/postgres/transaction.js'
 import { type AppSecretRow, noteOnSecret, type TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 

@@ -1,10 +1,10 @@
-import { byteKey } from '../../../collections/bounded-map.js'
-import { groupBy } from '../../../collections/group-by.js'
-import { GroupedWrites, type Steps } from '../../../postgres/grouped-writes.js'
-import { Lookups } from '../../../postgres/lookups.js'
-import { columnsOf, type Database, type Statement, type Value } from '../../../postgres/transaction.js'
 import { judgeRefresh, type RefreshedGrant, type StoredToken } from '../../../protocol/access-tokens.js'
-import type { Cause } from '../../../store/cause.js'
+import { byteKey } from '../../../storage/bounded-map.js'
+import type { Cause } from '../../../storage/cause.js'
+import { groupBy } from '../../../storage/group-by.js'
+import { GroupedWrites, type Steps } from '../../../storage/postgres/grouped-writes.js'
+import { Lookups } from '../../../storage/postgres/lookups.js'
+import { columnsOf, type Database, type Statement, type Value } from '../../../storage/postgres/transaction.js'
 import {
   type AccessTokenRow,
   type GrantRow,

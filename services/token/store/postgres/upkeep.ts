@@ -1,8 +1,8 @@
-import { cleanUps } from '../../../postgres/clean-ups.js'
-import { removalOfEvents } from '../../../postgres/events.js'
-import type { Database, Statement } from '../../../postgres/transaction.js'
-import type { CleanUps } from '../../../store/clean-up-clock.js'
-import { firstIdAt } from '../../../store/event-ids.js'
+import type { CleanUps } from '../../../storage/clean-up-clock.js'
+import { firstIdAt } from '../../../storage/event-ids.js'
+import { cleanUps } from '../../../storage/postgres/clean-ups.js'
+import { removalOfEvents } from '../../../storage/postgres/events.js'
+import type { Database, Statement } from '../../../storage/postgres/transaction.js'
 import { CLOCK_SKEW_MS, type TokenStore } from '../token-store.js'
 
 // Each statement removes a bounded number of rows, skips rows that others have locked (several janitors share the work instead

@@ -1,5 +1,5 @@
-import { inParts } from '../../../collections/in-parts.js'
-import type { Database, Statement } from '../../../postgres/transaction.js'
+import { inParts } from '../../../storage/in-parts.js'
+import type { Database, Statement } from '../../../storage/postgres/transaction.js'
 import { type TokenStore, USES_AT_A_TIME } from '../token-store.js'
 
 const lockGrants: Statement = {

@@ -1,4 +1,4 @@
-import type { Connection } from '../../../sqlite/open.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import { CLOCK_SKEW_MS } from '../token-store.js'
 import type { KeptRows } from './kept-rows.js'
 import { packTokens, unpackTokens } from './packed-tokens.js'

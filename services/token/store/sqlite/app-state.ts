@@ -1,14 +1,7 @@
 // What writes must know about an app and its secrets, read inside the transaction that relies on it.
 import type { Authentication } from '../../../protocol/authentication.js'
-import type { Connection } from '../../../sqlite/open.js'
-import type { KeptRows } from './kept-rows.js'
-
-export interface AppState {
-  readonly isDisabled: boolean
-  readonly requiresSecretOnRefresh: boolean
-  /** The expiry of each secret that is not revoked, by its id; Infinity for one that does not expire. */
-  readonly secretEnds: ReadonlyMap<string, number>
-}
+import type { Connection } from '../../../storage/sqlite/open.js'
+import type { AppState, KeptRows } from './kept-rows.js'
 
 /** The app as the transaction in progress sees it. */
 export type FindAppState = (appid: string) => AppState | undefined

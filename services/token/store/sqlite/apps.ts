@@ -1,9 +1,8 @@
-import type { Connection } from '../../../sqlite/open.js'
-import type { Cause } from '../../../store/cause.js'
-import { cutPage, type Page, type PageOf } from '../../../store/page.js'
+import type { Cause } from '../../../storage/cause.js'
+import { cutPage, type Page, type PageOf } from '../../../storage/page.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import { type AppChange, type AppRow, type AppSecretRow, changedColumns, removedRedirectUris } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import type { UnusedCodeEnders } from './codes.js'
 import type { KeptRows } from './kept-rows.js'
 
 interface AppRecord {
@@ -49,7 +48,10 @@ export function appWrites(
   record: RecordEvent,
   insertSecret: (secret: AppSecretRow) => void,
   addAppSecret: (secret: AppSecretRow, now: number, cause: Cause) => 'added' | 'no_app' | 'name_taken',
-  endUnusedCodes: Pick<UnusedCodeEnders, 'ofApp' | 'ofRedirectUri'>,
+  endUnusedCodes: {
+    ofApp(appid: string, now: number): void
+    ofRedirectUri(appid: string, redirectUri: string, now: number): void
+  },
 ) {
   const findApp = appFinder(db)
   const insert = db.prepare<[AppRecord]>(

@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises'
-import type { Connection } from '../../../sqlite/open.js'
-import type { Cause } from '../../../store/cause.js'
-import { eventIds } from '../../../store/event-ids.js'
-import { cutPage, type Page, type PageOf, parseNumber } from '../../../store/page.js'
+import type { Cause } from '../../../storage/cause.js'
+import { eventIds } from '../../../storage/event-ids.js'
+import { cutPage, type Page, type PageOf, parseNumber } from '../../../storage/page.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import type { AuditKind, AuditRow } from '../token-store.js'
 import type { KeptRows } from './kept-rows.js'
 

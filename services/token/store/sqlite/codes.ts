@@ -1,7 +1,7 @@
 // A code is the beginning of a grant: issuing it writes the row that its exchange completes (grants.ts).
 import { judgeAuthentication } from '../../../protocol/authentication.js'
-import type { Connection } from '../../../sqlite/open.js'
-import type { Cause } from '../../../store/cause.js'
+import type { Cause } from '../../../storage/cause.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { Hash, Issuing, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import type { FindAuthentication } from './app-state.js'

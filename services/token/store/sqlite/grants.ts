@@ -1,18 +1,25 @@
 import type { Statement } from 'better-sqlite3'
-import type { Connection } from '../../../sqlite/open.js'
-import type { Cause } from '../../../store/cause.js'
-import { cutPage, formatTimePosition, type Page, type PageOf, parseTimePosition } from '../../../store/page.js'
+import type { Cause } from '../../../storage/cause.js'
+import { cutPage, formatTimePosition, type Page, type PageOf, parseTimePosition } from '../../../storage/page.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import type { GrantRow, Hash, Redemption, Revocation, TokenStore } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import type { CodeRow } from './codes.js'
 import { NEWEST_EXPIRY, packTime, packTokens, unpackTime } from './packed-tokens.js'
 import { requireOnePlace } from './places.js'
 
 /** SQL: not just a code any more. */
 const IS_GRANT = 'created_at_ms IS NOT NULL'
 
+/** What the code says of its grant: where its row is, and the user's openid for the app, null when it sees them first. */
+interface UnusedCode {
+  readonly place: bigint
+  readonly appid: string
+  readonly userId: string
+  readonly openid: string | null
+}
+
 /** Turns an unused code into a grant with its first tokens; returns the openid. */
-export type CompleteGrant = (redemption: Redemption, code: CodeRow, now: number, cause: Cause) => string
+export type CompleteGrant = (redemption: Redemption, code: UnusedCode, now: number, cause: Cause) => string
 
 /** Revokes a grant that is not revoked yet; does nothing to any other. */
 export type EndGrant = (grantId: string, now: number, cause: Cause, note: string) => void

@@ -6,13 +6,20 @@
 // themselves need to know about apps and users is kept separately: some of it is read in the middle of a transaction, and it
 // is dropped when that is rolled back.
 
-import { BoundedMap } from '../../../collections/bounded-map.js'
-import { ForeignWrites } from '../../../sqlite/foreign-writes.js'
-import type { TransactionWatcher } from '../../../sqlite/group-commit.js'
-import { Kept } from '../../../sqlite/kept.js'
-import type { Connection } from '../../../sqlite/open.js'
+import { BoundedMap } from '../../../storage/bounded-map.js'
+import { ForeignWrites } from '../../../storage/sqlite/foreign-writes.js'
+import type { TransactionWatcher } from '../../../storage/sqlite/group-commit.js'
+import { Kept } from '../../../storage/sqlite/kept.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import type { AccessTokenRow, AppRow, AppSecretRow, AuditKind, Hash, PresentedToken } from '../token-store.js'
-import type { AppState } from './app-state.js'
+
+/** What writes must know about an app and its secrets. */
+export interface AppState {
+  readonly isDisabled: boolean
+  readonly requiresSecretOnRefresh: boolean
+  /** The expiry of each secret that is not revoked, by its id; Infinity for one that does not expire. */
+  readonly secretEnds: ReadonlyMap<string, number>
+}
 
 /** A few tens of MiB. At this number all are dropped and looked up again. */
 const MAX_TOKENS = 50_000

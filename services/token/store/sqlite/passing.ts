@@ -1,4 +1,4 @@
-import type { Connection } from '../../../sqlite/open.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 
 /** Removes from a copy what matters only for minutes or to one browser: unused codes and sessions, which a restore must not bring back. */
 export function removePassing(copy: Connection): void {

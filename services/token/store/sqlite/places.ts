@@ -3,7 +3,7 @@
 //
 // Places are not unique: within a millisecond only their 16 random bits differ. So each aligned group of 16 places is shared by
 // all grants whose place is in it, and a grant is recognised by the hash of its token.
-import { StoreUnavailable } from '../../../store/store-unavailable.js'
+import { StoreUnavailable } from '../../../storage/store-unavailable.js'
 import type { Hash } from '../token-store.js'
 
 const PLACE_BYTES = 8

@@ -1,5 +1,5 @@
-import { CLEAN_UPS } from '../../../sqlite/clean-ups.js'
-import type { Schema } from '../../../sqlite/migrate.js'
+import { CLEAN_UPS } from '../../../storage/sqlite/clean-ups.js'
+import type { Schema } from '../../../storage/sqlite/migrate.js'
 
 /** The token database. Times are ms since 1970 UTC; hashes come from credentials.ts; TEXT compares byte for byte (BINARY). */
 export const tokenSchema: Schema = {

@@ -1,5 +1,5 @@
-import type { Connection } from '../../../sqlite/open.js'
-import type { Cause } from '../../../store/cause.js'
+import type { Cause } from '../../../storage/cause.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import { type AppSecretRow, noteOnSecret, type Revocation } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'

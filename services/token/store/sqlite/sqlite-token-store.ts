@@ -1,10 +1,10 @@
 // TokenStore on SQLite. Reads are synchronous point lookups; writes go through a GroupCommit and share its transactions. Each
 // noun has a file with its reads and writes; nothing outside this folder knows a table.
 
-import { cleanUps } from '../../../sqlite/clean-ups.js'
-import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../sqlite/group-commit.js'
-import { migrate } from '../../../sqlite/migrate.js'
-import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../sqlite/open.js'
+import { cleanUps } from '../../../storage/sqlite/clean-ups.js'
+import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../storage/sqlite/group-commit.js'
+import { migrate } from '../../../storage/sqlite/migrate.js'
+import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../storage/sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
 import { aheadWrites } from './ahead.js'
 import { appStateFinder, authenticationFinder } from './app-state.js'

@@ -1,6 +1,6 @@
 import { judgeRefresh } from '../../../protocol/access-tokens.js'
-import type { Connection } from '../../../sqlite/open.js'
-import type { Cause } from '../../../store/cause.js'
+import type { Cause } from '../../../storage/cause.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import {
   type AccessTokenRow,
   type Hash,

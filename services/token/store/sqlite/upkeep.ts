@@ -1,4 +1,4 @@
-import type { Connection } from '../../../sqlite/open.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import type { Removed, TokenStore } from '../token-store.js'
 import { BLOCK } from './audit.js'
 import type { KeptRows } from './kept-rows.js'

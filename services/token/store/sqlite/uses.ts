@@ -1,5 +1,5 @@
-import { inParts } from '../../../collections/in-parts.js'
-import type { Connection } from '../../../sqlite/open.js'
+import { inParts } from '../../../storage/in-parts.js'
+import type { Connection } from '../../../storage/sqlite/open.js'
 import { type TokenStore, USES_AT_A_TIME } from '../token-store.js'
 import type { KeptRows } from './kept-rows.js'
 

@@ -1,5 +1,5 @@
 // Group commit for PostgreSQL: writes that come at about the same time share a transaction.
-import { type Cause, isOver } from '../store/cause.js'
+import { type Cause, isOver } from '../cause.js'
 import { mayBeOfOne } from './errors.js'
 import { refuse, Together, type Waiting } from './together.js'
 import type { Database, Transaction } from './transaction.js'

@@ -1,4 +1,4 @@
-import type { CleanUps } from '../store/clean-up-clock.js'
+import type { CleanUps } from '../clean-up-clock.js'
 import { type GroupCommit, writing } from './group-commit.js'
 import { type Connection, reading } from './open.js'
 

@@ -2,8 +2,8 @@
 // what the previous version of the program needs, so that old and new processes run side by side during an upgrade.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { DatabaseRefused } from '../store/database-refused.js'
-import type { Migration } from '../store/migration.js'
+import { DatabaseRefused } from '../database-refused.js'
+import type { Migration } from '../migration.js'
 
 export interface Schema {
   /** `token` or `survey`. Stores may share a database; each counts its own versions. */

@@ -1,6 +1,6 @@
 // Looks rows up by their keys, many lookups in one statement.
-import { byteKey } from '../collections/bounded-map.js'
-import { isOver, type Until } from '../store/cause.js'
+import { byteKey } from '../bounded-map.js'
+import { isOver, type Until } from '../cause.js'
 import { mayBeOfOne } from './errors.js'
 import { Together, type Waiting } from './together.js'
 import { columnsOf, type Database, type Statement, type Value } from './transaction.js'

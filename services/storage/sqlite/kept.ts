@@ -1,5 +1,5 @@
 // Values read from a database, kept until somebody says that they may have changed.
-import { BoundedMap } from '../collections/bounded-map.js'
+import { BoundedMap } from '../bounded-map.js'
 import type { ForeignWrites } from './foreign-writes.js'
 
 export class Kept<Value extends object> {

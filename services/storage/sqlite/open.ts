@@ -6,8 +6,8 @@
 import { type BigIntStats, chmodSync, closeSync, openSync, statfsSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Database as Connection } from 'better-sqlite3'
-import { DatabaseRefused } from '../store/database-refused.js'
-import { StoreUnavailable } from '../store/store-unavailable.js'
+import { DatabaseRefused } from '../database-refused.js'
+import { StoreUnavailable } from '../store-unavailable.js'
 import { Database } from './driver.js'
 import { makeDirectories } from './private-directory.js'
 

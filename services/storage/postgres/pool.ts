@@ -1,7 +1,7 @@
 // Connections to the database that takes writes. Finds it among several hosts and follows it when it moves.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { StoreUnavailable } from '../store/store-unavailable.js'
+import { StoreUnavailable } from '../store-unavailable.js'
 import { type Host, type PostgresAddress, parseAddress } from './address.js'
 import { isDisconnected, isReadOnly, isUnanswered, isWaitOver, NotWritable, PoolExhausted } from './errors.js'
 import { OpenSockets } from './open-sockets.js'

@@ -3,7 +3,7 @@
 // further writes go on.
 import { closeSync, fdatasync, openSync, readSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { StoreUnavailable } from '../store/store-unavailable.js'
+import { StoreUnavailable } from '../store-unavailable.js'
 import type { DatabaseFile, Flush } from './database-file.js'
 import { type Connection, withoutWaiting } from './open.js'
 

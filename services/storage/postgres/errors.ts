@@ -1,6 +1,6 @@
 // What the driver's errors mean. Every error of the driver goes through translate() on its way out of a store.
 import pg from 'pg'
-import { StoreUnavailable } from '../store/store-unavailable.js'
+import { StoreUnavailable } from '../store-unavailable.js'
 
 /** SQLSTATEs, or their two-character classes, which say that the database cannot be asked now. */
 const unavailable: ReadonlySet<string> = new Set([

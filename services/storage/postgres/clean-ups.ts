@@ -1,4 +1,4 @@
-import type { CleanUps } from '../store/clean-up-clock.js'
+import type { CleanUps } from '../clean-up-clock.js'
 import type { Database, Statement } from './transaction.js'
 
 /** SQL: a table of one row. Stores may share a database, so each has one of its own. */

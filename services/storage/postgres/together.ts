@@ -1,9 +1,9 @@
 // Requests that come at about the same time are done together: a statement costs both ends many times what one more row in it
 // does, and so does a commit.
-import { afterNextTurn } from '../../event-loop/end-of-turn.js'
-import type { Until } from '../store/cause.js'
-import { Queue } from '../store/queue.js'
-import { StoreUnavailable } from '../store/store-unavailable.js'
+import { afterNextTurn } from '../../../event-loop/end-of-turn.js'
+import type { Until } from '../cause.js'
+import { Queue } from '../queue.js'
+import { StoreUnavailable } from '../store-unavailable.js'
 import { PoolExhausted } from './errors.js'
 
 /** Groups in flight at a time; calls that arrive meanwhile join the next group. More groups would each be smaller. */

@@ -1,9 +1,9 @@
 // The SQLite side of a copy: one file, read as of one moment and never changed.
 import { existsSync } from 'node:fs'
+import { DatabaseRefused } from '../database-refused.js'
 import { Database } from '../sqlite/driver.js'
 import type { Schema } from '../sqlite/migrate.js'
 import { type Connection, isBusy, requireWhole, toStoreError } from '../sqlite/open.js'
-import { DatabaseRefused } from '../store/database-refused.js'
 import { CopyRefused } from './copy-refused.js'
 import { forms, quoted, type Table, type Value } from './values.js'
 

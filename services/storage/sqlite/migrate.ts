@@ -1,5 +1,5 @@
-import { DatabaseRefused } from '../store/database-refused.js'
-import type { Migration } from '../store/migration.js'
+import { DatabaseRefused } from '../database-refused.js'
+import type { Migration } from '../migration.js'
 import { type Connection, waitingFor } from './open.js'
 
 /** How long one process waits while another migrates. Ten million grants take minutes. */

@@ -4,7 +4,7 @@
 // second server) shows in `data_version`. That is read at the end of the turn of the event loop in which a read came, once for
 // all reads of the turn. All their requests have arrived by then, so each read sees whatever was acknowledged before its
 // request was sent.
-import { endOfTurn, presentEnd } from '../../event-loop/end-of-turn.js'
+import { endOfTurn, presentEnd } from '../../../event-loop/end-of-turn.js'
 import type { Connection } from './open.js'
 
 export class ForeignWrites {

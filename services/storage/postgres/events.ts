@@ -1,5 +1,5 @@
 // Audit events on PostgreSQL, whose key, event_id, sorts by time.
-import { cutPage, eventIdBefore, type Page, type PageOf } from '../store/page.js'
+import { cutPage, eventIdBefore, type Page, type PageOf } from '../page.js'
 import type { Database, Statement, Value } from './transaction.js'
 
 /** Columns that every table of events has. */

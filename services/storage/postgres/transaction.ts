@@ -1,8 +1,8 @@
 // How the stores speak to PostgreSQL: a statement by itself, or a transaction that is retried when it lost a race.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
-import { type Cause, isOver, type Until } from '../store/cause.js'
-import { DatabaseRefused } from '../store/database-refused.js'
+import { type Cause, isOver, type Until } from '../cause.js'
+import { DatabaseRefused } from '../database-refused.js'
 import { isDisconnected, isRepeatable, PoolExhausted, translate } from './errors.js'
 import { knownVersion, migrate, type Schema } from './migrate.js'
 import { type PoolOptions, PrimaryPool } from './pool.js'
