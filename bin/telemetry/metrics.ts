@@ -1,8 +1,8 @@
 // Metrics in Prometheus form. Labels come from closed sets: route names, statuses, RPC names, codes, reasons.
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { RequestRecord } from '../../gateway/app.js'
+import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/protocol/codes.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
-import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/token/store/token-store.js'
 import { counterFamily, histogramFamily } from './families.js'
 import { codeName, type RemovedRows, reasonName } from './log.js'
 

@@ -15,3 +15,11 @@ export function judgeAuthentication({ app, secretEndsAtMs }: Authentication, now
   if (secretEndsAtMs === undefined) return app.requiresSecretOnRefresh ? 'secret_ended' : 'good'
   return now < secretEndsAtMs ? 'good' : 'secret_ended'
 }
+
+/** As Authentication has it. */
+export function endOfSecret(secret: {
+  readonly expiresAtMs: number | undefined
+  readonly revokedAtMs: number | undefined
+}): number {
+  return secret.revokedAtMs === undefined ? (secret.expiresAtMs ?? Number.POSITIVE_INFINITY) : 0
+}

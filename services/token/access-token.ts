@@ -1,4 +1,5 @@
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { isGoodFor } from '../protocol/access-tokens.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { requireApp } from './app-authentication.js'
 import { PresentedCredential } from './credentials.js'
@@ -35,8 +36,4 @@ export async function requireAccessToken(deps: TokenDeps, presented: Presented):
   }
   deps.uses.grantUsed(token.grantId, deps.now(), token.grantLastUsedAtMs)
   return token
-}
-
-function isGoodFor(appid: string, token: AccessTokenRow, now: number): boolean {
-  return token.appid === appid && !token.isRevoked && now < token.expiresAtMs
 }

@@ -1,11 +1,12 @@
 // The two questions every call of an app starts with: does the app exist, and is this its secret?
 import { timingSafeEqual } from 'node:crypto'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
+import { endOfSecret } from '../protocol/authentication.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { BoundedMap, byteKey } from '../storage/bounded-map.js'
 import { hashCredential } from './credentials.js'
 import type { TokenDeps } from './deps.js'
-import type { AppRow, AppSecretRow } from './store/token-store.js'
+import type { AppRow } from './store/token-store.js'
 
 export const invalidAppid = () => new ServiceError(ErrorReason.INVALID_APPID, 'the appid is unknown or disabled')
 export const invalidSecret = () => new ServiceError(ErrorReason.INVALID_SECRET, 'the secret is not one of this app')
@@ -29,7 +30,8 @@ async function findSecret(deps: TokenDeps, appid: string, secret: string): Promi
   const secretHash = hashCredential('secret', secret)
   const rows = await deps.store.listAppSecrets(appid)
   const now = deps.now()
-  const match = secretHash && rows.filter((row) => isLive(row, now)).find((row) => isSame(row.secretHash, secretHash))
+  const match =
+    secretHash && rows.filter((row) => now < endOfSecret(row)).find((row) => isSame(row.secretHash, secretHash))
   if (!match) throw invalidSecret()
   return { secretId: match.secretId, lastUsedAtMs: match.lastUsedAtMs }
 }
@@ -66,11 +68,6 @@ export function secretRecaller(deps: TokenDeps): RecallSecret {
     recalled.keep(key, found, RECALLED_BYTES)
     return found
   }
-}
-
-/** Neither revoked nor expired. */
-function isLive(row: AppSecretRow, now: number): boolean {
-  return row.revokedAtMs === undefined && (row.expiresAtMs === undefined || now < row.expiresAtMs)
 }
 
 function isSame(a: Uint8Array, b: Uint8Array): boolean {

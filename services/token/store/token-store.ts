@@ -16,6 +16,7 @@
 //   PageOf describes.
 
 import type { TokenTerms } from '../../protocol/access-tokens.js'
+import type { IssuingVerdict, ReplayEffect } from '../../protocol/codes.js'
 import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
 import type { Page, PageOf } from '../../storage/page.js'
@@ -197,12 +198,6 @@ export interface NewCode {
   readonly maxLive: number
 }
 
-/**
- * `app_ended`: the app is unknown or disabled. `session_ended`: the session is not one of this user's any more, or the user is
- * disabled.
- */
-export type Issuing = 'issued' | 'exists_live' | 'exists_ended' | 'app_ended' | 'redirect_uri_ended' | 'session_ended'
-
 export interface Redemption {
   readonly codeHash: Hash
   /** The app, and the secret it authenticated with: both are checked again inside the transaction. */
@@ -223,10 +218,6 @@ export interface Redemption {
   /** Live grants one user may have for one app; the oldest beyond that are revoked. */
   readonly maxGrants: number
 }
-
-/** What a replay does: within the grace; before the code's expiry, with its grant alive or not; after the expiry. */
-export const REPLAY_EFFECTS = ['forgiven', 'revoked_grant', 'already_revoked', 'too_late'] as const
-export type ReplayEffect = (typeof REPLAY_EFFECTS)[number]
 
 export type RedemptionResult =
   | { readonly kind: 'redeemed'; readonly openid: string }
@@ -355,7 +346,7 @@ export interface TokenStore extends CleanUps {
    * Stores an unused code. `exists_live`: a code with this hash exists, unused and unexpired; `exists_ended`: it exists and
    * was used, has expired or was ended, for example by a revocation.
    */
-  issueCode(code: NewCode, now: number, cause: Cause): Promise<Issuing>
+  issueCode(code: NewCode, now: number, cause: Cause): Promise<IssuingVerdict>
   /**
    * Consumes a code and creates its grant, access token and refresh token. Of any number of concurrent calls for one
    * code at most one is `redeemed`; every other outcome leaves the code as it was. A replay (right app, used code)

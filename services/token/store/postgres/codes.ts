@@ -1,3 +1,12 @@
+import {
+  judgeIssuing,
+  judgeRedemption,
+  REPLAY_NOTES,
+  type RedemptionVerdict,
+  type ReplayVerdict,
+  replayEffect,
+  type StoredCode,
+} from '../../../protocol/codes.js'
 import type { Cause } from '../../../storage/cause.js'
 import { GroupedWrites, type Steps } from '../../../storage/postgres/grouped-writes.js'
 import { columnsOf, type Database, type Statement, type Transaction } from '../../../storage/postgres/transaction.js'
@@ -5,14 +14,25 @@ import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { AppRow, Redemption, RedemptionResult, TokenStore } from '../token-store.js'
 import { type Audit, INSERT_EVENTS } from './audit.js'
 import { endGrant, lockGrant } from './grants.js'
-import { credentialsOfAsked, type Ended, lockedUserOf, lockUserAndSession, shareApp, waitingOrNot } from './locks.js'
+import {
+  AUTHENTICATION,
+  type AuthenticationColumns,
+  authenticationOf,
+  authenticationOfAsked,
+  lockedUserOf,
+  lockUserAndSession,
+  shareApp,
+  waitingOrNot,
+} from './locks.js'
 
 type CodeMethods = Pick<TokenStore, 'issueCode' | 'redeemCode'>
 
 const findCode: Statement = {
   name: 'find_code',
   text: `
-    SELECT used_at_ms IS NULL AND expires_at_ms > $2 AND ${IS_NOT_ENDED} AS "isLive" FROM codes WHERE code_hash = $1`,
+    SELECT redirect_uri AS "redirectUri", expires_at_ms AS "expiresAtMs", NOT ${IS_NOT_ENDED} AS "isEnded",
+      used_at_ms AS "usedAtMs"
+    FROM codes WHERE code_hash = $1`,
 }
 const insertCode: Statement = {
   name: 'insert_code',
@@ -35,14 +55,36 @@ const endSurplusCodes: Statement = {
       ORDER BY issued_at_ms DESC, code_hash DESC OFFSET $4))`,
 }
 
-/** Locks the rows of the openids, so that exchanges of one user and app run one after the other. */
-const MADE_OR_LOCKED = `
+/**
+ * For many at once. Locks a code only if the appid matches, so that another app's attempts never lock it, and only while it is
+ * unused, so that of many exchanges of one code the late ones do not wait for each other's commits.
+ */
+const lockUnusedCodes = waitingOrNot(
+  'lock_unused_codes_to_redeem',
+  (skip) => `
+    WITH asked AS (
+      SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[]) WITH ORDINALITY AS asked (appid, secret_id, code_hash, place)
+    ), ${authenticationOfAsked(skip)}
+    SELECT ${AUTHENTICATION}, k.user_id AS "userId", k.scope, k.redirect_uri AS "redirectUri",
+      k.expires_at_ms AS "expiresAtMs", k.is_ended AS "isEnded", k.is_user_live AS "isUserLive"
+    FROM authentication a
+      LEFT JOIN LATERAL (
+        SELECT k.user_id, k.scope, k.redirect_uri, k.expires_at_ms, NOT k.${IS_NOT_ENDED} AS is_ended,
+          NOT u.is_disabled AS is_user_live
+        FROM codes k ${lockedUserOf('k', skip)}
+        WHERE k.code_hash = a.code_hash AND k.appid || '' = a.appid AND k.used_at_ms IS NULL
+        FOR UPDATE OF k ${skip}
+      ) k ON true
+    ORDER BY a.place`,
+)
+
+const WAITING_FOR_OPENIDS = `
     known AS (
       INSERT INTO openids (appid, user_id, openid) SELECT appid, user_id, new_openid FROM first
       ON CONFLICT (appid, user_id) DO UPDATE SET openid = openids.openid
       RETURNING appid, user_id, openid
     )`
-const MADE_OR_LOCKED_AT_ONCE = `
+const SKIPPING_LOCKED_OPENIDS = `
     existing AS (
       SELECT o.* FROM first CROSS JOIN LATERAL (
         SELECT appid, user_id, openid FROM openids WHERE appid = first.appid AND user_id = first.user_id
@@ -57,36 +99,19 @@ const MADE_OR_LOCKED_AT_ONCE = `
     ), known AS (
       SELECT * FROM existing UNION ALL SELECT * FROM made
     )`
-
 /**
- * For many at once. Locks a code only if the appid matches, so that another app's attempts never lock it, and only while it is
- * unused, so that of many exchanges of one code the late ones do not wait for each other's commits. Of several exchanges of
- * one user and app, only the first gets an openid.
+ * For many at once: finds or makes the openids and locks their rows, so that exchanges of one user and app run one after the
+ * other. Of several of them, only the first gets a row.
  */
-const lockUnusedCodes = waitingOrNot(
-  'lock_unused_codes_to_redeem',
+const takeOpenids = waitingOrNot(
+  'take_openids',
   (skip) => `
-    WITH asked AS (
-      SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::text[], $6::text[])
-        WITH ORDINALITY AS asked (appid, secret_id, now_ms, code_hash, redirect_uri, new_openid, place)
-    ), ${credentialsOfAsked(skip)}, code AS (
-      SELECT c.place, c.appid, c.new_openid, k.* FROM credentials c CROSS JOIN LATERAL (
-        SELECT k.user_id, k.scope, NOT u.is_disabled AND k.expires_at_ms > c.now_ms AND k.${IS_NOT_ENDED}
-          AND coalesce(c.redirect_uri, k.redirect_uri) = k.redirect_uri AS is_good
-        FROM codes k ${lockedUserOf('k', skip)}
-        WHERE k.code_hash = c.code_hash AND k.appid || '' = c.appid AND k.used_at_ms IS NULL AND c.ended IS NULL
-        FOR UPDATE OF k ${skip}
-      ) k
-    ), first AS (
-      SELECT DISTINCT ON (appid, user_id) place, appid, user_id, new_openid FROM code WHERE is_good
+    WITH first AS (
+      SELECT DISTINCT ON (appid, user_id) appid, user_id, new_openid, place
+      FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS asked (appid, user_id, new_openid, place)
       ORDER BY appid, user_id, place
-    ), ${skip === '' ? MADE_OR_LOCKED : MADE_OR_LOCKED_AT_ONCE}
-    SELECT c.ended, code.user_id AS "userId", code.scope, known.openid
-    FROM credentials c
-      LEFT JOIN code ON code.place = c.place
-      LEFT JOIN first ON first.place = c.place
-      LEFT JOIN known ON known.appid = first.appid AND known.user_id = first.user_id
-    ORDER BY c.place`,
+    ), ${skip === '' ? WAITING_FOR_OPENIDS : SKIPPING_LOCKED_OPENIDS}
+    SELECT first.place, known.openid FROM first JOIN known ON known.appid = first.appid AND known.user_id = first.user_id`,
 )
 /** For many at once. A used code never changes until the janitor removes it, so it needs no lock. */
 const findUsedCodes: Statement = {
@@ -149,8 +174,6 @@ const redeem: Statement = {
 
 const TOO_MANY = 'too many grants of one user to one app'
 
-const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
-
 /** One exchange to carry out. */
 interface NewGrant {
   readonly redemption: Redemption
@@ -158,16 +181,15 @@ interface NewGrant {
   readonly cause: Cause
 }
 
-/** `userId` is null when there is no such unused code, `openid` when the code is not good for this exchange. */
-interface LockedCode {
-  readonly ended: Ended
-  readonly userId: string | null
-  readonly scope: string
-  readonly openid: string | null
-}
-
-/** For the compiler only: there is a row for each exchange. */
-const NO_CODE: LockedCode = { ended: 'app_ended', userId: null, scope: '', openid: null }
+/** A request's app and secret, and its unused code; without one, `userId` and what follows are null. */
+type LockedCode = AuthenticationColumns &
+  (
+    | (Omit<Extract<StoredCode, { isUsed: false }>, 'isUsed'> & {
+        readonly userId: string
+        readonly scope: string
+      })
+    | { readonly userId: null }
+  )
 
 interface UsedCode {
   readonly userId: string
@@ -190,12 +212,12 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
         const [app, session, existing] = await Promise.all([
           transaction.askOne<Pick<AppRow, 'isDisabled' | 'redirectUris'>>(shareApp, [appid]),
           transaction.askOne(lockUserAndSession, [userId, sessionHash]),
-          transaction.askOne<{ isLive: boolean }>(findCode, [codeHash, now]),
+          transaction.askOne<ExistingCode>(findCode, [codeHash]),
         ])
-        if (!app || app.isDisabled) return 'app_ended'
-        if (!app.redirectUris.includes(redirectUri)) return 'redirect_uri_ended'
-        if (!session) return 'session_ended'
-        if (existing) return existing.isLive ? 'exists_live' : 'exists_ended'
+        const isSessionOpen = session !== undefined
+        const facts = { app, isSessionOpen, existing: existing && storedCode(existing, isSessionOpen) }
+        const verdict = judgeIssuing(facts, redirectUri, now)
+        if (verdict !== 'issued') return verdict
         const issuedAfter = now - (expiresAtMs - now)
         transaction.write(endSurplusCodes, [userId, appid, now, maxLive - 1, issuedAfter])
         transaction.write(insertCode, [codeHash, appid, userId, redirectUri, scope, now, expiresAtMs])
@@ -210,91 +232,150 @@ export function createCodeMethods(database: Database, audit: Audit): CodeMethods
 
 function redemptionSteps(audit: Audit): Steps<NewGrant, RedemptionResult> {
   return async (transaction, all, mayWait) => {
-    const found = await transaction.ask<LockedCode>(
+    const locked = await transaction.ask<LockedCode>(
       lockUnusedCodes(mayWait),
       columnsOf(all, [
         ({ redemption }) => redemption.appid,
         ({ redemption }) => redemption.secretId,
-        ({ now }) => now,
         ({ redemption }) => redemption.codeHash,
-        ({ redemption: { redirectUri } }) => redirectUri ?? null,
-        ({ redemption }) => redemption.newOpenid,
       ]),
     )
-    const good = all.flatMap((each, index) => {
-      const { userId, scope, openid } = found[index] ?? NO_CODE
-      return openid === null ? [] : [{ ...each, userId, scope, openid }]
-    })
-    if (good.length > 0) {
-      const columns = columnsOf(good, [
-        ({ redemption }) => redemption.codeHash,
-        ({ now }) => now,
-        ({ redemption }) => redemption.grantId,
-        ({ redemption }) => redemption.appid,
-        ({ userId }) => userId,
-        ({ openid }) => openid,
-        ({ scope }) => scope,
-        ({ redemption }) => redemption.refreshTokenHash,
-        ({ redemption }) => redemption.refreshTokenExpiresAtMs,
-        ({ redemption }) => redemption.accessTokenHash,
-        ({ redemption }) => redemption.accessTokenExpiresAtMs,
-        ({ redemption }) => redemption.maxGrants - 1,
-        ({ now }) => audit.newEventId(now),
-        ({ now }) => audit.newEventId(now),
-        ({ cause }) => cause.actor,
-        ({ cause }) => cause.requestId,
-      ])
-      transaction.write(redeem, [...columns, TOO_MANY])
+    const results: (RedemptionResult | undefined)[] = []
+    const judge = (index: number, code: StoredCode | undefined) => {
+      const [each, found] = [all[index], locked[index]]
+      if (!each || !found) throw new TypeError('there is a row for each exchange')
+      const { redemption, now } = each
+      return judgeRedemption(authenticationOf(found, redemption.secretId), code, redemption, now)
     }
-    const mayBeUsed = found.some(({ ended, openid }) => ended === null && openid === null)
-    const used = mayBeUsed
-      ? await transaction.ask<FoundCode>(
-          findUsedCodes,
-          columnsOf(all, [({ redemption }) => redemption.codeHash, ({ redemption }) => redemption.appid]),
-        )
-      : []
-    const results = all.map((each, index) => {
-      const { ended, openid } = found[index] ?? NO_CODE
-      if (openid !== null) return { kind: 'redeemed', openid } as const
-      if (ended) return mayWait ? { kind: ended } : undefined
-      const code = used[index]
-      if (code && code.userId !== null) return replay(transaction, audit, each, code, mayWait)
-      return mayWait ? refused : undefined
+
+    const good = all.flatMap((each, index) => {
+      const found = locked[index]
+      if (!found || found.userId === null) return []
+      const verdict = judge(index, { ...found, isUsed: false })
+      if (verdict !== 'redeemed') results[index] = refusal(verdict, mayWait)
+      return verdict === 'redeemed' ? [{ ...each, index, userId: found.userId, scope: found.scope }] : []
     })
-    return Promise.all(results)
+    const granted = await withOpenids(transaction, good, mayWait)
+    for (const { index, openid } of granted) results[index] = { kind: 'redeemed', openid }
+    if (granted.length > 0) writeGrants(transaction, audit, granted)
+
+    // The others may be replays, also of codes that this transaction has just used.
+    const others = all.flatMap((each, index) => {
+      const isJudged =
+        results[index] !== undefined || (locked[index]?.userId !== null && !good.some((one) => one.index === index))
+      return isJudged ? [] : [{ ...each, index }]
+    })
+    if (others.length === 0) return results
+    const used = await transaction.ask<FoundCode>(
+      findUsedCodes,
+      columnsOf(others, [({ redemption }) => redemption.codeHash, ({ redemption }) => redemption.appid]),
+    )
+    await Promise.all(
+      others.map(async ({ index, ...each }, at) => {
+        const code = used[at]
+        const replayed = code && code.userId !== null ? code : undefined
+        const verdict = judge(index, replayed && { isUsed: true, ...replayed })
+        results[index] =
+          replayed && isReplay(verdict)
+            ? await replay(transaction, audit, each, replayed, verdict, mayWait)
+            : refusal(verdict, mayWait)
+      }),
+    )
+    return results
   }
 }
 
-/**
- * decisions 10: audited; from the end of the grace to the code's expiry it ends the grant that the code produced. To lock that
- * grant it may have to wait: if it must not, there is no result.
- */
+const isReplay = (verdict: RedemptionVerdict): verdict is ReplayVerdict =>
+  verdict === 'forgiven' || verdict === 'too_late' || verdict === 'ends_grant'
+
+/** Without a result where a lock may have been skipped. */
+function refusal(verdict: RedemptionVerdict, mayWait: boolean): RedemptionResult | undefined {
+  if (!mayWait) return undefined
+  return verdict === 'app_ended' || verdict === 'secret_ended' ? { kind: verdict } : { kind: 'refused', replay: 'none' }
+}
+
+interface GoodCode extends NewGrant {
+  readonly index: number
+  readonly userId: string
+  readonly scope: string
+}
+
+/** Those whose openid could be locked, each with it: one for each user and app. */
+async function withOpenids(
+  transaction: Transaction,
+  good: readonly GoodCode[],
+  mayWait: boolean,
+): Promise<(GoodCode & { readonly openid: string })[]> {
+  if (good.length === 0) return []
+  const taken = await transaction.ask<{ place: number; openid: string }>(
+    takeOpenids(mayWait),
+    columnsOf(good, [
+      ({ redemption }) => redemption.appid,
+      ({ userId }) => userId,
+      ({ redemption }) => redemption.newOpenid,
+    ]),
+  )
+  return taken.flatMap(({ place, openid }) => {
+    const code = good[place - 1]
+    return code ? [{ ...code, openid }] : []
+  })
+}
+
+function writeGrants(
+  transaction: Transaction,
+  audit: Audit,
+  granted: readonly (GoodCode & { readonly openid: string })[],
+): void {
+  const columns = columnsOf(granted, [
+    ({ redemption }) => redemption.codeHash,
+    ({ now }) => now,
+    ({ redemption }) => redemption.grantId,
+    ({ redemption }) => redemption.appid,
+    ({ userId }) => userId,
+    ({ openid }) => openid,
+    ({ scope }) => scope,
+    ({ redemption }) => redemption.refreshTokenHash,
+    ({ redemption }) => redemption.refreshTokenExpiresAtMs,
+    ({ redemption }) => redemption.accessTokenHash,
+    ({ redemption }) => redemption.accessTokenExpiresAtMs,
+    ({ redemption }) => redemption.maxGrants - 1,
+    ({ now }) => audit.newEventId(now),
+    ({ now }) => audit.newEventId(now),
+    ({ cause }) => cause.actor,
+    ({ cause }) => cause.requestId,
+  ])
+  transaction.write(redeem, [...columns, TOO_MANY])
+}
+
+/** Audits a replay and ends its grant if it has that effect. To lock the grant it may have to wait: if it must not, no result. */
 async function replay(
   transaction: Transaction,
   audit: Audit,
-  { redemption, now, cause }: NewGrant,
-  code: UsedCode,
+  { redemption: { appid }, now, cause }: NewGrant,
+  { userId, grantId }: UsedCode,
+  verdict: ReplayVerdict,
   mayWait: boolean,
 ): Promise<RedemptionResult | undefined> {
-  const { appid, replayGraceMs } = redemption
-  const { userId, grantId } = code
-  const note = (text: string) =>
-    audit.write(transaction, now, cause, { kind: 'code.replayed', appid, userId, grantId, note: text })
-  if (now < code.usedAtMs + replayGraceMs) {
-    note('within the grace: forgiven')
-    return { kind: 'refused', replay: 'forgiven' }
+  const mayEnd = verdict === 'ends_grant'
+  if (mayEnd && !mayWait) return undefined
+  const grant = mayEnd && (await transaction.askOne<{ revokedAtMs: number | null }>(lockGrant, [grantId]))
+  const effect = replayEffect(verdict, !grant || grant.revokedAtMs !== null)
+  audit.write(transaction, now, cause, { kind: 'code.replayed', appid, userId, grantId, note: REPLAY_NOTES[effect] })
+  if (effect === 'revoked_grant') {
+    endGrant(transaction, audit, { appid, userId, grantId, note: 'its code was replayed' }, now, cause)
   }
-  if (now >= code.expiresAtMs) {
-    note('after its expiry: without effect')
-    return { kind: 'refused', replay: 'too_late' }
-  }
-  if (!mayWait) return undefined
-  const grant = await transaction.askOne<{ revokedAtMs: number | null }>(lockGrant, [grantId])
-  if (grant?.revokedAtMs !== null) {
-    note('the grant had already ended')
-    return { kind: 'refused', replay: 'already_revoked' }
-  }
-  note('ends the grant')
-  endGrant(transaction, audit, { appid, userId, grantId, note: 'its code was replayed' }, now, cause)
-  return { kind: 'refused', replay: 'revoked_grant' }
+  return { kind: 'refused', replay: effect }
+}
+
+interface ExistingCode {
+  readonly redirectUri: string
+  readonly expiresAtMs: number
+  readonly isEnded: boolean
+  readonly usedAtMs: number | null
+}
+
+/** A row as the rules see it. */
+function storedCode({ usedAtMs, ...code }: ExistingCode, isUserLive: boolean): StoredCode {
+  if (usedAtMs !== null) return { isUsed: true, usedAtMs, expiresAtMs: code.expiresAtMs }
+  return { isUsed: false, ...code, isUserLive }
 }

@@ -43,32 +43,6 @@ export function waitingOrNot(name: string, text: (skip: Skip) => string): (mayWa
 }
 
 /**
- * Continues `WITH asked AS (…), `, whose rows have an appid, a secret_id (null when the app sent none, which is good unless it
- * must), now_ms and a place. Locks apps and secrets until the transaction ends; `credentials` is `asked` with a column `ended`
- * that says what is wrong with them, if anything. Later parts must check that before they lock anything.
- */
-export const credentialsOfAsked = (skip: Skip) => `
-    app AS (
-      SELECT appid, NOT is_disabled AS is_live, requires_secret_on_refresh FROM apps
-      WHERE appid = ANY (ARRAY(SELECT appid FROM asked))
-      FOR SHARE ${skip}
-    ), secret AS (
-      SELECT secret_id, appid, CASE WHEN revoked_at_ms IS NULL THEN coalesce(expires_at_ms, ${FOREVER}) ELSE 0 END AS end_ms
-      FROM app_secrets
-      WHERE secret_id = ANY (ARRAY(SELECT secret_id FROM asked)) AND appid = ANY (ARRAY(SELECT appid FROM app WHERE is_live))
-      FOR SHARE ${skip}
-    ), credentials AS (
-      SELECT asked.*, CASE
-        WHEN app.is_live IS NOT TRUE THEN 'app_ended'
-        WHEN coalesce(secret.end_ms, 0) <= asked.now_ms
-          AND (asked.secret_id IS NOT NULL OR app.requires_secret_on_refresh) THEN 'secret_ended'
-      END AS ended
-      FROM asked
-        LEFT JOIN app ON app.appid = asked.appid
-        LEFT JOIN secret ON secret.secret_id = asked.secret_id AND secret.appid = asked.appid
-    )`
-
-/**
  * Continues `WITH asked AS (…), `, whose rows have an appid, a secret_id (null when the app sent none) and a place. Locks apps and
  * secrets until the transaction ends; `authentication` is `asked` with what is known of them.
  */
@@ -117,6 +91,3 @@ export const lockedUserOf = (table: string, skip: Skip) => `
           SELECT is_disabled FROM users WHERE user_id = ${table}.user_id
           FOR SHARE ${skip}
         ) u`
-
-/** The column `ended` of `credentials`. */
-export type Ended = 'app_ended' | 'secret_ended' | null

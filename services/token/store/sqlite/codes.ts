@@ -1,9 +1,18 @@
 // A code is the beginning of a grant: issuing it writes the row that its exchange completes (grants.ts).
-import { judgeAuthentication } from '../../../protocol/authentication.js'
+
+import {
+  type IssuingVerdict,
+  judgeIssuing,
+  judgeRedemption,
+  REPLAY_NOTES,
+  type ReplayVerdict,
+  replayEffect,
+  type StoredCode,
+} from '../../../protocol/codes.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
-import type { Hash, Issuing, NewCode, Redemption, RedemptionResult } from '../token-store.js'
+import type { Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
 import type { FindAuthentication } from './app-state.js'
 import { appFinder } from './apps.js'
 import type { RecordEvent } from './audit.js'
@@ -166,15 +175,14 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
   )
 
   return {
-    issueCode({ sessionHash, maxLive, ...code }: NewCode, now: number, cause: Cause): Issuing {
+    issueCode({ sessionHash, maxLive, ...code }: NewCode, now: number, cause: Cause): IssuingVerdict {
       const { appid, userId, expiresAtMs } = code
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
-      const app = findApp(appid)
-      if (!app || app.isDisabled) return 'app_ended'
-      if (!app.redirectUris.includes(code.redirectUri)) return 'redirect_uri_ended'
-      if (!isOpenSession(sessionHash, userId)) return 'session_ended'
+      const isSessionOpen = isOpenSession(sessionHash, userId)
       const existing = findCode(code.codeHash)
-      if (existing) return existing.usedAtMs === undefined && isLive(existing, now) ? 'exists_live' : 'exists_ended'
+      const facts = { app: findApp(appid), isSessionOpen, existing: existing && storedCode(existing, isSessionOpen) }
+      const verdict = judgeIssuing(facts, code.redirectUri, now)
+      if (verdict !== 'issued') return verdict
       endSurplus.run({ appid, userId, now, issuedAfter: now - (expiresAtMs - now), keep: maxLive - 1 })
       closeExpired.run({ appid, userId, now })
       takeSlot(placeNumber(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
@@ -184,56 +192,40 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
   }
 }
 
-/** Of an unused code. */
-function isLive({ expiresAtMs, isRevoked }: CodeRow, now: number): boolean {
-  return now < expiresAtMs && !isRevoked
-}
-
-const refused: RedemptionResult = { kind: 'refused', replay: 'none' }
-
 function redeemWrites(
   findCode: FindCode,
   { record, findAuthentication, isLiveUser, completeGrant, endGrant }: CodeDeps,
 ) {
-  /** A replay within the grace is forgiven; after it and before the code expires it ends the grant; later it has no effect. */
-  function refuseReplay(
-    code: CodeRow,
-    times: { usedAtMs: number; graceMs: number; now: number },
-    cause: Cause,
-  ): RedemptionResult {
-    const { appid, userId } = code
-    const { usedAtMs, graceMs, now } = times
-    const grantId = code.grantId ?? ''
-    const note = (text: string) => record({ kind: 'code.replayed', now, cause, appid, userId, grantId, note: text })
-    if (now < usedAtMs + graceMs) {
-      note('within the grace: forgiven')
-      return { kind: 'refused', replay: 'forgiven' }
-    }
-    if (now >= code.expiresAtMs) {
-      note('after its expiry: without effect')
-      return { kind: 'refused', replay: 'too_late' }
-    }
-    note(code.isRevoked ? 'the grant had already ended' : 'ends the grant')
-    endGrant(grantId, now, cause, 'its code was replayed')
-    return { kind: 'refused', replay: code.isRevoked ? 'already_revoked' : 'revoked_grant' }
+  /** The audit event of a replay, and the end of the grant if it has that effect. */
+  function replay(code: CodeRow, verdict: ReplayVerdict, now: number, cause: Cause): RedemptionResult {
+    const { appid, userId, grantId } = code
+    const effect = replayEffect(verdict, code.isRevoked)
+    const about = { appid, userId, grantId: grantId ?? '' }
+    record({ kind: 'code.replayed', now, cause, ...about, note: REPLAY_NOTES[effect] })
+    if (effect === 'revoked_grant') endGrant(about.grantId, now, cause, 'its code was replayed')
+    return { kind: 'refused', replay: effect }
   }
 
   return {
     redeemCode(redemption: Redemption, now: number, cause: Cause): RedemptionResult {
-      const { codeHash, appid, redirectUri, grantId, replayGraceMs } = redemption
-      const app = judgeAuthentication(findAuthentication(appid, redemption.secretId), now)
-      if (app !== 'good') return { kind: app }
-      const code = findCode(codeHash)
-      if (code?.appid !== appid) return refused
-      const { userId, usedAtMs } = code
-      if (usedAtMs !== undefined) return refuseReplay(code, { usedAtMs, graceMs: replayGraceMs, now }, cause)
-      if (!isLive(code, now)) return refused
-      if (redirectUri !== undefined && redirectUri !== code.redirectUri) return refused
-      if (!isLiveUser(userId)) return refused
+      const { codeHash, appid, secretId, grantId } = redemption
+      const found = findCode(codeHash)
+      const code = found?.appid === appid ? found : undefined
+      const stored = code && storedCode(code, isLiveUser(code.userId))
+      const verdict = judgeRedemption(findAuthentication(appid, secretId), stored, redemption, now)
+      if (verdict === 'app_ended' || verdict === 'secret_ended') return { kind: verdict }
+      if (verdict === 'refused' || !code) return { kind: 'refused', replay: 'none' }
+      if (verdict !== 'redeemed') return replay(code, verdict, now, cause)
 
       const openid = completeGrant(redemption, code, now, cause)
-      record({ kind: 'code.exchanged', now, cause, appid, userId, grantId })
+      record({ kind: 'code.exchanged', now, cause, appid, userId: code.userId, grantId })
       return { kind: 'redeemed', openid }
     },
   }
+}
+
+/** A row as the rules see it. */
+function storedCode({ usedAtMs, redirectUri, expiresAtMs, isRevoked }: CodeRow, isUserLive: boolean): StoredCode {
+  if (usedAtMs !== undefined) return { isUsed: true, usedAtMs, expiresAtMs }
+  return { isUsed: false, redirectUri: redirectUri ?? '', expiresAtMs, isEnded: isRevoked, isUserLive }
 }
