@@ -1,4 +1,5 @@
 // Reads the configuration from an environment. settings.ts lists the variables.
+import { isUtf8 } from 'node:buffer'
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { errorCode } from './error-code.js'
@@ -70,6 +71,9 @@ export function describeConfig(env: Environment): ConfigRow[] {
   })
 }
 
+/** It would be taken for the beginning of a relative path. */
+const SPACE_BEFORE_PATH = /^(?:sqlite|unix):\s/
+
 class Reader {
   readonly problems: ConfigProblem[] = []
   readonly #env: Environment
@@ -83,6 +87,7 @@ class Reader {
     if (this.problems.some((problem) => problem.variable === `${row.variable}_FILE`)) return undefined // that problem says it all
     try {
       if (text !== text.trim()) throw new Error('must not begin or end with a space')
+      if (SPACE_BEFORE_PATH.test(text)) throw new Error('must not have a space after its first colon')
       return row.parse(text)
     } catch (error) {
       const isReported = this.problems.some(({ variable }) => variable === row.variable)
@@ -113,8 +118,9 @@ class Reader {
 
   #contentOf(file: string, variable: string): string {
     try {
-      const text = readFileSync(file, 'utf8').replace(/\r?\n$/, '')
-      const flaw = flawOf(text)
+      const bytes = readFileSync(file)
+      const text = bytes.toString().replace(/\r?\n$/, '')
+      const flaw = isUtf8(bytes) ? flawOf(text) : 'is not UTF-8'
       if (flaw === undefined) return text
       this.problems.push({ variable: `${variable}_FILE`, message: `names a file that ${flaw}` })
       return ''

@@ -15,18 +15,17 @@ const { main } = await import('../dist/bin/main.js').catch(endUnloaded)
 await main(process.argv)
 
 function endUnloaded(error) {
-  const most = mostOpenFiles()
-  if (error.code === 'EMFILE' || most < FEW_FILES) {
-    end(69, `survey-auth: file descriptors ran out, ${most} may be open\nraise the limit: ulimit -n 1024, or more\n`)
+  if (error.code === 'EMFILE' || mayOpenFewFiles()) {
+    end(69, 'survey-auth: file descriptors ran out\nraise the limit: ulimit -n 1024, or more\n')
   }
   endUninstalled(error)
 }
 
-function mostOpenFiles() {
+function mayOpenFewFiles() {
   try {
-    return Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1] ?? Infinity)
+    return Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]) < FEW_FILES
   } catch (error) {
-    return error.code === 'EMFILE' ? 0 : Infinity
+    return error.code === 'EMFILE'
   }
 }
 

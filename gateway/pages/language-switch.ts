@@ -18,7 +18,7 @@ export const languageSwitchRoute: Route = {
 
 /** Path and query alone, so that it leads to a page of ours whoever named it; without that page's own choice of a language. */
 function pathOf(referrer = ''): string | undefined {
-  if (!URL.canParse(referrer)) return undefined
+  if (!/^https?:/i.test(referrer) || !URL.canParse(referrer)) return undefined // the path of any other address may be one itself
   const { pathname, search } = new URL(referrer)
   if (pathname === SWITCH_PATH) return undefined
   const query = partsWithoutLanguage(search.slice(1)).join('&')

@@ -20,7 +20,7 @@ function problemsOf(env: Environment, used: readonly RpcAddressSetting[] = []): 
   return []
 }
 
-function fileWith(text: string): string {
+function fileWith(text: string | Buffer): string {
   const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-config-'))
   onTestFinished(() => rmSync(folder, { recursive: true }))
   const file = path.join(folder, 'value')
@@ -265,7 +265,9 @@ describe('values from files', () => {
     ['is empty', '\n'],
     ['begins with a byte order mark: save it as UTF-8 without one', '\u{feff}sqlite:/srv/token.db\n'],
     ['holds more than one line, or control characters', Buffer.from('sqlite:/a', 'utf16le').toString('latin1')],
+    ['is not UTF-8', Buffer.from('sqlite:/srv/caf\xe9.db\n', 'latin1')],
     ['whose content must not begin or end with a space', 'sqlite:/srv/token.db \n'],
+    ['whose content must not have a space after its first colon', 'sqlite: /srv/token.db\n'],
     ['whose content must be sqlite:FILE or postgres://user:password@host:5432/database', 'token.db'],
   ])('a file that %s is named so', (flaw, text) => {
     for (const variable of ['TOKEN_DATABASE_URL_FILE', 'SURVEY_DATABASE_URL_FILE']) {

@@ -999,6 +999,8 @@ test.each([
   ['https://evil.example//evil.example/x?y=1&lang=en&z=%zz', '/evil.example/x?y=1&z=%zz'],
   ['/connect/language?lang=en', '/'],
   ['nonsense', '/'],
+  ['blob:https://evil.example/1', '/'],
+  ['other:/\\evil.example', '/'],
   [undefined, '/'],
 ])('the language switch of an error page leads back to a page of ours, from %s to %s', async (from, to) => {
   const headers = from === undefined ? {} : { referer: from.startsWith('/') ? served.origin + from : from }
