@@ -23,7 +23,7 @@ import { query } from '../postgres/cluster.js'
 import { patient } from '../postgres/patient.js'
 import { createDatabase } from '../postgres/shared-cluster.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
-import { allPages, byOperator, grant, hashOf, isGood, NOW, redeem, seed } from '../store/token-store-verbs.js'
+import { allPages, byOperator, grant, hashOf, NOW, seed } from '../store/token-store-verbs.js'
 import { fullSurveyFile, fullTokenFile, rawRowsOf, rowsOf } from './full-stores.js'
 
 const quietly: CopyOptions = { isForced: false, onProgress: () => undefined }
@@ -142,25 +142,6 @@ describe('a copy', () => {
     const draft = { surveyId: 0, hash: '', title: 'new', state: 2, document: Buffer.of(1) }
     expect(await copy.putSurveys('user_ann', [draft], NOW, byOperator)).toMatchObject({ rows: [{ surveyId: 81 }] })
     expect(await copy.deleteSurveys([80], NOW, byOperator)).toEqual({ kind: 'deleted', alreadyDeleted: 1 })
-  })
-
-  test('carries on where the file left off: tokens are good, used codes are known, openids stay', async () => {
-    const file = join(temporaryDirectory(), 'token.db')
-    const before = openSqliteTokenStore({ file })
-    await seed(before)
-    const given = await grant(before)
-    const ended = await grant(before, { username: 'bob' })
-    await before.revokeGrant(ended.grantId, NOW, byOperator)
-    await before.close()
-    const url = await createDatabase()
-    await copyTokens(file, url)
-
-    const store = closing(await openPostgresTokenStore({ url, ...patient }))
-    expect(await isGood(store, given.accessTokenHash)).toBe(true)
-    expect(await isGood(store, ended.accessTokenHash)).toBe(false)
-    expect((await grant(store)).openid).toBe(given.openid)
-    const replay = await redeem(store, given.name, { replayGraceMs: 0 }, NOW + 1)
-    expect(replay.result).toEqual({ kind: 'refused', replay: 'revoked_grant' })
   })
 
   test('of both files can go to one database, and many rows are written in batches', async () => {

@@ -116,40 +116,6 @@ describe('a parameter is accepted up to the length in the OpenAPI document, and 
   })
 })
 
-/** Whatever they are, their services know them or not. */
-const CREDENTIALS = ['code', 'refresh_token', 'access_token']
-
-describe('is refused as invalid_argument before any RPC', () => {
-  const wrong = ['%00', 'a%C2%85b', 'x'.repeat(513)]
-  const without = (path: string, name: string) => path.replace(new RegExp(`([?&])${name}=[^&]*`), '$1')
-  const missing = [exchange, refresh, user, list, detail].flatMap((path) => {
-    const names = [...new URL(`http://a/${path}`).searchParams.keys()]
-    return names.flatMap((name) => [
-      without(path, name),
-      `${without(path, name)}&${name}=`,
-      `${path}&${name}=again`,
-      ...(CREDENTIALS.includes(name) ? [] : wrong.map((value) => `${without(path, name)}&${name}=${value}`)),
-    ])
-  })
-  const malformed = ['%', '%zz', '%c3%28', '%ED%A0%80', '%c0%80', '%F5%80%80%80'].map((text) => `${user}&other=${text}`)
-  const numbers = ['0', '-1', '+1', '01', '1.5', '1e3', 'x', '%201', '٣'].map((n) => encodeURI(n))
-  const ids = ['0', '-1', '01', '1.0', '0x1', 'abc', '%31', '9007199254740992', '1'.repeat(40)]
-
-  test.each([
-    ...missing,
-    ...malformed,
-    ...numbers.map((n) => `${list}&page=${n.replace('+', '%2B')}`),
-    ...numbers.map((n) => `${list}&per_page=${n.replace('+', '%2B')}`),
-    ...ids.map((id) => detail.replace('7', id)),
-  ])('%s', async (path) => {
-    const { body, call } = await ask(path)
-    expect(body.error.type).toBe('invalid_argument')
-    const isValid = ajv.validate('openapi#/components/schemas/Failure', body)
-    expect(isValid, ajv.errorsText()).toBe(true)
-    expect(call).toBeUndefined()
-  })
-})
-
 test.each([exchange, refresh])('a wrong grant_type is reported, whatever else is missing: %s', async (path) => {
   const wrong = path.replace(/grant_type=\w+/, 'grant_type=client_credential')
   expect((await ask(wrong)).body.error.type).toBe('invalid_grant_type')

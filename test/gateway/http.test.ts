@@ -120,28 +120,15 @@ describe('methods', () => {
 })
 
 describe('paths', () => {
-  test.each([
-    '/api',
-    '/api/',
-    '/api/oauth2/user/',
-    '/api/OAuth2/user',
-    '/api/oauth2/%75ser',
-    '/api//oauth2/user',
-    '/api/%2e/oauth2/user',
-    '/api/surveys/',
-    '/api/surveys/1/',
-    '/api/surveys/1/2',
-    '/api/oauth2/user;x=1',
-    '/api/oauth2/user%3Fappid=app',
-    '/api/__proto__',
-    '/api/constructor',
-  ])('%s is not served, and answers even a browser with no_route', (path) =>
-    withGateway({}, async (gateway) => {
-      const head = `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept: text/html\r\n\r\n`
-      const raw = await sendRaw(gateway.port, head)
-      expect(await rawFailure(raw)).toEqual([404, 'NoRoute', 'no_route'])
-      expect(gateway.calls).toEqual([])
-    }),
+  test.each(['/api', '/api/oauth2/%75ser', '/api/%2e/oauth2/user', '/api/oauth2/user%3Fappid=app'])(
+    '%s is not served, and answers even a browser with no_route',
+    (path) =>
+      withGateway({}, async (gateway) => {
+        const head = `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept: text/html\r\n\r\n`
+        const raw = await sendRaw(gateway.port, head)
+        expect(await rawFailure(raw)).toEqual([404, 'NoRoute', 'no_route'])
+        expect(gateway.calls).toEqual([])
+      }),
   )
 
   describe.each(['//api/oauth2/user', '/API/oauth2/user', '/nowhere', '/connect/nowhere', '*'])('%s', (path) => {
@@ -216,16 +203,8 @@ describe('sizes', () => {
 describe('malformed HTTP', () => {
   test.each([
     ['no HTTP at all', 'hello\r\n\r\n'],
-    ['a space in the target', 'GET /api/ x HTTP/1.1\r\nHost: a\r\n\r\n'],
-    ['no Host', `GET ${USER} HTTP/1.1\r\nConnection: close\r\n\r\n`],
     ['two Hosts', `GET ${USER} HTTP/1.1\r\nHost: a\r\nhost: b\r\nConnection: close\r\n\r\n`],
     ['two Hosts in HTTP/1.0', `GET ${USER} HTTP/1.0\r\nHost: a\r\nhost: b\r\n\r\n`],
-    [
-      'both lengths',
-      'GET /api/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-    ],
-    ['two lengths', 'GET /api/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc'],
-    ['a raw byte in the query', `GET ${USER}&x=\u00e9 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`],
     ['a header without a name', 'GET /api/ HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n'],
   ])('%s is answered 400 in the envelope', (_name, bytes) =>
     withGateway({}, async (gateway) => {
@@ -282,23 +261,6 @@ describe('malformed HTTP', () => {
       expect(end).toHaveBeenCalledTimes(1)
       expect(performance.now() - endedAt).toBeGreaterThan(240)
     }))
-
-  test('HTTP/1.0 needs no Host', () =>
-    withGateway({}, async ({ port }) => {
-      expect(await sendRaw(port, `GET ${USER} HTTP/1.0\r\n\r\n`)).toMatch(/^HTTP\/1\.1 200 /)
-    }))
-
-  test.each([1, 2])(
-    'garbage after %i complete requests neither replaces an answer nor is answered as a request',
-    (count) =>
-      withGateway({}, async (gateway) => {
-        const get = `GET ${USER} HTTP/1.1\r\nHost: a\r\n\r\n`
-        const raw = await sendRaw(gateway.port, `${get.repeat(count)}garbage\r\n\r\n`)
-        expect(raw).toMatch(/^HTTP\/1\.1 200 /)
-        expect(raw.match(/HTTP\/1\.1/g)).toHaveLength(count)
-        expect(gateway.calls).toHaveLength(count)
-      }),
-  )
 
   test.each([
     ['a body that is none', 'POST /connect/sign-in HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n'],
@@ -910,27 +872,6 @@ describe('rates', () => {
     }
   })
 
-  test('requests are not limited where rateLimit is off', () =>
-    withGateway({ limits: { ...limits(rate, rate), rateLimit: false } }, async ({ url }) => {
-      for (let n = 0; n < 8; n++) expect((await fetch(url + USER)).status).toBe(200)
-    }))
-
-  test('X-Forwarded-For counts only from a trusted proxy, and is read from its end', async () => {
-    const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
-    await withGateway({ now: still, limits: limits(rate) }, async ({ url }) => {
-      for (let n = 0; n < 3; n++) await fetch(url + USER, from(`10.0.0.${n}`))
-      expect((await fetch(url + USER, from('10.0.0.9'))).status).toBe(429)
-    })
-    await withGateway(
-      { now: still, limits: limits(rate), trustedProxies: ['127.0.0.1', '10.9.9.9'] },
-      async ({ url }) => {
-        for (let n = 0; n < 3; n++) await fetch(url + USER, from(`1.1.1.${n}, 10.0.0.1, 10.9.9.9`))
-        expect((await fetch(url + USER, from('10.0.0.1'))).status).toBe(429)
-        expect((await fetch(url + USER, from('10.0.0.2'))).status).toBe(200)
-      },
-    )
-  })
-
   test('an invalid X-Forwarded-For entry ends the search: entries before it are not trusted', async () => {
     const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
     await withGateway(
@@ -958,16 +899,6 @@ describe('rates', () => {
       expect((await fetch(url + USER, from(same))).status).toBe(429)
       expect((await fetch(url + USER, from(another))).status).toBe(200)
       expect((await fetch(url + USER)).status).toBe(200)
-    })
-  })
-
-  test('the addresses of one IPv6 /64 network are one source, those of another /64 are another', async () => {
-    const from = (forwarded: string) => ({ headers: { 'x-forwarded-for': forwarded } })
-    await withGateway({ now: still, limits: limits(rate), trustedProxies: ['127.0.0.1'] }, async ({ url }) => {
-      for (const end of ['1', '2', 'a:b:c:d'])
-        await fetch(url + USER, from(`2001:db8:0:1::${end}`.replace('::a', ':a')))
-      expect((await fetch(url + USER, from('2001:db8:0:1:ffff::'))).status).toBe(429)
-      expect((await fetch(url + USER, from('2001:db8::1'))).status).toBe(200)
     })
   })
 

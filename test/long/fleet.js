@@ -2,11 +2,11 @@
 // JavaScript, with its types in fleet.d.ts, because scripts of this folder use it as well as tests.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { request } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../harness/free-port.js'
+import { callRpc } from './send.js'
 
 const PROGRAM = fileURLToPath(new URL('../../bin/survey-auth.js', import.meta.url))
 const START_TIMEOUT_MS = 60_000
@@ -51,8 +51,7 @@ export class Fleet {
 
   rpc(method, message) {
     const service = method.startsWith('SurveyService/') ? 'survey1' : 'token1'
-    const socketPath = path.join(this.#dataDir, `${service}.sock`)
-    return postJson(socketPath, `/surveyauth.v1.${method}`, message)
+    return callRpc(path.join(this.#dataDir, `${service}.sock`), method, message)
   }
 
   #door(name) {
@@ -91,22 +90,4 @@ function isReady(adminUrl) {
     ({ ok }) => ok,
     () => false,
   )
-}
-
-function postJson(socketPath, target, message) {
-  return new Promise((resolve, reject) => {
-    const headers = { 'content-type': 'application/json' }
-    const sent = request({ socketPath, path: target, method: 'POST', headers }, (answer) => {
-      const chunks = []
-      answer.on('data', (chunk) => chunks.push(chunk))
-      answer.on('error', reject)
-      answer.on('end', () => {
-        const text = Buffer.concat(chunks).toString('utf8')
-        if (answer.statusCode === 200) resolve(JSON.parse(text))
-        else reject(new Error(`${target}: ${answer.statusCode} ${text}`))
-      })
-    })
-    sent.on('error', reject)
-    sent.end(JSON.stringify(message))
-  })
 }

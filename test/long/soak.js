@@ -45,6 +45,7 @@ process.exitCode = await main().finally(() => {
 
 async function main() {
   for (const mode of modes) await start(mode)
+  for (const mode of modes) await untilReady(mode)
   const agent = new Agent({ keepAlive: true, maxSockets: PEOPLE })
   const send = async (request) => {
     await sleep(options.pause)
@@ -91,6 +92,10 @@ function judge(mode, samples) {
     say(`${mode}: ${what} ${was.toFixed(0)} in the third quarter, ${is.toFixed(0)} in the last`)
     return is > was * MAX_GROWTH + allowance ? [`${mode}: ${what} grew from ${was.toFixed(0)} to ${is.toFixed(0)}`] : []
   })
+}
+
+async function untilReady(mode) {
+  while (!(await fetch(`http://127.0.0.1:${adminPorts[mode]}/readyz`)).ok) await sleep(50)
 }
 
 /** Sends bad requests, as networks and strangers do. */

@@ -1,7 +1,6 @@
 // Backups of a server under load: each holds what was acknowledged before it began, and nothing half done.
 import { execFileSync } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
-import { request } from 'node:http'
 import path from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { Database } from '../../services/storage/sqlite/driver.js'
@@ -10,6 +9,7 @@ import { send } from '../harness/http.js'
 import { ServiceProcess, startProcess } from '../harness/process.js'
 import { authorizePath, CALLBACK, type TestApp, withQuery } from '../harness/verbs.js'
 import { formWith, Visitor } from '../harness/visitor.js'
+import { callRpc } from '../long/send.js'
 
 const PEOPLE = 4
 const BACKUPS = 2
@@ -135,33 +135,13 @@ async function isGood(service: ServiceProcess, { appid }: TestApp, openid: strin
 
 /** New users with a survey each, one after the other, by the RPCs of operators. */
 async function importSurveys(service: ServiceProcess, load: { isOver: boolean }): Promise<void> {
+  const socket = path.join(service.dataDir, 'rpc.sock')
   for (let n = 0; !load.isOver; n += 1) {
     const account = { username: `owner${n}`, password: 'correct horse', nickname: '', avatar: '' }
-    const { user } = await rpc<{ user: { userId: string } }>(service, 'AdminService/CreateUser', account)
+    const { user } = await callRpc<{ user: { userId: string } }>(socket, 'AdminService/CreateUser', account)
     const surveys = [{ title: '午餐', state: 'SURVEY_STATE_COLLECTING' }]
-    await rpc(service, 'SurveyService/ImportSurveys', { ownerUserId: user.userId, surveys })
+    await callRpc(socket, 'SurveyService/ImportSurveys', { ownerUserId: user.userId, surveys })
   }
-}
-
-/** Through the socket in DATA_DIR, in Connect's JSON. */
-function rpc<T>(service: ServiceProcess, method: string, message: object): Promise<T> {
-  const socketPath = path.join(service.dataDir, 'rpc.sock')
-  const headers = { 'content-type': 'application/json' }
-  return new Promise((resolve, reject) => {
-    const sent = request({ socketPath, path: `/surveyauth.v1.${method}`, method: 'POST', headers }, (answer) => {
-      let text = ''
-      answer.setEncoding('utf8')
-      answer.on('data', (chunk: string) => {
-        text += chunk
-      })
-      answer.on('end', () => {
-        if (answer.statusCode === 200) resolve(JSON.parse(text) as T)
-        else reject(new Error(`${method}: ${answer.statusCode} ${text}`))
-      })
-    })
-    sent.on('error', reject)
-    sent.end(JSON.stringify(message))
-  })
 }
 
 async function takeBackup(service: ServiceProcess, name: string): Promise<Taken> {

@@ -129,22 +129,6 @@ test.each(disabling)('once %s was disabled, no code can be redeemed, and no toke
   }
 })
 
-test('janitors share the work, each within its limit', async () => {
-  const [one, two] = await openTwo()
-  const seeded = await seed(one)
-  await times(60, () => authorize(one, seeded))
-  const kept = await authorize(one, seeded)
-  const bounds = { endedBeforeMs: START + 6 * 60_000, auditBeforeMs: START, limit: 10 }
-  let removed = 0
-  for (let round = 0; round < 20 && removed < 61; round++) {
-    const counts = await Promise.all([one.removeEnded(bounds), two.removeEnded(bounds), two.removeEnded(bounds)])
-    removed += counts.reduce((sum, { codes }) => sum + codes, 0)
-    expect(Math.max(...counts.map(({ codes }) => codes))).toBeLessThanOrEqual(10)
-  }
-  expect(removed).toBe(61)
-  expect(await isGood(one, kept.accessTokenHash)).toBe(true)
-})
-
 /** Tables in which a row is locked, with the time before which rows have ended, several in each. */
 const held: [string, number][] = [
   ['codes', START + DAY],

@@ -36,15 +36,6 @@ const CREATE_FAIL = `CREATE FUNCTION fail(state text) RETURNS void LANGUAGE plpg
   $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = state; END $$`
 
 describe('PostgreSQL stores', () => {
-  test('what was acknowledged is kept when the store is reopened', async () => {
-    const url = await migratedDatabase()
-    const first = await openPostgresTokenStore({ url, ...patient })
-    await seed(first)
-    const { accessTokenHash } = await grant(first)
-    await first.close()
-    expect(await isGood(closing(await openPostgresTokenStore({ url, ...patient })), accessTokenHash)).toBe(true)
-  })
-
   test('tables that grow after the last ANALYZE are not read from end to end', async () => {
     const url = await createDatabase()
     const store = await openPostgresTokenStore({ url, ...patient, poolSize: 1 }) // one connection, so that plans are cached

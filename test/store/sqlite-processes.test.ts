@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
-import type { RedemptionResult, Removed } from '../../services/token/store/token-store.js'
+import type { RedemptionResult } from '../../services/token/store/token-store.js'
 import { temporaryDirectory } from './temporary-directory.js'
-import { byApp, byUser, DAY, grant, isGood, issue, mint, NOW, redemption, seed } from './token-store-verbs.js'
+import { byApp, byUser, grant, isGood, issue, mint, NOW, redemption, seed } from './token-store-verbs.js'
 
 const BUILD = fileURLToPath(new URL('../../bin/build-if-needed.js', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('./sqlite-process.js', import.meta.url))
@@ -83,43 +83,6 @@ describe('several processes on one SQLite file', () => {
     expect(await commandLine.call('revokeGrant', grantId, NOW, byUser)).toBe('revoked')
     expect(await isGood(store, accessTokenHash)).toBe(false)
     expect((await mint(store, refreshTokenHash)).result).toBe('refused')
-    await store.close()
-  }, 60_000)
-
-  test('janitors in each share the work, while another writes', async () => {
-    const file = join(temporaryDirectory(), 'token.db')
-    const store = openSqliteTokenStore({ file })
-    await seed(store)
-    const ended = 600
-    await Promise.all(Array.from({ length: ended }, (_, n) => issue(store, `ended ${n}`, { maxLive: ended })))
-    const later = NOW + 400 * DAY
-    const live = await grant(store, {}, {}, later)
-    const janitors = await Promise.all([1, 2, 3].map(() => startProcess(file)))
-
-    let removed = 0
-    const tidying = janitors.map(async ({ call }) => {
-      for (;;) {
-        const bounds = { endedBeforeMs: later - DAY, auditBeforeMs: 0, limit: 10 }
-        const { codes } = (await call('removeEnded', bounds)) as Removed
-        if (codes === 0) return
-        removed += codes
-      }
-    })
-    let isOver = false
-    const refreshing = (async () => {
-      let last = live.accessTokenHash
-      while (!isOver) {
-        const { result, accessTokenHash } = await mint(store, live.refreshTokenHash, {}, later)
-        expect(result).toBe('minted')
-        last = accessTokenHash
-      }
-      return last
-    })()
-    await Promise.all(tidying)
-    isOver = true
-    const newest = await refreshing
-    expect(removed).toBe(ended)
-    expect(await isGood(store, newest, later)).toBe(true)
     await store.close()
   }, 60_000)
 

@@ -28,17 +28,6 @@ describe('SQLite stores', () => {
     await second.close()
   })
 
-  test('two stores on one file redeem a code once between them', async () => {
-    const options = { file: file() }
-    const stores = [openSqliteTokenStore(options), openSqliteTokenStore(options)] as const
-    await seed(stores[0])
-    await issue(stores[0], 'code')
-    const tries = Array.from({ length: 100 }, (_, i) => redeem(stores[i % 2 === 0 ? 0 : 1], 'code'))
-    const results = (await Promise.all(tries)).map(({ result }) => result.kind)
-    expect(results.filter((kind) => kind === 'redeemed')).toHaveLength(1)
-    await Promise.all(stores.map((store) => store.close()))
-  })
-
   test('codes that were never exchanged leave the index of what is open, however many a user makes', async () => {
     const options = { file: file() }
     const store = openSqliteTokenStore(options)
@@ -109,19 +98,6 @@ describe('SQLite stores', () => {
     ])
     expect(await store.listAppSecrets('app1')).toMatchObject([{ lastUsedAtMs: NOW + MINUTE }])
     await store.close()
-  })
-
-  test('a revocation by one store holds for the next read of another', async () => {
-    const options = { file: file() }
-    const server = openSqliteTokenStore(options)
-    const commandLine = openSqliteTokenStore(options)
-    await seed(server)
-    const { grantId, accessTokenHash } = await grant(server)
-    const isRevoked = async () => (await server.findAccessToken(presented(accessTokenHash)))?.isRevoked
-    expect(await isRevoked()).toBe(false)
-    await commandLine.revokeGrant(grantId, NOW, byOperator)
-    expect(await isRevoked()).toBe(true)
-    await Promise.all([server.close(), commandLine.close()])
   })
 
   test('a closed store is unavailable, and closing waits for the writes that were submitted', async () => {
