@@ -200,7 +200,7 @@ async function importProduct(folder) {
     load('gateway/api/survey-from-json.js').catch(() => load('gateway/api/survey-json.js')), // as older versions call it
     load('services/survey/import-surveys.js'),
   ])
-  return { ...stores, ...credentials, ...surveyJson, ...handler }
+  return { ...stores, ...credentials, ...handler, surveyFromJson: surveyJson.surveyFromJson }
 }
 
 /** Calls `make(index)` for 0 to count - 1, `atOnce` at a time. */

@@ -316,7 +316,7 @@ export function signsIn({ headers }) {
 
 /** The first form of a page that is sent to this path, with its hidden fields; undefined if there is none. */
 export function formTo(html, path) {
-  const found = new RegExp(`<form method="post" action="(${path}(?:\\?[^"]*)?)">.*?</form>`, 's').exec(html)
+  const found = new RegExp(`<form [^>]*?method="post" action="(${path}(?:\\?[^"]*)?)">.*?</form>`, 's').exec(html)
   if (found === null) return undefined
   const [form, action] = found
   const hidden = form.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)">/g)
