@@ -34,7 +34,6 @@ async function exposed(): Promise<Map<string, Set<string>>> {
     metrics.call({ ...call, code: Code.Unauthenticated, reason: ErrorReason.INVALID_CREDENTIALS })
   }
   metrics.removed({ codes: 1, accessTokens: 0, grants: 0, sessions: 0, auditEvents: 0 })
-  metrics.storeOperation('token', 'findApp', 1)
   metrics.certificate('token.pem', 0)
   metrics.commit('token', 1, 1)
   metrics.replayed('revoked_grant')
@@ -115,7 +114,6 @@ function valuesOf(text: string): Record<string, number> {
 function measure(metrics: Metrics): void {
   for (const durationMs of [250, 500]) {
     metrics.request({ route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs, requestId: 'r' })
-    metrics.storeOperation('token', 'findApp', durationMs)
   }
   metrics.commit('token', 7, 500)
   const call = { rpc: 's/SignIn', method: 'SignIn', caller: 'gateway', requestId: 'r', durationMs: 500 } as const
@@ -124,7 +122,6 @@ function measure(metrics: Metrics): void {
   metrics.call({ ...call, code: Code.DeadlineExceeded, reason: undefined })
   metrics.call({ ...call, rpc: 's/ListApps', method: 'ListApps', code: Code.Internal, reason: undefined })
   metrics.request({ route: 'list', method: 'GET', status: 429, outcome: 'o', durationMs: 5, requestId: 'r' })
-  metrics.storeOperation('survey', 'findSurvey', 0.2)
   metrics.replayed('revoked_grant')
   metrics.unexpected()
   metrics.dropped()
@@ -147,9 +144,6 @@ describe('metrics', () => {
       [`${seconds}_bucket{le="+Inf",route="user"}`]: 2,
       [`${seconds}_sum{route="user"}`]: 0.75,
       [`${seconds}_count{route="user"}`]: 2,
-      'survey_auth_store_duration_seconds_sum{store="token",operation="findApp"}': 0.75,
-      'survey_auth_store_duration_seconds_bucket{le="0.0001",store="survey",operation="findSurvey"}': 0,
-      'survey_auth_store_duration_seconds_bucket{le="0.00025",store="survey",operation="findSurvey"}': 1,
       'survey_auth_replayed_codes_total{effect="revoked_grant"}': 1,
       survey_auth_unexpected_errors_total: 1,
       survey_auth_http_connections_dropped_total: 1,

@@ -1,6 +1,6 @@
 // Options that several commands share.
 import { InvalidArgumentError, Option } from 'commander'
-import { isRequestId } from '../../services/rpc/request-id.js'
+import { isRequestId } from '../../services/rpc/requests.js'
 
 /** What `jsonOption` gives. */
 export interface Json {

@@ -1,9 +1,11 @@
 // Where the services report what happened when a command runs them. What the command reports itself is not logged too.
 import { Code, ConnectError } from '@connectrpc/connect'
+import type { FailedCall } from '../../services/rpc/dispatcher.js'
 import type { Config } from '../config.js'
+import type { CommandError } from '../exit.js'
 import { createLog } from '../telemetry/log.js'
 import { damage } from './database-file.js'
-import { createObservers, type Observers } from './observers.js'
+import { createObservers, type Observers, storeOf } from './observers.js'
 
 export interface CommandObservers {
   readonly observers: Observers
@@ -11,15 +13,16 @@ export interface CommandObservers {
   damageOr(error: unknown): unknown
 }
 
-interface Damage {
-  readonly error: unknown
-  readonly failure: unknown
-}
-
 export function createCommandObservers(config: Config): CommandObservers {
   const { dispatcher, ...others } = createObservers(createLog(config, process.stderr))
   const databases = { token: config.tokenDatabase, survey: config.surveyDatabase }
-  let found: Damage | undefined
+  let found: CommandError | undefined
+  const isDamage = (error: unknown, { service }: FailedCall) => {
+    const database = databases[storeOf(service)]
+    const failure = database.kind === 'sqlite' ? damage(database.file, error) : undefined
+    found ??= failure
+    return failure !== undefined
+  }
   const observers: Observers = {
     ...others,
     dispatcher: {
@@ -27,21 +30,13 @@ export function createCommandObservers(config: Config): CommandObservers {
       onCall(record) {
         if (config.logLevel === 'debug') dispatcher.onCall(record)
       },
-      onUnexpected(error, record) {
-        if (error !== found?.error) dispatcher.onUnexpected(error, record)
+      onUnexpected(error, call) {
+        if (!isDamage(error, call)) dispatcher.onUnexpected(error, call)
       },
-    },
-    store: {
-      onOperation() {},
-      onCommit() {},
-      onFailure(store, error) {
-        const database = databases[store]
-        const failure = database.kind === 'sqlite' && damage(database.file, error)
-        if (failure) found = { error, failure }
-      },
+      onUnavailable: isDamage,
     },
   }
-  return { observers, damageOr: (error) => (found && isOfDatabase(error) ? found.failure : error) }
+  return { observers, damageOr: (error) => (found && isOfDatabase(error) ? found : error) }
 }
 
 /** As calls fail on a damaged file: reads unexpectedly, writes as if the database did not answer. */

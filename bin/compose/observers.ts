@@ -1,5 +1,6 @@
 // Where everything in a process reports what happened: the log, the metrics and the traces.
 import type { GatewayOptions } from '../../gateway/app.js'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { DispatcherOptions } from '../../services/rpc/dispatcher.js'
 import { reasonOf } from '../../services/rpc/service-error.js'
 import { CLOCK_WAIT_MS } from '../../services/storage/clean-up-clock.js'
@@ -10,7 +11,7 @@ import { lineAMinute } from '../telemetry/line-a-minute.js'
 import type { Log, RemovedRows } from '../telemetry/log.js'
 import type { Metrics } from '../telemetry/metrics.js'
 import type { Tracing } from '../telemetry/tracing.js'
-import type { StoreObserver } from './stores.js'
+import type { OnCommit } from './stores.js'
 
 export interface JanitorObserver {
   onRemoved(removed: RemovedRows): void
@@ -20,10 +21,10 @@ export interface JanitorObserver {
 }
 
 export interface Observers {
-  readonly dispatcher: Pick<DispatcherOptions, 'onCall' | 'onUnexpected' | 'startSpan'>
+  readonly dispatcher: Pick<DispatcherOptions, 'onCall' | 'onUnexpected' | 'onUnavailable' | 'startSpan'>
   readonly gateway: Pick<GatewayOptions, 'onRequest' | 'onUnexpected' | 'onDropped' | 'startSpan'>
   /** undefined without metrics. */
-  readonly store: StoreObserver | undefined
+  readonly onCommit: OnCommit | undefined
   readonly token: Pick<TokenDeps, 'onReplayed'>
   readonly janitor: (database: 'token' | 'survey') => JanitorObserver
 }
@@ -41,6 +42,7 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
         log.failure(`${method} failed unexpectedly`, error, requestId)
         metrics?.unexpected()
       },
+      onUnavailable: tellOfOutages(log),
     },
     gateway: {
       startSpan: tracing?.startRequestSpan,
@@ -54,11 +56,7 @@ export function createObservers(log: Log, metrics?: Metrics, tracing?: Tracing):
       },
       onDropped: metrics?.dropped,
     },
-    store: metrics && {
-      onOperation: metrics.storeOperation,
-      onCommit: metrics.commit,
-      onFailure: tellOfOutages(log),
-    },
+    onCommit: metrics?.commit,
     token: { onReplayed: metrics?.replayed },
     janitor: (database) => ofJanitor(database, log, metrics),
   }
@@ -82,7 +80,7 @@ function ofJanitor(database: string, log: Log, metrics: Metrics | undefined): Ja
       isWaiting = lastMs !== undefined
     },
     onError(error) {
-      // An unavailable database is reported where it is called.
+      // That a database is unavailable is told where a call needs it, and by /readyz.
       if (!(error instanceof StoreUnavailable)) log.failure('the janitor failed and will try again', error)
     },
   }
@@ -93,11 +91,16 @@ export function cleanUpWaits(database: string, lastMs: number): string {
   return `the ${database} database was last cleaned up at ${new Date(lastMs).toISOString()}, far from what the clock says: what has ended since stays until a service has run for ${CLOCK_WAIT_MS / 3_600_000} hours; if the clock is wrong, correct it before`
 }
 
-function tellOfOutages(log: Log): StoreObserver['onFailure'] {
+function tellOfOutages(log: Log): DispatcherOptions['onUnavailable'] {
   const tell = lineAMinute(log)
-  return (store, error) => {
-    if (!(error instanceof StoreUnavailable)) return
+  return (error, { service }) => {
+    const store = storeOf(service)
     const reason = reasonOf(error)
     tell(`${store} ${errorCode(error.cause, reason)}`, `the ${store} database is unavailable: ${reason}`)
   }
+}
+
+/** Which database a service uses. */
+export function storeOf(service: string): 'token' | 'survey' {
+  return service === SurveyService.typeName ? 'survey' : 'token'
 }

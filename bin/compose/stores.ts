@@ -2,7 +2,6 @@
 import { chmodSync, readdirSync, statSync } from 'node:fs'
 import path from 'node:path'
 import { reasonOf } from '../../services/rpc/service-error.js'
-import type { Cause } from '../../services/storage/cause.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import type { PoolOptions } from '../../services/storage/postgres/pool.js'
 import { makeDirectories } from '../../services/storage/sqlite/private-directory.js'
@@ -19,47 +18,29 @@ import { fileFailure, hasSchema } from './database-file.js'
 
 const WRITABLE = 'set DATA_DIR to a directory that this user may write'
 
-/** Is told how long the databases take, and why they fail. */
-export interface StoreObserver {
-  /** One method of a store, from the call to its answer. */
-  onOperation(store: 'token' | 'survey', operation: string, durationMs: number): void
-  /** One commit of a SQLite database: writes that shared it, and its time. */
-  onCommit(store: 'token' | 'survey', writes: number, durationMs: number): void
-  onFailure(store: 'token' | 'survey', error: unknown): void
-}
+/** Told of each commit of a SQLite database: how many writes shared it, and its time. */
+export type OnCommit = (store: 'token' | 'survey', writes: number, durationMs: number) => void
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is not a database. */
-export async function openTokenStore(config: Config, observer?: StoreObserver): Promise<TokenStore> {
+export async function openTokenStore(config: Config, onCommit?: OnCommit): Promise<TokenStore> {
   const { tokenDatabase } = config
   if (tokenDatabase.kind === 'postgres') {
     const postgres = await import('../../services/token/store/postgres/postgres-token-store.js')
-    const opening = postgres.openPostgresTokenStore(poolOptions(tokenDatabase.url, config))
-    return observed('token', await naming('token', opening), observer)
+    return naming('token', postgres.openPostgresTokenStore(poolOptions(tokenDatabase.url, config)))
   }
   const { file } = tokenDatabase
-  const onCommit = observer?.onCommit.bind(observer, 'token')
-  return observed(
-    'token',
-    opened(file, () => openSqliteTokenStore({ file, onCommit })),
-    observer,
-  )
+  return opened(file, () => openSqliteTokenStore({ file, onCommit: onCommit?.bind(undefined, 'token') }))
 }
 
 /** Creates and migrates it as needed. @throws CommandError when its file cannot be made or is not a database. */
-export async function openSurveyStore(config: Config, observer?: StoreObserver): Promise<SurveyStore> {
+export async function openSurveyStore(config: Config, onCommit?: OnCommit): Promise<SurveyStore> {
   const { surveyDatabase } = config
   if (surveyDatabase.kind === 'postgres') {
     const postgres = await import('../../services/survey/store/postgres/postgres-survey-store.js')
-    const opening = postgres.openPostgresSurveyStore(poolOptions(surveyDatabase.url, config))
-    return observed('survey', await naming('survey', opening), observer)
+    return naming('survey', postgres.openPostgresSurveyStore(poolOptions(surveyDatabase.url, config)))
   }
   const { file } = surveyDatabase
-  const onCommit = observer?.onCommit.bind(observer, 'survey')
-  return observed(
-    'survey',
-    opened(file, () => openSqliteSurveyStore({ file, onCommit })),
-    observer,
-  )
+  return opened(file, () => openSqliteSurveyStore({ file, onCommit: onCommit?.bind(undefined, 'survey') }))
 }
 
 /** Whether it exists, with its tables. @throws CommandError when this cannot be known; DatabaseRefused */
@@ -99,31 +80,6 @@ function poolOptions(url: string, config: Config): PoolOptions {
     statementTimeoutMs: config.databaseStatementTimeoutMs,
     lockTimeoutMs: config.databaseLockTimeoutMs,
   }
-}
-
-/** The store with each method timed, and each failure reported before its caller learns of it. */
-function observed<S extends object>(name: 'token' | 'survey', store: S, observer: StoreObserver | undefined): S {
-  if (!observer) return store
-  const methods = Object.entries(store) as [string, (...args: unknown[]) => Promise<unknown>][]
-  const timed = methods.map(([operation, method]) => {
-    const run = (...args: unknown[]) => {
-      const startedAt = performance.now()
-      const ended = () => observer.onOperation(name, operation, performance.now() - startedAt)
-      const work = method(...args)
-      work.then(ended, (error) => {
-        ended()
-        if (!hasCallerLeft(args)) observer.onFailure(name, error)
-      })
-      return work
-    }
-    return [operation, run] as const
-  })
-  return Object.fromEntries(timed) as S
-}
-
-/** Whether the call that caused this has been given up, for which it then fails; a method that has a cause takes it last. */
-function hasCallerLeft(args: readonly unknown[]): boolean {
-  return (args.at(-1) as Partial<Cause> | undefined)?.signal?.aborted === true
 }
 
 /** What `open` returns for a file; its folder is made if it is missing. */

@@ -18,7 +18,7 @@ export async function openSurveyPart(
   token: Client<typeof TokenService>,
   observers: Observers,
 ): Promise<StorePart> {
-  const store = await openSurveyStore(config, observers.store)
+  const store = await openSurveyStore(config, observers.onCommit)
   dispatcher.register(SurveyService, createSurveyHandlers({ store, token, now: clock.now }))
   return {
     startJanitor: () => {

@@ -30,7 +30,7 @@ export async function openTokenPart(
     queueLimit: config.passwordHashQueueLimit,
     cost: passwordCost,
   })
-  const store = await openTokenStore(config, observers.store) // last of what may fail: otherwise nobody would close it
+  const store = await openTokenStore(config, observers.onCommit) // last of what may fail: otherwise nobody would close it
   const uses = createUseRecorder(store)
   const handlers = createTokenHandlers({
     ...clock,

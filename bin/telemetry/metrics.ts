@@ -1,9 +1,8 @@
 // Metrics in Prometheus form. Labels come from closed sets: route names, statuses, RPC names, codes, reasons.
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { RequestRecord } from '../../gateway/app.js'
 import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/protocol/codes.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
-import { counterFamily, histogramFamily } from './families.js'
 import { codeName, type RemovedRows, reasonName } from './log.js'
 
 export interface Metrics {
@@ -11,7 +10,6 @@ export interface Metrics {
   request(record: RequestRecord): void
   call(record: CallRecord): void
   removed(removed: RemovedRows): void
-  storeOperation(store: string, operation: string, durationMs: number): void
   /** A used code that was sent again. */
   replayed(effect: ReplayEffect): void
   /** A commit of SQLite and the writes that shared it. */
@@ -103,90 +101,73 @@ export function createMetrics(): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   const registers = [registry]
-  const requests = counterFamily({
+  const requests = new Counter({
     name: 'survey_auth_http_requests_total',
     help: 'answered requests',
     labelNames: ['route', 'status', 'outcome'],
-    registry,
+    registers,
   })
-  const requestSeconds = histogramFamily(
-    {
-      name: 'survey_auth_http_request_duration_seconds',
-      help: 'time from the request line to the end of the answer',
-      labelNames: ['route'],
-      registry,
-    },
-    SECONDS,
-  )
-  const calls = counterFamily({
+  const requestSeconds = new Histogram({
+    name: 'survey_auth_http_request_duration_seconds',
+    help: 'time from the request line to the end of the answer',
+    labelNames: ['route'],
+    buckets: SECONDS,
+    registers,
+  })
+  const calls = new Counter({
     name: 'survey_auth_rpc_calls_total',
     help: 'finished RPCs',
     labelNames: ['method', 'code'],
-    registry,
+    registers,
   })
-  const callSeconds = histogramFamily(
-    {
-      name: 'survey_auth_rpc_duration_seconds',
-      help: 'time in the dispatcher, handler and database included',
-      labelNames: ['method'],
-      registry,
-    },
-    SECONDS,
-  )
-  const credentials = counterFamily({
+  const callSeconds = new Histogram({
+    name: 'survey_auth_rpc_duration_seconds',
+    help: 'time in the dispatcher, handler and database included',
+    labelNames: ['method'],
+    buckets: SECONDS,
+    registers,
+  })
+  const credentials = new Counter({
     name: 'survey_auth_credentials_total',
     help: 'steps of the protocol that succeeded',
     labelNames: ['step'],
-    registry,
+    registers,
   })
-  const refused = counterFamily({
+  const refused = new Counter({
     name: 'survey_auth_refused_total',
     help: 'steps of the protocol that were refused, by reason',
     labelNames: ['method', 'reason'],
-    registry,
+    registers,
   })
-  const replayedCodes = counterFamily({
+  const replayedCodes = new Counter({
     name: 'survey_auth_replayed_codes_total',
     help: 'used codes that were sent again with the secret of their app, by what that did',
     labelNames: ['effect'],
-    registry,
+    registers,
   })
   // Present from the start, at 0: for Prometheus, a series that first appears when something happens has not grown, and alerts
   // on it stay silent.
-  for (const step of Object.values(steps)) credentials([step], 0)
-  for (const effect of REPLAY_EFFECTS) replayedCodes([effect], 0)
-  const storeSeconds = histogramFamily(
-    {
-      name: 'survey_auth_store_duration_seconds',
-      help: 'time a database operation takes as its caller sees it, waiting for the commit included',
-      labelNames: ['store', 'operation'],
-      registry,
-    },
-    [0.0001, 0.00025, 0.0005, ...SECONDS],
-  )
-  const commitSeconds = histogramFamily(
-    {
-      name: 'survey_auth_commit_duration_seconds',
-      help: 'time of a SQLite commit from BEGIN until it is flushed, which includes the flush before it',
-      labelNames: ['store'],
-      registry,
-    },
-    SECONDS,
-  )
-  const commitWrites = histogramFamily(
-    {
-      name: 'survey_auth_commit_writes',
-      help: 'writes that share one SQLite commit',
-      labelNames: ['store'],
-      registry,
-    },
-    [1, 2, 4, 8, 16, 32, 64, 128, 256],
-  )
-  const removedRows = counterFamily({
+  for (const step of Object.values(steps)) credentials.inc({ step }, 0)
+  for (const effect of REPLAY_EFFECTS) replayedCodes.inc({ effect }, 0)
+  const commitSeconds = new Histogram({
+    name: 'survey_auth_commit_duration_seconds',
+    help: 'time of a SQLite commit from BEGIN until it is flushed, which includes the flush before it',
+    labelNames: ['store'],
+    buckets: SECONDS,
+    registers,
+  })
+  const commitWrites = new Histogram({
+    name: 'survey_auth_commit_writes',
+    help: 'writes that share one SQLite commit',
+    labelNames: ['store'],
+    buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256],
+    registers,
+  })
+  const removedRows = new Counter({
     name: 'survey_auth_removed_rows_total',
     help: 'ended rows that the janitor removed',
     labelNames: ['table'],
-    registry,
+    registers,
   })
   const cleanUpWaits = new Gauge({
     name: 'survey_auth_clean_up_waits',
@@ -214,27 +195,24 @@ export function createMetrics(): Metrics {
   return {
     contentType: registry.contentType,
     request({ route, status, outcome, durationMs }) {
-      requests([route, String(status), outcome])
-      requestSeconds([route], durationMs / 1000)
+      requests.inc({ route, status, outcome })
+      requestSeconds.observe({ route }, durationMs / 1000)
     },
     call({ rpc, method, code, reason, durationMs }) {
-      calls([rpc, codeName(code)])
-      callSeconds([rpc], durationMs / 1000)
+      calls.inc({ method: rpc, code: codeName(code) })
+      callSeconds.observe({ method: rpc }, durationMs / 1000)
       const step = steps[method]
       if (step === undefined) return
-      if (code === undefined) credentials([step])
-      else refused([method, reasonName(reason) ?? codeName(code)])
+      if (code === undefined) credentials.inc({ step })
+      else refused.inc({ method, reason: reasonName(reason) ?? codeName(code) })
     },
-    replayed: (effect) => replayedCodes([effect]),
-    storeOperation(store, operation, durationMs) {
-      storeSeconds([store, operation], durationMs / 1000)
-    },
+    replayed: (effect) => replayedCodes.inc({ effect }),
     commit(store, writes, durationMs) {
-      commitWrites([store], writes)
-      commitSeconds([store], durationMs / 1000)
+      commitWrites.observe({ store }, writes)
+      commitSeconds.observe({ store }, durationMs / 1000)
     },
     removed(removed) {
-      for (const [table, count] of Object.entries(removed)) removedRows([table], count)
+      for (const [table, count] of Object.entries(removed)) removedRows.inc({ table }, count)
     },
     unexpected: () => unexpected.inc(),
     dropped: () => dropped.inc(),

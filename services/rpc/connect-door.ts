@@ -9,8 +9,7 @@ import { connectNodeAdapter } from '@connectrpc/connect-node'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
 import { type Identify, requireCaller } from './identity.js'
-import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
-import { MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
+import { MAX_TIMER_MS, maxRequestBytesOf, REQUEST_ID_HEADER, type RpcLimits, requestIdFrom } from './requests.js'
 
 export interface ConnectDoorOptions {
   readonly dispatcher: Dispatcher

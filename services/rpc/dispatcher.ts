@@ -11,7 +11,8 @@ import {
 } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import type { Caller } from './callers.js'
+import { StoreUnavailable } from '../storage/store-unavailable.js'
+import { CALLERS, type Caller } from './callers.js'
 import { Deadlines } from './deadlines.js'
 import { ofStore, ServiceError, toConnectError } from './service-error.js'
 import { compileRules, type Validate, violationInWords } from './validation.js'
@@ -57,13 +58,22 @@ export interface CallRecord {
   readonly durationMs: number
 }
 
+/** `service`: its full name. Where no method was known yet, that is empty and `method` says where it failed. */
+export interface FailedCall {
+  readonly service: string
+  readonly method: string
+  readonly requestId: string
+}
+
 export interface DispatcherOptions {
-  /** Whether `caller` may call `method`; default deny is the table's business. */
+  /** Whether `caller` may call `method`, asked once for each; default deny is the table's business. */
   readonly mayCall: (caller: Caller, method: DescMethod) => boolean
   /** Called once per call, when it has ended. */
   readonly onCall: (record: CallRecord) => void
   /** Called once per unexpected failure, with what was thrown. */
-  readonly onUnexpected: (error: unknown, record: { method: string; requestId: string }) => void
+  readonly onUnexpected: (error: unknown, call: FailedCall) => void
+  /** Called for each call that failed because the database of its service is unavailable. */
+  readonly onUnavailable?: ((error: StoreUnavailable, call: FailedCall) => void) | undefined
   /** Starts a span for a call, as a child of `traceparent` if that is valid; undefined when nobody records spans. */
   readonly startSpan?:
     | ((
@@ -89,6 +99,7 @@ interface Served {
   /** `package.Service/Method`. */
   readonly name: string
   readonly handler: AnyHandler
+  readonly callers: readonly Caller[]
   readonly validate: Validate<Message>
 }
 
@@ -113,7 +124,8 @@ export class Dispatcher {
     this.#services.push(service)
     for (const method of service.methods) {
       const handler = handlers[method.localName as keyof Handlers<S>] as AnyHandler
-      this.#methods.set(method, { name: nameOf(method), handler, validate: compileRules(method.input) })
+      const callers = CALLERS.filter((caller) => this.#options.mayCall(caller, method))
+      this.#methods.set(method, { name: nameOf(method), handler, callers, validate: compileRules(method.input) })
     }
     return this
   }
@@ -150,6 +162,7 @@ export class Dispatcher {
       const fail = (thrown: unknown) => {
         const error = ofStore(thrown)
         try {
+          if (thrown instanceof StoreUnavailable) this.#options.onUnavailable?.(thrown, failedCall(method, call))
           const failure = this.#translate(error, method, call)
           tell(failure, error instanceof ServiceError ? error.reason : undefined)
           reject(failure)
@@ -185,19 +198,19 @@ export class Dispatcher {
   }
 
   /** Reports an unexpected error and returns the failure to answer with. */
-  unexpected(error: unknown, method: string, { requestId }: Pick<Call, 'requestId'>): ConnectError {
-    this.#options.onUnexpected(error, { method, requestId })
+  unexpected(error: unknown, method: DescMethod | undefined, call: Pick<Call, 'requestId'>): ConnectError {
+    this.#options.onUnexpected(error, failedCall(method, call))
     return new ConnectError(INTERNAL, Code.Internal)
   }
 
   /** Reports an error that a door threw before it knew which call it was for. */
   unexpectedAtDoor(error: unknown): void {
-    this.unexpected(error, 'a door', { requestId: randomUUID() })
+    this.unexpected(error, undefined, { requestId: randomUUID() })
   }
 
   #begin(served: Served | undefined, method: DescMethod, request: Message, call: Call): Promise<object> {
     if (!served) throw new ConnectError(`${method.name} is not served here`, Code.Unimplemented)
-    if (!this.#options.mayCall(call.caller, method)) {
+    if (!served.callers.includes(call.caller)) {
       throw new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, `${call.caller} may not call ${method.name}`)
     }
     const violation = served.validate(request)
@@ -239,8 +252,12 @@ export class Dispatcher {
   #translate(error: unknown, method: DescMethod, call: IncomingCall): ConnectError {
     if (error instanceof ServiceError) return toConnectError(error, { tellsCause: MAY_KNOW.has(call.caller) })
     if (error instanceof ConnectError) return error // our own deadline, or the answer of a service we called
-    return this.unexpected(error, method.name, call)
+    return this.unexpected(error, method, call)
   }
+}
+
+function failedCall(method: DescMethod | undefined, { requestId }: Pick<Call, 'requestId'>): FailedCall {
+  return { service: method?.parent.typeName ?? '', method: method?.name ?? 'a door', requestId }
 }
 
 /** `package.Service/Method`. */

@@ -20,8 +20,15 @@ import { CallersOverHttp2 } from './callers-over-http2.js'
 import { type Dispatcher, type IncomingCall, pathOf } from './dispatcher.js'
 import { type Identify, requireCaller } from './identity.js'
 import { serveMultiplex } from './multiplex-server.js'
-import { REQUEST_ID_HEADER, requestIdFrom } from './request-id.js'
-import { decodeRequest, MAX_HEADER_BYTES, MAX_TIMER_MS, maxRequestBytesOf, type RpcLimits } from './requests.js'
+import {
+  decodeRequest,
+  MAX_HEADER_BYTES,
+  MAX_TIMER_MS,
+  maxRequestBytesOf,
+  REQUEST_ID_HEADER,
+  type RpcLimits,
+  requestIdFrom,
+} from './requests.js'
 
 export interface GrpcDoorOptions {
   readonly dispatcher: Dispatcher
@@ -229,7 +236,7 @@ async function answer(
   try {
     return Buffer.from(toBinary(method.output, response))
   } catch (error) {
-    throw options.dispatcher.unexpected(error, method.name, call)
+    throw options.dispatcher.unexpected(error, method, call)
   }
 }
 

@@ -16,8 +16,7 @@ import { inBatches } from './batches.js'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
 import { encode } from './large-messages.js'
-import { requestIdFrom } from './request-id.js'
-import { decodeRequest, type RpcLimits } from './requests.js'
+import { decodeRequest, type RpcLimits, requestIdFrom } from './requests.js'
 
 /** A call that has ended, with its failure or a response that is not encoded yet. */
 type Ended = { readonly call: MultiplexedCall } & (
@@ -252,11 +251,11 @@ async function endOf(
 ): Promise<Ended> {
   const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
   const dueAtMs = performance.now() + (timeoutMs ?? Number.POSITIVE_INFINITY)
+  const method = options.methods.get(call.method)
   try {
     if (timeoutMs !== undefined && timeoutMs <= 0) {
       throw new ConnectError('deadline exceeded before the call arrived', Code.DeadlineExceeded)
     }
-    const method = options.methods.get(call.method)
     if (!method) throw new ConnectError(`${call.method} is not served here`, Code.Unimplemented)
     const response = await options.dispatcher.call(
       method,
@@ -271,13 +270,8 @@ async function endOf(
     )
     return { call, method, response, dueAtMs }
   } catch (error) {
-    return { call, failure: error instanceof ConnectError ? error : unencodable(options, call, error) }
+    return { call, failure: error instanceof ConnectError ? error : options.dispatcher.unexpected(error, method, call) }
   }
-}
-
-/** The failure for a handler's answer that is not a message of its type. */
-function unencodable({ dispatcher }: MultiplexServerOptions, call: MultiplexedCall, error: unknown): ConnectError {
-  return dispatcher.unexpected(error, call.method.slice(call.method.lastIndexOf('/') + 1), call)
 }
 
 /** Encodes each response when its turn comes, and one that several calls share only once. */
@@ -296,7 +290,7 @@ function responded(options: MultiplexServerOptions, ended: Exclude<Ended, { fail
   try {
     return { case: 'response', value: encode(method.output, response) }
   } catch (error) {
-    return failed(unencodable(options, call, error))
+    return failed(options.dispatcher.unexpected(error, method, call)) // the handler's answer is no message of its type
   }
 }
 

@@ -1,4 +1,5 @@
-// What doors accept: how large a request may be, and how its bytes become a message.
+// What doors accept of a call: its request id, the size of its request, and the bytes that become a message.
+import { randomUUID } from 'node:crypto'
 import { type DescMethod, type DescService, fromBinary, type Message } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 
@@ -33,4 +34,15 @@ export function decodeRequest({ input, parent }: DescMethod, bytes: Uint8Array, 
   } catch {
     throw new ConnectError(`the request is not a ${input.typeName}`, Code.InvalidArgument)
   }
+}
+
+/** Header (metadata key) in which a request's id travels between processes. */
+export const REQUEST_ID_HEADER = 'x-request-id'
+
+/** Whether the text can be a request id. Ours are UUIDs; callers may use their own. */
+export const isRequestId = (text: string) => /^[0-9A-Za-z-]{8,64}$/.test(text)
+
+/** The caller's request id if it is well-formed; otherwise a new one, so that no arbitrary text of a caller reaches a log. */
+export function requestIdFrom(value: unknown): string {
+  return typeof value === 'string' && isRequestId(value) ? value : randomUUID()
 }

@@ -1,8 +1,8 @@
 import { Code, ConnectError } from '@connectrpc/connect'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import type { VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
+import { headersBecauseOf } from '../rpc/client.js'
 import type { Call } from '../rpc/dispatcher.js'
-import { headersBecauseOf } from '../rpc/request-id.js'
 import { reasonIn, ServiceError } from '../rpc/service-error.js'
 import type { SurveyDeps } from './deps.js'
 

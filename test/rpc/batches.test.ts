@@ -81,7 +81,10 @@ test('among calls sent together, only those fail that are too large or cannot be
     [201, expect.objectContaining({ message: expect.stringContaining('ExchangeCodeRequest.code') })],
   ])
   expect(onUnexpected.mock.calls).toEqual([
-    [expect.any(Error), { method: 'ExchangeCode', requestId: expect.any(String) }],
+    [
+      expect.any(Error),
+      { service: 'surveyauth.v1.TokenService', method: 'ExchangeCode', requestId: expect.any(String) },
+    ],
   ])
   const openids = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value.openid] : []))
   expect(openids).toEqual([...exchanges.filter((code) => code !== 'too much'), ...exchanges])
