@@ -11,7 +11,6 @@ import { announcesMore, readBody } from './body.js'
 import { Connections } from './connections.js'
 import { failure, failureHeaders } from './envelope.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
-import { type HeaderFacts, readHeaders } from './headers.js'
 import type { Answer, GatewayDeps, Route } from './http.js'
 import type { GatewayLimits } from './limits.js'
 import {
@@ -23,13 +22,11 @@ import {
 } from './malformed.js'
 import { type ErrorPageInput, errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
-import { appOnRoute, NO_ROUTE, RouteRates } from './rates/route-rates.js'
+import { RouteRates } from './rates/route-rates.js'
 import { startSharing } from './rates/sharing.js'
-import { HttpRequest, pathOf, type RequestLimits } from './request.js'
-import { pathParameterOf, type Resource, Router } from './router.js'
-import { routes } from './routes.js'
+import { type HeaderFacts, HttpRequest, pathOf, type RequestLimits } from './request.js'
+import { NO_ROUTE, pathParameterOf, type Resource, Router, routes } from './routes.js'
 import { isFromProxy, sourceOf } from './source.js'
-import { Turns } from './turns.js'
 import { AnswerWriter } from './write.js'
 
 /** How one request ended, for the access log and the metrics. Nothing else of a request may be logged. */
@@ -72,13 +69,6 @@ export interface GatewayOptions extends GatewayDeps {
   readonly onDropped?: (() => void) | undefined
 }
 
-/**
- * Requests refused before any work in one turn of the event loop, a few ms. Without a bound, a crowd that retries as soon as
- * it is refused would be all that is served: libuv reads from up to 1,024 sockets, 48 times over, before anything admitted
- * makes progress. A client that waits for its refusal does not retry meanwhile, and what it pipelined waits for its turn.
- */
-const REFUSALS_PER_TURN = 64
-
 /** The form in which TokenService issues them. */
 const APPID = /^app_[\w-]{22}$/
 
@@ -104,9 +94,9 @@ export function createGateway(options: GatewayOptions): { readonly server: Serve
 class Gateway {
   readonly #options: GatewayOptions
   readonly #router = new Router(routes)
-  readonly #rates: RouteRates
+  /** undefined when they are turned off. */
+  readonly #rates: RouteRates | undefined
   readonly #admission: Admission
-  readonly #refusals = new Turns(REFUSALS_PER_TURN)
   readonly #stopSharing: (() => void) | undefined
   readonly #requestLimits: RequestLimits
   readonly #trustedProxies: ReadonlySet<string>
@@ -119,8 +109,9 @@ class Gateway {
     this.#options = options
     this.#connections = new Connections(server, options.limits, options.onDropped)
     this.#admission = new Admission(options.limits.maxInFlight)
-    this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
-    if (options.sharedLimits) this.#stopSharing = startSharing(this.#rates.counters, options.sharedLimits)
+    if (options.limits.rateLimit) this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
+    if (this.#rates && options.sharedLimits)
+      this.#stopSharing = startSharing(this.#rates.counters, options.sharedLimits)
     this.#requestLimits = { rpcTimeoutMs: options.rpcTimeoutMs, maxFormBytes: options.limits.maxFormBytes }
     this.#trustedProxies = new Set(options.trustedProxies)
     this.#writer = new AnswerWriter(options.publicUrl, options.limits.keepAliveTimeoutMs)
@@ -146,15 +137,14 @@ class Gateway {
   async #serve(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
     if (!this.#connections.began(incoming, response)) return
     const startedAt = performance.now()
-    const turn = this.#connections.turnOf(incoming)
-    if (turn) await turn
+    const previous = this.#connections.previousAnswered(incoming)
+    if (previous) await previous
     const { limits, now } = this.#options
     const source = sourceOf(incoming, this.#trustedProxies)
-    const headers = readHeaders(incoming.rawHeaders)
+    const request = new HttpRequest(incoming, source, this.#connections.leftBy(incoming), this.#requestLimits)
+    const headers = request.headerFacts
     // Requests that arrive together run the same code in succession, while it is in the cache.
     if (!headers.hasBody) await endOfTurn()
-    const left = this.#connections.leftBy(incoming)
-    const request = new HttpRequest(incoming, randomUUID(), source, left, this.#requestLimits)
     const resource = this.#router.find(request.path)
     const route = resource?.byMethod.get(request.method)
     const kind = resource?.kind ?? kindOf(request)
@@ -163,34 +153,30 @@ class Gateway {
     const span = this.#options.startSpan?.(request.method, name, traceparent)
     request.traceparent = span?.traceparent ?? traceparent
     let appid: string | undefined
-    let app: string | undefined
     let answer: Answer
     let isAdmitted = false
     try {
-      this.#rates.admitSource(request.source, kind, now())
+      this.#rates?.admitSource(request.source, kind, now())
       checkRequest(incoming, headers, limits)
       if (route?.method !== 'POST' && headers.hasBody) await readBody(incoming, limits.maxFormBytes)
       if (!route) throw noRoute(resource)
       request.pathParameter = pathParameterOf(request.path, route)
       appid = request.claimedAppid()
-      if (appid !== undefined) {
-        app = appOnRoute(appid, route)
-        this.#rates.admitApp(app, route, now())
-      }
-      // First, so that a client that sends its form slowly holds no place; the route says what is wrong with the form.
+      if (appid !== undefined) this.#rates?.admitApp(appid, route, now())
+      // First, so that a client that sends its form slowly takes no slot; the route says what is wrong with the form.
       if (route.method === 'POST') await request.form().catch(() => undefined)
-      const room = this.#admission.enter(kind)
+      const start = this.#admission.enter(kind)
       isAdmitted = true
-      if (room) await room
+      if (start) await start
       answer = await route.answer(request, this.#options)
     } catch (error) {
-      if (!isAdmitted) await this.#refusals.next()
+      if (!isAdmitted) await this.#admission.refusal()
       const refusal = incoming.complete ? undefined : this.#refused.get(incoming.socket)
       answer = this.#refuse(request, kind, refusal ?? error)
     } finally {
       if (isAdmitted) this.#admission.leave(kind)
     }
-    if (route && app !== undefined && answer.countsForApp) this.#rates.countApp(app, route, now())
+    if (route && appid !== undefined && answer.countsForApp) this.#rates?.countApp(appid, route, now())
     if (mustClose(incoming, headers)) response.shouldKeepAlive = false
     this.#connections.answered(this.#writer.write(response, answer))
     const record = recordOf(request, name, answer, answer.appid ?? appid, startedAt)

@@ -107,7 +107,7 @@ export class Connections {
    * when nothing is before it. Requests of one connection are served one after the other, so that a client that does not read
    * has one answer waiting for it.
    */
-  turnOf({ socket }: IncomingMessage): Promise<void> | undefined {
+  previousAnswered({ socket }: IncomingMessage): Promise<void> | undefined {
     const before = this.#waiting.get(socket)?.at(-2)
     if (!before) return undefined
     return new Promise((resolve) => {

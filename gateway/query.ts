@@ -50,20 +50,20 @@ export class Params {
 
   /** The first value as sent, unchecked: to see what was sent, never to use it. */
   first(name: string): string | undefined {
-    const at = this.#placeOf(name, 0)
+    const at = this.#indexOf(name, 0)
     return at === -1 ? undefined : this.#pairs[at + 1]
   }
 
   #only(name: string): string {
-    const at = this.#placeOf(name, 0)
+    const at = this.#indexOf(name, 0)
     if (at === -1) return ''
-    if (this.#placeOf(name, at + 2) !== -1)
+    if (this.#indexOf(name, at + 2) !== -1)
       throw invalidArgument(`${name} is given more than once`, { malformed: { what: 'repeated', name } })
     return this.#pairs[at + 1] ?? ''
   }
 
   /** Index of the first such name from `start` on; -1 if there is none. */
-  #placeOf(name: string, start: number): number {
+  #indexOf(name: string, start: number): number {
     for (let at = start; at < this.#pairs.length; at += 2) if (this.#pairs[at] === name) return at
     return -1
   }
@@ -82,8 +82,8 @@ export function parseQuery(raw: string): Params {
   const pairs: string[] = []
   let equals = -1
   for (let start = 0; start < raw.length; ) {
-    const end = placeIn(raw, '&', start)
-    if (equals < start) equals = placeIn(raw, '=', start)
+    const end = indexIn(raw, '&', start)
+    if (equals < start) equals = indexIn(raw, '=', start)
     if (end > start) {
       const nameEnd = Math.min(equals, end)
       const name = raw.slice(start, nameEnd)
@@ -96,7 +96,7 @@ export function parseQuery(raw: string): Params {
 }
 
 /** Index of the first such character from `start` on; the end of the text if there is none. */
-function placeIn(raw: string, char: string, start: number): number {
+function indexIn(raw: string, char: string, start: number): number {
   const at = raw.indexOf(char, start)
   return at === -1 ? raw.length : at
 }

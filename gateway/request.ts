@@ -1,3 +1,5 @@
+// One request: what the server must know of it, and what routes see.
+import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { afterNextTurn } from '../event-loop/end-of-turn.js'
 import { readForm } from './body.js'
@@ -10,8 +12,24 @@ export interface RequestLimits {
   readonly maxFormBytes: number
 }
 
+/** What the server itself must know about a request's headers. */
+export interface HeaderFacts {
+  /** Size of all header lines. */
+  readonly bytes: number
+  /** Number of Host headers. */
+  readonly hosts: number
+  /** Whether a body is announced. */
+  readonly hasBody: boolean
+  /** Whether another protocol is asked for. */
+  readonly isUpgrade: boolean
+  /** W3C trace context as sent, if it is well-formed; else empty. */
+  readonly traceparent: string
+}
+
 /** A request as routes see it. Everything expensive is read on demand, and once. */
 export class HttpRequest implements GatewayRequest {
+  readonly requestId = randomUUID()
+  readonly headerFacts: HeaderFacts
   readonly method: string
   /** As sent, without the query; of an absolute-form target, without scheme and host. */
   readonly path: string
@@ -27,7 +45,6 @@ export class HttpRequest implements GatewayRequest {
 
   constructor(
     incoming: IncomingMessage,
-    readonly requestId: string,
     readonly source: string,
     /** Aborted when the client closes its side of the connection. */
     readonly left: AbortSignal,
@@ -35,6 +52,7 @@ export class HttpRequest implements GatewayRequest {
   ) {
     const target = originForm(incoming.url ?? '')
     const mark = target.indexOf('?')
+    this.headerFacts = readHeaders(incoming.rawHeaders)
     this.method = incoming.method ?? ''
     this.path = mark === -1 ? target : target.slice(0, mark)
     this.#rawQuery = mark === -1 ? '' : target.slice(mark + 1)
@@ -96,3 +114,42 @@ function originForm(sent: string): string {
   if (rest === undefined) return target
   return rest.startsWith('/') ? rest : `/${rest}`
 }
+
+const SEPARATOR_BYTES = 4 // `: ` and the line's end
+const TRACEPARENT = /^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
+
+/** Found in one pass over the raw ones, names and values alternating: node:http's own `headers` costs more to build than most requests cost to answer. */
+function readHeaders(rawHeaders: readonly string[]): HeaderFacts {
+  let bytes = 0
+  let hosts = 0
+  let hasBody = false
+  let isUpgrade = false
+  let traceparent: string | undefined
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at] ?? ''
+    const value = rawHeaders[at + 1] ?? ''
+    bytes += name.length + value.length + SEPARATOR_BYTES
+    switch (LENGTHS.has(name.length) ? name.toLowerCase() : '') {
+      case 'host':
+        hosts++
+        break
+      case 'upgrade':
+        isUpgrade = true
+        break
+      case 'content-length':
+        hasBody ||= value !== '0'
+        break
+      case 'transfer-encoding':
+        hasBody = true
+        break
+      case 'traceparent':
+        traceparent ??= TRACEPARENT.test(value) ? value : ''
+        break
+    }
+  }
+  return { bytes, hosts, hasBody, isUpgrade, traceparent: traceparent ?? '' }
+}
+
+const LENGTHS: ReadonlySet<number> = new Set(
+  ['host', 'upgrade', 'content-length', 'transfer-encoding', 'traceparent'].map((name) => name.length),
+)

@@ -1,3 +1,4 @@
+// Everything the gateway serves, and what serves a path.
 import { accessTokenRoute } from './api/access-token.js'
 import { refreshTokenRoute } from './api/refresh-token.js'
 import { surveyRoute } from './api/survey.js'
@@ -9,5 +10,65 @@ import { pageRoutes } from './pages/page-routes.js'
 /** The endpoints of spec 4.2 to 4.5. */
 export const apiRoutes: readonly Route[] = [accessTokenRoute, refreshTokenRoute, userRoute, surveyRoute, surveysRoute]
 
-/** Everything the gateway serves. */
 export const routes: readonly Route[] = [...apiRoutes, ...pageRoutes]
+
+/** Route name of a path where nothing is served. */
+export const NO_ROUTE = 'none'
+
+const PARAMETER = ':id'
+
+/** The routes of one path, by method. */
+export interface Resource {
+  readonly kind: Route['kind']
+  readonly byMethod: ReadonlyMap<string, Route>
+  /** Methods it has, as `Allow` lists them. */
+  readonly allow: string
+}
+
+/** Finds what serves a path. Paths match byte for byte: nothing is decoded, merged, lower-cased or cut off. */
+export class Router {
+  readonly #exact = new Map<string, Resource>()
+  readonly #prefixes = new Map<string, Resource>()
+
+  constructor(routes: readonly Route[]) {
+    for (const [path, ofPath] of groupByPath(routes)) {
+      const resource = toResource(ofPath)
+      if (path.endsWith(`/${PARAMETER}`)) this.#prefixes.set(path.slice(0, -PARAMETER.length), resource)
+      else this.#exact.set(path, resource)
+    }
+  }
+
+  find(path: string): Resource | undefined {
+    const exact = this.#exact.get(path)
+    if (exact) return exact
+    const segmentStart = path.lastIndexOf('/') + 1
+    return segmentStart === path.length ? undefined : this.#prefixes.get(path.slice(0, segmentStart))
+  }
+}
+
+/** The parameter of a path that matched `route`; empty for a route without one. */
+export function pathParameterOf(path: string, route: Route): string {
+  return route.path.endsWith(PARAMETER) ? path.slice(route.path.length - PARAMETER.length) : ''
+}
+
+function groupByPath(routes: readonly Route[]): Map<string, Route[]> {
+  const groups = new Map<string, Route[]>()
+  for (const route of routes) {
+    const group = groups.get(route.path)
+    if (group) group.push(route)
+    else groups.set(route.path, [route])
+  }
+  return groups
+}
+
+function toResource(routes: readonly Route[]): Resource {
+  const byMethod = new Map<string, Route>()
+  for (const route of routes) {
+    if (byMethod.has(route.method)) throw new Error(`two routes for ${route.method} ${route.path}`)
+    byMethod.set(route.method, route)
+  }
+  const kind = routes.some((route) => route.kind === 'page') ? 'page' : 'api'
+  const get = byMethod.get('GET')
+  if (get && kind === 'page') byMethod.set('HEAD', get) // a page only renders; an endpoint would act (decisions 30)
+  return { kind, byMethod, allow: [...byMethod.keys()].join(', ') }
+}

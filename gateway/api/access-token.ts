@@ -1,7 +1,7 @@
-import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_SECRET_LENGTH } from '../bounds.js'
+import { MAX_ID_LENGTH, MAX_REDIRECT_URI_LENGTH, MAX_SECRET_LENGTH, MAX_WORD_LENGTH } from '../bounds.js'
 import { success } from '../envelope.js'
+import { Problem } from '../errors.js'
 import type { Route } from '../http.js'
-import { requireGrantType } from './grant-type.js'
 
 /** Exchanges a code for a token grant (spec 4.2, 2.3). */
 export const accessTokenRoute: Route = {
@@ -11,7 +11,9 @@ export const accessTokenRoute: Route = {
   kind: 'api',
   async answer(request, { token }) {
     const query = request.query()
-    requireGrantType(query, 'authorization_code')
+    const grantType = query.required('grant_type', MAX_WORD_LENGTH) // first: a request for another grant type has others
+    if (grantType !== 'authorization_code')
+      throw new Problem('invalid_grant_type', 'grant_type must be authorization_code')
     const appid = query.required('appid', MAX_ID_LENGTH)
     const secret = query.required('secret', MAX_SECRET_LENGTH)
     const code = query.credential('code')

@@ -1,7 +1,7 @@
-import { MAX_ID_LENGTH, MAX_SECRET_LENGTH } from '../bounds.js'
+import { MAX_ID_LENGTH, MAX_SECRET_LENGTH, MAX_WORD_LENGTH } from '../bounds.js'
 import { success } from '../envelope.js'
+import { Problem } from '../errors.js'
 import type { Route } from '../http.js'
-import { requireGrantType } from './grant-type.js'
 
 /** Mints a new access token (spec 4.3, 2.4). A `secret` is checked if sent (decisions 13). */
 export const refreshTokenRoute: Route = {
@@ -11,7 +11,8 @@ export const refreshTokenRoute: Route = {
   kind: 'api',
   async answer(request, { token }) {
     const query = request.query()
-    requireGrantType(query, 'refresh_token')
+    const grantType = query.required('grant_type', MAX_WORD_LENGTH) // first: a request for another grant type has others
+    if (grantType !== 'refresh_token') throw new Problem('invalid_grant_type', 'grant_type must be refresh_token')
     const appid = query.required('appid', MAX_ID_LENGTH)
     const refreshToken = query.credential('refresh_token')
     const secret = query.optional('secret', MAX_SECRET_LENGTH)

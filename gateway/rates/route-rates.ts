@@ -4,27 +4,19 @@ import type { GatewayLimits, Rates } from '../limits.js'
 import { networkOf } from '../source.js'
 import { WindowCounter } from './window-counter.js'
 
-/** The key an app is counted under on a route; made once per request. */
-export const appOnRoute = (appid: string, { name }: Route) => `${name} ${appid}`
-
-/** Route name of a path where nothing is served. */
-export const NO_ROUTE = 'none'
-
 /**
  * Every route's allowances: one per client address, one per app and route. An app pays only for requests with its valid
  * credentials, so that nobody else can spend its allowance by sending its appid.
  */
 export class RouteRates {
-  readonly #isOn: boolean
   /** By what they count, for example `api source`. */
   readonly counters: ReadonlyMap<string, WindowCounter>
   readonly #bySource: Record<Route['kind'], WindowCounter>
   readonly #byApp: Record<Route['kind'], WindowCounter>
 
   /** `isShared`: what is counted here is reported to other gateways. */
-  constructor({ rateLimit, rates, maxRateKeys }: GatewayLimits, isShared: boolean) {
+  constructor({ rates, maxRateKeys }: GatewayLimits, isShared: boolean) {
     const counter = (kind: Route['kind'], of: keyof Rates) => new WindowCounter(rates[kind][of], maxRateKeys, isShared)
-    this.#isOn = rateLimit
     this.#bySource = { api: counter('api', 'perSource'), page: counter('page', 'perSource') }
     this.#byApp = { api: counter('api', 'perApp'), page: counter('page', 'perApp') }
     this.counters = new Map([
@@ -37,21 +29,24 @@ export class RouteRates {
 
   /** Counts a request from a client. @throws Problem request_rate_limited */
   admitSource(source: string, kind: Route['kind'], now: number): void {
-    if (!this.#isOn) return
     const counter = this.#bySource[kind]
     const network = networkOf(source)
     if (!counter.take(network, now)) throw rateLimited(counter.allowance(network, now))
   }
 
-  /** `app`: from `appOnRoute`. @throws Problem request_rate_limited */
-  admitApp(app: string, { kind }: Route, now: number): void {
-    if (!this.#isOn) return
-    const counter = this.#byApp[kind]
+  /** @throws Problem request_rate_limited */
+  admitApp(appid: string, route: Route, now: number): void {
+    const counter = this.#byApp[route.kind]
+    const app = onRoute(appid, route)
     if (!counter.has(app, now)) throw rateLimited(counter.allowance(app, now))
   }
 
   /** Counts a request whose answer has `countsForApp`. */
-  countApp(app: string, { kind }: Route, now: number): void {
-    if (this.#isOn) this.#byApp[kind].take(app, now)
+  countApp(appid: string, route: Route, now: number): void {
+    this.#byApp[route.kind].take(onRoute(appid, route), now)
   }
+}
+
+function onRoute(appid: string, { name }: Route): string {
+  return `${name} ${appid}`
 }

@@ -3,7 +3,7 @@ import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { limitsOf } from '../../bin/compose/gateway-part.js'
 import { readConfig } from '../../bin/config.js'
-import { appOnRoute, RouteRates } from '../../gateway/rates/route-rates.js'
+import { RouteRates } from '../../gateway/rates/route-rates.js'
 import { shareAll, startSharing } from '../../gateway/rates/sharing.js'
 import { WindowCounter } from '../../gateway/rates/window-counter.js'
 import { routes } from '../../gateway/routes.js'
@@ -140,8 +140,8 @@ describe('the routes', () => {
     const bySource = oneOfEach.map(({ kind }) => admitted(() => rates.admitSource('192.0.2.1', kind, START)))
     const byApp = oneOfEach.map((route) =>
       admitted(() => {
-        rates.admitApp(appOnRoute('a', route), route, START)
-        rates.countApp(appOnRoute('a', route), route, START)
+        rates.admitApp('a', route, START)
+        rates.countApp('a', route, START)
       }),
     )
     expect({ bySource, byApp }).toEqual({ bySource: [1, 3], byApp: [2, 4] })

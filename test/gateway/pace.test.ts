@@ -1,15 +1,15 @@
 import { expect, test } from 'vitest'
-import { Turns } from '../../gateway/turns.js'
+import { Pace } from '../../gateway/admission.js'
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
 
 test('callers that queue again as soon as they are let through do not block the event loop', async () => {
-  const turns = new Turns(10)
+  const pace = new Pace(10)
   let letOn = 0
   let isOver = false
   const crowd = Array.from({ length: 500 }, async () => {
     while (!isOver) {
-      await turns.next()
+      await pace.next()
       letOn += 1
     }
   })
@@ -23,16 +23,16 @@ test('callers that queue again as soon as they are let through do not block the 
 })
 
 test('all callers are let through in the order they came, and one that comes alone does not wait', async () => {
-  const turns = new Turns(3)
+  const pace = new Pace(3)
   const order: number[] = []
   await Promise.all(
     Array.from({ length: 10 }, async (_, index) => {
-      await turns.next()
+      await pace.next()
       order.push(index)
     }),
   )
   expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
   await turn()
   await turn()
-  expect(turns.next()).toBeUndefined()
+  expect(pace.next()).toBeUndefined()
 })
