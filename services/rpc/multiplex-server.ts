@@ -1,33 +1,25 @@
-// The server's end of MultiplexService: runs the calls of a stream and sends the outcomes of one moment together.
-import { create, type DescMethod, fromBinary, type Message, toBinary } from '@bufbuild/protobuf'
+// The server's end of MultiplexService: runs the calls of a stream.
+import { create, type DescMethod, fromBinary, toBinary } from '@bufbuild/protobuf'
 import { BinaryReader } from '@bufbuild/protobuf/wire'
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import type * as grpc from '@grpc/grpc-js'
 import {
   type MultiplexedCall,
-  MultiplexedFailureSchema,
-  type MultiplexedResult,
   type MultiplexRequest,
   MultiplexRequestSchema,
   MultiplexResponseSchema,
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
-import { inBatches } from './batches.js'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
-import { encode } from './large-messages.js'
+import { type Ended, Outcomes } from './multiplex-outcomes.js'
 import { decodeRequest, type RpcLimits, requestIdFrom } from './requests.js'
 
-/** A call that has ended, with its failure or a response that is not encoded yet. */
-type Ended = { readonly call: MultiplexedCall } & (
-  | { readonly failure: ConnectError }
-  | {
-      readonly method: DescMethod
-      readonly response: Message
-      /** When the caller gives the call up, by performance.now(). */
-      readonly dueAtMs: number
-    }
-)
+/** A call, and the time by performance.now() at which it would have arrived had its message been as quick as others. */
+interface Begun {
+  readonly call: MultiplexedCall
+  readonly sinceMs: number
+}
 
 export interface MultiplexServerOptions {
   readonly dispatcher: Dispatcher
@@ -44,23 +36,14 @@ const MAX_UNDER_WAY = 10_000
 /** Calls one message may carry: they all begin at once and keep everybody else waiting, and an empty one takes two bytes. */
 export const MAX_CALLS_OF_MESSAGE = 1_000
 /**
- * A message that is later than this may be from a caller that has given the connection up, after an unanswered keepalive, and
- * has reported its calls as failed. Its calls run when the end of the connection would have been read, if there is none.
+ * When this process was busy for long, a caller may have closed the connection meanwhile and reported its calls as failed. So the
+ * calls of a message that comes later than this wait until an end of the connection would have been read.
  */
 const LATE_MS = 250
-/** Turns of the event loop within which whatever lies behind a message is read. */
+/** Turns of the event loop within which all is read that had arrived when a message was read. */
 const TURNS_TO_READ = 10
 /** Lateness is relative to the quickest message of this period and the one before. */
 const QUICKEST_OF_MS = 10_000
-/** A response message carries results of up to this many bytes, or a single larger one. */
-const BATCH_BYTES = 256 * 1024
-/**
- * Bytes of encoded responses that the transport has not taken yet. Other results wait as messages, which share what is large,
- * and are encoded when there is room, unless their callers have given up by then.
- */
-const MAX_UNSENT_BYTES = 4 * 1024 * 1024
-
-const TYPE_URL = 'type.googleapis.com/'
 const DRAINING = Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { draining: true })))
 
 /**
@@ -104,7 +87,7 @@ class Lateness {
    * How much longer this message was in transit than the quickest recent one, in ms. Not than the quickest of the whole stream:
    * a caller's clock that stops with its machine for seconds, or runs a little slow, would make all later ones late forever.
    */
-  of({ sentMs }: MultiplexRequest): number {
+  of(sentMs: number): number {
     if (sentMs === 0 || !Number.isFinite(sentMs)) return 0
     const now = performance.now()
     const wayMs = now - sentMs
@@ -121,117 +104,109 @@ class Lateness {
 /** Serves the stream until the caller ends its side and all its calls are answered. */
 export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {
   const { stream } = options
-  let ended: Ended[] = []
-  /** Messages of the calls that ended before those; undefined when all are written. */
-  let sending: Iterator<Buffer> | undefined
-  let unsentBytes = 0
-  let underWay = 0
-  let hasEnded = false
-  let isGone = false
-  const lateness = new Lateness()
-  /** Of the calls under way that may change something, by id. */
-  const aborters = new Map<number, AbortController>()
-  /** Messages, with their lateness, that wait for what lies behind the first of them to be read; undefined if none was late. */
-  let held: { readonly request: MultiplexRequest; readonly lateMs: number; readonly cameAtMs: number }[] | undefined
-
-  function flush(): void {
-    sending ??= messagesOf(ended.splice(0))
-    while (sending && !isGone && unsentBytes < MAX_UNSENT_BYTES) {
-      const { value, done } = sending.next()
-      if (!done) write(value)
-      else sending = ended.length > 0 ? messagesOf(ended.splice(0)) : undefined
-    }
-    resumeWhenRoom()
-    endWhenDone()
-  }
-
-  function* messagesOf(ended: readonly Ended[]): Generator<Buffer> {
-    const sizeOf = ({ outcome: { value } }: MultiplexedResult) => (value instanceof Uint8Array ? value.length : 0)
-    for (const results of inBatches(encoded(options, ended), { maxBytes: BATCH_BYTES, sizeOf })) {
-      const bytes = toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { results }))
-      yield Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
-    }
-  }
-
-  function write(message: Buffer): void {
-    unsentBytes += message.length
-    stream.write(message, () => {
-      const wasFull = unsentBytes >= MAX_UNSENT_BYTES
-      unsentBytes -= message.length
-      if (wasFull && unsentBytes < MAX_UNSENT_BYTES) flush()
-    })
-  }
-
-  /** Whether calls have to finish, or the caller has to read, before it may ask for more. */
-  function isFull(): boolean {
-    return underWay >= MAX_UNDER_WAY || unsentBytes >= MAX_UNSENT_BYTES || stream.writableNeedDrain
-  }
-
-  function resumeWhenRoom(): void {
-    if (stream.isPaused() && !isFull()) stream.resume()
-  }
-
-  function endWhenDone(): void {
-    if (hasEnded && !isGone && underWay === 0 && ended.length === 0 && !sending) stream.end()
-  }
-
-  async function run(call: MultiplexedCall, lateMs: number): Promise<void> {
-    const one = await endOf(options, call, lateMs, aborters.get(call.id)?.signal)
-    aborters.delete(call.id)
-    underWay -= 1
-    if (ended.push(one) === 1 && !sending) setImmediate(flush)
-  }
-
-  function receive(request: MultiplexRequest): void {
-    underWay += request.calls.length
-    for (const { id, method } of request.calls) {
-      if (mayChange(options.methods.get(method))) aborters.set(id, new AbortController())
-    }
-    for (const id of request.givenUp) aborters.get(id)?.abort()
-    if (isFull()) stream.pause()
-    const lateMs = lateness.of(request)
-    if (lateMs >= LATE_MS && !held) {
-      held = []
-      afterTurns(TURNS_TO_READ, release)
-    }
-    if (held) held.push({ request, lateMs, cameAtMs: performance.now() })
-    else for (const call of request.calls) void run(call, lateMs)
-  }
-
-  function release(): void {
-    const released = isGone ? [] : (held ?? [])
-    held = undefined
-    for (const { request, lateMs, cameAtMs } of released) {
-      for (const call of request.calls) void run(call, lateMs + performance.now() - cameAtMs)
-    }
-  }
-
+  const served = new ServedStream(options)
   stream.on('data', (bytes: Buffer) => {
-    if (isGone) return
     try {
-      receive(decodeCalls(bytes))
+      served.receive(bytes)
     } catch (error) {
       stream.emit('error', error) // ends it, with the error's status
     }
   })
-  stream.on('drain', resumeWhenRoom)
-  stream.on('end', () => {
-    hasEnded = true
-    endWhenDone()
-  })
-  const leave = () => {
-    isGone = true
-    for (const aborter of aborters.values()) aborter.abort()
-    ended = []
-    sending = undefined
-  }
-  stream.on('cancelled', leave)
-  stream.on('error', leave)
+  stream.on('drain', () => served.resumeWhenRoom())
+  stream.on('end', () => served.callerHasEnded())
+  stream.on('cancelled', () => served.leave())
+  stream.on('error', () => served.leave())
+  return served
+}
 
-  return {
-    drain() {
-      if (!isGone && !hasEnded) stream.write(DRAINING)
-    },
+/** The calls of one stream, from their arrival until their outcomes are written. */
+class ServedStream {
+  readonly #options: MultiplexServerOptions
+  readonly #outcomes: Outcomes
+  readonly #lateness = new Lateness()
+  /** Of the calls under way that may change something, by id. */
+  readonly #aborters = new Map<number, AbortController>()
+  #underWay = 0
+  /** The calls that wait until it is known whether their caller is still there; undefined while none wait. */
+  #doubtful: Begun[] | undefined
+  #hasCallerEnded = false
+
+  constructor(options: MultiplexServerOptions) {
+    this.#options = options
+    this.#outcomes = new Outcomes({ ...options, onWritten: () => this.#goOn() })
+  }
+
+  /** @throws like decodeCalls */
+  receive(bytes: Uint8Array): void {
+    if (this.#outcomes.isLost) return
+    const { calls, givenUp, sentMs } = decodeCalls(bytes)
+    this.#underWay += calls.length
+    for (const { id, method } of calls) {
+      if (mayChange(this.#options.methods.get(method))) this.#aborters.set(id, new AbortController())
+    }
+    for (const id of givenUp) this.#aborters.get(id)?.abort()
+    if (this.#isFull()) this.#options.stream.pause()
+    const lateMs = this.#lateness.of(sentMs)
+    const sinceMs = performance.now() - lateMs
+    if (lateMs >= LATE_MS && !this.#doubtful) {
+      this.#doubtful = []
+      afterTurns(TURNS_TO_READ, () => this.#beginDoubtful())
+    }
+    for (const call of calls) {
+      if (this.#doubtful) this.#doubtful.push({ call, sinceMs })
+      else void this.#run({ call, sinceMs })
+    }
+  }
+
+  /** Reads on when calls have ended and the caller has read, if reading was stopped for that. */
+  resumeWhenRoom(): void {
+    const { stream } = this.#options
+    if (stream.isPaused() && !this.#isFull()) stream.resume()
+  }
+
+  callerHasEnded(): void {
+    this.#hasCallerEnded = true
+    this.#endWhenDone()
+  }
+
+  /** Called when the stream is broken: nobody waits for its calls any longer. */
+  leave(): void {
+    this.#outcomes.lose()
+    for (const aborter of this.#aborters.values()) aborter.abort()
+  }
+
+  /** Asks the caller to send its next calls elsewhere. */
+  drain(): void {
+    if (!this.#outcomes.isLost && !this.#hasCallerEnded) this.#options.stream.write(DRAINING)
+  }
+
+  /** If the connection had ended behind these calls, that would have been read by this time. */
+  #beginDoubtful(): void {
+    const calls = this.#doubtful ?? []
+    this.#doubtful = undefined
+    if (!this.#outcomes.isLost) for (const call of calls) void this.#run(call)
+  }
+
+  async #run(begun: Begun): Promise<void> {
+    const { id } = begun.call
+    const ended = await endOf(this.#options, begun, this.#aborters.get(id)?.signal)
+    this.#aborters.delete(id)
+    this.#underWay -= 1
+    this.#outcomes.add(ended)
+  }
+
+  #goOn(): void {
+    this.resumeWhenRoom()
+    this.#endWhenDone()
+  }
+
+  /** Whether calls have to finish, or the caller has to read, before it may ask for more. */
+  #isFull(): boolean {
+    return this.#underWay >= MAX_UNDER_WAY || this.#outcomes.isFull || this.#options.stream.writableNeedDrain
+  }
+
+  #endWhenDone(): void {
+    if (this.#hasCallerEnded && this.#underWay === 0 && this.#outcomes.areWritten) this.#options.stream.end()
   }
 }
 
@@ -245,11 +220,10 @@ function mayChange(method: DescMethod | undefined): boolean {
 
 async function endOf(
   options: MultiplexServerOptions,
-  call: MultiplexedCall,
-  lateMs: number,
+  { call, sinceMs }: Begun,
   signal: AbortSignal | undefined,
 ): Promise<Ended> {
-  const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
+  const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - (performance.now() - sinceMs)
   const dueAtMs = performance.now() + (timeoutMs ?? Number.POSITIVE_INFINITY)
   const method = options.methods.get(call.method)
   try {
@@ -272,37 +246,4 @@ async function endOf(
   } catch (error) {
     return { call, failure: error instanceof ConnectError ? error : options.dispatcher.unexpected(error, method, call) }
   }
-}
-
-/** Encodes each response when its turn comes, and one that several calls share only once. */
-function* encoded(options: MultiplexServerOptions, ended: readonly Ended[]): Generator<MultiplexedResult> {
-  for (const one of ended) {
-    const outcome = 'failure' in one ? failed(one.failure) : responded(options, one)
-    yield { $typeName: 'surveyauth.internal.v1.MultiplexedResult', id: one.call.id, outcome }
-  }
-}
-
-type Outcome = MultiplexedResult['outcome']
-
-function responded(options: MultiplexServerOptions, ended: Exclude<Ended, { failure: ConnectError }>): Outcome {
-  const { call, method, response, dueAtMs } = ended
-  if (performance.now() > dueAtMs) return failed(new ConnectError('deadline exceeded', Code.DeadlineExceeded))
-  try {
-    return { case: 'response', value: encode(method.output, response) }
-  } catch (error) {
-    return failed(options.dispatcher.unexpected(error, method, call)) // the handler's answer is no message of its type
-  }
-}
-
-function failed({ code, rawMessage, details }: ConnectError): Outcome {
-  const value = create(MultiplexedFailureSchema, { code, message: rawMessage, details: details.map(packed) })
-  return { case: 'failure', value }
-}
-
-type Detail = ConnectError['details'][number]
-
-/** A detail of a status as gRPC packs it. */
-function packed(detail: Detail): { typeUrl: string; value: Uint8Array } {
-  if ('type' in detail) return { typeUrl: TYPE_URL + detail.type, value: detail.value }
-  return { typeUrl: TYPE_URL + detail.desc.typeName, value: toBinary(detail.desc, create(detail.desc, detail.value)) }
 }

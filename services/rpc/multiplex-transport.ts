@@ -22,7 +22,6 @@ import { CallTable, MAX_CALLS } from './call-table.js'
 import type { Invoke, Outgoing } from './client.js'
 import { type Deadline, Deadlines } from './deadlines.js'
 import { pathOf } from './dispatcher.js'
-import { Decoder } from './large-messages.js'
 import type { TlsMaterial } from './listener.js'
 
 export interface MultiplexTransportOptions {
@@ -87,7 +86,6 @@ export class MultiplexTransport {
   readonly #options: MultiplexTransportOptions
   /** The address, for messages. */
   readonly #peer: string
-  readonly #decoder = new Decoder()
   readonly #deadlines = new Deadlines()
   /** Open streams; those that new calls no longer use may still be waiting for answers. */
   readonly #streams = new Set<Stream>()
@@ -266,7 +264,7 @@ export class MultiplexTransport {
       return
     }
     try {
-      pending.resolve(this.#decoder.decode(pending.method.output, result.outcome.value))
+      pending.resolve(fromBinary(pending.method.output, result.outcome.value))
     } catch (error) {
       const text = `${this.#peer} answered with no ${pending.method.output.typeName}`
       pending.reject(new ConnectError(text, Code.Internal, undefined, undefined, error))
