@@ -135,7 +135,7 @@ export function message(text: string): void {
   process.stderr.write(`${harmlessLines(text)}\n`)
 }
 
-/** Says this should what is printed from now on not be written: for what cannot be printed again. */
+/** If stdout cannot be written from now on, `text` goes to stderr: how to end what cannot be printed a second time. */
 export function sayIfUnwritten(text: string): void {
   process.stdout.prependOnceListener('error', () => message(text)) // before the failure, which ends the process
 }

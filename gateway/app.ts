@@ -234,9 +234,9 @@ class Gateway {
   }
 
   /**
-   * Ends a connection on which something other than a request arrived. Whole requests before it still get their answers, and
-   * the connection closes with the last of these. If that is already written, and waits to be read, it has announced that the
-   * connection stays open: then the refusal is sent after it.
+   * Ends a connection on which something other than a request arrived. Requests that arrived in full before it are answered, and
+   * the last of those answers closes the connection. If that one has begun to be sent without `Connection: close`, the client
+   * expects another answer: then the refusal follows.
    */
   #endWithAnswers(socket: Duplex, refuse: () => void): void {
     const last = this.#connections.lastCertain(socket)

@@ -135,8 +135,8 @@ export class Connections {
   }
 
   /**
-   * Called when something other than a request arrived. Returns the last pending response that is certain to come, or has been
-   * written, whatever follows its request; those behind it are no longer waited for.
+   * For a connection on which something other than a request arrived. Returns the last answer that will be complete, or is, because
+   * its request had arrived in full; requests behind it are forgotten.
    */
   lastCertain(socket: Duplex): ServerResponse | undefined {
     const waiting = this.#waiting.get(socket as Socket) ?? [] // one that is not ours has none
@@ -160,9 +160,8 @@ export class Connections {
   }
 
   /**
-   * Waits for a turn of the event loop in which no connection arrived. Each turn takes one from the kernel's queue, so the
-   * queue was empty when this turn began, and still is when it ends if it did nothing else. Clients that are in the queue when
-   * the port closes are reset.
+   * Closing the port resets the clients that wait in the kernel's queue. Each turn of the event loop accepts one of them, so this
+   * waits for a turn that accepted none, and so short that hardly another can have come meanwhile.
    */
   async #allAccepted(): Promise<void> {
     const until = performance.now() + ACCEPT_WITHIN_MS
@@ -249,7 +248,7 @@ export function closeInStages(socket: Duplex): void {
   socket.end(() => setTimeout(() => socket.destroy(), LINGER_MS).unref())
 }
 
-/** Whether an answer is certain to come, or has been written, whatever follows its request. */
+/** Whether an answer will be complete, or is, whatever arrives from now on. */
 function isCertain({ req, writableEnded }: ServerResponse): boolean {
   return req.complete || writableEnded
 }

@@ -38,9 +38,9 @@ interface FilterOptions extends Json {
 const MAX_FILE_BYTES = 256 * 1024 * 1024
 /** Surveys stored in one transaction: the contract's bound, ImportSurveysRequest.surveys. */
 const MAX_BATCH = 1000
-/** A file from another system may have the same member everywhere. */
+/** Members that are not read are named up to this many times: a file from another system may have one in every question. */
 const MAX_WARNINGS = 10
-/** Exports belong to no app, so users have no number in them (decisions 26, `creator_user_id`). */
+/** `creator_user_id` differs from app to app (decisions 26), and an export is for none. */
 const NO_CREATOR = 0
 
 const IMPORT_NOTES = `

@@ -24,11 +24,14 @@ export async function* since<Row extends Dated>(
 
 interface Ranked<Row> {
   readonly row: Row
-  /** The highest id of this row and those after it on its page, which a row whose clock was behind must not hold back. */
+  /**
+   * The trails are merged by this: the id of the row, or a higher one of the older rows that follow it on its page. A row that was
+   * written while the clock was behind has a low id, and those behind it would come too late.
+   */
   readonly rank: string
 }
 
-/** One list in pages of `pageSize`, newest first as far as each trail is. */
+/** One list in pages of `pageSize`. The rows of a trail stay in their order; between trails, the newer comes first. */
 export async function* merged<Row extends Dated>(
   trails: readonly Trail<Row>[],
   pageSize: number,

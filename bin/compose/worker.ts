@@ -7,11 +7,14 @@ import type { Running } from './running.js'
 import { start } from './start.js'
 import type { FromWorker, StartFailure, ToWorker } from './worker-messages.js'
 
-/** How long what is in flight may take, in ms, when the parent is gone: the parent's successor needs the port. */
+/** When the parent is gone, requests in flight get this long, in ms: then the port must be free for the next start. */
 const ORPHAN_MS = 5_000
 /** How long a slow reader of stderr is waited for, in ms; the parent kills those that are late. */
 const LAST_LINES_MS = 5_000
-/** How soon after the channel the parent closes its socket, in ms: until then new clients are served here or nowhere. */
+/**
+ * A parent that ends closes first its channel to this process, and within so many ms the listening socket. Until then this process
+ * accepts connections: nobody else would.
+ */
 const PARENT_CLOSES_WITHIN_MS = 50
 
 /** Returns when everything is answered. */

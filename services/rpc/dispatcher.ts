@@ -86,7 +86,7 @@ export interface DispatcherOptions {
   readonly maxDeadlineMs: number
 }
 
-/** Two doors abort a call at its deadline by timers of their own, started when it came: at most this many ms before ours. */
+/** gRPC's and Connect's servers have timers of their own for a call's deadline, which may abort it this many ms before ours passes. */
 const DOOR_MS = 10
 
 /** Callers that run the services, or could open the databases as well: they are told why a database is unavailable. */

@@ -166,14 +166,14 @@ describe('the routes', () => {
     const rates = ratesWith({ isShared })
     for (const route of oneOfEach) {
       rates.admitSource(route.kind === 'api' ? '192.0.2.3' : '192.0.2.4', route.kind, START)
-      rates.countApp(`${route.kind} a`, route, START)
+      rates.countApp('a', route, START)
     }
     const owed = [...rates.counters].map(([name, counter]) => [name, counter.takeUnreported(9).map(({ key }) => key)])
     const all = {
       'api source': ['192.0.2.3'],
       'page source': ['192.0.2.4'],
-      'api app': ['api a'],
-      'page app': ['page a'],
+      'api app': ['access_token a'],
+      'page app': ['landing a'],
     }
     const none = { 'api source': [], 'page source': [], 'api app': [], 'page app': [] }
     expect(Object.fromEntries(owed)).toEqual(isShared ? all : none)
