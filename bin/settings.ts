@@ -197,24 +197,11 @@ const rpc = {
     oneOf(['on', 'off']),
     'gRPC reflection: lists all services and methods to every caller; for development',
   ),
-  rpcMaxStreams: setting('RPC_MAX_STREAMS', '100', whole(1, 10_000), 'streams one RPC connection may have open'),
   rpcMaxConnections: setting(
     'RPC_MAX_CONNECTIONS',
     '1000',
     whole(1, 100_000),
     'RPC connections; more are closed at once',
-  ),
-  rpcMaxRequestBytes: setting(
-    'RPC_MAX_REQUEST_BYTES',
-    '65536',
-    whole(65_536, 1_048_576), // a call of a gateway with the longest keys takes nearly as much
-    'largest RPC request, except to SurveyService; set the same in all processes',
-  ),
-  rpcMaxSurveyRequestBytes: setting(
-    'RPC_MAX_SURVEY_REQUEST_BYTES',
-    '4194304',
-    whole(4_100_000, 67_108_864), // a survey of 4,000,000 bytes, and what is around it
-    'largest RPC request to SurveyService, which takes whole surveys',
   ),
 }
 

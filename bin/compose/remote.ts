@@ -7,6 +7,7 @@ import { type Address, formatAddress } from '../../services/rpc/address.js'
 import { type Caller, mayCall } from '../../services/rpc/callers.js'
 import type { Invoke } from '../../services/rpc/client.js'
 import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { maxRequestBytesOf } from '../../services/rpc/requests.js'
 import type { Config } from '../config.js'
 import type { Part } from './part.js'
 import { readTls } from './tls.js'
@@ -34,7 +35,7 @@ export function connectTo(service: keyof typeof PROBES, address: Address, config
   const transport = new MultiplexTransport({
     address,
     tls: address.kind === 'tls' ? () => readTls(config) : undefined,
-    maxRequestBytes: service === 'survey' ? config.rpcMaxSurveyRequestBytes : config.rpcMaxRequestBytes,
+    maxRequestBytes: maxRequestBytesOf(service === 'survey' ? SurveyService : TokenService),
     maxResponseBytes: MAX_RESPONSE_BYTES,
     defaultTimeoutMs: config.rpcTimeoutMs,
   })

@@ -1,9 +1,8 @@
 // The RPC doors of this process.
-import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import type { Address } from '../../services/rpc/address.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import type { OnTurnedAway, TlsMaterial } from '../../services/rpc/listener.js'
-import { type RpcServer, type RpcServerOptions, startRpcServer } from '../../services/rpc/rpc-server.js'
+import { type RpcServer, startRpcServer } from '../../services/rpc/rpc-server.js'
 import type { Config } from '../config.js'
 import { errorCode, isOfSystem } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
@@ -23,21 +22,12 @@ export function startRpcPart(
     address,
     tls,
     callers: config.rpcCallers,
-    limits: rpcLimitsOf(config),
+    maxConnections: config.rpcMaxConnections,
     hasReflection: config.rpcReflection === 'on',
     onTurnedAway: tellOfTurnedAway(log),
   }).catch((error: unknown) => {
     throw cannotListen(error)
   })
-}
-
-export function rpcLimitsOf(config: Config): RpcServerOptions['limits'] {
-  return {
-    maxRequestBytes: config.rpcMaxRequestBytes,
-    largerRequests: new Map([[SurveyService.typeName, config.rpcMaxSurveyRequestBytes]]),
-    maxStreams: config.rpcMaxStreams,
-    maxConnections: config.rpcMaxConnections,
-  }
 }
 
 function tellOfTurnedAway(log: Log): OnTurnedAway {

@@ -9,12 +9,11 @@ import { connectNodeAdapter } from '@connectrpc/connect-node'
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
 import { type Identify, requireCaller } from './identity.js'
-import { MAX_TIMER_MS, maxRequestBytesOf, REQUEST_ID_HEADER, type RpcLimits, requestIdFrom } from './requests.js'
+import { MAX_TIMER_MS, maxRequestBytesOf, REQUEST_ID_HEADER, requestIdFrom } from './requests.js'
 
 export interface ConnectDoorOptions {
   readonly dispatcher: Dispatcher
   readonly identify: Identify
-  readonly limits: RpcLimits
 }
 
 export interface ConnectDoor {
@@ -38,14 +37,14 @@ const TIMEOUT_HEADER = 'connect-timeout-ms'
 const callerKey = createContextKey<Caller | undefined>(undefined, { description: 'caller' })
 
 export function createConnectDoor(options: ConnectDoorOptions): ConnectDoor {
-  const { dispatcher, limits } = options
+  const { dispatcher } = options
   const handler = connectNodeAdapter({
     routes(router) {
       for (const service of dispatcher.services) {
         const implementation = Object.fromEntries(
           service.methods.map((method) => [method.localName, handlerOf(dispatcher, method)]),
         )
-        const readMaxBytes = maxRequestBytesOf(limits, service)
+        const readMaxBytes = maxRequestBytesOf(service)
         const options = { readMaxBytes, grpc: false, grpcWeb: false } // gRPC is the other door's; Connect reads both per service
         router.service(service, implementation as ServiceImpl<typeof service>, options)
       }

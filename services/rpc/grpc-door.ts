@@ -23,17 +23,16 @@ import { serveMultiplex } from './multiplex-server.js'
 import {
   decodeRequest,
   MAX_HEADER_BYTES,
+  MAX_STREAMS,
   MAX_TIMER_MS,
   maxRequestBytesOf,
   REQUEST_ID_HEADER,
-  type RpcLimits,
   requestIdFrom,
 } from './requests.js'
 
 export interface GrpcDoorOptions {
   readonly dispatcher: Dispatcher
   readonly identify: Identify
-  readonly limits: RpcLimits
   /** Serves requests over HTTP/2 that are not gRPC. */
   readonly serveOthers: (request: Http2ServerRequest, response: Http2ServerResponse) => void
   /** Serve descriptors to anyone who asks: handy in development, off in production. */
@@ -52,12 +51,10 @@ export interface GrpcDoor {
 }
 
 export async function createGrpcDoor(options: GrpcDoorOptions): Promise<GrpcDoor> {
-  const { dispatcher, limits } = options
+  const { dispatcher } = options
   const server = new grpc.Server({
-    'grpc.max_receive_message_length': Math.max(
-      ...dispatcher.services.map((service) => maxRequestBytesOf(limits, service)),
-    ),
-    'grpc.max_concurrent_streams': limits.maxStreams,
+    'grpc.max_receive_message_length': Math.max(...dispatcher.services.map(maxRequestBytesOf)),
+    'grpc.max_concurrent_streams': MAX_STREAMS,
   })
   for (const service of dispatcher.services) addUnary(server, options, service)
   const streams = new Set<{ drain(): void }>()
@@ -221,7 +218,7 @@ async function answer(
   peer: grpc.ServerUnaryCall<Buffer, Buffer>,
 ): Promise<Buffer> {
   const caller = callerOf(options, peer)
-  const request = decodeRequest(method, peer.request, options.limits)
+  const request = decodeRequest(method, peer.request)
   const aborter = new AbortController()
   peer.once('cancelled', () => aborter.abort())
   const call: IncomingCall = {
@@ -246,7 +243,7 @@ function addMultiplex(
   methods: ReadonlyMap<string, DescMethod>,
   streams: Set<{ drain(): void }>,
 ): void {
-  const { dispatcher, limits } = options
+  const { dispatcher } = options
   const { multiplex } = MultiplexService.method
   server.addService(
     { multiplex: { path: pathOf(multiplex), requestStream: true, responseStream: true, ...AS_BYTES } },
@@ -260,7 +257,7 @@ function addMultiplex(
           return
         }
         stream.sendMetadata(new grpc.Metadata()) // tells the caller that it is connected
-        const served = serveMultiplex({ dispatcher, limits, methods, stream, caller })
+        const served = serveMultiplex({ dispatcher, methods, stream, caller })
         streams.add(served)
         stream.once('close', () => streams.delete(served))
       },

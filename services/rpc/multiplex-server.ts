@@ -13,7 +13,7 @@ import {
 import type { Caller } from './callers.js'
 import type { Dispatcher } from './dispatcher.js'
 import { type Ended, Outcomes } from './multiplex-outcomes.js'
-import { decodeRequest, type RpcLimits, requestIdFrom } from './requests.js'
+import { decodeRequest, requestIdFrom } from './requests.js'
 
 /** A call, and the time by performance.now() at which it would have arrived had its message been as quick as others. */
 interface Begun {
@@ -23,7 +23,6 @@ interface Begun {
 
 export interface MultiplexServerOptions {
   readonly dispatcher: Dispatcher
-  readonly limits: RpcLimits
   /** By gRPC path. */
   readonly methods: ReadonlyMap<string, DescMethod>
   /** Carries MultiplexRequests and MultiplexResponses as bytes. */
@@ -233,7 +232,7 @@ async function endOf(
     if (!method) throw new ConnectError(`${call.method} is not served here`, Code.Unimplemented)
     const response = await options.dispatcher.call(
       method,
-      decodeRequest(method, call.request, options.limits),
+      decodeRequest(method, call.request),
       {
         caller: options.caller,
         requestId: requestIdFrom(call.requestId),

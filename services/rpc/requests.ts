@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { type DescMethod, type DescService, fromBinary, type Message } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
+import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 
 /** Names and values of one call's headers and metadata, in bytes; as much as node:http takes. */
 export const MAX_HEADER_BYTES = 16 * 1024
@@ -9,23 +10,20 @@ export const MAX_HEADER_BYTES = 16 * 1024
 /** 24 days: Node's timers treat anything longer as no delay at all. */
 export const MAX_TIMER_MS = 2 ** 31 - 1
 
-/** What a door accepts. */
-export interface RpcLimits {
-  /** Largest request message, in bytes, for services not listed below. */
-  readonly maxRequestBytes: number
-  /** The same for services that accept more, by name. */
-  readonly largerRequests?: ReadonlyMap<string, number>
-  /** Streams one connection may have open. */
-  readonly maxStreams: number
-}
+/** Streams one connection may have open. */
+export const MAX_STREAMS = 100
 
-export function maxRequestBytesOf(limits: RpcLimits, { typeName }: DescService): number {
-  return limits.largerRequests?.get(typeName) ?? limits.maxRequestBytes
+const MAX_REQUEST_BYTES = 64 * 1024 // a call of a gateway with the longest keys takes nearly as much
+const MAX_SURVEY_REQUEST_BYTES = 4 * 1024 * 1024 // a survey of 4,000,000 bytes, and what is around it
+
+/** Largest request message that a service takes, in bytes. */
+export function maxRequestBytesOf({ typeName }: Pick<DescService, 'typeName'>): number {
+  return typeName === SurveyService.typeName ? MAX_SURVEY_REQUEST_BYTES : MAX_REQUEST_BYTES
 }
 
 /** @throws ConnectError when the request is larger than its service accepts, or malformed. */
-export function decodeRequest({ input, parent }: DescMethod, bytes: Uint8Array, limits: RpcLimits): Message {
-  const max = maxRequestBytesOf(limits, parent)
+export function decodeRequest({ input, parent }: DescMethod, bytes: Uint8Array): Message {
+  const max = maxRequestBytesOf(parent)
   if (bytes.length > max) {
     throw new ConnectError(`the request has ${bytes.length} bytes, ${parent.name} takes ${max}`, Code.ResourceExhausted)
   }

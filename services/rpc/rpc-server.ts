@@ -5,7 +5,6 @@ import type { Dispatcher } from './dispatcher.js'
 import { createGrpcDoor } from './grpc-door.js'
 import { type CallersByName, identifyByName, identifyLocal } from './identity.js'
 import { listen, type OnTurnedAway, type TlsMaterial } from './listener.js'
-import type { RpcLimits } from './requests.js'
 
 export interface RpcServerOptions {
   readonly dispatcher: Dispatcher
@@ -14,7 +13,7 @@ export interface RpcServerOptions {
   readonly onTurnedAway?: OnTurnedAway
   /** Roles of certificates; used on addresses of kind `tls`. */
   readonly callers: CallersByName
-  readonly limits: RpcLimits & { readonly maxConnections: number }
+  readonly maxConnections: number
   readonly hasReflection: boolean
 }
 
@@ -30,9 +29,9 @@ export interface RpcServer {
 }
 
 export async function startRpcServer(options: RpcServerOptions): Promise<RpcServer> {
-  const { address, dispatcher, limits, tls, hasReflection, onTurnedAway } = options
+  const { address, dispatcher, tls, hasReflection, maxConnections, onTurnedAway } = options
   const identify = address.kind === 'tls' ? identifyByName(options.callers) : identifyLocal
-  const common = { dispatcher, identify, limits }
+  const common = { dispatcher, identify }
   const connect = createConnectDoor(common)
   const grpc = await createGrpcDoor({ ...common, serveOthers: connect.serve, hasReflection })
   const listener = await listen({
@@ -40,7 +39,7 @@ export async function startRpcServer(options: RpcServerOptions): Promise<RpcServ
     tls,
     onHttp1: connect.accept,
     onHttp2: grpc.accept,
-    maxConnections: limits.maxConnections,
+    maxConnections,
     onTurnedAway,
   })
   return {

@@ -142,8 +142,6 @@ describe('wrong values', () => {
     ['RATE_LIMIT', 'yes'],
     ['HTTP_ERROR_STATUS', '201'],
     ['LOG_LEVEL', 'loud'],
-    ['RPC_MAX_REQUEST_BYTES', '65535'],
-    ['RPC_MAX_SURVEY_REQUEST_BYTES', '4099999'],
     ['DATABASE_STATEMENT_TIMEOUT_MS', '0'],
     ['DATABASE_LOCK_TIMEOUT_MS', '0'],
     ['TOKEN_DATABASE_URL', 'mysql://db'],

@@ -39,7 +39,7 @@ test('a caller that does not read its answers has its further calls held back, a
     address: { kind: 'unix', path: socket },
     tls: undefined,
     callers: new Map(),
-    limits: { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 10 },
+    maxConnections: 10,
     hasReflection: false,
   })
   const client = new grpc.Client(`unix:${socket}`, grpc.credentials.createInsecure())

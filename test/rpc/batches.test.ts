@@ -49,8 +49,7 @@ test('among calls sent together, only those fail that are too large or cannot be
       getAuthorizedUser: async ({ openid }) => ({ openid, nickname: '昵称'.repeat(2_000) }),
     },
   )
-  const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 10 }
-  const common = { dispatcher, address, tls: undefined, callers: new Map(), limits }
+  const common = { dispatcher, address, tls: undefined, callers: new Map(), maxConnections: 10 }
   const server = await startRpcServer({ ...common, hasReflection: false })
   const transport = new MultiplexTransport({
     address,

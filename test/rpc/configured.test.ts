@@ -1,27 +1,10 @@
 // The RPC door of a process that is configured by its variables.
 import * as grpc from '@grpc/grpc-js'
 import { expect, onTestFinished, test } from 'vitest'
-import { rpcLimitsOf } from '../../bin/compose/rpc-part.js'
 import { start } from '../../bin/compose/start.js'
 import { type Environment, readConfig } from '../../bin/config.js'
-import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { collectLog } from '../harness/collect-log.js'
 import { temporaryDirectory } from '../store/temporary-directory.js'
-
-test('RPC limits follow the configuration', () => {
-  const settings = {
-    RPC_MAX_REQUEST_BYTES: '70000',
-    RPC_MAX_SURVEY_REQUEST_BYTES: '5000000',
-    RPC_MAX_STREAMS: '71',
-    RPC_MAX_CONNECTIONS: '72',
-  }
-  expect(rpcLimitsOf(readConfig(settings))).toEqual({
-    maxRequestBytes: 70_000,
-    largerRequests: new Map([[SurveyService.typeName, 5_000_000]]),
-    maxStreams: 71,
-    maxConnections: 72,
-  })
-})
 
 async function started(env: Environment) {
   const base = { PORT: '0', ADMIN_PORT: '0', RPC_LISTEN: 'http://127.0.0.1:0', LOG_LEVEL: 'silent' }

@@ -58,12 +58,11 @@ async function started(more: More = {}) {
     listConnectedApps: nothing,
     disconnectApp: nothing,
   })
-  const limits = { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 100 }
   const common = {
     dispatcher,
     tls: undefined,
     callers: parseCallers('gateway=DNS:gateway.test'),
-    limits,
+    maxConnections: 100,
     hasReflection: false,
   }
   const server = await startRpcServer({ ...common, address, ...more })

@@ -40,7 +40,7 @@ beforeAll(async () => {
     address,
     tls: undefined,
     callers: new Map(),
-    limits: { maxRequestBytes: 64 * 1024, maxStreams: 100, maxConnections: 100 },
+    maxConnections: 100,
     hasReflection: false,
   })
 })

@@ -55,7 +55,7 @@ beforeAll(async () => {
     address: { kind: 'tls', host: '127.0.0.1', port: 0 },
     tls: materialOf(authority, authority.issue('IP:127.0.0.1')),
     callers: parseCallers(table),
-    limits: { maxRequestBytes: 65_536, maxStreams: 100, maxConnections: 100 },
+    maxConnections: 100,
     hasReflection: false,
     onTurnedAway: (why) => turnedAway.push(why),
   })

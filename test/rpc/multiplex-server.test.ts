@@ -47,8 +47,7 @@ function open(work = Promise.resolve()) {
     },
   }
   const methods = new Map<string, DescMethod>([[path, exchangeCode]])
-  const limits = { maxRequestBytes: 1_000 }
-  const { drain } = serveMultiplex({ stream, dispatcher, limits, methods, caller: 'gateway' } as never)
+  const { drain } = serveMultiplex({ stream, dispatcher, methods, caller: 'gateway' } as never)
   const receive = (message: MessageInitShape<typeof MultiplexRequestSchema>) =>
     stream.emit('data', toBinary(MultiplexRequestSchema, create(MultiplexRequestSchema, message)))
   let id = 0
@@ -243,7 +242,6 @@ test('large answers are encoded only when there is room for them, and not for ca
   serveMultiplex({
     stream,
     dispatcher: answers,
-    limits: { maxRequestBytes: 1_000 },
     methods,
     caller: 'gateway',
   } as never)
