@@ -300,9 +300,6 @@ const limits = {
     whole(1, 600),
     'an idle connection is kept this long, or up to two seconds longer; keep it above the idle timeout of a proxy in front',
   ),
-  httpMaxUrlBytes: setting('HTTP_MAX_URL_BYTES', '8192', whole(1024, 65_536), 'a longer URL is answered 414'),
-  httpMaxHeaderBytes: setting('HTTP_MAX_HEADER_BYTES', '16384', whole(4096, 65_536), 'more is answered 431'),
-  httpMaxFormBytes: setting('HTTP_MAX_FORM_BYTES', '16384', whole(1024, 1_048_576), 'a longer form is answered 413'),
   httpMaxConnections: setting('HTTP_MAX_CONNECTIONS', '10000', whole(1, 1_000_000), 'more are closed at once'),
   httpMaxInFlight: setting(
     'HTTP_MAX_IN_FLIGHT',
@@ -330,12 +327,6 @@ const limits = {
     'requests of one IP address for pages in a window',
   ),
   ratePagesWindowSeconds: setting('RATE_PAGES_WINDOW_SECONDS', '60', whole(1, 86_400), 'length of that window'),
-  rateMaxKeys: setting(
-    'RATE_MAX_KEYS',
-    '100000',
-    whole(1000, 10_000_000),
-    'addresses and apps that are counted at the same time; bounds memory',
-  ),
   rpcTimeoutMs: setting('RPC_TIMEOUT_MS', '4500', whole(100, 30_000), 'deadline of one call made for an HTTP request'),
   databaseStatementTimeoutMs: setting(
     'DATABASE_STATEMENT_TIMEOUT_MS',

@@ -12,7 +12,7 @@ import { Connections } from './connections.js'
 import { failure, failureHeaders } from './envelope.js'
 import { invalidArgument, Problem, toProblem } from './errors.js'
 import type { Answer, GatewayDeps, Route } from './http.js'
-import type { GatewayLimits } from './limits.js'
+import { type GatewayLimits, MAX_HEADER_BYTES, MAX_URL_BYTES } from './limits.js'
 import {
   headersTooLarge,
   type ParseFailure,
@@ -24,7 +24,7 @@ import { type ErrorPageInput, errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
 import { RouteRates } from './rates/route-rates.js'
 import { startSharing } from './rates/sharing.js'
-import { type HeaderFacts, HttpRequest, pathOf, type RequestLimits } from './request.js'
+import { type HeaderFacts, HttpRequest, pathOf } from './request.js'
 import { NO_ROUTE, pathParameterOf, type Resource, Router, routes } from './routes.js'
 import { isFromProxy, sourceOf } from './source.js'
 import { AnswerWriter } from './write.js'
@@ -76,7 +76,7 @@ const APPID = /^app_[\w-]{22}$/
 export function createGateway(options: GatewayOptions): { readonly server: Server; readonly drain: Gateway['drain'] } {
   const { limits } = options
   const server = createServer({
-    maxHeaderSize: limits.maxUrlBytes + limits.maxHeaderBytes, // one number for both in node:http; told apart by checkRequest
+    maxHeaderSize: MAX_URL_BYTES + MAX_HEADER_BYTES, // one number for both in node:http; told apart by checkRequest
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: 0, // idle ones are closed by Connections
@@ -98,7 +98,6 @@ class Gateway {
   readonly #rates: RouteRates | undefined
   readonly #admission: Admission
   readonly #stopSharing: (() => void) | undefined
-  readonly #requestLimits: RequestLimits
   readonly #trustedProxies: ReadonlySet<string>
   readonly #writer: AnswerWriter
   readonly #connections: Connections
@@ -112,7 +111,6 @@ class Gateway {
     if (options.limits.rateLimit) this.#rates = new RouteRates(options.limits, options.sharedLimits !== undefined)
     if (this.#rates && options.sharedLimits)
       this.#stopSharing = startSharing(this.#rates.counters, options.sharedLimits)
-    this.#requestLimits = { rpcTimeoutMs: options.rpcTimeoutMs, maxFormBytes: options.limits.maxFormBytes }
     this.#trustedProxies = new Set(options.trustedProxies)
     this.#writer = new AnswerWriter(options.publicUrl, options.limits.keepAliveTimeoutMs)
     const serve = (incoming: IncomingMessage, response: ServerResponse) => {
@@ -121,7 +119,7 @@ class Gateway {
     server.on('request', serve)
     server.on('checkContinue', (incoming: IncomingMessage, response: ServerResponse) => {
       // A client that asks first learns of a refusal before it sends the body.
-      if (!announcesMore(incoming, options.limits.maxFormBytes)) response.writeContinue()
+      if (!announcesMore(incoming)) response.writeContinue()
       serve(incoming, response)
     })
     server.on('checkExpectation', serve) // an Expect we do not know changes nothing
@@ -139,9 +137,9 @@ class Gateway {
     const startedAt = performance.now()
     const previous = this.#connections.previousAnswered(incoming)
     if (previous) await previous
-    const { limits, now } = this.#options
+    const { now, rpcTimeoutMs } = this.#options
     const source = sourceOf(incoming, this.#trustedProxies)
-    const request = new HttpRequest(incoming, source, this.#connections.leftBy(incoming), this.#requestLimits)
+    const request = new HttpRequest(incoming, source, this.#connections.leftBy(incoming), rpcTimeoutMs)
     const headers = request.headerFacts
     // Requests that arrive together run the same code in succession, while it is in the cache.
     if (!headers.hasBody) await endOfTurn()
@@ -157,8 +155,8 @@ class Gateway {
     let isAdmitted = false
     try {
       this.#rates?.admitSource(request.source, kind, now())
-      checkRequest(incoming, headers, limits)
-      if (route?.method !== 'POST' && headers.hasBody) await readBody(incoming, limits.maxFormBytes)
+      checkRequest(incoming, headers)
+      if (route?.method !== 'POST' && headers.hasBody) await readBody(incoming)
       if (!route) throw noRoute(resource)
       request.pathParameter = pathParameterOf(request.path, route)
       appid = request.claimedAppid()
@@ -224,10 +222,7 @@ class Gateway {
     if (this.#refused.has(socket)) return // what follows malformed bytes is no request either
     if (!socket.writable) return // its client has reset it, for example, or it is being closed
     const target = targetOfUnknownMethod(error)
-    const problem =
-      target === undefined
-        ? problemOfParseFailure(error, this.#options.limits)
-        : noRoute(this.#router.find(pathOf(target)))
+    const problem = target === undefined ? problemOfParseFailure(error) : noRoute(this.#router.find(pathOf(target)))
     this.#refused.set(socket, problem)
     const method = this.#connections.isReading(socket) ? undefined : 'none'
     this.#endWithAnswers(socket, () => this.#refuseRaw(socket, problem, method))
@@ -295,9 +290,9 @@ function acceptsHtml(request: HttpRequest): boolean {
 }
 
 /** What HTTP demands of every request, whatever its path. @throws Problem */
-function checkRequest({ url = '', httpVersion }: IncomingMessage, headers: HeaderFacts, limits: GatewayLimits): void {
-  if (url.length > limits.maxUrlBytes) throw urlTooLong(limits)
-  if (headers.bytes > limits.maxHeaderBytes) throw headersTooLarge(limits)
+function checkRequest({ url = '', httpVersion }: IncomingMessage, headers: HeaderFacts): void {
+  if (url.length > MAX_URL_BYTES) throw urlTooLong()
+  if (headers.bytes > MAX_HEADER_BYTES) throw headersTooLarge()
   if (headers.hosts > 1 || (headers.hosts === 0 && httpVersion === '1.1')) {
     throw invalidArgument('the Host header must be given once', { httpStatus: 400 }) // RFC 9112 §3.2, with any HTTP_ERROR_STATUS
   }

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { invalidArgument, type Problem } from './errors.js'
+import { MAX_FORM_BYTES } from './limits.js'
 import { type Params, parseQuery } from './query.js'
 
 /** How much of a refused body is still read, so that its sender gets to see the answer. */
@@ -11,8 +12,8 @@ const LARGE_MS = 1_000
 const FORM_TYPE = 'application/x-www-form-urlencoded'
 
 /** The parameters of a form. @throws Problem when too large, of another type, or malformed. */
-export async function readForm(request: IncomingMessage, maxBytes: number): Promise<Params> {
-  const body = await readBody(request, maxBytes)
+export async function readForm(request: IncomingMessage): Promise<Params> {
+  const body = await readBody(request)
   const [type = ''] = (request.headers['content-type'] ?? '').split(';', 1)
   if (type.trim().toLowerCase() !== FORM_TYPE || request.headers['content-encoding'] !== undefined) {
     throw invalidArgument(`the body must be ${FORM_TYPE}`, { httpStatus: 415 })
@@ -20,28 +21,28 @@ export async function readForm(request: IncomingMessage, maxBytes: number): Prom
   return parseQuery(body.toString('latin1')) // parseQuery refuses every byte that is not ASCII
 }
 
-/** Whether the client announces a body larger than `maxBytes`. */
-export function announcesMore(request: IncomingMessage, maxBytes: number): boolean {
+/** Whether the client announces a body larger than that. */
+export function announcesMore(request: IncomingMessage, maxBytes = MAX_FORM_BYTES): boolean {
   return Number(request.headers['content-length']) > maxBytes
 }
 
-/** The whole body, at most `maxBytes`, whether its length was announced or not. @throws Problem when it is larger. */
-export function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+/** The whole body, whether its length was announced or not. @throws Problem when it is larger than a form may be. */
+export function readBody(request: IncomingMessage): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let size = 0
     let patience: NodeJS.Timeout | undefined
-    const refuse = () => reject(tooLarge(maxBytes))
+    const refuse = () => reject(tooLarge())
     const refuseSoon = () => {
       patience ??= setTimeout(refuse, LARGE_MS)
     }
-    if (announcesMore(request, maxBytes)) {
+    if (announcesMore(request)) {
       if (announcesMore(request, DRAIN_BYTES) || request.headers.expect !== undefined) return refuse()
       refuseSoon()
     }
     request.on('data', (chunk: Buffer) => {
       size += chunk.length
-      if (size <= maxBytes) {
+      if (size <= MAX_FORM_BYTES) {
         chunks.push(chunk)
         return
       }
@@ -51,7 +52,7 @@ export function readBody(request: IncomingMessage, maxBytes: number): Promise<Bu
     })
     request.on('end', () => {
       clearTimeout(patience)
-      if (size > maxBytes) refuse()
+      if (size > MAX_FORM_BYTES) refuse()
       else resolve(Buffer.concat(chunks))
     })
     request.on('close', () => {
@@ -61,6 +62,6 @@ export function readBody(request: IncomingMessage, maxBytes: number): Promise<Bu
   })
 }
 
-function tooLarge(maxBytes: number): Problem {
-  return invalidArgument(`the body is larger than ${maxBytes} bytes`, { httpStatus: 413 })
+function tooLarge(): Problem {
+  return invalidArgument(`the body is larger than ${MAX_FORM_BYTES} bytes`, { httpStatus: 413 })
 }

@@ -24,7 +24,7 @@ export interface GatewayRequest {
   readonly pathParameter: string
   /** The query, strictly decoded. Throws a Problem when malformed. */
   readonly query: () => Params
-  /** The form body, strictly decoded, at most HTTP_MAX_FORM_BYTES. Throws a Problem when malformed or of another type. */
+  /** The form body, strictly decoded, at most MAX_FORM_BYTES. Throws a Problem when malformed or of another type. */
   readonly form: () => Promise<Params>
   /** One header by its name in lower case, or undefined; never logged. */
   readonly header: (name: string) => string | undefined

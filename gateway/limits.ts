@@ -1,3 +1,8 @@
+export const MAX_URL_BYTES = 8 * 1024
+/** Of all header lines. */
+export const MAX_HEADER_BYTES = 16 * 1024
+export const MAX_FORM_BYTES = 16 * 1024
+
 /** At most `requests` in a window of `seconds`. */
 export interface Rate {
   readonly requests: number
@@ -12,7 +17,7 @@ export interface Rates {
   readonly perApp: Rate
 }
 
-/** Limits of one gateway process. Every number is configurable; `survey-auth config` shows them. */
+/** What operators may limit otherwise; `survey-auth config` shows the variables. */
 export interface GatewayLimits {
   /** Time for a client to send the headers of a request, in ms. */
   readonly headersTimeoutMs: number
@@ -20,15 +25,10 @@ export interface GatewayLimits {
   readonly requestTimeoutMs: number
   /** How long an idle connection stays open, in ms. */
   readonly keepAliveTimeoutMs: number
-  readonly maxUrlBytes: number
-  readonly maxHeaderBytes: number
-  readonly maxFormBytes: number
   readonly maxConnections: number
   /** Requests to the API, and separately requests for pages, that are in flight at a time. */
   readonly maxInFlight: number
   /** `false` turns all rates off, for load tests. */
   readonly rateLimit: boolean
   readonly rates: { readonly api: Rates; readonly page: Rates }
-  /** How many sources, and how many pairs of app and route, are counted at once. */
-  readonly maxRateKeys: number
 }

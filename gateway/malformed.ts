@@ -1,6 +1,6 @@
 import { METHODS } from 'node:http'
 import { invalidArgument, type Problem } from './errors.js'
-import type { GatewayLimits } from './limits.js'
+import { MAX_HEADER_BYTES, MAX_URL_BYTES } from './limits.js'
 
 /** What node:http says about bytes it could not parse into a request. */
 export interface ParseFailure extends Error {
@@ -10,10 +10,10 @@ export interface ParseFailure extends Error {
 }
 
 /** The answer to bytes that are not a request, or not a whole one in time. */
-export function problemOfParseFailure(failure: ParseFailure, limits: GatewayLimits): Problem {
+export function problemOfParseFailure(failure: ParseFailure): Problem {
   switch (failure.code) {
     case 'HPE_HEADER_OVERFLOW':
-      return isWithinTarget(failure.rawPacket, limits.maxUrlBytes) ? urlTooLong(limits) : headersTooLarge(limits)
+      return isWithinTarget(failure.rawPacket) ? urlTooLong() : headersTooLarge()
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return invalidArgument('the request did not arrive in time', { httpStatus: 408 })
     default:
@@ -40,17 +40,17 @@ export function targetOfUnknownMethod({ code, rawPacket }: ParseFailure): string
   return method !== undefined && !METHODS.includes(method) ? target : undefined
 }
 
-export function urlTooLong(limits: GatewayLimits): Problem {
-  return invalidArgument(`the URL is longer than ${limits.maxUrlBytes} bytes`, { httpStatus: 414 })
+export function urlTooLong(): Problem {
+  return invalidArgument(`the URL is longer than ${MAX_URL_BYTES} bytes`, { httpStatus: 414 })
 }
 
-export function headersTooLarge(limits: GatewayLimits): Problem {
-  return invalidArgument(`the headers are larger than ${limits.maxHeaderBytes} bytes`, { httpStatus: 431 })
+export function headersTooLarge(): Problem {
+  return invalidArgument(`the headers are larger than ${MAX_HEADER_BYTES} bytes`, { httpStatus: 431 })
 }
 
 /** Whether the request line alone is over the limit; node:http counts it and the headers as one. */
-function isWithinTarget(packet: Buffer | undefined, maxUrlBytes: number): boolean {
+function isWithinTarget(packet: Buffer | undefined): boolean {
   if (!packet) return false
   const lineEnd = packet.indexOf('\n')
-  return lineEnd === -1 || lineEnd > maxUrlBytes
+  return lineEnd === -1 || lineEnd > MAX_URL_BYTES
 }

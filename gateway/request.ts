@@ -7,11 +7,6 @@ import { MAX_ID_LENGTH } from './bounds.js'
 import type { GatewayRequest } from './http.js'
 import { type Params, parseQuery } from './query.js'
 
-export interface RequestLimits {
-  readonly rpcTimeoutMs: number
-  readonly maxFormBytes: number
-}
-
 /** What the server itself must know about a request's headers. */
 export interface HeaderFacts {
   /** Size of all header lines. */
@@ -38,7 +33,7 @@ export class HttpRequest implements GatewayRequest {
   /** W3C trace context: that of our span, or a trusted proxy's; empty if there is none. */
   traceparent = ''
   readonly #incoming: IncomingMessage
-  readonly #limits: RequestLimits
+  readonly #rpcTimeoutMs: number
   readonly #rawQuery: string
   #params: Params | undefined
   #form: Promise<Params> | undefined
@@ -48,7 +43,7 @@ export class HttpRequest implements GatewayRequest {
     readonly source: string,
     /** Aborted when the client closes its side of the connection. */
     readonly left: AbortSignal,
-    limits: RequestLimits,
+    rpcTimeoutMs: number,
   ) {
     const target = originForm(incoming.url ?? '')
     const mark = target.indexOf('?')
@@ -57,13 +52,13 @@ export class HttpRequest implements GatewayRequest {
     this.path = mark === -1 ? target : target.slice(0, mark)
     this.#rawQuery = mark === -1 ? '' : target.slice(mark + 1)
     this.#incoming = incoming
-    this.#limits = limits
+    this.#rpcTimeoutMs = rpcTimeoutMs
   }
 
   get rpc(): GatewayRequest['rpc'] {
     const { requestId, traceparent } = this
     const id = { 'x-request-id': requestId } // the name the services read; a computed one costs 0.3 µs
-    return { headers: traceparent === '' ? id : { ...id, traceparent }, timeoutMs: this.#limits.rpcTimeoutMs }
+    return { headers: traceparent === '' ? id : { ...id, traceparent }, timeoutMs: this.#rpcTimeoutMs }
   }
 
   async rpcForClient() {
@@ -86,7 +81,7 @@ export class HttpRequest implements GatewayRequest {
   }
 
   form(): Promise<Params> {
-    this.#form ??= readForm(this.#incoming, this.#limits.maxFormBytes)
+    this.#form ??= readForm(this.#incoming)
     return this.#form
   }
 

@@ -77,9 +77,6 @@ export function limitsOf(config: Config): GatewayOptions['limits'] {
     headersTimeoutMs: config.httpHeadersTimeoutSeconds * 1000,
     requestTimeoutMs: config.httpRequestTimeoutSeconds * 1000,
     keepAliveTimeoutMs: config.httpKeepAliveSeconds * 1000,
-    maxUrlBytes: config.httpMaxUrlBytes,
-    maxHeaderBytes: config.httpMaxHeaderBytes,
-    maxFormBytes: config.httpMaxFormBytes,
     maxConnections: config.httpMaxConnections,
     maxInFlight: config.httpMaxInFlight,
     rateLimit: config.rateLimit === 'on',
@@ -93,6 +90,5 @@ export function limitsOf(config: Config): GatewayOptions['limits'] {
         perApp: { requests: config.rateApiPerApp, seconds: config.ratePagesWindowSeconds },
       },
     },
-    maxRateKeys: config.rateMaxKeys,
   }
 }

@@ -4,6 +4,9 @@ import type { GatewayLimits, Rates } from '../limits.js'
 import { networkOf } from '../source.js'
 import { WindowCounter } from './window-counter.js'
 
+/** Clients, and pairs of app and route, that are counted at a time: bounds memory. */
+const MAX_KEYS = 100_000
+
 /**
  * Every route's allowances: one per client address, one per app and route. An app pays only for requests with its valid
  * credentials, so that nobody else can spend its allowance by sending its appid.
@@ -15,8 +18,8 @@ export class RouteRates {
   readonly #byApp: Record<Route['kind'], WindowCounter>
 
   /** `isShared`: what is counted here is reported to other gateways. */
-  constructor({ rates, maxRateKeys }: GatewayLimits, isShared: boolean) {
-    const counter = (kind: Route['kind'], of: keyof Rates) => new WindowCounter(rates[kind][of], maxRateKeys, isShared)
+  constructor({ rates }: GatewayLimits, isShared: boolean) {
+    const counter = (kind: Route['kind'], of: keyof Rates) => new WindowCounter(rates[kind][of], MAX_KEYS, isShared)
     this.#bySource = { api: counter('api', 'perSource'), page: counter('page', 'perSource') }
     this.#byApp = { api: counter('api', 'perApp'), page: counter('page', 'perApp') }
     this.counters = new Map([

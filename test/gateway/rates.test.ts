@@ -31,13 +31,9 @@ test('limits are as configured; pages allow an app as many requests as endpoints
     RATE_API_WINDOW_SECONDS: '13',
     RATE_PAGES_PER_SOURCE: '14',
     RATE_PAGES_WINDOW_SECONDS: '15',
-    RATE_MAX_KEYS: '1600',
     HTTP_HEADERS_TIMEOUT_SECONDS: '17',
     HTTP_REQUEST_TIMEOUT_SECONDS: '18',
     HTTP_KEEP_ALIVE_SECONDS: '19',
-    HTTP_MAX_URL_BYTES: '4200',
-    HTTP_MAX_HEADER_BYTES: '5000',
-    HTTP_MAX_FORM_BYTES: '6000',
     HTTP_MAX_CONNECTIONS: '23',
     HTTP_MAX_IN_FLIGHT: '24',
   }
@@ -45,9 +41,6 @@ test('limits are as configured; pages allow an app as many requests as endpoints
     headersTimeoutMs: 17_000,
     requestTimeoutMs: 18_000,
     keepAliveTimeoutMs: 19_000,
-    maxUrlBytes: 4200,
-    maxHeaderBytes: 5000,
-    maxFormBytes: 6000,
     maxConnections: 23,
     maxInFlight: 24,
     rateLimit: true,
@@ -55,7 +48,6 @@ test('limits are as configured; pages allow an app as many requests as endpoints
       api: { perSource: { requests: 11, seconds: 13 }, perApp: { requests: 12, seconds: 13 } },
       page: { perSource: { requests: 14, seconds: 15 }, perApp: { requests: 12, seconds: 15 } },
     },
-    maxRateKeys: 1_600,
   })
 })
 
@@ -145,18 +137,6 @@ describe('the routes', () => {
       }),
     )
     expect({ bySource, byApp }).toEqual({ bySource: [1, 3], byApp: [2, 4] })
-  })
-
-  test('remember no more sources than maxRateKeys', () => {
-    const rates = ratesWith({ maxRateKeys: 2 })
-    const [first, second, third] = ['192.0.2.1', '192.0.2.2', '192.0.2.3'] as const
-    const ask = (source: string) => rates.admitSource(source, 'api', START)
-    ask(first)
-    ask(second)
-    expect(() => ask(first)).toThrow()
-    ask(third)
-    ask(first)
-    expect(() => ask(third)).toThrow()
   })
 
   test.each([
