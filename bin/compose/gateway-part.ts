@@ -7,7 +7,7 @@ import type { Log } from '../telemetry/log.js'
 import { untrustedProxy } from '../untrusted-proxy.js'
 import { type HeldPort, serveOn, urlOf } from './listen.js'
 import type { Observers } from './observers.js'
-import type { Clock } from './part.js'
+import type { TimeAndChance } from './time-and-chance.js'
 
 /** Files that are not connections to the public port: databases, connections of other kinds, what Node itself needs. */
 const OTHER_FILES = 100
@@ -22,7 +22,7 @@ export async function startGatewayPart(
   config: Config,
   held: HeldPort,
   clients: Pick<GatewayOptions, 'token' | 'account' | 'survey' | 'sharedLimits'>,
-  clock: Clock,
+  clock: TimeAndChance,
   observers: Observers,
 ): Promise<GatewayPart> {
   const url = urlOf(held)

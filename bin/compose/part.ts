@@ -4,15 +4,6 @@ import type { Config } from '../config.js'
 
 const DAY_MS = 86_400_000
 
-/** What a part of the service needs from its process: the real clock and randomness, or a test's. */
-export interface Clock {
-  /** ms since 1970 UTC. */
-  readonly now: () => number
-  /** ms since some moment; never goes back and does not jump. */
-  readonly elapsed: () => number
-  readonly randomBytes: (size: number) => Uint8Array
-}
-
 /** Something that this process needs, and that does not answer. */
 export interface Absence {
   /** For example `token database`. */

@@ -16,25 +16,24 @@ import type { Rounds } from '../../services/storage/rounds.js'
 import { startHashingThreads } from '../../services/token/hashing-threads.js'
 import { type Config, usesTls } from '../config.js'
 import { CommandError } from '../exit.js'
-import { pooledRandomBytes } from '../random.js'
 import type { Database } from '../settings.js'
 import { startAdminHttp } from '../telemetry/admin-http.js'
 import { createLog, type Log } from '../telemetry/log.js'
 import { createMetrics } from '../telemetry/metrics.js'
 import { createTracing } from '../telemetry/tracing.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
-import { forwardClock } from './clock.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
 import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers, type Observers } from './observers.js'
-import type { Absence, Clock, Part, StorePart } from './part.js'
+import type { Absence, Part, StorePart } from './part.js'
 import { connectTo, type Remote } from './remote.js'
 import { startRpcPart } from './rpc-part.js'
 import type { Overrides, Running } from './running.js'
 import { closeWhileEmpty, creating, isMade, makePrivateDirectory } from './stores.js'
 import { openSurveyPart } from './survey-part.js'
+import { forwardClock, pooledRandomBytes, type TimeAndChance } from './time-and-chance.js'
 import { readTls, watchTls } from './tls.js'
 import { openTokenPart } from './token-part.js'
 import { startWorkers, type Workers } from './workers.js'
@@ -62,7 +61,7 @@ class Assembly {
   readonly #mode: Mode
   readonly #config: Config
   readonly #overrides: Overrides
-  readonly #clock: Clock
+  readonly #clock: TimeAndChance
   readonly #log: Log
   readonly #metrics = createMetrics()
   readonly #observers: Observers
@@ -177,11 +176,11 @@ class Assembly {
 
   /** Returns its address, unless it is turned off. It is stopped last, so that /readyz reports the shutdown. */
   async #openAdmin(): Promise<string | undefined> {
-    const place = { host: this.#config.adminHost, port: this.#config.adminPort }
-    if (place.port === 0) return undefined
+    const where = { host: this.#config.adminHost, port: this.#config.adminPort }
+    if (where.port === 0) return undefined
     const metrics = this.#metrics
     const admin = await startAdminHttp({
-      ...place,
+      ...where,
       isRunning: () => this.#stage === 'running',
       notReady: () => this.#notReady(),
       metrics: {
@@ -189,9 +188,9 @@ class Assembly {
         text: async () => this.#workers?.metrics(await metrics.snapshot()) ?? metrics.text(),
       },
       onLost: (error) => this.#log.failure('the admin port no longer answers', error),
-    }).catch((error) => Promise.reject(cannotListen(place, 'ADMIN_PORT', error)))
+    }).catch((error) => Promise.reject(cannotListen(where, 'ADMIN_PORT', error)))
     this.#undo.push(() => admin.close())
-    return urlOf({ ...place, port: admin.port })
+    return urlOf({ ...where, port: admin.port })
   }
 
   /** For the gateway of this process; workers take it themselves, so for them this only checks that it can be taken. */

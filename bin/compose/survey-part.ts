@@ -7,14 +7,15 @@ import { startJanitor } from '../../services/survey/janitor.js'
 import { createSurveyHandlers } from '../../services/survey/survey-service.js'
 import type { Config } from '../config.js'
 import type { Observers } from './observers.js'
-import { absentUnless, begun, type Clock, janitorTimes, type StorePart } from './part.js'
+import { absentUnless, begun, janitorTimes, type StorePart } from './part.js'
 import { openSurveyStore } from './stores.js'
+import type { TimeAndChance } from './time-and-chance.js'
 
 /** Opens the database, creating and migrating it if need be, and registers the handlers. `token` is called as `survey`. */
 export async function openSurveyPart(
   config: Config,
   dispatcher: Dispatcher,
-  clock: Clock,
+  clock: TimeAndChance,
   token: Client<typeof TokenService>,
   observers: Observers,
 ): Promise<StorePart> {

@@ -14,14 +14,15 @@ import { createTokenHandlers } from '../../services/token/token-service.js'
 import { createUseRecorder } from '../../services/token/use-recorder.js'
 import type { Config } from '../config.js'
 import type { Observers } from './observers.js'
-import { absentUnless, begun, type Clock, janitorTimes, type StorePart } from './part.js'
+import { absentUnless, begun, janitorTimes, type StorePart } from './part.js'
 import { openTokenStore } from './stores.js'
+import type { TimeAndChance } from './time-and-chance.js'
 
 /** Opens the database, creating and migrating it if need be, and registers the handlers. */
 export async function openTokenPart(
   config: Config,
   dispatcher: Dispatcher,
-  clock: Clock,
+  clock: TimeAndChance,
   observers: Observers,
   passwordCost?: PasswordCost,
 ): Promise<StorePart> {

@@ -15,10 +15,12 @@ import type { Dispatcher } from './dispatcher.js'
 import { type Ended, Outcomes } from './multiplex-outcomes.js'
 import { decodeRequest, requestIdFrom } from './requests.js'
 
-/** A call, and the time by performance.now() at which it would have arrived had its message been as quick as others. */
-interface Begun {
+/** A call that may have been given up with its connection. */
+interface Doubtful {
   readonly call: MultiplexedCall
-  readonly sinceMs: number
+  readonly lateMs: number
+  /** By performance.now(). */
+  readonly cameAtMs: number
 }
 
 export interface MultiplexServerOptions {
@@ -115,7 +117,7 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
   stream.on('end', () => served.callerHasEnded())
   stream.on('cancelled', () => served.leave())
   stream.on('error', () => served.leave())
-  return served
+  return { drain: () => served.drain() }
 }
 
 /** The calls of one stream, from their arrival until their outcomes are written. */
@@ -127,7 +129,7 @@ class ServedStream {
   readonly #aborters = new Map<number, AbortController>()
   #underWay = 0
   /** The calls that wait until it is known whether their caller is still there; undefined while none wait. */
-  #doubtful: Begun[] | undefined
+  #doubtful: Doubtful[] | undefined
   #hasCallerEnded = false
 
   constructor(options: MultiplexServerOptions) {
@@ -146,14 +148,13 @@ class ServedStream {
     for (const id of givenUp) this.#aborters.get(id)?.abort()
     if (this.#isFull()) this.#options.stream.pause()
     const lateMs = this.#lateness.of(sentMs)
-    const sinceMs = performance.now() - lateMs
     if (lateMs >= LATE_MS && !this.#doubtful) {
       this.#doubtful = []
       afterTurns(TURNS_TO_READ, () => this.#beginDoubtful())
     }
     for (const call of calls) {
-      if (this.#doubtful) this.#doubtful.push({ call, sinceMs })
-      else void this.#run({ call, sinceMs })
+      if (this.#doubtful) this.#doubtful.push({ call, lateMs, cameAtMs: performance.now() })
+      else void this.#run(call, lateMs)
     }
   }
 
@@ -181,15 +182,14 @@ class ServedStream {
 
   /** If the connection had ended behind these calls, that would have been read by this time. */
   #beginDoubtful(): void {
-    const calls = this.#doubtful ?? []
+    const doubtful = this.#outcomes.isLost ? [] : (this.#doubtful ?? [])
     this.#doubtful = undefined
-    if (!this.#outcomes.isLost) for (const call of calls) void this.#run(call)
+    for (const { call, lateMs, cameAtMs } of doubtful) void this.#run(call, lateMs + performance.now() - cameAtMs)
   }
 
-  async #run(begun: Begun): Promise<void> {
-    const { id } = begun.call
-    const ended = await endOf(this.#options, begun, this.#aborters.get(id)?.signal)
-    this.#aborters.delete(id)
+  async #run(call: MultiplexedCall, lateMs: number): Promise<void> {
+    const ended = await endOf(this.#options, call, lateMs, this.#aborters.get(call.id)?.signal)
+    this.#aborters.delete(call.id)
     this.#underWay -= 1
     this.#outcomes.add(ended)
   }
@@ -219,10 +219,11 @@ function mayChange(method: DescMethod | undefined): boolean {
 
 async function endOf(
   options: MultiplexServerOptions,
-  { call, sinceMs }: Begun,
+  call: MultiplexedCall,
+  lateMs: number,
   signal: AbortSignal | undefined,
 ): Promise<Ended> {
-  const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - (performance.now() - sinceMs)
+  const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
   const dueAtMs = performance.now() + (timeoutMs ?? Number.POSITIVE_INFINITY)
   const method = options.methods.get(call.method)
   try {

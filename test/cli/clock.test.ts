@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { forwardClock } from '../../bin/compose/clock.js'
+import { forwardClock } from '../../bin/compose/time-and-chance.js'
 
 function open() {
   const state = { nowMs: 1_000_000, elapsedMs: 5_000.7 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { pooledRandomBytes } from '../../bin/random.js'
+import { pooledRandomBytes } from '../../bin/compose/time-and-chance.js'
 
 test('random bytes have the size asked for, and do not repeat', () => {
   const randomBytes = pooledRandomBytes()
