@@ -258,11 +258,11 @@ async function contentOf(file: string): Promise<string> {
 
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/** Everything the service would refuse is refused here, before any survey is stored. @throws CommandError naming the place. */
+/** Everything the service would refuse is refused here, before any survey is stored. @throws CommandError naming where it is in the file. */
 async function surveysOf(source: string, text: string): Promise<Survey[]> {
-  const { surveyFromJson, placeOf } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
+  const { surveyFromJson, pathInJson } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
   if (text.trim() === '') throw new CommandError(`${source} is empty`) // trim removes a byte order mark too
-  const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''), placeOf)
+  const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''), pathInJson)
   const list = Array.isArray(json) ? json : [json]
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)
   const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
@@ -299,7 +299,7 @@ function removeMisplaced(survey: Survey): Misplaced[] {
   return misplaced
 }
 
-function parsed(source: string, text: string, placeOf: (path: JsonPath) => string): unknown {
+function parsed(source: string, text: string, pathInJson: (path: JsonPath) => string): unknown {
   try {
     return parseExactly(text)
   } catch (error) {
@@ -307,7 +307,7 @@ function parsed(source: string, text: string, placeOf: (path: JsonPath) => strin
     const [at] = error.path
     const [where, path] =
       typeof at === 'number' ? [`${source}, survey ${at + 1}`, error.path.slice(1)] : [source, error.path]
-    throw new CommandError(`${where}: ${placeOf(path)}: ${error.message}`)
+    throw new CommandError(`${where}: ${pathInJson(path)}: ${error.message}`)
   }
 }
 
@@ -320,11 +320,11 @@ function positionOf(error: unknown, text: string): string {
 }
 
 /** Where `given` has members that `known` lacks; a misspelt one would be lost without a word. */
-function membersBeside(known: unknown, given: unknown, place = ''): string[] {
+function membersBeside(known: unknown, given: unknown, path = ''): string[] {
   if (typeof known !== 'object' || known === null || typeof given !== 'object' || given === null) return []
   const all = new Map(Object.entries(known))
   return Object.entries(given).flatMap(([name, value]) => {
-    const at = Array.isArray(given) ? `${place}[${name}]` : place === '' ? name : `${place}.${name}`
+    const at = Array.isArray(given) ? `${path}[${name}]` : path === '' ? name : `${path}.${name}`
     if (all.has(name)) return membersBeside(all.get(name), value, at)
     const isNothing = Array.isArray(value) && value.length === 0 // subTitles of a question that has none
     return isNothing ? [] : [at]

@@ -183,12 +183,12 @@ function describeInput(input: unknown): string | undefined {
 }
 
 /** `pages[0].questions[2]`; the survey itself is `survey`. */
-export function placeOf(path: readonly PropertyKey[]): string {
+export function pathInJson(path: readonly PropertyKey[]): string {
   const steps = path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
   return steps.join('').replace(/^\./, '') || 'survey'
 }
 
 /** `pages[0].questions[2].type: invalid option …` */
 function describeIssue({ path, message }: { readonly path: readonly PropertyKey[]; readonly message: string }): string {
-  return `${placeOf(path)}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`
+  return `${pathInJson(path)}: ${message.charAt(0).toLowerCase()}${message.slice(1)}`
 }

@@ -53,7 +53,7 @@ export class WindowCounter {
 
   /** Counts one request if the key has any left, and returns whether it had. */
   take(key: string, now: number): boolean {
-    this.#turnWindow(now)
+    this.#enterWindow(now)
     const count = this.#countOf(key)
     if (count.here + count.elsewhere >= this.#rate.requests) return false
     count.here += 1
@@ -79,7 +79,7 @@ export class WindowCounter {
 
   /** Negative when the gateways together admitted more than the limit. */
   #left(key: string, now: number): number {
-    this.#turnWindow(now)
+    this.#enterWindow(now)
     const count = this.#counts.get(key)
     return this.#rate.requests - (count ? count.here + count.elsewhere : 0)
   }
@@ -93,7 +93,7 @@ export class WindowCounter {
     return count
   }
 
-  #turnWindow(now: number): void {
+  #enterWindow(now: number): void {
     const windowMs = this.#rate.seconds * 1000
     if (now < this.#windowEndMs && now >= this.#windowEndMs - windowMs) return
     this.#windowEndMs = (Math.floor(now / windowMs) + 1) * windowMs

@@ -17,7 +17,7 @@ export const violationInWords = ({ field, description }: Violation) => `${field}
 /** What is wrong with a message; undefined if nothing is. */
 export type Validate<T = unknown> = (message: T) => Violation | undefined
 
-/** Checks one value; `path` is its place in the request. */
+/** Checks one value; `path` is where it is in the request, for example `pages[0].title`. */
 type Check = (value: never, path: string) => Violation | undefined
 
 const compiled = new Map<DescMessage, Check>()
