@@ -1,6 +1,6 @@
 // Everything the gateway serves, and what serves a path.
-import { accessTokenRoute } from './api/access-token.js'
-import { refreshTokenRoute } from './api/refresh-token.js'
+import { accessTokenRoute } from './api/exchange.js'
+import { refreshTokenRoute } from './api/refresh.js'
 import { surveyRoute } from './api/survey.js'
 import { surveysRoute } from './api/surveys.js'
 import { userRoute } from './api/user.js'

@@ -1,6 +1,6 @@
 import type { GetAuthorizedUserRequest, GetAuthorizedUserResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { requireAccessToken } from './access-token.js'
 import type { TokenDeps } from './deps.js'
+import { requireAccessToken } from './require-access-token.js'
 
 /** The basic profile (spec 4.4). */
 export function getAuthorizedUser(deps: TokenDeps) {

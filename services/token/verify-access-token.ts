@@ -1,7 +1,7 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { VerifyAccessTokenRequest, VerifyAccessTokenResponse } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { requireAccessToken } from './access-token.js'
 import type { TokenDeps } from './deps.js'
+import { requireAccessToken } from './require-access-token.js'
 
 export function verifyAccessToken(deps: TokenDeps) {
   return async (request: VerifyAccessTokenRequest): Promise<VerifyAccessTokenResponse> => {

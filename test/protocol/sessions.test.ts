@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { isGoodFor } from '../../services/protocol/access-tokens.js'
+import { isGoodFor } from '../../services/protocol/access-token.js'
 import { endOfSecret } from '../../services/protocol/authentication.js'
 import { judgeSession } from '../../services/protocol/sessions.js'
 

@@ -15,8 +15,8 @@
 //   nothing has happened unless the rejection is `outcomeUnknown`. Any other rejection is a defect, except for those that
 //   PageOf describes.
 
-import type { TokenTerms } from '../../protocol/access-tokens.js'
 import type { IssuingVerdict, ReplayEffect } from '../../protocol/codes.js'
+import type { TokenTerms } from '../../protocol/refresh.js'
 import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
 import type { Page, PageOf } from '../../storage/page.js'

@@ -1,4 +1,4 @@
-import { judgeRefresh, type RefreshedGrant, type StoredToken } from '../../../protocol/access-tokens.js'
+import { judgeRefresh, type RefreshedGrant, type StoredToken } from '../../../protocol/refresh.js'
 import { byteKey } from '../../../storage/bounded-map.js'
 import type { Cause } from '../../../storage/cause.js'
 import { groupBy } from '../../../storage/group-by.js'

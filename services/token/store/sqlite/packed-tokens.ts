@@ -1,6 +1,6 @@
 // The access tokens of a grant as packed in its row: newest first, for each 32 bytes of hash and 6 bytes of expiry, in ms since
 // 1970, big-endian.
-import type { StoredToken } from '../../../protocol/access-tokens.js'
+import type { StoredToken } from '../../../protocol/refresh.js'
 import type { Hash } from '../token-store.js'
 
 const HASH_BYTES = 32

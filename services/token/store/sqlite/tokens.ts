@@ -1,4 +1,4 @@
-import { judgeRefresh } from '../../../protocol/access-tokens.js'
+import { judgeRefresh } from '../../../protocol/refresh.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import type { Authentication } from '../../services/protocol/authentication.js'
 import {
   judgeRefresh,
   MAX_LIVE_TOKENS,
@@ -6,8 +7,7 @@ import {
   type StoredToken,
   sharingWindowMs,
   type TokenTerms,
-} from '../../services/protocol/access-tokens.js'
-import type { Authentication } from '../../services/protocol/authentication.js'
+} from '../../services/protocol/refresh.js'
 
 const NOW = 1_767_225_600_000
 const LIFETIME = 259_200_000

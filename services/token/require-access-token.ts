@@ -1,5 +1,5 @@
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { isGoodFor } from '../protocol/access-tokens.js'
+import { isGoodFor } from '../protocol/access-token.js'
 import { ServiceError } from '../rpc/service-error.js'
 import { requireApp } from './app-authentication.js'
 import { PresentedCredential } from './credentials.js'
