@@ -33,18 +33,22 @@ export function packTokens(tokens: readonly StoredToken[]): Buffer {
 
 /** Their hashes are parts of `packed`. */
 export function unpackTokens(packed: Buffer): StoredToken[] {
-  return Array.from(tokensIn(packed), (token) => ({ hash: hashIn(token), expiresAtMs: expiryOf(token) }))
+  const tokens: StoredToken[] = []
+  for (let at = 0; at < packed.length; at += TOKEN_BYTES) {
+    const end = at + HASH_BYTES
+    tokens.push({ hash: packed.subarray(at, end), expiresAtMs: packed.readUIntBE(end, TIME_BYTES) })
+  }
+  return tokens
 }
 
 /** The expiry of the token with this hash; undefined when it is not among them. */
 export function findExpiry(packed: Buffer, hash: Hash): number | undefined {
-  for (const token of tokensIn(packed)) if (hashIn(token).equals(hash)) return expiryOf(token)
-  return undefined
+  return unpackTokens(packed).find((token) => Buffer.compare(token.hash, hash) === 0)?.expiresAtMs
 }
 
 /** The expiry of each. */
 export function expiriesOf(packed: Buffer): number[] {
-  return Array.from(tokensIn(packed), expiryOf)
+  return unpackTokens(packed).map(({ expiresAtMs }) => expiresAtMs)
 }
 
 export function packTime(atMs: number): Buffer {
@@ -56,16 +60,4 @@ export function packTime(atMs: number): Buffer {
 /** 0 if there is none. */
 export function unpackTime(packed: Buffer): number {
   return packed.length === 0 ? 0 : packed.readUIntBE(0, TIME_BYTES)
-}
-
-function* tokensIn(packed: Buffer): Generator<Buffer> {
-  for (let at = 0; at < packed.length; at += TOKEN_BYTES) yield packed.subarray(at, at + TOKEN_BYTES)
-}
-
-function hashIn(token: Buffer): Buffer {
-  return token.subarray(0, HASH_BYTES)
-}
-
-function expiryOf(token: Buffer): number {
-  return token.readUIntBE(HASH_BYTES, TIME_BYTES)
 }
