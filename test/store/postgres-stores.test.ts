@@ -35,6 +35,17 @@ describeSurveyStore('PostgreSQL', async () => openPostgresSurveyStore({ url: awa
 const CREATE_FAIL = `CREATE FUNCTION fail(state text) RETURNS void LANGUAGE plpgsql AS
   $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = state; END $$`
 
+let failing: Promise<string> | undefined
+
+/** A database with that function, for all rows of a table. */
+function failingDatabase(): Promise<string> {
+  failing ??= createDatabase().then(async (url) => {
+    await query(url, CREATE_FAIL)
+    return url
+  })
+  return failing
+}
+
 describe('PostgreSQL stores', () => {
   test('tables that grow after the last ANALYZE are not read from end to end', async () => {
     const url = await createDatabase()
@@ -199,19 +210,19 @@ describe('PostgreSQL stores', () => {
     ['42P01', 'passed on unchanged', 1],
     ['XX000', 'passed on unchanged', 1],
   ] as const)('a failure with SQLSTATE %s is %s; attempts: %i', async (state, outcome, times) => {
-    const url = await createDatabase()
-    await query(url, 'CREATE SEQUENCE times')
-    await query(url, CREATE_FAIL)
+    const url = await failingDatabase()
+    const counter = `times_${state.toLowerCase()}`
+    await query(url, `CREATE SEQUENCE ${counter}`)
     const database = await openBare(url)
     const fail = { name: 'fail', text: 'SELECT nextval($2), fail($1)' }
     const process = { name: 'process', text: 'SELECT pg_backend_pid() AS id' }
     const [before] = await database.read(process, [])
-    const failure = await database.read(fail, [state, 'times']).catch((error: unknown) => error)
+    const failure = await database.read(fail, [state, counter]).catch((error: unknown) => error)
     expect(failure instanceof StoreUnavailable ? 'unavailable' : 'passed on unchanged').toBe(outcome)
     expect(failure).toMatchObject(
       outcome === 'passed on unchanged' ? { code: state } : { cause: { code: state }, outcomeUnknown: false },
     )
-    expect(await query(url, 'SELECT last_value::int AS times FROM times')).toEqual([{ times }])
+    expect(await query(url, `SELECT last_value::int AS times FROM ${counter}`)).toEqual([{ times }])
     const [after] = await database.read(process, [])
     expect(after?.id === before?.id, 'the connection is used again').toBe(times !== 2)
   })
