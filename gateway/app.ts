@@ -24,7 +24,7 @@ import { type ErrorPageInput, errorPage } from './pages/error-page.js'
 import { languageOf } from './pages/language.js'
 import { RouteRates } from './rates/route-rates.js'
 import { startSharing } from './rates/sharing.js'
-import { type HeaderFacts, HttpRequest, pathOf } from './request.js'
+import { GatewayRequest, type HeaderFacts, pathOf } from './request.js'
 import { NO_ROUTE, pathParameterOf, type Resource, Router, routes } from './routes.js'
 import { isFromProxy, sourceOf } from './source.js'
 import { AnswerWriter } from './write.js'
@@ -139,7 +139,7 @@ class Gateway {
     if (previous) await previous
     const { now, rpcTimeoutMs } = this.#options
     const source = sourceOf(incoming, this.#trustedProxies)
-    const request = new HttpRequest(incoming, source, this.#connections.leftBy(incoming), rpcTimeoutMs)
+    const request = new GatewayRequest(incoming, source, this.#connections.leftBy(incoming), rpcTimeoutMs)
     const headers = request.headerFacts
     // Requests that arrive together run the same code in succession, while it is in the cache.
     if (!headers.hasBody) await endOfTurn()
@@ -183,7 +183,7 @@ class Gateway {
   }
 
   /** The answer to a request that failed: the envelope for programs, a page for people. What HTTP itself refuses may be of either. */
-  #refuse(request: HttpRequest, kind: Route['kind'], error: unknown): Answer {
+  #refuse(request: GatewayRequest, kind: Route['kind'], error: unknown): Answer {
     const { requestId } = request
     const problem = toProblem(error)
     if (problem.type === 'internal_server_error' && !isLoggedByService(problem.cause)) {
@@ -262,7 +262,7 @@ function mustClose(incoming: IncomingMessage, { isUpgrade, hasBody }: HeaderFact
 }
 
 function recordOf(
-  request: HttpRequest,
+  request: GatewayRequest,
   route: string,
   answer: Answer,
   appid: string | undefined,
@@ -280,12 +280,12 @@ function recordOf(
 }
 
 /** Who is answered for a path where nothing is served: a browser, which says that it accepts HTML, or a program. */
-function kindOf(request: HttpRequest): Route['kind'] {
+function kindOf(request: GatewayRequest): Route['kind'] {
   if (request.path === '/api' || request.path.startsWith('/api/')) return 'api'
   return acceptsHtml(request) ? 'page' : 'api'
 }
 
-function acceptsHtml(request: HttpRequest): boolean {
+function acceptsHtml(request: GatewayRequest): boolean {
   return /text\/html/i.test(request.header('accept') ?? '')
 }
 
@@ -299,7 +299,7 @@ function checkRequest({ url = '', httpVersion }: IncomingMessage, headers: Heade
 }
 
 /** Where a page about a failure leads: not to the same failure again, and nowhere that loses what a form held. */
-function wayOnFrom({ kind, options }: Problem, { method }: HttpRequest): ErrorPageInput['wayOn'] {
+function wayOnFrom({ kind, options }: Problem, { method }: GatewayRequest): ErrorPageInput['wayOn'] {
   if (kind.action === 'retry') return method === 'GET' ? 'again' : null
   return options.httpStatus === 414 || options.httpStatus === 431 ? null : undefined
 }

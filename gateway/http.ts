@@ -3,7 +3,7 @@ import type { Client } from '@connectrpc/connect'
 import type { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import type { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
-import type { Params } from './query.js'
+import type { GatewayRequest } from './request.js'
 
 /** Everything a route may use. The gateway holds no database and mints nothing. */
 export interface GatewayDeps {
@@ -14,29 +14,6 @@ export interface GatewayDeps {
   readonly publicUrl: URL
   readonly now: () => number
   readonly randomBytes: (size: number) => Uint8Array
-}
-
-export interface GatewayRequest {
-  /** UUID, fresh for every request; in the answer, in the logs and in every RPC made for it. */
-  readonly requestId: string
-  readonly method: string
-  /** Last path segment of a route with a parameter, not decoded; empty for other routes. */
-  readonly pathParameter: string
-  /** The query, strictly decoded. Throws a Problem when malformed. */
-  readonly query: () => Params
-  /** The form body, strictly decoded, at most MAX_FORM_BYTES. Throws a Problem when malformed or of another type. */
-  readonly form: () => Promise<Params>
-  /** One header by its name in lower case, or undefined; never logged. */
-  readonly header: (name: string) => string | undefined
-  /** IP address of the client, from the connection or from a trusted proxy. */
-  readonly source: string
-  /** Options of every RPC made for this request: id, trace context, deadline. */
-  readonly rpc: { readonly headers: Record<string, string>; readonly timeoutMs: number }
-  /**
-   * The same for an RPC that spends or creates what is of use to this client only: it is given up once the client has closed
-   * its side of the connection. Fulfils when it would have been read that the client did so before this request was read.
-   */
-  readonly rpcForClient: () => Promise<GatewayRequest['rpc'] & { readonly signal: AbortSignal }>
 }
 
 /**

@@ -2,8 +2,9 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import type { GetSessionResponse } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { invalidArgument } from '../errors.js'
-import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
+import type { Answer, GatewayDeps, Route } from '../http.js'
 import type { Params } from '../query.js'
+import type { GatewayRequest } from '../request.js'
 import {
   AUTHORIZE_PATH,
   type AuthorizationRequest,

@@ -1,5 +1,5 @@
 // Which language a page speaks: the one chosen by the switch, then the browser's preference, then English.
-import type { GatewayRequest } from '../http.js'
+import type { GatewayRequest } from '../request.js'
 import { readLanguageCookie } from './cookies.js'
 
 const LANGUAGES = ['zh', 'en'] as const

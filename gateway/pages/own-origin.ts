@@ -1,4 +1,4 @@
-import type { GatewayRequest } from '../http.js'
+import type { GatewayRequest } from '../request.js'
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
 

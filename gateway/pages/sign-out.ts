@@ -1,4 +1,5 @@
-import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
+import type { Answer, GatewayDeps, Route } from '../http.js'
+import type { GatewayRequest } from '../request.js'
 import { type AuthorizationRequest, requestValues } from './authorization-request.js'
 import { clearOwnCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'

@@ -1,5 +1,6 @@
 // Addresses that only forms are sent to. Whoever opens one (the address bar shows it above an error page) is led to where its form is.
-import type { Answer, GatewayDeps, GatewayRequest, Route } from '../http.js'
+import type { Answer, GatewayDeps, Route } from '../http.js'
+import type { GatewayRequest } from '../request.js'
 import { readRequestInProgress } from './authorization-request.js'
 import { DISCONNECT_PATH } from './connected-apps.js'
 import { SIGN_IN_PATH } from './sign-in.js'
