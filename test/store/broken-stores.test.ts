@@ -1,4 +1,4 @@
-// Proves the conformance suites: every store here breaks one promise of a store, and the checks of that promise must fail.
+// Proves the conformance suites: every store here breaks one promise, and the checks of that promise must fail.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { openSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
@@ -8,6 +8,7 @@ import type { MintingResult, TokenStore } from '../../services/token/store/token
 import { type Check, failedChecks } from './conformance.js'
 import { surveyStoreChecks } from './survey-store-conformance.js'
 import { tokenStoreChecks } from './token-store-conformance.js'
+import { hashAt } from './token-store-verbs.js'
 
 interface Broken<Store> {
   readonly how: string
@@ -70,6 +71,20 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     ],
   },
   {
+    how: 'does not check app and secret again when a code is redeemed',
+    breaks: (store) => ({
+      async redeemCode(redemption, now, cause) {
+        const result = await store.redeemCode(redemption, now, cause)
+        const isEnded = result.kind === 'app_ended' || result.kind === 'secret_ended'
+        return isEnded ? { kind: 'redeemed', openid: redemption.newOpenid } : result
+      },
+    }),
+    caughtBy: [
+      'once an app is disabled, its codes, exchanges, refreshes and tokens are refused',
+      'no exchange or refresh with a revoked secret succeeds',
+    ],
+  },
+  {
     how: 'never reports an access token as revoked',
     breaks: (store) => ({
       async findAccessToken(presented) {
@@ -84,11 +99,116 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     ],
   },
   {
+    how: 'never ends a grant for a replay',
+    breaks: (store) => ({
+      redeemCode: (redemption, now, cause) =>
+        store.redeemCode({ ...redemption, replayGraceMs: Number.MAX_SAFE_INTEGER - now }, now, cause),
+    }),
+    caughtBy: [
+      'a replay is forgiven until 1 ms before the grace ends, then it ends the grant',
+      'without a grace period the first replay ends the grant, and the next does not end it again',
+    ],
+  },
+  {
+    how: 'forgives a replay for one millisecond too long',
+    breaks: (store) => ({
+      redeemCode: (redemption, now, cause) =>
+        store.redeemCode({ ...redemption, replayGraceMs: redemption.replayGraceMs + 1 }, now, cause),
+    }),
+    caughtBy: ['a replay is forgiven until 1 ms before the grace ends, then it ends the grant'],
+  },
+  {
+    how: 'ignores the redirect_uri of an exchange',
+    breaks: (store) => ({
+      redeemCode: (redemption, now, cause) => store.redeemCode({ ...redemption, redirectUri: undefined }, now, cause),
+    }),
+    caughtBy: ['every refused exchange leaves the code as it was'],
+  },
+  {
+    how: 'judges codes and refresh tokens by a clock that is 1 ms behind',
+    breaks: (store) => ({
+      redeemCode: (redemption, now, cause) => store.redeemCode(redemption, now - 1, cause),
+      mintAccessToken: (minting, now, cause) => store.mintAccessToken(minting, now - 1, cause),
+    }),
+    caughtBy: [
+      'a code is good until 1 ms before its expiry',
+      'a refresh token is good until 1 ms before its expiry, and a token minted then has its full lifetime',
+    ],
+  },
+  {
+    how: 'leaves replaced tokens their full lifetime',
+    breaks: (store) => ({
+      mintAccessToken: (minting, now, cause) =>
+        store.mintAccessToken({ ...minting, overlapMs: Number.MAX_SAFE_INTEGER - now }, now, cause),
+    }),
+    caughtBy: [
+      'after a refresh earlier tokens live for the overlap, but never beyond their own expiry',
+      'without an overlap a refresh ends the earlier tokens at once',
+    ],
+  },
+  {
+    how: 'never hands a token out again',
+    breaks: (store) => {
+      let refreshes = 0
+      return {
+        mintAccessToken(minting, now, cause) {
+          const own = hashAt(minting.refreshTokenHash, `own ${++refreshes}`)
+          return store.mintAccessToken({ ...minting, accessTokenHash: () => own }, now, cause)
+        },
+      }
+    },
+    caughtBy: [
+      'a thousand refreshes at once share one token, which is good for its whole lifetime, and end no other',
+      'a token is handed out again within an eighth of the overlap, by clocks that differ by less, and not at its end',
+    ],
+  },
+  {
+    how: 'ignores the cap on grants',
+    breaks: (store) => ({
+      redeemCode: (redemption, now, cause) => store.redeemCode({ ...redemption, maxGrants: 1000 }, now, cause),
+    }),
+    caughtBy: ['a user keeps only the newest live grants for an app, up to the cap, and older ones are revoked'],
+  },
+  {
+    how: 'makes a new openid for every grant',
+    breaks: (store) => ({
+      async redeemCode(redemption, now, cause) {
+        const result = await store.redeemCode(redemption, now, cause)
+        return result.kind === 'redeemed' ? { ...result, openid: redemption.newOpenid } : result
+      },
+    }),
+    caughtBy: [
+      'openids are the same for every grant of an app and user, and differ between apps and users',
+      'concurrent first exchanges of one user agree on the openid',
+    ],
+  },
+  {
     how: "disconnects an app by another user's grant",
     breaks: (store) => ({
       disconnectApp: (grantId, _userId, now, cause) => store.revokeGrant(grantId, now, cause),
     }),
     caughtBy: ["a user can disconnect an app only by a grant of their own; another user's is not found"],
+  },
+  {
+    how: 'disconnects one grant of an app and leaves the others',
+    breaks: (store) => ({
+      async disconnectApp(grantId, userId, now, cause) {
+        const { rows } = await store.listGrants({ userId }, { limit: 100, after: undefined })
+        const isOwn = rows.some((grant) => grant.grantId === grantId)
+        return isOwn ? store.revokeGrant(grantId, now, cause) : 'not_found'
+      },
+    }),
+    caughtBy: ["disconnecting an app ends all of the user's grants and unused codes for it, and no others"],
+  },
+  {
+    how: 'reports a session as started although the password has changed',
+    breaks: (store) => ({
+      async startSession(session, now, cause) {
+        await store.startSession(session, now, cause)
+        return 'started'
+      },
+    }),
+    caughtBy: ['a session starts only if the password is still the one that was checked'],
   },
   {
     how: 'compares identifiers without regard to case',
@@ -105,6 +225,14 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
         store.listGrants(filter, { ...page, after: page.after?.replace(/\..*$/, '.\u0001') }),
     }),
     caughtBy: ['grants are listed newest first and page without loss, even several of the same millisecond'],
+  },
+  {
+    how: 'lists no audit events',
+    breaks: () => ({ listAuditEvents: () => Promise.resolve({ rows: [], next: undefined }) }),
+    caughtBy: [
+      'a code is exchanged for a grant, an access token, a refresh token and an openid',
+      'audit events are listed newest first, can be filtered by app and user, and page without loss',
+    ],
   },
   {
     how: 'removes ended rows and audit events 1 ms too early',
@@ -155,6 +283,41 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
     caughtBy: ['if an id belongs to another owner, the answer names it and nothing of the batch is stored'],
   },
   {
+    how: 'deletes surveys one by one',
+    breaks: (store) => ({
+      async deleteSurveys(ids, now, cause) {
+        let alreadyDeleted = 0
+        for (const id of new Set(ids)) {
+          const result = await store.deleteSurveys([id], now, cause)
+          if (result.kind !== 'deleted') return result
+          alreadyDeleted += result.alreadyDeleted
+        }
+        return { kind: 'deleted', alreadyDeleted }
+      },
+    }),
+    caughtBy: ['if no survey ever had an id, the answer names it and none of the batch is deleted'],
+  },
+  {
+    how: 'lists no survey events',
+    breaks: () => ({ listEvents: () => Promise.resolve({ rows: [], next: undefined }) }),
+    caughtBy: ['every survey stored or deleted has its own audit event, and refused writes have none'],
+  },
+  {
+    how: 'reports every survey event as a creation',
+    breaks: (store) => ({
+      async listEvents(filter, page) {
+        const { rows, next } = await store.listEvents(filter, page)
+        return { rows: rows.map((row) => ({ ...row, kind: 'survey.created' as const })), next }
+      },
+    }),
+    caughtBy: ['every survey stored or deleted has its own audit event, and refused writes have none'],
+  },
+  {
+    how: 'ignores the filter of events',
+    breaks: (store) => ({ listEvents: (_, page) => store.listEvents({}, page) }),
+    caughtBy: ['events are listed newest first, can be filtered by survey and owner, and page without loss'],
+  },
+  {
     how: 'removes events at their bound, and more than the limit',
     breaks: (store) => ({
       removeEvents: ({ beforeMs }) => store.removeEvents({ beforeMs: beforeMs + 1, limit: 1000 }),
@@ -170,6 +333,23 @@ const brokenSurveyStores: readonly Broken<SurveyStore>[] = [
       },
     }),
     caughtBy: ['a list holds surveys of one owner, ascends by id, and counts all that the owner has'],
+  },
+  {
+    how: 'starts every page of an export from the first survey',
+    breaks: (store) => ({ exportSurveys: (owner, page) => store.exportSurveys(owner, { ...page, afterId: 0 }) }),
+    caughtBy: ['exports hold documents, ascend by id, and continue above the last id'],
+  },
+  {
+    how: 'lists the summaries of all owners',
+    breaks: (store) => ({ exportSummaries: (_, page) => store.exportSummaries(undefined, page) }),
+    caughtBy: ['summaries are of the surveys that are exported: ascending by id, and continued above the last id'],
+  },
+  {
+    how: 'ignores the byte limit of an export',
+    breaks: (store) => ({
+      exportSurveys: (owner, page) => store.exportSurveys(owner, { ...page, maxBytes: Number.MAX_SAFE_INTEGER }),
+    }),
+    caughtBy: ['an export ends with the document that reaches its byte limit, even if that is the first'],
   },
 ]
 
