@@ -6,9 +6,9 @@ import { FLUSH_FAILED } from './disk.js'
 import { Steps } from './power-cut-steps.js'
 
 const root = new URL('../../dist/services/', import.meta.url)
-const { openDatabase } = await import(new URL('sqlite/open.js', root).href)
-const { GroupCommit } = await import(new URL('sqlite/group-commit.js', root).href)
-const { migrate } = await import(new URL('sqlite/migrate.js', root).href)
+const { openDatabase } = await import(new URL('storage/sqlite/open.js', root).href)
+const { GroupCommit } = await import(new URL('storage/sqlite/group-commit.js', root).href)
+const { migrate } = await import(new URL('storage/sqlite/migrate.js', root).href)
 const sqlite = (name) => import(new URL(`token/store/sqlite/${name}.js`, root).href)
 const { createSqliteTokenStore } = await sqlite('sqlite-token-store')
 const { tokenSchema } = await sqlite('schema')

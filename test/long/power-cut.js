@@ -24,7 +24,7 @@ const options = scriptOptions('npm run test:power-cut', {
 })
 
 buildIfNeeded()
-const { Database } = await import(new URL('sqlite/driver.js', SERVICES).href)
+const { Database } = await import(new URL('storage/sqlite/driver.js', SERVICES).href)
 const { openSqliteTokenStore } = await import(new URL('token/store/sqlite/sqlite-token-store.js', SERVICES).href)
 const random = mulberry32(options.seed)
 const work = mkdtempSync(path.join(tmpdir(), 'survey-auth-power-'))
