@@ -19,6 +19,7 @@ import { addSurveyCommands } from './commands/survey.js'
 import { addUserCommands } from './commands/user.js'
 import { errorCode, isOfSystem } from './error-code.js'
 import { CommandError, EXIT, report } from './exit.js'
+import { harmlessLines } from './output.js'
 import { packageFile } from './package-root.js'
 
 /** Runs one command line. Ends the process only on a defect; otherwise sets the exit code and lets it run out. */
@@ -117,7 +118,7 @@ function nameAllMissing(command: Command): void {
   command.configureOutput({
     outputError: (text, write) => {
       const missing = /^error: (required option|missing required argument) /.test(text) ? missingOf(command) : []
-      write(missing.length > 1 ? `error: missing: ${missing.join(', ')}\n` : text)
+      write(missing.length > 1 ? `error: missing: ${missing.join(', ')}\n` : harmlessLines(text))
     },
   })
 }

@@ -188,6 +188,8 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ['an unknown command is answered with a suggestion', ['ap', 'list'], /did you mean app/i],
     ['an unknown subcommand', ['app', 'lst'], /did you mean list/i],
     ['an unknown option', ['app', 'list', '--jsno'], /--jsno/],
+    ['a command that would change the terminal', ['x\x1b[2J'], /'x\u{fffd}\[2J'/u],
+    ['an option that would change the terminal', ['app', 'list', '--x\u202e'], /'--x\u{fffd}'/u],
     ['a missing option', ['app', 'create', '--name', 'N'], /--redirect-uri/],
     ['a missing argument', ['app', 'show'], /appid/],
     [
