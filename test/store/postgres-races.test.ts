@@ -1,5 +1,5 @@
-import type pg from 'pg'
-import { expect, test } from 'vitest'
+import pg from 'pg'
+import { expect, onTestFinished, test } from 'vitest'
 import { Transaction } from '../../services/storage/postgres/transaction.js'
 import { openPostgresTokenStore } from '../../services/token/store/postgres/postgres-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
@@ -69,6 +69,26 @@ test('a hundred concurrent refreshes all succeed, and ten tokens remain good', a
   expect(new Set(minted.map(({ result }) => result))).toEqual(new Set(['minted']))
   const good = await Promise.all(minted.map(({ accessTokenHash }) => isGood(one, accessTokenHash)))
   expect(good.filter(Boolean)).toHaveLength(10)
+})
+
+test('refreshes of a grant that another process keeps locked wait over a few connections, not over one each', async () => {
+  const url = await migratedDatabase()
+  const store = closing(await openPostgresTokenStore({ url, ...patient }))
+  const seeded = await seed(store)
+  const { grantId, refreshTokenHash } = await authorize(store, seeded)
+  const other = new pg.Client(url)
+  await other.connect()
+  onTestFinished(() => other.end())
+  await other.query('BEGIN')
+  await other.query('SELECT 1 FROM grants WHERE grant_id = $1 FOR UPDATE', [grantId])
+  const refreshed = times(30, () => refresh(store, seeded, refreshTokenHash))
+  await waiting(url, 1)
+  const waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+  let most = 0
+  for (let look = 0; look < 30; look++) most = Math.max(most, (await query(url, waits)).length)
+  await other.query('COMMIT')
+  expect(new Set((await refreshed).map(({ result }) => result))).toEqual(new Set(['minted']))
+  expect(most, 'connections that waited').toBeLessThanOrEqual(2)
 })
 
 test('without an overlap, racing refreshes leave one good token', async () => {

@@ -1,5 +1,6 @@
 // Group commit for PostgreSQL: writes that come at about the same time share a transaction.
 import { type Cause, isOver } from '../cause.js'
+import { groupBy } from '../group-by.js'
 import { mayBeOfOne } from './errors.js'
 import { refuse, Together, type Waiting } from './together.js'
 import type { Database, Transaction } from './transaction.js'
@@ -49,30 +50,51 @@ export class GroupedWrites<Args extends { readonly cause: Cause }, Result> {
   }
 
   async #runTogether(group: readonly Submitted<Args, Result>[]): Promise<void> {
+    const left = await this.#run(group, false, GROUP_LOCK_WAIT_MS)
+    for (const [key, ofKey] of groupBy(left, (submitted) => submitted.key)) {
+      if (key === undefined || ofKey.length === 1) for (const submitted of ofKey) void this.#runAlone(submitted)
+      // Another process seldom keeps a row for long, and then the next of this key find it free.
+      else void this.#runPatiently(await this.#run(ofKey, true, GROUP_LOCK_WAIT_MS))
+    }
+  }
+
+  /** Writes that need the same row: one connection waits for it as long as it must, not one for each of them. */
+  async #runPatiently(ofKey: readonly Submitted<Args, Result>[]): Promise<void> {
+    const left = ofKey.length > 1 ? await this.#run(ofKey, true) : ofKey
+    for (const submitted of left) void this.#runAlone(submitted)
+  }
+
+  /** Answers those that have a result, and returns the others. */
+  async #run(
+    group: readonly Submitted<Args, Result>[],
+    mayWait: boolean,
+    lockWaitMs?: number,
+  ): Promise<readonly Submitted<Args, Result>[]> {
     let begun = group
     let results: readonly (Result | undefined)[] = []
     try {
       results = await this.#database.transaction(async (transaction) => {
         begun = group.filter(({ args }) => !isOver(args.cause)) // a connection may have taken long to come
         const all = begun.map(({ args }) => args)
-        return all.length > 0 ? this.#steps(transaction, all, false) : []
-      }, GROUP_LOCK_WAIT_MS)
+        return all.length > 0 ? this.#steps(transaction, all, mayWait) : []
+      }, lockWaitMs)
     } catch (error) {
       if (!mayBeOfOne(error)) {
         for (const submitted of group) {
           if (begun.includes(submitted)) submitted.reject(error)
           else refuse(submitted)
         }
-        return
+        return []
       }
       // One of them cannot be written, or waits for a lock after all; alone, the others need not.
     }
-    for (const submitted of group) {
+    return group.filter((submitted) => {
       const result = results[begun.indexOf(submitted)]
       if (result !== undefined) submitted.resolve(result)
       else if (isOver(submitted)) refuse(submitted)
-      else void this.#runAlone(submitted)
-    }
+      else return true
+      return false
+    })
   }
 
   async #runAlone({ args, resolve, reject }: Submitted<Args, Result>): Promise<void> {
