@@ -85,8 +85,8 @@ class Assembly {
     this.#mode = mode
     this.#config = config
     this.#overrides = overrides
-    const sharesStderr = overrides.workers !== undefined || overrides.isWorker
-    this.#log = createLog(config, overrides.logStream ?? process.stderr, sharesStderr ? process.pid : undefined)
+    const isOneOfSeveral = overrides.workers !== undefined || overrides.isWorker
+    this.#log = createLog(config, overrides.logStream ?? process.stderr, isOneOfSeveral ? process.pid : undefined)
     const now = forwardClock({ now: overrides.now ?? Date.now, onSetBack: (ms) => this.#log.warning(setBack(ms)) })
     const elapsed = overrides.elapsed ?? (() => performance.now())
     this.#clock = { now, elapsed, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }

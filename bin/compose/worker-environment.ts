@@ -13,6 +13,7 @@ export function workerEnvironment(
   return {
     ...Object.fromEntries(Object.keys(env).flatMap((name) => (OF_DATABASES.test(name) ? [[name, undefined]] : []))),
     ADMIN_PORT: '0',
+    LOG_FORMAT: 'json', // its parent formats its lines with its own
     ...(url === undefined ? {} : { TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }),
   }
 }

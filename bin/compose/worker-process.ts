@@ -1,5 +1,6 @@
 // A worker process as its parent sees it.
 import cluster, { type Worker as Process } from 'node:cluster'
+import { createInterface } from 'node:readline'
 import { CommandError } from '../exit.js'
 import type { Snapshot } from '../telemetry/metrics.js'
 import type { FromWorker, ToWorker } from './worker-messages.js'
@@ -11,6 +12,8 @@ const SILENT_AFTER_LOOKS = 3
 const HUNG_AFTER_LOOKS = { starting: 40, started: 10 } as const
 
 export interface Reports {
+  /** A line of its stderr. It has a pipe of its own: processes that share one would wait for its reader in each other's place. */
+  onLine(line: string): void
   onServing(url: string): void
   onFailed(error: CommandError): void
   onLeaving(): void
@@ -35,6 +38,8 @@ export class Worker {
   /** `env`: what differs from the environment of this process; undefined removes a variable. */
   constructor(env: Readonly<Record<string, string | undefined>>, reports: Reports) {
     this.#process = cluster.fork(env)
+    const { stderr } = this.#process.process
+    if (stderr) createInterface({ input: stderr }).on('line', reports.onLine)
     this.#process.on('error', ignore) // of the channel, or there is no process: its end follows
     let failure: string | undefined
     this.#process.on('message', (message: FromWorker) => {
@@ -139,7 +144,7 @@ export class Worker {
     return this.#questions
   }
 
-  /** Fulfils when it is gone and everything it sent has been received. */
+  /** Fulfils when it is gone and everything it sent and logged has been received. */
   async #untilEnded(): Promise<string> {
     const child = this.#process.process
     const [how] = await Promise.all([
@@ -152,6 +157,10 @@ export class Worker {
       new Promise<void>((resolve) => {
         if (child.pid === undefined) resolve()
         else child.once('disconnect', resolve)
+      }),
+      new Promise<void>((resolve) => {
+        if (child.pid === undefined || !child.stderr) resolve()
+        else child.stderr.once('close', resolve)
       }),
     ])
     return how

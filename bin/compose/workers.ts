@@ -47,7 +47,11 @@ export interface WorkersOptions {
  */
 export async function startWorkers({ count, services, log, lookEveryMs }: WorkersOptions): Promise<Workers> {
   cluster.schedulingPolicy = cluster.SCHED_NONE
-  cluster.setupPrimary({ exec: packageFile('bin/survey-auth.js'), args: ['serve', 'gateway', '--worker'] })
+  cluster.setupPrimary({
+    exec: packageFile('bin/survey-auth.js'),
+    args: ['serve', 'gateway', '--worker'],
+    stdio: ['ignore', 'inherit', 'pipe', 'ipc'], // nobody shares stderr: see onLine
+  })
   const crew = new Crew(workerEnvironment(process.env, services), log, lookEveryMs)
   try {
     await crew.fill(count)
@@ -163,6 +167,7 @@ class Crew implements Workers {
         this.#stopPredecessors()
         seat.onServing()
       },
+      onLine: (line) => this.#log.passOn(line),
       onFailed: seat.onFailed,
       onLeaving: () => this.#succeed(seat, worker),
     })

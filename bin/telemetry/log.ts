@@ -24,6 +24,8 @@ export interface Log {
   note(text: string): void
   /** A fixed text about something the operator should change. */
   warning(text: string): void
+  /** A line of another process, as it is if it is no JSON. */
+  passOn(line: string): void
   /** Fulfils when everything is written, at `byMs` of performance.now() at the latest; for the end of the process. */
   end(byMs: number): Promise<void>
 }
@@ -31,7 +33,7 @@ export interface Log {
 /** Looks like one of our credentials; a safety net for error messages, which may quote the input that caused them. */
 const CREDENTIAL = /\b(sac|sat|sart|sas|sase)_[\w-]{16,}/g
 
-/** `pid`: of one of several processes that share stderr; its lines carry it, and are not interleaved with others'. */
+/** `pid`: of one of several processes with one log; its lines carry it. */
 export function createLog(
   config: Pick<Config, 'logLevel' | 'logFormat'>,
   stream: NodeJS.WritableStream,
@@ -40,7 +42,7 @@ export function createLog(
   const isTerminal = 'isTTY' in stream && stream.isTTY === true
   const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && isTerminal)
   const isWaitedFor = isTerminal || stream !== process.stderr
-  const stderr = isWaitedFor ? undefined : openStderr(pid !== undefined, (text) => log.warning(text))
+  const stderr = isWaitedFor ? undefined : openStderr((text) => log.warning(text))
   const target = stderr?.destination ?? stream
   const log = overDestination(config.logLevel, shownOn(target, { isPretty, isTerminal }), stderr, pid)
   return log
@@ -58,8 +60,11 @@ function readable(target: DestinationStream): DestinationStream {
   const { prettyFactory } = require('pino-pretty') as typeof import('pino-pretty') // commands rarely need it: only here
   const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
   const shown = (_: string, value: unknown) => (typeof value === 'string' ? harmlessLines(value) : value)
-  return { write: (line) => target.write(pretty(JSON.parse(line, shown))) }
+  return { write: (line) => target.write(isJson(line) ? pretty(JSON.parse(line, shown)) : harmlessLines(line)) }
 }
+
+/** Not so: what Node itself prints of a worker that crashes. */
+const isJson = (line: string) => line.startsWith('{"level":')
 
 const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const
 
@@ -106,6 +111,7 @@ function overDestination(level: string, destination: DestinationStream, stderr?:
       logger.warn(text)
       flush()
     },
+    passOn: (line) => destination.write(`${line}\n`),
     end: (byMs) => stderr?.end(byMs) ?? Promise.resolve(),
   }
 }

@@ -8,7 +8,6 @@ import { errorCode } from '../error-code.js'
 /** How long a line may wait for others before it is written, in ms. */
 const WRITE_WITHIN_MS = 100
 const WRITE_BYTES = 16_384
-const WHOLE_WRITE_BYTES = 4_096 // PIPE_BUF: a pipe takes this much from one process before it takes anything from another
 /** How much may wait for a reader of stderr, or for space on its disk; more is lost. */
 const MOST_UNREAD_BYTES = 16 * 1024 * 1024
 /** How long the end of the process waits, in ms, for a reader that reads nothing. */
@@ -27,13 +26,10 @@ export interface Stderr {
 /**
  * Lines of many requests are written together: a write for each would cost as much as a quarter of the request. What cannot be
  * written stays, and is tried again with the next line or in a moment.
- *
- * `isShared`: with other processes, among whose lines ours stay whole. `onLost` is told what was lost, and why.
+ * `onLost` is told what was lost, and why.
  */
-export function openStderr(isShared: boolean, onLost: (text: string) => void): Stderr {
+export function openStderr(onLost: (text: string) => void): Stderr {
   const stderr = fstatSync(process.stderr.fd)
-  const isSharedPipe = isShared && (stderr.isFIFO() || stderr.isSocket()) // journald gives a socket
-  const maxWrite = isSharedPipe ? WHOLE_WRITE_BYTES : WRITE_BYTES
   /** Why the last write failed. */
   let failure: string | undefined
   let hasEnded = false
@@ -48,8 +44,8 @@ export function openStderr(isShared: boolean, onLost: (text: string) => void): S
   const destination = pino.destination({
     dest: stderr.isFIFO() ? nonBlocking(process.stderr.fd) : process.stderr.fd,
     sync: false,
-    minLength: maxWrite / 2,
-    maxWrite,
+    minLength: WRITE_BYTES / 2,
+    maxWrite: WRITE_BYTES,
     maxLength: MOST_UNREAD_BYTES,
     periodicFlush: WRITE_WITHIN_MS,
     retryEAGAIN: () => false, // or it would keep the process from ending
@@ -71,8 +67,8 @@ export function openStderr(isShared: boolean, onLost: (text: string) => void): S
 }
 
 /**
- * The pipe, opened once more. Node makes the descriptor it was given non-blocking, but for all who share it, and a worker or a
- * command that ends takes that back; a write that blocks would keep this process from ending. @returns `fd` if this may not be
+ * The pipe, opened once more. Node makes the descriptor it was given non-blocking, but for all who share it, and a command that
+ * ends takes that back; a write that blocks would keep this process from ending. @returns `fd` if this may not be
  */
 function nonBlocking(fd: number): number {
   try {

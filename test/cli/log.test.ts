@@ -12,23 +12,6 @@ import { freezeTime } from '../harness/freeze-time.js'
 import { BUILD } from '../harness/spawn.js'
 
 const LOG = new URL('../../dist/bin/telemetry/log.js', import.meta.url).href
-const PIPE_BUF = 4_096
-
-/** Logs requests, and reports the size and the last byte of each write to stderr. */
-const LOGGING = `
-  import fs from 'node:fs'
-  const writes = []
-  const { write } = fs
-  fs.write = (fd, data, ...rest) => {
-    writes.push([Buffer.byteLength(data), data.slice(-1)])
-    return write(fd, data, ...rest)
-  }
-  const { createLog } = await import('${LOG}')
-  const log = createLog({ logLevel: 'info', logFormat: 'json' }, process.stderr, process.pid)
-  const request = { route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' }
-  for (let sent = 0; sent < 500; sent += 1) log.request({ ...request, appid: 'é'.repeat(sent % 50) })
-  setTimeout(() => process.stdout.write(JSON.stringify(writes)), 500)
-`
 
 /** A log in memory, and the objects it has written, one a line. */
 function inMemory(logLevel: 'info' | 'error' = 'info', pid?: number) {
@@ -151,30 +134,6 @@ test('a buffered line is written without waiting until the buffer is full', asyn
   const [told] = await once(child.stderr, 'data')
   expect(JSON.parse(told)).toMatchObject({ route: 'user', msg: 'request' })
 }, 30_000)
-
-/** `spawn` gives the process a socket; the shell gives it a pipe. */
-test.each([
-  ['socket', ''],
-  ['pipe', ' 2>&1 >&3 | cat >&2'],
-])('processes that share a %s write whole lines, at most PIPE_BUF bytes at once', async (_, redirection) => {
-  execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })
-  const command = `"$NODE" --input-type=module --eval "$SCRIPT"${redirection}`
-  const child = spawn('sh', ['-c', redirection === '' ? command : `{ ${command}; } 3>&1`], {
-    env: { PATH: process.env.PATH, NODE: process.execPath, SCRIPT: LOGGING },
-    cwd: fileURLToPath(new URL('../..', import.meta.url)),
-  })
-  const told = { stdout: '', stderr: '' }
-  for (const name of ['stdout', 'stderr'] as const) {
-    child[name].setEncoding('utf8').on('data', (text: string) => {
-      told[name] += text
-    })
-  }
-  await new Promise((resolve) => child.once('close', resolve))
-  expect(told.stderr.split('\n')).toHaveLength(501)
-  const writes = JSON.parse(told.stdout) as [size: number, last: string][]
-  expect(writes.length).toBeGreaterThan(10)
-  expect(writes.filter(([size, last]) => size > PIPE_BUF || (size > 0 && last !== '\n'))).toEqual([])
-})
 
 test('a line larger than a single write arrives whole and in its place', () => {
   execFileSync(process.execPath, [BUILD], { stdio: 'inherit' })

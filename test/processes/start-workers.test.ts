@@ -26,6 +26,7 @@ function collectingLog(): { readonly log: Log; readonly lines: string[] } {
     request: ignore,
     call: ignore,
     removed: ignore,
+    passOn: collect,
     end: async () => undefined,
   }
   return { log, lines }
@@ -77,7 +78,10 @@ async function startSlowCounter(): Promise<Worker> {
   cluster.setupPrimary({ exec: file, args: [] })
   const ignore = () => undefined
   const worker = await new Promise<Worker>((resolve) => {
-    const started = new Worker({}, { onServing: () => resolve(started), onFailed: ignore, onLeaving: ignore })
+    const started = new Worker(
+      {},
+      { onLine: ignore, onServing: () => resolve(started), onFailed: ignore, onLeaving: ignore },
+    )
   })
   onTestFinished(async () => {
     worker.kill()
