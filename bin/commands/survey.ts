@@ -11,6 +11,7 @@ import {
   type SurveySummary,
   SurveyView,
 } from '../../gen/surveyauth/v1/survey_service_pb.js'
+import { inBatches } from '../../services/rpc/batches.js'
 import { compileRules, violationInWords } from '../../services/rpc/validation.js'
 import { inParts } from '../../services/storage/in-parts.js'
 import { contradictionIn, inWords, type Misplaced, misplacedIn } from '../../services/survey/contradictions.js'
@@ -335,20 +336,11 @@ function membersBeside(known: unknown, given: unknown, path = ''): string[] {
  * As many at a time as one call takes. Surveys with an id come first, otherwise the order is kept: a new survey could be
  * given the id of one in a later call.
  */
-function* batchesOf(surveys: readonly Survey[]): Generator<Survey[]> {
-  let batch: Survey[] = []
-  let batchBytes = 0
-  for (const survey of surveys.toSorted((a, b) => Number(a.id === 0n) - Number(b.id === 0n))) {
-    const bytes = toBinary(SurveySchema, survey).length
-    if (batch.length === MAX_BATCH || (batch.length > 0 && batchBytes + bytes > MAX_DOCUMENT_BYTES)) {
-      yield batch
-      batch = []
-      batchBytes = 0
-    }
-    batch.push(survey)
-    batchBytes += bytes
-  }
-  yield batch
+function batchesOf(surveys: readonly Survey[]): Iterable<Survey[]> {
+  return inBatches(
+    surveys.toSorted((a, b) => Number(a.id === 0n) - Number(b.id === 0n)),
+    { maxItems: MAX_BATCH, maxBytes: MAX_DOCUMENT_BYTES, sizeOf: (survey) => toBinary(SurveySchema, survey).length },
+  )
 }
 
 type Owned = OwnedSurvey & { readonly survey: Survey }

@@ -147,22 +147,18 @@ export class Worker {
   /** Fulfils when it is gone and everything it sent and logged has been received. */
   async #untilEnded(): Promise<string> {
     const child = this.#process.process
-    const [how] = await Promise.all([
-      new Promise<string>((resolve) => {
-        child.once('exit', (code, signal) => resolve(signal ?? `exit code ${code}`))
-        child.once('error', (error) => {
-          if (child.pid === undefined) resolve(error.message)
-        })
-      }),
-      new Promise<void>((resolve) => {
-        if (child.pid === undefined) resolve()
-        else child.once('disconnect', resolve)
-      }),
-      new Promise<void>((resolve) => {
-        if (child.pid === undefined || !child.stderr) resolve()
-        else child.stderr.once('close', resolve)
-      }),
-    ])
+    const how = new Promise<string>((resolve) => {
+      child.once('exit', (code, signal) => resolve(signal ?? `exit code ${code}`))
+      child.once('error', (error) => {
+        if (child.pid === undefined) resolve(error.message)
+      })
+    })
+    if (child.pid !== undefined) {
+      await Promise.all([
+        new Promise<void>((resolve) => child.once('disconnect', resolve)),
+        new Promise<void>((resolve) => (child.stderr ? child.stderr.once('close', resolve) : resolve())),
+      ])
+    }
     return how
   }
 }

@@ -29,7 +29,7 @@ export function getSurvey(deps: SurveyDeps) {
 
 const responses = new WeakMap<SurveyRow, { readonly openid: string; readonly response: GetSurveyResponse }>()
 
-/** The same message when the same row is asked for again under the same openid, so that it is encoded once. */
+/** Made once for a row object that the store returns again, as long as the same openid asks: a hash is most of what it costs. */
 function responseOf(row: SurveyRow, openid: string): GetSurveyResponse {
   const known = responses.get(row)
   if (known?.openid === openid) return known.response

@@ -65,8 +65,6 @@ export function unusedCodeEnders(db: Connection) {
   }
 }
 
-export type UnusedCodeEnders = ReturnType<typeof unusedCodeEnders>
-
 /** Columns of the lookup below, in its order. */
 type CodeRecord = [
   place: bigint,
