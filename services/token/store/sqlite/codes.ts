@@ -9,6 +9,7 @@ import {
   replayEffect,
   type StoredCode,
 } from '../../../protocol/codes.js'
+import { type Open, surplusOf } from '../../../protocol/surplus.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
@@ -147,13 +148,20 @@ export function codeWrites(db: Connection, deps: CodeDeps) {
 
 function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession }: CodeDeps) {
   const findApp = appFinder(db)
-  const endSurplus = db.prepare<[{ appid: string; userId: string; now: number; issuedAfter: number; keep: number }]>(
-    // Index grants_open; then the primary key. Only codes with the lifetime of the new one count, however many have ended.
-    `UPDATE grants SET ${END} WHERE place IN (
-       SELECT place FROM grants
-       WHERE user_id = +:userId AND appid = +:appid AND issued_at_ms > :issuedAfter AND created_at_ms IS NULL
-         AND expires_at_ms > :now AND revoked_at_ms IS NULL
-       ORDER BY issued_at_ms DESC, code_hash DESC LIMIT -1 OFFSET :keep)`,
+  const ofLastIssued =
+    'user_id = +:userId AND appid = +:appid AND issued_at_ms > :issuedAfter AND revoked_at_ms IS NULL'
+  const findOpen = db.prepare<
+    [{ appid: string; userId: string; issuedAfter: number; max: number }],
+    Open & { codeHash: Hash }
+  >(
+    // Index grants_open. Only codes with the lifetime of the new one count, however many have ended; most users have so few
+    // that no row is read.
+    `SELECT code_hash AS codeHash, issued_at_ms AS beganAtMs, expires_at_ms AS expiresAtMs FROM grants
+     WHERE (SELECT count(*) FROM grants WHERE ${ofLastIssued}) >= :max AND ${ofLastIssued} AND created_at_ms IS NULL`,
+  )
+  const end = db.prepare<[{ codeHash: Hash; place: bigint }]>(
+    // Primary key.
+    `UPDATE grants SET ${END} WHERE ${inSlotsOf(':place')} AND code_hash = +:codeHash`,
   )
   const closeExpired = db.prepare<[{ appid: string; userId: string; now: number }]>(
     // Index grants_open; then the primary key.
@@ -181,7 +189,8 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
       const facts = { app: findApp(appid), isSessionOpen, existing: existing && storedCode(existing, isSessionOpen) }
       const verdict = judgeIssuing(facts, code.redirectUri, now)
       if (verdict !== 'issued') return verdict
-      endSurplus.run({ appid, userId, now, issuedAfter: now - (expiresAtMs - now), keep: maxLive - 1 })
+      const open = findOpen.all({ appid, userId, issuedAfter: now - (expiresAtMs - now), max: maxLive })
+      for (const { codeHash } of surplusOf(open, maxLive, now)) end.run({ codeHash, place: placeNumber(codeHash) })
       closeExpired.run({ appid, userId, now })
       takeSlot(placeNumber(code.codeHash), (place) => insert.run({ ...code, place, now }).changes === 1)
       record({ kind: 'code.issued', now, cause, appid, userId })

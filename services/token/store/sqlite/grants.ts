@@ -1,4 +1,5 @@
 import type { Statement } from 'better-sqlite3'
+import { type Open, surplusOf } from '../../../protocol/surplus.js'
 import type { Cause } from '../../../storage/cause.js'
 import { cutPage, formatTimePosition, type Page, type PageOf, parseTimePosition } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
@@ -65,12 +66,11 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
   const insertOpenid = db.prepare<[string, string, string]>(
     'INSERT INTO openids (appid, user_id, openid) VALUES (?, ?, ?)',
   )
-  const findSurplus = db.prepare<[{ appid: string; userId: string; now: number; keep: number }], { grantId: string }>(
+  const findOpen = db.prepare<[{ appid: string; userId: string; max: number }], Open & { grantId: string }>(
     // Index grants_open. Most users have so few grants to an app that no row is read.
-    `SELECT grant_id AS grantId FROM grants
-     WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId AND appid = +:appid AND revoked_at_ms IS NULL) > :keep
-       AND user_id = +:userId AND appid = +:appid AND ${IS_GRANT} AND revoked_at_ms IS NULL AND expires_at_ms > :now
-     ORDER BY created_at_ms DESC, grant_id DESC LIMIT -1 OFFSET :keep`,
+    `SELECT grant_id AS grantId, created_at_ms AS beganAtMs, expires_at_ms AS expiresAtMs FROM grants
+     WHERE (SELECT count(*) FROM grants WHERE user_id = +:userId AND appid = +:appid AND revoked_at_ms IS NULL) >= :max
+       AND user_id = +:userId AND appid = +:appid AND ${IS_GRANT} AND revoked_at_ms IS NULL`,
   )
   const complete = db.prepare<Completion>(
     // Primary key.
@@ -82,10 +82,10 @@ export function grantCompleter(db: Connection, endGrant: EndGrant): CompleteGran
 
   return (redemption, code, now, cause) => {
     const { appid, userId } = code
-    const { codeHash, grantId, refreshTokenHash, refreshTokenExpiresAtMs } = redemption
+    const { codeHash, grantId, refreshTokenHash, refreshTokenExpiresAtMs, maxGrants: max } = redemption
     const openid = code.openid ?? redemption.newOpenid
     if (code.openid === null) insertOpenid.run(appid, userId, openid)
-    for (const surplus of findSurplus.all({ appid, userId, now, keep: redemption.maxGrants - 1 })) {
+    for (const surplus of surplusOf(findOpen.all({ appid, userId, max }), max, now)) {
       endGrant(surplus.grantId, now, cause, 'too many grants of one user to one app')
     }
     requireOnePlace(refreshTokenHash, codeHash)

@@ -1,3 +1,4 @@
+import { type Open, surplusOf } from '../../../protocol/surplus.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import type { Hash, SessionRow, TokenStore } from '../token-store.js'
@@ -35,10 +36,10 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     `INSERT INTO sessions (session_hash, user_id, started_at_ms, last_seen_at_ms, expires_at_ms)
      VALUES (:sessionHash, :userId, :now, :now, :expiresAtMs)`,
   )
-  const findSurplus = db.prepare<[{ userId: string; now: number; keep: number }], { sessionHash: Hash }>(
-    // Index sessions_by_user, backwards.
-    `SELECT session_hash AS sessionHash FROM sessions WHERE user_id = :userId AND expires_at_ms > :now
-     ORDER BY started_at_ms DESC, session_hash DESC LIMIT -1 OFFSET :keep`,
+  const findOpen = db.prepare<[{ userId: string; max: number }], Open & { sessionHash: Hash }>(
+    // Index sessions_by_user; then the primary key, of users with many.
+    `SELECT session_hash AS sessionHash, started_at_ms AS beganAtMs, expires_at_ms AS expiresAtMs FROM sessions
+     WHERE (SELECT count(*) FROM sessions WHERE user_id = :userId) >= :max AND user_id = :userId`,
   )
   const touch = db.prepare<[{ sessionHash: Hash; now: number }]>(
     // Primary key.
@@ -56,10 +57,10 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
 
   return {
     startSession(session: NewSession, now: number, cause: Cause): 'started' | 'refused' {
-      const { sessionHash, userId, expiresAtMs } = session
+      const { sessionHash, userId, expiresAtMs, maxLive: max } = session
       if (!isUnchangedUser(userId, session.passwordHash)) return 'refused'
       if (session.previousSessionHash) end(session.previousSessionHash, now, cause, 'signed in again')
-      for (const surplus of findSurplus.all({ userId, now, keep: session.maxLive - 1 })) {
+      for (const surplus of surplusOf(findOpen.all({ userId, max }), max, now)) {
         end(surplus.sessionHash, now, cause, 'too many sessions')
       }
       insert.run({ sessionHash, userId, now, expiresAtMs })
