@@ -137,6 +137,9 @@ export function invalidArgument(message: string, options?: ProblemOptions): Prob
 
 const RETRY_AFTER_SECONDS = 1 // no better guess when a service cannot be reached; the shortest the header can say
 
+/** Of our services' reasons; those of a proxy between us, for example, mean something else. */
+const DOMAIN = 'survey-auth'
+
 /** Codes without a reason that say nothing about the request: the service could not be reached, or not in time. */
 const unreachable: readonly Code[] = [Code.Unavailable, Code.DeadlineExceeded]
 
@@ -144,7 +147,7 @@ const unreachable: readonly Code[] = [Code.Unavailable, Code.DeadlineExceeded]
 export function toProblem(error: unknown): Problem {
   if (error instanceof Problem) return error
   if (error instanceof ConnectError) {
-    const [info] = error.findDetails(ErrorInfoSchema)
+    const info = error.findDetails(ErrorInfoSchema).find(({ domain }) => domain === DOMAIN)
     if (info) return fromReason(info.reason, error)
     if (error.code === Code.Canceled)
       return invalidArgument('the connection was closed before the answer', { httpStatus: 400 })

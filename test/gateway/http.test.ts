@@ -5,6 +5,7 @@ import { create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { routes } from '../../gateway/routes.js'
+import { ErrorInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { GetAuthorizedUserRequestSchema } from '../../gen/surveyauth/v1/token_service_pb.js'
 import {
@@ -658,6 +659,18 @@ describe('failures of services', () => {
       },
     ),
   )
+
+  test.each([
+    [Code.PermissionDenied, 500, 'InternalServerError', 'internal_server_error'],
+    [Code.Unavailable, 503, 'RemoteServerError', 'remote_server_error'],
+  ])('a reason of another domain, a proxy for example, is not read: only code %i counts', async (code, ...failure) => {
+    const error = new ConnectError('no', code, undefined, [
+      { desc: ErrorInfoSchema, value: { reason: 'INVALID_TOKEN', domain: 'proxy.example' } },
+    ])
+    await withGateway({ services: { GetAuthorizedUser: () => Promise.reject(error) } }, async ({ url }) => {
+      expect(await failureOf(await fetch(url + USER))).toEqual(failure)
+    })
+  })
 
   test.each([
     [ErrorReason.UNAVAILABLE, Code.Unavailable, 503],
