@@ -3,14 +3,13 @@
 // The command `survey-auth`: compiles if needed, then runs the compiled bin/main.ts. A shell reads the line above, which means
 // nothing to Node, and starts Node with one helper thread for the garbage collector and the compiler instead of four, without
 // shrinking the heap when idle or allocating objects as old from the start (docs/operators/load.md, "How Node is started").
-import cluster from 'node:cluster'
 import { readFileSync } from 'node:fs'
 import { buildIfNeeded } from './build-if-needed.js'
 
 /** Modules are read many at a time; where no more files may be open, Node may say that a package is missing. */
 const FEW_FILES = 256
 
-if (cluster.isPrimary) buildIfNeeded() // a worker runs the same build as its parent, whatever the sources are by now
+buildIfNeeded()
 const { main } = await import('../dist/bin/main.js').catch(endUnloaded)
 await main(process.argv)
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { Code } from '@connectrpc/connect'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { countsOf, createMetrics, createWorkerMetrics, type Metrics, sumOf } from '../bin/telemetry/metrics.js'
+import { createMetrics, type Metrics } from '../bin/telemetry/metrics.js'
 import { problemKinds } from '../gateway/errors.js'
 import { routes } from '../gateway/routes.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
@@ -37,11 +37,7 @@ async function exposed(): Promise<Map<string, Set<string>>> {
   metrics.certificate('token.pem', 0)
   metrics.commit('token', 1, 1)
   metrics.replayed('revoked_grant')
-  const ofWorkers = createWorkerMetrics(
-    () => 1,
-    () => 2,
-  )
-  const text = await sumOf([await metrics.snapshot(), await ofWorkers.snapshot()]).metrics()
+  const text = await metrics.text()
   const series = new Map([['up', new Set<string>()]])
   for (const [, name = '', labels = ''] of text.matchAll(/^(\w+)(?:\{(.*)\})? \S+$/gm)) {
     const known = series.get(name) ?? new Set()
@@ -94,15 +90,6 @@ describe('alerts and panels', () => {
       })
     }
   })
-})
-
-test('open files of several processes are added up, and so are their limits', async () => {
-  const numberOf = (text: string, name: string) => Number(new RegExp(`^${name} (\\d+)`, 'm').exec(text)?.[1])
-  const one = await createMetrics().snapshot()
-  const [alone, together] = [await sumOf([one]).metrics(), await sumOf([one, one]).metrics()]
-  for (const name of ['process_open_fds', 'process_max_fds']) {
-    expect({ name, value: numberOf(together, name) }).toEqual({ name, value: 2 * numberOf(alone, name) })
-  }
 })
 
 /** Values by series, with labels in the order of the text. */
@@ -161,37 +148,5 @@ describe('metrics', () => {
       'survey_auth_tls_certificate_end_timestamp_seconds{file="token.pem"}': 1_800_000_000,
     })
     expect(Object.keys(values).filter((series) => series.includes('method="ListApps"'))).toEqual([]) // no credentials
-  })
-
-  test('of several processes are added up, and keep the counts of one that has ended', async () => {
-    const [ended, running] = [createMetrics(), createMetrics()]
-    measure(ended)
-    measure(running)
-    ended.certificate('token.pem', 1_700_000_000_000)
-    running.certificate('token.pem', 1_800_000_000_000)
-    const counts = {
-      'survey_auth_http_requests_total{route="user",status="200",outcome="ok"}': 4,
-      'survey_auth_http_request_duration_seconds_bucket{le="0.25",route="user"}': 2,
-      'survey_auth_http_request_duration_seconds_count{route="user"}': 4,
-    }
-    const end = 'survey_auth_tls_certificate_end_timestamp_seconds{file="token.pem"}'
-    const both = [await ended.snapshot(), await running.snapshot()] as const
-    expect(valuesOf(await sumOf(both).metrics())).toMatchObject({ ...counts, [end]: 1_700_000_000 })
-    const left = [countsOf(both[0]), both[1]]
-    expect(valuesOf(await sumOf(left).metrics())).toMatchObject({ ...counts, [end]: 1_800_000_000 })
-  })
-  test.each([
-    ['process_start_time_seconds', 'the first', Math.min],
-    ['nodejs_eventloop_lag_seconds', 'the worst', Math.max],
-    ['nodejs_eventloop_lag_mean_seconds', 'the worst', Math.max],
-    ['nodejs_eventloop_lag_p50_seconds', 'the worst', Math.max],
-    ['nodejs_eventloop_lag_p90_seconds', 'the worst', Math.max],
-    ['nodejs_eventloop_lag_p99_seconds', 'the worst', Math.max],
-  ])('named %s show %s of several processes', async (name, _, which) => {
-    const snapshot = await createMetrics().snapshot()
-    const of = (value: number) =>
-      snapshot.map((metric) => (metric.name === name ? { ...metric, values: [{ value, labels: {} }] } : metric))
-    const values = valuesOf(await sumOf([of(3), of(1), of(8)]).metrics())
-    expect(values[name]).toBe(which(3, 1, 8))
   })
 })

@@ -1,5 +1,5 @@
 // survey-auth serve: runs the service, or one part of it, until it is told to stop.
-import { Argument, type Command, Option } from 'commander'
+import { Argument, type Command } from 'commander'
 import { usedAddresses } from '../compose/addresses.js'
 import { MODES, type Mode } from '../compose/mode.js'
 import type { Running } from '../compose/running.js'
@@ -11,17 +11,10 @@ import { misspelt } from '../misspelt.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
 import type { Log } from '../telemetry/log.js'
-import { examples, wholeNumber } from './options.js'
+import { examples } from './options.js'
 
-/** Beyond this, a machine's cores wait for the one process that has the services. */
-const MAX_WORKERS = 64
 /** How long after the time for an orderly stop the process is killed. */
 const LATE_MS = 1_000
-
-interface ServeOptions {
-  readonly workers?: number
-  readonly worker?: true
-}
 
 export function addServeCommand(program: Command): void {
   program
@@ -32,34 +25,20 @@ export function addServeCommand(program: Command): void {
         .choices(MODES)
         .default('all'),
     )
-    .addOption(
-      new Option(
-        '--workers <n>',
-        `1 to ${MAX_WORKERS} gateways in processes of their own that share the port; with all or gateway`,
-      ).argParser(wholeNumber(1, MAX_WORKERS)),
-    )
-    .addOption(new Option('--worker', 'one of those').hideHelp())
     .addHelpText(
       'after',
-      `${examples('serve', 'serve --workers 4', 'serve token', 'serve survey', 'serve gateway')}\nVariables: survey-auth config --help\n`,
+      `${examples('serve', 'serve token', 'serve survey', 'serve gateway')}\nVariables: survey-auth config --help\n`,
     )
     .action(serve)
 }
 
-async function serve(mode: Mode, { workers, worker }: ServeOptions, command: Command): Promise<void> {
-  if (worker) {
-    const { runWorker } = await import('../compose/worker.js') // heavy, like start.js
-    return runWorker()
-  }
-  if (workers !== undefined && mode !== 'all' && mode !== 'gateway') {
-    command.error(`error: --workers starts gateways, and serve ${mode} has none`, { exitCode: EXIT.usage })
-  }
+async function serve(mode: Mode): Promise<void> {
   const config = readConfig(process.env, usedAddresses[mode])
   if (mode === 'all' || mode === 'token') await refuseDemoAccount(config)
   const { start } = await import('../compose/start.js') // heavy: only here
   const told = untilToldToStop() // a signal during the start leads to an orderly stop after it
-  const running = await start(mode, config, { workers }).catch((error) => process.exit(report(error))) // whatever is still open
-  message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running, workers)}`)
+  const running = await start(mode, config).catch((error) => process.exit(report(error))) // whatever is still open
+  message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running)}`)
   for (const text of misspelt(process.env)) running.log.warning(text)
   const signal = await told
   running.log.note(`${signal}: stopping`)
@@ -100,9 +79,8 @@ async function refuseDemoAccount({ publicUrl, tokenDatabase }: Config): Promise<
   )
 }
 
-function placesOf({ url, rpcAddress, adminUrl }: Running, workers: number | undefined): string {
-  const gateway = workers === undefined ? url : `${url} (${workers} ${workers === 1 ? 'worker' : 'workers'})`
+function placesOf({ url, rpcAddress, adminUrl }: Running): string {
   const rpc = rpcAddress === undefined ? [] : [`${rpcAddress} (RPC)`]
   const admin = adminUrl === undefined ? 'health and metrics off' : `${adminUrl} (health and metrics)`
-  return [...(url === '' ? [] : [gateway]), ...rpc, admin].join(', ')
+  return [...(url === '' ? [] : [url]), ...rpc, admin].join(', ')
 }

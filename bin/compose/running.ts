@@ -4,7 +4,6 @@ import type { Client } from '@connectrpc/connect'
 import type { Caller } from '../../services/rpc/callers.js'
 import type { PasswordCost } from '../../services/token/passwords.js'
 import type { Log } from '../telemetry/log.js'
-import type { Snapshot } from '../telemetry/metrics.js'
 
 export interface Overrides {
   /** ms since 1970 UTC; the system clock unless given. */
@@ -16,10 +15,6 @@ export interface Overrides {
   readonly logStream?: NodeJS.WritableStream
   /** Of new passwords; a production cost unless given. */
   readonly passwordCost?: PasswordCost
-  /** Gateways run in this many processes of their own instead of in this one. */
-  readonly workers?: number | undefined
-  /** This process is one of those. */
-  readonly isWorker?: boolean
 }
 
 /** A running process. */
@@ -35,8 +30,6 @@ export interface Running {
   client<S extends DescService>(service: S, caller: Caller): Client<S>
   /** Why it should get no requests now; empty when it is ready. */
   notReady(): Promise<string[]>
-  /** What this process, without its workers, has counted so far. */
-  snapshot(): Promise<Snapshot>
   /** Runs one round of each janitor of this process now; rejects if there is none. */
   runJanitors(): Promise<void>
   /** /readyz 503, stop accepting, finish what is in flight, record last uses, close the databases. */

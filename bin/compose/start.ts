@@ -24,7 +24,7 @@ import { createTracing } from '../telemetry/tracing.js'
 import { rpcAddressOf, surveyServiceUrlOf, tokenServiceUrlOf, usedAddresses } from './addresses.js'
 import { surveyCopy, tokenCopy } from './copied-schemas.js'
 import { type GatewayPart, startGatewayPart, warnOfGateway } from './gateway-part.js'
-import { cannotListen, type HeldPort, holdPort, letGo, tryPort, urlOf } from './listen.js'
+import { cannotListen, type HeldPort, holdPort, letGo, urlOf } from './listen.js'
 import type { Mode } from './mode.js'
 import { createObservers, type Observers } from './observers.js'
 import type { Absence, Part, StorePart } from './part.js'
@@ -36,8 +36,6 @@ import { openSurveyPart } from './survey-part.js'
 import { forwardClock, pooledRandomBytes, type TimeAndChance } from './time-and-chance.js'
 import { readTls, watchTls } from './tls.js'
 import { openTokenPart } from './token-part.js'
-import { startWorkers, type Workers } from './workers.js'
-import { makeWorkersDoor, type WorkersDoor } from './workers-door.js'
 
 /** Part of the shutdown time reserved for closing the databases after the last connection, but never more than half. */
 const CLOSING_MS = 2_000
@@ -73,20 +71,18 @@ class Assembly {
   readonly #parts: Part[] = []
   /** What identifies this process over TLS; undefined when it does not use TLS. */
   readonly #tls: TlsMaterial | undefined
-  readonly #doors: RpcServer[] = []
+  #door: RpcServer | undefined
   /** Of the databases in this process. */
   readonly #janitors: Rounds<unknown>[] = []
   /** Services in other processes; undefined for those that are here, or that nobody here needs. */
   #tokenRemote: Remote | undefined
   #surveyRemote: Remote | undefined
-  #workers: Workers | undefined
 
   constructor(mode: Mode, config: Config, overrides: Overrides) {
     this.#mode = mode
     this.#config = config
     this.#overrides = overrides
-    const isOneOfSeveral = overrides.workers !== undefined || overrides.isWorker
-    this.#log = createLog(config, overrides.logStream ?? process.stderr, isOneOfSeveral ? process.pid : undefined)
+    this.#log = createLog(config, overrides.logStream ?? process.stderr)
     const now = forwardClock({ now: overrides.now ?? Date.now, onSetBack: (ms) => this.#log.warning(setBack(ms)) })
     const elapsed = overrides.elapsed ?? (() => performance.now())
     this.#clock = { now, elapsed, randomBytes: overrides.randomBytes ?? pooledRandomBytes() }
@@ -100,29 +96,26 @@ class Assembly {
   }
 
   /**
-   * Ports first, so that a port in use is noticed before a database is touched. Gateways last, so that no request is answered
+   * Ports first, so that a port in use is noticed before a database is touched. The gateway last, so that no request is answered
    * before there are services.
    */
   async start(): Promise<Running> {
     const rpcAddress = rpcAddressOf(this.#mode, this.#config, this.#log)
     const adminUrl = await this.#openAdmin()
     const publicPort = await this.#takePublicPort()
-    const workersDoor = this.#makeWorkersDoor()
     await this.#openServices()
-    const rpc = rpcAddress && (await this.#openRpcDoor(rpcAddress))
-    if (workersDoor) await this.#openDoor(workersDoor.address, workersDoor.of(this.#config))
+    if (rpcAddress) await this.#openDoor(rpcAddress)
     await this.#followHealth()
     this.#followCertificates()
-    const gateway = await this.#startGateway(publicPort, workersDoor)
+    const gateway = publicPort && (await this.#startGateway(publicPort))
     this.#stage = 'running'
     return {
       url: gateway?.url ?? '',
-      rpcAddress: rpc?.address,
+      rpcAddress: this.#door?.address,
       adminUrl,
       log: this.#log,
       client: (service, caller) => this.#client(service, caller),
       notReady: () => this.#notReady(),
-      snapshot: this.#metrics.snapshot,
       runJanitors: async () => {
         if (this.#janitors.length === 0) throw new Error(`mode ${this.#mode} has no janitor`)
         for (const janitor of this.#janitors) await janitor.run()
@@ -166,8 +159,7 @@ class Assembly {
 
   async #notReady(): Promise<string[]> {
     if (this.#stage !== 'running') return [this.#stage]
-    const absent = (await this.#absent()).map(({ what }) => `${what}: unavailable`)
-    return [...absent, ...(this.#workers?.notReady() ?? [])]
+    return (await this.#absent()).map(({ what }) => `${what}: unavailable`)
   }
 
   async #absent(): Promise<Absence[]> {
@@ -178,39 +170,22 @@ class Assembly {
   async #openAdmin(): Promise<string | undefined> {
     const where = { host: this.#config.adminHost, port: this.#config.adminPort }
     if (where.port === 0) return undefined
-    const metrics = this.#metrics
     const admin = await startAdminHttp({
       ...where,
       isRunning: () => this.#stage === 'running',
       notReady: () => this.#notReady(),
-      metrics: {
-        contentType: metrics.contentType,
-        text: async () => this.#workers?.metrics(await metrics.snapshot()) ?? metrics.text(),
-      },
+      metrics: this.#metrics,
       onLost: (error) => this.#log.failure('the admin port no longer answers', error),
     }).catch((error) => Promise.reject(cannotListen(where, 'ADMIN_PORT', error)))
     this.#undo.push(() => admin.close())
     return urlOf({ ...where, port: admin.port })
   }
 
-  /** For the gateway of this process; workers take it themselves, so for them this only checks that it can be taken. */
   async #takePublicPort(): Promise<HeldPort | undefined> {
-    const { host, port } = this.#config
-    if (this.#overrides.workers !== undefined) {
-      await tryPort(host, port, 'PORT')
-      return undefined
-    }
     if (!this.#has('gateway')) return undefined
-    const held = await holdPort(host, port, 'PORT')
+    const held = await holdPort(this.#config.host, this.#config.port, 'PORT')
     this.#undo.push(() => letGo(held))
     return held
-  }
-
-  #makeWorkersDoor(): WorkersDoor | undefined {
-    if (this.#overrides.workers === undefined || !this.#has('token')) return undefined
-    const door = makeWorkersDoor()
-    this.#undo.push(() => door.remove())
-    return door
   }
 
   /** Opens the services of this process, and connections to those it needs elsewhere. */
@@ -247,26 +222,21 @@ class Assembly {
     return clientOf(service, elsewhere?.invoke ?? createDirectDoor(this.#dispatcher, caller))
   }
 
-  async #openRpcDoor(address: Address): Promise<RpcServer> {
+  async #openDoor(address: Address): Promise<void> {
     if (this.#config.rpcListen === 'socket') makePrivateDirectory(this.#config.dataDir) // no store makes it on PostgreSQL
-    return this.#openDoor(address, this.#config)
-  }
-
-  async #openDoor(address: Address, config: Config): Promise<RpcServer> {
-    const door = await startRpcPart(config, this.#dispatcher, address, this.#tls, this.#log)
-    this.#doors.push(door)
+    const door = await startRpcPart(this.#config, this.#dispatcher, address, this.#tls, this.#log)
+    this.#door = door
     this.#undo.push((graceMs) => door.drain(graceMs))
-    return door
   }
 
-  /** Reported by the doors, which serve gateways elsewhere before this process has its own, and, with causes, by the log. */
+  /** Reported by the door, which serves gateways elsewhere before this process has its own, and, with causes, by the log. */
   async #followHealth(): Promise<void> {
     let looks = 0 // in a row that found something absent
     const follow = async () => {
       this.#clock.now() // so that it follows time even while nothing asks for it
       const absent = await this.#absent()
       if (this.#stage === 'shutting down') return
-      for (const door of this.#doors) door.setServing(absent.length === 0)
+      this.#door?.setServing(absent.length === 0)
       if (absent.length === 0 && looks >= LOOKS_BEFORE_TOLD)
         this.#log.note('everything that was unavailable answers again')
       looks = absent.length === 0 ? 0 : looks + 1
@@ -283,7 +253,7 @@ class Assembly {
     if (!this.#tls) return
     const remotes = [this.#tokenRemote, this.#surveyRemote].filter((remote) => remote?.url.startsWith('https:'))
     const onChange = (material: TlsMaterial) => {
-      for (const door of this.#doors) door.reloadTls(material)
+      this.#door?.reloadTls(material)
       for (const remote of remotes) remote?.reconnect()
     }
     const [config, material, log, metrics] = [this.#config, this.#tls, this.#log, this.#metrics]
@@ -291,18 +261,7 @@ class Assembly {
     this.#undo.push(async () => watch.stop())
   }
 
-  async #startGateway(port: HeldPort | undefined, services: WorkersDoor | undefined): Promise<GatewayPart | undefined> {
-    const { workers: count, isWorker } = this.#overrides
-    if (count !== undefined) {
-      this.#workers = await startWorkers({ count, services: services?.address, log: this.#log })
-    }
-    const gateway = port ? await this.#startOwnGateway(port) : this.#workers
-    if (gateway) this.#undo.push((graceMs) => gateway.drain(graceMs))
-    if (gateway && !isWorker) warnOfGateway(this.#config, this.#log)
-    return gateway
-  }
-
-  #startOwnGateway(port: HeldPort): Promise<GatewayPart> {
+  async #startGateway(port: HeldPort): Promise<GatewayPart> {
     const isAlone = this.#has('token') && this.#config.tokenDatabase.kind === 'sqlite'
     const clients = {
       token: this.#client(TokenService, 'gateway'),
@@ -310,7 +269,10 @@ class Assembly {
       survey: this.#client(SurveyService, 'gateway'),
       sharedLimits: isAlone ? undefined : this.#client(LimitService, 'gateway'), // alone it has nobody to share with
     }
-    return startGatewayPart(this.#config, port, clients, this.#clock, this.#observers)
+    const gateway = await startGatewayPart(this.#config, port, clients, this.#clock, this.#observers)
+    this.#undo.push((graceMs) => gateway.drain(graceMs))
+    warnOfGateway(this.#config, this.#log)
+    return gateway
   }
 }
 

@@ -24,8 +24,6 @@ export interface Log {
   note(text: string): void
   /** A fixed text about something the operator should change. */
   warning(text: string): void
-  /** A line of another process, as it is if it is no JSON. */
-  passOn(line: string): void
   /** Fulfils when everything is written, at `byMs` of performance.now() at the latest; for the end of the process. */
   end(byMs: number): Promise<void>
 }
@@ -33,18 +31,13 @@ export interface Log {
 /** Looks like one of our credentials; a safety net for error messages, which may quote the input that caused them. */
 const CREDENTIAL = /\b(sac|sat|sart|sas|sase)_[\w-]{16,}/g
 
-/** `pid`: of one of several processes with one log; its lines carry it. */
-export function createLog(
-  config: Pick<Config, 'logLevel' | 'logFormat'>,
-  stream: NodeJS.WritableStream,
-  pid?: number,
-): Log {
+export function createLog(config: Pick<Config, 'logLevel' | 'logFormat'>, stream: NodeJS.WritableStream): Log {
   const isTerminal = 'isTTY' in stream && stream.isTTY === true
   const isPretty = config.logFormat === 'pretty' || (config.logFormat === 'auto' && isTerminal)
   const isWaitedFor = isTerminal || stream !== process.stderr
   const stderr = isWaitedFor ? undefined : openStderr((text) => log.warning(text))
   const target = stderr?.destination ?? stream
-  const log = overDestination(config.logLevel, shownOn(target, { isPretty, isTerminal }), stderr, pid)
+  const log = overDestination(config.logLevel, shownOn(target, { isPretty, isTerminal }), stderr)
   return log
 }
 
@@ -58,13 +51,10 @@ function shownOn(target: DestinationStream, { isPretty = false, isTerminal = fal
 
 function readable(target: DestinationStream): DestinationStream {
   const { prettyFactory } = require('pino-pretty') as typeof import('pino-pretty') // commands rarely need it: only here
-  const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l', ignore: 'pid,hostname' })
+  const pretty = prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' })
   const shown = (_: string, value: unknown) => (typeof value === 'string' ? harmlessLines(value) : value)
-  return { write: (line) => target.write(isJson(line) ? pretty(JSON.parse(line, shown)) : harmlessLines(line)) }
+  return { write: (line) => target.write(pretty(JSON.parse(line, shown))) }
 }
-
-/** Not so: what Node itself prints of a worker that crashes. */
-const isJson = (line: string) => line.startsWith('{"level":')
 
 const LEVELS = { error: pino.levels.values.error, info: pino.levels.values.info } as const
 
@@ -81,14 +71,13 @@ function isoTime(): string {
   return lastTime
 }
 
-function overDestination(level: string, destination: DestinationStream, stderr?: Stderr, pid?: number): Log {
+function overDestination(level: string, destination: DestinationStream, stderr?: Stderr): Log {
   const flush = () => stderr?.destination.flush() // for lines that should not wait
-  const logger = pino({ level, base: pid === undefined ? null : { pid }, timestamp: isoTime }, destination)
-  const base = pid === undefined ? '' : `,"pid":${pid}`
+  const logger = pino({ level, base: null, timestamp: isoTime }, destination)
   return {
     request(record) {
       const level = record.status >= 500 ? 'error' : 'info'
-      if (logger.isLevelEnabled(level)) destination.write(requestLine(level, base, record))
+      if (logger.isLevelEnabled(level)) destination.write(requestLine(level, record))
     },
     call({ rpc, caller, requestId, code, reason, durationMs }) {
       const level = code === Code.Unavailable || code === Code.DeadlineExceeded ? 'warn' : 'debug'
@@ -111,7 +100,6 @@ function overDestination(level: string, destination: DestinationStream, stderr?:
       logger.warn(text)
       flush()
     },
-    passOn: (line) => destination.write(`${line}\n`),
     end: (byMs) => stderr?.end(byMs) ?? Promise.resolve(),
   }
 }
@@ -120,10 +108,10 @@ function overDestination(level: string, destination: DestinationStream, stderr?:
  * As pino would write it, at a tenth of the cost; there is one for every request. Our own names, the methods that node:http
  * knows and UUIDs need no escaping. Only the appid comes from the client.
  */
-function requestLine(level: 'error' | 'info', base: string, record: RequestRecord): string {
+function requestLine(level: 'error' | 'info', record: RequestRecord): string {
   const { route, method, status, outcome, durationMs, requestId, appid } = record
   const app = appid === undefined ? '' : `,"appid":${JSON.stringify(appid)}`
-  return `{"level":${LEVELS[level]}${isoTime()}${base},"route":"${route}","method":"${method}","status":${status},"outcome":"${outcome}","ms":${rounded(durationMs)},"request_id":"${requestId}"${app},"msg":"request"}\n`
+  return `{"level":${LEVELS[level]}${isoTime()},"route":"${route}","method":"${method}","status":${status},"outcome":"${outcome}","ms":${rounded(durationMs)},"request_id":"${requestId}"${app},"msg":"request"}\n`
 }
 
 /** Name of a gRPC code in lower snake case; `ok` when there was no failure. */

@@ -1,5 +1,5 @@
 // Metrics in Prometheus form. Labels come from closed sets: route names, statuses, RPC names, codes, reasons.
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { RequestRecord } from '../../gateway/app.js'
 import { REPLAY_EFFECTS, type ReplayEffect } from '../../services/protocol/codes.js'
 import type { CallRecord } from '../../services/rpc/dispatcher.js'
@@ -23,12 +23,7 @@ export interface Metrics {
   /** The certificate that identifies this process to others. */
   certificate(file: string, endsAtMs: number): void
   text(): Promise<string>
-  /** All metrics, to be sent to the process that adds them up. */
-  snapshot(): Promise<Snapshot>
 }
-
-/** The metrics of a process, in a form that travels as JSON. */
-export type Snapshot = Awaited<ReturnType<Registry['getMetricsAsJSON']>>
 
 /** RPCs that give out or judge credentials, and what each success is called. */
 const steps: Readonly<Record<string, string>> = {
@@ -41,61 +36,6 @@ const steps: Readonly<Record<string, string>> = {
 }
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
-
-/** How values of several processes are merged where prom-client would add or average them; of a lag the worst counts. */
-const AGGREGATORS: Readonly<Record<string, 'min' | 'max'>> = {
-  process_start_time_seconds: 'min',
-  nodejs_eventloop_lag_seconds: 'max',
-  nodejs_eventloop_lag_mean_seconds: 'max',
-  nodejs_eventloop_lag_p50_seconds: 'max',
-  nodejs_eventloop_lag_p90_seconds: 'max',
-  nodejs_eventloop_lag_p99_seconds: 'max',
-  survey_auth_clean_up_waits: 'max',
-  survey_auth_tls_certificate_end_timestamp_seconds: 'min',
-}
-
-/** What a process with workers counts about them. `serving`: how many serve now, of `wanted`. */
-export function createWorkerMetrics(
-  serving: () => number,
-  wanted: () => number,
-): { ended(): void; snapshot(): Promise<Snapshot> } {
-  const registry = new Registry()
-  const registers = [registry]
-  new Gauge({
-    name: 'survey_auth_workers',
-    help: 'gateways of --workers that serve',
-    registers,
-    collect() {
-      this.set(serving())
-    },
-  })
-  new Gauge({
-    name: 'survey_auth_workers_wanted',
-    help: 'gateways of --workers that should serve',
-    registers,
-    collect() {
-      this.set(wanted())
-    },
-  })
-  const ends = new Counter({
-    name: 'survey_auth_worker_ends_total',
-    help: 'workers that ended and were not told to; each is in the log',
-    registers,
-  })
-  return { ended: () => ends.inc(), snapshot: () => registry.getMetricsAsJSON() }
-}
-
-/** Several processes as one: counters, histograms and memory are added. */
-export function sumOf(snapshots: readonly Snapshot[]): Pick<Registry, 'metrics' | 'getMetricsAsJSON'> {
-  return AggregatorRegistry.aggregate([...snapshots])
-}
-
-/** The part of a snapshot that must not shrink when its process ends. */
-export function countsOf(snapshot: Snapshot): Snapshot {
-  return snapshot.filter(({ type }) => COUNTING.has(String(type)))
-}
-
-const COUNTING: ReadonlySet<string> = new Set(['counter', 'histogram'])
 
 export function createMetrics(): Metrics {
   const registry = new Registry()
@@ -219,9 +159,5 @@ export function createMetrics(): Metrics {
     cleanUpWaits: (store, waits) => cleanUpWaits.set({ store }, Number(waits)),
     certificate: (file, endsAtMs) => certificateEnd.set({ file }, endsAtMs / 1000),
     text: () => registry.metrics(),
-    async snapshot() {
-      const metrics = await registry.getMetricsAsJSON()
-      return metrics.map((metric) => ({ ...metric, aggregator: AGGREGATORS[metric.name] ?? metric.aggregator }))
-    },
   }
 }

@@ -14,9 +14,9 @@ import { BUILD } from '../harness/spawn.js'
 const LOG = new URL('../../dist/bin/telemetry/log.js', import.meta.url).href
 
 /** A log in memory, and the objects it has written, one a line. */
-function inMemory(logLevel: 'info' | 'error' = 'info', pid?: number) {
+function inMemory(logLevel: 'info' | 'error' = 'info') {
   const stream = new PassThrough({ encoding: 'utf8' })
-  const log = createLog({ logLevel, logFormat: 'json' }, stream, pid)
+  const log = createLog({ logLevel, logFormat: 'json' }, stream)
   const lines = () =>
     String(stream.read() ?? '')
       .split('\n')
@@ -106,17 +106,17 @@ test('recurring warnings have one line a minute for each kind, which says how of
   ])
 })
 
-test('each line has its time, and the pid where there are several processes', () => {
+test('each line has its time', () => {
   vi.useFakeTimers({ toFake: ['Date'] })
   onTestFinished(() => void vi.useRealTimers())
-  const { log, written } = inMemory('info', 42)
+  const { log, written } = inMemory()
   for (const time of ['2026-11-24T10:00:00.000Z', '2026-11-24T10:00:00.001Z']) {
     vi.setSystemTime(time)
     log.request({ route: 'user', method: 'GET', status: 200, outcome: 'ok', durationMs: 1, requestId: 'r' })
     log.note('a note')
     expect(written()).toMatchObject([
-      { time, pid: 42, msg: 'request' },
-      { time, pid: 42, msg: 'a note' },
+      { time, msg: 'request' },
+      { time, msg: 'a note' },
     ])
   }
 })

@@ -203,11 +203,6 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
       /^error: missing: option '--username <name>', option '--password-stdin'\n\(/,
     ],
     ['an unknown mode', ['serve', 'everything'], /all/],
-    ['no worker', ['serve', '--workers', '0'], /1 to 64/],
-    ['too many workers', ['serve', '--workers', '65'], /1 to 64/],
-    ['half a worker', ['serve', 'gateway', '--workers', '1.5'], /1 to 64/],
-    ['workers where there is no gateway', ['serve', 'token', '--workers', '2'], /serve token has none/],
-    ['a worker without its parent', ['serve', 'gateway', '--worker'], /starts these itself/],
     ['a time that is none', ['app', 'secret', 'add', 'app_x', '--name', 'n', '--expires', 'soon'], /2027-01-31/],
     [
       'an end that is past',
@@ -241,7 +236,6 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ...[
       ['--limit <number>', 'audit list --limit 1 --limit 2'],
       ['--name <name>', 'app create --name N --redirect-uri https://a/ --redirect-uri https://b/ --name=M'],
-      ['--workers <n>', 'serve --workers 1 --workers 2'],
       ['--url <address>', '--url http://127.0.0.1:9 --url http://127.0.0.1:10 app list'],
     ].map(([flags = '', words = '']): [string, string[], RegExp] => [
       `two values for ${flags}`,

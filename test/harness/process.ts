@@ -47,10 +47,8 @@ export class ServiceProcess {
     return pid
   }
 
-  /** `args` are what follows `serve all`. */
-  async start(...args: readonly string[]): Promise<void> {
-    const env = { ...this.#env, TMPDIR: this.dataDir } // a killed server's files are removed with the rest
-    const child = spawn(process.execPath, [PROGRAM, 'serve', 'all', ...args], { env, cwd: this.dataDir })
+  async start(): Promise<void> {
+    const child = spawn(process.execPath, [PROGRAM, 'serve', 'all'], { env: this.#env, cwd: this.dataDir })
     this.#child = child
     const collect = (chunk: Buffer) => {
       this.#output += chunk.toString('utf8')
