@@ -25,8 +25,8 @@ interface CopyOptions extends Json {
 const PROGRESS_MS = 5_000
 
 const NOTES = `
-Everything in token.db and survey.db is read at one moment and written in one transaction for each; then every table is
-counted and hashed on both sides, and committed only if all are equal. The files are never changed, and a database that
+Everything in token.db and survey.db is read at one moment and written in one transaction for each; every
+value is compared with what PostgreSQL stored, and all is committed only if all are equal. The files are never changed, and a database that
 has rows is never written to. The service must be stopped.
 
 Without --to and --to-file each file goes where the service will look for it: set TOKEN_DATABASE_URL and
@@ -157,21 +157,18 @@ function progress(): (table: string, rows: number, total: number) => void {
 
 /** @throws CommandError when a table differs. */
 function print(reports: readonly TableReport[], json: true | undefined): void {
-  const rows = reports.map(({ database, table, rows, hash, isEqual }) => {
-    return { database, table, rows, hash, verified: isEqual }
-  })
+  const rows = reports.map(({ database, table, rows, isEqual }) => ({ database, table, rows, verified: isEqual }))
   const columns = {
     database: (row: (typeof rows)[number]) => row.database,
     table: (row: (typeof rows)[number]) => row.table,
     rows: (row: (typeof rows)[number]) => row.rows,
-    hash: (row: (typeof rows)[number]) => (json ? row.hash : row.hash.slice(0, 16)),
     verified: (row: (typeof rows)[number]) => row.verified,
   }
   printRows(rows, columns, { json, whenEmpty: '' })
   const different = reports.filter(({ isEqual }) => !isEqual)
-  for (const { table, rows, copied } of different) {
+  for (const { table, rows, copiedRows } of different) {
     message(
-      `${table}: ${rows === copied.rows ? 'the rows differ' : `${rows} rows in SQLite, ${copied.rows} in PostgreSQL`}`,
+      `${table}: ${rows === copiedRows ? 'the rows differ' : `${rows} rows in SQLite, ${copiedRows} in PostgreSQL`}`,
     )
   }
   if (different.length > 0) throw new CommandError('the copy differs from the files, so it was rolled back')

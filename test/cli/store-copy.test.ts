@@ -62,8 +62,8 @@ describe('store copy', () => {
       exitCode: 0,
       last: expect.stringMatching(/^copied and verified: \d+ rows$/),
     })
-    expect(stdout).toMatch(/^token +grants +1 +[0-9a-f]{16} +yes$/m)
-    expect(stdout).toMatch(/^survey +surveys +2 +[0-9a-f]{16} +yes$/m)
+    expect(stdout).toMatch(/^token +grants +1 +yes$/m)
+    expect(stdout).toMatch(/^survey +surveys +2 +yes$/m)
 
     const after = await another(before.dataDir, env)
     await after.start()
@@ -81,7 +81,7 @@ describe('store copy', () => {
     expect((await exchange(after, access, code)).code).toBe('InvalidArgument')
   })
 
-  test('--json prints database, table, rows, hash and verified of every table', async () => {
+  test('--json prints database, table, rows and verified of every table', async () => {
     const service = await filledProcess()
     const file = path.join(service.dataDir, 'url')
     writeFileSync(file, `${await createDatabase()}\n`)
@@ -92,7 +92,6 @@ describe('store copy', () => {
         database: 'token',
         table: expect.stringMatching(/^[a-z_]+$/),
         rows: expect.any(Number),
-        hash: expect.stringMatching(/^[0-9a-f]{64}$/),
         verified: true,
       })
     }
@@ -146,10 +145,14 @@ describe('store copy', () => {
     const url = await createDatabase()
     const service = await filledProcess({ TOKEN_DATABASE_URL: url })
     await service.run(['migrate'])
-    await query(url, 'CREATE RULE drop_them AS ON INSERT TO sessions DO INSTEAD NOTHING')
+    await query(
+      url,
+      `CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+       CREATE TRIGGER skip BEFORE INSERT ON sessions FOR EACH ROW EXECUTE FUNCTION skip()`,
+    )
     const { exitCode, stdout, stderr } = await service.run(['store', 'copy'])
     expect(exitCode).toBe(1)
-    expect(stdout).toMatch(/^token +sessions +2 +[0-9a-f]+ +no$/m)
+    expect(stdout).toMatch(/^token +sessions +2 +no$/m)
     expect(stderr).toContain('sessions: 2 rows in SQLite, 0 in PostgreSQL')
     expect(stderr).toContain('it was rolled back')
     expect(await query(url, 'SELECT appid FROM apps')).toEqual([])

@@ -1,11 +1,12 @@
-// Moves stores from SQLite to PostgreSQL: everything in a file, in one transaction, read back and compared before the commit.
+// Moves stores from SQLite to PostgreSQL: everything in a file, in one transaction, each value compared with what was stored.
 // Owns no schema: the tables come from the file or from the store, the types of their columns from PostgreSQL.
+import { isDeepStrictEqual } from 'node:util'
 import type { Schema as PostgresSchema } from '../postgres/migrate.js'
 import type { Schema as SqliteSchema } from '../sqlite/migrate.js'
 import { CopyRefused } from './copy-refused.js'
 import { openSource, type Source, type TablesInPostgres } from './source.js'
 import { openTarget, type Target } from './target.js'
-import { hasNul, rowDigest, type Table, TableHash, type Value } from './values.js'
+import type { Table, Value } from './values.js'
 
 /** One store's schema in both databases. */
 export interface CopiedSchema {
@@ -31,10 +32,9 @@ export interface TableReport {
   readonly database: string
   readonly table: string
   readonly rows: number
-  /** SHA-256 in hex, see TableHash. */
-  readonly hash: string
-  /** What PostgreSQL holds after the copy. */
-  readonly copied: { readonly rows: number; readonly hash: string }
+  /** What PostgreSQL stored. */
+  readonly copiedRows: number
+  /** Whether every value that it stored is the one that was read. */
   readonly isEqual: boolean
 }
 
@@ -59,7 +59,7 @@ export async function copyStores(jobs: readonly Job[], options: CopyOptions): Pr
     for (const job of jobs) copies.push(await openCopy(job, options))
     const reports: TableReport[] = []
     for (const copy of copies) reports.push(...(await fill(copy, options)))
-    if (reports.every(({ isEqual }) => isEqual)) for (const { target } of copies) await target.commit()
+    if (reports.every(({ isEqual }) => isEqual)) for (const { target } of copies) await target.run('COMMIT')
     return reports
   } finally {
     for (const copy of copies) await closeCopy(copy)
@@ -105,16 +105,12 @@ function requireUsable(source: Source, { sqlite }: CopiedSchema): void {
 }
 
 async function fill({ schema, source, target, tables }: Copy, options: CopyOptions): Promise<TableReport[]> {
-  const written: { table: Table; rows: number; hash: string }[] = []
-  for (const table of tables) written.push({ table, ...(await fillTable(source, target, table, options.onProgress)) })
-  for (const statement of schema.afterwards) await target.execute(statement)
   const reports: TableReport[] = []
-  for (const { table, rows, hash } of written) {
-    const copied = await target.hash(table)
-    await target.analyze(table)
-    const isEqual = copied.rows === rows && copied.hash === hash
-    reports.push({ database: schema.sqlite.name, table: table.name, rows, hash, copied, isEqual })
+  for (const table of tables) {
+    reports.push({ database: schema.sqlite.name, ...(await fillTable(source, target, table, options.onProgress)) })
   }
+  for (const statement of schema.afterwards) await target.run(statement)
+  for (const table of tables) await target.analyze(table)
   return reports
 }
 
@@ -123,20 +119,17 @@ async function fillTable(
   target: Target,
   table: Table,
   onProgress: CopyOptions['onProgress'],
-): Promise<{ rows: number; hash: string }> {
+): Promise<Omit<TableReport, 'database'>> {
   const total = source.count(table)
-  const hash = new TableHash()
-  let rows = 0
+  let [rows, copiedRows, isEqual] = [0, 0, true]
   for (const batch of batches(source.rows(table))) {
-    for (const row of batch) {
-      requireNoNul(table, row)
-      hash.add(rowDigest(row))
-    }
-    await target.insert(table, batch)
+    const stored = await target.insert(table, batch)
     rows += batch.length
+    copiedRows += stored.length
+    isEqual &&= isDeepStrictEqual(stored, batch)
     onProgress(table.name, rows, total)
   }
-  return { rows, hash: hash.toHex() }
+  return { table: table.name, rows, copiedRows, isEqual }
 }
 
 function* batches(rows: Iterable<Value[]>): Generator<Value[][]> {
@@ -151,17 +144,4 @@ function* batches(rows: Iterable<Value[]>): Generator<Value[][]> {
     characters = 0
   }
   if (batch.length > 0) yield batch
-}
-
-/** @throws CopyRefused naming column and row. */
-function requireNoNul(table: Table, row: readonly Value[]): void {
-  const column = table.columns.find(({ kind }, index) => hasNul(kind, row[index] ?? null))
-  if (!column) return
-  const key = table.columns.flatMap(({ name }, index) =>
-    table.key.includes(name) ? [`${name} ${JSON.stringify(row[index])}`] : [],
-  )
-  throw new CopyRefused(
-    `${column.name} of ${table.name} (${key.join(', ')}) has a NUL character, U+0000, which PostgreSQL cannot hold`,
-    'change that text in SQLite, then copy again',
-  )
 }

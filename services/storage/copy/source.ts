@@ -15,14 +15,10 @@ export interface SourceTable {
   /** SQL: what its rows are selected from. */
   readonly rows: string
   readonly columns: readonly string[]
-  /** Columns of the primary key. */
-  readonly key: readonly string[]
 }
 
-/** Where tables differ: how the rows of PostgreSQL's table are selected and what its key is, or null for one that it lacks. */
-export type TablesInPostgres = Readonly<
-  Record<string, { readonly select: string; readonly key: readonly string[] } | null>
->
+/** Where tables differ: how the rows of PostgreSQL's table are selected, or null for one that it lacks. */
+export type TablesInPostgres = Readonly<Record<string, string | null>>
 
 /**
  * Opens the file to read all of it once. Nobody else may have it open, and nobody can open it until it is closed: anything
@@ -102,29 +98,22 @@ export class Source {
       .all()
     const names = new Set([...here, ...Object.keys(inPostgres)])
     return [...names].flatMap((name) => {
-      const made = inPostgres[name]
-      if (made === null) return []
-      const rows = made ? `(${made.select})` : quoted(name)
+      const select = inPostgres[name]
+      if (select === null) return []
+      const rows = select ? `(${select})` : quoted(name)
       const columns = this.#db.prepare(`SELECT * FROM ${rows}`).columns()
-      return { name, rows, columns: columns.map((column) => column.name), key: made?.key ?? this.#keyOf(name) }
+      return { name, rows, columns: columns.map((column) => column.name) }
     })
-  }
-
-  #keyOf(name: string): string[] {
-    return this.#db
-      .prepare<[string], string>('SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk')
-      .pluck()
-      .all(name)
   }
 
   count({ rows }: Table): number {
     return this.#reading(() => this.#db.prepare<[], number>(`SELECT count(*) FROM ${rows}`).pluck().get() ?? 0)
   }
 
-  /** One after the other, in the order of the key. @throws CopyRefused when the file is damaged. */
-  *rows({ rows, columns, key }: Table): Generator<Value[]> {
+  /** One after the other. @throws CopyRefused when the file is damaged. */
+  *rows({ rows, columns }: Table): Generator<Value[]> {
     const values = columns.map(({ name, kind }) => forms[kind].ofSqlite(quoted(name)))
-    const sql = `SELECT ${values.join(', ')} FROM ${rows} ORDER BY ${key.map(quoted).join(', ')}`
+    const sql = `SELECT ${values.join(', ')} FROM ${rows}`
     try {
       yield* this.#db.prepare<[], Value[]>(sql).raw().iterate()
     } catch (error) {

@@ -1,4 +1,4 @@
-// The PostgreSQL side of a copy: one transaction, in which the tables are locked, filled and read back.
+// The PostgreSQL side of a copy: one transaction, in which the tables are locked and filled.
 import pg from 'pg'
 import { translate } from '../postgres/errors.js'
 import type { Schema } from '../postgres/migrate.js'
@@ -6,10 +6,9 @@ import { PrimaryPool } from '../postgres/pool.js'
 import { openDatabase } from '../postgres/transaction.js'
 import { CopyRefused } from './copy-refused.js'
 import type { SourceTable } from './source.js'
-import { forms, kindOf, quoted, rowDigestSql, type Table, TableHash, type Value } from './values.js'
+import { forms, kindOf, quoted, type Table, type Value } from './values.js'
 
-const STATEMENT_TIMEOUT_MS = 3_600_000 // ANALYZE and the first row in key order take longer the larger the table
-const DIGESTS_AT_ONCE = 10_000
+const STATEMENT_TIMEOUT_MS = 3_600_000 // ANALYZE takes longer the larger the table
 
 /** Creates missing tables and begins the transaction. @throws StoreUnavailable, DatabaseRefused */
 export async function openTarget(url: string, schema: Schema): Promise<Target> {
@@ -37,13 +36,13 @@ export class Target {
   }
 
   async begin(): Promise<void> {
-    await this.#run('BEGIN ISOLATION LEVEL READ COMMITTED')
-    await this.#run('SET LOCAL idle_in_transaction_session_timeout = 0') // while the other database is copied
+    await this.run('BEGIN ISOLATION LEVEL READ COMMITTED')
+    await this.run('SET LOCAL idle_in_transaction_session_timeout = 0') // while the other database is copied
   }
 
   /** The table with the kinds of its columns. @throws TypeError when its columns are not those of SQLite, which is a defect. */
-  async describe({ name, rows, columns, key }: SourceTable): Promise<Table> {
-    const found = await this.#run(
+  async describe({ name, rows, columns }: SourceTable): Promise<Table> {
+    const found = await this.run(
       `SELECT a.attname, t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
        WHERE a.attrelid = to_regclass($1) AND a.attnum > 0`, // one that was dropped has no type
       [quoted(name)],
@@ -51,15 +50,15 @@ export class Target {
     const types = new Map(found.map(({ attname, typname }) => [String(attname), String(typname)]))
     if (types.size !== columns.length) throw new TypeError(`${name} has ${types.size} columns in PostgreSQL`)
     const described = columns.map((column) => ({ name: column, kind: kindOf(types.get(column) ?? 'no type') }))
-    return { name, rows, columns: described, key }
+    return { name, rows, columns: described }
   }
 
   /** Locks the tables against all other writers until the end. @throws CopyRefused when one of them has a row. */
   async requireEmpty(tables: readonly Table[]): Promise<void> {
     const names = tables.map(({ name }) => quoted(name))
-    await this.#run(`LOCK TABLE ${names.join(', ')} IN SHARE ROW EXCLUSIVE MODE`)
+    await this.run(`LOCK TABLE ${names.join(', ')} IN SHARE ROW EXCLUSIVE MODE`)
     for (const { name } of tables) {
-      const rows = await this.#run(`SELECT 1 FROM ${quoted(name)} LIMIT 1`)
+      const rows = await this.run(`SELECT 1 FROM ${quoted(name)} LIMIT 1`)
       if (rows.length > 0) {
         throw new CopyRefused(
           `the target is not empty: ${name} has rows, and a copy never overwrites`,
@@ -69,17 +68,20 @@ export class Target {
     }
   }
 
-  /** @throws CopyRefused when the database does not accept a row. */
-  async insert(table: Table, rows: readonly (readonly Value[])[]): Promise<void> {
+  /** Returns the rows as they were stored, in the same order. @throws CopyRefused when the database does not accept one. */
+  async insert(table: Table, rows: readonly Value[][]): Promise<Value[][]> {
     const names = table.columns.map(({ name }) => quoted(name))
     const values = table.columns.map(({ name, kind }) => forms[kind].intoPostgres(`r.${quoted(name)}`))
+    const stored = table.columns.map(({ name, kind }) => forms[kind].ofPostgres(quoted(name)))
     const lists = table.columns.map((_, index) => `$${index + 1}::text[]`)
     const text = `
       INSERT INTO ${quoted(table.name)} (${names.join(', ')})
-      SELECT ${values.join(', ')} FROM unnest(${lists.join(', ')}) AS r (${names.join(', ')})`
+      SELECT ${values.join(', ')} FROM unnest(${lists.join(', ')}) AS r (${names.join(', ')})
+      RETURNING ${stored.join(', ')}`
     const columns = table.columns.map((_, index) => rows.map((row) => row[index] ?? null))
     try {
-      await this.#client.query({ name: `copy_${table.name}`, text, values: columns })
+      const query = { name: `copy_${table.name}`, text, values: columns, rowMode: 'array' as const }
+      return (await this.#client.query<Value[]>(query)).rows
     } catch (error) {
       throw isRefusal(error)
         ? new CopyRefused(`PostgreSQL refuses a row of ${table.name}: ${error.message}`)
@@ -87,52 +89,23 @@ export class Target {
     }
   }
 
-  /** The number and hash of the rows now in the table; the server computes their digests, so no row is sent. */
-  async hash(table: Table): Promise<{ readonly rows: number; readonly hash: string }> {
-    const values = table.columns.map(({ name, kind }) => forms[kind].ofPostgres(quoted(name)))
-    const kinds = new Map(table.columns.map(({ name, kind }) => [name, kind]))
-    const key = table.key.map((name) => `${quoted(name)}${kinds.get(name) === 'text' ? ' COLLATE "C"' : ''}`)
-    await this.#run(`
-      DECLARE digests NO SCROLL CURSOR FOR
-      SELECT ${rowDigestSql(values)} AS digest FROM ${quoted(table.name)} ORDER BY ${key.join(', ')}`)
-    const hash = new TableHash()
-    let rows = 0
-    for (;;) {
-      const fetched = await this.#run(`FETCH ${DIGESTS_AT_ONCE} FROM digests`)
-      if (fetched.length === 0) break
-      for (const { digest } of fetched) hash.add(String(digest))
-      rows += fetched.length
-    }
-    await this.#run('CLOSE digests')
-    return { rows, hash: hash.toHex() }
-  }
-
   /** Otherwise the first queries would be planned for empty tables. */
   async analyze({ name }: Table): Promise<void> {
-    await this.#run(`ANALYZE ${quoted(name)}`)
+    await this.run(`ANALYZE ${quoted(name)}`)
   }
 
-  /** Runs a statement of the schema. */
-  async execute(sql: string): Promise<void> {
-    await this.#run(sql)
-  }
-
-  async commit(): Promise<void> {
-    await this.#run('COMMIT')
+  async run(text: string, values: string[] = []): Promise<Record<string, unknown>[]> {
+    try {
+      return (await this.#client.query<Record<string, unknown>>(text, values)).rows
+    } catch (error) {
+      throw translate(error)
+    }
   }
 
   /** Closes the connection, which rolls back a transaction that is not committed. */
   async close(): Promise<void> {
     this.#client.release(true)
     await this.#pool.close()
-  }
-
-  async #run(text: string, values: string[] = []): Promise<Record<string, unknown>[]> {
-    try {
-      return (await this.#client.query<Record<string, unknown>>(text, values)).rows
-    } catch (error) {
-      throw translate(error)
-    }
   }
 }
 

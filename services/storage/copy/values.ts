@@ -1,6 +1,5 @@
-// The common form of rows of both databases: each value as text, the same on either side, so that it can be copied, compared
-// and hashed without a driver's idea of types in between.
-import { createHash } from 'node:crypto'
+// The common form of rows of both databases: each value as text, the same on either side, so that it can be copied and compared
+// without a driver's idea of types in between.
 
 /** What a column holds. */
 export type Kind = 'text' | 'integer' | 'boolean' | 'bytes' | 'strings'
@@ -22,8 +21,6 @@ export interface Table {
   readonly rows: string
   /** In SQLite's order. */
   readonly columns: readonly Column[]
-  /** The primary key: names of columns. */
-  readonly key: readonly string[]
 }
 
 /** SQL expressions that convert between a column and its text. */
@@ -79,41 +76,6 @@ export function kindOf(type: string): Kind {
   return kind
 }
 
-/** Whether the value contains U+0000, which PostgreSQL's text cannot hold. */
-export function hasNul(kind: Kind, value: Value): boolean {
-  if (value === null) return false
-  if (kind === 'text') return value.includes('\0')
-  return kind === 'strings' && value.includes('\\u0000') && String(JSON.parse(value)).includes('\0')
-}
-
 export function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
-}
-
-/**
- * A hash of a table: SHA-256 over the rows' digests in hex, in the order of the key. A row's digest is the SHA-256 of its
- * values in the order of the columns, each as `LENGTH:TEXT` (UTF-8, length in bytes) or `-` for null.
- */
-export class TableHash {
-  readonly #hash = createHash('sha256')
-
-  add(rowDigest: string): void {
-    this.#hash.update(rowDigest)
-  }
-
-  toHex(): string {
-    return this.#hash.digest('hex')
-  }
-}
-
-/** The digest of a row, in lower-case hex. */
-export function rowDigest(row: readonly Value[]): string {
-  const text = row.map((value) => (value === null ? '-' : `${Buffer.byteLength(value)}:${value}`)).join('')
-  return createHash('sha256').update(text).digest('hex')
-}
-
-/** The same as a PostgreSQL expression, from expressions of the values. */
-export function rowDigestSql(values: readonly string[]): string {
-  const parts = values.map((value) => `coalesce(octet_length(${value}) || ':' || ${value}, '-')`)
-  return `encode(sha256(convert_to(${parts.join(' || ')}, 'UTF8')), 'hex')`
 }

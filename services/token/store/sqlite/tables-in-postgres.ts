@@ -1,29 +1,20 @@
 import { TOKENS_ONE_BY_ONE } from './packed-tokens.js'
 
 /**
- * Where the tables of this schema differ from PostgreSQL's: how the rows of its table are selected here and what its key is,
- * or null for a table that it does without.
+ * Where the tables of this schema differ from PostgreSQL's: how the rows of its table are selected here, or null for a table
+ * that it does without.
  */
 export const tokenTablesInPostgres = {
-  codes: {
-    select: `
-      SELECT code_hash, appid, user_id, coalesce(redirect_uri, '') AS redirect_uri, scope, issued_at_ms,
-        code_expires_at_ms AS expires_at_ms, created_at_ms AS used_at_ms, grant_id
-      FROM grants`,
-    key: ['code_hash'],
-  },
-  grants: {
-    select: `
-      SELECT grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms,
-        expires_at_ms, revoked_at_ms
-      FROM grants WHERE created_at_ms IS NOT NULL`,
-    key: ['grant_id'],
-  },
-  access_tokens: { select: TOKENS_ONE_BY_ONE, key: ['access_token_hash'] },
+  codes: `
+    SELECT code_hash, appid, user_id, coalesce(redirect_uri, '') AS redirect_uri, scope, issued_at_ms,
+      code_expires_at_ms AS expires_at_ms, created_at_ms AS used_at_ms, grant_id
+    FROM grants`,
+  grants: `
+    SELECT grant_id, appid, user_id, openid, scope, refresh_token_hash, created_at_ms, last_used_at_ms, expires_at_ms,
+      revoked_at_ms
+    FROM grants WHERE created_at_ms IS NOT NULL`,
+  access_tokens: TOKENS_ONE_BY_ONE,
   audit_blocks: null,
   clean_ups: null,
-  audit_events: {
-    select: 'SELECT event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note FROM audit_events',
-    key: ['event_id'],
-  },
+  audit_events: 'SELECT event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note FROM audit_events',
 }
