@@ -2,7 +2,7 @@
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
 import type { Caller } from '../../services/rpc/callers.js'
-import type { PasswordCost } from '../../services/token/passwords.js'
+import type { PasswordCost } from '../../services/token/password/hasher.js'
 import type { Log } from '../telemetry/log.js'
 
 export interface Overrides {

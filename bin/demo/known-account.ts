@@ -1,6 +1,6 @@
 // The demo's account, whose password is in this repository. The account itself marks a demo's data: the mark survives a
 // backup, a copy to PostgreSQL and a moved file, and is gone once the password is changed.
-import { inThread } from '../../services/token/hashing-threads.js'
+import { readStoredHash } from '../../services/token/password/stored-hash.js'
 import { tokenCopy } from '../compose/copied-schemas.js'
 import { readOnce } from '../compose/database-file.js'
 import type { Environment } from '../config.js'
@@ -23,7 +23,7 @@ export function whyNoDemo(env: Environment, publicUrl?: URL): string | undefined
 /** Whether anybody who knows its password can sign in to it. Changes nothing. @throws when the database is unavailable */
 export async function hasDemoAccount(database: Database): Promise<boolean> {
   const [user] = await usersCalled(DEMO_USER.username, database)
-  return user !== undefined && inThread('verifySync', user.password_hash, DEMO_USER.password)
+  return user !== undefined && readStoredHash(user.password_hash).matches(DEMO_USER.password)
 }
 
 /** Users of this name who may sign in: one or none. Every schema version has these columns. */

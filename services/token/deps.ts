@@ -1,6 +1,6 @@
 // What the handlers of TokenService, AccountService and AdminService share. Nothing here is global: bin/ composes it.
 import type { ReplayEffect } from '../protocol/codes.js'
-import type { PasswordHasher } from './passwords.js'
+import type { PasswordHasher } from './password/hasher.js'
 import type { SignInLimiter } from './sign-in-limiter.js'
 import type { TokenStore } from './store/token-store.js'
 import type { UseRecorder } from './use-recorder.js'

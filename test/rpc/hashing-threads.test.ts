@@ -2,19 +2,18 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { getPriority } from 'node:os'
 import { expect, test, vi } from 'vitest'
 import type { ServiceError } from '../../services/rpc/service-error.js'
-import { inThread, startHashingThreads } from '../../services/token/hashing-threads.js'
-import { createPasswordHasher } from '../../services/token/passwords.js'
+import { createPasswordHasher } from '../../services/token/password/hasher.js'
+import { inThread, startHashingThreads } from '../../services/token/password/threads.js'
 import { freezeTime } from '../harness/freeze-time.js'
 
 const CHEAP = { memoryCost: 8, timeCost: 1, parallelism: 1 }
-const hash = (password: string) => inThread('hashSync', password, CHEAP)
+const hash = (password: string) => inThread('argon2Hash', password, CHEAP)
 
 test('a hash matches its own password and no other', async () => {
   const [ann, ben] = await Promise.all([hash('of ann'), hash('of ben')])
-  expect(await Promise.all([inThread('verifySync', ann, 'of ann'), inThread('verifySync', ben, 'of ann')])).toEqual([
-    true,
-    false,
-  ])
+  expect(await Promise.all([inThread('argon2Verify', ann, 'of ann'), inThread('argon2Verify', ben, 'of ann')])).toEqual(
+    [true, false],
+  )
 })
 
 test('a password is hashed at the cost that OWASP recommends, and to a different hash each time', async () => {
@@ -26,7 +25,25 @@ test('a password is hashed at the cost that OWASP recommends, and to a different
 
 test('a password of an unknown user does not match', async () => {
   const { inQueue } = createPasswordHasher({ concurrency: 1, queueLimit: 0, cost: CHEAP })
-  expect(await inQueue((compare) => compare(undefined, 'no user has this password'))).toBe(false)
+  expect(await inQueue(({ compare }) => compare(undefined, 'no user has this password'))).toBe(false)
+})
+
+test('a password matches as it was typed, as other systems have hashed it, and composed, as it is hashed here', async () => {
+  const { hash: own, inQueue } = createPasswordHasher({ concurrency: 1, queueLimit: 0, cost: CHEAP })
+  const [asTyped, composed] = ['cafe\u0301 noir', 'caf\u00e9 noir']
+  const [ofOthers, ours] = [await hash(asTyped), await own(asTyped)]
+  const matches = (of: string, password: string) => inQueue(({ compare }) => compare(of, password))
+  expect(await matches(ofOthers, asTyped)).toBe(true)
+  expect(await matches(ofOthers, composed)).toBe(false)
+  expect(await matches(ours, asTyped)).toBe(true)
+  expect(await matches(ours, composed)).toBe(true)
+})
+
+test('a hash of another cost or algorithm is not one that is made here', async () => {
+  const { hash: own, isOwn } = createPasswordHasher({ concurrency: 1, queueLimit: 0, cost: CHEAP })
+  expect(isOwn(await own('of ann'))).toBe(true)
+  expect(isOwn(await createPasswordHasher({ concurrency: 1, queueLimit: 0 }).hash('of ann'))).toBe(false)
+  expect(isOwn('$2b$04$MTd6izpdlIQgrDX/.ePX4.YCDq/maaKk2T5/HXI4g2q65lU4jmLLK')).toBe(false)
 })
 
 test('only as many are admitted as may run and wait, and one that fails makes room for the next', async () => {
@@ -65,7 +82,7 @@ test('those who are refused are told to come again one after the other, as fast 
 })
 
 test('a hashing thread goes on working after a failure', async () => {
-  for (let i = 0; i < 3; i += 1) await expect(inThread('verifySync', 'no hash', 'of ann')).rejects.toThrow()
+  for (let i = 0; i < 3; i += 1) await expect(inThread('argon2Verify', 'no hash', 'of ann')).rejects.toThrow()
   expect(await hash('of ann')).toMatch(/^\$argon2id\$/)
 })
 

@@ -13,7 +13,7 @@ import type { UserRow } from '../store/token-store.js'
 export function signIn(deps: TokenDeps) {
   return async (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> => {
     const { username, password, source } = request
-    const answer = await deps.passwords.inQueue((compare) =>
+    const answer = await deps.passwords.inQueue(({ compare }) =>
       deps.signInLimiter.counted(username, source, async () => {
         const user = await deps.store.findUser(username)
         const isRight = await compare(user?.passwordHash, password)

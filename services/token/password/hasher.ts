@@ -1,20 +1,28 @@
 import { randomBytes } from 'node:crypto'
-import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
-import { ServiceError } from '../rpc/service-error.js'
-import { inThread } from './hashing-threads.js'
+import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
+import { ServiceError } from '../../rpc/service-error.js'
+import { readStoredHash } from './stored-hash.js'
+import { inThread } from './threads.js'
 
-/** Whether the password matches the hash; for `undefined` it takes the same time and is false. */
-export type Compare = (passwordHash: string | undefined, password: string) => Promise<boolean>
+/** What may be done from a place in the queue. */
+export interface Hashing {
+  /** A salted hash in PHC string format. */
+  hash(password: string): Promise<string>
+  /** Whether the password matches the hash; for `undefined` it takes as long as for a hash of `hash`, and is false. */
+  compare(passwordHash: string | undefined, password: string): Promise<boolean>
+}
 
 /** Hashes and compares passwords off the event loop, whatever the Unicode composition of their letters (decisions 39). */
 export interface PasswordHasher {
-  /** A salted hash in PHC string format. @throws ServiceError RATE_LIMITED when too many are waiting */
-  hash(password: string): Promise<string>
   /**
-   * Runs `work`, which may compare a password.
+   * Runs `work` when there is a place for it in the queue.
    * @throws ServiceError RATE_LIMITED when too many are waiting, before `work` begins; else what `work` throws
    */
-  inQueue<T>(work: (compare: Compare) => Promise<T>): Promise<T>
+  inQueue<T>(work: (hashing: Hashing) => Promise<T>): Promise<T>
+  /** A salted hash in PHC string format. @throws ServiceError RATE_LIMITED when too many are waiting */
+  hash(password: string): Promise<string>
+  /** Whether `hash` would make a hash of this algorithm and cost. */
+  isOwn(passwordHash: string): boolean
 }
 
 /** RFC 8265 §4.2.2: keyboards and systems differ in whether an accented letter is one character or two. */
@@ -87,16 +95,25 @@ export function createPasswordHasher(options: {
     }
   }
 
-  const compare: Compare = (passwordHash, password) =>
-    inTurn(async () => {
-      const isMatch = await inThread('verifySync', passwordHash ?? absent, composed(password))
-      return isMatch && passwordHash !== undefined
-    })
+  const hashing: Hashing = {
+    hash: (password) => inTurn(() => inThread('argon2Hash', composed(password), argon2id)),
+    compare: (passwordHash, password) =>
+      inTurn(async () => (await isMatch(passwordHash ?? absent, password)) && passwordHash !== undefined),
+  }
 
   return {
-    hash: (password) => inPlace(() => inTurn(() => inThread('hashSync', composed(password), argon2id))),
-    inQueue: (work) => inPlace(() => work(compare)),
+    inQueue: (work) => inPlace(() => work(hashing)),
+    hash: (password) => inPlace(() => hashing.hash(password)),
+    isOwn: (passwordHash) => readStoredHash(passwordHash).kind === readStoredHash(absent).kind,
   }
+}
+
+/** As it was typed, which other systems have hashed, and else composed. */
+async function isMatch(passwordHash: string, password: string): Promise<boolean> {
+  const stored = readStoredHash(passwordHash)
+  if (await stored.matches(password)) return true
+  const other = composed(password)
+  return other !== password && stored.matches(other)
 }
 
 /** A hash in PHC string format of no password anybody could find. */

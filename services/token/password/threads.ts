@@ -2,13 +2,19 @@
 // threads run at a lower priority than the others, and libuv's stay free for the disk.
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
-import { SIDE_THREAD } from '../../event-loop/side-thread.js'
+import { SIDE_THREAD } from '../../../event-loop/side-thread.js'
 
-type Argon2 = typeof import('@node-rs/argon2')
-type Work = 'hashSync' | 'verifySync'
+/** What these threads can do: functions that occupy a thread until they are done. */
+interface Work {
+  argon2Hash: typeof import('@node-rs/argon2').hashSync
+  argon2Verify: typeof import('@node-rs/argon2').verifySync
+  bcryptVerify: typeof import('@node-rs/bcrypt').verifySync
+  pbkdf2: typeof import('node:crypto').pbkdf2Sync
+  scrypt: typeof import('node:crypto').scryptSync
+}
 
 interface Job {
-  readonly name: Work
+  readonly name: keyof Work
   readonly args: readonly unknown[]
   readonly resolve: (result: never) => void
   readonly reject: (error: unknown) => void
@@ -21,24 +27,34 @@ const NICENESS = 10
 const threadSource = `
 const { parentPort, workerData } = require('node:worker_threads')
 const { setPriority } = require('node:os')
-const argon2 = require(workerData.driver)
+const argon2 = require(workerData.argon2)
+const bcrypt = require(workerData.bcrypt)
+const { pbkdf2Sync, scryptSync } = require('node:crypto')
+const work = {
+  argon2Hash: argon2.hashSync,
+  argon2Verify: argon2.verifySync,
+  bcryptVerify: bcrypt.verifySync,
+  pbkdf2: pbkdf2Sync,
+  scrypt: scryptSync,
+}
 try {
   if (process.platform === 'linux') setPriority(0, ${NICENESS}) // of this thread alone; elsewhere it is the process's
 } catch {} // priorities may not be changed, as in a tight sandbox
 parentPort.on('message', ({ name, args }) => {
   try {
-    parentPort.postMessage({ result: argon2[name](...args) })
+    parentPort.postMessage({ result: work[name](...args) })
   } catch (error) {
     parentPort.postMessage({ error })
   }
 })`
 
-const driver = createRequire(import.meta.url).resolve('@node-rs/argon2')
+const { resolve } = createRequire(import.meta.url)
+const libraries = { argon2: resolve('@node-rs/argon2'), bcrypt: resolve('@node-rs/bcrypt') }
 /** Of this process, idle. */
 const free: Thread[] = []
 
 class Thread {
-  readonly #worker = new Worker(threadSource, { ...SIDE_THREAD, eval: true, workerData: { driver } })
+  readonly #worker = new Worker(threadSource, { ...SIDE_THREAD, eval: true, workerData: libraries })
   #job: Job | undefined
 
   constructor() {
@@ -71,18 +87,18 @@ class Thread {
 
 /**
  * Starts this many, for a process that serves: a thread that starts when a crowd is there holds it up.
- * @throws what loading @node-rs/argon2 throws
+ * @throws what loading the libraries throws
  */
 export async function startHashingThreads(count: number): Promise<void> {
   const cheap = { memoryCost: 8, timeCost: 1, parallelism: 1 }
-  await Promise.all(Array.from({ length: count }, () => inThread('hashSync', 'no password', cheap)))
+  await Promise.all(Array.from({ length: count }, () => inThread('argon2Hash', 'no password', cheap)))
 }
 
-/** What the function of @node-rs/argon2 answers, from a thread: one that is free, or a new one. */
-export function inThread<Name extends Work>(
+/** What the function answers, from a thread: one that is free, or a new one. */
+export function inThread<Name extends keyof Work>(
   name: Name,
-  ...args: Parameters<Argon2[Name]>
-): Promise<ReturnType<Argon2[Name]>> {
+  ...args: Parameters<Work[Name]>
+): Promise<ReturnType<Work[Name]>> {
   return new Promise((resolve, reject) => {
     const thread = free.pop() ?? new Thread()
     thread.run({ name, args, resolve, reject })
