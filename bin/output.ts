@@ -135,11 +135,6 @@ export function message(text: string): void {
   process.stderr.write(`${harmlessLines(text)}\n`)
 }
 
-/** If stdout cannot be written from now on, `text` goes to stderr: how to end what cannot be printed a second time. */
-export function sayIfUnwritten(text: string): void {
-  process.stdout.prependOnceListener('error', () => message(text)) // before the failure, which ends the process
-}
-
 function shown(value: string | number | boolean | null | undefined): string {
   if (value === null || value === undefined || value === '') return '-'
   if (typeof value === 'boolean') return value ? 'yes' : 'no'

@@ -1,24 +1,11 @@
 // survey-auth app: third-party applications and their secrets.
 import { timestampFromDate, timestampMs } from '@bufbuild/protobuf/wkt'
-import { type Command, Option } from 'commander'
-import { type App, type AppSecret, CreateAppRequestSchema } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { whyNotRegistrable } from '../../services/token/admin/redirect-uri.js'
+import type { Command } from 'commander'
+import type { App, AppSecret } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, findIn, type Operator, pagesOfApps } from '../compose/operator.js'
 import { CommandError, EXIT, WHERE_TO_LOOK } from '../exit.js'
-import {
-  type Columns,
-  isoTime,
-  message,
-  printFields,
-  printJson,
-  printPages,
-  printRows,
-  sayIfUnwritten,
-  shortTime,
-} from '../output.js'
-import { nameWarnings } from './app-name.js'
-import { examples, type Json, jsonOption, repeatable, timeToCome, wholeNumber } from './options.js'
-import { valid } from './valid-request.js'
+import { type Columns, isoTime, message, printFields, printJson, printPages, printRows, shortTime } from '../output.js'
+import { examples, type Json, jsonOption, repeatable, wholeNumber } from './options.js'
 
 interface CreateOptions extends Json {
   readonly name: string
@@ -32,7 +19,6 @@ interface UpdateOptions extends Json {
 }
 interface SecretOptions extends Json {
   readonly name: string
-  readonly expires?: Date
   readonly expiresInDays?: number
 }
 
@@ -106,16 +92,7 @@ function addSecretCommands(secret: Command): void {
     .command('add <appid>')
     .description('generate one more secret, shown this once')
     .requiredOption('--name <name>', 'name by which you will recognize it')
-    .option(
-      '--expires <time>',
-      'refuse it from then on; ISO 8601, such as 2027-01-31 or 2027-01-31T08:00:00Z',
-      timeToCome,
-    )
-    .addOption(
-      new Option('--expires-in-days <days>', 'refuse it after so many days')
-        .argParser(wholeNumber(1, 36_500))
-        .conflicts('expires'),
-    )
+    .option('--expires-in-days <days>', 'refuse it after so many days', wholeNumber(1, 36_500))
     .addOption(jsonOption())
     .addHelpText('after', examples('app secret add app_k3J… --name 2027 --expires-in-days 365'))
     .action(addSecret)
@@ -138,26 +115,13 @@ function addSecretCommands(secret: Command): void {
 }
 
 async function createApp(options: CreateOptions): Promise<void> {
-  const request = valid(CreateAppRequestSchema, {
+  const request = {
     name: options.name,
     redirectUris: options.redirectUri,
     requiresSecretOnRefresh: options.requireSecretOnRefresh ?? false,
-  })
-  const problem = options.redirectUri.map(whyNotRegistrable).find((one) => one !== undefined)
-  if (problem !== undefined) throw new CommandError(`redirect_uri ${problem}`)
-  const { app, secret, secretId, warnings } = await asOperator(
-    async ({ admin }) => {
-      const warnings = await warningsOf(admin, options.name) // before the secret is made: if this fails, none is lost
-      return { ...(await admin.createApp(request)), warnings }
-    },
-    { creates: true },
-  )
-  warnings.forEach(message)
+  }
+  const { app, secret, secretId } = await asOperator(({ admin }) => admin.createApp(request), { creates: true })
   const created = { appid: app?.appid, secret, secret_id: secretId, name: app?.name, redirect_uris: app?.redirectUris }
-  const another = `survey-auth app secret add ${created.appid} --name NAME`
-  sayIfUnwritten(
-    `${created.appid} is registered, but its secret is lost; this gives another: ${another}\nand this ends the lost one: ${endOf(created.appid, secretId)}`,
-  )
   if (options.json) return printJson(created)
   printFields({ ...created, redirect_uris: created.redirect_uris?.join(' ') })
   message('keep the secret now: it is stored hashed and cannot be shown again')
@@ -193,25 +157,15 @@ async function updateApp(appid: string, options: UpdateOptions, command: Command
       'error: nothing to change: give --name, --redirect-uri, --require-secret-on-refresh or --no-require-secret-on-refresh',
     )
   }
-  const { app, warnings } = await asOperator(async ({ admin }) => {
-    const warnings = name === undefined ? [] : await warningsOf(admin, name, appid)
-    const { app } = await admin.updateApp({
+  const { app } = await asOperator(({ admin }) =>
+    admin.updateApp({
       appid,
       redirectUris: redirectUri ?? [],
       ...(name !== undefined && { name }),
       ...(requireSecretOnRefresh !== undefined && { requiresSecretOnRefresh: requireSecretOnRefresh }),
-    })
-    return { app, warnings }
-  })
-  warnings.forEach(message)
+    }),
+  )
   printChanged(app, options)
-}
-
-/** About the name that an app is to have; `appid`: of the app, if it is there already. */
-async function warningsOf(admin: Operator['admin'], name: string, appid?: string): Promise<string[]> {
-  const others: App[] = []
-  for await (const apps of pagesOfApps(admin)) others.push(...apps.filter((app) => app.appid !== appid))
-  return nameWarnings(name, others)
 }
 
 async function setDisabled(appid: string, disabled: boolean, options: Json): Promise<void> {
@@ -220,20 +174,14 @@ async function setDisabled(appid: string, disabled: boolean, options: Json): Pro
 }
 
 async function addSecret(appid: string, options: SecretOptions): Promise<void> {
-  const expires = options.expires ?? inDays(options.expiresInDays)
+  const expires = inDays(options.expiresInDays)
   const { secretId, secret } = await asOperator(({ admin }) =>
     admin.addAppSecret({ appid, name: options.name, ...(expires && { expireTime: timestampFromDate(expires) }) }),
   )
   const added = { secret_id: secretId, secret }
-  sayIfUnwritten(`another secret of ${appid} is stored, but it is lost; this ends it: ${endOf(appid, secretId)}`)
   if (options.json) return printJson(added)
   printFields(added)
   message('keep the secret now: it is stored hashed and cannot be shown again')
-}
-
-/** The command that revokes it. */
-function endOf(appid: string | undefined, secretId: string): string {
-  return `survey-auth app secret revoke ${appid} ${secretId}`
 }
 
 async function listSecrets(appid: string, options: Json): Promise<void> {

@@ -51,10 +51,3 @@ export function time(text: string): Date {
   if (isIso && !Number.isNaN(date.getTime()) && day.toISOString().startsWith(text.slice(0, DATE_LENGTH))) return date
   throw new InvalidArgumentError('must be a time like 2027-01-31 or 2027-01-31T08:00:00Z')
 }
-
-/** The same, for a time in the future. */
-export function timeToCome(text: string): Date {
-  const date = time(text)
-  if (date.getTime() > Date.now()) return date
-  throw new InvalidArgumentError('must be in the future')
-}

@@ -1,6 +1,6 @@
 // survey-auth user: the built-in accounts.
 import type { Command } from 'commander'
-import { CreateUserRequestSchema, type User } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import type { User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, asSurveyOperator, type Operator } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
 import { type Columns, isoTime, message, printFields, printJson, printPages, shortTime } from '../output.js'
@@ -9,7 +9,6 @@ import { examples, type Json, jsonOption } from './options.js'
 import { readPassword } from './stdin.js'
 import { countOfSurveys, deleteSurveysOf } from './survey.js'
 import { namedUser, pagesOfUsers } from './usernames.js'
-import { valid } from './valid-request.js'
 
 interface CreateOptions extends Json {
   readonly username: string
@@ -141,8 +140,9 @@ async function deleteWithout(surveys: number, { userId, username }: User, admin:
 async function createUser(options: CreateOptions): Promise<void> {
   const password = await readPassword()
   const { username, nickname = '', avatar = '' } = options
-  const request = valid(CreateUserRequestSchema, { username, password, nickname, avatar })
-  const { user } = await asOperator(({ admin }) => admin.createUser(request), { creates: true })
+  const { user } = await asOperator(({ admin }) => admin.createUser({ username, password, nickname, avatar }), {
+    creates: true,
+  })
   printUser(user, options)
 }
 

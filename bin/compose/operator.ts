@@ -202,7 +202,7 @@ async function answering(configured: Address | undefined, sockets: readonly Addr
   throw new CommandError(
     `no server answers at ${formatAddress(configured)}, or this user may not connect to it`,
     EXIT.unavailable,
-    'start the server, or name another one with --url',
+    'start the server, or set the variable that names it to another one',
   )
 }
 

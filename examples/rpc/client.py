@@ -3,7 +3,8 @@
 Stubs, into a folder that is then on PYTHONPATH:
   python3 -m grpc_tools.protoc -I proto --python_out=stubs --grpc_python_out=stubs \
     proto/buf/validate/validate.proto proto/surveyauth/v1/{token,survey}_service.proto
-or, with Debian's protoc and plugin, from the file that survey-auth descriptor writes:
+or, with Debian's protoc and plugin:
+  npx buf build --path proto/surveyauth/v1 -o surveyauth.binpb
   protoc --descriptor_set_in=surveyauth.binpb --python_out=stubs --grpc_python_out=stubs \
     --plugin=protoc-gen-grpc_python=/usr/bin/grpc_python_plugin buf/validate/validate.proto \
     surveyauth/v1/token_service.proto surveyauth/v1/survey_service.proto

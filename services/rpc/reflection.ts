@@ -1,6 +1,6 @@
 // gRPC reflection from the same descriptors that serve the calls. Development only: it tells everyone what there is.
-import { create, type DescFile, type DescService, toBinary } from '@bufbuild/protobuf'
-import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt'
+import { type DescFile, type DescService, toBinary } from '@bufbuild/protobuf'
+import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt'
 import type { Server } from '@grpc/grpc-js'
 import { ReflectionService } from '@grpc/reflection'
 
@@ -12,12 +12,6 @@ export function addReflection(server: Server, services: readonly DescService[]):
     Buffer.from(toBinary(FileDescriptorProtoSchema, file.proto)),
   )
   new ReflectionService({ all: { fileDescriptorProtos } } as unknown as Package).addToServer(server)
-}
-
-/** A binary `google.protobuf.FileDescriptorSet` of the files and all they import, dependencies first. */
-export function descriptorSet(files: readonly DescFile[]): Buffer {
-  const set = create(FileDescriptorSetSchema, { file: withImports(files).map((file) => file.proto) })
-  return Buffer.from(toBinary(FileDescriptorSetSchema, set))
 }
 
 /** The files and all they import, dependencies first. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { surveyCopy, tokenCopy } from '../../bin/compose/copied-schemas.js'
 import { CopyRefused } from '../../services/storage/copy/copy-refused.js'
-import { type CopyOptions, copyStores, type Job } from '../../services/storage/copy/copy-stores.js'
+import { copyStores, type Job, type OnProgress } from '../../services/storage/copy/copy-stores.js'
 import { openSource } from '../../services/storage/copy/source.js'
 import { openTarget } from '../../services/storage/copy/target.js'
 import { kindOf } from '../../services/storage/copy/values.js'
@@ -26,10 +26,10 @@ import { temporaryDirectory } from '../store/temporary-directory.js'
 import { allPages, byOperator, grant, hashOf, NOW, seed } from '../store/token-store-verbs.js'
 import { fullSurveyFile, fullTokenFile, rawRowsOf, rowsOf } from './full-stores.js'
 
-const quietly: CopyOptions = { isForced: false, onProgress: () => undefined }
+const quietly = () => undefined
 
-const copyTokens = (file: string, url: string, options = quietly) =>
-  copyStores([{ file, schema: tokenCopy, url }], options)
+const copyTokens = (file: string, url: string, onProgress: OnProgress = quietly) =>
+  copyStores([{ file, schema: tokenCopy, url }], onProgress)
 
 /** SQLite columns whose values PostgreSQL keeps in other columns, or does not need. */
 const SQLITE_ONLY = [
@@ -160,7 +160,7 @@ describe('a copy', () => {
       { file: surveys, schema: surveyCopy, url },
       { file: tokens, schema: tokenCopy, url },
     ]
-    const reports = await copyStores(jobs, { isForced: false, onProgress })
+    const reports = await copyStores(jobs, onProgress)
     expect(reports.every(({ isEqual }) => isEqual)).toBe(true)
     expect(batches.length).toBe(11)
     expect(await rowsIn(url, tokens)).toBe(Object.values(rowsOf(tokens)).flat().length)
@@ -175,7 +175,7 @@ describe('a copy', () => {
     const written: number[] = []
     const onProgress = (table: string, rows: number) => table === 'surveys' && written.push(rows)
     const url = await createDatabase()
-    const reports = await copyStores([{ file, schema: surveyCopy, url }], { isForced: false, onProgress })
+    const reports = await copyStores([{ file, schema: surveyCopy, url }], onProgress)
     expect(reports.every(({ isEqual }) => isEqual)).toBe(true)
     expect(written).toEqual(Array.from({ length: Math.ceil(total / 2) }, (_, n) => Math.min(2 * n + 2, total)))
   })
@@ -196,10 +196,10 @@ describe('a copy', () => {
   test('locks its tables against writes until it ends, and not against reads', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()
-    const source = openSource(file, { isShared: true })
-    onTestFinished(() => source.close())
+    const source = openSource(file)
     const target = await openTarget(url, tokenCopy.postgres)
     const tables = await Promise.all(source.tables(tokenCopy.tablesInPostgres).map((table) => target.describe(table)))
+    source.close()
     await target.requireEmpty(tables)
     expect(await rowsIn(url, file)).toBe(0)
     const deleting = tables.map(({ name }) => `SET lock_timeout = 50; DELETE FROM "${name}"`)
@@ -225,20 +225,6 @@ describe('a copy', () => {
       ['idle_in_transaction_session_timeout', '0'],
     ])
       await target.run(`DO $$ BEGIN ASSERT current_setting('${setting}') = '${value}', '${setting}'; END $$`)
-  })
-
-  test('that is forced is a snapshot of the file at its start, whatever is written meanwhile', async () => {
-    const file = await fullTokenFile(temporaryDirectory())
-    const before = rowsOf(file).audit_events?.length
-    const service = openDatabase(file)
-    onTestFinished(() => void service.close())
-    const insert = service.prepare(
-      `INSERT INTO audit_events VALUES (NULL, ?, 1, 'code.issued', 'user', '', '', '', '', '')`,
-    )
-    const onProgress = (table: string) => table === 'users' && insert.run('event meanwhile')
-    const reports = await copyTokens(file, await createDatabase(), { isForced: true, onProgress })
-    expect(rowsOf(file).audit_events).toHaveLength(Number(before) + 1)
-    expect(reports.find(({ table }) => table === 'audit_events')).toMatchObject({ rows: before, isEqual: true })
   })
 
   test('leaves neither a connection nor the file open, whether it is made or refused', async () => {
@@ -285,13 +271,11 @@ describe('a copy is refused, and nothing is written,', () => {
     await expect(copyTokens(file, url)).rejects.toThrow('the target is not empty')
   })
 
-  test('while a service has the file open, unless forced', async () => {
+  test('while a service has the file open', async () => {
     const file = await fullTokenFile(temporaryDirectory())
     const url = await createDatabase()
     const service = openSqliteTokenStore({ file })
     await expect(copyTokens(file, url)).rejects.toThrow('is in use')
-    const reports = await copyTokens(file, url, { ...quietly, isForced: true })
-    expect(reports.every(({ isEqual }) => isEqual)).toBe(true)
     await service.close()
   })
 

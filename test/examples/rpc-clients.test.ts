@@ -18,7 +18,6 @@ vi.setConfig({ testTimeout: 180_000 }) // spawns a service, the command line and
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const FOLDER = path.join(ROOT, 'examples/rpc')
-const PROGRAM = path.join(ROOT, 'bin/survey-auth.js')
 const TITLES = ['Team lunch', '满意度调查 & <feedback>']
 
 /** A command that runs a client. */
@@ -48,10 +47,10 @@ function canRun(...[command = '', ...args]: string[]): boolean {
   return spawnSync(command, args).status === 0
 }
 
-/** Made as the client's comment says for Debian's tools: from the file that `survey-auth descriptor` writes. */
+/** Made as the client's comment says for Debian's tools: from the file that Buf writes. */
 function stubsForPython(plugin: string): void {
   const set = path.join(scratch, 'surveyauth.binpb')
-  execFileSync(process.execPath, [PROGRAM, 'descriptor', '--out', set], { stdio: 'pipe' })
+  execFileSync('node_modules/.bin/buf', ['build', '--path', 'proto/surveyauth/v1', '-o', set], { stdio: 'pipe' })
   const out = [`--python_out=${scratch}`, `--grpc_python_out=${scratch}`, `--plugin=protoc-gen-grpc_python=${plugin}`]
   const services = ['token', 'survey'].map((name) => `surveyauth/v1/${name}_service.proto`)
   const files = ['buf/validate/validate.proto', ...services]

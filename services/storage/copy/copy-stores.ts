@@ -38,12 +38,8 @@ export interface TableReport {
   readonly isEqual: boolean
 }
 
-export interface CopyOptions {
-  /** Whether to copy files that others have open. */
-  readonly isForced: boolean
-  /** Called after each batch with the rows of the table written so far. */
-  readonly onProgress: (table: string, rows: number, total: number) => void
-}
+/** Called after each batch with the rows of the table written so far. */
+export type OnProgress = (table: string, rows: number, total: number) => void
 
 const BATCH_ROWS = 1_000
 const BATCH_CHARACTERS = 4 * 1024 * 1024 // with a survey's document of 4 MiB, 8 million in hex, one row is a batch
@@ -53,12 +49,12 @@ const BATCH_CHARACTERS = 4 * 1024 * 1024 // with a survey's document of 4 MiB, 8
  * transactions are committed one after the other; if one differs, nothing is committed and the report says so.
  * @throws CopyRefused, StoreUnavailable, DatabaseRefused
  */
-export async function copyStores(jobs: readonly Job[], options: CopyOptions): Promise<TableReport[]> {
+export async function copyStores(jobs: readonly Job[], onProgress: OnProgress): Promise<TableReport[]> {
   const copies: Copy[] = []
   try {
-    for (const job of jobs) copies.push(await openCopy(job, options))
+    for (const job of jobs) copies.push(await openCopy(job))
     const reports: TableReport[] = []
-    for (const copy of copies) reports.push(...(await fill(copy, options)))
+    for (const copy of copies) reports.push(...(await fill(copy, onProgress)))
     if (reports.every(({ isEqual }) => isEqual)) for (const { target } of copies) await target.run('COMMIT')
     return reports
   } finally {
@@ -74,8 +70,8 @@ interface Copy {
   readonly tables: readonly Table[]
 }
 
-async function openCopy({ file, schema, url }: Job, { isForced }: CopyOptions): Promise<Copy> {
-  const source = openSource(file, { isShared: isForced })
+async function openCopy({ file, schema, url }: Job): Promise<Copy> {
+  const source = openSource(file)
   let target: Target | undefined
   try {
     requireUsable(source, schema)
@@ -104,10 +100,10 @@ function requireUsable(source: Source, { sqlite }: CopiedSchema): void {
   source.requireSound()
 }
 
-async function fill({ schema, source, target, tables }: Copy, options: CopyOptions): Promise<TableReport[]> {
+async function fill({ schema, source, target, tables }: Copy, onProgress: OnProgress): Promise<TableReport[]> {
   const reports: TableReport[] = []
   for (const table of tables) {
-    reports.push({ database: schema.sqlite.name, ...(await fillTable(source, target, table, options.onProgress)) })
+    reports.push({ database: schema.sqlite.name, ...(await fillTable(source, target, table, onProgress)) })
   }
   for (const statement of schema.afterwards) await target.run(statement)
   for (const table of tables) await target.analyze(table)
@@ -118,7 +114,7 @@ async function fillTable(
   source: Source,
   target: Target,
   table: Table,
-  onProgress: CopyOptions['onProgress'],
+  onProgress: OnProgress,
 ): Promise<Omit<TableReport, 'database'>> {
   const total = source.count(table)
   let [rows, copiedRows, isEqual] = [0, 0, true]

@@ -22,36 +22,23 @@ export type TablesInPostgres = Readonly<Record<string, string | null>>
 
 /**
  * Opens the file to read all of it once. Nobody else may have it open, and nobody can open it until it is closed: anything
- * written meanwhile would be missing from the copy. If `isShared`, others may continue, and the file is read as of this
- * moment.
+ * written meanwhile would be missing from the copy.
  * @throws CopyRefused when it is missing, no database, damaged or in use; StoreUnavailable
  */
-export function openSource(file: string, { isShared }: { readonly isShared: boolean }): Source {
+export function openSource(file: string): Source {
   if (!existsSync(file)) throw new CopyRefused(`there is no database at ${file}`)
   let db: Connection | undefined
   try {
     requireWhole(file)
-    db = new Database(file, { fileMustExist: true, readonly: isShared, timeout: LOCK_WAIT_MS })
-    if (!isShared) {
-      db.pragma('locking_mode = EXCLUSIVE')
-      db.pragma('query_only = ON')
-    }
+    db = new Database(file, { fileMustExist: true, timeout: LOCK_WAIT_MS })
+    db.pragma('locking_mode = EXCLUSIVE')
+    db.pragma('query_only = ON')
     db.exec('BEGIN')
     db.prepare('SELECT 1 FROM sqlite_schema LIMIT 1').get() // this moment: a transaction reads as of its first read
     return new Source(db)
   } catch (error) {
     db?.close()
     throw explained(file, error)
-  }
-}
-
-/** The `application_id` of a file, which others may have open. @throws as openSource */
-export function applicationIdOf(file: string): unknown {
-  const source = openSource(file, { isShared: true })
-  try {
-    return source.applicationId
-  } finally {
-    source.close()
   }
 }
 
