@@ -55,11 +55,6 @@ export function readConfig(env: Environment, used: readonly RpcAddressSetting[] 
   return config
 }
 
-/** Names of all variables that are read. */
-export const VARIABLES: readonly string[] = Object.values(settings).flatMap(
-  ({ variable, isSecret }: Setting<unknown>) => (isSecret ? [variable, `${variable}_FILE`] : [variable]),
-)
-
 /** Every variable with its value and where that comes from. @throws ConfigError like readConfig. */
 export function describeConfig(env: Environment): ConfigRow[] {
   readConfig(env, RPC_ADDRESSES)

@@ -44,23 +44,6 @@ export function endOf(certificate: string): number {
   return Date.parse(new X509Certificate(certificate).validTo)
 }
 
-const CERTIFICATES = /-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----/gs
-
-/** Whether one of the authorities has signed the certificate, or one of those that follow it in its file and lead there. */
-export function isSignedBy(certificate: string, authorities: string): boolean {
-  const parsed = (pem: string) => (pem.match(CERTIFICATES) ?? []).map((one) => new X509Certificate(one))
-  const trusted = parsed(authorities)
-  let [last, ...others] = parsed(certificate)
-  while (last) {
-    const signed = last
-    const hasSigned = (issuer: X509Certificate) => signed.checkIssued(issuer) && signed.verify(issuer.publicKey)
-    if (trusted.some((one) => hasSigned(one) || one.fingerprint256 === signed.fingerprint256)) return true
-    last = others.find(hasSigned)
-    others = others.filter((one) => one !== last)
-  }
-  return false
-}
-
 /** What is wrong with those that could be read. */
 function unusable({ cert, key, ca }: TlsMaterial, unread: ReadonlySet<string>): ConfigProblem[] {
   const problems: ConfigProblem[] = []

@@ -1,8 +1,7 @@
 // survey-auth config: every variable, its value and where that comes from.
 import type { Command } from 'commander'
 import { describeConfig } from '../config.js'
-import { misspelt } from '../misspelt.js'
-import { message, printRows } from '../output.js'
+import { printRows } from '../output.js'
 import { type Setting, settingGroups } from '../settings.js'
 import { examples, type Json, jsonOption } from './options.js'
 
@@ -27,7 +26,6 @@ function showConfig({ json }: Json): void {
     },
     { json, whenEmpty: '' },
   )
-  for (const text of misspelt(process.env)) message(text)
 }
 
 /** The table of variables as help shows it. */

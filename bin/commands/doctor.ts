@@ -1,20 +1,23 @@
 // survey-auth doctor: is everything as it should be? Changes nothing.
 import type { Command } from 'commander'
-import { RPC_ADDRESSES, readConfig } from '../config.js'
-import { checks, type Finding, inOneLine } from '../doctor/checks.js'
+import { type Config, RPC_ADDRESSES, readConfig } from '../config.js'
+import { checks, inOneLine, type Verdict } from '../doctor/checks.js'
 import { EXIT } from '../exit.js'
-import { misspelt } from '../misspelt.js'
 import { message, printRows } from '../output.js'
 import { examples, type Json, jsonOption } from './options.js'
 
 export function addDoctorCommand(program: Command): void {
   program
     .command('doctor')
-    .description('check configuration, files, databases, disk, clock and addresses; exit 1 when something is wrong')
+    .description(
+      'check configuration, files, databases, disk, clock and addresses, and whether the server is ready; exit 1 when something is wrong',
+    )
     .addOption(jsonOption())
     .addHelpText('after', examples('doctor', 'doctor --json'))
     .action(doctor)
 }
+
+type Finding = Verdict & { readonly check: string }
 
 async function doctor({ json }: Json): Promise<void> {
   const findings = await examine()
@@ -30,24 +33,17 @@ async function doctor({ json }: Json): Promise<void> {
 }
 
 async function examine(): Promise<Finding[]> {
-  let config: ReturnType<typeof readConfig>
+  let config: Config
   try {
     config = readConfig(process.env, RPC_ADDRESSES)
   } catch (error) {
     const detail = error instanceof Error ? inOneLine(error.message) : 'unreadable'
     return [{ check: 'configuration', state: 'wrong', detail }]
   }
-  const findings: Finding[] = [variables()]
+  const findings: Finding[] = [{ check: 'configuration', state: 'ok', detail: 'every variable is valid' }]
   for (const [check, run] of Object.entries(checks)) {
     const verdict = await run(config)
     if (verdict) findings.push({ check, ...verdict })
   }
   return findings
-}
-
-/** By now, all variables that are set are known to be valid. */
-function variables(): Finding {
-  const odd = misspelt(process.env)
-  if (odd.length > 0) return { check: 'configuration', state: 'odd', detail: odd.join(' ') }
-  return { check: 'configuration', state: 'ok', detail: 'every variable is valid' }
 }

@@ -7,7 +7,6 @@ import { naming } from '../compose/stores.js'
 import { type Config, readConfig } from '../config.js'
 import { ANOTHER_PASSWORD, hasDemoAccount, whyNoDemo } from '../demo/known-account.js'
 import { CommandError, EXIT, report } from '../exit.js'
-import { misspelt } from '../misspelt.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
 import type { Log } from '../telemetry/log.js'
@@ -39,7 +38,6 @@ async function serve(mode: Mode): Promise<void> {
   const told = untilToldToStop() // a signal during the start leads to an orderly stop after it
   const running = await start(mode, config).catch((error) => process.exit(report(error))) // whatever is still open
   message(`survey-auth ${mode === 'all' ? '' : `${mode} `}listening on ${placesOf(running)}`)
-  for (const text of misspelt(process.env)) running.log.warning(text)
   const signal = await told
   running.log.note(`${signal}: stopping`)
   const mostMs = config.shutdownTimeoutSeconds * 1000

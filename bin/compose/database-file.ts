@@ -14,7 +14,6 @@ import { inShell } from '../shell.js'
 export interface DatabaseFacts {
   /** 0 when there is no schema yet. */
   readonly schemaVersion: number
-  readonly journalMode: string
   /** `ok`, or the first thing that is broken. */
   readonly integrity: string
   /** Permission bits, for example 0o600. */
@@ -26,7 +25,6 @@ export function inspectDatabase(file: string, schema: Schema): DatabaseFacts | u
   if (!isThere(file)) return undefined
   return reading(file, (database) => ({
     schemaVersion: knownVersion(database, schema),
-    journalMode: String(database.pragma('journal_mode', { simple: true })),
     integrity: String(database.pragma('quick_check(1)', { simple: true })),
     mode: statSync(file).mode & 0o777,
   }))

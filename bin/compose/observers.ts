@@ -86,8 +86,7 @@ function ofJanitor(database: string, log: Log, metrics: Metrics | undefined): Ja
   }
 }
 
-/** For the log and the doctor. */
-export function cleanUpWaits(database: string, lastMs: number): string {
+function cleanUpWaits(database: string, lastMs: number): string {
   return `the ${database} database was last cleaned up at ${new Date(lastMs).toISOString()}, far from what the clock says: what has ended since stays until a service has run for ${CLOCK_WAIT_MS / 3_600_000} hours; if the clock is wrong, correct it before`
 }
 

@@ -69,6 +69,6 @@ export class CleanUpClock {
 }
 
 /** Whether a janitor may act on a clock that shows `now`, `waitedMs` after it first did so. */
-export function mayBelieve(lastMs: number | undefined, now: number, waitedMs: number): boolean {
+function mayBelieve(lastMs: number | undefined, now: number, waitedMs: number): boolean {
   return lastMs === undefined || Math.abs(now - lastMs) <= USUAL_STEP_MS || waitedMs >= CLOCK_WAIT_MS
 }

@@ -305,16 +305,6 @@ describe('survey-auth config', () => {
     expect(rows).toContainEqual(expect.objectContaining({ variable: 'DATA_DIR', value: service.dataDir }))
   })
 
-  test('reports a variable that is misspelt, and so does the log of serve', async () => {
-    const service = await createProcess({ CODE_TTL_SECOND: '10' })
-    const text = 'CODE_TTL_SECOND has no effect; is CODE_TTL_SECONDS meant?'
-    expect(await service.run(['config'])).toMatchObject({ exitCode: 0, stderr: `${text}\n` })
-    await service.start()
-    await service.stop()
-    const warnings = service.output.split('\n').filter((line) => line.includes('"level":40'))
-    expect(warnings.map((line) => JSON.parse(line).msg)).toEqual([text])
-  })
-
   test('exits 78 and names HOST when it is nearly an IP address', async () => {
     const { exitCode, stdout, stderr } = await (await createProcess({ HOST: '256.1.1.1' })).run(['config'])
     expect({ exitCode, stdout }).toEqual({ exitCode: 78, stdout: '' })
