@@ -14,22 +14,14 @@ import {
   requestValues,
   withRequest,
 } from './authorization-request.js'
-import type { FormUse } from './csrf.js'
+import { FormRefused, type FormUse } from './csrf.js'
 import { callbackHost, displayDay, displayDuration, displayName, displayUser, initial } from './display.js'
+import { guarded } from './failures.js'
+import { answerForm, csrfField, requireForm } from './forms.js'
 import { type SignInGoal, signInAgain, signInPage } from './sign-in.js'
 import { SIGN_OUT_PATH, signOutUse } from './sign-out.js'
 import { redirectTo, renderPage } from './view.js'
-import {
-  answerForm,
-  csrfField,
-  FormRefused,
-  guarded,
-  isProblem,
-  openVisit,
-  requireForm,
-  signedInUser,
-  type Visit,
-} from './visit.js'
+import { isProblem, openVisit, signedInUser, type Visit } from './visit.js'
 
 export const authorizationRoutes: readonly Route[] = [
   { name: 'authorize', method: 'GET', path: AUTHORIZE_PATH, kind: 'page', answer: show },
@@ -61,14 +53,14 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
     appName,
     appInitial: initial(appName),
     callbackHost: callbackHost(asked.redirectUri),
-    ...displayUser(user),
+    user: displayUser(user),
     duration: displayDuration(app.refreshTokenTtlSeconds, language),
     connectedSince: user.connectTime && displayDay(timestampMs(user.connectTime), language),
     decision: {
       action: withRequest(AUTHORIZE_PATH, asked),
       hidden: [csrfField(visit, decisionUse(sessionToken, asked))],
     },
-    switchAccount: {
+    leave: {
       action: withRequest(SIGN_OUT_PATH, asked),
       hidden: [csrfField(visit, signOutUse(sessionToken, asked))],
     },

@@ -7,22 +7,12 @@ import type { Params } from '../query.js'
 import type { GatewayRequest } from '../request.js'
 import type { FormUse } from './csrf.js'
 import { callbackHosts, type DisplayTime, displayName, displayTime, displayUser, initial } from './display.js'
+import { guarded } from './failures.js'
+import { answerForm, csrfField, requireForm } from './forms.js'
 import { signInAgain, signInPage } from './sign-in.js'
-import { signOutUse } from './sign-out.js'
+import { SIGN_OUT_PATH, signOutUse } from './sign-out.js'
 import { type ConnectedAppView, redirectTo, renderPage } from './view.js'
-import {
-  APPS_PATH,
-  answerForm,
-  csrfField,
-  guarded,
-  isProblem,
-  openVisit,
-  readOptional,
-  redirectWith,
-  requireForm,
-  signedInUser,
-  type Visit,
-} from './visit.js'
+import { APPS_PATH, isProblem, openVisit, readOptional, redirectWith, signedInUser, type Visit } from './visit.js'
 
 export const DISCONNECT_PATH = `${APPS_PATH}/disconnect`
 
@@ -58,12 +48,12 @@ function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly Connect
       isWide: true,
     },
     {
-      ...displayUser(user),
+      user: displayUser(user),
       ended: notice?.about === 'disconnected' ? notice.detail : undefined,
       search,
       total: apps.length,
       apps: found.map((app) => appView(visit, app)),
-      signOut: [csrfField(visit, signOutUse(sessionToken, undefined))],
+      leave: { action: SIGN_OUT_PATH, hidden: [csrfField(visit, signOutUse(sessionToken, undefined))] },
     },
     { status: 200, outcome: 'connected_apps', setCookies, headers: { 'cross-origin-opener-policy': 'same-origin' } },
   )

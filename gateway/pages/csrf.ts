@@ -22,6 +22,13 @@ export interface FormUse {
 
 export type FormCheck = { readonly formId: string } | { readonly refused: 'expired' | 'rejected' }
 
+/** Why a form is not acted upon; guarded() in failures.ts turns it into an answer. */
+export class FormRefused extends Error {
+  constructor(readonly why: 'cross_site' | 'hidden_origin' | 'expired' | 'no_cookies' | 'rejected') {
+    super(`form refused: ${why}`)
+  }
+}
+
 type RandomBytes = (size: number) => Uint8Array
 
 export function newFormKey(randomBytes: RandomBytes): string {

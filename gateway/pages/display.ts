@@ -12,9 +12,6 @@ const HARMFUL =
 /** A visible character; the five at the end are letters and a symbol that are not. */
 const INK = /[^\p{Z}\p{C}\u115f\u1160\u2800\u3164\uffa0]/u
 
-/** ASCII and Chinese, of which each character is a grapheme: most names. */
-const EACH_IS_ONE = /^[ -~\u4e00-\u9fff]*$/
-
 const segmenter = new Intl.Segmenter('und', { granularity: 'grapheme' })
 
 /** A name as a person sees it: harmful characters visible as U+FFFD, cut to 60 graphemes, `fallback` when blank. */
@@ -31,7 +28,7 @@ export type DisplayUser = ReturnType<typeof displayUser>
 export function displayUser(user: { readonly nickname: string; readonly username: string }) {
   const username = displayName(user.username, '—')
   const nickname = displayName(user.nickname, username)
-  return { nickname, nicknameInitial: initial(nickname), username, hasNickname: nickname !== username }
+  return { nickname, initial: initial(nickname), username }
 }
 
 /** First grapheme of a name for its badge, upper case. We load no avatars: that would tell their host of the visit. */
@@ -100,7 +97,6 @@ export function displayDay(atMs: number, language: Language): DisplayTime {
 }
 
 function graphemes(text: string, limit: number): string[] {
-  if (EACH_IS_ONE.test(text)) return [...text.slice(0, limit)]
   const found: string[] = []
   for (const { segment } of segmenter.segment(text)) {
     if (found.length === limit) break

@@ -10,43 +10,10 @@ if (expectsFragment && location.hash !== `#${expectsFragment}`) {
 const REPEAT_AFTER_MS = 5000 // then a click counts again, in case the first got lost on the way
 const sentAt = new WeakMap()
 document.addEventListener('submit', (event) => {
-  const form = event.target
-  const sent = sentAt.get(form)
-  if (sent !== undefined && event.timeStamp - sent < REPEAT_AFTER_MS) {
-    event.preventDefault()
-    return
-  }
-  sentAt.set(form, event.timeStamp)
-  const wait = showPending(form, buttonToMark(form, event.submitter))
-  setTimeout(wait.over, REPEAT_AFTER_MS)
-  addEventListener('pageshow', wait.over, { once: true })
+  const sent = sentAt.get(event.target)
+  if (sent !== undefined && event.timeStamp - sent < REPEAT_AFTER_MS) event.preventDefault()
+  else sentAt.set(event.target, event.timeStamp)
 })
-
-/** The button that was pressed, or that Enter stands for; none for the language switch. */
-function buttonToMark(form, pressed) {
-  if (pressed?.hasAttribute('formaction')) return undefined
-  return form.contains(pressed) ? pressed : form.querySelector('[type=submit]')
-}
-
-/** Says on a button that it is at work; `over` undoes it. */
-function showPending(form, button) {
-  const label = button?.textContent
-  const name = button?.ariaLabel
-  form.setAttribute('aria-busy', 'true')
-  if (button) {
-    button.textContent = document.body.dataset.pending
-    button.ariaLabel = null
-  }
-  return {
-    over() {
-      form.removeAttribute('aria-busy')
-      if (button) {
-        button.textContent = label
-        button.ariaLabel = name
-      }
-    },
-  }
-}
 
 // Coming back with the browser's back button may show the page as it was left; WebKit keeps it despite `no-store` where there is no
 // TLS. What only its user may see is asked for again; of any other page, the forms can be sent again at once.
@@ -57,7 +24,7 @@ addEventListener('pageshow', (event) => {
 })
 
 // A password can be shown; it is hidden again when it is sent, so that browsers know it for one.
-for (const button of document.querySelectorAll('.reveal')) {
+for (const button of document.querySelectorAll('[aria-controls]')) {
   const input = document.getElementById(button.getAttribute('aria-controls'))
   const show = (isShown) => {
     if ((input.type === 'text') === isShown) return

@@ -6,22 +6,12 @@ import type { GatewayRequest } from '../request.js'
 import { networkOf } from '../source.js'
 import { type AuthorizationRequest, requestValues, withRequest } from './authorization-request.js'
 import { setOwnCookie } from './cookies.js'
-import type { FormUse } from './csrf.js'
+import { FormRefused, type FormUse } from './csrf.js'
 import { displayName, displayWait } from './display.js'
+import { answerForm, csrfField, isOfLostKey, requireForm } from './forms.js'
 import { isOfSignIn, type SignInNotice } from './notice.js'
-import { type Rendered, redirectTo, renderPage } from './view.js'
-import {
-  answerForm,
-  chosenLanguage,
-  csrfField,
-  FormRefused,
-  goalHref,
-  isOfLostKey,
-  isProblem,
-  redirectWith,
-  requireForm,
-  type Visit,
-} from './visit.js'
+import { type Message, type Rendered, redirectTo, renderPage } from './view.js'
+import { chosenLanguage, goalHref, isProblem, redirectWith, type Visit } from './visit.js'
 
 /** Where a sign-in leads: the authorization it interrupts, with its checked app; undefined for the connected apps. */
 export interface SignInGoal {
@@ -29,37 +19,34 @@ export interface SignInGoal {
   readonly app: CheckAuthorizationRequestResponse
 }
 
-interface Attempt {
-  readonly alert?: string
-  readonly notice?: string
-  /** What has just been done, said once. */
-  readonly done?: string
-  readonly isWrong?: boolean
-  readonly username?: string
-}
-
 /** The page for GET: it says what the form has done whose answer led here. */
 export function signInPage(visit: Visit, goal: SignInGoal | undefined): Answer {
-  return renderSignIn(visit, goal, attemptOf(visit), { status: 200, outcome: 'sign_in' })
+  const notice = isOfSignIn(visit.notice) ? visit.notice : undefined
+  const message = notice && messageOf(notice, visit)
+  return renderSignIn(visit, goal, notice?.detail ?? '', message, { status: 200, outcome: 'sign_in' })
 }
 
-function attemptOf({ notice, t }: Visit): Attempt {
-  if (!isOfSignIn(notice)) return {}
-  const { about, detail: username } = notice
+function messageOf({ about }: SignInNotice, { t }: Visit): Message | undefined {
   switch (about) {
     case 'typed':
-      return { username }
+      return undefined
     case 'failed':
     case 'incomplete':
-      return { alert: t.signIn[about], isWrong: true, username }
+      return { kind: 'alert', text: t.signIn[about] }
     case 'signOutDone':
-      return { done: t.signIn[about] }
+      return { kind: 'done', text: t.signIn[about] }
     default:
-      return { notice: t.signIn[about], username }
+      return { kind: 'notice', text: t.signIn[about] }
   }
 }
 
-function renderSignIn(visit: Visit, goal: SignInGoal | undefined, attempt: Attempt, rendered: Rendered): Answer {
+function renderSignIn(
+  visit: Visit,
+  goal: SignInGoal | undefined,
+  username: string,
+  message: Message | undefined,
+  rendered: Rendered,
+): Answer {
   const { language, t, setCookies, request } = visit
   return renderPage(
     'sign-in',
@@ -72,11 +59,8 @@ function renderSignIn(visit: Visit, goal: SignInGoal | undefined, attempt: Attem
     },
     {
       appName: goal && displayName(goal.app.appName, goal.asked.appid),
-      username: attempt.username ?? '',
-      alert: attempt.alert,
-      notice: attempt.notice,
-      done: attempt.done,
-      isWrong: attempt.isWrong ?? false,
+      username,
+      message,
       form: { action: withRequest(SIGN_IN_PATH, goal?.asked), hidden: [csrfField(visit, signInUse(goal?.asked))] },
     },
     { ...rendered, setCookies, ...appOf(goal?.asked) },
@@ -159,9 +143,9 @@ function askAgain(
 
 /** Not a redirect: the status and `Retry-After` are for programs as well. */
 function tooMany(visit: Visit, goal: SignInGoal | undefined, username: string, seconds: number): Answer {
-  const alert = visit.t.signIn.rateLimited(displayWait(seconds, visit.language))
-  const headers = { 'retry-after': String(seconds) }
-  return renderSignIn(visit, goal, { username, alert }, { status: 429, outcome: 'request_rate_limited', headers })
+  const text = visit.t.signIn.rateLimited(displayWait(seconds, visit.language))
+  const rendered = { status: 429, outcome: 'request_rate_limited', headers: { 'retry-after': String(seconds) } }
+  return renderSignIn(visit, goal, username, { kind: 'notice', text }, rendered)
 }
 
 /** What was typed; undefined when no account can have it, which the page does not distinguish from a wrong one. */

@@ -3,7 +3,8 @@ import type { GatewayRequest } from '../request.js'
 import { type AuthorizationRequest, requestValues } from './authorization-request.js'
 import { clearOwnCookie } from './cookies.js'
 import type { FormUse } from './csrf.js'
-import { answerForm, goalHref, redirectWith, requireForm } from './visit.js'
+import { answerForm, requireForm } from './forms.js'
+import { goalHref, redirectWith } from './visit.js'
 
 export const SIGN_OUT_PATH = '/connect/sign-out'
 

@@ -5,10 +5,8 @@ import type { Language } from './language.js'
 
 const en = {
   serviceName: 'Survey Authorization',
-  skipToContent: 'Skip to content',
   language: 'Language',
   requestId: 'Request ID',
-  pending: 'One moment…',
 
   signIn: {
     title: 'Sign in',
@@ -161,10 +159,8 @@ type MalformedLink = Pick<Problem, 'message' | 'options'>
 
 const zh: Texts = {
   serviceName: '问卷授权',
-  skipToContent: '跳到正文',
   language: '语言',
   requestId: '请求编号',
-  pending: '请稍候…',
 
   signIn: {
     title: '登录',

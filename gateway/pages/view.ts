@@ -11,16 +11,10 @@ export interface Views {
   'sign-in': {
     readonly appName: string | undefined
     readonly username: string
-    readonly done: string | undefined
-    /** What went wrong. */
-    readonly alert: string | undefined
-    /** Whether the alert is about what was typed. */
-    readonly isWrong: boolean
-    /** What is nobody's mistake, such as a session that has ended. */
-    readonly notice: string | undefined
+    readonly message: Message | undefined
     readonly form: FormView
   }
-  authorization: DisplayUser & {
+  authorization: AccountView & {
     readonly appName: string
     readonly appInitial: string
     readonly callbackHost: string
@@ -28,16 +22,14 @@ export interface Views {
     /** Since when the app has been connected; undefined if it is not. */
     readonly connectedSince: DisplayTime | undefined
     readonly decision: FormView
-    readonly switchAccount: FormView
   }
-  'connected-apps': DisplayUser & {
+  'connected-apps': AccountView & {
     /** Whose access has just been ended: its name, '' if that is unknown; undefined when nothing has happened. */
     readonly ended: string | undefined
     /** Those that match the search. */
     readonly apps: readonly ConnectedAppView[]
     readonly total: number
     readonly search: string
-    readonly signOut: readonly HiddenField[]
   }
   landing: Record<string, never>
   error: {
@@ -47,6 +39,19 @@ export interface Views {
     readonly requestId: string
     readonly wayOn: { readonly href: string; readonly label: string } | undefined
   }
+}
+
+/** What the sign-in page says above its form. */
+export interface Message {
+  /** `alert`: what was typed is wrong; `notice`: what is nobody's mistake; `done`: what has just been done. */
+  readonly kind: 'alert' | 'notice' | 'done'
+  readonly text: string
+}
+
+export interface AccountView {
+  readonly user: DisplayUser
+  /** Signs this user out. */
+  readonly leave: FormView
 }
 
 export interface ConnectedAppView {
