@@ -538,60 +538,38 @@ describe('a form is acted on only when it is ours, of this session, for this req
       )
     },
   )
-
-  const PUBLIC = 'http://127.0.0.1'
-  test.each<[string, Record<string, string>, boolean]>([
-    ['same-origin, null origin', { 'sec-fetch-site': 'same-origin', origin: 'null' }, true],
-    ['same-origin, own origin', { 'sec-fetch-site': 'same-origin', origin: PUBLIC }, true],
-    [
-      'same-origin, the other name of this machine',
-      { 'sec-fetch-site': 'same-origin', origin: 'http://localhost' },
-      true,
-    ],
-    ['same-origin, another port', { 'sec-fetch-site': 'same-origin', origin: 'http://localhost:1' }, false],
-    ['same-site', { 'sec-fetch-site': 'same-site', origin: PUBLIC }, false],
-    ['cross-site', { 'sec-fetch-site': 'cross-site', origin: PUBLIC }, false],
-    ['typed', { 'sec-fetch-site': 'none', origin: PUBLIC }, false],
-    ['no site, null origin', { origin: 'null' }, false],
-    ['no site, foreign origin', { origin: 'https://evil.example' }, false],
-    ['no site, foreign origin on our port', { origin: 'http://evil.example' }, false],
-    ['no site, no origin', {}, true],
-  ])('a form is judged by what its browser says of the origin: %j', async (_, headers, isAccepted) => {
-    const page = await authorizationPage()
-    const port = new URL(served.origin).port
-    const origin = headers.origin?.replace(/^(http:\/\/[a-z0-9.]+)$/, `$1:${port}`)
-    const fields = { ...decisionForm(page).fields, decision: 'confirm' }
-    const reply = await visitor.request(decisionForm(page).action, {
-      method: 'POST',
-      body: new URLSearchParams(fields).toString(),
-      headers: { 'content-type': 'application/x-www-form-urlencoded', ...headers, ...(origin ? { origin } : {}) },
-    })
-    expect(reply.status).toBe(isAccepted ? 303 : 403)
-  })
 })
 
-test.each([
-  ['http://127.0.0.1:8080', 'http://[::1]:8080', true],
-  ['http://127.0.0.1:8080', 'https://localhost:8080', false],
-  ['http://127.0.0.1:8080', 'http://localhost:8081', false],
-  ['http://127.0.0.1:8080', 'nonsense', false],
-  ['https://auth.example', 'https://auth.example', true],
-  ['https://auth.example', 'https://localhost', false],
-  ['https://auth.example', 'http://auth.example', false],
-])('with public URL %s, %s is our own origin: %s', (publicUrl, origin, isOwn) => {
-  const header = (name: string) => (name === 'origin' ? origin : undefined)
-  expect(originOf({ header }, new URL(publicUrl))).toBe(isOwn ? 'own' : 'foreign')
-})
+const LOOPBACK = 'http://127.0.0.1:8080'
+const PUBLIC = 'https://auth.example'
+
+function judge(publicUrl: string, site: string | undefined, origin: string | undefined) {
+  return originOf({ header: (name) => (name === 'origin' ? origin : site) }, new URL(publicUrl))
+}
+
+test.each([LOOPBACK, PUBLIC, 'http://auth.example:8080'])(
+  'with public URL %s, a form is judged by what its browser says of its origin',
+  (url) => {
+    for (const origin of [url, 'null', undefined]) expect(judge(url, 'same-origin', origin), origin).toBe('own')
+    for (const site of ['same-site', 'cross-site', 'none'])
+      for (const origin of [url, 'null', undefined])
+        expect(judge(url, site, origin), `${site} ${origin}`).toBe('foreign')
+    for (const origin of [url, undefined]) expect(judge(url, undefined, origin), origin).toBe('own')
+    for (const origin of ['https://evil.example', 'http://evil.example:8080', 'nonsense'])
+      expect(judge(url, undefined, origin), origin).toBe('foreign')
+    expect(judge(url, undefined, 'null')).toBe('hidden')
+  },
+)
 
 test.each([
-  [undefined, 'hidden'],
-  ['cross-site', 'foreign'],
-  ['same-site', 'foreign'],
-  ['same-origin', 'own'],
-])('Origin: null beside Sec-Fetch-Site: %s is %s', (site, origin) => {
-  const header = (name: string) => (name === 'origin' ? 'null' : site)
-  for (const publicUrl of ['http://auth.example:8080', 'https://auth.example', 'http://127.0.0.1:8080'])
-    expect(originOf({ header }, new URL(publicUrl))).toBe(origin)
+  [LOOPBACK, 'http://[::1]:8080', 'own'],
+  [LOOPBACK, 'http://localhost:8080', 'own'],
+  [LOOPBACK, 'http://localhost:8081', 'foreign'],
+  [LOOPBACK, 'https://localhost:8080', 'foreign'],
+  [PUBLIC, 'https://localhost', 'foreign'],
+  [PUBLIC, 'http://auth.example', 'foreign'],
+])('with public URL %s, %s is %s', (publicUrl, origin, said) => {
+  expect(judge(publicUrl, 'same-origin', origin)).toBe(said)
 })
 
 describe('connected apps', () => {
