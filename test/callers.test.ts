@@ -40,12 +40,24 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'SurveyService.ListSurveyEvents': ['operator'],
 }
 const OPERATOR_ONLY: readonly Caller[] = ['operator']
+/** Of AdminService: what a platform does about its own users. */
+const OF_PLATFORM = [
+  'GetUser',
+  'UpdateUser',
+  'SetUserDisabled',
+  'DeleteUser',
+  'EndUserSessions',
+  'ListUserApps',
+  'DisconnectUserApp',
+]
+const PLATFORM_TOO: readonly Caller[] = ['operator', 'sign_in']
 
 /** `local` could open the databases itself, so it may call everything. */
 function isAllowed(caller: Caller, method: DescMethod): boolean {
   if (caller === 'local') return true
   const isAdmin = method.parent.typeName === AdminService.typeName
-  const row = isAdmin ? OPERATOR_ONLY : allowed[`${method.parent.name}.${method.name}`]
+  const ofAdmin = OF_PLATFORM.includes(method.name) ? PLATFORM_TOO : OPERATOR_ONLY
+  const row = isAdmin ? ofAdmin : allowed[`${method.parent.name}.${method.name}`]
   return row?.includes(caller) ?? false
 }
 

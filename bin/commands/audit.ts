@@ -35,7 +35,10 @@ export function addAuditCommands(program: Command): void {
   audit
     .command('list')
     .description('audit events, newest first')
-    .option('--username <name>', 'only those that concern this user; name, or user_id, of a deleted one too')
+    .option(
+      '--username <name>',
+      'only those that concern this user; name, external_id:ID, or user_id, of a deleted one too',
+    )
     .option('--appid <appid>', 'only those that concern this app')
     .option('--survey-id <id>', 'only those that concern this survey', surveyId)
     .addOption(new Option('--kind <kind...>', 'only those of this kind; several may be given').choices(KINDS))

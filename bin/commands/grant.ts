@@ -20,7 +20,7 @@ export function addGrantCommands(program: Command): void {
   grant
     .command('list')
     .description('grants, newest first; ended ones until they are cleaned away')
-    .option('--username <name>', "only this user's; name, or user_id, of a deleted one too")
+    .option('--username <name>', "only this user's; name, external_id:ID, or user_id, of a deleted one too")
     .option('--appid <appid>', "only this app's")
     .addOption(jsonOption())
     .addHelpText('after', examples('grant list --username li.wei', 'grant list --appid app_k3J… --json'))
@@ -67,6 +67,7 @@ function grantJson(grant: Grant) {
     app_name: grant.appName,
     user_id: grant.userId,
     username: grant.username,
+    external_id: grant.externalId,
     openid: grant.openid,
     scope: grant.scope,
     created_at: isoTime(grant.createTime),

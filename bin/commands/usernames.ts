@@ -9,15 +9,20 @@ type Admin = Operator['admin']
 /** How every user_id begins. */
 const USER_ID = /^user_/
 
-export type NamedUser = { readonly username: string } | { readonly userId: string }
+/** What an external_id is written after, where a command takes a user: no name holds a colon. */
+export const EXTERNAL_ID = 'external_id:'
 
-/** How a request names the user with this name or user_id; a name wins. */
+export type NamedUser = { readonly username: string } | { readonly userId: string } | { readonly externalId: string }
+
+/** How a request names the user with this name, user_id or external_id; a name wins. */
 export async function namedUser(admin: Admin, nameOrId: string): Promise<NamedUser> {
+  if (nameOrId.startsWith(EXTERNAL_ID)) return { externalId: nameOrId.slice(EXTERNAL_ID.length) }
   return USER_ID.test(nameOrId) && !(await isName(admin, nameOrId)) ? { userId: nameOrId } : { username: nameOrId }
 }
 
 /** A filter that narrows a list to this user, who may be deleted if named by user_id; a name wins. Empty for all. */
 export async function userFilter(admin: Admin, nameOrId: string): Promise<NamedUser> {
+  if (nameOrId.startsWith(EXTERNAL_ID)) return namedUser(admin, nameOrId)
   if (nameOrId === '' || (await isName(admin, nameOrId))) return { username: nameOrId }
   if (USER_ID.test(nameOrId)) return { userId: nameOrId }
   const hint = `${WHERE_TO_LOOK.user}; a deleted one goes by user_id, which is beside the name in: survey-auth audit list --kind user.created`
@@ -27,7 +32,7 @@ export async function userFilter(admin: Admin, nameOrId: string): Promise<NamedU
 /** The same for a service that knows no names. */
 export async function userIdOfFilter(admin: Admin, filter: NamedUser): Promise<string> {
   if ('userId' in filter) return filter.userId
-  if (filter.username === '') return ''
+  if ('username' in filter && filter.username === '') return ''
   const { user } = await admin.getUser(filter)
   return user?.userId ?? ''
 }

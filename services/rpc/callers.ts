@@ -11,7 +11,7 @@ import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
  * `local` is a process of this machine behind a Unix socket that only our own user can open, or plaintext loopback: it
  * could open the databases as well, so it may call everything.
  */
-export const CALLERS = ['gateway', 'survey', 'verifier', 'survey_writer', 'operator', 'local'] as const
+export const CALLERS = ['gateway', 'survey', 'verifier', 'survey_writer', 'sign_in', 'operator', 'local'] as const
 export type Caller = (typeof CALLERS)[number]
 
 type Row<S extends { method: object }> = Record<keyof S['method'], readonly Exclude<Caller, 'local'>[]>
@@ -43,11 +43,17 @@ const admin: Row<typeof AdminService> = {
   revokeAppSecret: ['operator'],
   createUser: ['operator'],
   listUsers: ['operator'],
-  getUser: ['operator'],
-  updateUser: ['operator'],
-  setUserDisabled: ['operator'],
+  getUser: ['operator', 'sign_in'],
+  updateUser: ['operator', 'sign_in'],
+  setUserDisabled: ['operator', 'sign_in'],
   setUserPassword: ['operator'],
-  deleteUser: ['operator'],
+  deleteUser: ['operator', 'sign_in'],
+  endUserSessions: ['operator', 'sign_in'],
+  listUserApps: ['operator', 'sign_in'],
+  disconnectUserApp: ['operator', 'sign_in'],
+  linkIdentity: ['operator'],
+  unlinkIdentity: ['operator'],
+  listIdentities: ['operator'],
   listGrants: ['operator'],
   revokeGrant: ['operator'],
   listAuditEvents: ['operator'],

@@ -133,8 +133,9 @@ function given<R extends object, K extends keyof R>(rules: R | undefined, name: 
 const demands: Readonly<Record<string, string>> = {
   '[^\\p{Z}\\p{C}\u115f\u1160\u2800\u3164\uffa0]': 'must not be blank', // the five are letters and a symbol that are invisible
   '^\\P{Cc}*$': 'must not contain control characters',
-  '^[A-Za-z0-9._@+-]+$': 'only letters of ASCII, digits and . _ @ + - are allowed',
+  '^[A-Za-z0-9._@+-]*$': 'only letters of ASCII, digits and . _ @ + - are allowed',
   '^$|^https?://[!-~]+$': 'must begin with https:// or http://, and hold no spaces or characters beyond ASCII',
+  '^[a-z0-9][a-z0-9_-]*$': 'only a to z, digits, - and _ are allowed',
   '^$|^[0-9a-f]{4}$': 'must be four hex digits, in lower case',
 }
 

@@ -5,7 +5,7 @@ import { requireAccessToken } from './require-access-token.js'
 /** The basic profile (spec 4.4). */
 export function getAuthorizedUser(deps: TokenDeps) {
   return async (request: GetAuthorizedUserRequest): Promise<GetAuthorizedUserResponse> => {
-    const { openid, nickname, avatar } = await requireAccessToken(deps, request)
-    return { $typeName: 'surveyauth.v1.GetAuthorizedUserResponse', openid, nickname, avatar }
+    const { openid, nickname, avatar, externalId } = await requireAccessToken(deps, request)
+    return { $typeName: 'surveyauth.v1.GetAuthorizedUserResponse', openid, nickname, avatar, externalId }
   }
 }

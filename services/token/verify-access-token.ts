@@ -5,8 +5,16 @@ import { requireAccessToken } from './require-access-token.js'
 
 export function verifyAccessToken(deps: TokenDeps) {
   return async (request: VerifyAccessTokenRequest): Promise<VerifyAccessTokenResponse> => {
-    const { userId, openid, scope, expiresAtMs, grantId } = await requireAccessToken(deps, request)
+    const { userId, openid, scope, expiresAtMs, grantId, externalId } = await requireAccessToken(deps, request)
     const expireTime = timestampFromMs(expiresAtMs)
-    return { $typeName: 'surveyauth.v1.VerifyAccessTokenResponse', userId, openid, scope, expireTime, grantId }
+    return {
+      $typeName: 'surveyauth.v1.VerifyAccessTokenResponse',
+      userId,
+      openid,
+      scope,
+      expireTime,
+      grantId,
+      externalId,
+    }
   }
 }

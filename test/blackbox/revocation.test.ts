@@ -352,7 +352,9 @@ describe('audit', () => {
     const [byName, grantsByName] = [await admin.listAuditEvents({ username }), await admin.listGrants({ username })]
     expect(await admin.listAuditEvents({ userId })).toEqual(byName)
     expect(await admin.listGrants({ userId })).toEqual(grantsByName)
-    await expect(admin.listGrants({ userId, username })).rejects.toThrow('give username or user_id, not both')
+    await expect(admin.listGrants({ userId, username })).rejects.toThrow(
+      'give one of username, user_id and external_id',
+    )
     await admin.setUserDisabled({ username, disabled: true })
     await admin.deleteUser({ username })
     await expect(admin.listAuditEvents({ username })).rejects.toThrow('there is no such user')

@@ -27,15 +27,18 @@ function signInForm(page: Page): Form {
 const isSignInPage = (page: Page) => formWith(page, 'password') !== undefined
 
 describe('signing in', () => {
-  test('answers an unknown user, a wrong password and a disabled user alike', async () => {
+  test('answers an unknown user, a wrong password, a disabled user and one without a password alike', async () => {
     const disabled = await service.createUser()
     await service.admin.setUserDisabled({ username: disabled.username, disabled: true })
+    const { user: elsewhere } = await service.admin.createUser({ username: 'from.elsewhere', externalId: '4711' })
+    expect(elsewhere).toMatchObject({ externalId: '4711', hasPassword: false })
     const pages = [
       await tryToSignIn(service.visitor(), 'nobody', 'some password'),
       await tryToSignIn(service.visitor(), user.username, 'wrong password'),
       await tryToSignIn(service.visitor(), disabled.username, disabled.password),
+      await tryToSignIn(service.visitor(), 'from.elsewhere', 'some password'),
     ]
-    expect(pages.map(isSignInPage)).toEqual([true, true, true])
+    expect(pages.map(isSignInPage)).toEqual([true, true, true, true])
     expect(new Set(pages.map(({ html }) => html.text)).size).toBe(1)
   })
 

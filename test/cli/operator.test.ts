@@ -394,8 +394,10 @@ describe('users', () => {
     expect(JSON.parse(stdout)).toEqual({
       user_id: expect.stringMatching(/^user_/),
       username: 'li.wei',
+      external_id: '',
       nickname: '李伟',
       avatar: '',
+      has_password: true,
       disabled: false,
       created_at: expect.stringMatching(ISO),
     })
@@ -446,7 +448,7 @@ describe('users', () => {
     expect(await update('--avatar', avatar)).toEqual({ ...created, nickname: '小李', avatar })
     expect(await update('--no-nickname')).toEqual({ ...created, nickname: '', avatar })
     expect(await update('--nickname', 'Li', '--no-avatar')).toEqual({ ...created, nickname: 'Li', avatar: '' })
-    expect(await service.json(['user', 'show', 'li.wei'])).toEqual({ ...created, nickname: 'Li', avatar: '' })
+    expect(await service.json(['user', 'show', 'li.wei'])).toMatchObject({ ...created, nickname: 'Li', avatar: '' })
     const events = await service.json<{ note: string }[]>(['audit', 'list', '--kind', 'user.updated'])
     expect(events.map(({ note }) => note)).toEqual(['nickname, avatar', 'nickname', 'avatar', 'nickname'])
   })
@@ -460,7 +462,7 @@ describe('users', () => {
     const created = await createUser(service, 'li.wei')
     const refused = await service.run(['user', 'update', 'li.wei', ...options])
     expect(refused).toMatchObject({ exitCode, stderr: expect.stringContaining(stderr) })
-    expect(await service.json(['user', 'show', 'li.wei'])).toEqual(created)
+    expect(await service.json(['user', 'show', 'li.wei'])).toMatchObject(created)
   })
 
   test('a disabled user is deleted with their surveys, and the name is free again', async () => {
@@ -536,6 +538,36 @@ describe('users', () => {
     await service.json(['survey', 'import', '-', '--owner', user_id], { input })
     expect(await service.json(['survey', 'list', '--owner', user_id])).toMatchObject([{ owner: 'li.wei' }])
     expect(await service.json(['survey', 'export', '--owner', user_id])).toMatchObject([{ title: 'mine' }])
+  })
+
+  test('a user from elsewhere has neither name nor password, and goes by external_id', async () => {
+    const service = await createProcess()
+    const by = 'external_id:47 11'
+    const { user_id } = await service.json<{ user_id: string }>(['user', 'create', '--external-id', '47 11'])
+    const user = { user_id, username: `~${user_id}`, external_id: '47 11', has_password: false }
+    expect(await service.json(['user', 'list'])).toMatchObject([user])
+    expect(await service.json(['user', 'update', by, '--nickname', 'Li'])).toMatchObject({ ...user, nickname: 'Li' })
+    const identity = ['--provider', 'corp', '--subject', 's 1']
+    await service.run(['user', 'link', by, ...identity])
+    expect(await service.json(['user', 'show', by])).toMatchObject({
+      ...user,
+      identities: [{ provider: 'corp', subject: 's 1', created_at: expect.stringMatching(ISO), last_used_at: null }],
+    })
+    expect(await service.json(['user', 'unlink', ...identity])).toEqual({ provider: 'corp', subject: 's 1', user_id })
+    expect(await service.run(['user', 'unlink', ...identity])).toMatchObject({ exitCode: 1 })
+    expect(await service.json(['user', 'sign-out', by])).toEqual({ sessions: 0 })
+    expect(await service.json(['grant', 'list', '--username', by])).toEqual([])
+    const events = await service.json<{ kind: string; note: string }[]>(['audit', 'list', '--username', by])
+    expect(events.map(({ kind, note }) => [kind, note])).toEqual([
+      ['identity.unlinked', 'corp s 1'],
+      ['identity.linked', 'corp s 1'],
+      ['user.updated', 'nickname'],
+      ['user.created', 'external_id 47 11'],
+    ])
+    await service.json(['user', 'update', by, '--external-id', '48'])
+    expect((await service.run(['user', 'show', by])).stderr).toContain('there is no such user: 47 11')
+    await service.json(['user', 'disable', 'external_id:48'])
+    expect(await service.json(['user', 'delete', 'external_id:48'])).toMatchObject({ user_id })
   })
 
   test('events and grants of a deleted user are listed by the user_id from the audit trail', async () => {

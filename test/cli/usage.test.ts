@@ -218,6 +218,11 @@ describe('wrong usage exits 2, says why on stderr and prints no data', () => {
     ['help for a command that is not there', ['app', 'help', 'lst'], /Usage: survey-auth app/],
     ['an update of nothing', ['app', 'update', 'app_x', '--json'], /nothing to change: give --name, --redirect-uri,/],
     ['no command', [], /Usage/],
+    [
+      'a user with nothing to sign in by',
+      ['user', 'create', '--nickname', 'N'],
+      /--external-id for a user who signs in/,
+    ],
     ['a password without --password-stdin', ['user', 'create', '--username', 'u'], /--password-stdin/],
     ['an empty password', ['user', 'create', '--username', 'u', '--password-stdin'], /no password/],
   ])('%s', async (_, args, said) => {

@@ -66,6 +66,7 @@ async function everythingOf(store: TokenStore) {
     apps,
     secrets: await Promise.all(apps.map(({ appid }) => store.listAppSecrets(appid))),
     users: await allPages((page) => store.listUsers(page), 100),
+    identities: await store.listIdentities('user_4711'),
     session: await store.findSession(hashOf('session')),
     grants: await allPages((page) => store.listGrants({}, page), 100),
     events: (await allPages((page) => store.listAuditEvents({}, page), 100)).sort((a, b) =>

@@ -38,6 +38,14 @@ export async function fullTokenFile(directory: string): Promise<string> {
   await seed(store)
   await fillApps(store)
   await store.createUser(userRow('李伟', { nickname: '', avatar: '' }), byOperator)
+  await store.createUser(
+    userRow('~user_4711', { userId: 'user_4711', externalId: '47 é e\u0301', passwordHash: '' }),
+    byOperator,
+  )
+  await store.linkIdentity({ provider: 'corp', subject: 's 🦊' }, 'user_4711', NOW, byOperator)
+  await store.createUser(userRow('gone'), byOperator)
+  await store.setUserDisabled('user_gone', true, NOW, byOperator)
+  await store.deleteUser('user_gone', NOW, byOperator)
   await store.setUserDisabled('user_bob', true, NOW, byOperator)
   await startSession(store, 'session')
   await fillGrants(store)

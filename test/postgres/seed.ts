@@ -49,7 +49,7 @@ export async function seed(store: TokenStore): Promise<Seed> {
 export async function createUser(store: TokenStore, user: Pick<Seed, 'userId' | 'username'>): Promise<void> {
   const passwordHash = 'none'
   await store.createUser(
-    { ...user, nickname: 'Ann', avatar: '', passwordHash, isDisabled: false, createdAtMs: START },
+    { ...user, externalId: '', nickname: 'Ann', avatar: '', passwordHash, isDisabled: false, createdAtMs: START },
     cause,
   )
   const session = { sessionHash: sessionOf(user.userId), userId: user.userId, passwordHash }

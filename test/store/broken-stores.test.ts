@@ -118,6 +118,17 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     caughtBy: ['a replay is forgiven until 1 ms before the grace ends, then it ends the grant'],
   },
   {
+    how: 'looks for the owner of an identity and links it in two steps',
+    breaks: (store) => ({
+      async linkIdentity(identity, userId, now, cause) {
+        const found = await Promise.all(['user_ann', 'user_bob'].map((id) => store.listIdentities(id)))
+        const outcome = await store.linkIdentity(identity, userId, now, cause)
+        return found.flat().length > 0 ? outcome : 'linked'
+      },
+    }),
+    caughtBy: ['of many who link one identity at once exactly one gets it'],
+  },
+  {
     how: 'ignores the redirect_uri of an exchange',
     breaks: (store) => ({
       redeemCode: (redemption, now, cause) => store.redeemCode({ ...redemption, redirectUri: undefined }, now, cause),

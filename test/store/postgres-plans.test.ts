@@ -18,7 +18,7 @@ function fill({ appid }: Seed, from: number, count: number): string {
     `INSERT INTO ${table} SELECT ${columns} FROM generate_series(${from}, ${from + count - 1}) i;`
   const end = START + 1e9
   return [
-    of('users', `'u' || i, 'n' || i, '', '', 'none', false, 1`),
+    of('users', `'u' || i, 'n' || i, '', '', '', 'none', false, false, 1`),
     of('openids', `'${appid}', 'u' || i, 'o' || i`),
     of(
       'grants',

@@ -215,13 +215,14 @@ test('tokens are cached up to a limit, at which all are dropped and looked up ag
   const db = openDatabase(file())
   onTestFinished(() => void db.close())
   const kept = new KeptRows(db)
-  const about = { appid: 'app1', userId: 'user_ann', openid: 'o', scope: 'snsapi_user', nickname: '', avatar: '' }
+  const about = { appid: 'app1', userId: 'user_ann', openid: 'o', scope: 'snsapi_user' }
+  const profile = { externalId: '', nickname: '', avatar: '' }
   const times = { expiresAtMs: NOW, grantLastUsedAtMs: NOW, isRevoked: false }
   let looks = 0
   const find = async (...ids: number[]) => {
     const before = looks
     const asked = ids.map((id) => ({ digest: String(id), hash: hashOf('any') }))
-    const look = () => ({ ...about, ...times, grantId: `grant_${++looks}` })
+    const look = () => ({ ...about, ...profile, ...times, grantId: `grant_${++looks}` })
     await Promise.all(asked.map((token) => kept.findToken(token, look)))
     return looks - before
   }

@@ -5,6 +5,7 @@ import { accountChecks } from './token-store-conformance/accounts.js'
 import { appChecks } from './token-store-conformance/apps.js'
 import { codeChecks } from './token-store-conformance/codes.js'
 import { grantChecks } from './token-store-conformance/grants.js'
+import { identityChecks } from './token-store-conformance/identities.js'
 import { lookupChecks } from './token-store-conformance/lookups.js'
 import { rateChecks } from './token-store-conformance/rates.js'
 import { tokenChecks } from './token-store-conformance/tokens.js'
@@ -13,6 +14,7 @@ import { upkeepChecks } from './token-store-conformance/upkeep.js'
 export const tokenStoreChecks: readonly Check<TokenStore>[] = [
   ...appChecks,
   ...accountChecks,
+  ...identityChecks,
   ...codeChecks,
   ...tokenChecks,
   ...grantChecks,

@@ -74,6 +74,7 @@ export function userRow(username: string, rest: Partial<UserRow> = {}): UserRow 
   return {
     userId: `user_${username}`,
     username,
+    externalId: '',
     nickname: `Nick ${username}`,
     avatar: `https://img.example/${username}.png`,
     passwordHash: `$argon2id$${username}`,

@@ -9,13 +9,15 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { ConnectedApp } from "./account_service_pb.js";
+import { file_surveyauth_v1_account_service } from "./account_service_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file surveyauth/v1/admin_service.proto.
  */
 export const file_surveyauth_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEiywEKA0FwcBINCgVhcHBpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhUKDXJlZGlyZWN0X3VyaXMYAyADKAkSEAoIZGlzYWJsZWQYBCABKAgSIgoacmVxdWlyZXNfc2VjcmV0X29uX3JlZnJlc2gYBSABKAgSLwoLY3JlYXRlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKB3NlY3JldHMYByADKAsyGC5zdXJ2ZXlhdXRoLnYxLkFwcFNlY3JldCLyAQoJQXBwU2VjcmV0EhEKCXNlY3JldF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtleHBpcmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmV2b2tlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWxhc3RfdXNlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIo4BCgRVc2VyEg8KB3VzZXJfaWQYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSEAoIbmlja25hbWUYAyABKAkSDgoGYXZhdGFyGAQgASgJEhAKCGRpc2FibGVkGAUgASgIEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLCAgoFR3JhbnQSEAoIZ3JhbnRfaWQYASABKAkSDQoFYXBwaWQYAiABKAkSEAoIYXBwX25hbWUYAyABKAkSDwoHdXNlcl9pZBgEIAEoCRIQCgh1c2VybmFtZRgFIAEoCRIOCgZvcGVuaWQYBiABKAkSDQoFc2NvcGUYByABKAkSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWxhc3RfdXNlX3RpbWUYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZXZva2VfdGltZRgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiwAEKCkF1ZGl0RXZlbnQSEAoIZXZlbnRfaWQYASABKAkSLwoLY3JlYXRlX3RpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGtpbmQYAyABKAkSDQoFYWN0b3IYBCABKAkSDQoFYXBwaWQYBSABKAkSDwoHdXNlcl9pZBgGIAEoCRIQCghncmFudF9pZBgHIAEoCRISCgpyZXF1ZXN0X2lkGAggASgJEgwKBG5vdGUYCSABKAkitgEKEENyZWF0ZUFwcFJlcXVlc3QSNQoEbmFtZRgBIAEoCUInukgkciIQARhkMhxbXlxwe1p9XHB7Q33hhZ/hhaDioIDjhaTvvqBdEioKDXJlZGlyZWN0X3VyaXMYAiADKAlCE7pIEJIBDQgBEBQiB3IFEAEYgBASIgoacmVxdWlyZXNfc2VjcmV0X29uX3JlZnJlc2gYAyABKAgSGwoKcmVxdWVzdF9pZBgEIAEoCUIHukgEcgIYQCJXChFDcmVhdGVBcHBSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcBIOCgZzZWNyZXQYAiABKAkSEQoJc2VjcmV0X2lkGAMgASgJIksKD0xpc3RBcHBzUmVxdWVzdBIaCglwYWdlX3NpemUYASABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgCIAEoCUIIukgFcgMYgAQiTQoQTGlzdEFwcHNSZXNwb25zZRIgCgRhcHBzGAEgAygLMhIuc3VydmV5YXV0aC52MS5BcHASFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIioKDUdldEFwcFJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAEiMQoOR2V0QXBwUmVzcG9uc2USHwoDYXBwGAEgASgLMhIuc3VydmV5YXV0aC52MS5BcHAi5AEKEFVwZGF0ZUFwcFJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESOgoEbmFtZRgCIAEoCUInukgkciIQARhkMhxbXlxwe1p9XHB7Q33hhZ/hhaDioIDjhaTvvqBdSACIAQESKAoNcmVkaXJlY3RfdXJpcxgDIAMoCUIRukgOkgELEBQiB3IFEAEYgBASJwoacmVxdWlyZXNfc2VjcmV0X29uX3JlZnJlc2gYBCABKAhIAYgBAUIHCgVfbmFtZUIdChtfcmVxdWlyZXNfc2VjcmV0X29uX3JlZnJlc2giNAoRVXBkYXRlQXBwUmVzcG9uc2USHwoDYXBwGAEgASgLMhIuc3VydmV5YXV0aC52MS5BcHAiRAoVU2V0QXBwRGlzYWJsZWRSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEhAKCGRpc2FibGVkGAIgASgIIjkKFlNldEFwcERpc2FibGVkUmVzcG9uc2USHwoDYXBwGAEgASgLMhIuc3VydmV5YXV0aC52MS5BcHAitQEKE0FkZEFwcFNlY3JldFJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESNQoEbmFtZRgCIAEoCUInukgkciIQARhkMhxbXlxwe1p9XHB7Q33hhZ/hhaDioIDjhaTvvqBdEi8KC2V4cGlyZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIbCgpyZXF1ZXN0X2lkGAQgASgJQge6SARyAhhAIjkKFEFkZEFwcFNlY3JldFJlc3BvbnNlEhEKCXNlY3JldF9pZBgBIAEoCRIOCgZzZWNyZXQYAiABKAkiUgoWUmV2b2tlQXBwU2VjcmV0UmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARIdCglzZWNyZXRfaWQYAiABKAlCCrpIB3IFEAEYgAEiMgoXUmV2b2tlQXBwU2VjcmV0UmVzcG9uc2USFwoPYWxyZWFkeV9yZXZva2VkGAEgASgIItYBChFDcmVhdGVVc2VyUmVxdWVzdBIwCgh1c2VybmFtZRgBIAEoCUIeukgbchkQARhAMhNeW0EtWmEtejAtOS5fQCstXSskEicKCHBhc3N3b3JkGAIgASgJQhW6SBJyEBAIKIAIMgleXFB7Q2N9KiQSGQoIbmlja25hbWUYAyABKAlCB7pIBHICGGQSLgoGYXZhdGFyGAQgASgJQh66SBtyGRiAEDIUXiR8Xmh0dHBzPzovL1shLX5dKyQSGwoKcmVxdWVzdF9pZBgFIAEoCUIHukgEcgIYQCI3ChJDcmVhdGVVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnN1cnZleWF1dGgudjEuVXNlciJMChBMaXN0VXNlcnNSZXF1ZXN0EhoKCXBhZ2Vfc2l6ZRgBIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiABCJQChFMaXN0VXNlcnNSZXNwb25zZRIiCgV1c2VycxgBIAMoCzITLnN1cnZleWF1dGgudjEuVXNlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiRwoOR2V0VXNlclJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhkKB3VzZXJfaWQYAiABKAlCCLpIBXIDGIABIjQKD0dldFVzZXJSZXNwb25zZRIhCgR1c2VyGAEgASgLMhMuc3VydmV5YXV0aC52MS5Vc2VyIrcBChFVcGRhdGVVc2VyUmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESHgoIbmlja25hbWUYAiABKAlCB7pIBHICGGRIAIgBARIzCgZhdmF0YXIYAyABKAlCHrpIG3IZGIAQMhReJHxeaHR0cHM/Oi8vWyEtfl0rJEgBiAEBEhkKB3VzZXJfaWQYBCABKAlCCLpIBXIDGIABQgsKCV9uaWNrbmFtZUIJCgdfYXZhdGFyIjcKElVwZGF0ZVVzZXJSZXNwb25zZRIhCgR1c2VyGAEgASgLMhMuc3VydmV5YXV0aC52MS5Vc2VyImEKFlNldFVzZXJEaXNhYmxlZFJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhAKCGRpc2FibGVkGAIgASgIEhkKB3VzZXJfaWQYAyABKAlCCLpIBXIDGIABIjwKF1NldFVzZXJEaXNhYmxlZFJlc3BvbnNlEiEKBHVzZXIYASABKAsyEy5zdXJ2ZXlhdXRoLnYxLlVzZXIieAoWU2V0VXNlclBhc3N3b3JkUmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESJwoIcGFzc3dvcmQYAiABKAlCFbpIEnIQEAgogAgyCV5cUHtDY30qJBIZCgd1c2VyX2lkGAMgASgJQgi6SAVyAxiAASIZChdTZXRVc2VyUGFzc3dvcmRSZXNwb25zZSJKChFEZWxldGVVc2VyUmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESGQoHdXNlcl9pZBgCIAEoCUIIukgFcgMYgAEiFAoSRGVsZXRlVXNlclJlc3BvbnNlIp0BChFMaXN0R3JhbnRzUmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESFwoFYXBwaWQYAiABKAlCCLpIBXIDGIABEhoKCXBhZ2Vfc2l6ZRgDIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAQgASgJQgi6SAVyAxiABBIZCgd1c2VyX2lkGAUgASgJQgi6SAVyAxiAASJTChJMaXN0R3JhbnRzUmVzcG9uc2USJAoGZ3JhbnRzGAEgAygLMhQuc3VydmV5YXV0aC52MS5HcmFudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiMgoSUmV2b2tlR3JhbnRSZXF1ZXN0EhwKCGdyYW50X2lkGAEgASgJQgq6SAdyBRABGIABIi4KE1Jldm9rZUdyYW50UmVzcG9uc2USFwoPYWxyZWFkeV9yZXZva2VkGAEgASgIIqIBChZMaXN0QXVkaXRFdmVudHNSZXF1ZXN0EhcKBWFwcGlkGAEgASgJQgi6SAVyAxiAARIaCgh1c2VybmFtZRgCIAEoCUIIukgFcgMYgAESGgoJcGFnZV9zaXplGAMgASgFQge6SAQaAigAEhwKCnBhZ2VfdG9rZW4YBCABKAlCCLpIBXIDGIAEEhkKB3VzZXJfaWQYBSABKAlCCLpIBXIDGIABIl0KF0xpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlEikKBmV2ZW50cxgBIAMoCzIZLnN1cnZleWF1dGgudjEuQXVkaXRFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAky/wsKDEFkbWluU2VydmljZRJOCglDcmVhdGVBcHASHy5zdXJ2ZXlhdXRoLnYxLkNyZWF0ZUFwcFJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkNyZWF0ZUFwcFJlc3BvbnNlElAKCExpc3RBcHBzEh4uc3VydmV5YXV0aC52MS5MaXN0QXBwc1JlcXVlc3QaHy5zdXJ2ZXlhdXRoLnYxLkxpc3RBcHBzUmVzcG9uc2UiA5ACAhJKCgZHZXRBcHASHC5zdXJ2ZXlhdXRoLnYxLkdldEFwcFJlcXVlc3QaHS5zdXJ2ZXlhdXRoLnYxLkdldEFwcFJlc3BvbnNlIgOQAgISUwoJVXBkYXRlQXBwEh8uc3VydmV5YXV0aC52MS5VcGRhdGVBcHBSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5VcGRhdGVBcHBSZXNwb25zZSIDkAICEmIKDlNldEFwcERpc2FibGVkEiQuc3VydmV5YXV0aC52MS5TZXRBcHBEaXNhYmxlZFJlcXVlc3QaJS5zdXJ2ZXlhdXRoLnYxLlNldEFwcERpc2FibGVkUmVzcG9uc2UiA5ACAhJXCgxBZGRBcHBTZWNyZXQSIi5zdXJ2ZXlhdXRoLnYxLkFkZEFwcFNlY3JldFJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkFkZEFwcFNlY3JldFJlc3BvbnNlEmUKD1Jldm9rZUFwcFNlY3JldBIlLnN1cnZleWF1dGgudjEuUmV2b2tlQXBwU2VjcmV0UmVxdWVzdBomLnN1cnZleWF1dGgudjEuUmV2b2tlQXBwU2VjcmV0UmVzcG9uc2UiA5ACAhJRCgpDcmVhdGVVc2VyEiAuc3VydmV5YXV0aC52MS5DcmVhdGVVc2VyUmVxdWVzdBohLnN1cnZleWF1dGgudjEuQ3JlYXRlVXNlclJlc3BvbnNlElMKCUxpc3RVc2VycxIfLnN1cnZleWF1dGgudjEuTGlzdFVzZXJzUmVxdWVzdBogLnN1cnZleWF1dGgudjEuTGlzdFVzZXJzUmVzcG9uc2UiA5ACAhJNCgdHZXRVc2VyEh0uc3VydmV5YXV0aC52MS5HZXRVc2VyUmVxdWVzdBoeLnN1cnZleWF1dGgudjEuR2V0VXNlclJlc3BvbnNlIgOQAgISVgoKVXBkYXRlVXNlchIgLnN1cnZleWF1dGgudjEuVXBkYXRlVXNlclJlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLlVwZGF0ZVVzZXJSZXNwb25zZSIDkAICEmUKD1NldFVzZXJEaXNhYmxlZBIlLnN1cnZleWF1dGgudjEuU2V0VXNlckRpc2FibGVkUmVxdWVzdBomLnN1cnZleWF1dGgudjEuU2V0VXNlckRpc2FibGVkUmVzcG9uc2UiA5ACAhJlCg9TZXRVc2VyUGFzc3dvcmQSJS5zdXJ2ZXlhdXRoLnYxLlNldFVzZXJQYXNzd29yZFJlcXVlc3QaJi5zdXJ2ZXlhdXRoLnYxLlNldFVzZXJQYXNzd29yZFJlc3BvbnNlIgOQAgISUQoKRGVsZXRlVXNlchIgLnN1cnZleWF1dGgudjEuRGVsZXRlVXNlclJlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVVzZXJSZXNwb25zZRJWCgpMaXN0R3JhbnRzEiAuc3VydmV5YXV0aC52MS5MaXN0R3JhbnRzUmVxdWVzdBohLnN1cnZleWF1dGgudjEuTGlzdEdyYW50c1Jlc3BvbnNlIgOQAgISWQoLUmV2b2tlR3JhbnQSIS5zdXJ2ZXlhdXRoLnYxLlJldm9rZUdyYW50UmVxdWVzdBoiLnN1cnZleWF1dGgudjEuUmV2b2tlR3JhbnRSZXNwb25zZSIDkAICEmUKD0xpc3RBdWRpdEV2ZW50cxIlLnN1cnZleWF1dGgudjEuTGlzdEF1ZGl0RXZlbnRzUmVxdWVzdBomLnN1cnZleWF1dGgudjEuTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiFzdXJ2ZXlhdXRoL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SDXN1cnZleWF1dGgudjEiywEKA0FwcBINCgVhcHBpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhUKDXJlZGlyZWN0X3VyaXMYAyADKAkSEAoIZGlzYWJsZWQYBCABKAgSIgoacmVxdWlyZXNfc2VjcmV0X29uX3JlZnJlc2gYBSABKAgSLwoLY3JlYXRlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKB3NlY3JldHMYByADKAsyGC5zdXJ2ZXlhdXRoLnYxLkFwcFNlY3JldCLyAQoJQXBwU2VjcmV0EhEKCXNlY3JldF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEi8KC2NyZWF0ZV90aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtleHBpcmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLcmV2b2tlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWxhc3RfdXNlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIrkBCgRVc2VyEg8KB3VzZXJfaWQYASABKAkSEAoIdXNlcm5hbWUYAiABKAkSEAoIbmlja25hbWUYAyABKAkSDgoGYXZhdGFyGAQgASgJEhAKCGRpc2FibGVkGAUgASgIEi8KC2NyZWF0ZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtleHRlcm5hbF9pZBgHIAEoCRIUCgxoYXNfcGFzc3dvcmQYCCABKAgikQEKCElkZW50aXR5EhAKCHByb3ZpZGVyGAEgASgJEg8KB3N1YmplY3QYAiABKAkSLwoLY3JlYXRlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWxhc3RfdXNlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wItcCCgVHcmFudBIQCghncmFudF9pZBgBIAEoCRINCgVhcHBpZBgCIAEoCRIQCghhcHBfbmFtZRgDIAEoCRIPCgd1c2VyX2lkGAQgASgJEhAKCHVzZXJuYW1lGAUgASgJEg4KBm9wZW5pZBgGIAEoCRINCgVzY29wZRgHIAEoCRIvCgtjcmVhdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoNbGFzdF91c2VfdGltZRgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3Jldm9rZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtleHRlcm5hbF9pZBgMIAEoCSLAAQoKQXVkaXRFdmVudBIQCghldmVudF9pZBgBIAEoCRIvCgtjcmVhdGVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEa2luZBgDIAEoCRINCgVhY3RvchgEIAEoCRINCgVhcHBpZBgFIAEoCRIPCgd1c2VyX2lkGAYgASgJEhAKCGdyYW50X2lkGAcgASgJEhIKCnJlcXVlc3RfaWQYCCABKAkSDAoEbm90ZRgJIAEoCSK2AQoQQ3JlYXRlQXBwUmVxdWVzdBI1CgRuYW1lGAEgASgJQie6SCRyIhABGGQyHFteXHB7Wn1ccHtDfeGFn+GFoOKggOOFpO++oF0SKgoNcmVkaXJlY3RfdXJpcxgCIAMoCUITukgQkgENCAEQFCIHcgUQARiAEBIiChpyZXF1aXJlc19zZWNyZXRfb25fcmVmcmVzaBgDIAEoCBIbCgpyZXF1ZXN0X2lkGAQgASgJQge6SARyAhhAIlcKEUNyZWF0ZUFwcFJlc3BvbnNlEh8KA2FwcBgBIAEoCzISLnN1cnZleWF1dGgudjEuQXBwEg4KBnNlY3JldBgCIAEoCRIRCglzZWNyZXRfaWQYAyABKAkiSwoPTGlzdEFwcHNSZXF1ZXN0EhoKCXBhZ2Vfc2l6ZRgBIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiABCJNChBMaXN0QXBwc1Jlc3BvbnNlEiAKBGFwcHMYASADKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKgoNR2V0QXBwUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAASIxCg5HZXRBcHBSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcCLkAQoQVXBkYXRlQXBwUmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARI6CgRuYW1lGAIgASgJQie6SCRyIhABGGQyHFteXHB7Wn1ccHtDfeGFn+GFoOKggOOFpO++oF1IAIgBARIoCg1yZWRpcmVjdF91cmlzGAMgAygJQhG6SA6SAQsQFCIHcgUQARiAEBInChpyZXF1aXJlc19zZWNyZXRfb25fcmVmcmVzaBgEIAEoCEgBiAEBQgcKBV9uYW1lQh0KG19yZXF1aXJlc19zZWNyZXRfb25fcmVmcmVzaCI0ChFVcGRhdGVBcHBSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcCJEChVTZXRBcHBEaXNhYmxlZFJlcXVlc3QSGQoFYXBwaWQYASABKAlCCrpIB3IFEAEYgAESEAoIZGlzYWJsZWQYAiABKAgiOQoWU2V0QXBwRGlzYWJsZWRSZXNwb25zZRIfCgNhcHAYASABKAsyEi5zdXJ2ZXlhdXRoLnYxLkFwcCK1AQoTQWRkQXBwU2VjcmV0UmVxdWVzdBIZCgVhcHBpZBgBIAEoCUIKukgHcgUQARiAARI1CgRuYW1lGAIgASgJQie6SCRyIhABGGQyHFteXHB7Wn1ccHtDfeGFn+GFoOKggOOFpO++oF0SLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhsKCnJlcXVlc3RfaWQYBCABKAlCB7pIBHICGEAiOQoUQWRkQXBwU2VjcmV0UmVzcG9uc2USEQoJc2VjcmV0X2lkGAEgASgJEg4KBnNlY3JldBgCIAEoCSJSChZSZXZva2VBcHBTZWNyZXRSZXF1ZXN0EhkKBWFwcGlkGAEgASgJQgq6SAdyBRABGIABEh0KCXNlY3JldF9pZBgCIAEoCUIKukgHcgUQARiAASIyChdSZXZva2VBcHBTZWNyZXRSZXNwb25zZRIXCg9hbHJlYWR5X3Jldm9rZWQYASABKAgikAIKEUNyZWF0ZVVzZXJSZXF1ZXN0Ei4KCHVzZXJuYW1lGAEgASgJQhy6SBlyFxhAMhNeW0EtWmEtejAtOS5fQCstXSokEiwKCHBhc3N3b3JkGAIgASgJQhW6SBJyEBAIKIAIMgleXFB7Q2N9KiRIAIgBARIZCghuaWNrbmFtZRgDIAEoCUIHukgEcgIYZBIuCgZhdmF0YXIYBCABKAlCHrpIG3IZGIAQMhReJHxeaHR0cHM/Oi8vWyEtfl0rJBIbCgpyZXF1ZXN0X2lkGAUgASgJQge6SARyAhhAEigKC2V4dGVybmFsX2lkGAYgASgJQhO6SBByDhj/ATIJXlxQe0NjfSokQgsKCV9wYXNzd29yZCI3ChJDcmVhdGVVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnN1cnZleWF1dGgudjEuVXNlciJMChBMaXN0VXNlcnNSZXF1ZXN0EhoKCXBhZ2Vfc2l6ZRgBIAEoBUIHukgEGgIoABIcCgpwYWdlX3Rva2VuGAIgASgJQgi6SAVyAxiABCJQChFMaXN0VXNlcnNSZXNwb25zZRIiCgV1c2VycxgBIAMoCzITLnN1cnZleWF1dGgudjEuVXNlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZgoOR2V0VXNlclJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhkKB3VzZXJfaWQYAiABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAMgASgJQgi6SAVyAxj/ASI0Cg9HZXRVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnN1cnZleWF1dGgudjEuVXNlciKdAgoRVXBkYXRlVXNlclJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEh4KCG5pY2tuYW1lGAIgASgJQge6SARyAhhkSACIAQESMwoGYXZhdGFyGAMgASgJQh66SBtyGRiAEDIUXiR8Xmh0dHBzPzovL1shLX5dKyRIAYgBARIZCgd1c2VyX2lkGAQgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgFIAEoCUIIukgFcgMY/wESMQoPbmV3X2V4dGVybmFsX2lkGAYgASgJQhO6SBByDhj/ATIJXlxQe0NjfSokSAKIAQFCCwoJX25pY2tuYW1lQgkKB19hdmF0YXJCEgoQX25ld19leHRlcm5hbF9pZCI3ChJVcGRhdGVVc2VyUmVzcG9uc2USIQoEdXNlchgBIAEoCzITLnN1cnZleWF1dGgudjEuVXNlciKAAQoWU2V0VXNlckRpc2FibGVkUmVxdWVzdBIaCgh1c2VybmFtZRgBIAEoCUIIukgFcgMYgAESEAoIZGlzYWJsZWQYAiABKAgSGQoHdXNlcl9pZBgDIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYBCABKAlCCLpIBXIDGP8BIjwKF1NldFVzZXJEaXNhYmxlZFJlc3BvbnNlEiEKBHVzZXIYASABKAsyEy5zdXJ2ZXlhdXRoLnYxLlVzZXIilwEKFlNldFVzZXJQYXNzd29yZFJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEicKCHBhc3N3b3JkGAIgASgJQhW6SBJyEBAIKIAIMgleXFB7Q2N9KiQSGQoHdXNlcl9pZBgDIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYBCABKAlCCLpIBXIDGP8BIhkKF1NldFVzZXJQYXNzd29yZFJlc3BvbnNlImkKEURlbGV0ZVVzZXJSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wEiFAoSRGVsZXRlVXNlclJlc3BvbnNlIm4KFkVuZFVzZXJTZXNzaW9uc1JlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhkKB3VzZXJfaWQYAiABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAMgASgJQgi6SAVyAxj/ASIrChdFbmRVc2VyU2Vzc2lvbnNSZXNwb25zZRIQCghzZXNzaW9ucxgBIAEoBSJrChNMaXN0VXNlckFwcHNSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wEiQQoUTGlzdFVzZXJBcHBzUmVzcG9uc2USKQoEYXBwcxgBIAMoCzIbLnN1cnZleWF1dGgudjEuQ29ubmVjdGVkQXBwIosBChhEaXNjb25uZWN0VXNlckFwcFJlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhkKB3VzZXJfaWQYAiABKAlCCLpIBXIDGIABEh0KC2V4dGVybmFsX2lkGAMgASgJQgi6SAVyAxj/ARIZCgVhcHBpZBgEIAEoCUIKukgHcgUQARiAASIbChlEaXNjb25uZWN0VXNlckFwcFJlc3BvbnNlIscBChNMaW5rSWRlbnRpdHlSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wESMgoIcHJvdmlkZXIYBCABKAlCILpIHXIbEAEYIDIVXlthLXowLTldW2EtejAtOV8tXSokEiYKB3N1YmplY3QYBSABKAlCFbpIEnIQEAEY/wEyCV5cUHtDY30qJCIWChRMaW5rSWRlbnRpdHlSZXNwb25zZSJzChVVbmxpbmtJZGVudGl0eVJlcXVlc3QSMgoIcHJvdmlkZXIYASABKAlCILpIHXIbEAEYIDIVXlthLXowLTldW2EtejAtOV8tXSokEiYKB3N1YmplY3QYAiABKAlCFbpIEnIQEAEY/wEyCV5cUHtDY30qJCIpChZVbmxpbmtJZGVudGl0eVJlc3BvbnNlEg8KB3VzZXJfaWQYASABKAkibQoVTGlzdElkZW50aXRpZXNSZXF1ZXN0EhoKCHVzZXJuYW1lGAEgASgJQgi6SAVyAxiAARIZCgd1c2VyX2lkGAIgASgJQgi6SAVyAxiAARIdCgtleHRlcm5hbF9pZBgDIAEoCUIIukgFcgMY/wEiRQoWTGlzdElkZW50aXRpZXNSZXNwb25zZRIrCgppZGVudGl0aWVzGAEgAygLMhcuc3VydmV5YXV0aC52MS5JZGVudGl0eSK8AQoRTGlzdEdyYW50c1JlcXVlc3QSGgoIdXNlcm5hbWUYASABKAlCCLpIBXIDGIABEhcKBWFwcGlkGAIgASgJQgi6SAVyAxiAARIaCglwYWdlX3NpemUYAyABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgEIAEoCUIIukgFcgMYgAQSGQoHdXNlcl9pZBgFIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYBiABKAlCCLpIBXIDGP8BIlMKEkxpc3RHcmFudHNSZXNwb25zZRIkCgZncmFudHMYASADKAsyFC5zdXJ2ZXlhdXRoLnYxLkdyYW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIyChJSZXZva2VHcmFudFJlcXVlc3QSHAoIZ3JhbnRfaWQYASABKAlCCrpIB3IFEAEYgAEiLgoTUmV2b2tlR3JhbnRSZXNwb25zZRIXCg9hbHJlYWR5X3Jldm9rZWQYASABKAgiwQEKFkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QSFwoFYXBwaWQYASABKAlCCLpIBXIDGIABEhoKCHVzZXJuYW1lGAIgASgJQgi6SAVyAxiAARIaCglwYWdlX3NpemUYAyABKAVCB7pIBBoCKAASHAoKcGFnZV90b2tlbhgEIAEoCUIIukgFcgMYgAQSGQoHdXNlcl9pZBgFIAEoCUIIukgFcgMYgAESHQoLZXh0ZXJuYWxfaWQYBiABKAlCCLpIBXIDGP8BIl0KF0xpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlEikKBmV2ZW50cxgBIAMoCzIZLnN1cnZleWF1dGgudjEuQXVkaXRFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAky0hAKDEFkbWluU2VydmljZRJOCglDcmVhdGVBcHASHy5zdXJ2ZXlhdXRoLnYxLkNyZWF0ZUFwcFJlcXVlc3QaIC5zdXJ2ZXlhdXRoLnYxLkNyZWF0ZUFwcFJlc3BvbnNlElAKCExpc3RBcHBzEh4uc3VydmV5YXV0aC52MS5MaXN0QXBwc1JlcXVlc3QaHy5zdXJ2ZXlhdXRoLnYxLkxpc3RBcHBzUmVzcG9uc2UiA5ACAhJKCgZHZXRBcHASHC5zdXJ2ZXlhdXRoLnYxLkdldEFwcFJlcXVlc3QaHS5zdXJ2ZXlhdXRoLnYxLkdldEFwcFJlc3BvbnNlIgOQAgISUwoJVXBkYXRlQXBwEh8uc3VydmV5YXV0aC52MS5VcGRhdGVBcHBSZXF1ZXN0GiAuc3VydmV5YXV0aC52MS5VcGRhdGVBcHBSZXNwb25zZSIDkAICEmIKDlNldEFwcERpc2FibGVkEiQuc3VydmV5YXV0aC52MS5TZXRBcHBEaXNhYmxlZFJlcXVlc3QaJS5zdXJ2ZXlhdXRoLnYxLlNldEFwcERpc2FibGVkUmVzcG9uc2UiA5ACAhJXCgxBZGRBcHBTZWNyZXQSIi5zdXJ2ZXlhdXRoLnYxLkFkZEFwcFNlY3JldFJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkFkZEFwcFNlY3JldFJlc3BvbnNlEmUKD1Jldm9rZUFwcFNlY3JldBIlLnN1cnZleWF1dGgudjEuUmV2b2tlQXBwU2VjcmV0UmVxdWVzdBomLnN1cnZleWF1dGgudjEuUmV2b2tlQXBwU2VjcmV0UmVzcG9uc2UiA5ACAhJRCgpDcmVhdGVVc2VyEiAuc3VydmV5YXV0aC52MS5DcmVhdGVVc2VyUmVxdWVzdBohLnN1cnZleWF1dGgudjEuQ3JlYXRlVXNlclJlc3BvbnNlElMKCUxpc3RVc2VycxIfLnN1cnZleWF1dGgudjEuTGlzdFVzZXJzUmVxdWVzdBogLnN1cnZleWF1dGgudjEuTGlzdFVzZXJzUmVzcG9uc2UiA5ACAhJNCgdHZXRVc2VyEh0uc3VydmV5YXV0aC52MS5HZXRVc2VyUmVxdWVzdBoeLnN1cnZleWF1dGgudjEuR2V0VXNlclJlc3BvbnNlIgOQAgISVgoKVXBkYXRlVXNlchIgLnN1cnZleWF1dGgudjEuVXBkYXRlVXNlclJlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLlVwZGF0ZVVzZXJSZXNwb25zZSIDkAICEmUKD1NldFVzZXJEaXNhYmxlZBIlLnN1cnZleWF1dGgudjEuU2V0VXNlckRpc2FibGVkUmVxdWVzdBomLnN1cnZleWF1dGgudjEuU2V0VXNlckRpc2FibGVkUmVzcG9uc2UiA5ACAhJlCg9TZXRVc2VyUGFzc3dvcmQSJS5zdXJ2ZXlhdXRoLnYxLlNldFVzZXJQYXNzd29yZFJlcXVlc3QaJi5zdXJ2ZXlhdXRoLnYxLlNldFVzZXJQYXNzd29yZFJlc3BvbnNlIgOQAgISUQoKRGVsZXRlVXNlchIgLnN1cnZleWF1dGgudjEuRGVsZXRlVXNlclJlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLkRlbGV0ZVVzZXJSZXNwb25zZRJlCg9FbmRVc2VyU2Vzc2lvbnMSJS5zdXJ2ZXlhdXRoLnYxLkVuZFVzZXJTZXNzaW9uc1JlcXVlc3QaJi5zdXJ2ZXlhdXRoLnYxLkVuZFVzZXJTZXNzaW9uc1Jlc3BvbnNlIgOQAgISXAoMTGlzdFVzZXJBcHBzEiIuc3VydmV5YXV0aC52MS5MaXN0VXNlckFwcHNSZXF1ZXN0GiMuc3VydmV5YXV0aC52MS5MaXN0VXNlckFwcHNSZXNwb25zZSIDkAICEmsKEURpc2Nvbm5lY3RVc2VyQXBwEicuc3VydmV5YXV0aC52MS5EaXNjb25uZWN0VXNlckFwcFJlcXVlc3QaKC5zdXJ2ZXlhdXRoLnYxLkRpc2Nvbm5lY3RVc2VyQXBwUmVzcG9uc2UiA5ACAhJcCgxMaW5rSWRlbnRpdHkSIi5zdXJ2ZXlhdXRoLnYxLkxpbmtJZGVudGl0eVJlcXVlc3QaIy5zdXJ2ZXlhdXRoLnYxLkxpbmtJZGVudGl0eVJlc3BvbnNlIgOQAgISXQoOVW5saW5rSWRlbnRpdHkSJC5zdXJ2ZXlhdXRoLnYxLlVubGlua0lkZW50aXR5UmVxdWVzdBolLnN1cnZleWF1dGgudjEuVW5saW5rSWRlbnRpdHlSZXNwb25zZRJiCg5MaXN0SWRlbnRpdGllcxIkLnN1cnZleWF1dGgudjEuTGlzdElkZW50aXRpZXNSZXF1ZXN0GiUuc3VydmV5YXV0aC52MS5MaXN0SWRlbnRpdGllc1Jlc3BvbnNlIgOQAgISVgoKTGlzdEdyYW50cxIgLnN1cnZleWF1dGgudjEuTGlzdEdyYW50c1JlcXVlc3QaIS5zdXJ2ZXlhdXRoLnYxLkxpc3RHcmFudHNSZXNwb25zZSIDkAICElkKC1Jldm9rZUdyYW50EiEuc3VydmV5YXV0aC52MS5SZXZva2VHcmFudFJlcXVlc3QaIi5zdXJ2ZXlhdXRoLnYxLlJldm9rZUdyYW50UmVzcG9uc2UiA5ACAhJlCg9MaXN0QXVkaXRFdmVudHMSJS5zdXJ2ZXlhdXRoLnYxLkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QaJi5zdXJ2ZXlhdXRoLnYxLkxpc3RBdWRpdEV2ZW50c1Jlc3BvbnNlIgOQAgJCHlABWhpzdXJ2ZXlhdXRoL3YxO3N1cnZleWF1dGh2MWIGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_timestamp, file_surveyauth_v1_account_service]);
 
 /**
  * A third-party application.
@@ -137,7 +139,7 @@ export const AppSecretSchema: GenMessage<AppSecret> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_admin_service, 1);
 
 /**
- * A user of the built-in accounts.
+ * A user.
  *
  * @generated from message surveyauth.v1.User
  */
@@ -150,7 +152,7 @@ export type User = Message<"surveyauth.v1.User"> & {
   userId: string;
 
   /**
-   * Name of the account.
+   * Name of the account; for a user without one, `~` and the user_id.
    *
    * @generated from field: string username = 2;
    */
@@ -183,6 +185,20 @@ export type User = Message<"surveyauth.v1.User"> & {
    * @generated from field: google.protobuf.Timestamp create_time = 6;
    */
   createTime?: Timestamp | undefined;
+
+  /**
+   * The platform's own id of the user; empty if the platform has none.
+   *
+   * @generated from field: string external_id = 7;
+   */
+  externalId: string;
+
+  /**
+   * Whether the user may sign in by username and password.
+   *
+   * @generated from field: bool has_password = 8;
+   */
+  hasPassword: boolean;
 };
 
 /**
@@ -191,6 +207,48 @@ export type User = Message<"surveyauth.v1.User"> & {
  */
 export const UserSchema: GenMessage<User> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_admin_service, 2);
+
+/**
+ * Whom an identity provider knows as what.
+ *
+ * @generated from message surveyauth.v1.Identity
+ */
+export type Identity = Message<"surveyauth.v1.Identity"> & {
+  /**
+   * The provider, by the id that it has in the configuration.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * The person's id there, compared byte for byte.
+   *
+   * @generated from field: string subject = 2;
+   */
+  subject: string;
+
+  /**
+   * When it was linked.
+   *
+   * @generated from field: google.protobuf.Timestamp create_time = 3;
+   */
+  createTime?: Timestamp | undefined;
+
+  /**
+   * The last sign-in with it; unset if none.
+   *
+   * @generated from field: google.protobuf.Timestamp last_use_time = 4;
+   */
+  lastUseTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message surveyauth.v1.Identity.
+ * Use `create(IdentitySchema)` to create a new message.
+ */
+export const IdentitySchema: GenMessage<Identity> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 3);
 
 /**
  * One act of consent.
@@ -227,7 +285,7 @@ export type Grant = Message<"surveyauth.v1.Grant"> & {
   userId: string;
 
   /**
-   * Name of that user's account; for a deleted user, `~` and the user_id.
+   * Name of that user's account; for a deleted user or one without a name, `~` and the user_id.
    *
    * @generated from field: string username = 5;
    */
@@ -274,6 +332,13 @@ export type Grant = Message<"surveyauth.v1.Grant"> & {
    * @generated from field: google.protobuf.Timestamp revoke_time = 11;
    */
   revokeTime?: Timestamp | undefined;
+
+  /**
+   * The platform's own id of the user; empty if the platform has none.
+   *
+   * @generated from field: string external_id = 12;
+   */
+  externalId: string;
 };
 
 /**
@@ -281,7 +346,7 @@ export type Grant = Message<"surveyauth.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 3);
+  messageDesc(file_surveyauth_v1_admin_service, 4);
 
 /**
  * Something that changed, or was refused for a reason worth knowing.
@@ -358,7 +423,7 @@ export type AuditEvent = Message<"surveyauth.v1.AuditEvent"> & {
  * Use `create(AuditEventSchema)` to create a new message.
  */
 export const AuditEventSchema: GenMessage<AuditEvent> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 4);
+  messageDesc(file_surveyauth_v1_admin_service, 5);
 
 /**
  * A new app.
@@ -402,7 +467,7 @@ export type CreateAppRequest = Message<"surveyauth.v1.CreateAppRequest"> & {
  * Use `create(CreateAppRequestSchema)` to create a new message.
  */
 export const CreateAppRequestSchema: GenMessage<CreateAppRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 5);
+  messageDesc(file_surveyauth_v1_admin_service, 6);
 
 /**
  * The new app.
@@ -437,7 +502,7 @@ export type CreateAppResponse = Message<"surveyauth.v1.CreateAppResponse"> & {
  * Use `create(CreateAppResponseSchema)` to create a new message.
  */
 export const CreateAppResponseSchema: GenMessage<CreateAppResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 6);
+  messageDesc(file_surveyauth_v1_admin_service, 7);
 
 /**
  * A page of apps.
@@ -465,7 +530,7 @@ export type ListAppsRequest = Message<"surveyauth.v1.ListAppsRequest"> & {
  * Use `create(ListAppsRequestSchema)` to create a new message.
  */
 export const ListAppsRequestSchema: GenMessage<ListAppsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 7);
+  messageDesc(file_surveyauth_v1_admin_service, 8);
 
 /**
  * A page of apps.
@@ -493,7 +558,7 @@ export type ListAppsResponse = Message<"surveyauth.v1.ListAppsResponse"> & {
  * Use `create(ListAppsResponseSchema)` to create a new message.
  */
 export const ListAppsResponseSchema: GenMessage<ListAppsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 8);
+  messageDesc(file_surveyauth_v1_admin_service, 9);
 
 /**
  * Which app.
@@ -514,7 +579,7 @@ export type GetAppRequest = Message<"surveyauth.v1.GetAppRequest"> & {
  * Use `create(GetAppRequestSchema)` to create a new message.
  */
 export const GetAppRequestSchema: GenMessage<GetAppRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 9);
+  messageDesc(file_surveyauth_v1_admin_service, 10);
 
 /**
  * The app.
@@ -535,7 +600,7 @@ export type GetAppResponse = Message<"surveyauth.v1.GetAppResponse"> & {
  * Use `create(GetAppResponseSchema)` to create a new message.
  */
 export const GetAppResponseSchema: GenMessage<GetAppResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 10);
+  messageDesc(file_surveyauth_v1_admin_service, 11);
 
 /**
  * What to change of an app.
@@ -577,7 +642,7 @@ export type UpdateAppRequest = Message<"surveyauth.v1.UpdateAppRequest"> & {
  * Use `create(UpdateAppRequestSchema)` to create a new message.
  */
 export const UpdateAppRequestSchema: GenMessage<UpdateAppRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 11);
+  messageDesc(file_surveyauth_v1_admin_service, 12);
 
 /**
  * The changed app.
@@ -598,7 +663,7 @@ export type UpdateAppResponse = Message<"surveyauth.v1.UpdateAppResponse"> & {
  * Use `create(UpdateAppResponseSchema)` to create a new message.
  */
 export const UpdateAppResponseSchema: GenMessage<UpdateAppResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 12);
+  messageDesc(file_surveyauth_v1_admin_service, 13);
 
 /**
  * Which app, and its new state.
@@ -626,7 +691,7 @@ export type SetAppDisabledRequest = Message<"surveyauth.v1.SetAppDisabledRequest
  * Use `create(SetAppDisabledRequestSchema)` to create a new message.
  */
 export const SetAppDisabledRequestSchema: GenMessage<SetAppDisabledRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 13);
+  messageDesc(file_surveyauth_v1_admin_service, 14);
 
 /**
  * The changed app.
@@ -647,7 +712,7 @@ export type SetAppDisabledResponse = Message<"surveyauth.v1.SetAppDisabledRespon
  * Use `create(SetAppDisabledResponseSchema)` to create a new message.
  */
 export const SetAppDisabledResponseSchema: GenMessage<SetAppDisabledResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 14);
+  messageDesc(file_surveyauth_v1_admin_service, 15);
 
 /**
  * A secret to generate.
@@ -690,7 +755,7 @@ export type AddAppSecretRequest = Message<"surveyauth.v1.AddAppSecretRequest"> &
  * Use `create(AddAppSecretRequestSchema)` to create a new message.
  */
 export const AddAppSecretRequestSchema: GenMessage<AddAppSecretRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 15);
+  messageDesc(file_surveyauth_v1_admin_service, 16);
 
 /**
  * The new secret.
@@ -718,7 +783,7 @@ export type AddAppSecretResponse = Message<"surveyauth.v1.AddAppSecretResponse">
  * Use `create(AddAppSecretResponseSchema)` to create a new message.
  */
 export const AddAppSecretResponseSchema: GenMessage<AddAppSecretResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 16);
+  messageDesc(file_surveyauth_v1_admin_service, 17);
 
 /**
  * A secret to end.
@@ -746,7 +811,7 @@ export type RevokeAppSecretRequest = Message<"surveyauth.v1.RevokeAppSecretReque
  * Use `create(RevokeAppSecretRequestSchema)` to create a new message.
  */
 export const RevokeAppSecretRequestSchema: GenMessage<RevokeAppSecretRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 17);
+  messageDesc(file_surveyauth_v1_admin_service, 18);
 
 /**
  * What was done.
@@ -767,7 +832,7 @@ export type RevokeAppSecretResponse = Message<"surveyauth.v1.RevokeAppSecretResp
  * Use `create(RevokeAppSecretResponseSchema)` to create a new message.
  */
 export const RevokeAppSecretResponseSchema: GenMessage<RevokeAppSecretResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 18);
+  messageDesc(file_surveyauth_v1_admin_service, 19);
 
 /**
  * A new user.
@@ -776,18 +841,19 @@ export const RevokeAppSecretResponseSchema: GenMessage<RevokeAppSecretResponse> 
  */
 export type CreateUserRequest = Message<"surveyauth.v1.CreateUserRequest"> & {
   /**
-   * Name of the account: 1 to 64 letters, digits or `._@+-`.
+   * Name of the account: 1 to 64 letters, digits or `._@+-`; empty for a user who signs in elsewhere.
    *
    * @generated from field: string username = 1;
    */
   username: string;
 
   /**
-   * Password, 8 characters or more, without control characters: no sign-in form could carry them.
+   * Password, 8 characters or more, without control characters: no sign-in form could carry them. Unset: nobody can sign in by
+   * password.
    *
-   * @generated from field: string password = 2;
+   * @generated from field: optional string password = 2;
    */
-  password: string;
+  password?: string | undefined;
 
   /**
    * Nickname; may be empty.
@@ -810,6 +876,13 @@ export type CreateUserRequest = Message<"surveyauth.v1.CreateUserRequest"> & {
    * @generated from field: string request_id = 5;
    */
   requestId: string;
+
+  /**
+   * The platform's own id of the user, by which the platform names them everywhere; empty for none. Not shown to apps.
+   *
+   * @generated from field: string external_id = 6;
+   */
+  externalId: string;
 };
 
 /**
@@ -817,7 +890,7 @@ export type CreateUserRequest = Message<"surveyauth.v1.CreateUserRequest"> & {
  * Use `create(CreateUserRequestSchema)` to create a new message.
  */
 export const CreateUserRequestSchema: GenMessage<CreateUserRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 19);
+  messageDesc(file_surveyauth_v1_admin_service, 20);
 
 /**
  * The new user.
@@ -838,7 +911,7 @@ export type CreateUserResponse = Message<"surveyauth.v1.CreateUserResponse"> & {
  * Use `create(CreateUserResponseSchema)` to create a new message.
  */
 export const CreateUserResponseSchema: GenMessage<CreateUserResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 20);
+  messageDesc(file_surveyauth_v1_admin_service, 21);
 
 /**
  * A page of users.
@@ -866,7 +939,7 @@ export type ListUsersRequest = Message<"surveyauth.v1.ListUsersRequest"> & {
  * Use `create(ListUsersRequestSchema)` to create a new message.
  */
 export const ListUsersRequestSchema: GenMessage<ListUsersRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 21);
+  messageDesc(file_surveyauth_v1_admin_service, 22);
 
 /**
  * A page of users.
@@ -894,7 +967,7 @@ export type ListUsersResponse = Message<"surveyauth.v1.ListUsersResponse"> & {
  * Use `create(ListUsersResponseSchema)` to create a new message.
  */
 export const ListUsersResponseSchema: GenMessage<ListUsersResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 22);
+  messageDesc(file_surveyauth_v1_admin_service, 23);
 
 /**
  * Which user.
@@ -903,18 +976,25 @@ export const ListUsersResponseSchema: GenMessage<ListUsersResponse> = /*@__PURE_
  */
 export type GetUserRequest = Message<"surveyauth.v1.GetUserRequest"> & {
   /**
-   * Name of the account; empty if the user is named by `user_id`.
+   * Name of the account; empty if the user is named otherwise.
    *
    * @generated from field: string username = 1;
    */
   username: string;
 
   /**
-   * Id of the user; empty if the user is named by `username`.
+   * Id of the user; empty if the user is named otherwise.
    *
    * @generated from field: string user_id = 2;
    */
   userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 3;
+   */
+  externalId: string;
 };
 
 /**
@@ -922,7 +1002,7 @@ export type GetUserRequest = Message<"surveyauth.v1.GetUserRequest"> & {
  * Use `create(GetUserRequestSchema)` to create a new message.
  */
 export const GetUserRequestSchema: GenMessage<GetUserRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 23);
+  messageDesc(file_surveyauth_v1_admin_service, 24);
 
 /**
  * The user.
@@ -943,7 +1023,7 @@ export type GetUserResponse = Message<"surveyauth.v1.GetUserResponse"> & {
  * Use `create(GetUserResponseSchema)` to create a new message.
  */
 export const GetUserResponseSchema: GenMessage<GetUserResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 24);
+  messageDesc(file_surveyauth_v1_admin_service, 25);
 
 /**
  * What to change of a user.
@@ -952,7 +1032,7 @@ export const GetUserResponseSchema: GenMessage<GetUserResponse> = /*@__PURE__*/
  */
 export type UpdateUserRequest = Message<"surveyauth.v1.UpdateUserRequest"> & {
   /**
-   * Name of the account; empty if the user is named by `user_id`.
+   * Name of the account; empty if the user is named otherwise.
    *
    * @generated from field: string username = 1;
    */
@@ -973,11 +1053,25 @@ export type UpdateUserRequest = Message<"surveyauth.v1.UpdateUserRequest"> & {
   avatar?: string | undefined;
 
   /**
-   * Id of the user; empty if the user is named by `username`.
+   * Id of the user; empty if the user is named otherwise.
    *
    * @generated from field: string user_id = 4;
    */
   userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 5;
+   */
+  externalId: string;
+
+  /**
+   * New external_id; empty for none, unset to keep.
+   *
+   * @generated from field: optional string new_external_id = 6;
+   */
+  newExternalId?: string | undefined;
 };
 
 /**
@@ -985,7 +1079,7 @@ export type UpdateUserRequest = Message<"surveyauth.v1.UpdateUserRequest"> & {
  * Use `create(UpdateUserRequestSchema)` to create a new message.
  */
 export const UpdateUserRequestSchema: GenMessage<UpdateUserRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 25);
+  messageDesc(file_surveyauth_v1_admin_service, 26);
 
 /**
  * The changed user.
@@ -1006,7 +1100,7 @@ export type UpdateUserResponse = Message<"surveyauth.v1.UpdateUserResponse"> & {
  * Use `create(UpdateUserResponseSchema)` to create a new message.
  */
 export const UpdateUserResponseSchema: GenMessage<UpdateUserResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 26);
+  messageDesc(file_surveyauth_v1_admin_service, 27);
 
 /**
  * Which user, and their new state.
@@ -1015,7 +1109,7 @@ export const UpdateUserResponseSchema: GenMessage<UpdateUserResponse> = /*@__PUR
  */
 export type SetUserDisabledRequest = Message<"surveyauth.v1.SetUserDisabledRequest"> & {
   /**
-   * Name of the account; empty if the user is named by `user_id`.
+   * Name of the account; empty if the user is named otherwise.
    *
    * @generated from field: string username = 1;
    */
@@ -1029,11 +1123,18 @@ export type SetUserDisabledRequest = Message<"surveyauth.v1.SetUserDisabledReque
   disabled: boolean;
 
   /**
-   * Id of the user; empty if the user is named by `username`.
+   * Id of the user; empty if the user is named otherwise.
    *
    * @generated from field: string user_id = 3;
    */
   userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 4;
+   */
+  externalId: string;
 };
 
 /**
@@ -1041,7 +1142,7 @@ export type SetUserDisabledRequest = Message<"surveyauth.v1.SetUserDisabledReque
  * Use `create(SetUserDisabledRequestSchema)` to create a new message.
  */
 export const SetUserDisabledRequestSchema: GenMessage<SetUserDisabledRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 27);
+  messageDesc(file_surveyauth_v1_admin_service, 28);
 
 /**
  * The changed user.
@@ -1062,7 +1163,7 @@ export type SetUserDisabledResponse = Message<"surveyauth.v1.SetUserDisabledResp
  * Use `create(SetUserDisabledResponseSchema)` to create a new message.
  */
 export const SetUserDisabledResponseSchema: GenMessage<SetUserDisabledResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 28);
+  messageDesc(file_surveyauth_v1_admin_service, 29);
 
 /**
  * A new password.
@@ -1071,7 +1172,7 @@ export const SetUserDisabledResponseSchema: GenMessage<SetUserDisabledResponse> 
  */
 export type SetUserPasswordRequest = Message<"surveyauth.v1.SetUserPasswordRequest"> & {
   /**
-   * Name of the account; empty if the user is named by `user_id`.
+   * Name of the account; empty if the user is named otherwise.
    *
    * @generated from field: string username = 1;
    */
@@ -1085,11 +1186,18 @@ export type SetUserPasswordRequest = Message<"surveyauth.v1.SetUserPasswordReque
   password: string;
 
   /**
-   * Id of the user; empty if the user is named by `username`.
+   * Id of the user; empty if the user is named otherwise.
    *
    * @generated from field: string user_id = 3;
    */
   userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 4;
+   */
+  externalId: string;
 };
 
 /**
@@ -1097,7 +1205,7 @@ export type SetUserPasswordRequest = Message<"surveyauth.v1.SetUserPasswordReque
  * Use `create(SetUserPasswordRequestSchema)` to create a new message.
  */
 export const SetUserPasswordRequestSchema: GenMessage<SetUserPasswordRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 29);
+  messageDesc(file_surveyauth_v1_admin_service, 30);
 
 /**
  * Empty.
@@ -1112,7 +1220,7 @@ export type SetUserPasswordResponse = Message<"surveyauth.v1.SetUserPasswordResp
  * Use `create(SetUserPasswordResponseSchema)` to create a new message.
  */
 export const SetUserPasswordResponseSchema: GenMessage<SetUserPasswordResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 30);
+  messageDesc(file_surveyauth_v1_admin_service, 31);
 
 /**
  * Which user.
@@ -1121,18 +1229,25 @@ export const SetUserPasswordResponseSchema: GenMessage<SetUserPasswordResponse> 
  */
 export type DeleteUserRequest = Message<"surveyauth.v1.DeleteUserRequest"> & {
   /**
-   * Name of the account; empty if the user is named by `user_id`.
+   * Name of the account; empty if the user is named otherwise.
    *
    * @generated from field: string username = 1;
    */
   username: string;
 
   /**
-   * Id of the user; empty if the user is named by `username`.
+   * Id of the user; empty if the user is named otherwise.
    *
    * @generated from field: string user_id = 2;
    */
   userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 3;
+   */
+  externalId: string;
 };
 
 /**
@@ -1140,7 +1255,7 @@ export type DeleteUserRequest = Message<"surveyauth.v1.DeleteUserRequest"> & {
  * Use `create(DeleteUserRequestSchema)` to create a new message.
  */
 export const DeleteUserRequestSchema: GenMessage<DeleteUserRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 31);
+  messageDesc(file_surveyauth_v1_admin_service, 32);
 
 /**
  * Empty.
@@ -1155,7 +1270,345 @@ export type DeleteUserResponse = Message<"surveyauth.v1.DeleteUserResponse"> & {
  * Use `create(DeleteUserResponseSchema)` to create a new message.
  */
 export const DeleteUserResponseSchema: GenMessage<DeleteUserResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 32);
+  messageDesc(file_surveyauth_v1_admin_service, 33);
+
+/**
+ * Whose sessions to end.
+ *
+ * @generated from message surveyauth.v1.EndUserSessionsRequest
+ */
+export type EndUserSessionsRequest = Message<"surveyauth.v1.EndUserSessionsRequest"> & {
+  /**
+   * Name of the account; empty if the user is named otherwise.
+   *
+   * @generated from field: string username = 1;
+   */
+  username: string;
+
+  /**
+   * Id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string user_id = 2;
+   */
+  userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 3;
+   */
+  externalId: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.EndUserSessionsRequest.
+ * Use `create(EndUserSessionsRequestSchema)` to create a new message.
+ */
+export const EndUserSessionsRequestSchema: GenMessage<EndUserSessionsRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 34);
+
+/**
+ * What was done.
+ *
+ * @generated from message surveyauth.v1.EndUserSessionsResponse
+ */
+export type EndUserSessionsResponse = Message<"surveyauth.v1.EndUserSessionsResponse"> & {
+  /**
+   * How many sessions there were.
+   *
+   * @generated from field: int32 sessions = 1;
+   */
+  sessions: number;
+};
+
+/**
+ * Describes the message surveyauth.v1.EndUserSessionsResponse.
+ * Use `create(EndUserSessionsResponseSchema)` to create a new message.
+ */
+export const EndUserSessionsResponseSchema: GenMessage<EndUserSessionsResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 35);
+
+/**
+ * Whose apps to list.
+ *
+ * @generated from message surveyauth.v1.ListUserAppsRequest
+ */
+export type ListUserAppsRequest = Message<"surveyauth.v1.ListUserAppsRequest"> & {
+  /**
+   * Name of the account; empty if the user is named otherwise.
+   *
+   * @generated from field: string username = 1;
+   */
+  username: string;
+
+  /**
+   * Id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string user_id = 2;
+   */
+  userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 3;
+   */
+  externalId: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.ListUserAppsRequest.
+ * Use `create(ListUserAppsRequestSchema)` to create a new message.
+ */
+export const ListUserAppsRequestSchema: GenMessage<ListUserAppsRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 36);
+
+/**
+ * The apps that have a live grant of the user.
+ *
+ * @generated from message surveyauth.v1.ListUserAppsResponse
+ */
+export type ListUserAppsResponse = Message<"surveyauth.v1.ListUserAppsResponse"> & {
+  /**
+   * The one with the newest grant first.
+   *
+   * @generated from field: repeated surveyauth.v1.ConnectedApp apps = 1;
+   */
+  apps: ConnectedApp[];
+};
+
+/**
+ * Describes the message surveyauth.v1.ListUserAppsResponse.
+ * Use `create(ListUserAppsResponseSchema)` to create a new message.
+ */
+export const ListUserAppsResponseSchema: GenMessage<ListUserAppsResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 37);
+
+/**
+ * An app to disconnect.
+ *
+ * @generated from message surveyauth.v1.DisconnectUserAppRequest
+ */
+export type DisconnectUserAppRequest = Message<"surveyauth.v1.DisconnectUserAppRequest"> & {
+  /**
+   * Name of the account; empty if the user is named otherwise.
+   *
+   * @generated from field: string username = 1;
+   */
+  username: string;
+
+  /**
+   * Id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string user_id = 2;
+   */
+  userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 3;
+   */
+  externalId: string;
+
+  /**
+   * Application ID.
+   *
+   * @generated from field: string appid = 4;
+   */
+  appid: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.DisconnectUserAppRequest.
+ * Use `create(DisconnectUserAppRequestSchema)` to create a new message.
+ */
+export const DisconnectUserAppRequestSchema: GenMessage<DisconnectUserAppRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 38);
+
+/**
+ * Empty.
+ *
+ * @generated from message surveyauth.v1.DisconnectUserAppResponse
+ */
+export type DisconnectUserAppResponse = Message<"surveyauth.v1.DisconnectUserAppResponse"> & {
+};
+
+/**
+ * Describes the message surveyauth.v1.DisconnectUserAppResponse.
+ * Use `create(DisconnectUserAppResponseSchema)` to create a new message.
+ */
+export const DisconnectUserAppResponseSchema: GenMessage<DisconnectUserAppResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 39);
+
+/**
+ * An identity, and whose it is to be.
+ *
+ * @generated from message surveyauth.v1.LinkIdentityRequest
+ */
+export type LinkIdentityRequest = Message<"surveyauth.v1.LinkIdentityRequest"> & {
+  /**
+   * Name of the account; empty if the user is named otherwise.
+   *
+   * @generated from field: string username = 1;
+   */
+  username: string;
+
+  /**
+   * Id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string user_id = 2;
+   */
+  userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 3;
+   */
+  externalId: string;
+
+  /**
+   * The provider, by the id that it has in the configuration.
+   *
+   * @generated from field: string provider = 4;
+   */
+  provider: string;
+
+  /**
+   * The person's id there.
+   *
+   * @generated from field: string subject = 5;
+   */
+  subject: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.LinkIdentityRequest.
+ * Use `create(LinkIdentityRequestSchema)` to create a new message.
+ */
+export const LinkIdentityRequestSchema: GenMessage<LinkIdentityRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 40);
+
+/**
+ * Empty.
+ *
+ * @generated from message surveyauth.v1.LinkIdentityResponse
+ */
+export type LinkIdentityResponse = Message<"surveyauth.v1.LinkIdentityResponse"> & {
+};
+
+/**
+ * Describes the message surveyauth.v1.LinkIdentityResponse.
+ * Use `create(LinkIdentityResponseSchema)` to create a new message.
+ */
+export const LinkIdentityResponseSchema: GenMessage<LinkIdentityResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 41);
+
+/**
+ * An identity to take away.
+ *
+ * @generated from message surveyauth.v1.UnlinkIdentityRequest
+ */
+export type UnlinkIdentityRequest = Message<"surveyauth.v1.UnlinkIdentityRequest"> & {
+  /**
+   * The provider, by the id that it has in the configuration.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * The person's id there.
+   *
+   * @generated from field: string subject = 2;
+   */
+  subject: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.UnlinkIdentityRequest.
+ * Use `create(UnlinkIdentityRequestSchema)` to create a new message.
+ */
+export const UnlinkIdentityRequestSchema: GenMessage<UnlinkIdentityRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 42);
+
+/**
+ * Whose it was.
+ *
+ * @generated from message surveyauth.v1.UnlinkIdentityResponse
+ */
+export type UnlinkIdentityResponse = Message<"surveyauth.v1.UnlinkIdentityResponse"> & {
+  /**
+   * Id of the user.
+   *
+   * @generated from field: string user_id = 1;
+   */
+  userId: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.UnlinkIdentityResponse.
+ * Use `create(UnlinkIdentityResponseSchema)` to create a new message.
+ */
+export const UnlinkIdentityResponseSchema: GenMessage<UnlinkIdentityResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 43);
+
+/**
+ * Whose identities to list.
+ *
+ * @generated from message surveyauth.v1.ListIdentitiesRequest
+ */
+export type ListIdentitiesRequest = Message<"surveyauth.v1.ListIdentitiesRequest"> & {
+  /**
+   * Name of the account; empty if the user is named otherwise.
+   *
+   * @generated from field: string username = 1;
+   */
+  username: string;
+
+  /**
+   * Id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string user_id = 2;
+   */
+  userId: string;
+
+  /**
+   * The platform's own id of the user; empty if the user is named otherwise.
+   *
+   * @generated from field: string external_id = 3;
+   */
+  externalId: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.ListIdentitiesRequest.
+ * Use `create(ListIdentitiesRequestSchema)` to create a new message.
+ */
+export const ListIdentitiesRequestSchema: GenMessage<ListIdentitiesRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 44);
+
+/**
+ * The identities of the user.
+ *
+ * @generated from message surveyauth.v1.ListIdentitiesResponse
+ */
+export type ListIdentitiesResponse = Message<"surveyauth.v1.ListIdentitiesResponse"> & {
+  /**
+   * All of them.
+   *
+   * @generated from field: repeated surveyauth.v1.Identity identities = 1;
+   */
+  identities: Identity[];
+};
+
+/**
+ * Describes the message surveyauth.v1.ListIdentitiesResponse.
+ * Use `create(ListIdentitiesResponseSchema)` to create a new message.
+ */
+export const ListIdentitiesResponseSchema: GenMessage<ListIdentitiesResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_admin_service, 45);
 
 /**
  * Which grants.
@@ -1192,11 +1645,18 @@ export type ListGrantsRequest = Message<"surveyauth.v1.ListGrantsRequest"> & {
   pageToken: string;
 
   /**
-   * Only this user's, by id, which a deleted user keeps; empty for all. Not together with `username`.
+   * Only this user's, by id, which a deleted user keeps; empty for all. Not together with the other two.
    *
    * @generated from field: string user_id = 5;
    */
   userId: string;
+
+  /**
+   * Only this user's, by the platform's own id; empty for all. Not together with the other two.
+   *
+   * @generated from field: string external_id = 6;
+   */
+  externalId: string;
 };
 
 /**
@@ -1204,7 +1664,7 @@ export type ListGrantsRequest = Message<"surveyauth.v1.ListGrantsRequest"> & {
  * Use `create(ListGrantsRequestSchema)` to create a new message.
  */
 export const ListGrantsRequestSchema: GenMessage<ListGrantsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 33);
+  messageDesc(file_surveyauth_v1_admin_service, 46);
 
 /**
  * A page of grants.
@@ -1232,7 +1692,7 @@ export type ListGrantsResponse = Message<"surveyauth.v1.ListGrantsResponse"> & {
  * Use `create(ListGrantsResponseSchema)` to create a new message.
  */
 export const ListGrantsResponseSchema: GenMessage<ListGrantsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 34);
+  messageDesc(file_surveyauth_v1_admin_service, 47);
 
 /**
  * A grant to revoke.
@@ -1253,7 +1713,7 @@ export type RevokeGrantRequest = Message<"surveyauth.v1.RevokeGrantRequest"> & {
  * Use `create(RevokeGrantRequestSchema)` to create a new message.
  */
 export const RevokeGrantRequestSchema: GenMessage<RevokeGrantRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 35);
+  messageDesc(file_surveyauth_v1_admin_service, 48);
 
 /**
  * What was done.
@@ -1274,7 +1734,7 @@ export type RevokeGrantResponse = Message<"surveyauth.v1.RevokeGrantResponse"> &
  * Use `create(RevokeGrantResponseSchema)` to create a new message.
  */
 export const RevokeGrantResponseSchema: GenMessage<RevokeGrantResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 36);
+  messageDesc(file_surveyauth_v1_admin_service, 49);
 
 /**
  * Which events.
@@ -1311,11 +1771,18 @@ export type ListAuditEventsRequest = Message<"surveyauth.v1.ListAuditEventsReque
   pageToken: string;
 
   /**
-   * Only this user's, by id, which a deleted user keeps; empty for all. Not together with `username`.
+   * Only this user's, by id, which a deleted user keeps; empty for all. Not together with the other two.
    *
    * @generated from field: string user_id = 5;
    */
   userId: string;
+
+  /**
+   * Only this user's, by the platform's own id; empty for all. Not together with the other two.
+   *
+   * @generated from field: string external_id = 6;
+   */
+  externalId: string;
 };
 
 /**
@@ -1323,7 +1790,7 @@ export type ListAuditEventsRequest = Message<"surveyauth.v1.ListAuditEventsReque
  * Use `create(ListAuditEventsRequestSchema)` to create a new message.
  */
 export const ListAuditEventsRequestSchema: GenMessage<ListAuditEventsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 37);
+  messageDesc(file_surveyauth_v1_admin_service, 50);
 
 /**
  * A page of events.
@@ -1351,12 +1818,13 @@ export type ListAuditEventsResponse = Message<"surveyauth.v1.ListAuditEventsResp
  * Use `create(ListAuditEventsResponseSchema)` to create a new message.
  */
 export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_admin_service, 38);
+  messageDesc(file_surveyauth_v1_admin_service, 51);
 
 /**
- * Owns apps, secrets and users. A user is named by `username` or by `user_id`, never by both (INVALID_ARGUMENT); a deleted one
- * has only the `user_id`. Every change writes its audit event in the same transaction and takes effect from the very next
- * call of any service. Callers of all methods: operator. Lists are complete pages in a stable order; `next_page_token` of the
+ * Owns apps, secrets and users. A user is named by one of `username`, `user_id` and `external_id` (else INVALID_ARGUMENT); a
+ * deleted one has only the `user_id`. Every change writes its audit event in the same transaction and takes effect from the very next
+ * call of any service. Callers of all methods: operator; of those about one user also sign_in, who names users by
+ * `external_id` only. Lists are complete pages in a stable order; `next_page_token` of the
  * answer, when not empty, fetches the next one.
  *
  * @generated from service surveyauth.v1.AdminService
@@ -1440,7 +1908,9 @@ export const AdminService: GenService<{
     output: typeof RevokeAppSecretResponseSchema;
   },
   /**
-   * Creates a user of the built-in accounts. Safe to retry with a `request_id`. Fails with ALREADY_EXISTS, RATE_LIMITED (too many passwords wait to be hashed).
+   * Creates a user: one of the built-in accounts, one from elsewhere, or both. Safe to retry with a `request_id`. Fails with
+   * ALREADY_EXISTS (username or external_id), INVALID_ARGUMENT (a password without a username), RATE_LIMITED (too many passwords
+   * wait to be hashed).
    *
    * @generated from rpc surveyauth.v1.AdminService.CreateUser
    */
@@ -1470,7 +1940,8 @@ export const AdminService: GenService<{
     output: typeof GetUserResponseSchema;
   },
   /**
-   * Changes a user's profile; apps get the new one from the next call on. Safe to retry. Fails with NOT_FOUND.
+   * Changes a user's profile or external_id; everybody gets the new one from the next call on. Safe to retry. Fails with
+   * NOT_FOUND, ALREADY_EXISTS (another user has the external_id).
    *
    * @generated from rpc surveyauth.v1.AdminService.UpdateUser
    */
@@ -1503,8 +1974,10 @@ export const AdminService: GenService<{
   },
   /**
    * Deletes a disabled user for good: name, profile and password are gone, all grants are revoked, and the name is free for
-   * somebody else. The user_id with its openids is kept and never reused, and the audit trail is kept too. Surveys are
-   * SurveyService's: delete them first. Fails with NOT_FOUND, INVALID_ARGUMENT (the user is not disabled).
+   * somebody else. The user_id with its openids is kept and never reused, and the audit trail is kept too. The external_id and
+   * the identities stay with it, so that nobody comes back by signing in elsewhere; who creates or updates a user with that
+   * external_id, or links that identity, takes it away. Surveys are SurveyService's: delete them first. Fails with NOT_FOUND,
+   * INVALID_ARGUMENT (the user is not disabled).
    *
    * @generated from rpc surveyauth.v1.AdminService.DeleteUser
    */
@@ -1512,6 +1985,68 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof DeleteUserRequestSchema;
     output: typeof DeleteUserResponseSchema;
+  },
+  /**
+   * Ends all sessions of a user, and nothing else: grants stay, and so do codes. Safe to retry. Fails with NOT_FOUND.
+   *
+   * @generated from rpc surveyauth.v1.AdminService.EndUserSessions
+   */
+  endUserSessions: {
+    methodKind: "unary";
+    input: typeof EndUserSessionsRequestSchema;
+    output: typeof EndUserSessionsResponseSchema;
+  },
+  /**
+   * The apps that have a live grant of a user, the one with the newest first. Safe to retry. Fails with NOT_FOUND.
+   *
+   * @generated from rpc surveyauth.v1.AdminService.ListUserApps
+   */
+  listUserApps: {
+    methodKind: "unary";
+    input: typeof ListUserAppsRequestSchema;
+    output: typeof ListUserAppsResponseSchema;
+  },
+  /**
+   * Revokes all grants of a user to an app, as AccountService.DisconnectApp does; sessions stay. Safe to retry. Fails with
+   * NOT_FOUND (no such user, or no such grant of this user).
+   *
+   * @generated from rpc surveyauth.v1.AdminService.DisconnectUserApp
+   */
+  disconnectUserApp: {
+    methodKind: "unary";
+    input: typeof DisconnectUserAppRequestSchema;
+    output: typeof DisconnectUserAppResponseSchema;
+  },
+  /**
+   * Links an identity to a user, who from then on is whoever signs in with it. Linking it again to the same user is `ok`. Safe
+   * to retry. Fails with NOT_FOUND, ALREADY_EXISTS (the identity is another user's).
+   *
+   * @generated from rpc surveyauth.v1.AdminService.LinkIdentity
+   */
+  linkIdentity: {
+    methodKind: "unary";
+    input: typeof LinkIdentityRequestSchema;
+    output: typeof LinkIdentityResponseSchema;
+  },
+  /**
+   * Takes an identity from its user. Sessions begun with it go on. Fails with NOT_FOUND: a retry gets it too.
+   *
+   * @generated from rpc surveyauth.v1.AdminService.UnlinkIdentity
+   */
+  unlinkIdentity: {
+    methodKind: "unary";
+    input: typeof UnlinkIdentityRequestSchema;
+    output: typeof UnlinkIdentityResponseSchema;
+  },
+  /**
+   * The identities of a user, by provider and subject. Safe to retry. Fails with NOT_FOUND.
+   *
+   * @generated from rpc surveyauth.v1.AdminService.ListIdentities
+   */
+  listIdentities: {
+    methodKind: "unary";
+    input: typeof ListIdentitiesRequestSchema;
+    output: typeof ListIdentitiesResponseSchema;
   },
   /**
    * Grants, newest first, ended ones included until they are cleaned up. On SQLite, those of more than one user are in the

@@ -18,8 +18,11 @@ const unavailable: ReadonlySet<string> = new Set([
   '55P03', // lock timeout
 ])
 
-/** Serialization failure and deadlock: the transaction was rolled back and may be run again. */
-const repeatable: ReadonlySet<string> = new Set(['40001', '40P01'])
+/**
+ * Serialization failure, deadlock, and a row that another transaction made after this one had looked for it: the transaction was
+ * rolled back and may be run again.
+ */
+const repeatable: ReadonlySet<string> = new Set(['40001', '40P01', '23505'])
 
 /**
  * Failures after which the server has closed the connection, or is about to; and 40003, CockroachDB's answer to a COMMIT when it

@@ -9,14 +9,14 @@ import { hashCredential, newCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import type { UserRow } from '../store/token-store.js'
 
-/** Unknown user, disabled user and wrong password get the same answer after the same time. */
+/** Unknown user, disabled user, user without a password and wrong password get the same answer after the same time. */
 export function signIn(deps: TokenDeps) {
   return async (request: SignInRequest, call: Call): Promise<MessageInitShape<typeof SignInResponseSchema>> => {
     const { username, password, source } = request
     const answer = await deps.passwords.inQueue(({ compare }) =>
       deps.signInLimiter.counted(username, source, async () => {
         const user = await deps.store.findUser(username)
-        const isRight = await compare(user?.passwordHash, password)
+        const isRight = await compare(user?.passwordHash || undefined, password)
         return user && isRight ? startSession(deps, user, request.previousSessionToken, call) : undefined
       }),
     )

@@ -2,13 +2,12 @@
 import type { MessageInitShape } from '@bufbuild/protobuf'
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import type { AdminService, AuditEventSchema, GrantSchema } from '../../../gen/surveyauth/v1/admin_service_pb.js'
-import { ErrorReason } from '../../../gen/surveyauth/v1/error_pb.js'
 import type { Handlers } from '../../rpc/dispatcher.js'
-import { ServiceError } from '../../rpc/service-error.js'
 import { pageOf } from '../../storage/page.js'
 import type { TokenDeps } from '../deps.js'
 import type { AuditRow, GrantRow } from '../store/token-store.js'
 import { byOperator, notFound } from './apps.js'
+import { findUser, found, noUser, requireOneName, type Which } from './which-user.js'
 
 type GrantMethods = Pick<Handlers<typeof AdminService>, 'listGrants' | 'revokeGrant' | 'listAuditEvents'>
 
@@ -16,15 +15,13 @@ export function createGrantMethods(deps: TokenDeps): GrantMethods {
   const { store } = deps
 
   /** The filter of a list; an app or user that does not exist is NOT_FOUND rather than an empty list. */
-  async function filterOf(request: { readonly appid: string; readonly username: string; readonly userId: string }) {
-    const { appid, username } = request
-    if (username !== '' && request.userId !== '') {
-      throw new ServiceError(ErrorReason.INVALID_ARGUMENT, 'give username or user_id, not both')
-    }
+  async function filterOf(request: Which & { readonly appid: string }) {
+    const { appid, username, externalId } = request
+    requireOneName(request, { orNone: true })
     if (appid !== '' && !(await store.findApp(appid))) throw notFound('app', appid)
-    const userId = username === '' ? request.userId : (await store.findUser(username))?.userId
-    if (userId === undefined || (request.userId !== '' && !(await store.isUserId(userId))))
-      throw notFound('user', username || request.userId)
+    const isNamed = username !== '' || externalId !== ''
+    const userId = isNamed ? found(await findUser(store, request), request).userId : request.userId
+    if (!isNamed && userId !== '' && !(await store.isUserId(userId))) throw noUser(request)
     return { ...(appid !== '' && { appid }), ...(userId !== '' && { userId }) }
   }
 
@@ -54,6 +51,7 @@ function toGrant(row: GrantRow): MessageInitShape<typeof GrantSchema> {
     appName: row.appName,
     userId: row.userId,
     username: row.username,
+    externalId: row.externalId,
     openid: row.openid,
     scope: row.scope,
     createTime: timestampFromMs(row.createdAtMs),

@@ -82,25 +82,56 @@ export interface AppSecretRow {
 
 export interface UserRow {
   readonly userId: string
+  /** Of a user without a name, and of a deleted one, placeholderName: every user has one, and no two have the same. */
   readonly username: string
+  /** The platform's own id of the user; empty for none. No two users have the same. */
+  readonly externalId: string
   readonly nickname: string
   readonly avatar: string
-  /** argon2id in PHC string format. */
+  /** argon2id in PHC string format; empty for none, and then nobody signs in by password. */
   readonly passwordHash: string
   readonly isDisabled: boolean
   readonly createdAtMs: number
 }
 
-/** What apps are told about a user besides the openid. */
-export const PROFILE = ['nickname', 'avatar'] as const
-export type ProfileChange = Partial<Pick<UserRow, (typeof PROFILE)[number]>>
+/** A name that no operator can give. */
+export const placeholderName = (userId: string) => `~${userId}`
+
+export type UserChange = Partial<Pick<UserRow, 'externalId' | 'nickname' | 'avatar'>>
+
+/** The columns that differ, as the note of the event lists them. */
+export function changedOfUser(before: UserRow, after: UserRow): string[] {
+  const columns = { external_id: 'externalId', nickname: 'nickname', avatar: 'avatar' } as const
+  return Object.entries(columns).flatMap(([name, column]) => (before[column] === after[column] ? [] : [name]))
+}
+
+/** The note of the event: a name that was given, and the id that the platform has. */
+export function noteOnUser({ userId, username, externalId }: UserRow): string {
+  const name = username === placeholderName(userId) ? '' : username
+  return externalId === '' ? name : `${name} external_id ${externalId}`.trimStart()
+}
+
+/** Whom a provider knows as `subject`: one user, whatever races. Nothing is ever linked by anything else. */
+export interface Identity {
+  readonly provider: string
+  readonly subject: string
+}
+
+export interface IdentityRow extends Identity {
+  readonly userId: string
+  readonly createdAtMs: number
+  /** The last sign-in with it; 0 for none. */
+  readonly lastUsedAtMs: number
+}
+
+export const noteOnIdentity = ({ provider, subject }: Identity) => `${provider} ${subject}`
 
 /**
- * What is left of a deleted user, who still owns openids and events, under a name that nobody else can have. The row is
- * disabled and, like every row without a password, found under no name and in no list.
+ * What is left of a deleted user, who still owns openids and events. The row is disabled and marked as deleted: it is found under
+ * no name and in no list. It keeps its externalId and its identities, so that nobody comes back by signing in elsewhere; an
+ * operator who gives one of them to another user takes it away.
  */
 export const REMAINS = { nickname: '', avatar: '', passwordHash: '' } as const
-export const nameOfRemains = (userId: string) => `~${userId}`
 
 /** A live session joined with its live user. */
 export interface SessionRow {
@@ -118,6 +149,7 @@ export interface GrantRow {
   readonly appName: string
   readonly userId: string
   readonly username: string
+  readonly externalId: string
   readonly openid: string
   readonly scope: string
   readonly createdAtMs: number
@@ -136,6 +168,7 @@ export interface AccessTokenRow {
   readonly userId: string
   readonly openid: string
   readonly scope: string
+  readonly externalId: string
   readonly nickname: string
   readonly avatar: string
   /** Its own expiry, or the end of its overlap when it was replaced. */
@@ -174,6 +207,8 @@ export const AUDIT_KINDS = [
   'user.enabled',
   'user.password_set',
   'user.deleted',
+  'identity.linked',
+  'identity.unlinked',
   'session.started',
   'session.ended',
   'code.issued',
@@ -299,9 +334,11 @@ export interface TokenStore extends CleanUps {
 
   // -- Users and sessions --------------------------------------------------------------------------------------------
 
-  createUser(user: UserRow, cause: Cause): Promise<'created' | 'username_taken'>
+  createUser(user: UserRow, cause: Cause): Promise<'created' | 'username_taken' | 'external_id_taken'>
   findUser(username: string): Promise<UserRow | undefined>
   findUserById(userId: string): Promise<UserRow | undefined>
+  /** undefined for an empty one, which nobody has. */
+  findUserByExternalId(externalId: string): Promise<UserRow | undefined>
   /** Whether a user has or had this id: a deleted user keeps it. */
   isUserId(userId: string): Promise<boolean>
   /** Ascending by username. */
@@ -310,13 +347,31 @@ export interface TokenStore extends CleanUps {
    * Replaces the given columns; from the moment this fulfils, every lookup finds them. No event is written when nothing changes.
    * @returns undefined when there is no such user.
    */
-  updateUser(userId: string, change: ProfileChange, now: number, cause: Cause): Promise<UserRow | undefined>
+  updateUser(
+    userId: string,
+    change: UserChange,
+    now: number,
+    cause: Cause,
+  ): Promise<UserRow | 'external_id_taken' | undefined>
   /** Disabling ends the user's sessions and unused codes. undefined when there is no such user. */
   setUserDisabled(userId: string, isDisabled: boolean, now: number, cause: Cause): Promise<UserRow | undefined>
   /** Ends the user's sessions and unused codes. False when there is no such user. */
   setUserPassword(userId: string, passwordHash: string, now: number, cause: Cause): Promise<boolean>
   /** Replaces a disabled user by REMAINS and revokes all their grants; the name becomes free. */
   deleteUser(userId: string, now: number, cause: Cause): Promise<'deleted' | 'not_found' | 'not_disabled'>
+  /** `taken`: it is another user's, who is not deleted. Of concurrent calls for one identity one links it, and the others see that. */
+  linkIdentity(
+    identity: Identity,
+    userId: string,
+    now: number,
+    cause: Cause,
+  ): Promise<'linked' | 'already_linked' | 'taken' | 'not_found'>
+  /** Whose it was; undefined when no user has it. Sessions stay. */
+  unlinkIdentity(identity: Identity, now: number, cause: Cause): Promise<string | undefined>
+  /** Ascending by provider and subject. */
+  listIdentities(userId: string): Promise<readonly IdentityRow[]>
+  /** Ends all sessions of the user; grants and codes stay. How many there were. */
+  endSessions(userId: string, now: number, cause: Cause): Promise<number>
   /**
    * Starts a session, ends `previousSessionHash` if it is given, and ends the user's oldest sessions beyond `maxLive`.
    * `refused`: the user is gone, disabled, or no longer has the `passwordHash` that was checked.

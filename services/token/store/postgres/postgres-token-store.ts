@@ -8,6 +8,7 @@ import { createAppMethods } from './apps.js'
 import { Audit, createAuditMethods } from './audit.js'
 import { createCodeMethods } from './codes.js'
 import { createGrantMethods } from './grants.js'
+import { createIdentityMethods } from './identities.js'
 import { createRequestCountMethods } from './request-counts.js'
 import { tokenSchema } from './schema.js'
 import { createSecretMethods } from './secrets.js'
@@ -25,6 +26,7 @@ export async function openPostgresTokenStore(options: PoolOptions): Promise<Toke
     ...createAppMethods(database, audit),
     ...createSecretMethods(database, audit),
     ...createUserMethods(database, audit),
+    ...createIdentityMethods(database, audit),
     ...createSessionMethods(database, audit),
     ...createCodeMethods(database, audit),
     ...createTokenMethods(database, audit),

@@ -28,13 +28,26 @@ CREATE INDEX app_secrets_by_app ON app_secrets (appid, created_at_ms, secret_id)
 CREATE TABLE users (
   user_id text COLLATE "C" PRIMARY KEY,
   username text COLLATE "C" NOT NULL,
+  external_id text COLLATE "C" NOT NULL, -- empty for none
   nickname text NOT NULL,
   avatar text NOT NULL,
-  password_hash text NOT NULL,
+  password_hash text NOT NULL, -- empty for none
   is_disabled boolean NOT NULL,
+  is_deleted boolean NOT NULL,
   created_at_ms bigint NOT NULL,
   CONSTRAINT users_by_username UNIQUE (username)
 );
+CREATE UNIQUE INDEX users_by_external_id ON users (external_id) WHERE external_id <> '';
+
+CREATE TABLE identities (
+  provider text COLLATE "C" NOT NULL,
+  subject text COLLATE "C" NOT NULL,
+  user_id text COLLATE "C" NOT NULL REFERENCES users,
+  created_at_ms bigint NOT NULL,
+  last_used_at_ms bigint NOT NULL, -- 0 for never
+  PRIMARY KEY (provider, subject)
+);
+CREATE INDEX identities_by_user ON identities (user_id, provider, subject);
 
 CREATE TABLE sessions (
   session_hash bytea PRIMARY KEY CHECK (octet_length(session_hash) = 32),

@@ -4,8 +4,9 @@ import type { Database, Statement, Transaction } from '../../../storage/postgres
 import type { Hash, SessionRow, TokenStore } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { lockUnchangedUser } from './locks.js'
+import { lockUser } from './users.js'
 
-type SessionMethods = Pick<TokenStore, 'startSession' | 'findSession' | 'touchSession' | 'endSession'>
+type SessionMethods = Pick<TokenStore, 'startSession' | 'findSession' | 'touchSession' | 'endSession' | 'endSessions'>
 
 const insertSession: Statement = {
   name: 'insert_session',
@@ -36,6 +37,12 @@ const touchSession: Statement = {
 const deleteSession: Statement = {
   name: 'delete_session',
   text: 'DELETE FROM sessions WHERE session_hash = $1 RETURNING user_id AS "userId"',
+}
+
+/** By the index sessions_by_user. */
+const deleteSessionsOfUser: Statement = {
+  name: 'delete_all_sessions',
+  text: 'DELETE FROM sessions WHERE user_id = $1 RETURNING 1',
 }
 
 export function createSessionMethods(database: Database, audit: Audit): SessionMethods {
@@ -75,6 +82,15 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
     endSession(sessionHash, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
         await end(transaction, sessionHash, now, cause, 'signed out')
+      })
+    },
+
+    endSessions(userId, now, cause) {
+      return database.causedTransaction(cause, async (transaction) => {
+        await transaction.ask(lockUser, [userId]) // waits for sign-ins in progress, which hold the row too
+        const { length } = await transaction.write(deleteSessionsOfUser, [userId])
+        if (length > 0) recordEnd(transaction, userId, now, cause, `all ${length} of them`)
+        return length
       })
     },
   }

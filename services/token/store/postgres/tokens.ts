@@ -93,7 +93,8 @@ const mint: Statement = {
 const findAccessToken: Statement = {
   name: 'find_access_token',
   text: `
-    SELECT g.grant_id AS "grantId", g.appid, g.user_id AS "userId", g.openid, g.scope, u.nickname, u.avatar,
+    SELECT g.grant_id AS "grantId", g.appid, g.user_id AS "userId", g.openid, g.scope, u.external_id AS "externalId",
+      u.nickname, u.avatar,
       t.expires_at_ms AS "expiresAtMs", g.last_used_at_ms AS "grantLastUsedAtMs",
       g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled AS "isRevoked"
     FROM access_tokens t

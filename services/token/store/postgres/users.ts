@@ -2,7 +2,7 @@ import { cutPage } from '../../../storage/page.js'
 import { Lookups } from '../../../storage/postgres/lookups.js'
 import type { Database, Statement } from '../../../storage/postgres/transaction.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
-import { nameOfRemains, PROFILE, REMAINS, type TokenStore, type UserRow } from '../token-store.js'
+import { changedOfUser, noteOnUser, placeholderName, REMAINS, type TokenStore, type UserRow } from '../token-store.js'
 import type { Audit } from './audit.js'
 import { endGrant } from './grants.js'
 
@@ -11,6 +11,7 @@ type UserMethods = Pick<
   | 'createUser'
   | 'findUser'
   | 'findUserById'
+  | 'findUserByExternalId'
   | 'isUserId'
   | 'listUsers'
   | 'updateUser'
@@ -19,19 +20,27 @@ type UserMethods = Pick<
   | 'deleteUser'
 >
 
-const USER = `user_id AS "userId", username, nickname, avatar, password_hash AS "passwordHash",
+const USER = `user_id AS "userId", username, external_id AS "externalId", nickname, avatar, password_hash AS "passwordHash",
   is_disabled AS "isDisabled", created_at_ms AS "createdAtMs"`
 
 /** SQL: not deleted. */
-const IS_THERE = `password_hash <> '${REMAINS.passwordHash}'`
+const IS_THERE = 'NOT is_deleted'
 
 const insertUser: Statement = {
   name: 'insert_user',
   text: `
-    INSERT INTO users (user_id, username, nickname, avatar, password_hash, is_disabled, created_at_ms)
-    VALUES ($1, $2, $3, $4, $5, $6, $7)
-    ON CONFLICT (username) DO NOTHING
-    RETURNING user_id`,
+    INSERT INTO users
+      (user_id, username, external_id, nickname, avatar, password_hash, is_disabled, is_deleted, created_at_ms)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, false, $8)`,
+}
+/** By the index users_by_external_id, as is the next one. */
+const takeExternalIdFromDeleted: Statement = {
+  name: 'take_external_id_from_deleted',
+  text: `UPDATE users SET external_id = '' WHERE external_id = $1 AND external_id <> '' AND is_deleted`,
+}
+const findUserByExternalId: Statement = {
+  name: 'find_user_by_external_id',
+  text: `SELECT ${USER} FROM users WHERE external_id = $1 AND external_id <> '' AND ${IS_THERE}`,
 }
 /** By the primary key. */
 const findUserId: Statement = { name: 'find_user_id', text: 'SELECT 1 FROM users WHERE user_id = $1' }
@@ -45,13 +54,13 @@ const listUsers: Statement = {
   name: 'list_users',
   text: `SELECT ${USER} FROM users WHERE username > $1 AND ${IS_THERE} ORDER BY username LIMIT $2`,
 }
-const lockUser: Statement = {
+export const lockUser: Statement = {
   name: 'lock_user',
   text: `SELECT ${USER} FROM users WHERE user_id = $1 AND ${IS_THERE} FOR NO KEY UPDATE`,
 }
 const updateUser: Statement = {
   name: 'update_user',
-  text: 'UPDATE users SET nickname = $2, avatar = $3 WHERE user_id = $1',
+  text: 'UPDATE users SET external_id = $2, nickname = $3, avatar = $4 WHERE user_id = $1',
 }
 const setUserDisabled: Statement = {
   name: 'set_user_disabled',
@@ -63,7 +72,9 @@ const setUserPassword: Statement = {
 }
 const eraseUser: Statement = {
   name: 'erase_user',
-  text: 'UPDATE users SET username = $2, nickname = $3, avatar = $4, password_hash = $5 WHERE user_id = $1',
+  text: `
+    UPDATE users SET username = $2, nickname = $3, avatar = $4, password_hash = $5, is_deleted = true
+    WHERE user_id = $1`,
 }
 /** By the index grants_by_user. */
 const lockAllGrantsOfUser: Statement = {
@@ -92,11 +103,17 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
   return {
     createUser(user, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const { userId, username, nickname, avatar, passwordHash, isDisabled, createdAtMs } = user
-        const values = [userId, username, nickname, avatar, passwordHash, isDisabled, createdAtMs]
-        const created = await transaction.write(insertUser, values)
-        if (created.length === 0) return 'username_taken'
-        audit.write(transaction, createdAtMs, cause, { kind: 'user.created', userId, note: username })
+        const { userId, username, externalId, nickname, avatar, passwordHash, isDisabled, createdAtMs } = user
+        const values = [userId, username, externalId, nickname, avatar, passwordHash, isDisabled, createdAtMs]
+        const [ofName, ofExternalId] = await Promise.all([
+          transaction.askOne(findUser, [username]),
+          transaction.askOne(findUserByExternalId, [externalId]),
+        ])
+        if (ofName) return 'username_taken'
+        if (ofExternalId) return 'external_id_taken'
+        transaction.write(takeExternalIdFromDeleted, [externalId])
+        transaction.write(insertUser, values) // fails if another has been created meanwhile, and then all of this is repeated
+        audit.write(transaction, createdAtMs, cause, { kind: 'user.created', userId, note: noteOnUser(user) })
         return 'created'
       })
     },
@@ -105,6 +122,10 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
 
     async findUserById(userId) {
       return (await database.read<UserRow>(findUserById, [userId]))[0]
+    },
+
+    async findUserByExternalId(externalId) {
+      return (await database.read<UserRow>(findUserByExternalId, [externalId]))[0]
     },
 
     async isUserId(userId) {
@@ -120,10 +141,14 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         const before = await transaction.askOne<UserRow>(lockUser, [userId])
         if (!before) return undefined
         const after = { ...before, ...change }
-        const changed = PROFILE.filter((column) => after[column] !== before[column])
+        const changed = changedOfUser(before, after)
         if (changed.length === 0) return before
-        const { nickname, avatar } = after
-        transaction.write(updateUser, [userId, nickname, avatar])
+        const { externalId, nickname, avatar } = after
+        if (externalId !== before.externalId) {
+          if (await transaction.askOne(findUserByExternalId, [externalId])) return 'external_id_taken'
+          transaction.write(takeExternalIdFromDeleted, [externalId])
+        }
+        transaction.write(updateUser, [userId, externalId, nickname, avatar])
         audit.write(transaction, now, cause, { kind: 'user.updated', userId, note: changed.join(', ') })
         return after
       })
@@ -163,7 +188,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         if (!user.isDisabled) return 'not_disabled'
         const { nickname, avatar, passwordHash } = REMAINS
         const grants = await transaction.ask<{ grantId: string; appid: string }>(lockAllGrantsOfUser, [userId])
-        transaction.write(eraseUser, [userId, nameOfRemains(userId), nickname, avatar, passwordHash])
+        transaction.write(eraseUser, [userId, placeholderName(userId), nickname, avatar, passwordHash])
         const note = 'its user was deleted'
         for (const grant of grants) endGrant(transaction, audit, { ...grant, userId, note }, now, cause)
         audit.write(transaction, now, cause, { kind: 'user.deleted', userId })

@@ -49,6 +49,8 @@ const alters: Readonly<Record<AuditKind, readonly Altered[]>> = {
   'user.enabled': ['users', 'tokens'],
   'user.password_set': [],
   'user.deleted': ['users', 'tokens'],
+  'identity.linked': [],
+  'identity.unlinked': [],
   'session.started': [],
   'session.ended': [],
   'code.issued': [],

@@ -35,13 +35,26 @@ export const tokenSchema: Schema = {
         CREATE TABLE users (
           user_id       TEXT    NOT NULL PRIMARY KEY,
           username      TEXT    NOT NULL,
+          external_id   TEXT    NOT NULL, -- empty for none
           nickname      TEXT    NOT NULL,
           avatar        TEXT    NOT NULL,
-          password_hash TEXT    NOT NULL,
+          password_hash TEXT    NOT NULL, -- empty for none
           is_disabled   INTEGER NOT NULL CHECK (is_disabled IN (0, 1)),
+          is_deleted    INTEGER NOT NULL CHECK (is_deleted IN (0, 1)),
           created_at_ms INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;
         CREATE UNIQUE INDEX users_by_username ON users (username);
+        CREATE UNIQUE INDEX users_by_external_id ON users (external_id) WHERE external_id <> '';
+
+        CREATE TABLE identities (
+          provider        TEXT    NOT NULL,
+          subject         TEXT    NOT NULL,
+          user_id         TEXT    NOT NULL REFERENCES users,
+          created_at_ms   INTEGER NOT NULL,
+          last_used_at_ms INTEGER NOT NULL, -- 0 for never
+          PRIMARY KEY (provider, subject)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX identities_by_user ON identities (user_id, provider, subject);
 
         CREATE TABLE sessions (
           session_hash    BLOB    NOT NULL PRIMARY KEY CHECK (length(session_hash) = 32),

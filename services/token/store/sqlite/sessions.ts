@@ -50,6 +50,11 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     'DELETE FROM sessions WHERE session_hash = ? RETURNING user_id AS userId',
   )
 
+  const removeAll = db.prepare<[string]>(
+    // Index sessions_by_user.
+    'DELETE FROM sessions WHERE user_id = ?',
+  )
+
   function end(sessionHash: Hash, now: number, cause: Cause, note: string): void {
     const ended = remove.get(sessionHash)
     if (ended) record({ kind: 'session.ended', now, cause, userId: ended.userId, note })
@@ -74,6 +79,12 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
 
     endSession(sessionHash: Hash, now: number, cause: Cause): void {
       end(sessionHash, now, cause, 'signed out')
+    },
+
+    endSessions(userId: string, now: number, cause: Cause): number {
+      const { changes } = removeAll.run(userId)
+      if (changes > 0) record({ kind: 'session.ended', now, cause, userId, note: `all ${changes} of them` })
+      return changes
     },
   }
 }

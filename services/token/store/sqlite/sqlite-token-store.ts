@@ -12,6 +12,7 @@ import { appReads, appWrites } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeEnders } from './codes.js'
 import { grantCompleter, grantEnder, grantReads, grantWrites, userGrantsEnder } from './grants.js'
+import { identityReads, identityWrites } from './identities.js'
 import { KeptRows } from './kept-rows.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
@@ -19,7 +20,7 @@ import { secretInserter, secretReads, secretWrites } from './secrets.js'
 import { openSessionFinder, sessionReads, sessionWrites } from './sessions.js'
 import { tokenReads, tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
-import { liveUserFinder, unchangedUserFinder, userReads, userWrites } from './users.js'
+import { liveUserFinder, unchangedUserFinder, userFinders, userReads, userWrites } from './users.js'
 import { fewAtATime, useWrites } from './uses.js'
 
 /**
@@ -57,12 +58,17 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
     createUser: causedWriting(writer, writes.createUser),
     findUser: reading(db, reads.findUser),
     findUserById: reading(db, reads.findUserById),
+    findUserByExternalId: reading(db, reads.findUserByExternalId),
     isUserId: reading(db, reads.isUserId),
     listUsers: reading(db, reads.listUsers),
     updateUser: causedWriting(writer, writes.updateUser),
     setUserDisabled: causedWriting(writer, writes.setUserDisabled),
     setUserPassword: causedWriting(writer, writes.setUserPassword),
     deleteUser: causedWriting(writer, writes.deleteUser),
+    linkIdentity: causedWriting(writer, writes.linkIdentity),
+    unlinkIdentity: causedWriting(writer, writes.unlinkIdentity),
+    listIdentities: reading(db, reads.listIdentities),
+    endSessions: causedWriting(writer, writes.endSessions),
     startSession: causedWriting(writer, writes.startSession),
     findSession: reading(db, reads.findSession),
     touchSession: writing(writer, writes.touchSession),
@@ -98,6 +104,7 @@ export function tokenStoreReads(db: Connection, kept: KeptRows) {
     ...appReads(db, kept),
     ...secretReads(db, kept),
     ...userReads(db),
+    ...identityReads(db),
     ...sessionReads(db),
     ...grantReads(db),
     ...tokenReads(db, kept),
@@ -122,6 +129,7 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
     ...appWrites(db, record, insertSecret, secrets.addAppSecret, unusedCodes),
     ...secrets,
     ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
+    ...identityWrites(db, record, userFinders(db).findUserById),
     ...sessionWrites(db, record, isUnchangedUser),
     ...codeWrites(db, { record, findAuthentication, isLiveUser, isOpenSession, completeGrant, endGrant }),
     ...tokenWrites(db, { record, findAuthentication, isLiveUser }),

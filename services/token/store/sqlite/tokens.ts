@@ -24,6 +24,7 @@ type GrantRecord = [
   userId: string,
   openid: string,
   scope: string,
+  externalId: string,
   nickname: string,
   avatar: string,
   tokens: Buffer,
@@ -35,7 +36,7 @@ export function tokenReads(db: Connection, kept: KeptRows) {
   const findGrants = db
     .prepare<[{ place: bigint }], GrantRecord>(
       // Runs for every data request whose token is not kept. Primary keys of all three tables.
-      `SELECT g.grant_id, g.appid, g.user_id, g.openid, g.scope, u.nickname, u.avatar, g.access_tokens,
+      `SELECT g.grant_id, g.appid, g.user_id, g.openid, g.scope, u.external_id, u.nickname, u.avatar, g.access_tokens,
          g.last_used_at_ms, g.revoked_at_ms IS NOT NULL OR a.is_disabled OR u.is_disabled
        FROM grants g
          JOIN apps a ON a.appid = g.appid
@@ -46,7 +47,7 @@ export function tokenReads(db: Connection, kept: KeptRows) {
 
   function look(hash: Hash): AccessTokenRow | undefined {
     for (const record of findGrants.all({ place: placeNumber(hash) })) {
-      const expiresAtMs = findExpiry(record[7], hash)
+      const expiresAtMs = findExpiry(record[8], hash)
       if (expiresAtMs === undefined) continue
       return {
         grantId: record[0],
@@ -54,11 +55,12 @@ export function tokenReads(db: Connection, kept: KeptRows) {
         userId: record[2],
         openid: record[3],
         scope: record[4],
-        nickname: record[5],
-        avatar: record[6],
+        externalId: record[5],
+        nickname: record[6],
+        avatar: record[7],
         expiresAtMs,
-        grantLastUsedAtMs: record[8],
-        isRevoked: record[9] === 1,
+        grantLastUsedAtMs: record[9],
+        isRevoked: record[10] === 1,
       }
     }
     return undefined

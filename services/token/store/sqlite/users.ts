@@ -1,7 +1,7 @@
 import type { Cause } from '../../../storage/cause.js'
 import { cutPage, type Page, type PageOf } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
-import { nameOfRemains, PROFILE, type ProfileChange, REMAINS, type UserRow } from '../token-store.js'
+import { changedOfUser, noteOnUser, placeholderName, REMAINS, type UserChange, type UserRow } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
 import type { KeptRows } from './kept-rows.js'
 
@@ -10,13 +10,13 @@ interface UserRecord extends Omit<UserRow, 'isDisabled'> {
   readonly isDisabled: number
 }
 
-const COLUMNS = `user_id AS userId, username, nickname, avatar, password_hash AS passwordHash,
+const COLUMNS = `user_id AS userId, username, external_id AS externalId, nickname, avatar, password_hash AS passwordHash,
   is_disabled AS isDisabled, created_at_ms AS createdAtMs`
 
 /** SQL: not deleted. */
-const IS_THERE = `password_hash <> '${REMAINS.passwordHash}'`
+const IS_THERE = 'is_deleted = 0'
 
-function userFinders(db: Connection) {
+export function userFinders(db: Connection) {
   const byName = db.prepare<[string], UserRecord>(
     // Index users_by_username.
     `SELECT ${COLUMNS} FROM users WHERE username = ? AND ${IS_THERE}`,
@@ -25,9 +25,14 @@ function userFinders(db: Connection) {
     // Primary key.
     `SELECT ${COLUMNS} FROM users WHERE user_id = ? AND ${IS_THERE}`,
   )
+  const byExternalId = db.prepare<[string], UserRecord>(
+    // Index users_by_external_id.
+    `SELECT ${COLUMNS} FROM users WHERE external_id = ? AND external_id <> '' AND ${IS_THERE}`,
+  )
   return {
     findUser: (username: string) => toUser(byName.get(username)),
     findUserById: (userId: string) => toUser(byId.get(userId)),
+    findUserByExternalId: (externalId: string) => toUser(byExternalId.get(externalId)),
   }
 }
 
@@ -84,14 +89,18 @@ export function userWrites(
   endUnusedCodesOfUser: (userId: string, now: number) => void,
   endGrantsOfUser: (userId: string, now: number, cause: Cause, note: string) => void,
 ) {
-  const { findUser, findUserById } = userFinders(db)
+  const { findUser, findUserById, findUserByExternalId } = userFinders(db)
   const insert = db.prepare<[UserRecord]>(
-    `INSERT INTO users (user_id, username, nickname, avatar, password_hash, is_disabled, created_at_ms)
-     VALUES (:userId, :username, :nickname, :avatar, :passwordHash, :isDisabled, :createdAtMs)`,
+    `INSERT INTO users (user_id, username, external_id, nickname, avatar, password_hash, is_disabled, is_deleted, created_at_ms)
+     VALUES (:userId, :username, :externalId, :nickname, :avatar, :passwordHash, :isDisabled, 0, :createdAtMs)`,
   )
-  const update = db.prepare<[string, string, string]>(
+  const takeFromDeleted = db.prepare<[string]>(
+    // Index users_by_external_id.
+    `UPDATE users SET external_id = '' WHERE external_id = ? AND external_id <> '' AND is_deleted = 1`,
+  )
+  const update = db.prepare<[UserChange & { userId: string }]>(
     // Primary key.
-    'UPDATE users SET nickname = ?, avatar = ? WHERE user_id = ?',
+    'UPDATE users SET external_id = :externalId, nickname = :nickname, avatar = :avatar WHERE user_id = :userId',
   )
   const setDisabled = db.prepare<[number, string]>(
     // Primary key.
@@ -103,7 +112,8 @@ export function userWrites(
   )
   const erase = db.prepare<[{ username: string; userId: string } & typeof REMAINS]>(
     // Primary key.
-    `UPDATE users SET username = :username, nickname = :nickname, avatar = :avatar, password_hash = :passwordHash
+    `UPDATE users SET username = :username, nickname = :nickname, avatar = :avatar, password_hash = :passwordHash,
+       is_deleted = 1
      WHERE user_id = :userId`,
   )
   const removeSessions = db.prepare<[string]>(
@@ -112,21 +122,32 @@ export function userWrites(
   )
 
   return {
-    createUser(user: UserRow, cause: Cause): 'created' | 'username_taken' {
+    createUser(user: UserRow, cause: Cause): 'created' | 'username_taken' | 'external_id_taken' {
       if (findUser(user.username)) return 'username_taken'
+      if (findUserByExternalId(user.externalId)) return 'external_id_taken'
+      takeFromDeleted.run(user.externalId)
       insert.run({ ...user, isDisabled: Number(user.isDisabled) })
-      record({ kind: 'user.created', now: user.createdAtMs, cause, userId: user.userId, note: user.username })
+      record({ kind: 'user.created', now: user.createdAtMs, cause, userId: user.userId, note: noteOnUser(user) })
       return 'created'
     },
 
-    updateUser(userId: string, change: ProfileChange, now: number, cause: Cause): UserRow | undefined {
+    updateUser(
+      userId: string,
+      change: UserChange,
+      now: number,
+      cause: Cause,
+    ): UserRow | 'external_id_taken' | undefined {
       const before = findUserById(userId)
       if (!before) return undefined
       const after = { ...before, ...change }
-      const changed = PROFILE.filter((column) => after[column] !== before[column])
+      const changed = changedOfUser(before, after)
       if (changed.length === 0) return before
-      const { nickname, avatar } = after
-      update.run(nickname, avatar, userId)
+      const { externalId, nickname, avatar } = after
+      if (externalId !== before.externalId) {
+        if (findUserByExternalId(externalId)) return 'external_id_taken'
+        takeFromDeleted.run(externalId)
+      }
+      update.run({ userId, externalId, nickname, avatar })
       record({ kind: 'user.updated', now, cause, userId, note: changed.join(', ') })
       return after
     },
@@ -156,7 +177,7 @@ export function userWrites(
       const user = findUserById(userId)
       if (!user) return 'not_found'
       if (!user.isDisabled) return 'not_disabled'
-      erase.run({ ...REMAINS, username: nameOfRemains(userId), userId })
+      erase.run({ ...REMAINS, username: placeholderName(userId), userId })
       endGrantsOfUser(userId, now, cause, 'its user was deleted')
       record({ kind: 'user.deleted', now, cause, userId })
       return 'deleted'

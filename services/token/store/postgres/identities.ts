@@ -1,0 +1,67 @@
+import type { Database, Statement } from '../../../storage/postgres/transaction.js'
+import { type IdentityRow, noteOnIdentity, type TokenStore } from '../token-store.js'
+import type { Audit } from './audit.js'
+import { lockUser } from './users.js'
+
+type IdentityMethods = Pick<TokenStore, 'linkIdentity' | 'unlinkIdentity' | 'listIdentities'>
+
+/** By the primary keys of both tables. */
+const findOwner: Statement = {
+  name: 'find_owner_of_identity',
+  text: `
+    SELECT u.user_id AS "userId", u.is_deleted AS "isDeleted" FROM identities i JOIN users u ON u.user_id = i.user_id
+    WHERE i.provider = $1 AND i.subject = $2`,
+}
+const deleteIdentity: Statement = {
+  name: 'delete_identity',
+  text: 'DELETE FROM identities WHERE provider = $1 AND subject = $2 RETURNING user_id AS "userId"',
+}
+const insertIdentity: Statement = {
+  name: 'insert_identity',
+  text: `
+    INSERT INTO identities (provider, subject, user_id, created_at_ms, last_used_at_ms)
+    VALUES ($1, $2, $3, $4, 0)`,
+}
+/** By the index identities_by_user. */
+const listIdentities: Statement = {
+  name: 'list_identities',
+  text: `
+    SELECT provider, subject, user_id AS "userId", created_at_ms AS "createdAtMs", last_used_at_ms AS "lastUsedAtMs"
+    FROM identities WHERE user_id = $1 ORDER BY provider, subject`,
+}
+
+export function createIdentityMethods(database: Database, audit: Audit): IdentityMethods {
+  return {
+    linkIdentity(identity, userId, now, cause) {
+      return database.causedTransaction(cause, async (transaction) => {
+        const { provider, subject } = identity
+        const [user, owner] = await Promise.all([
+          transaction.askOne(lockUser, [userId]),
+          transaction.askOne<{ userId: string; isDeleted: boolean }>(findOwner, [provider, subject]),
+        ])
+        if (!user) return 'not_found'
+        if (owner?.userId === userId) return 'already_linked'
+        if (owner && !owner.isDeleted) return 'taken'
+        if (owner) transaction.write(deleteIdentity, [provider, subject])
+        transaction.write(insertIdentity, [provider, subject, userId, now]) // as insertUser, where another has linked it meanwhile
+        audit.write(transaction, now, cause, { kind: 'identity.linked', userId, note: noteOnIdentity(identity) })
+        return 'linked'
+      })
+    },
+
+    unlinkIdentity(identity, now, cause) {
+      return database.causedTransaction(cause, async (transaction) => {
+        const [removed] = await transaction.write<{ userId: string }>(deleteIdentity, [
+          identity.provider,
+          identity.subject,
+        ])
+        if (!removed) return undefined
+        const { userId } = removed
+        audit.write(transaction, now, cause, { kind: 'identity.unlinked', userId, note: noteOnIdentity(identity) })
+        return userId
+      })
+    },
+
+    listIdentities: (userId) => database.read<IdentityRow>(listIdentities, [userId]),
+  }
+}
