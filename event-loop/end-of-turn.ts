@@ -1,23 +1,15 @@
 // The end of a turn of the event loop: all that arrived in the turn has been read, and nothing more is read until everything
 // that waited for the end has run as far as it can. A check made within an end thus comes after whatever arrived in its turn.
 
-/** Number of the end in progress; each end has its own. */
-let present: number | undefined
-let ends = 0
+let isEnd = false
 let next: Promise<void> | undefined
-
-/** The end in progress; undefined while there is none. */
-export function presentEnd(): number | undefined {
-  return present
-}
 
 /** Fulfils when the end of this turn has begun. */
 export function endOfTurn(): Promise<void> {
   next ??= new Promise((resolve) => {
     setImmediate(() => {
       next = undefined
-      ends += 1
-      present = ends
+      isEnd = true
       resolve()
       // Node drains the microtasks before it runs a nextTick callback that one of them scheduled; one scheduled here directly
       // would run before them. Only a callback that throws could keep it from running, and that ends the process.
@@ -29,10 +21,10 @@ export function endOfTurn(): Promise<void> {
 
 /** Calls `then` when all that arrives in this turn and the next has run as far as it can, and has been sent if it is ready. */
 export function afterNextTurn(then: () => void): void {
-  const nextEnd = present === undefined ? endOfTurn().then(endOfTurn) : endOfTurn()
+  const nextEnd = isEnd ? endOfTurn() : endOfTurn().then(endOfTurn)
   void nextEnd.then(() => process.nextTick(() => process.nextTick(then)))
 }
 
 function over(): void {
-  present = undefined
+  isEnd = false
 }

@@ -12,7 +12,6 @@ const { migrate } = await import(new URL('storage/sqlite/migrate.js', root).href
 const sqlite = (name) => import(new URL(`token/store/sqlite/${name}.js`, root).href)
 const { createSqliteTokenStore } = await sqlite('sqlite-token-store')
 const { tokenSchema } = await sqlite('schema')
-const { KeptRows } = await sqlite('kept-rows')
 
 /** Few, so that a round sees many checkpoints, each in its thread beside the commits. */
 const CHECKPOINT_PAGES = 40
@@ -37,8 +36,7 @@ const ways = {
 const [file = '', count = '', way = 'product'] = process.argv.slice(2)
 const db = openDatabase(file)
 migrate(db, tokenSchema)
-const kept = new KeptRows(db)
-const steps = new Steps(createSqliteTokenStore(db, new GroupCommit(db, ways[way]), kept))
+const steps = new Steps(createSqliteTokenStore(db, new GroupCommit(db, ways[way])))
 
 await steps.prepare()
 writeSync(1, 'ready\n')

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { type Connection, openDatabase } from '../../services/storage/sqlite/open.js'
 import { auditReads, BLOCK, eventRecorder } from '../../services/token/store/sqlite/audit.js'
-import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
+import { KeptTokens } from '../../services/token/store/sqlite/kept-tokens.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { AuditRow, TokenStore } from '../../services/token/store/token-store.js'
 import { closing } from '../postgres/closing.js'
@@ -20,7 +20,7 @@ const isRare = (id: string) => id.includes('rare')
 
 /** Writes events in transactions of 100, as a service does; rare ids occur in some blocks only. */
 function write(db: Connection, count: number): void {
-  const record = eventRecorder(db, new KeptRows(db))
+  const record = eventRecorder(db, new KeptTokens(db))
   const orNot = (id: string, n: number) => (isRare(id) && Math.floor(n / BLOCK) % 3 !== 1 ? '' : id)
   for (let from = 0; from < count; from += 100) {
     db.transaction(() => {
@@ -130,7 +130,7 @@ test('a list finds its events in thousands of blocks', async () => {
 
 test('events written by a clock that was ahead do not keep others from being removed', async () => {
   const { store, db } = opened()
-  const record = eventRecorder(db, new KeptRows(db))
+  const record = eventRecorder(db, new KeptTokens(db))
   const ahead = NOW + 10 * 365 * DAY
   for (let n = 0; n < 600; n++) record({ kind: 'user.created', now: ahead, cause: byApp })
   write(db, 3 * BLOCK)
@@ -141,7 +141,7 @@ test('events written by a clock that was ahead do not keep others from being rem
 
 test('events of a clock that was ahead keep no others from being removed, however many they are, and go in their time', async () => {
   const { store, db } = opened()
-  const record = eventRecorder(db, new KeptRows(db))
+  const record = eventRecorder(db, new KeptTokens(db))
   const [ahead, some] = [NOW + 10 * DAY, 9 * BLOCK]
   db.transaction(() => {
     for (let n = 0; n < some; n++) record({ kind: 'user.created', now: ahead, cause: byApp })
@@ -163,7 +163,7 @@ test('events of a clock that was ahead keep no others from being removed, howeve
 
 test('events that reuse the numbers of events written by a clock that was behind are found', async () => {
   const { store, db } = opened()
-  const record = eventRecorder(db, new KeptRows(db))
+  const record = eventRecorder(db, new KeptTokens(db))
   for (let n = 0; n < BLOCK - 100; n++) record({ kind: 'user.created', now: NOW, cause: byApp, userId: 'user_early' })
   for (let n = 0; n < 150; n++) record({ kind: 'user.created', now: 1, cause: byApp, userId: 'user_behind' })
   expect(db.prepare('SELECT block FROM audit_blocks').pluck().all()).toEqual([0])

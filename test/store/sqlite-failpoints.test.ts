@@ -7,7 +7,6 @@ import { StoreUnavailable } from '../../services/storage/store-unavailable.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { createSqliteSurveyStore } from '../../services/survey/store/sqlite/sqlite-survey-store.js'
 import type { SurveyStore } from '../../services/survey/store/survey-store.js'
-import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { createSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { TokenStore } from '../../services/token/store/token-store.js'
@@ -44,8 +43,7 @@ afterEach(() => real.close())
 
 function openTokenStore(): TokenStore {
   migrate(real, tokenSchema)
-  const kept = new KeptRows(connection.db)
-  return createSqliteTokenStore(connection.db, new GroupCommit(connection.db, { watcher: kept }), kept)
+  return createSqliteTokenStore(connection.db, new GroupCommit(connection.db))
 }
 
 function openSurveyStore(): SurveyStore {

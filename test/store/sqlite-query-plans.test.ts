@@ -1,13 +1,13 @@
 // Every statement of the stores, as SQLite would run it: by an index, and without sorting.
 import { describe, expect, test } from 'vitest'
+import { Kept } from '../../services/storage/sqlite/kept.js'
 import { migrate, type Schema } from '../../services/storage/sqlite/migrate.js'
 import { type Connection, openDatabase } from '../../services/storage/sqlite/open.js'
 import { eventReads, eventUpkeep } from '../../services/survey/store/sqlite/events.js'
-import { keptSurveys } from '../../services/survey/store/sqlite/kept-surveys.js'
 import { surveyStoreReads } from '../../services/survey/store/sqlite/reads.js'
 import { surveySchema } from '../../services/survey/store/sqlite/schema.js'
 import { surveyStoreWrites } from '../../services/survey/store/sqlite/writes.js'
-import { KeptRows } from '../../services/token/store/sqlite/kept-rows.js'
+import { KeptTokens } from '../../services/token/store/sqlite/kept-tokens.js'
 import { tokenSchema } from '../../services/token/store/sqlite/schema.js'
 import { tokenStoreReads, tokenStoreWrites } from '../../services/token/store/sqlite/sqlite-token-store.js'
 
@@ -40,7 +40,7 @@ function planOf(db: Connection, sql: string): string[] {
 
 function tokenStatements(): ReturnType<typeof recording> {
   const recorded = recording(tokenSchema)
-  const kept = new KeptRows(recorded.plain)
+  const kept = new KeptTokens(recorded.plain)
   tokenStoreWrites(recorded.db, kept)
   const reads = tokenStoreReads(recorded.db, kept)
   for (const userId of [{}, { userId: 'u' }]) {
@@ -57,7 +57,7 @@ function tokenStatements(): ReturnType<typeof recording> {
 
 function surveyStatements(): ReturnType<typeof recording> {
   const recorded = recording(surveySchema)
-  const kept = keptSurveys(recorded.plain)
+  const kept = new Kept<object>(recorded.plain, 0)
   surveyStoreReads(recorded.db, kept)
   surveyStoreWrites(recorded.db, kept)
   eventReads(recorded.db)

@@ -10,14 +10,6 @@ import { DatabaseFile, type Flush } from './database-file.js'
 import { LogFile } from './log-file.js'
 import { BUSY_TIMEOUT_MS, type Connection, explained, isBusy, isIoError, toStoreError, withoutWaiting } from './open.js'
 
-/** Implemented by whatever keeps in memory what transactions find in the database. */
-export interface TransactionWatcher {
-  /** A transaction has begun: nobody else writes until it ends. */
-  begun(): void
-  /** All or some of it was rolled back. */
-  undone(): void
-}
-
 export interface GroupCommitOptions {
   /** Writes that may be unanswered; more are refused at once. */
   readonly maxUnanswered?: number
@@ -29,8 +21,6 @@ export interface GroupCommitOptions {
   readonly beginWithinMs?: number
   /** Called after each commit: how many writes shared it, and how long it took from BEGIN until it was flushed, in ms. */
   readonly onCommit?: ((writes: number, durationMs: number) => void) | undefined
-  /** Told of every transaction. */
-  readonly watcher?: TransactionWatcher | undefined
   /** Pages of the write-ahead log that are copied into the database at a time. */
   readonly checkpointPages?: number | undefined
   /** How the log is flushed: fs.fdatasync, if not given. */
@@ -72,7 +62,6 @@ export class GroupCommit {
   readonly #lockWaitMs: number
   readonly #beginWithinMs: number
   readonly #onCommit: GroupCommitOptions['onCommit']
-  readonly #watcher: TransactionWatcher | undefined
   readonly #checkpoints: Checkpoints
   readonly #log: LogFile
   readonly #begin: Statement
@@ -100,7 +89,6 @@ export class GroupCommit {
     this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
     this.#beginWithinMs = options.beginWithinMs ?? BEGIN_WITHIN_MS
     this.#onCommit = options.onCommit
-    this.#watcher = options.watcher
     const file = new DatabaseFile(db, options.flushDatabase)
     const onDoubt = (error: unknown) => void this.#makeGood([], error)
     this.#checkpoints = new Checkpoints(db, file, { pages: options.checkpointPages, onDoubt })
@@ -202,7 +190,6 @@ export class GroupCommit {
     if (this.#doubts > 0) return false
     try {
       withoutWaiting(this.#db, () => this.#begin.run())
-      this.#watcher?.begun()
       return true
     } catch (error) {
       this.#rollBack()
@@ -310,7 +297,6 @@ export class GroupCommit {
         return { result }
       } catch (error) {
         if (!this.#db.inTransaction) throw error
-        this.#watcher?.undone()
         this.#rollbackTo.run()
         this.#release.run()
         return { error: toStoreError(error, this.#db.name) }
@@ -320,7 +306,6 @@ export class GroupCommit {
 
   /** Rolls back what has begun; SQLite may have done so itself. */
   #rollBack(): void {
-    this.#watcher?.undone()
     if (this.#db.inTransaction) this.#db.exec('ROLLBACK')
   }
 

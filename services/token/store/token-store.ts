@@ -173,8 +173,7 @@ export interface AccessTokenRow {
   readonly avatar: string
   /** Its own expiry, or the end of its overlap when it was replaced. */
   readonly expiresAtMs: number
-  /** As recorded; in a row that is kept it moves on as later uses are recorded. */
-  grantLastUsedAtMs: number
+  readonly grantLastUsedAtMs: number
   /** Grant revoked, app disabled or user disabled: not good, whatever the expiry says. */
   readonly isRevoked: boolean
 }

@@ -55,10 +55,9 @@ export function surveyStoreReads(db: Connection, kept: Kept<object>) {
   return {
     findSurvey: (surveyId: number) => kept.find(`survey ${surveyId}`, () => find.get(surveyId), sizeOfSurvey),
 
-    async listSurveys(ownerUserId: string, window: Window): Promise<SurveyList> {
+    listSurveys(ownerUserId: string, window: Window): SurveyList {
       const key = `list ${window.offset} ${window.limit} ${ownerUserId}`
-      const page = await kept.find(key, () => readList(ownerUserId, window), sizeOfList)
-      return page ?? { total: 0, rows: [] }
+      return kept.find(key, () => readList(ownerUserId, window), sizeOfList) ?? { total: 0, rows: [] }
     },
 
     exportSurveys(ownerUserId: string | undefined, { afterId, limit, maxBytes }: ExportPage): readonly SurveyRow[] {

@@ -1,11 +1,12 @@
 // SurveyStore on SQLite: reads are synchronous, writes go through a GroupCommit.
 import { cleanUps } from '../../../storage/sqlite/clean-ups.js'
 import { causedWriting, GroupCommit, type GroupCommitOptions, writing } from '../../../storage/sqlite/group-commit.js'
+import { Kept } from '../../../storage/sqlite/kept.js'
 import { migrate } from '../../../storage/sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../storage/sqlite/open.js'
+import { MAX_KEPT_BYTES } from '../kept-sizes.js'
 import type { SurveyStore } from '../survey-store.js'
 import { eventReads, eventUpkeep } from './events.js'
-import { keptSurveys } from './kept-surveys.js'
 import { surveyStoreReads } from './reads.js'
 import { surveySchema } from './schema.js'
 import { surveyStoreWrites } from './writes.js'
@@ -30,7 +31,7 @@ export function openSqliteSurveyStore(options: {
 
 /** The store over an open, migrated connection for its reads and a writer for its writes; closing it closes both. */
 export function createSqliteSurveyStore(db: Connection, writer: GroupCommit): SurveyStore {
-  const kept = keptSurveys(db)
+  const kept = new Kept<object>(db, MAX_KEPT_BYTES)
   const reads = surveyStoreReads(db, kept)
   const writes = surveyStoreWrites(db, kept)
   const { listEvents } = eventReads(db)

@@ -1,13 +1,13 @@
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { CLOCK_SKEW_MS } from '../token-store.js'
-import type { KeptRows } from './kept-rows.js'
+import type { KeptTokens } from './kept-tokens.js'
 import { packTokens, unpackTokens } from './packed-tokens.js'
 
 /** The events among which those of a clock that was ahead are looked for: the last written. */
 const EVENTS = 1_000
 
 /** Mends what a clock that was ahead has issued. */
-export function aheadWrites(db: Connection, kept: KeptRows) {
+export function aheadWrites(db: Connection, kept: KeptTokens) {
   const findAhead = db
     .prepare<[{ aheadMs: number; events: number }], string | null>(
       // Primary key, backwards.
@@ -45,7 +45,7 @@ export function aheadWrites(db: Connection, kept: KeptRows) {
       const aheadMs = now + CLOCK_SKEW_MS
       const eventId = findAhead.get({ aheadMs, events: EVENTS }) ?? ''
       if (eventId <= mendedUpTo) return 0
-      kept.forgetTokens()
+      kept.forgetAll()
       const grants = shortenGrants.all({ now, aheadMs })
       for (const { place, tokens } of grants) {
         const ends = unpackTokens(tokens).map(({ hash, expiresAtMs }) => {

@@ -3,7 +3,6 @@ import { cutPage, type Page, type PageOf } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { type AppChange, type AppRow, type AppSecretRow, changedColumns, removedRedirectUris } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import type { KeptRows } from './kept-rows.js'
 
 interface AppRecord {
   readonly appid: string
@@ -28,14 +27,13 @@ export function appFinder(db: Connection): (appid: string) => AppRow | undefined
   }
 }
 
-export function appReads(db: Connection, kept: KeptRows) {
-  const findApp = appFinder(db)
+export function appReads(db: Connection) {
   const list = db.prepare<[string, number], AppRecord>(
     // Primary key.
     `SELECT ${COLUMNS} FROM apps WHERE appid > ? ORDER BY appid LIMIT ?`,
   )
   return {
-    findApp: (appid: string) => kept.findApp(appid, findApp),
+    findApp: appFinder(db),
     listApps(page: PageOf): Page<AppRow> {
       const rows = list.all(page.after ?? '', page.limit + 1).map(toApp)
       return cutPage(rows, page.limit, (row) => row.appid)

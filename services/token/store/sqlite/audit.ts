@@ -4,7 +4,7 @@ import { eventIds } from '../../../storage/event-ids.js'
 import { cutPage, type Page, type PageOf, parseNumber } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import type { AuditKind, AuditRow } from '../token-store.js'
-import type { KeptRows } from './kept-rows.js'
+import type { KeptTokens } from './kept-tokens.js'
 
 /** Events per block; its row has five characters for each user and app among them, and fits a page of 4 KiB. */
 export const BLOCK = 768
@@ -30,7 +30,7 @@ export type RecordEvent = (event: NewAuditEvent) => void
  * it, which costs as much as the rest of a refresh. Instead, when a block of events is full, a row records whom they concern,
  * and lists read only the blocks that may contain matching events.
  */
-export function eventRecorder(db: Connection, kept: KeptRows): RecordEvent {
+export function eventRecorder(db: Connection, kept: KeptTokens): RecordEvent {
   const newEventId = eventIds()
   const insert = db.prepare<[string, number, string, string, string, string, string, string, string]>(
     `INSERT INTO audit_events (event_id, at_ms, kind, actor, request_id, appid, user_id, grant_id, note)

@@ -14,13 +14,12 @@ import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
 import type { Hash, NewCode, Redemption, RedemptionResult } from '../token-store.js'
-import type { FindAuthentication } from './app-state.js'
 import { appFinder } from './apps.js'
 import type { RecordEvent } from './audit.js'
 import type { CompleteGrant, EndGrant } from './grants.js'
 import { inSlotsOf, placeNumber, takeSlot } from './places.js'
+import type { FindAuthentication } from './secrets.js'
 import type { IsOpenSession } from './sessions.js'
-import type { IsLiveUser } from './users.js'
 
 /** SQL: a code that may still be used, whose row is not a grant yet; the first and last condition are for the index. */
 const IS_UNUSED = `issued_at_ms > :now - ${MAX_CODE_TTL_MS} AND created_at_ms IS NULL AND ${IS_NOT_ENDED}
@@ -78,6 +77,7 @@ type CodeRecord = [
   grantId: string | null,
   revokedAtMs: bigint | null,
   openid: string | null,
+  isUserDisabled: bigint,
 ]
 
 /** A code, and the grant it will become or has become. */
@@ -96,6 +96,7 @@ export interface CodeRow {
   readonly isRevoked: boolean
   /** The user's openid for this app; null when the app sees the user for the first time. */
   readonly openid: string | null
+  readonly isUserLive: boolean
 }
 
 type FindCode = (codeHash: Hash) => CodeRow | undefined
@@ -103,10 +104,12 @@ type FindCode = (codeHash: Hash) => CodeRow | undefined
 function codeFinder(db: Connection): FindCode {
   const find = db
     .prepare<[place: bigint, place: bigint, codeHash: Hash], CodeRecord>(
-      // Primary keys of both tables.
+      // Primary keys of all three tables.
       `SELECT g.place, g.appid, g.user_id, g.scope, g.redirect_uri, g.code_expires_at_ms, g.created_at_ms, g.grant_id,
-         g.revoked_at_ms, o.openid
-       FROM grants g LEFT JOIN openids o ON o.appid = g.appid AND o.user_id = g.user_id
+         g.revoked_at_ms, o.openid, u.is_disabled
+       FROM grants g
+         JOIN users u ON u.user_id = g.user_id
+         LEFT JOIN openids o ON o.appid = g.appid AND o.user_id = g.user_id
        WHERE g.${inSlotsOf('?')} AND g.code_hash = +?`,
     )
     .raw()
@@ -116,7 +119,19 @@ function codeFinder(db: Connection): FindCode {
     const at = placeNumber(codeHash)
     const record = find.get(at, at, codeHash)
     if (!record) return undefined
-    const [place, appid, userId, scope, redirectUri, expiresAtMs, usedAtMs, grantId, revokedAtMs, openid] = record
+    const [
+      place,
+      appid,
+      userId,
+      scope,
+      redirectUri,
+      expiresAtMs,
+      usedAtMs,
+      grantId,
+      revokedAtMs,
+      openid,
+      isUserDisabled,
+    ] = record
     return {
       place,
       appid,
@@ -128,6 +143,7 @@ function codeFinder(db: Connection): FindCode {
       grantId,
       isRevoked: revokedAtMs !== null,
       openid,
+      isUserLive: isUserDisabled === 0n,
     }
   }
 }
@@ -135,7 +151,6 @@ function codeFinder(db: Connection): FindCode {
 interface CodeDeps {
   readonly record: RecordEvent
   readonly findAuthentication: FindAuthentication
-  readonly isLiveUser: IsLiveUser
   readonly isOpenSession: IsOpenSession
   readonly completeGrant: CompleteGrant
   readonly endGrant: EndGrant
@@ -186,7 +201,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
       if (expiresAtMs > now + MAX_CODE_TTL_MS) throw new TypeError('a code lives for an hour at most')
       const isSessionOpen = isOpenSession(sessionHash, userId)
       const existing = findCode(code.codeHash)
-      const facts = { app: findApp(appid), isSessionOpen, existing: existing && storedCode(existing, isSessionOpen) }
+      const facts = { app: findApp(appid), isSessionOpen, existing: existing && storedCode(existing) }
       const verdict = judgeIssuing(facts, code.redirectUri, now)
       if (verdict !== 'issued') return verdict
       const open = findOpen.all({ appid, userId, issuedAfter: now - (expiresAtMs - now), max: maxLive })
@@ -199,10 +214,7 @@ function issueWrites(db: Connection, findCode: FindCode, { record, isOpenSession
   }
 }
 
-function redeemWrites(
-  findCode: FindCode,
-  { record, findAuthentication, isLiveUser, completeGrant, endGrant }: CodeDeps,
-) {
+function redeemWrites(findCode: FindCode, { record, findAuthentication, completeGrant, endGrant }: CodeDeps) {
   /** The audit event of a replay, and the end of the grant if it has that effect. */
   function replay(code: CodeRow, verdict: ReplayVerdict, now: number, cause: Cause): RedemptionResult {
     const { appid, userId, grantId } = code
@@ -218,8 +230,7 @@ function redeemWrites(
       const { codeHash, appid, secretId, grantId } = redemption
       const found = findCode(codeHash)
       const code = found?.appid === appid ? found : undefined
-      const stored = code && storedCode(code, isLiveUser(code.userId))
-      const verdict = judgeRedemption(findAuthentication(appid, secretId), stored, redemption, now)
+      const verdict = judgeRedemption(findAuthentication(appid, secretId), code && storedCode(code), redemption, now)
       if (verdict === 'app_ended' || verdict === 'secret_ended') return { kind: verdict }
       if (verdict === 'refused' || !code) return { kind: 'refused', replay: 'none' }
       if (verdict !== 'redeemed') return replay(code, verdict, now, cause)
@@ -232,7 +243,7 @@ function redeemWrites(
 }
 
 /** A row as the rules see it. */
-function storedCode({ usedAtMs, redirectUri, expiresAtMs, isRevoked }: CodeRow, isUserLive: boolean): StoredCode {
+function storedCode({ usedAtMs, redirectUri, expiresAtMs, isRevoked, isUserLive }: CodeRow): StoredCode {
   if (usedAtMs !== undefined) return { isUsed: true, usedAtMs, expiresAtMs }
   return { isUsed: false, redirectUri: redirectUri ?? '', expiresAtMs, isEnded: isRevoked, isUserLive }
 }

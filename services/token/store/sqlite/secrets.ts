@@ -1,8 +1,8 @@
+import { type Authentication, endOfSecret } from '../../../protocol/authentication.js'
 import type { Cause } from '../../../storage/cause.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { type AppSecretRow, noteOnSecret, type Revocation } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import type { KeptRows } from './kept-rows.js'
 
 /** AppSecretRow with null instead of undefined. */
 interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' | 'lastUsedAtMs' | 'requestId'> {
@@ -12,7 +12,7 @@ interface SecretRecord extends Omit<AppSecretRow, 'expiresAtMs' | 'revokedAtMs' 
   readonly requestId: string | null
 }
 
-export function secretReads(db: Connection, kept: KeptRows) {
+export function secretReads(db: Connection) {
   const list = db.prepare<[string], SecretRecord>(
     // Index app_secrets_by_app.
     `SELECT secret_id AS secretId, appid, name, secret_hash AS secretHash, created_at_ms AS createdAtMs,
@@ -20,8 +20,40 @@ export function secretReads(db: Connection, kept: KeptRows) {
        request_id AS requestId
      FROM app_secrets WHERE appid = ? ORDER BY created_at_ms, secret_id`,
   )
-  const look = (appid: string) => list.all(appid).map(toSecret)
-  return { listAppSecrets: (appid: string) => kept.listSecrets(appid, look) }
+  return { listAppSecrets: (appid: string) => list.all(appid).map(toSecret) }
+}
+
+/** What the transaction in progress finds of an app and the secret it authenticated with; undefined when it sent none. */
+export type FindAuthentication = (appid: string, secretId: string | undefined) => Authentication
+
+/** Columns of the lookup below, in its order. */
+type AuthenticationRecord = [
+  isDisabled: number,
+  requiresSecretOnRefresh: number,
+  secretId: string | null,
+  expiresAtMs: number | null,
+  revokedAtMs: number | null,
+]
+
+export function authenticationFinder(db: Connection): FindAuthentication {
+  const find = db
+    .prepare<[secretId: string, appid: string], AuthenticationRecord>(
+      // Primary keys of both tables.
+      `SELECT a.is_disabled, a.requires_secret_on_refresh, s.secret_id, s.expires_at_ms, s.revoked_at_ms
+       FROM apps a LEFT JOIN app_secrets s ON s.secret_id = +? AND s.appid = a.appid WHERE a.appid = +?`,
+    )
+    .raw()
+
+  return (appid, secretId) => {
+    const found = find.get(secretId ?? '', appid)
+    if (!found) return { app: undefined, secretEndsAtMs: undefined }
+    const [isDisabled, requiresSecretOnRefresh, knownId, expiresAtMs, revokedAtMs] = found
+    const secret = { expiresAtMs: expiresAtMs ?? undefined, revokedAtMs: revokedAtMs ?? undefined }
+    return {
+      app: { isDisabled: isDisabled === 1, requiresSecretOnRefresh: requiresSecretOnRefresh === 1 },
+      secretEndsAtMs: secretId === undefined ? undefined : knownId === null ? 0 : endOfSecret(secret),
+    }
+  }
 }
 
 export function secretInserter(db: Connection): (secret: AppSecretRow) => void {

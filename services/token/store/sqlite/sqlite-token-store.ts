@@ -7,20 +7,19 @@ import { migrate } from '../../../storage/sqlite/migrate.js'
 import { type Connection, fileProbe, openDatabase, reading, toStoreError } from '../../../storage/sqlite/open.js'
 import type { TokenStore } from '../token-store.js'
 import { aheadWrites } from './ahead.js'
-import { appStateFinder, authenticationFinder } from './app-state.js'
 import { appReads, appWrites } from './apps.js'
 import { auditReads, eventRecorder } from './audit.js'
 import { codeWrites, unusedCodeEnders } from './codes.js'
 import { grantCompleter, grantEnder, grantReads, grantWrites, userGrantsEnder } from './grants.js'
 import { identityReads, identityWrites } from './identities.js'
-import { KeptRows } from './kept-rows.js'
+import { KeptTokens } from './kept-tokens.js'
 import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
-import { secretInserter, secretReads, secretWrites } from './secrets.js'
+import { authenticationFinder, secretInserter, secretReads, secretWrites } from './secrets.js'
 import { openSessionFinder, sessionReads, sessionWrites } from './sessions.js'
 import { tokenReads, tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
-import { liveUserFinder, unchangedUserFinder, userFinders, userReads, userWrites } from './users.js'
+import { unchangedUserFinder, userFinders, userReads, userWrites } from './users.js'
 import { fewAtATime, useWrites } from './uses.js'
 
 /**
@@ -31,9 +30,7 @@ export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCo
   const db = openDatabase(options.file)
   try {
     migrate(db, tokenSchema)
-    const kept = new KeptRows(db)
-    const writer = new GroupCommit(db, { onCommit: options.onCommit, watcher: kept })
-    return createSqliteTokenStore(db, writer, kept)
+    return createSqliteTokenStore(db, new GroupCommit(db, { onCommit: options.onCommit }))
   } catch (error) {
     db.close()
     throw toStoreError(error, options.file)
@@ -41,7 +38,8 @@ export function openSqliteTokenStore(options: { file: string; onCommit?: GroupCo
 }
 
 /** The store over an open, migrated connection for its reads and a writer for its writes; closing it closes both. */
-export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept: KeptRows): TokenStore {
+export function createSqliteTokenStore(db: Connection, writer: GroupCommit): TokenStore {
+  const kept = new KeptTokens(db)
   const reads = tokenStoreReads(db, kept)
   const writes = tokenStoreWrites(db, kept)
   const requestCounts = new RequestCounts()
@@ -99,10 +97,10 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit, kept
 }
 
 /** Every read of the token store over one connection, its statements prepared. */
-export function tokenStoreReads(db: Connection, kept: KeptRows) {
+export function tokenStoreReads(db: Connection, kept: KeptTokens) {
   return {
-    ...appReads(db, kept),
-    ...secretReads(db, kept),
+    ...appReads(db),
+    ...secretReads(db),
     ...userReads(db),
     ...identityReads(db),
     ...sessionReads(db),
@@ -113,15 +111,13 @@ export function tokenStoreReads(db: Connection, kept: KeptRows) {
 }
 
 /** Every write of the token store over one connection, its statements prepared: each runs inside a transaction. */
-export function tokenStoreWrites(db: Connection, kept: KeptRows) {
+export function tokenStoreWrites(db: Connection, kept: KeptTokens) {
   const record = eventRecorder(db, kept)
   const insertSecret = secretInserter(db)
-  const findAppState = appStateFinder(db, kept)
-  const findAuthentication = authenticationFinder(findAppState)
+  const findAuthentication = authenticationFinder(db)
   const unusedCodes = unusedCodeEnders(db)
   const endGrant = grantEnder(db, record)
   const completeGrant = grantCompleter(db, endGrant)
-  const isLiveUser = liveUserFinder(db, kept)
   const isUnchangedUser = unchangedUserFinder(db)
   const isOpenSession = openSessionFinder(db)
   const secrets = secretWrites(db, record, insertSecret)
@@ -131,8 +127,8 @@ export function tokenStoreWrites(db: Connection, kept: KeptRows) {
     ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
     ...identityWrites(db, record, userFinders(db).findUserById),
     ...sessionWrites(db, record, isUnchangedUser),
-    ...codeWrites(db, { record, findAuthentication, isLiveUser, isOpenSession, completeGrant, endGrant }),
-    ...tokenWrites(db, { record, findAuthentication, isLiveUser }),
+    ...codeWrites(db, { record, findAuthentication, isOpenSession, completeGrant, endGrant }),
+    ...tokenWrites(db, { record, findAuthentication }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
     ...useWrites(db, kept),
     ...upkeepWrites(db, kept),

@@ -10,12 +10,11 @@ import {
   type PresentedToken,
   termsOf,
 } from '../token-store.js'
-import type { FindAuthentication } from './app-state.js'
 import type { RecordEvent } from './audit.js'
-import type { KeptRows } from './kept-rows.js'
+import type { KeptTokens } from './kept-tokens.js'
 import { findExpiry, packTokens, unpackTokens } from './packed-tokens.js'
 import { inSlotsOf, placeNumber, requireOnePlace } from './places.js'
-import type { IsLiveUser } from './users.js'
+import type { FindAuthentication } from './secrets.js'
 
 /** Columns of the lookup below, in its order. */
 type GrantRecord = [
@@ -32,7 +31,7 @@ type GrantRecord = [
   isRevoked: number,
 ]
 
-export function tokenReads(db: Connection, kept: KeptRows) {
+export function tokenReads(db: Connection, kept: KeptTokens) {
   const findGrants = db
     .prepare<[{ place: bigint }], GrantRecord>(
       // Runs for every data request whose token is not kept. Primary keys of all three tables.
@@ -67,7 +66,7 @@ export function tokenReads(db: Connection, kept: KeptRows) {
   }
 
   return {
-    findAccessToken: (token: PresentedToken) => kept.findToken(token, look),
+    findAccessToken: (token: PresentedToken) => kept.find(token, look),
   }
 }
 
@@ -79,21 +78,23 @@ type RefreshRecord = [
   lastUsedAtMs: bigint,
   expiresAtMs: bigint,
   revokedAtMs: bigint | null,
+  isUserDisabled: bigint,
   tokens: Buffer,
 ]
 
 interface MintingDeps {
   readonly record: RecordEvent
   readonly findAuthentication: FindAuthentication
-  readonly isLiveUser: IsLiveUser
 }
 
-export function tokenWrites(db: Connection, { record, findAuthentication, isLiveUser }: MintingDeps) {
+export function tokenWrites(db: Connection, { record, findAuthentication }: MintingDeps) {
   const findGrant = db
     .prepare<[place: bigint, place: bigint, refreshTokenHash: Hash, appid: string], RefreshRecord>(
-      // Primary key. The + before a column keeps the planner from the index of the app's grants, which is long.
-      `SELECT place, grant_id, user_id, last_used_at_ms, expires_at_ms, revoked_at_ms, access_tokens FROM grants
-       WHERE ${inSlotsOf('?')} AND refresh_token_hash = +? AND +appid = ?`,
+      // Primary keys. The + before a column keeps the planner from the index of the app's grants, which is long.
+      `SELECT g.place, g.grant_id, g.user_id, g.last_used_at_ms, g.expires_at_ms, g.revoked_at_ms, u.is_disabled,
+         g.access_tokens
+       FROM grants g JOIN users u ON u.user_id = g.user_id
+       WHERE g.${inSlotsOf('?')} AND g.refresh_token_hash = +? AND +g.appid = ?`,
     )
     .raw()
     .safeIntegers()
@@ -107,11 +108,20 @@ export function tokenWrites(db: Connection, { record, findAuthentication, isLive
       const { refreshTokenHash, appid } = minting
       const at = placeNumber(refreshTokenHash)
       const found = findGrant.get(at, at, refreshTokenHash, appid)
-      const [place = 0n, grantId = '', userId = '', lastUsedAtMs = 0n, expiresAtMs, revokedAtMs, packed] = found ?? []
+      const [
+        place = 0n,
+        grantId = '',
+        userId = '',
+        lastUsedAtMs = 0n,
+        expiresAtMs,
+        revokedAtMs,
+        isUserDisabled,
+        packed,
+      ] = found ?? []
       const grant = packed && {
         expiresAtMs: Number(expiresAtMs),
         isRevoked: revokedAtMs !== null,
-        isUserLive: isLiveUser(userId),
+        isUserLive: isUserDisabled === 0n,
         tokens: unpackTokens(packed),
       }
       const terms = termsOf(minting, grantId)

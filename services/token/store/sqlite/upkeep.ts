@@ -1,7 +1,7 @@
 import type { Connection } from '../../../storage/sqlite/open.js'
 import type { Removed, TokenStore } from '../token-store.js'
 import { BLOCK } from './audit.js'
-import type { KeptRows } from './kept-rows.js'
+import type { KeptTokens } from './kept-tokens.js'
 import { expiriesOf, NEWEST_EXPIRY, packTime } from './packed-tokens.js'
 
 /** Events examined per event that may be removed: some at the front may be from a clock that was ahead. */
@@ -14,7 +14,7 @@ type Bounds = Parameters<TokenStore['removeEnded']>[0]
 type EndedRecord = [place: bigint, codeExpiresAtMs: bigint, isGrant: bigint, isRevoked: bigint, tokens: Buffer]
 
 /** Removal of rows that ended long ago: a bounded number at a time, found by when they ended. */
-export function upkeepWrites(db: Connection, kept: KeptRows) {
+export function upkeepWrites(db: Connection, kept: KeptTokens) {
   const removeSessions = db.prepare<[number, number]>(
     // Index sessions_by_expiry.
     'DELETE FROM sessions WHERE session_hash IN (SELECT session_hash FROM sessions WHERE expires_at_ms < ? LIMIT ?)',
@@ -84,7 +84,7 @@ export function upkeepWrites(db: Connection, kept: KeptRows) {
     removeEnded(bounds: Bounds): Removed {
       const { endedBeforeMs, auditBeforeMs, limit } = bounds
       const { places, counts } = findEnded(bounds)
-      if (places.length > 0) kept.forgetTokens()
+      if (places.length > 0) kept.forgetAll()
       for (const place of places) removeGrant.run(place)
       const looks = LOOKS * limit
       passOverAhead(looks)

@@ -3,7 +3,6 @@ import { cutPage, type Page, type PageOf } from '../../../storage/page.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { changedOfUser, noteOnUser, placeholderName, REMAINS, type UserChange, type UserRow } from '../token-store.js'
 import type { RecordEvent } from './audit.js'
-import type { KeptRows } from './kept-rows.js'
 
 /** UserRow with 0 and 1 for false and true. */
 interface UserRecord extends Omit<UserRow, 'isDisabled'> {
@@ -53,23 +52,6 @@ export function userReads(db: Connection) {
       return cutPage(rows, page.limit, (row) => row.username)
     },
   }
-}
-
-export type IsLiveUser = (userId: string) => boolean
-
-/** Whether a user exists and is not disabled, checked inside the transaction that relies on it. */
-export function liveUserFinder(db: Connection, kept: KeptRows): IsLiveUser {
-  const find = db
-    .prepare<[string], number>(
-      // Primary key.
-      'SELECT is_disabled FROM users WHERE user_id = ?',
-    )
-    .pluck()
-  function look(userId: string): boolean | undefined {
-    const isDisabled = find.get(userId)
-    return isDisabled === undefined ? undefined : isDisabled === 0
-  }
-  return (userId) => kept.isLiveUser(userId, look) ?? false
 }
 
 export type IsUnchangedUser = (userId: string, passwordHash: string) => boolean

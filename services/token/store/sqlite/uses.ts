@@ -1,9 +1,9 @@
 import { inParts } from '../../../storage/in-parts.js'
 import type { Connection } from '../../../storage/sqlite/open.js'
 import { type TokenStore, USES_AT_A_TIME } from '../token-store.js'
-import type { KeptRows } from './kept-rows.js'
+import type { KeptTokens } from './kept-tokens.js'
 
-export function useWrites(db: Connection, kept: KeptRows) {
+export function useWrites(db: Connection, kept: KeptTokens) {
   const grantUsed = db.prepare<[{ id: string; atMs: number }]>(
     // Index grants_by_id.
     'UPDATE grants SET last_used_at_ms = :atMs WHERE grant_id = :id AND last_used_at_ms < :atMs',
@@ -17,10 +17,9 @@ export function useWrites(db: Connection, kept: KeptRows) {
   return {
     recordUses(uses: Parameters<TokenStore['recordUses']>[0]): void {
       for (const [id, atMs] of uses.grants) {
-        kept.grantUsed(id, atMs)
+        kept.forgetGrant(id)
         grantUsed.run({ id, atMs })
       }
-      if (uses.secrets.size > 0) kept.forgetApps()
       for (const [id, atMs] of uses.secrets) secretUsed.run({ id, atMs })
     },
   }
