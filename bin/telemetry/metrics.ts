@@ -25,16 +25,6 @@ export interface Metrics {
   text(): Promise<string>
 }
 
-/** RPCs that give out or judge credentials, and what each success is called. */
-const steps: Readonly<Record<string, string>> = {
-  IssueCode: 'code_issued',
-  ExchangeCode: 'code_exchanged',
-  RefreshAccessToken: 'token_refreshed',
-  VerifyAccessToken: 'token_verified',
-  GetAuthorizedUser: 'token_verified',
-  SignIn: 'signed_in',
-}
-
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
 export function createMetrics(): Metrics {
@@ -54,28 +44,16 @@ export function createMetrics(): Metrics {
     buckets: SECONDS,
     registers,
   })
-  const calls = new Counter({
-    name: 'survey_auth_rpc_calls_total',
-    help: 'finished RPCs',
-    labelNames: ['method', 'code'],
-    registers,
-  })
   const callSeconds = new Histogram({
     name: 'survey_auth_rpc_duration_seconds',
     help: 'time in the dispatcher, handler and database included',
-    labelNames: ['method'],
+    labelNames: ['method', 'code'],
     buckets: SECONDS,
-    registers,
-  })
-  const credentials = new Counter({
-    name: 'survey_auth_credentials_total',
-    help: 'steps of the protocol that succeeded',
-    labelNames: ['step'],
     registers,
   })
   const refused = new Counter({
     name: 'survey_auth_refused_total',
-    help: 'steps of the protocol that were refused, by reason',
+    help: 'RPCs that failed, by reason',
     labelNames: ['method', 'reason'],
     registers,
   })
@@ -87,7 +65,6 @@ export function createMetrics(): Metrics {
   })
   // Present from the start, at 0: for Prometheus, a series that first appears when something happens has not grown, and alerts
   // on it stay silent.
-  for (const step of Object.values(steps)) credentials.inc({ step }, 0)
   for (const effect of REPLAY_EFFECTS) replayedCodes.inc({ effect }, 0)
   const commitSeconds = new Histogram({
     name: 'survey_auth_commit_duration_seconds',
@@ -139,12 +116,8 @@ export function createMetrics(): Metrics {
       requestSeconds.observe({ route }, durationMs / 1000)
     },
     call({ rpc, method, code, reason, durationMs }) {
-      calls.inc({ method: rpc, code: codeName(code) })
-      callSeconds.observe({ method: rpc }, durationMs / 1000)
-      const step = steps[method]
-      if (step === undefined) return
-      if (code === undefined) credentials.inc({ step })
-      else refused.inc({ method, reason: reasonName(reason) ?? codeName(code) })
+      callSeconds.observe({ method: rpc, code: codeName(code) }, durationMs / 1000)
+      if (code !== undefined) refused.inc({ method, reason: reasonName(reason) ?? codeName(code) })
     },
     replayed: (effect) => replayedCodes.inc({ effect }),
     commit(store, writes, durationMs) {

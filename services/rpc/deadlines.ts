@@ -1,71 +1,50 @@
-// Deadlines of calls, nearly all of which end long before. A timer per call would cost a fiftieth of a request that is answered
-// from memory, and in a server, where every call has a different time left, a timer list for each of those times.
-//
-// A deadline passes only when everything that arrived before it has been read. Otherwise a process that was stalled for seconds
-// would fail calls, exchanges among them, whose answers have already arrived.
+// Deadlines of calls, nearly all of which end long before: one timer looks at all of them, and to add one or to end one costs
+// next to nothing.
 
-/** Interval between checks, in ms. A deadline is reported up to two of them late: one finds it over, the next reports it. */
+/** How often they are looked at, in ms. */
 const LOOK_EVERY_MS = 10
 
 export interface Deadline {
   /** By performance.now(). */
   readonly atMs: number
+  /** It has passed, or what it was for has ended before. */
+  isOver: boolean
 }
 
 interface Waiting extends Deadline {
   readonly onPassed: () => void
-  previous: Waiting | undefined
-  next: Waiting | undefined
-  isOver: boolean
 }
 
 export class Deadlines {
-  /** A linked list, starting at the deadline added last. */
-  #last: Waiting | undefined
+  #waiting: Waiting[] = []
   #looking: NodeJS.Timeout | undefined
-  /** Everything that arrived up to this time, by performance.now(), has been read. */
-  #readUntilMs = Number.NEGATIVE_INFINITY
 
-  /** Calls `onPassed` once, at `atMs` by performance.now() or up to 20 ms later, unless the deadline was deleted before. */
+  /** Calls `onPassed` once, at `atMs` by performance.now() or soon after, unless `isOver` of the result was set before. */
   add(atMs: number, onPassed: () => void): Deadline {
-    const added: Waiting = { atMs, onPassed, previous: this.#last, next: undefined, isOver: false }
-    if (this.#last) this.#last.next = added
-    this.#last = added
+    const deadline = { atMs, onPassed, isOver: false }
+    this.#waiting.push(deadline)
     this.#looking ??= setInterval(() => this.#look(), LOOK_EVERY_MS)
-    return added
+    return deadline
   }
 
-  /** Removes the deadline. False, and without effect, when it has passed or was removed before. */
-  delete(deadline: Deadline): boolean {
-    const over = deadline as Waiting
-    const { previous, next } = over
-    if (over.isOver) return false
-    if (previous) previous.next = next
-    if (next) next.previous = previous
-    else this.#last = previous
-    over.isOver = true
-    // Once the garbage collector has moved it to the old generation, it must not keep its former neighbours alive.
-    over.previous = undefined
-    over.next = undefined
-    return true
-  }
-
+  /**
+   * A deadline passes only when everything that arrived before it has been read. Otherwise a process that was stalled for
+   * seconds would fail calls, exchanges among them, whose answers have already arrived.
+   */
   #look(): void {
+    this.#waiting = this.#waiting.filter(({ isOver }) => !isOver)
+    if (this.#waiting.length === 0) {
+      clearInterval(this.#looking)
+      this.#looking = undefined
+      return
+    }
     const now = performance.now()
     setImmediate(() => {
-      this.#readUntilMs = now
+      for (const deadline of this.#waiting) {
+        if (deadline.isOver || deadline.atMs > now) continue
+        deadline.isOver = true
+        deadline.onPassed()
+      }
     })
-    const passed: Waiting[] = []
-    for (let waiting = this.#last; waiting; waiting = waiting.previous) {
-      if (waiting.atMs <= this.#readUntilMs) passed.push(waiting)
-    }
-    for (const waiting of passed.reverse()) {
-      if (waiting.isOver) continue // removed by an earlier onPassed
-      this.delete(waiting)
-      waiting.onPassed()
-    }
-    if (this.#last) return
-    clearInterval(this.#looking)
-    this.#looking = undefined
   }
 }

@@ -96,8 +96,6 @@ const MAY_KNOW: ReadonlySet<Caller> = new Set(['operator', 'local'])
 const INTERNAL = 'internal error'
 
 interface Served {
-  /** `package.Service/Method`. */
-  readonly name: string
   readonly handler: AnyHandler
   readonly callers: readonly Caller[]
   readonly validate: Validate<Message>
@@ -125,76 +123,45 @@ export class Dispatcher {
     for (const method of service.methods) {
       const handler = handlers[method.localName as keyof Handlers<S>] as AnyHandler
       const callers = CALLERS.filter((caller) => this.#options.mayCall(caller, method))
-      this.#methods.set(method, { name: nameOf(method), handler, callers, validate: compileRules(method.input) })
+      this.#methods.set(method, { handler, callers, validate: compileRules(method.input) })
     }
     return this
   }
 
   /**
-   * Runs one unary call: known method, allowed caller, valid request, handler under a deadline, translated failure. Not
-   * async, and no promise within a promise: each request makes two to four of these calls.
+   * Runs one unary call: known method, allowed caller, valid request, handler under a deadline, translated failure.
    * @throws ConnectError only.
    */
-  call<M extends DescMethod>(
+  async call<M extends DescMethod>(
     method: M,
     request: MessageShape<M['input']>,
     call: IncomingCall,
     timeoutMs = this.#options.maxDeadlineMs,
   ): Promise<MessageShape<M['output']>> {
-    return new Promise((resolve, reject) => {
-      const startedAt = performance.now()
-      const served = this.#methods.get(method)
-      const span = this.#options.startSpan?.(method.parent.typeName, method.name, call.traceparent)
-      const tell = (failure: ConnectError | undefined, reason: ErrorReason | undefined) => {
-        const record = {
-          rpc: served?.name ?? nameOf(method),
-          method: method.name,
-          caller: call.caller,
-          requestId: call.requestId,
-          code: failure?.code,
-          reason,
-          durationMs: performance.now() - startedAt,
-        }
-        this.#options.onCall(record)
-        span?.end(record)
-      }
-      // Both settle the promise, even when an observer throws: nobody else would.
-      const fail = (thrown: unknown) => {
-        const error = ofStore(thrown)
-        try {
-          if (thrown instanceof StoreUnavailable) this.#options.onUnavailable?.(thrown, failedCall(method, call))
-          const failure = this.#translate(error, method, call)
-          tell(failure, error instanceof ServiceError ? error.reason : undefined)
-          reject(failure)
-        } catch (defect) {
-          reject(defect)
-        }
-      }
-      const succeed = (response: object) => {
-        let message: MessageShape<M['output']>
-        try {
-          message = create(method.output, response as never) as MessageShape<M['output']>
-        } catch (error) {
-          fail(error)
-          return
-        }
-        try {
-          tell(undefined, undefined)
-          resolve(message)
-        } catch (defect) {
-          reject(defect)
-        }
-      }
-      try {
-        const { caller, requestId, traceparent, signal } = call
-        const deadlineMs = startedAt + Math.min(timeoutMs, this.#options.maxDeadlineMs)
-        const own = { caller, requestId, traceparent: span?.traceparent ?? traceparent, signal, deadlineMs }
-        const work = this.#begin(served, method, request, own)
-        this.#underDeadline(work, deadlineMs, signal, succeed, fail)
-      } catch (error) {
-        fail(error)
-      }
-    })
+    const startedAt = performance.now()
+    const deadlineMs = startedAt + Math.min(timeoutMs, this.#options.maxDeadlineMs)
+    const span = this.#options.startSpan?.(method.parent.typeName, method.name, call.traceparent)
+    const { caller, requestId, signal } = call
+    const tell = (code: Code | undefined, reason: ErrorReason | undefined) => {
+      const durationMs = performance.now() - startedAt
+      const record = { rpc: nameOf(method), method: method.name, caller, requestId, code, reason, durationMs }
+      this.#options.onCall(record)
+      span?.end(record)
+    }
+    let response: MessageShape<M['output']>
+    try {
+      const traceparent = span?.traceparent ?? call.traceparent
+      const work = this.#begin(method, request, { caller, requestId, traceparent, signal, deadlineMs })
+      response = create(method.output, (await this.#inTime(work, deadlineMs, signal)) as never) as typeof response
+    } catch (thrown) {
+      const error = ofStore(thrown)
+      if (thrown instanceof StoreUnavailable) this.#options.onUnavailable?.(thrown, failedCall(method, call))
+      const failure = this.#translate(error, method, call)
+      tell(failure.code, error instanceof ServiceError ? error.reason : undefined)
+      throw failure
+    }
+    tell(undefined, undefined)
+    return response
   }
 
   /** Reports an unexpected error and returns the failure to answer with. */
@@ -208,7 +175,8 @@ export class Dispatcher {
     this.unexpected(error, undefined, { requestId: randomUUID() })
   }
 
-  #begin(served: Served | undefined, method: DescMethod, request: Message, call: Call): Promise<object> {
+  #begin(method: DescMethod, request: Message, call: Call): Promise<object> {
+    const served = this.#methods.get(method)
     if (!served) throw new ConnectError(`${method.name} is not served here`, Code.Unimplemented)
     if (!served.callers.includes(call.caller)) {
       throw new ServiceError(ErrorReason.CALLER_NOT_ALLOWED, `${call.caller} may not call ${method.name}`)
@@ -218,35 +186,36 @@ export class Dispatcher {
     return served.handler(request as never, call)
   }
 
-  /** Calls `succeed` or `fail`, once: when `work` ends, the deadline passes or the caller goes away. The work itself goes on. */
-  #underDeadline(
-    work: Promise<object>,
-    deadlineMs: number,
-    signal: AbortSignal | undefined,
-    succeed: (response: object) => void,
-    fail: (error: unknown) => void,
-  ): void {
-    const isFirst = () => {
-      signal?.removeEventListener('abort', onAbort)
-      return this.#deadlines.delete(deadline)
-    }
-    work.then(
-      (response) => {
-        if (isFirst()) succeed(response)
-      },
-      (error) => {
-        if (isFirst()) fail(error)
-      },
-    )
-    const pass = () => fail(new ConnectError('deadline exceeded', Code.DeadlineExceeded))
-    const deadline = this.#deadlines.add(deadlineMs, pass)
-    function onAbort() {
-      if (!isFirst()) return
-      if (performance.now() > deadlineMs - DOOR_MS) pass()
-      else fail(new ConnectError('the caller went away', Code.Canceled))
-    }
-    if (signal?.aborted) onAbort()
-    else signal?.addEventListener('abort', onAbort, { once: true })
+  /** As `work` ends, unless the deadline passes or the caller goes away before that; the work itself goes on. */
+  #inTime(work: Promise<object>, deadlineMs: number, signal: AbortSignal | undefined): Promise<object> {
+    return new Promise((resolve, reject) => {
+      const end = () => {
+        deadline.isOver = true
+        signal?.removeEventListener('abort', onAbort)
+      }
+      const pass = () => {
+        end()
+        reject(new ConnectError('deadline exceeded', Code.DeadlineExceeded))
+      }
+      const onAbort = () => {
+        if (performance.now() > deadlineMs - DOOR_MS) return pass()
+        end()
+        reject(new ConnectError('the caller went away', Code.Canceled))
+      }
+      const deadline = this.#deadlines.add(deadlineMs, pass)
+      if (signal?.aborted) onAbort()
+      else signal?.addEventListener('abort', onAbort, { once: true })
+      work.then(
+        (response) => {
+          end()
+          resolve(response)
+        },
+        (error) => {
+          end()
+          reject(error)
+        },
+      )
+    })
   }
 
   #translate(error: unknown, method: DescMethod, call: IncomingCall): ConnectError {

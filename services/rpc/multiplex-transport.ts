@@ -128,7 +128,7 @@ export class MultiplexTransport {
         giveUp(`no answer from ${this.#peer} in time`, Code.DeadlineExceeded),
       )
       const onSettled = () => {
-        this.#deadlines.delete(deadline)
+        deadline.isOver = true
         signal?.removeEventListener('abort', onAbort)
       }
       const pending: Pending = { call, method, deadline, onSettled, resolve, reject, stream, timesSent: 0 }
