@@ -80,7 +80,7 @@ async function exchangeBeside(open) {
   const store = openSqliteTokenStore({ file: path.join(temporaryFolder(`open-${open}`), 'token.db') })
   const user = { userId: userId(0), username: 'user', nickname: NICKNAME, avatar: AVATAR, passwordHash: '$argon2id$' }
   const now = Date.now()
-  await store.createUser({ ...user, isDisabled: false, createdAtMs: now }, cause)
+  await store.createUser({ ...user, externalId: '', isDisabled: false, createdAtMs: now }, cause)
   const session = {
     sessionHash: randomBytes(32),
     expiresAtMs: now + DAY_MS,
@@ -163,7 +163,7 @@ async function fill(file, grants) {
   db.exec('BEGIN')
   for (const { name } of indexes) db.exec(`DROP INDEX ${name}`)
   db.prepare('INSERT INTO apps VALUES (?, ?, ?, 0, 0, ?)').run(APPID, 'Growth', JSON.stringify([REDIRECT_URI]), now)
-  const addUser = db.prepare('INSERT INTO users VALUES (?, ?, ?, ?, ?, 0, ?)')
+  const addUser = db.prepare("INSERT INTO users VALUES (?, ?, '', ?, ?, ?, 0, 0, ?)")
   const addOpenid = db.prepare('INSERT INTO openids VALUES (?, ?, ?)')
   const addGrant = db.prepare(
     `INSERT INTO grants (place, appid, user_id, scope, issued_at_ms, code_hash, code_expires_at_ms, grant_id, openid,

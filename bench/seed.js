@@ -65,7 +65,7 @@ export async function seedSurveyAuth(folder, dataDir, { users, grants, ...amount
   const userIds = await inGroups(users, atOnce, async (index) => {
     const userId = product.newId('user', randomBytes)
     const row = { userId, username: `user${index}`, nickname: NICKNAME, avatar: AVATAR, passwordHash: PASSWORD_HASH }
-    await store.createUser({ ...row, isDisabled: false, createdAtMs: now }, cause)
+    await store.createUser({ ...row, externalId: '', isDisabled: false, createdAtMs: now }, cause)
     await startSession(confirmedIn(userId), userId)
     return userId
   })

@@ -157,6 +157,7 @@ async function createPeople(store, now) {
     userId: `user${index}`,
     username: `user${index}`,
     nickname: 'A user',
+    externalId: '',
     avatar: 'https://img.example/user.png',
     passwordHash: PASSWORD_HASH,
     isDisabled: false,

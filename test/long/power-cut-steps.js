@@ -40,6 +40,7 @@ export class Steps {
     const person = {
       userId: USER,
       username: 'ana',
+      externalId: '',
       nickname: 'Ana',
       avatar: '',
       passwordHash: PASSWORD_HASH,

@@ -20,7 +20,7 @@ export interface FailingConnection {
 }
 
 const RUNS = new Set<PropertyKey>(['run', 'get', 'all', 'iterate'])
-const AROUND_A_WRITE = /^(SAVEPOINT|RELEASE|ROLLBACK|PRAGMA)/
+const AROUND_A_WRITE = /^(ROLLBACK|PRAGMA)/
 
 export function failing(real: Connection): FailingConnection {
   let failpoint: Failpoint | undefined

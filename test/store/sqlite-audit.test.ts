@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { type Connection, openDatabase } from '../../services/storage/sqlite/open.js'
-import { auditReads, BLOCK, eventRecorder } from '../../services/token/store/sqlite/audit.js'
+import { BLOCK, eventRecorder } from '../../services/token/store/sqlite/audit.js'
 import { KeptTokens } from '../../services/token/store/sqlite/kept-tokens.js'
 import { openSqliteTokenStore } from '../../services/token/store/sqlite/sqlite-token-store.js'
 import type { AuditRow, TokenStore } from '../../services/token/store/token-store.js'
@@ -139,28 +139,6 @@ test('events written by a clock that was ahead do not keep others from being rem
   expect(left.map(({ atMs }) => atMs)).toEqual(Array(600).fill(ahead))
 })
 
-test('events of a clock that was ahead keep no others from being removed, however many they are, and go in their time', async () => {
-  const { store, db } = opened()
-  const record = eventRecorder(db, new KeptTokens(db))
-  const [ahead, some] = [NOW + 10 * DAY, 9 * BLOCK]
-  db.transaction(() => {
-    for (let n = 0; n < some; n++) record({ kind: 'user.created', now: ahead, cause: byApp })
-  })()
-  write(db, 3 * BLOCK)
-  const remove = async (auditBeforeMs: number) => {
-    for (let n = 0; n < 40; n++) await store.removeEnded({ endedBeforeMs: 0, auditBeforeMs, limit: 200 })
-  }
-  const left = async () => (await allPages((page) => store.listAuditEvents({}, page), 1_000)).map(({ atMs }) => atMs)
-  const blocks = () => db.prepare('SELECT block FROM audit_blocks').pluck().all()
-  await remove(NOW + DAY)
-  expect(await left()).toEqual(Array(some).fill(ahead))
-  expect(blocks()).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8])
-  record({ kind: 'user.created', now: ahead + 1, cause: byApp })
-  await remove(ahead + 1)
-  expect(await left()).toEqual([ahead + 1])
-  expect(blocks()).toEqual([])
-})
-
 test('events that reuse the numbers of events written by a clock that was behind are found', async () => {
   const { store, db } = opened()
   const record = eventRecorder(db, new KeptTokens(db))
@@ -173,39 +151,6 @@ test('events that reuse the numbers of events written by a clock that was behind
     const found = await allPages((page) => store.listAuditEvents({ userId }, page), 1_000)
     expect(found).toHaveLength(userId === 'user_late' ? 1 : BLOCK - 100)
   }
-})
-
-test('a block that another process fills during a list is listed once', async () => {
-  const { db } = opened()
-  write(db, 2 * BLOCK - 2)
-  const other = openDatabase(db.name)
-  let looks = 0
-  // Another process writes after each statement of the list.
-  const between = new Proxy(db, {
-    get(target, key) {
-      if (key !== 'prepare') return Reflect.get(target, key)
-      return (sql: string) => {
-        const statement = target.prepare<unknown[], unknown>(sql)
-        for (const method of ['get', 'all', 'iterate'] as const) {
-          const run = statement[method].bind(statement) as (...args: unknown[]) => unknown
-          Object.assign(statement, {
-            [method]: (...args: unknown[]) => {
-              const result = run(...args)
-              if (++looks <= 2) write(other, BLOCK)
-              return result
-            },
-          })
-        }
-        return statement
-      }
-    },
-  })
-  const list = auditReads(between).listAuditEvents
-  const found = await list({ userId: 'user_7' }, { limit: 10_000, after: undefined })
-  expect(looks).toBeGreaterThan(2)
-  expect(new Set(found.rows.map(({ eventId }) => eventId)).size).toBe(found.rows.length)
-  expect(found.rows.length).toBeGreaterThan(0)
-  other.close()
 })
 
 test.each(['garbage', '', '-1', '1.5', '9'.repeat(16)])(

@@ -1,5 +1,5 @@
-// Group commit: writes that arrive within two turns of the event loop, or while the disk flushes, share one transaction, and
-// transactions that commit while it flushes share the next flush. No write is acknowledged before it is flushed.
+// Group commit: writes that arrive within two turns of the event loop, or while the disk flushes, share one transaction and one
+// flush. No write is acknowledged before it is flushed.
 import type { Statement } from 'better-sqlite3'
 import { afterNextTurn } from '../../../event-loop/end-of-turn.js'
 import { type Cause, isOver, type Until } from '../cause.js'
@@ -13,8 +13,6 @@ import { BUSY_TIMEOUT_MS, type Connection, explained, isBusy, isIoError, toStore
 export interface GroupCommitOptions {
   /** Writes that may be unanswered; more are refused at once. */
   readonly maxUnanswered?: number
-  /** Writes that begin a group while the disk flushes the previous one; fewer wait for it, and for later writes to join them. */
-  readonly worthAGroup?: number
   /** How long to wait for another process's lock, without blocking the thread. */
   readonly lockWaitMs?: number
   /** How long a write may wait to begin, for a lock and for the disk; then it is refused. */
@@ -35,11 +33,10 @@ interface QueuedWrite extends Until {
   readonly reject: (error: unknown) => void
 }
 
-type Outcome = { readonly result: unknown } | { readonly error: unknown }
-
 const TOO_LATE = new Error('the write could not begin in time')
-/** For a write that ran out of time while those before it in its group ran. */
-const REFUSED: Outcome = { error: new StoreUnavailable(TOO_LATE) }
+
+/** undefined for a write that ran out of time while those before it in its group ran. */
+type Outcome = { readonly result: unknown } | undefined
 
 /** A group whose transaction is committed: everybody sees it, but a power cut may still undo it. */
 interface Committed {
@@ -53,26 +50,22 @@ const MAX_GROUP = 256 // about 30 ms: how long reads can be kept waiting
 const LOCK_RETRY_MS = 5
 /** Of the 4.5 s of a call; the flush has the rest. Once a caller has been told that a write failed, the write must not happen. */
 const BEGIN_WITHIN_MS = 3_000
-const WORTH_A_GROUP = 64 // a commit costs as much as ten writes
 
 export class GroupCommit {
   readonly #db: Connection
   readonly #maxUnanswered: number
-  readonly #worthAGroup: number
   readonly #lockWaitMs: number
   readonly #beginWithinMs: number
   readonly #onCommit: GroupCommitOptions['onCommit']
   readonly #checkpoints: Checkpoints
   readonly #log: LogFile
   readonly #begin: Statement
-  readonly #savepoint: Statement
-  readonly #rollbackTo: Statement
-  readonly #release: Statement
   readonly #commit: Statement
   readonly #queue = new Queue<QueuedWrite>((overdue) => this.#refuse(overdue, TOO_LATE))
   #unanswered = 0
-  #unflushed: Committed[] = []
   #isFlushing = false
+  /** Writes at the head of the queue whose group has failed: each runs in a transaction of its own. */
+  #alone = 0
   /** Failed flushes that are not repaired yet: nothing is written until all is on disk again. */
   #doubts = 0
   /** The repair of the last of them. */
@@ -85,24 +78,20 @@ export class GroupCommit {
   constructor(db: Connection, options: GroupCommitOptions = {}) {
     this.#db = db
     this.#maxUnanswered = options.maxUnanswered ?? MAX_UNANSWERED
-    this.#worthAGroup = options.worthAGroup ?? WORTH_A_GROUP
     this.#lockWaitMs = options.lockWaitMs ?? BUSY_TIMEOUT_MS
     this.#beginWithinMs = options.beginWithinMs ?? BEGIN_WITHIN_MS
     this.#onCommit = options.onCommit
     const file = new DatabaseFile(db, options.flushDatabase)
-    const onDoubt = (error: unknown) => void this.#makeGood([], error)
+    const onDoubt = (error: unknown) => void this.#makeGood(undefined, error)
     this.#checkpoints = new Checkpoints(db, file, { pages: options.checkpointPages, onDoubt })
     this.#log = new LogFile(db, file, options.flush)
     this.#begin = db.prepare('BEGIN IMMEDIATE')
-    this.#savepoint = db.prepare('SAVEPOINT one_write')
-    this.#rollbackTo = db.prepare('ROLLBACK TO one_write')
-    this.#release = db.prepare('RELEASE one_write')
     this.#commit = db.prepare('COMMIT')
   }
 
   /**
-   * Runs one write, which is synchronous and uses this connection, in a transaction; it runs again if a write of its group
-   * fails. Fulfils when the write is committed and flushed. Rejects with StoreUnavailable when the database cannot be
+   * Runs one write, which is synchronous and uses this connection, in a transaction; it runs again, alone, if a write of its
+   * group fails. Fulfils when the write is committed and flushed. Rejects with StoreUnavailable when the database cannot be
    * asked, too many writes wait, or this one could not begin in time, `until` included; otherwise with what the write threw,
    * which has then left no trace.
    */
@@ -160,7 +149,10 @@ export class GroupCommit {
   /** False when it should be tried again. */
   #tryGroup(): boolean {
     try {
-      if (this.#hasBegun()) return this.#runGroup()
+      if (this.#hasBegun()) {
+        this.#runGroup()
+        return true
+      }
       if (this.#mayWaitOn()) return false
       this.#refuse(
         this.#queue.items.splice(0),
@@ -173,7 +165,7 @@ export class GroupCommit {
   }
 
   #scheduleGroup(): void {
-    if (this.#queue.items.length >= (this.#isFlushing ? this.#worthAGroup : 1)) this.#schedule()
+    if (this.#queue.items.length > 0 && !this.#isFlushing) this.#schedule()
   }
 
   /** Measured in time, not in tries: a busy machine makes tries slow, and the callers' deadline does not wait. */
@@ -198,42 +190,49 @@ export class GroupCommit {
     }
   }
 
-  /** False when another process took the lock between the two runs of a group, which then waits for it with the others. */
-  #runGroup(): boolean {
+  /**
+   * Without savepoints, which make SQLite copy every page before it is changed: two thirds of what it would write. When a write
+   * fails, nothing of the group has happened.
+   */
+  #runGroup(): void {
     const startedAt = performance.now()
-    const group = this.#queue.items.splice(0, MAX_GROUP)
+    const group = this.#queue.items.splice(0, this.#alone > 0 ? 1 : MAX_GROUP)
+    this.#alone = Math.max(0, this.#alone - 1)
     let outcomes: readonly Outcome[]
     let isCommitting = false
     try {
-      const together = this.#runTogether(group)
-      if (!together && !this.#hasBegun()) {
-        this.#queue.items.unshift(...group)
-        return false
-      }
-      outcomes = together ?? this.#runApart(group)
+      outcomes = group.map((queued) => (isOver(queued) ? undefined : { result: queued.write() }))
       isCommitting = true
       this.#commit.run()
     } catch (error) {
-      this.#refuse(group, error, isCommitting && isIoError(error)) // before rollback, which may throw: nobody else answers them
-      this.#rollBack()
-      return true
+      if (isCommitting) this.#refuse(group, error, isIoError(error))
+      else this.#failed(group, error)
+      this.#rollBack() // last, since it may throw: nobody else answers the group
+      return
     }
-    this.#unflushed.push({ group, outcomes, startedAt })
-    if (!this.#isFlushing) this.#flush()
+    this.#flush({ group, outcomes, startedAt })
     this.#checkpoints.committed()
-    return true
   }
 
-  #flush(): void {
-    const flushed = this.#unflushed
-    this.#unflushed = []
+  /** Answers a write that failed alone. Which of several failed nobody knows, so each runs again. */
+  #failed(group: readonly QueuedWrite[], error: unknown): void {
+    const [first, ...others] = group
+    if (first && others.length === 0) {
+      this.#answered(1)
+      first.reject(toStoreError(error, this.#db.name))
+      return
+    }
+    this.#alone = group.length
+    this.#queue.items.unshift(...group)
+  }
+
+  #flush(committed: Committed): void {
     this.#isFlushing = true
     this.#log.flush((error) => {
-      if (error) void this.#makeGood([...flushed, ...this.#unflushed.splice(0)], error)
-      else for (const committed of flushed) this.#acknowledge(committed)
-      this.#isFlushing = this.#unflushed.length > 0
-      if (this.#isFlushing) this.#flush()
-      else this.#scheduleGroup()
+      if (error) void this.#makeGood(committed, error)
+      else this.#acknowledge(committed)
+      this.#isFlushing = false
+      this.#scheduleGroup()
     })
   }
 
@@ -242,17 +241,16 @@ export class GroupCommit {
     this.#answered(group.length)
     group.forEach((write, index) => {
       const outcome = outcomes[index]
-      if (outcome && 'result' in outcome) write.resolve(outcome.result as never)
-      else write.reject(outcome?.error)
+      if (outcome) write.resolve(outcome.result as never)
+      else write.reject(new StoreUnavailable(TOO_LATE))
     })
   }
 
   /**
-   * Called after a failed flush, of the log or of the database. Whatever committed since would be lost with what was not
-   * flushed, so all of it waits for the repair. If that takes longer than the wait for a lock, its callers are told that the
-   * outcome is unknown.
+   * Called after a failed flush: of the log, for which a group waits, or of the database. Until the repair nothing is written. If
+   * that takes longer than the wait for a lock, the callers are told that the outcome is unknown.
    */
-  async #makeGood(waiting: Committed[], error: unknown): Promise<void> {
+  async #makeGood(waiting: Committed | undefined, error: unknown): Promise<void> {
     process.emitWarning(`${this.#db.name} could not be flushed; its log is being rewritten: ${error}`)
     this.#doubts += 1
     this.#unanswered += 1 // closing waits for the repair as for writes
@@ -260,48 +258,19 @@ export class GroupCommit {
     let isTimeUp = false
     const giveUp = setTimeout(() => {
       isTimeUp = true
-      for (const { group } of waiting.splice(0)) this.#refuse(group, error, true)
+      if (waiting) this.#refuse(waiting.group, error, true)
       this.#answered(1)
     }, this.#lockWaitMs)
     const repair = this.#repair.then(() => this.#log.repair(() => this.#closed !== undefined && isTimeUp))
     this.#repair = repair
     if (!(await repair)) return
     clearTimeout(giveUp)
-    for (const committed of waiting) this.#acknowledge(committed)
-    if (!isTimeUp) this.#answered(1)
+    if (!isTimeUp) {
+      if (waiting) this.#acknowledge(waiting)
+      this.#answered(1)
+    }
     this.#doubts -= 1
     if (this.#doubts === 0) this.#checkpoints.resume()
-  }
-
-  /**
-   * Runs the group without savepoints, which make SQLite copy every page before it is changed: two thirds of what it would
-   * write. When a write fails, nothing of the group has happened, no transaction is open, and the result is undefined.
-   */
-  #runTogether(group: readonly QueuedWrite[]): readonly Outcome[] | undefined {
-    try {
-      return group.map((queued) => (isOver(queued) ? REFUSED : { result: queued.write() }))
-    } catch {
-      this.#rollBack()
-      return undefined
-    }
-  }
-
-  /** Runs each write in a savepoint, so that each fails alone. @throws what ended the whole transaction, as a full disk may. */
-  #runApart(group: readonly QueuedWrite[]): readonly Outcome[] {
-    return group.map((queued) => {
-      if (isOver(queued)) return REFUSED
-      this.#savepoint.run()
-      try {
-        const result = queued.write()
-        this.#release.run()
-        return { result }
-      } catch (error) {
-        if (!this.#db.inTransaction) throw error
-        this.#rollbackTo.run()
-        this.#release.run()
-        return { error: toStoreError(error, this.#db.name) }
-      }
-    })
   }
 
   /** Rolls back what has begun; SQLite may have done so itself. */

@@ -175,17 +175,13 @@ function primaryCode(error: unknown): string {
 /** Makes a method of a store from a read: it answers with a promise, with the driver's failures translated. */
 export function reading<Args extends unknown[], Result>(
   db: Connection,
-  read: (...args: Args) => Result | Promise<Result>,
+  read: (...args: Args) => Result,
 ): (...args: Args) => Promise<Result> {
-  const refuse = (error: unknown) =>
-    Promise.reject(db.open ? toStoreError(error, db.name) : new StoreUnavailable(error))
-  // Not async: answers from memory pass through here, where each promise counts.
-  return (...args) => {
+  return async (...args) => {
     try {
-      const result = read(...args)
-      return result instanceof Promise ? result.catch(refuse) : Promise.resolve(result)
+      return read(...args)
     } catch (error) {
-      return refuse(error)
+      throw db.open ? toStoreError(error, db.name) : new StoreUnavailable(error)
     }
   }
 }

@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises'
 import type { Cause } from '../../../storage/cause.js'
 import { eventIds } from '../../../storage/event-ids.js'
 import { cutPage, type Page, type PageOf, parseNumber } from '../../../storage/page.js'
@@ -8,9 +7,6 @@ import type { KeptTokens } from './kept-tokens.js'
 
 /** Events per block; its row has five characters for each user and app among them, and fits a page of 4 KiB. */
 export const BLOCK = 768
-
-/** Blocks looked at in one turn of the event loop: 5 ms. */
-const BLOCKS_AT_ONCE = 1_000
 
 export interface NewAuditEvent {
   readonly kind: AuditKind
@@ -54,53 +50,42 @@ const COLUMNS = `number, event_id AS eventId, at_ms AS atMs, kind, actor, reques
   grant_id AS grantId, note`
 type EventRecord = AuditRow & { readonly number: number }
 
-/** The conditions of a filter; null for a column that it does not name. */
-type Filter = { readonly appid: string | null; readonly userId: string | null }
+/** The conditions of a filter, null for a column that it does not name, and the number of the last event that is wanted. */
+interface Listing {
+  readonly appid: string | null
+  readonly userId: string | null
+  readonly last: number
+  readonly limit: number
+}
 
 export function auditReads(db: Connection) {
-  const inRange = db.prepare<[Filter & { first: number; last: number; limit: number }], EventRecord>(
-    // Primary key, backwards.
+  const matches = 'number <= :last AND (:appid IS NULL OR appid = :appid) AND (:userId IS NULL OR user_id = :userId)'
+  const findNewest = db.prepare<[Listing], EventRecord>(
+    // Primary keys, backwards. What is in no block yet.
     `SELECT ${COLUMNS} FROM audit_events
-     WHERE number BETWEEN :first AND :last AND (:appid IS NULL OR appid = :appid) AND (:userId IS NULL OR user_id = :userId)
+     WHERE number >= (SELECT coalesce(max(block) + 1, 0) FROM audit_blocks) * ${BLOCK} AND ${matches}
      ORDER BY number DESC LIMIT :limit`,
   )
-  const findBlocks = db
-    .prepare<[Filter & { from: number; to: number }], number>(
-      // Primary key, backwards.
-      `SELECT block FROM audit_blocks
-       WHERE block BETWEEN :from AND :to AND (:appid IS NULL OR instr(ids, substr(:appid, -4)))
-         AND (:userId IS NULL OR instr(ids, substr(:userId, -4)))
-       ORDER BY block DESC`,
-    )
-    .pluck()
-  const findOldest = db.prepare<[], number>('SELECT coalesce(min(block), 0) FROM audit_blocks').pluck() // Primary key.
-  const findNewest = db.prepare<[], number>('SELECT coalesce(max(block), -1) FROM audit_blocks').pluck() // Primary key.
-
-  /** Newest first: from the events not in a block yet, then from the blocks of this moment that may contain matches. */
-  async function find(filter: Filter, last: number, limit: number): Promise<EventRecord[]> {
-    const [oldest = 0, newest = -1] = [findOldest.get(), findNewest.get()]
-    const found = inRange.all({ ...filter, first: (newest + 1) * BLOCK, last, limit })
-    for (let to = Math.min(newest, Math.floor(last / BLOCK)); to >= oldest; to -= BLOCKS_AT_ONCE) {
-      for (const block of findBlocks.iterate({ ...filter, from: to - BLOCKS_AT_ONCE + 1, to })) {
-        if (found.length >= limit) return found
-        const first = block * BLOCK
-        const rest = { first, last: Math.min(last, first + BLOCK - 1), limit: limit - found.length }
-        found.push(...inRange.all({ ...filter, ...rest }))
-      }
-      if (found.length >= limit) return found
-      await setImmediate()
-    }
-    return found
-  }
+  const findInBlocks = db.prepare<[Listing], EventRecord>(
+    // Primary keys, backwards.
+    `SELECT ${COLUMNS}
+     FROM audit_blocks CROSS JOIN audit_events ON number BETWEEN block * ${BLOCK} AND block * ${BLOCK} + ${BLOCK - 1}
+     WHERE block <= :last / ${BLOCK} AND (:appid IS NULL OR instr(ids, substr(:appid, -4)))
+       AND (:userId IS NULL OR instr(ids, substr(:userId, -4))) AND ${matches}
+     ORDER BY block DESC, number DESC LIMIT :limit`,
+  )
+  /** Newest first. One read transaction, in which no event moves into a block. */
+  const find = db.transaction((listing: Listing): EventRecord[] => {
+    const found = findNewest.all(listing)
+    const limit = listing.limit - found.length
+    return limit > 0 ? [...found, ...findInBlocks.all({ ...listing, limit })] : found
+  })
 
   return {
-    async listAuditEvents(
-      filter: { readonly appid?: string; readonly userId?: string },
-      page: PageOf,
-    ): Promise<Page<AuditRow>> {
+    listAuditEvents(filter: { readonly appid?: string; readonly userId?: string }, page: PageOf): Page<AuditRow> {
       const { appid = null, userId = null } = filter
       const last = page.after === undefined ? Number.MAX_SAFE_INTEGER : parseNumber(page.after) - 1
-      const found = await find({ appid, userId }, last, page.limit + 1)
+      const found = find({ appid, userId, last, limit: page.limit + 1 })
       const { rows, next } = cutPage(found, page.limit, ({ number }) => String(number))
       return { rows: rows.map(({ number: _, ...row }) => row), next }
     },

@@ -6,8 +6,6 @@ import { expiriesOf, NEWEST_EXPIRY, packTime } from './packed-tokens.js'
 
 /** Events examined per event that may be removed: some at the front may be from a clock that was ahead. */
 const LOOKS = 8
-/** Before the number of any event. */
-const NONE = -1
 
 type Bounds = Parameters<TokenStore['removeEnded']>[0]
 
@@ -33,33 +31,18 @@ export function upkeepWrites(db: Connection, kept: KeptTokens) {
     // Primary key.
     'DELETE FROM grants WHERE place = ?',
   )
-  const firstEvents = 'SELECT number, at_ms FROM audit_events WHERE number > :after ORDER BY number LIMIT :looks'
-  const removeAuditEvents = db.prepare<[{ after: number; limit: number; looks: number; auditBeforeMs: number }]>(
+  const removeAuditEvents = db.prepare<[{ limit: number; looks: number; auditBeforeMs: number }]>(
     // Primary key: the first rows are the oldest, unless a clock was wrong when they were written.
     `DELETE FROM audit_events WHERE number IN (
-       SELECT number FROM (${firstEvents}) WHERE at_ms < :auditBeforeMs LIMIT :limit)`,
+       SELECT number FROM (SELECT number, at_ms FROM audit_events ORDER BY number LIMIT :looks)
+       WHERE at_ms < :auditBeforeMs LIMIT :limit)`,
   )
-  const findAhead = db
-    .prepare<[{ after: number; looks: number }], number>(
-      // Primary key. The last of the first events, if all of them are later than the newest event.
-      `SELECT max(number) FROM (${firstEvents})
-       HAVING min(at_ms) > (SELECT at_ms FROM audit_events ORDER BY number DESC LIMIT 1)`,
-    )
-    .pluck()
-  const removeAuditBlocks = db.prepare<[{ after: number; from: number }]>(
+  const removeAuditBlocks = db.prepare<[]>(
     // Primary key. Blocks whose events are gone, and blocks that will be filled again because their last events are gone.
     `DELETE FROM audit_blocks
-     WHERE block BETWEEN :from AND (
-         SELECT coalesce(min(number) / ${BLOCK} - 1, ${Number.MAX_SAFE_INTEGER}) FROM audit_events WHERE number > :after)
+     WHERE block < (SELECT coalesce(min(number) / ${BLOCK}, ${Number.MAX_SAFE_INTEGER}) FROM audit_events)
        OR block > (SELECT (max(number) + 1) / ${BLOCK} - 1 FROM audit_events)`,
   )
-
-  /** Events up to this number are from a clock that was ahead: later ones may be due before them. */
-  let passedOver = NONE
-  function passOverAhead(looks: number): void {
-    const isAhead = findAhead.get({ after: NONE, looks: 1 }) !== undefined
-    passedOver = isAhead ? (findAhead.get({ after: passedOver, looks }) ?? passedOver) : NONE
-  }
 
   /** The places of the ended rows, and how many codes, grants and tokens they are. */
   function findEnded({ endedBeforeMs, limit }: Bounds) {
@@ -86,10 +69,8 @@ export function upkeepWrites(db: Connection, kept: KeptTokens) {
       const { places, counts } = findEnded(bounds)
       if (places.length > 0) kept.forgetAll()
       for (const place of places) removeGrant.run(place)
-      const looks = LOOKS * limit
-      passOverAhead(looks)
-      const auditEvents = removeAuditEvents.run({ after: passedOver, auditBeforeMs, limit, looks }).changes
-      if (auditEvents > 0) removeAuditBlocks.run({ after: passedOver, from: Math.ceil((passedOver + 1) / BLOCK) })
+      const auditEvents = removeAuditEvents.run({ auditBeforeMs, limit, looks: LOOKS * limit }).changes
+      if (auditEvents > 0) removeAuditBlocks.run()
       return {
         ...counts,
         sessions: removeSessions.run(endedBeforeMs, limit).changes,
