@@ -23,7 +23,7 @@ export class ConfigError extends Error {
   }
 }
 
-export interface ConfigRow {
+export type ConfigRow = {
   readonly variable: string
   /** As written; secrets masked. */
   readonly value: string

@@ -71,7 +71,7 @@ export function isUnanswered(error: unknown): error is ConnectError {
 export const WHERE_TO_LOOK = {
   app: 'see them with: survey-auth app list',
   secret: 'see the ids with: survey-auth app secret list APPID',
-  user: 'see them with: survey-auth user list',
+  user: 'see them with: survey-auth user list; a deleted one goes by the user_id in: survey-auth audit list',
   grant: 'see them with: survey-auth grant list',
   survey: 'see them with: survey-auth survey list',
 } as const

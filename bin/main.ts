@@ -5,12 +5,12 @@ import { Command } from 'commander'
 import { addAppCommands } from './commands/app.js'
 import { addAuditCommands } from './commands/audit.js'
 import { addBackupCommand } from './commands/backup.js'
+import { helpAfter } from './commands/command.js'
 import { addConfigCommand } from './commands/config.js'
 import { addDemoCommand } from './commands/demo.js'
 import { addDoctorCommand } from './commands/doctor.js'
 import { addGrantCommands } from './commands/grant.js'
 import { addMigrateCommand } from './commands/migrate.js'
-import { examples } from './commands/options.js'
 import { addServeCommand } from './commands/serve.js'
 import { addStoreCommands } from './commands/store.js'
 import { addSurveyCommands } from './commands/survey.js'
@@ -34,6 +34,9 @@ export async function main(argv: string[]): Promise<void> {
   }
 }
 
+const EXIT_CODES = `
+Data goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 69 unavailable, 78 configuration.`
+
 /** All commands, not yet run. */
 export function createProgram(): Command {
   const program = new Command('survey-auth')
@@ -47,10 +50,8 @@ export function createProgram(): Command {
     .exitOverride()
     .showHelpAfterError('(--help shows what there is)')
     .configureOutput({ outputError: (text, write) => write(harmlessLines(text)) })
-    .addHelpText(
-      'after',
-      `${examples('demo', 'serve', 'app create --help', 'doctor')}\nData goes to stdout, messages to stderr. Exit codes: 0 ok, 1 failure, 2 usage, 69 unavailable, 78 configuration.\n`,
-    )
+    .addHelpText('after', helpAfter({ examples: ['demo', 'serve', 'app create --help', 'doctor'] }))
+    .addHelpText('after', EXIT_CODES)
   addServeCommand(program)
   addDemoCommand(program)
   addAppCommands(program)

@@ -2,42 +2,53 @@
 import { once } from 'node:events'
 import { type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
 
-/** One column of a table: its title and what it shows of a row. */
-export type Columns<Row> = Readonly<Record<string, (row: Row) => string | number | boolean | null | undefined>>
+/** JSON has times as ISO 8601 in UTC, tables to the second; a list is one cell. */
+type Cell = string | number | boolean | Date | readonly string[] | null | undefined
 
-/** ISO 8601 in UTC; null when unset. */
-export function isoTime(time: Timestamp | undefined): string | null {
-  return time ? timestampDate(time).toISOString() : null
+/** What is printed of one thing: in JSON its members, in a table cells. */
+type Row = Readonly<Record<string, Cell>>
+
+/** Columns of a table: members of a row, or titles with what they show of a row. */
+export type Columns<R> = readonly ((keyof R & string) | readonly [title: string, cell: (row: R) => Cell])[]
+
+/** How a list is printed. */
+export interface ListStyle {
+  readonly json?: true | undefined
+  /** Instead of an empty table; a message on stderr, so that stdout holds only data. */
+  readonly whenEmpty?: string
 }
 
-/** For people: to the second, `-` when unset. */
-export function shortTime(iso: string | null): string {
-  return iso === null ? '-' : `${iso.slice(0, 19).replace('T', ' ')}Z`
+/** null when unset. */
+export function dateOf(time: Timestamp | undefined): Date | null {
+  return time ? timestampDate(time) : null
 }
 
 export function printJson(value: unknown): void {
   process.stdout.write(`${escaped(JSON.stringify(value, null, 2))}\n`)
 }
 
-/** How a list is printed. */
-export interface ListStyle {
-  readonly json: true | undefined
-  /** Instead of an empty table; a message on stderr, so that stdout holds only data. */
-  readonly whenEmpty: string
+/** One thing: as JSON, or names and values, one per line. */
+export function printRow(row: Row, { json }: { readonly json?: true | undefined }): void {
+  if (json) {
+    printJson(row)
+    return
+  }
+  const widest = Math.max(...Object.keys(row).map(width))
+  for (const [name, value] of Object.entries(row)) process.stdout.write(`${name.padEnd(widest)}  ${shown(value)}\n`)
 }
 
 /** A list as JSON or as a table. */
-export function printRows<Row>(rows: readonly Row[], columns: Columns<Row>, style: ListStyle): void {
+export function printRows<R extends Row>(rows: readonly R[], columns: Columns<R>, style: ListStyle): void {
   const list = listOf(columns, style)
   list.add(rows)
   list.end()
 }
 
 /** A list that may be long: the rows of each page are printed before the next one is fetched. */
-export async function printPages<Item, Row>(
+export async function printPages<Item, R extends Row>(
   pages: AsyncIterable<readonly Item[]>,
-  toRow: (item: Item) => Row,
-  columns: Columns<Row>,
+  toRow: (item: Item) => R,
+  columns: Columns<R>,
   style: ListStyle,
 ): Promise<void> {
   await print(pages, toRow, listOf(columns, style))
@@ -51,10 +62,10 @@ export function printJsonPages<Item>(
   return print(pages, toRow, new JsonList())
 }
 
-async function print<Item, Row>(
+async function print<Item, R>(
   pages: AsyncIterable<readonly Item[]>,
-  toRow: (item: Item) => Row,
-  list: List<Row>,
+  toRow: (item: Item) => R,
+  list: List<R>,
 ): Promise<void> {
   for await (const items of pages) {
     list.add(items.map(toRow))
@@ -63,12 +74,12 @@ async function print<Item, Row>(
   list.end()
 }
 
-interface List<Row> {
-  add(rows: readonly Row[]): void
+interface List<R> {
+  add(rows: readonly R[]): void
   end(): void
 }
 
-function listOf<Row>(columns: Columns<Row>, { json, whenEmpty }: ListStyle): List<Row> {
+function listOf<R extends Row>(columns: Columns<R>, { json, whenEmpty = '' }: ListStyle): List<R> {
   return json ? new JsonList() : new Table(columns, whenEmpty)
 }
 
@@ -89,25 +100,27 @@ class JsonList implements List<unknown> {
 }
 
 /** With a header line. Columns are as wide as the rows so far require. */
-class Table<Row> implements List<Row> {
-  readonly #columns: Columns<Row>
+class Table<R extends Row> implements List<R> {
+  readonly #titles: readonly string[]
+  readonly #cells: readonly ((row: R) => Cell)[]
   readonly #whenEmpty: string
   readonly #widths: number[]
   #isEmpty = true
 
-  constructor(columns: Columns<Row>, whenEmpty: string) {
-    this.#columns = columns
+  constructor(columns: Columns<R>, whenEmpty: string) {
+    this.#titles = columns.map((column) => (typeof column === 'string' ? column : column[0]))
+    this.#cells = columns.map((column) => (typeof column === 'string' ? (row) => row[column] : column[1]))
     this.#whenEmpty = whenEmpty
-    this.#widths = Object.keys(columns).map(width)
+    this.#widths = this.#titles.map(width)
   }
 
-  add(rows: readonly Row[]): void {
+  add(rows: readonly R[]): void {
     if (rows.length === 0) return
-    const lines = rows.map((row) => Object.values(this.#columns).map((cell) => shown(cell(row))))
+    const lines = rows.map((row) => this.#cells.map((cell) => shown(cell(row))))
     for (const cells of lines) {
       for (const [at, cell] of cells.entries()) this.#widths[at] = Math.max(this.#widths[at] ?? 0, width(cell))
     }
-    if (this.#isEmpty) lines.unshift(Object.keys(this.#columns).map((title) => title.toUpperCase()))
+    if (this.#isEmpty) lines.unshift(this.#titles.map((title) => title.toUpperCase()))
     this.#isEmpty = false
     process.stdout.write(lines.map((cells) => `${this.#line(cells)}\n`).join(''))
   }
@@ -122,23 +135,16 @@ class Table<Row> implements List<Row> {
   }
 }
 
-/** Names and values, one per line. */
-export function printFields(fields: Readonly<Record<string, string | number | boolean | null | undefined>>): void {
-  const widest = Math.max(...Object.keys(fields).map(width))
-  for (const [name, value] of Object.entries(fields)) {
-    process.stdout.write(`${name.padEnd(widest)}  ${shown(value)}\n`)
-  }
-}
-
 /** Lines for the person at the terminal, on stderr. They may quote text written by others. */
 export function message(text: string): void {
   process.stderr.write(`${harmlessLines(text)}\n`)
 }
 
-function shown(value: string | number | boolean | null | undefined): string {
-  if (value === null || value === undefined || value === '') return '-'
-  if (typeof value === 'boolean') return value ? 'yes' : 'no'
-  return harmless(String(value))
+function shown(cell: Cell): string {
+  if (cell === null || cell === undefined) return '-'
+  if (typeof cell === 'boolean') return cell ? 'yes' : 'no'
+  if (cell instanceof Date) return `${cell.toISOString().slice(0, 19).replace('T', ' ')}Z`
+  return harmless(typeof cell === 'object' ? cell.join(' ') : String(cell)) || '-'
 }
 
 /** Text written by others, without what could move the cursor or change the terminal. */

@@ -27,32 +27,3 @@ export function untilToldToStop(hasTerminal = () => isatty(2)): Promise<NodeJS.S
     process.on('SIGHUP', (signal) => hadTerminal && !hasTerminal() && resolve(signal))
   })
 }
-
-export interface HeldSignals {
-  readonly isTold: () => boolean
-  /** Has the process end, once it has nothing more to do, as a signal that has come would have ended it; nothing if none has. */
-  readonly release: () => void
-}
-
-/** From now on the first SIGTERM or SIGINT ends nothing until `release`; one that comes a second later ends the process at once. */
-export function holdSignals(): HeldSignals {
-  let told: NodeJS.Signals | undefined
-  const onSignal = (signal: NodeJS.Signals) => {
-    told ??= signal
-    setTimeout(letGo, PASSED_ON_WITHIN_MS).unref()
-  }
-  const letGo = () => {
-    process.off('SIGTERM', onSignal)
-    process.off('SIGINT', onSignal)
-  }
-  process.on('SIGTERM', onSignal)
-  process.on('SIGINT', onSignal)
-  return {
-    isTold: () => told !== undefined,
-    release: () => {
-      letGo()
-      const signal = told
-      if (signal !== undefined) process.once('exit', () => process.kill(process.pid, signal)) // its output is then written
-    },
-  }
-}

@@ -22,9 +22,9 @@ import { isThere, noDatabase, snapshotDatabase } from '../compose/database-file.
 import { type Config, readConfig } from '../config.js'
 import { errorCode, isOfSystem, unwritable } from '../error-code.js'
 import { CommandError, EXIT } from '../exit.js'
-import { printFields, printJson } from '../output.js'
+import { printRow } from '../output.js'
 import { isOfDatabase } from '../own-files.js'
-import { examples, type Json, jsonOption } from './options.js'
+import { command, type Json } from './command.js'
 
 const NOTES = `
 FILE is a tar archive of token.db and survey.db, each a consistent copy of its database, with empty -wal, -shm and
@@ -37,12 +37,11 @@ What happened after the backup is undone, revocations too: see "How do I restore
 `
 
 export function addBackupCommand(program: Command): void {
-  program
-    .command('backup <file>')
-    .description('copy both databases into one file, also while the service runs; never overwrites a file')
-    .addOption(jsonOption())
-    .addHelpText('after', NOTES + examples('backup /backup/survey-auth-$(date +%F).tar'))
-    .action(backup)
+  command(program, 'backup <file>', {
+    about: 'copy both databases into one file, also while the service runs; never overwrites a file',
+    examples: ['backup /backup/survey-auth-$(date +%F).tar'],
+    notes: NOTES,
+  }).action(backup)
 }
 
 async function backup(file: string, { json }: Json, command: Command): Promise<void> {
@@ -61,9 +60,7 @@ async function backup(file: string, { json }: Json, command: Command): Promise<v
     if (isOfSystem(error)) throw new CommandError(unwritable(target, error))
     throw error instanceof StoreUnavailable ? new CommandError(`cannot write ${target}: ${reasonOf(error)}`) : error
   }
-  const written = { file: target, bytes: statSync(target).size }
-  if (json) printJson(written)
-  else printFields(written)
+  printRow({ file: target, bytes: statSync(target).size }, { json })
 }
 
 interface Files {

@@ -3,29 +3,18 @@ import type { Command } from 'commander'
 import { describeConfig } from '../config.js'
 import { printRows } from '../output.js'
 import { type Setting, settingGroups } from '../settings.js'
-import { examples, type Json, jsonOption } from './options.js'
+import { command, type Json } from './command.js'
 
 export function addConfigCommand(program: Command): void {
-  program
-    .command('config')
-    .description('all variables with their values; exit 78 when one is wrong')
-    .addOption(jsonOption())
-    .addHelpText('after', () => `${examples('config', 'config --json')}\n${variables()}`)
-    .action(showConfig)
+  command(program, 'config', {
+    about: 'all variables with their values; exit 78 when one is wrong',
+    examples: ['config', 'config --json'],
+    notes: variables(),
+  }).action(showConfig)
 }
 
 function showConfig({ json }: Json): void {
-  const rows = describeConfig(process.env)
-  printRows(
-    rows,
-    {
-      variable: (row) => row.variable,
-      value: (row) => row.value,
-      source: (row) => row.source,
-      about: (row) => row.about,
-    },
-    { json, whenEmpty: '' },
-  )
+  printRows(describeConfig(process.env), ['variable', 'value', 'source', 'about'], { json })
 }
 
 /** The table of variables as help shows it. */
@@ -37,7 +26,7 @@ function variables(): string {
     })
     return `${title}:\n${lines.join('\n')}`
   })
-  return `Variables and their defaults; one that is set to an empty string counts as unset.\n\n${groups.join('\n\n')}\n`
+  return `\nVariables and their defaults; one that is set to an empty string counts as unset.\n\n${groups.join('\n\n')}\n`
 }
 
 function fallbackText({ fallback, fallbackText: text }: Setting<unknown>): string {

@@ -12,7 +12,7 @@ import { CommandError, EXIT } from '../exit.js'
 import { message } from '../output.js'
 import { packageFile } from '../package-root.js'
 import { untilToldToStop } from '../signals.js'
-import { examples } from './options.js'
+import { group } from './command.js'
 
 const DEFAULT_PORT = 8080
 const DEFAULT_ADMIN_PORT = 9100
@@ -36,11 +36,10 @@ type StartExample = (options: { baseUrl: string; appid: string; secret: string; 
 }>
 
 export function addDemoCommand(program: Command): void {
-  program
-    .command('demo')
-    .description('try everything: service, user, apps, surveys and an example third-party app; data in DATA_DIR/demo')
-    .addHelpText('after', examples('demo', 'demo   # HOST and PORT are honoured; HOST must be loopback'))
-    .action(demo)
+  group(program, 'demo', {
+    about: 'try everything: service, user, apps, surveys and an example third-party app; data in DATA_DIR/demo',
+    examples: ['demo', 'demo   # HOST and PORT are honoured; HOST must be loopback'],
+  }).action(demo)
 }
 
 async function demo(): Promise<void> {

@@ -4,28 +4,21 @@ import { type Config, RPC_ADDRESSES, readConfig } from '../config.js'
 import { checks, inOneLine, type Verdict } from '../doctor/checks.js'
 import { EXIT } from '../exit.js'
 import { message, printRows } from '../output.js'
-import { examples, type Json, jsonOption } from './options.js'
+import { command, type Json } from './command.js'
 
 export function addDoctorCommand(program: Command): void {
-  program
-    .command('doctor')
-    .description(
+  command(program, 'doctor', {
+    about:
       'check configuration, files, databases, disk, clock and addresses, and whether the server is ready; exit 1 when something is wrong',
-    )
-    .addOption(jsonOption())
-    .addHelpText('after', examples('doctor', 'doctor --json'))
-    .action(doctor)
+    examples: ['doctor', 'doctor --json'],
+  }).action(doctor)
 }
 
 type Finding = Verdict & { readonly check: string }
 
 async function doctor({ json }: Json): Promise<void> {
   const findings = await examine()
-  printRows(
-    findings,
-    { check: (row) => row.check, state: (row) => row.state, detail: (row) => row.detail },
-    { json, whenEmpty: '' },
-  )
+  printRows(findings, ['check', 'state', 'detail'], { json })
   const wrong = findings.filter(({ state }) => state === 'wrong').length
   if (wrong === 0) return
   message(`${wrong} ${wrong === 1 ? 'check' : 'checks'} found something wrong`)

@@ -2,9 +2,9 @@
 import type { Command } from 'commander'
 import type { Grant } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { asOperator, pagesOf } from '../compose/operator.js'
-import { type Columns, isoTime, message, printJson, printPages, shortTime } from '../output.js'
-import { examples, type Json, jsonOption } from './options.js'
-import { userFilter } from './usernames.js'
+import { dateOf, message, printJson, printPages } from '../output.js'
+import { command, group, type Json } from './command.js'
+import { namedUser } from './usernames.js'
 
 interface ListOptions extends Json {
   readonly username?: string
@@ -12,55 +12,43 @@ interface ListOptions extends Json {
 }
 
 export function addGrantCommands(program: Command): void {
-  const grant = program
-    .command('grant')
-    .description('what users gave to apps')
-    .addHelpText('after', examples('grant list --username li.wei', 'grant revoke grant_9fT…'))
+  const grant = group(program, 'grant', {
+    about: 'what users gave to apps',
+    examples: ['grant list --username li.wei', 'grant revoke grant_9fT…'],
+  })
 
-  grant
-    .command('list')
-    .description('grants, newest first; ended ones until they are cleaned away')
+  command(grant, 'list', {
+    about: 'grants, newest first; ended ones until they are cleaned away',
+    examples: ['grant list --username li.wei', 'grant list --appid app_k3J… --json'],
+  })
     .option('--username <name>', "only this user's; name, external_id:ID, or user_id, of a deleted one too")
     .option('--appid <appid>', "only this app's")
-    .addOption(jsonOption())
-    .addHelpText('after', examples('grant list --username li.wei', 'grant list --appid app_k3J… --json'))
     .action(listGrants)
 
-  grant
-    .command('revoke <grant_id>')
-    .description('refuse all tokens of a grant from the next request on')
-    .addOption(jsonOption())
-    .addHelpText('after', examples('grant revoke grant_9fT…'))
-    .action(async (grantId: string, { json }: Json) => {
-      const { alreadyRevoked } = await asOperator(({ admin }) => admin.revokeGrant({ grantId }))
-      if (json) printJson({ grant_id: grantId })
-      message(alreadyRevoked ? 'it had been revoked already' : 'revoked')
-    })
+  command(grant, 'revoke <grant_id>', {
+    about: 'refuse all tokens of a grant from the next request on',
+    examples: ['grant revoke grant_9fT…'],
+  }).action(revokeGrant)
 }
 
 async function listGrants({ username = '', appid = '', json }: ListOptions): Promise<void> {
   await asOperator(async ({ admin }) => {
-    const user = await userFilter(admin, username)
     const pages = pagesOf(async (pageToken) => {
-      const page = await admin.listGrants({ ...user, appid, pageToken })
+      const page = await admin.listGrants({ ...namedUser(username), appid, pageToken })
       return { rows: page.grants, nextPageToken: page.nextPageToken }
     })
-    await printPages(pages, grantJson, columns, { json, whenEmpty: 'no grants' })
+    const columns = ['grant_id', 'app_name', 'username', 'openid', 'created_at', 'last_used_at', 'expires_at'] as const
+    await printPages(pages, grantRow, [...columns, 'revoked_at'], { json, whenEmpty: 'no grants' })
   })
 }
 
-const columns: Columns<ReturnType<typeof grantJson>> = {
-  grant_id: (row) => row.grant_id,
-  app: (row) => row.app_name,
-  user: (row) => row.username,
-  openid: (row) => row.openid,
-  created: (row) => shortTime(row.created_at),
-  last_used: (row) => shortTime(row.last_used_at),
-  expires: (row) => shortTime(row.expires_at),
-  revoked: (row) => shortTime(row.revoked_at),
+async function revokeGrant(grantId: string, { json }: Json): Promise<void> {
+  const { alreadyRevoked } = await asOperator(({ admin }) => admin.revokeGrant({ grantId }))
+  if (json) printJson({ grant_id: grantId })
+  message(alreadyRevoked ? 'it had been revoked already' : 'revoked')
 }
 
-function grantJson(grant: Grant) {
+function grantRow(grant: Grant) {
   return {
     grant_id: grant.grantId,
     appid: grant.appid,
@@ -70,9 +58,9 @@ function grantJson(grant: Grant) {
     external_id: grant.externalId,
     openid: grant.openid,
     scope: grant.scope,
-    created_at: isoTime(grant.createTime),
-    last_used_at: isoTime(grant.lastUseTime),
-    expires_at: isoTime(grant.expireTime),
-    revoked_at: isoTime(grant.revokeTime),
+    created_at: dateOf(grant.createTime),
+    last_used_at: dateOf(grant.lastUseTime),
+    expires_at: dateOf(grant.expireTime),
+    revoked_at: dateOf(grant.revokeTime),
   }
 }

@@ -7,15 +7,13 @@ import { openSurveyStore, openTokenStore, versionOnPostgres } from '../compose/s
 import { readConfig } from '../config.js'
 import { printRows } from '../output.js'
 import type { Database } from '../settings.js'
-import { examples, type Json, jsonOption } from './options.js'
+import { command, type Json } from './command.js'
 
 export function addMigrateCommand(program: Command): void {
-  program
-    .command('migrate')
-    .description('create or upgrade the databases; `serve` does it too, this does it before')
-    .addOption(jsonOption())
-    .addHelpText('after', examples('migrate', 'migrate --json'))
-    .action(migrate)
+  command(program, 'migrate', {
+    about: 'create or upgrade the databases; `serve` does it too, this does it before',
+    examples: ['migrate', 'migrate --json'],
+  }).action(migrate)
 }
 
 async function migrate({ json }: Json): Promise<void> {
@@ -33,16 +31,7 @@ async function migrate({ json }: Json): Promise<void> {
     const file = where.kind === 'sqlite' ? where.file : 'PostgreSQL'
     return { database, file, from_version: before[index], to_version: after[index] }
   })
-  printRows(
-    rows,
-    {
-      database: (row) => row.database,
-      from: (row) => row.from_version,
-      to: (row) => row.to_version,
-      file: (row) => row.file,
-    },
-    { json, whenEmpty: '' },
-  )
+  printRows(rows, ['database', 'from_version', 'to_version', 'file'], { json })
 }
 
 /** 0 when there is no schema yet. */

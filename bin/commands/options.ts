@@ -1,20 +1,5 @@
-// Options that several commands share.
-import { InvalidArgumentError, Option } from 'commander'
-import { isRequestId } from '../../services/rpc/requests.js'
-
-/** What `jsonOption` gives. */
-export interface Json {
-  readonly json?: true
-}
-
-export function jsonOption(): Option {
-  return new Option('--json', 'print JSON instead of a table')
-}
-
-/** The examples at the end of a command's help. */
-export function examples(...lines: readonly string[]): string {
-  return `\nExamples:\n${lines.map((line) => `  $ survey-auth ${line}`).join('\n')}\n`
-}
+// Values of options: each is parsed, or refused with what it must be.
+import { InvalidArgumentError } from 'commander'
 
 /** For options that may be given several times. */
 export function repeatable(value: string, previous: string[] = []): string[] {
@@ -29,16 +14,10 @@ export function wholeNumber(min: number, max: number): (text: string) => number 
   }
 }
 
-export const surveyId = wholeNumber(1, Number.MAX_SAFE_INTEGER)
+const surveyId = wholeNumber(1, Number.MAX_SAFE_INTEGER)
 
 export function surveyIds(text: string, previous: readonly number[] = []): readonly number[] {
   return [...previous, surveyId(text)]
-}
-
-/** An id that no request can have, such as one with its quotes, is a mistake, and not a request that did nothing. */
-export function requestId(text: string): string {
-  if (isRequestId(text)) return text
-  throw new InvalidArgumentError('must be a request_id, such as 0190b7e2-5c3a-4f6e-9d1b-2a3c4d5e6f70')
 }
 
 const DATE_LENGTH = 'YYYY-MM-DD'.length

@@ -10,23 +10,21 @@ import { CommandError, EXIT, report } from '../exit.js'
 import { message } from '../output.js'
 import { untilToldToStop } from '../signals.js'
 import type { Log } from '../telemetry/log.js'
-import { examples } from './options.js'
+import { group } from './command.js'
 
 /** How long after the time for an orderly stop the process is killed. */
 const LATE_MS = 1_000
 
 export function addServeCommand(program: Command): void {
-  program
-    .command('serve')
-    .description('run the service, or one part of it, until SIGTERM or SIGINT')
+  group(program, 'serve', {
+    about: 'run the service, or one part of it, until SIGTERM or SIGINT',
+    examples: ['serve', 'serve token', 'serve survey', 'serve gateway'],
+    notes: '\nVariables: survey-auth config --help\n',
+  })
     .addArgument(
       new Argument('[mode]', 'all: everything in this process; or one part of a separated service')
         .choices(MODES)
         .default('all'),
-    )
-    .addHelpText(
-      'after',
-      `${examples('serve', 'serve token', 'serve survey', 'serve gateway')}\nVariables: survey-auth config --help\n`,
     )
     .action(serve)
 }

@@ -8,7 +8,7 @@ import { isThere } from '../compose/database-file.js'
 import { type Config, readConfig } from '../config.js'
 import { CommandError, EXIT } from '../exit.js'
 import { message, printRows } from '../output.js'
-import { examples, type Json, jsonOption } from './options.js'
+import { command, group, type Json } from './command.js'
 
 const PROGRESS_MS = 5_000
 
@@ -22,17 +22,13 @@ service must be stopped. docs/operators/data.md has the move step by step.
 `
 
 export function addStoreCommands(program: Command): void {
-  const store = program
-    .command('store')
-    .description('moving the databases')
-    .addHelpText('after', examples('store copy --help'))
+  const store = group(program, 'store', { about: 'moving the databases', examples: ['store copy --help'] })
 
-  store
-    .command('copy')
-    .description('copy everything from SQLite to an empty PostgreSQL database, and verify it')
-    .addOption(jsonOption())
-    .addHelpText('after', NOTES + examples('store copy'))
-    .action(copy)
+  command(store, 'copy', {
+    about: 'copy everything from SQLite to an empty PostgreSQL database, and verify it',
+    examples: ['store copy'],
+    notes: NOTES,
+  }).action(copy)
 }
 
 async function copy({ json }: Json): Promise<void> {
@@ -79,13 +75,7 @@ function progress(): (table: string, rows: number, total: number) => void {
 /** @throws CommandError when a table differs. */
 function print(reports: readonly TableReport[], json: true | undefined): void {
   const rows = reports.map(({ database, table, rows, isEqual }) => ({ database, table, rows, verified: isEqual }))
-  const columns = {
-    database: (row: (typeof rows)[number]) => row.database,
-    table: (row: (typeof rows)[number]) => row.table,
-    rows: (row: (typeof rows)[number]) => row.rows,
-    verified: (row: (typeof rows)[number]) => row.verified,
-  }
-  printRows(rows, columns, { json, whenEmpty: '' })
+  printRows(rows, ['database', 'table', 'rows', 'verified'], { json })
   const different = reports.filter(({ isEqual }) => !isEqual)
   for (const { table, rows, copiedRows } of different) {
     message(

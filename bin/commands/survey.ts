@@ -1,5 +1,4 @@
 // survey-auth survey: surveys in and out, in the JSON shape of the detail endpoint.
-import { createReadStream, statSync } from 'node:fs'
 import { toBinary } from '@bufbuild/protobuf'
 import type { Command } from 'commander'
 import { surveyToJson } from '../../gateway/api/survey-to-json.js'
@@ -16,21 +15,17 @@ import { compileRules, violationInWords } from '../../services/rpc/validation.js
 import { inParts } from '../../services/storage/in-parts.js'
 import { contradictionIn, inWords, type Misplaced, misplacedIn } from '../../services/survey/contradictions.js'
 import { findRefused, MAX_DOCUMENT_BYTES, toDraft } from '../../services/survey/import-surveys.js'
-import { asSurveyOperator, pagesOf, type SurveyOperator } from '../compose/operator.js'
-import { isOfSystem, unreadable } from '../error-code.js'
-import { DuplicateMember, type JsonPath, parseExactly } from '../exact-json.js'
-import { CommandError, EXIT, isUnanswered, WHERE_TO_LOOK } from '../exit.js'
+import { asSurveyOperator, pagesOf, pagesOfUsers, type SurveyOperator } from '../compose/operator.js'
+import { DuplicateMember, parseExactly } from '../exact-json.js'
+import { CommandError, isUnanswered, WHERE_TO_LOOK } from '../exit.js'
 import { message, printJson, printJsonPages, printPages, printRows } from '../output.js'
-import { type HeldSignals, holdSignals } from '../signals.js'
-import { examples, type Json, jsonOption, surveyId, surveyIds } from './options.js'
-import { readStdin, readText } from './stdin.js'
-import { namedUser, pagesOfUsers, userIdOfFilter } from './usernames.js'
+import { command, group, type Json } from './command.js'
+import { readFileOrInput } from './input.js'
+import { surveyIds } from './options.js'
+import { userIdOf } from './usernames.js'
 
 interface ImportOptions extends Json {
   readonly owner: string
-}
-interface DeleteOptions extends Json {
-  readonly owner?: string
 }
 interface FilterOptions extends Json {
   readonly owner?: string
@@ -61,111 +56,74 @@ id makes it anew. To be able to go back, export first.
 `
 
 export function addSurveyCommands(program: Command): void {
-  const survey = program
-    .command('survey')
-    .description('surveys, in the JSON shape of the detail endpoint')
-    .addHelpText('after', examples('survey import surveys.json --owner li.wei', 'survey list --owner li.wei'))
+  const survey = group(program, 'survey', {
+    about: 'surveys, in the JSON shape of the detail endpoint',
+    examples: ['survey import surveys.json --owner li.wei', 'survey list --owner li.wei'],
+  })
 
-  survey
-    .command('import <file>')
-    .description('store one survey or an array of them; `-` reads standard input; a known id replaces that survey')
+  command(survey, 'import <file>', {
+    about: 'store one survey or an array of them; `-` reads standard input; a known id replaces that survey',
+    examples: ['survey import surveys.json --owner li.wei', 'survey import - --owner li.wei < one.json'],
+    notes: IMPORT_NOTES,
+  })
     .requiredOption('--owner <username>', 'the user whose surveys they are; name or user_id')
-    .addOption(jsonOption())
-    .addHelpText(
-      'after',
-      IMPORT_NOTES + examples('survey import surveys.json --owner li.wei', 'survey import - --owner li.wei < one.json'),
-    )
     .action(importSurveys)
 
-  survey
-    .command('delete')
-    .argument('[survey_id...]', 'ids of surveys', surveyIds)
-    .description('delete surveys for good: those named, or all of a user')
-    .option('--owner <username>', 'all of this user; name or user_id')
-    .addOption(jsonOption())
-    .addHelpText('after', `${DELETE_NOTES}${examples('survey delete 7 12', 'survey delete --owner li.wei')}`)
-    .action(deleteSurveys)
-
-  survey
-    .command('list')
-    .description('surveys, ascending by id')
+  command(survey, 'list', { about: 'surveys, ascending by id', examples: ['survey list --owner li.wei'] })
     .option('--owner <username>', "only this user's; name or user_id")
-    .addOption(jsonOption())
-    .addHelpText('after', examples('survey list --owner li.wei'))
     .action(listSurveys)
 
-  survey
-    .command('export')
-    .argument('[survey_id]', 'id of one survey', surveyId)
-    .description('surveys in full as JSON, an array or the one asked for; import takes it back unchanged')
+  command(survey, 'export', {
+    about: 'surveys in full as a JSON array; import takes it back unchanged',
+    examples: ['survey export --owner li.wei > surveys.json'],
+    notes: EXPORT_NOTES,
+  })
     .option('--owner <username>', "only this user's; name or user_id")
-    .option('--json', 'has no effect: it is always JSON')
-    .addHelpText('after', EXPORT_NOTES + examples('survey export --owner li.wei > surveys.json', 'survey export 7'))
     .action(exportSurveys)
+
+  command(survey, 'delete', {
+    about: 'delete surveys for good',
+    examples: ['survey delete 7 12'],
+    notes: DELETE_NOTES,
+  })
+    .argument('<survey_id...>', 'ids of surveys', surveyIds)
+    .action(deleteSurveys)
 }
 
 async function importSurveys(file: string, { owner, json }: ImportOptions): Promise<void> {
-  const [source, text] =
-    file === '-' ? ['standard input', await readStdin(MAX_FILE_BYTES)] : [file, await contentOf(file)]
-  const surveys = await surveysOf(source, text)
-  const signals = holdSignals()
-  try {
-    const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys, signals), { creates: true })
-    const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
-    printRows(rows, columns, { json, whenEmpty: 'nothing is stored' })
-    if (rows.length === surveys.length) message(`${countOfSurveys(rows.length)} stored for ${owner}`)
-    else sayIfSome(surveys, rows.length)
-  } finally {
-    signals.release()
-  }
+  const surveys = await surveysOf(file === '-' ? 'standard input' : file, await readFileOrInput(file, MAX_FILE_BYTES))
+  const stored = await asSurveyOperator((operator) => storeAll(operator, owner, surveys), { creates: true })
+  const rows = stored.map(({ id, hash, title, state }) => ({ survey_id: Number(id), hash, title, state }))
+  printRows(rows, ['survey_id', 'hash', STATE, 'title'], { json })
+  message(`${countOfSurveys(rows.length)} stored for ${owner}`)
 }
 
-/** Returns the summaries of the stored surveys, in the order given: of a part once a signal has come. */
+/** Returns the summaries of the stored surveys, in the order given. */
 async function storeAll(
   operator: SurveyOperator,
   owner: string,
   surveys: readonly Survey[],
-  { isTold }: HeldSignals,
 ): Promise<readonly SurveySummary[]> {
   const ownerUserId = await userIdOf(operator, owner)
   const summaries = new Map<Survey, SurveySummary>()
-  let sent = 0
   try {
     for (const batch of batchesOf(surveys)) {
-      if (isTold()) break
-      sent += batch.length
       const answer = await operator.survey.importSurveys({ ownerUserId, surveys: batch })
       for (const [at, summary] of answer.surveys.entries()) summaries.set(batch[at] as Survey, summary)
     }
   } catch (error) {
-    sayIfSome(surveys, summaries.size, isUnanswered(error) ? sent : summaries.size)
+    if (summaries.size > 0 || isUnanswered(error)) {
+      message(`${summaries.size} of ${surveys.length} are known to be stored, those with an id first`)
+      message(`importing again replaces them, and stores those without an id anew; ${WHERE_TO_LOOK.survey}`)
+    }
     throw error
   }
   return surveys.flatMap((survey) => summaries.get(survey) ?? [])
 }
 
-/** Says what became of an import that stored not all. What was sent and got no answer may be stored too. */
-function sayIfSome(surveys: readonly Survey[], stored: number, sent = stored): void {
-  if (sent === 0) return
-  const isAgainSafe = sent <= surveys.filter(({ id }) => id !== 0n).length
-  const again = isAgainSafe ? 'is safe: it replaces them' : 'stores those without an id a second time'
-  const sure = `the first ${stored} of ${surveys.length} are stored, those with an id before others`
-  message(stored > 0 ? sure : `whether any of the first ${sent} is stored is not known`)
-  message(`importing again ${again}; ${WHERE_TO_LOOK.survey}`)
-}
-
-async function deleteSurveys(
-  surveyIds: readonly number[],
-  { owner, json }: DeleteOptions,
-  command: Command,
-): Promise<void> {
-  if ((surveyIds.length === 0) === (owner === undefined)) {
-    command.error('error: give either the ids of surveys or --owner')
-  }
-  const { ids, already } = await asSurveyOperator(async (operator) => {
-    const ids = owner === undefined ? [...new Set(surveyIds)].map(BigInt) : await idsOf(operator, owner)
-    return { ids, already: await deleteAll(operator, ids) }
-  })
+async function deleteSurveys(surveyIds: readonly number[], { json }: Json): Promise<void> {
+  const ids = [...new Set(surveyIds)].map(BigInt)
+  const already = await asSurveyOperator((operator) => deleteAll(operator, ids))
   if (json) printJson(ids.map((id) => ({ survey_id: Number(id) })))
   const beside = already > 0 ? `, ${already} had been deleted already` : ''
   message(`${countOfSurveys(ids.length - already)} deleted${beside}`)
@@ -176,8 +134,8 @@ export function countOfSurveys(count: number): string {
 }
 
 /** Returns how many were deleted. */
-export async function deleteSurveysOf(operator: SurveyOperator, owner: string): Promise<number> {
-  const ids = await idsOf(operator, owner)
+export async function deleteSurveysOf(operator: SurveyOperator, ownerUserId: string): Promise<number> {
+  const ids = await idsOf(operator, ownerUserId)
   await deleteAll(operator, ids)
   return ids.length
 }
@@ -214,22 +172,15 @@ async function listSurveys({ owner, json }: FilterOptions): Promise<void> {
     const toRow = ({ survey: { id, hash, title, state }, ownerUserId }: Owned) => {
       return { survey_id: Number(id), hash, title, state, owner: names.get(ownerUserId) ?? ownerUserId }
     }
-    const withOwner = { ...columns, owner: (row: ReturnType<typeof toRow>) => row.owner }
-    await printPages(pagesOfSurveys(operator, owner, SurveyView.BASIC), toRow, withOwner, { json, whenEmpty })
+    const pages = pagesOfSurveys(operator, owner, SurveyView.BASIC)
+    await printPages(pages, toRow, ['survey_id', 'hash', STATE, 'title', 'owner'], { json, whenEmpty })
   })
 }
 
-async function exportSurveys(surveyId: number | undefined, { owner }: FilterOptions): Promise<void> {
-  await asSurveyOperator(async (operator) => {
-    if (surveyId === undefined) return printJsonPages(pagesOfSurveys(operator, owner, SurveyView.FULL), document)
-    const survey = await ownedSurvey(operator, owner, surveyId)
-    if (!survey) throw new CommandError(`there is no survey ${surveyId}`, EXIT.failure, WHERE_TO_LOOK.survey)
-    printJson(document(survey))
-  })
-}
-
-function document({ survey }: Owned) {
-  return surveyToJson(survey, NO_CREATOR)
+async function exportSurveys({ owner }: FilterOptions): Promise<void> {
+  await asSurveyOperator((operator) =>
+    printJsonPages(pagesOfSurveys(operator, owner, SurveyView.FULL), ({ survey }) => surveyToJson(survey, NO_CREATOR)),
+  )
 }
 
 const states: Record<SurveyState, string> = {
@@ -239,31 +190,16 @@ const states: Record<SurveyState, string> = {
   [SurveyState.PAUSED]: 'paused',
 }
 
-const columns = {
-  survey_id: (row: { survey_id: number }) => row.survey_id,
-  hash: (row: { hash: string }) => row.hash,
-  state: (row: { state: SurveyState }) => states[row.state],
-  title: (row: { title: string }) => row.title,
-}
-
-async function contentOf(file: string): Promise<string> {
-  try {
-    if (statSync(file).size > MAX_FILE_BYTES) {
-      throw new CommandError(`${file} is larger than ${MAX_FILE_BYTES} bytes`, EXIT.failure, 'import it in parts')
-    }
-    return await readText(createReadStream(file), { source: file, maxBytes: MAX_FILE_BYTES }) // a pipe has no size
-  } catch (error) {
-    throw isOfSystem(error) ? new CommandError(unreadable(file, error)) : error
-  }
-}
+/** A column. */
+const STATE = ['state', ({ state }: { readonly state: SurveyState }) => states[state]] as const
 
 const BYTE_ORDER_MARK = /^\ufeff/
 
 /** Everything the service would refuse is refused here, before any survey is stored. @throws CommandError naming where it is in the file. */
 async function surveysOf(source: string, text: string): Promise<Survey[]> {
-  const { surveyFromJson, pathInJson } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
+  const { surveyFromJson } = await import('../../gateway/api/survey-from-json.js') // loads zod: only here
   if (text.trim() === '') throw new CommandError(`${source} is empty`) // trim removes a byte order mark too
-  const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''), pathInJson)
+  const json = parsed(source, text.replace(BYTE_ORDER_MARK, ''))
   const list = Array.isArray(json) ? json : [json]
   if (list.length === 0) throw new CommandError(`${source} holds no survey`)
   const where = (at: number) => (list.length === 1 ? source : `${source}, survey ${at + 1}`)
@@ -300,23 +236,20 @@ function removeMisplaced(survey: Survey): Misplaced[] {
   return misplaced
 }
 
-function parsed(source: string, text: string, pathInJson: (path: JsonPath) => string): unknown {
+function parsed(source: string, text: string): unknown {
   try {
     return parseExactly(text)
   } catch (error) {
-    if (!(error instanceof DuplicateMember)) throw new CommandError(`${source} is not JSON${positionOf(error, text)}`)
-    const [at] = error.path
-    const [where, path] =
-      typeof at === 'number' ? [`${source}, survey ${at + 1}`, error.path.slice(1)] : [source, error.path]
-    throw new CommandError(`${where}: ${pathInJson(path)}: ${error.message}`)
+    if (error instanceof DuplicateMember)
+      throw new CommandError(`${source}: ${error.message}${place(text, error.position)}`)
+    const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
+    const where = position === undefined ? '' : place(text, Number(position)) // Node does not always tell
+    throw new CommandError(`${source} is not JSON${where}`)
   }
 }
 
-/** Line and column where Node stopped reading; empty for mistakes whose position it does not tell. */
-function positionOf(error: unknown, text: string): string {
-  const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
-  if (position === undefined) return ''
-  const lines = text.slice(0, Number(position)).split('\n')
+function place(text: string, position: number): string {
+  const lines = text.slice(0, position).split('\n')
   return `: line ${lines.length}, column ${(lines.at(-1) ?? '').length + 1}`
 }
 
@@ -360,23 +293,6 @@ async function* pagesOfSurveys(
 /** True of every one that the service returns. */
 function hasSurvey(owned: OwnedSurvey): owned is Owned {
   return owned.survey !== undefined
-}
-
-/** Read as a page of one that follows the id before it. */
-async function ownedSurvey(
-  operator: SurveyOperator,
-  owner: string | undefined,
-  surveyId: number,
-): Promise<Owned | undefined> {
-  const ownerUserId = await userIdOf(operator, owner)
-  const pageToken = String(surveyId - 1)
-  const page = await operator.survey.exportSurveys({ ownerUserId, pageToken, pageSize: 1 })
-  return page.surveys.filter(hasSurvey).find(({ survey }) => Number(survey.id) === surveyId)
-}
-
-/** Empty without `owner`, which means all owners. */
-async function userIdOf({ admin }: SurveyOperator, owner = ''): Promise<string> {
-  return userIdOfFilter(admin, await namedUser(admin, owner))
 }
 
 async function usernames({ admin }: SurveyOperator): Promise<Map<string, string>> {

@@ -1,14 +1,14 @@
 // survey-auth user: the built-in accounts.
 import type { Command } from 'commander'
 import type { Identity, User } from '../../gen/surveyauth/v1/admin_service_pb.js'
-import { asOperator, asSurveyOperator, type Operator } from '../compose/operator.js'
+import { asOperator, asSurveyOperator, type Operator, pagesOfUsers } from '../compose/operator.js'
 import { CommandError, EXIT } from '../exit.js'
-import { type Columns, isoTime, message, printFields, printJson, printPages, shortTime } from '../output.js'
+import { dateOf, message, printJson, printPages, printRow } from '../output.js'
 import { asArgument } from '../shell.js'
-import { examples, type Json, jsonOption } from './options.js'
-import { readPassword } from './stdin.js'
+import { command, group, type Json } from './command.js'
+import { readPassword } from './input.js'
 import { countOfSurveys, deleteSurveysOf } from './survey.js'
-import { EXTERNAL_ID, namedUser, pagesOfUsers } from './usernames.js'
+import { EXTERNAL_ID, namedUser } from './usernames.js'
 
 interface CreateOptions extends Json {
   readonly username?: string
@@ -39,131 +39,108 @@ back by signing in elsewhere, until they are given to another user; and the audi
 const USER = `the user, by name, user_id or ${EXTERNAL_ID}ID`
 
 export function addUserCommands(program: Command): void {
-  const user = program
-    .command('user')
-    .description('accounts that sign in and authorize apps')
-    .addHelpText('after', examples('user create --username li.wei --password-stdin < password.txt', 'user list'))
+  const user = group(program, 'user', {
+    about: 'accounts that sign in and authorize apps',
+    examples: ['user create --username li.wei --password-stdin < password.txt', 'user list'],
+  })
 
-  user
-    .command('create')
-    .description('create an account, or a user who signs in elsewhere')
+  command(user, 'create', {
+    about: 'create an account, or a user who signs in elsewhere',
+    examples: [
+      'user create --username li.wei --nickname 李伟 --password-stdin < password.txt',
+      'user create --external-id 4711',
+    ],
+  })
     .option('--username <name>', '1 to 64 of letters, digits and ._@+-')
     .option('--password-stdin', 'read the password, 8 characters or more, from standard input')
     .option('--external-id <id>', "the platform's own id of the user, who then needs neither name nor password")
     .option('--nickname <text>', 'shown to apps the user authorizes')
     .option('--avatar <address>', 'address of a picture, shown to apps')
-    .addOption(jsonOption())
-    .addHelpText(
-      'after',
-      examples(
-        'user create --username li.wei --nickname 李伟 --password-stdin < password.txt',
-        'user create --external-id 4711',
-      ),
-    )
     .action(createUser)
 
-  user
-    .command('list')
-    .description('all accounts')
-    .addOption(jsonOption())
-    .addHelpText('after', examples('user list', 'user list --json'))
-    .action(listUsers)
+  command(user, 'list', { about: 'all accounts', examples: ['user list', 'user list --json'] }).action(listUsers)
 
-  user
-    .command('show')
+  command(user, 'show', { about: 'one account', examples: ['user show li.wei', `user show ${EXTERNAL_ID}4711`] })
     .argument('<username>', USER)
-    .description('one account')
-    .addOption(jsonOption())
-    .addHelpText('after', examples('user show li.wei', `user show ${EXTERNAL_ID}4711`))
     .action(showUser)
 
-  user
-    .command('update')
+  command(user, 'update', {
+    about: 'change what is known of the user, from the next request on',
+    examples: ['user update li.wei --nickname 小李 --no-avatar'],
+  })
     .argument('<username>', USER)
-    .description('change what is known of the user, from the next request on')
     .option('--external-id <id>', 'new id of the user at the platform; apps are never told')
     .option('--no-external-id', 'no such id')
     .option('--nickname <text>', 'new nickname')
     .option('--no-nickname', 'no nickname')
     .option('--avatar <address>', 'new address of the picture')
     .option('--no-avatar', 'no picture')
-    .addOption(jsonOption())
-    .addHelpText('after', examples('user update li.wei --nickname 小李 --no-avatar'))
     .action(updateUser)
 
-  for (const [verb, disabled] of [
-    ['disable', true],
-    ['enable', false],
-  ] as const) {
-    user
-      .command(verb)
-      .argument('<username>', USER)
-      .description(
-        disabled
-          ? 'sign the user out everywhere and refuse all their tokens from the next request on'
-          : 'accept a disabled user and their tokens again',
-      )
-      .addOption(jsonOption())
-      .addHelpText('after', examples(`user ${verb} li.wei`))
-      .action((nameOrId: string, options: Json) => setDisabled(nameOrId, disabled, options))
-  }
-
-  user
-    .command('delete')
+  command(user, 'disable', {
+    about: 'sign the user out everywhere and refuse all their tokens from the next request on',
+    examples: ['user disable li.wei'],
+  })
     .argument('<username>', USER)
-    .description('delete a disabled user for good, with their surveys')
-    .addOption(jsonOption())
-    .addHelpText('after', DELETE_NOTES + examples('user disable li.wei', 'user delete li.wei'))
+    .action((nameOrId: string, options: Json) => setDisabled(nameOrId, true, options))
+
+  command(user, 'enable', {
+    about: 'accept a disabled user and their tokens again',
+    examples: ['user enable li.wei'],
+  })
+    .argument('<username>', USER)
+    .action((nameOrId: string, options: Json) => setDisabled(nameOrId, false, options))
+
+  command(user, 'delete', {
+    about: 'delete a disabled user for good, with their surveys',
+    examples: ['user disable li.wei', 'user delete li.wei'],
+    notes: DELETE_NOTES,
+  })
+    .argument('<username>', USER)
     .action(deleteUser)
 
-  user
-    .command('set-password')
+  command(user, 'set-password', {
+    about: 'replace the password and sign the user out everywhere',
+    examples: ['user set-password li.wei --password-stdin < password.txt'],
+  })
     .argument('<username>', USER)
-    .description('replace the password and sign the user out everywhere')
     .requiredOption('--password-stdin', 'read the new password from standard input')
-    .addOption(jsonOption())
-    .addHelpText('after', examples('user set-password li.wei --password-stdin < password.txt'))
     .action(setPassword)
 
   addIdentityCommands(user)
 }
 
 function addIdentityCommands(user: Command): void {
-  user
-    .command('link')
+  command(user, 'link', {
+    about: 'let whoever signs in at a provider as this subject be the user',
+    examples: ['user link li.wei --provider corp --subject 248289761001'],
+  })
     .argument('<username>', USER)
-    .description('let whoever signs in at a provider as this subject be the user')
     .requiredOption('--provider <id>', 'id of the provider in the configuration')
     .requiredOption(
       '--subject <id>',
       "the person's id there, `sub`; never a name or an e-mail address, which others can get",
     )
-    .addOption(jsonOption())
-    .addHelpText('after', examples('user link li.wei --provider corp --subject 248289761001'))
     .action(linkIdentity)
 
-  user
-    .command('unlink')
-    .description('take an identity from its user; sessions go on')
+  command(user, 'unlink', {
+    about: 'take an identity from its user; sessions go on',
+    examples: ['user unlink --provider corp --subject 248289761001'],
+  })
     .requiredOption('--provider <id>', 'id of the provider in the configuration')
     .requiredOption('--subject <id>', "the person's id there")
-    .addOption(jsonOption())
-    .addHelpText('after', examples('user unlink --provider corp --subject 248289761001'))
     .action(unlinkIdentity)
 
-  user
-    .command('sign-out')
+  command(user, 'sign-out', {
+    about: 'end all sessions of the user; what apps may read stays',
+    examples: ['user sign-out li.wei'],
+  })
     .argument('<username>', USER)
-    .description('end all sessions of the user; what apps may read stays')
-    .addOption(jsonOption())
-    .addHelpText('after', examples('user sign-out li.wei'))
     .action(signOut)
 }
 
 async function linkIdentity(nameOrId: string, { provider, subject, json }: IdentityOptions): Promise<void> {
-  await asOperator(async ({ admin }) =>
-    admin.linkIdentity({ ...(await namedUser(admin, nameOrId)), provider, subject }),
-  )
+  await asOperator(({ admin }) => admin.linkIdentity({ ...namedUser(nameOrId), provider, subject }))
   if (json) printJson({ provider, subject })
   message('linked')
 }
@@ -175,7 +152,7 @@ async function unlinkIdentity({ provider, subject, json }: IdentityOptions): Pro
 }
 
 async function signOut(nameOrId: string, { json }: Json): Promise<void> {
-  const { sessions } = await asOperator(async ({ admin }) => admin.endUserSessions(await namedUser(admin, nameOrId)))
+  const { sessions } = await asOperator(({ admin }) => admin.endUserSessions(namedUser(nameOrId)))
   if (json) printJson({ sessions })
   message(sessions === 1 ? 'one session has ended' : `${sessions} sessions have ended`)
 }
@@ -183,28 +160,28 @@ async function signOut(nameOrId: string, { json }: Json): Promise<void> {
 async function deleteUser(nameOrId: string, { json }: Json): Promise<void> {
   const deleted = await asSurveyOperator(async (operator) => {
     const { admin } = operator
-    const { user } = await admin.getUser(await namedUser(admin, nameOrId))
+    const { user } = await admin.getUser(namedUser(nameOrId))
     if (!user?.disabled) {
       const first = `first: survey-auth user disable ${asArgument(nameOrId)}`
       throw new CommandError(`${nameOrId} is not disabled`, EXIT.failure, first)
     }
     const { userId: user_id, username } = user
-    const surveys = await deleteSurveysOf(operator, username)
+    const surveys = await deleteSurveysOf(operator, user_id)
     await deleteWithout(surveys, user, admin)
     return { user_id, username, surveys }
   })
-  if (json) printJson(deleted)
-  else printFields(deleted)
-  message(`${deleted.username} is deleted, with ${countOfSurveys(deleted.surveys)}; the name is free`)
+  printRow(deleted, { json })
+  message(
+    `${deleted.username || deleted.user_id} is deleted, with ${countOfSurveys(deleted.surveys)}; the name is free`,
+  )
 }
 
 /** Deletes a user whose surveys are deleted already, and says so if it fails. */
-async function deleteWithout(surveys: number, { userId, username }: User, admin: Operator['admin']): Promise<void> {
+async function deleteWithout(surveys: number, { userId }: User, admin: Operator['admin']): Promise<void> {
   try {
     await admin.deleteUser({ userId })
   } catch (error) {
-    const gone = surveys === 1 ? `the survey of ${username} is` : `the ${surveys} surveys of ${username} are`
-    if (surveys > 0) message(`${gone} deleted, the user is not; run this again`)
+    if (surveys > 0) message(`${countOfSurveys(surveys)} of the user deleted, the user is not; run this again`)
     throw error
   }
 }
@@ -220,33 +197,21 @@ async function createUser(options: CreateOptions, command: Command): Promise<voi
   printUser(user, options)
 }
 
-async function listUsers(options: Json): Promise<void> {
-  const style = { json: options.json, whenEmpty: 'no users yet; create one with: survey-auth user create' }
-  await asOperator(({ admin }) => printPages(pagesOfUsers(admin), userJson, columns, style))
+async function listUsers({ json }: Json): Promise<void> {
+  const style = { json, whenEmpty: 'no users yet; create one with: survey-auth user create' }
+  const columns = ['username', 'user_id', 'external_id', 'nickname', 'disabled', 'created_at'] as const
+  await asOperator(({ admin }) => printPages(pagesOfUsers(admin), userRow, columns, style))
 }
 
-const columns: Columns<ReturnType<typeof userJson>> = {
-  username: (row) => row.username,
-  user_id: (row) => row.user_id,
-  external_id: (row) => row.external_id,
-  nickname: (row) => row.nickname,
-  disabled: (row) => row.disabled,
-  created: (row) => shortTime(row.created_at),
-}
-
-async function showUser(nameOrId: string, options: Json): Promise<void> {
+async function showUser(nameOrId: string, { json }: Json): Promise<void> {
   const { user, identities } = await asOperator(async ({ admin }) => {
-    const named = await namedUser(admin, nameOrId)
+    const named = namedUser(nameOrId)
     return { ...(await admin.getUser(named)), ...(await admin.listIdentities(named)) }
   })
   if (!user) return
-  const fields = userJson(user)
-  if (options.json) {
-    printJson({ ...fields, identities: identities.map(identityJson) })
-    return
-  }
-  const linked = identities.map(({ provider, subject }) => `${provider} ${subject}`).join(', ')
-  printFields({ ...fields, created_at: shortTime(fields.created_at), identities: linked })
+  if (json) printJson({ ...userRow(user), identities: identities.map(identityRow) })
+  else
+    printRow({ ...userRow(user), identities: identities.map(({ provider, subject }) => `${provider} ${subject}`) }, {})
 }
 
 async function updateUser(nameOrId: string, options: UpdateOptions, command: Command): Promise<void> {
@@ -254,9 +219,9 @@ async function updateUser(nameOrId: string, options: UpdateOptions, command: Com
   if (externalId === undefined && nickname === undefined && avatar === undefined) {
     command.error('error: nothing to change: give --nickname, --avatar or --external-id, or --no- of one of them')
   }
-  const { user } = await asOperator(async ({ admin }) =>
+  const { user } = await asOperator(({ admin }) =>
     admin.updateUser({
-      ...(await namedUser(admin, nameOrId)),
+      ...namedUser(nameOrId),
       ...(externalId !== undefined && { newExternalId: externalId || '' }),
       ...(nickname !== undefined && { nickname: nickname || '' }),
       ...(avatar !== undefined && { avatar: avatar || '' }),
@@ -266,16 +231,14 @@ async function updateUser(nameOrId: string, options: UpdateOptions, command: Com
 }
 
 async function setDisabled(nameOrId: string, disabled: boolean, options: Json): Promise<void> {
-  const { user } = await asOperator(async ({ admin }) =>
-    admin.setUserDisabled({ ...(await namedUser(admin, nameOrId)), disabled }),
-  )
+  const { user } = await asOperator(({ admin }) => admin.setUserDisabled({ ...namedUser(nameOrId), disabled }))
   printUser(user, options)
 }
 
 async function setPassword(nameOrId: string, { json }: Json): Promise<void> {
   const password = await readPassword()
   const user = await asOperator(async ({ admin }) => {
-    const { user } = await admin.getUser(await namedUser(admin, nameOrId))
+    const { user } = await admin.getUser(namedUser(nameOrId))
     await admin.setUserPassword({ userId: user?.userId ?? '', password })
     return user
   })
@@ -283,7 +246,7 @@ async function setPassword(nameOrId: string, { json }: Json): Promise<void> {
   message('password set; the user is signed out everywhere')
 }
 
-function userJson(user: User) {
+function userRow(user: User) {
   return {
     user_id: user.userId,
     username: user.username,
@@ -292,22 +255,19 @@ function userJson(user: User) {
     avatar: user.avatar,
     has_password: user.hasPassword,
     disabled: user.disabled,
-    created_at: isoTime(user.createTime),
+    created_at: dateOf(user.createTime),
   }
 }
 
-function identityJson(identity: Identity) {
+function identityRow(identity: Identity) {
   return {
     provider: identity.provider,
     subject: identity.subject,
-    created_at: isoTime(identity.createTime),
-    last_used_at: isoTime(identity.lastUseTime),
+    created_at: dateOf(identity.createTime),
+    last_used_at: dateOf(identity.lastUseTime),
   }
 }
 
-function printUser(user: User | undefined, options: Json): void {
-  if (!user) return
-  const fields = userJson(user)
-  if (options.json) printJson(fields)
-  else printFields({ ...fields, created_at: shortTime(fields.created_at) })
+function printUser(user: User | undefined, { json }: Json): void {
+  if (user) printRow(userRow(user), { json })
 }

@@ -5,7 +5,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout } from 'node:timers/promises'
 import type { DescService } from '@bufbuild/protobuf'
 import { type Client, Code, ConnectError } from '@connectrpc/connect'
-import { AdminService, type App } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { AdminService, type App, type User } from '../../gen/surveyauth/v1/admin_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import { type Address, formatAddress } from '../../services/rpc/address.js'
@@ -60,25 +60,16 @@ export function asSurveyOperator<T>(
 }
 
 export interface Auditor extends Operator {
-  /** Reaches SurveyService; undefined when no process serves surveys and there is no database of them. */
-  surveys(): Promise<Client<typeof SurveyService> | undefined>
-  /** The failure of a call, or what is known about why it was not answered. */
-  explained(error: unknown): Promise<unknown>
+  /** undefined when no process serves surveys and there is no database of them. */
+  readonly survey: Client<typeof SurveyService> | undefined
 }
 
-/** The same for commands that only read, with SurveyService when `work` asks for it, which requires `wantsSurveys`. */
-export function asAuditor<T>(
-  { wantsSurveys }: { readonly wantsSurveys: boolean },
-  work: (auditor: Auditor) => Promise<T>,
-): Promise<T> {
-  const used = ['tokenServiceUrl', 'surveyServiceUrl'] as const
-  return connected(wantsSurveys ? used : used.slice(0, 1), async ({ token, surveyIfAny, client, explained }) => {
+/** The same for commands that only read, and do without surveys where there are none. */
+export function asAuditor<T>(work: (auditor: Auditor) => Promise<T>): Promise<T> {
+  return connected(['tokenServiceUrl', 'surveyServiceUrl'], async ({ token, surveyIfAny, client }) => {
     const tokenDoor = await token(false)
-    const surveys = async () => {
-      const surveyDoor = await surveyIfAny(tokenDoor)
-      return surveyDoor && client(SurveyService, surveyDoor)
-    }
-    return work({ admin: client(AdminService, tokenDoor), surveys, explained })
+    const surveyDoor = await surveyIfAny(tokenDoor)
+    return work({ admin: client(AdminService, tokenDoor), survey: surveyDoor && client(SurveyService, surveyDoor) })
   })
 }
 
@@ -88,7 +79,6 @@ interface Doors {
   surveyIfAny(token: Invoke): Promise<Invoke | undefined>
   /** All its calls belong to one request. */
   client<S extends DescService>(service: S, door: Invoke): Client<S>
-  explained(error: unknown): Promise<unknown>
 }
 
 async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Doors) => Promise<T>): Promise<T> {
@@ -138,12 +128,11 @@ async function connected<T>(used: readonly RpcAddressSetting[], work: (doors: Do
     },
     client: (service, door) =>
       clientOf(service, (method, request, call) => door(method, request, { ...call, requestId })),
-    explained: (error) => withCause(damageOr(error), opened, config),
   }
   try {
     return await work(doors)
   } catch (error) {
-    throw await doors.explained(error)
+    throw await withCause(damageOr(error), opened, config)
   } finally {
     for (const part of opened.reverse()) await part.close()
   }
@@ -210,6 +199,13 @@ export function pagesOfApps(admin: Operator['admin']): AsyncIterable<readonly Ap
   return pagesOf(async (pageToken) => {
     const page = await admin.listApps({ pageToken })
     return { rows: page.apps, nextPageToken: page.nextPageToken }
+  })
+}
+
+export function pagesOfUsers(admin: Operator['admin']): AsyncIterable<readonly User[]> {
+  return pagesOf(async (pageToken) => {
+    const page = await admin.listUsers({ pageSize: 1000, pageToken })
+    return { rows: page.users, nextPageToken: page.nextPageToken }
   })
 }
 

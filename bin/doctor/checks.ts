@@ -17,7 +17,7 @@ import { inShell } from '../shell.js'
 import { CERTIFICATE_SOON_MS, endOf } from '../tls-files.js'
 import { untrustedProxy } from '../untrusted-proxy.js'
 
-export interface Verdict {
+export type Verdict = {
   /** `odd` is worth a look and fails nothing. */
   readonly state: 'ok' | 'odd' | 'wrong'
   readonly detail: string

@@ -114,7 +114,7 @@ function timestampOf(unixSeconds: number): Timestamp | undefined {
  * Reads a survey from parsed JSON. Unknown keys are ignored. Only `title` and each question's `type` are required: missing
  * ids and indexes follow from the position, an id that is taken being the next free one; a missing `scene` is "1", everything else
  * is empty.
- * NaN stands for a number that cannot be held exactly.
+ * Infinity stands for a number that cannot be held exactly.
  * @throws Error that names the path and what is wrong there, one line per finding.
  */
 export function surveyFromJson(json: unknown): Survey {
@@ -179,11 +179,11 @@ function idsBeside(given: readonly { readonly id?: string | undefined }[]): (pre
 /** undefined where what was expected says more. */
 function describeInput(input: unknown): string | undefined {
   if (input === undefined) return 'is missing'
-  return Number.isNaN(input) ? 'has more digits than can be kept' : undefined
+  return typeof input === 'number' && !Number.isFinite(input) ? 'has more digits than can be kept' : undefined
 }
 
 /** `pages[0].questions[2]`; the survey itself is `survey`. */
-export function pathInJson(path: readonly PropertyKey[]): string {
+function pathInJson(path: readonly PropertyKey[]): string {
   const steps = path.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`))
   return steps.join('').replace(/^\./, '') || 'survey'
 }

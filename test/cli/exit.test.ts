@@ -35,7 +35,10 @@ test('of a database whose name has several addresses, the errors of all are repo
 test.each([
   ['there is no such app: app_x', 'see them with: survey-auth app list'],
   ['there is no such secret: secret_x', 'see the ids with: survey-auth app secret list APPID'],
-  ['there is no such user: eve', 'see them with: survey-auth user list'],
+  [
+    'there is no such user: eve',
+    'see them with: survey-auth user list; a deleted one goes by the user_id in: survey-auth audit list',
+  ],
   ['there is no such grant', 'see them with: survey-auth grant list'],
   ['there is no survey 99', 'see them with: survey-auth survey list'],
 ])('"%s" is followed by where to look', (text, hint) => {

@@ -147,21 +147,13 @@ describe('apps', () => {
     }
   })
 
-  test('audit events can be filtered by kind, request and time, and limited to the newest', async () => {
+  test('audit events can be limited to a time and to the newest', async () => {
     const service = await createProcess()
     for (let count = 0; count < 3; count += 1) await createApp(service)
-    type Event = { kind: string; request_id: string; created_at: string }
-    const list = (...options: string[]) => service.json<Event[]>(['audit', 'list', ...options])
+    const list = (...options: string[]) => service.json<{ created_at: string }[]>(['audit', 'list', ...options])
     const all = await list()
-    const kinds = all.map(({ kind }) => kind)
-    expect(kinds.filter((kind) => kind === 'app.created')).toHaveLength(3)
     expect(await list('--limit', '2')).toEqual(all.slice(0, 2))
-    expect(await list('--kind', 'app.created')).toEqual(all.filter(({ kind }) => kind === 'app.created'))
-    expect(await list('--kind', 'app.created', '--limit', '1')).toEqual(
-      all.filter(({ kind }) => kind === 'app.created').slice(0, 1),
-    )
-    const { request_id = '', created_at = '' } = all.at(-1) ?? {}
-    expect(await list('--request-id', request_id)).toEqual(all.filter((event) => event.request_id === request_id))
+    const { created_at = '' } = all.at(-1) ?? {}
     expect(await list('--since', created_at)).toEqual(all)
     const afterThat = new Date(Date.parse(created_at) + 1).toISOString()
     expect(await list('--since', afterThat)).toEqual(all.filter((event) => event.created_at >= afterThat))
@@ -175,7 +167,7 @@ describe('apps', () => {
     await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input: many })
     const { appid } = await createApp(service)
     await service.run(['survey', 'delete', '7'])
-    type Event = Readonly<Record<'event_id' | 'created_at' | 'kind' | 'user_id' | 'appid' | 'request_id', string>> & {
+    type Event = Readonly<Record<'event_id' | 'created_at' | 'kind' | 'user_id' | 'appid', string>> & {
       readonly survey_id: number | null
     }
     const list = (...options: string[]) => service.json<Event[]>(['audit', 'list', ...options])
@@ -194,15 +186,7 @@ describe('apps', () => {
     for (const { created_at } of [all[0], all[1], all[500], all.at(-1)].flatMap((row) => row ?? [])) {
       expect(await list('--since', created_at)).toEqual(all.filter((row) => row.created_at >= created_at))
     }
-    expect(await list('--survey-id', '7')).toEqual(all.filter((row) => row.survey_id === 7))
-    expect(await list('--kind', 'survey.deleted')).toEqual(all.slice(0, 1))
-    expect(await list('--kind', 'user.created')).toEqual(all.slice(-1))
-    const two = [all[0], all.at(-1)]
-    expect(await list('--kind', 'user.created', '--kind', 'survey.deleted')).toEqual(two)
-    expect(await list('--kind', 'user.created', 'survey.deleted')).toEqual(two)
     expect(await list('--appid', appid)).toEqual(all.slice(1, 2))
-    const { request_id = '' } = all[2] ?? {}
-    expect(await list('--request-id', request_id)).toEqual(all.filter((row) => row.request_id === request_id))
     for (const user of ['li.wei', user_id])
       expect(await list('--username', user)).toEqual(all.filter((row) => row.user_id === user_id))
   })
@@ -214,20 +198,9 @@ describe('apps', () => {
     const { child, listening } = spawnServe('token', env)
     onTestFinished(() => void child.kill('SIGKILL'))
     await listening
-    const elsewhere = path.join(service.dataDir, 'elsewhere')
-    const url = `unix:${path.join(service.dataDir, 'token.sock')}`
-    for (const [code, env] of [
-      [0, {}],
-      [1, { DATA_DIR: elsewhere, TOKEN_SERVICE_URL: url, SURVEY_SERVICE_URL: url }],
-    ] as const) {
-      const { exitCode, stdout, stderr } = await service.run(['audit', 'list', '--json'], { env })
-      expect({ exitCode, kinds: JSON.parse(stdout).map(({ kind }: { kind: string }) => kind) }).toEqual({
-        exitCode: code,
-        kinds: ['user.created'],
-      })
-      expect(stderr).toMatch(/^listing without surveys[\s\S]*SURVEY_SERVICE_URL/m)
-    }
-    expect(existsSync(elsewhere)).toBe(false)
+    const { exitCode, stdout, stderr } = await service.run(['audit', 'list', '--json'])
+    expect({ exitCode, events: JSON.parse(stdout) }).toMatchObject({ exitCode: 0, events: [{ kind: 'user.created' }] })
+    expect(stderr).toMatch(/^listing without surveys: .*SURVEY_SERVICE_URL$/m)
     expect(readdirSync(service.dataDir)).not.toContain('survey.db')
   })
 
@@ -272,24 +245,6 @@ describe('apps', () => {
     expect(await list('--limit', '1')).toEqual(['user 1'])
   })
 
-  test('audit events of surveys that can be read only in part are listed as far as they can be read', async () => {
-    const service = await createProcess()
-    await createUser(service, 'li.wei')
-    const many = JSON.stringify(Array.from({ length: 1200 }, (_, at) => ({ title: `s${at}`, pages: [] })))
-    await service.json(['survey', 'import', '-', '--owner', 'li.wei'], { input: many })
-    const db = new Database(path.join(service.dataDir, 'survey.db'))
-    db.exec('UPDATE survey_events SET at_ms = 9e15 WHERE survey_id = 50') // beyond any valid date
-    db.close()
-    const { exitCode, stdout, stderr } = await service.run(['audit', 'list', '--json'])
-    const events = JSON.parse(stdout) as { kind: string; survey_id: number | null }[]
-    expect(exitCode).toBe(1)
-    expect(stderr).toMatch(/^listing without older events of surveys:\n/)
-    expect(events.map(({ survey_id }) => survey_id).slice(0, 1000)).toEqual(
-      Array.from({ length: 1000 }, (_, at) => 1200 - at),
-    )
-    expect(events.at(-1)?.kind).toBe('user.created')
-  })
-
   test('surveys that a server keeps in another database are found through the server', async () => {
     const service = await createProcess({ SURVEY_DATABASE_URL: await createDatabase() })
     await createUser(service, 'li.wei')
@@ -302,23 +257,13 @@ describe('apps', () => {
     expect({ exitCode, kinds }).toEqual({ exitCode: 0, kinds: ['survey.created', 'user.created'] })
   })
 
-  test('audit events of apps and users are listed when surveys cannot be read, with a message and exit code 1', async () => {
+  test('audit events are not listed in part when surveys cannot be read', async () => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
     writeFileSync(path.join(service.dataDir, 'survey.db'), 'these are the words of somebody else, and not a database')
-    const list = async (...options: string[]) => {
-      const { exitCode, stdout, stderr } = await service.run(['audit', 'list', '--json', ...options])
-      return { exitCode, kinds: (JSON.parse(stdout || '[]') as { kind: string }[]).map(({ kind }) => kind), stderr }
-    }
-    expect(await list()).toEqual({
-      exitCode: 1,
-      kinds: ['user.created'],
-      stderr: expect.stringMatching(/^listing without surveys:\nsurvey-auth: .*survey\.db is damaged/),
-    })
-    expect(await list('--kind', 'user.created')).toEqual({ exitCode: 0, kinds: ['user.created'], stderr: '' })
-    const alone = { exitCode: 1, kinds: [], stderr: expect.stringMatching(/^survey-auth: .*survey\.db is damaged/) }
-    expect(await list('--survey-id', '1')).toEqual(alone)
-    expect(await list('--kind', 'survey.deleted')).toEqual(alone)
+    const { exitCode, stdout, stderr } = await service.run(['audit', 'list', '--json'])
+    expect({ exitCode, stdout }).toEqual({ exitCode: 1, stdout: '' })
+    expect(stderr).toMatch(/^survey-auth: .*survey\.db is damaged/)
   })
 
   test('revoking the last valid secret of an app says that none is left', async () => {
@@ -370,7 +315,7 @@ describe('apps', () => {
     [
       'a user that is not there',
       ['user', 'disable', 'nobody'],
-      /no such user: nobody\nsee them with: survey-auth user list\n/,
+      /no such user: nobody\nsee them with: survey-auth user list; /,
     ],
     ['grants of a user that is not there', ['grant', 'list', '--username', 'nobody'], /no such user: nobody\n/],
     ['grants of an app that is not there', ['grant', 'list', '--appid', 'app_typo'], /no such app: app_typo\n/],
@@ -449,7 +394,7 @@ describe('users', () => {
     expect(await update('--no-nickname')).toEqual({ ...created, nickname: '', avatar })
     expect(await update('--nickname', 'Li', '--no-avatar')).toEqual({ ...created, nickname: 'Li', avatar: '' })
     expect(await service.json(['user', 'show', 'li.wei'])).toMatchObject({ ...created, nickname: 'Li', avatar: '' })
-    const events = await service.json<{ note: string }[]>(['audit', 'list', '--kind', 'user.updated'])
+    const events = await service.json<{ note: string }[]>(['audit', 'list', '--limit', '4'])
     expect(events.map(({ note }) => note)).toEqual(['nickname, avatar', 'nickname', 'avatar', 'nickname'])
   })
 
@@ -491,8 +436,8 @@ describe('users', () => {
 
   test.each([
     [0, ''],
-    [1, 'the survey of li.wei is deleted, the user is not; run this again\n'],
-    [2, 'the 2 surveys of li.wei are deleted, the user is not; run this again\n'],
+    [1, '1 survey of the user deleted, the user is not; run this again\n'],
+    [2, '2 surveys of the user deleted, the user is not; run this again\n'],
   ])('a deletion that fails after the %i surveys of the user are deleted says so', async (count, said) => {
     const service = await createProcess()
     await createUser(service, 'li.wei')
@@ -507,6 +452,18 @@ describe('users', () => {
     db.exec('DROP TRIGGER refuse')
     db.close()
     expect(await service.json(['user', 'delete', 'li.wei'])).toMatchObject({ username: 'li.wei', surveys: 0 })
+  })
+
+  test('the deletion of a user without a name deletes no surveys of others', async () => {
+    const service = await createProcess()
+    await createUser(service, 'li.wei')
+    await service.json(['user', 'create', '--external-id', '4711'])
+    const input = JSON.stringify({ title: 'mine', pages: [] })
+    for (const owner of ['li.wei', 'external_id:4711'])
+      await service.json(['survey', 'import', '-', '--owner', owner], { input })
+    await service.json(['user', 'disable', 'external_id:4711'])
+    expect(await service.json(['user', 'delete', 'external_id:4711'])).toMatchObject({ surveys: 1 })
+    expect(await service.json(['survey', 'list'])).toMatchObject([{ owner: 'li.wei' }])
   })
 
   test('what is to be done first about a user whose name begins with - can be pasted', async () => {
@@ -580,23 +537,16 @@ describe('users', () => {
     for (const list of ['audit', 'grant']) {
       expect(await service.run([list, 'list', '--username', 'li.wei'])).toMatchObject({
         exitCode: 1,
-        stderr: expect.stringMatching(/there is no such user: li.wei\n.*user_id.* audit list --kind user.created\n$/),
+        stderr: expect.stringMatching(/there is no such user: li.wei\n.*user_id in: survey-auth audit list\n$/),
       })
     }
-    const created = await service.json<unknown[]>(['audit', 'list', '--kind', 'user.created'])
-    expect(created).toContainEqual(expect.objectContaining({ user_id, note: 'li.wei' }))
+    const all = await service.json<unknown[]>(['audit', 'list'])
+    expect(all).toContainEqual(expect.objectContaining({ user_id, note: 'li.wei' }))
     const events = await service.json<{ kind: string }[]>(['audit', 'list', '--username', user_id])
     expect(events.map(({ kind }) => kind)).toEqual(['user.deleted', 'user.disabled', 'user.created'])
     expect(await service.json(['grant', 'list', '--username', user_id])).toEqual([])
     const typo = await service.run(['audit', 'list', '--username', `${user_id}x`])
     expect(typo).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('there is no such user') })
-  })
-
-  test('a username takes precedence over an equal user_id of another user', async () => {
-    const service = await createProcess()
-    const { user_id } = await createUser(service, 'li.wei')
-    const other = await createUser(service, user_id)
-    expect(await service.json(['user', 'disable', user_id])).toMatchObject({ user_id: other.user_id, disabled: true })
   })
 })
 
@@ -1002,7 +952,7 @@ describe('files', () => {
     })
     expect(await service.run(['audit', 'list'])).toMatchObject({
       exitCode: 0,
-      stderr: 'listing without surveys: there is no survey database here; if it is elsewhere, set SURVEY_SERVICE_URL\n',
+      stderr: 'listing without surveys: there are none here; if they are elsewhere, set SURVEY_SERVICE_URL\n',
     })
     expect(await service.run(['survey', 'list'])).toMatchObject({
       exitCode: 0,

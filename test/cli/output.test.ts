@@ -1,13 +1,13 @@
 // Lists as they are printed, on a stdout that is watched.
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { type Columns, message, printJson, printPages, printRows } from '../../bin/output.js'
+import { type Columns, message, printJson, printPages, printRow, printRows } from '../../bin/output.js'
 
-interface Row {
+type Row = {
   readonly name: string
   readonly note: string | null
 }
 
-const columns: Columns<Row> = { name: (row) => row.name, note: (row) => row.note }
+const columns: Columns<Row> = ['name', ['note', (row) => row.note]]
 const rowOf = (name: string): Row => ({ name, note: name === 'b' ? 'line\u2028of\ntwo' : null })
 const style = (json?: true) => ({ json, whenEmpty: 'nothing' })
 
@@ -104,4 +104,13 @@ test('a message keeps its lines, and nothing in it changes the terminal', () => 
   const { err } = watched()
   message('one: \u001b]0;title\u0007 \u009b2J \r\t\u202e 小李\ntwo')
   expect(err).toEqual(['one: \ufffd]0;title\ufffd \ufffd2J \ufffd\ufffd\ufffd 小李\ntwo\n'])
+})
+
+test('a time is ISO 8601 in JSON, and to the second in a table; a list is one cell', () => {
+  const { out } = watched()
+  const row = { at: new Date(Date.UTC(2027, 0, 31, 8, 0, 0, 5)), never: null, is: true, names: ['a', 'b'] }
+  printRow(row, { json: true })
+  expect(JSON.parse(out.splice(0).join(''))).toEqual({ ...row, at: '2027-01-31T08:00:00.005Z' })
+  printRow(row, { json: undefined })
+  expect(out.join('')).toBe('at     2027-01-31 08:00:00Z\nnever  -\nis     yes\nnames  a b\n')
 })

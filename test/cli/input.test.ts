@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { readPassword } from '../../bin/commands/stdin.js'
+import { readPassword } from '../../bin/commands/input.js'
 
 test.each([
   { from: 'a terminal', isTTY: true, told: ['type the password, which this terminal shows, then Enter and Ctrl-D\n'] },
