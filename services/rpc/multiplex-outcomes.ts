@@ -1,6 +1,6 @@
 // What a stream of MultiplexService sends back: the outcomes of its calls, those of one moment together.
 import { create, type DescMethod, type Message, toBinary } from '@bufbuild/protobuf'
-import { Code, ConnectError } from '@connectrpc/connect'
+import type { ConnectError } from '@connectrpc/connect'
 import type * as grpc from '@grpc/grpc-js'
 import {
   type MultiplexedCall,
@@ -14,12 +14,7 @@ import type { Dispatcher } from './dispatcher.js'
 /** A call that has ended, with its failure or a response that is not encoded yet. */
 export type Ended = { readonly call: MultiplexedCall } & (
   | { readonly failure: ConnectError }
-  | {
-      readonly method: DescMethod
-      readonly response: Message
-      /** When the caller gives the call up, by performance.now(). */
-      readonly dueAtMs: number
-    }
+  | { readonly method: DescMethod; readonly response: Message }
 )
 
 interface OutcomesOptions {
@@ -34,8 +29,7 @@ interface OutcomesOptions {
 /** A response message carries results of up to this many bytes, or a single larger one. */
 const BATCH_BYTES = 256 * 1024
 /**
- * Bytes of encoded responses that the transport has not taken yet. Other results wait, and are encoded when there is room, unless
- * their callers have given up by then.
+ * Bytes of encoded responses that the transport has not taken yet. Other results wait, and are encoded when there is room.
  */
 const MAX_UNSENT_BYTES = 4 * 1024 * 1024
 
@@ -114,8 +108,7 @@ function* encoded(options: OutcomesOptions, ended: readonly Ended[]): Generator<
 type Outcome = MultiplexedResult['outcome']
 
 function responded(options: OutcomesOptions, ended: Exclude<Ended, { failure: ConnectError }>): Outcome {
-  const { call, method, response, dueAtMs } = ended
-  if (performance.now() > dueAtMs) return failed(new ConnectError('deadline exceeded', Code.DeadlineExceeded))
+  const { call, method, response } = ended
   try {
     return { case: 'response', value: toBinary(method.output, response) }
   } catch (error) {

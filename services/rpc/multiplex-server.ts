@@ -15,14 +15,6 @@ import type { Dispatcher } from './dispatcher.js'
 import { type Ended, Outcomes } from './multiplex-outcomes.js'
 import { decodeRequest, requestIdFrom } from './requests.js'
 
-/** A call that may have been given up with its connection. */
-interface Doubtful {
-  readonly call: MultiplexedCall
-  readonly lateMs: number
-  /** By performance.now(). */
-  readonly cameAtMs: number
-}
-
 export interface MultiplexServerOptions {
   readonly dispatcher: Dispatcher
   /** By gRPC path. */
@@ -36,15 +28,6 @@ export interface MultiplexServerOptions {
 const MAX_UNDER_WAY = 10_000
 /** Calls one message may carry: they all begin at once and keep everybody else waiting, and an empty one takes two bytes. */
 export const MAX_CALLS_OF_MESSAGE = 1_000
-/**
- * When this process was busy for long, a caller may have closed the connection meanwhile and reported its calls as failed. So the
- * calls of a message that comes later than this wait until an end of the connection would have been read.
- */
-const LATE_MS = 250
-/** Turns of the event loop within which all is read that had arrived when a message was read. */
-const TURNS_TO_READ = 10
-/** Lateness is relative to the quickest message of this period and the one before. */
-const QUICKEST_OF_MS = 10_000
 const DRAINING = Buffer.from(toBinary(MultiplexResponseSchema, create(MultiplexResponseSchema, { draining: true })))
 
 /**
@@ -77,31 +60,6 @@ function refusal(message: string): Error {
   return Object.assign(new Error(message), { code: Code.InvalidArgument })
 }
 
-/** How late the messages of a stream are. */
-class Lateness {
-  // Transit times of the quickest messages, including the offset between the two clocks.
-  #shortestMs = Number.POSITIVE_INFINITY
-  #shortestBeforeMs = Number.POSITIVE_INFINITY
-  #measuredSinceMs = 0
-
-  /**
-   * How much longer this message was in transit than the quickest recent one, in ms. Not than the quickest of the whole stream:
-   * a caller's clock that stops with its machine for seconds, or runs a little slow, would make all later ones late forever.
-   */
-  of(sentMs: number): number {
-    if (sentMs === 0 || !Number.isFinite(sentMs)) return 0
-    const now = performance.now()
-    const wayMs = now - sentMs
-    if (now - this.#measuredSinceMs > QUICKEST_OF_MS) {
-      this.#measuredSinceMs = now
-      this.#shortestBeforeMs = this.#shortestMs
-      this.#shortestMs = wayMs
-    }
-    this.#shortestMs = Math.min(this.#shortestMs, wayMs)
-    return wayMs - Math.min(this.#shortestMs, this.#shortestBeforeMs)
-  }
-}
-
 /** Serves the stream until the caller ends its side and all its calls are answered. */
 export function serveMultiplex(options: MultiplexServerOptions): { drain(): void } {
   const { stream } = options
@@ -124,12 +82,9 @@ export function serveMultiplex(options: MultiplexServerOptions): { drain(): void
 class ServedStream {
   readonly #options: MultiplexServerOptions
   readonly #outcomes: Outcomes
-  readonly #lateness = new Lateness()
   /** Of the calls under way that may change something, by id. */
   readonly #aborters = new Map<number, AbortController>()
   #underWay = 0
-  /** The calls that wait until it is known whether their caller is still there; undefined while none wait. */
-  #doubtful: Doubtful[] | undefined
   #hasCallerEnded = false
 
   constructor(options: MultiplexServerOptions) {
@@ -140,22 +95,14 @@ class ServedStream {
   /** @throws like decodeCalls */
   receive(bytes: Uint8Array): void {
     if (this.#outcomes.isLost) return
-    const { calls, givenUp, sentMs } = decodeCalls(bytes)
+    const { calls, givenUp } = decodeCalls(bytes)
     this.#underWay += calls.length
     for (const { id, method } of calls) {
       if (mayChange(this.#options.methods.get(method))) this.#aborters.set(id, new AbortController())
     }
     for (const id of givenUp) this.#aborters.get(id)?.abort()
     if (this.#isFull()) this.#options.stream.pause()
-    const lateMs = this.#lateness.of(sentMs)
-    if (lateMs >= LATE_MS && !this.#doubtful) {
-      this.#doubtful = []
-      afterTurns(TURNS_TO_READ, () => this.#beginDoubtful())
-    }
-    for (const call of calls) {
-      if (this.#doubtful) this.#doubtful.push({ call, lateMs, cameAtMs: performance.now() })
-      else void this.#run(call, lateMs)
-    }
+    for (const call of calls) void this.#run(call)
   }
 
   /** Reads on when calls have ended and the caller has read, if reading was stopped for that. */
@@ -180,15 +127,8 @@ class ServedStream {
     if (!this.#outcomes.isLost && !this.#hasCallerEnded) this.#options.stream.write(DRAINING)
   }
 
-  /** If the connection had ended behind these calls, that would have been read by this time. */
-  #beginDoubtful(): void {
-    const doubtful = this.#outcomes.isLost ? [] : (this.#doubtful ?? [])
-    this.#doubtful = undefined
-    for (const { call, lateMs, cameAtMs } of doubtful) void this.#run(call, lateMs + performance.now() - cameAtMs)
-  }
-
-  async #run(call: MultiplexedCall, lateMs: number): Promise<void> {
-    const ended = await endOf(this.#options, call, lateMs, this.#aborters.get(call.id)?.signal)
+  async #run(call: MultiplexedCall): Promise<void> {
+    const ended = await endOf(this.#options, call, this.#aborters.get(call.id)?.signal)
     this.#aborters.delete(call.id)
     this.#underWay -= 1
     this.#outcomes.add(ended)
@@ -209,10 +149,6 @@ class ServedStream {
   }
 }
 
-function afterTurns(turns: number, then: () => void): void {
-  setImmediate(() => (turns > 1 ? afterTurns(turns - 1, then) : then()))
-}
-
 function mayChange(method: DescMethod | undefined): boolean {
   return method?.idempotency === MethodOptions_IdempotencyLevel.IDEMPOTENCY_UNKNOWN
 }
@@ -220,30 +156,17 @@ function mayChange(method: DescMethod | undefined): boolean {
 async function endOf(
   options: MultiplexServerOptions,
   call: MultiplexedCall,
-  lateMs: number,
   signal: AbortSignal | undefined,
 ): Promise<Ended> {
-  const timeoutMs = call.timeoutMs === 0 ? undefined : call.timeoutMs - lateMs
-  const dueAtMs = performance.now() + (timeoutMs ?? Number.POSITIVE_INFINITY)
+  const { dispatcher, caller } = options
   const method = options.methods.get(call.method)
   try {
-    if (timeoutMs !== undefined && timeoutMs <= 0) {
-      throw new ConnectError('deadline exceeded before the call arrived', Code.DeadlineExceeded)
-    }
     if (!method) throw new ConnectError(`${call.method} is not served here`, Code.Unimplemented)
-    const response = await options.dispatcher.call(
-      method,
-      decodeRequest(method, call.request),
-      {
-        caller: options.caller,
-        requestId: requestIdFrom(call.requestId),
-        traceparent: call.traceparent,
-        signal,
-      },
-      timeoutMs,
-    )
-    return { call, method, response, dueAtMs }
+    const { traceparent } = call
+    const incoming = { caller, requestId: requestIdFrom(call.requestId), traceparent, signal }
+    const request = decodeRequest(method, call.request)
+    return { call, method, response: await dispatcher.call(method, request, incoming, call.timeoutMs || undefined) }
   } catch (error) {
-    return { call, failure: error instanceof ConnectError ? error : options.dispatcher.unexpected(error, method, call) }
+    return { call, failure: error instanceof ConnectError ? error : dispatcher.unexpected(error, method, call) }
   }
 }

@@ -18,7 +18,6 @@ import {
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { type Address, hostInUrl } from './address.js'
 import { inBatches } from './batches.js'
-import { CallTable, MAX_CALLS } from './call-table.js'
 import type { Invoke, Outgoing } from './client.js'
 import { type Deadline, Deadlines } from './deadlines.js'
 import { pathOf } from './dispatcher.js'
@@ -36,6 +35,8 @@ export interface MultiplexTransportOptions {
   readonly defaultTimeoutMs: number
 }
 
+/** Most calls in flight, of all streams. */
+export const MAX_CALLS = 20_000
 /** A request message carries calls of up to this many bytes, or a single larger one. */
 const BATCH_BYTES = 32 * 1024
 /** More than the tags, lengths and numbers of a call and of its message. */
@@ -97,8 +98,6 @@ export class MultiplexTransport {
   #pendingCount = 0
   /** Since when calls wait for a connection, by performance.now(). */
   #waitingSinceMs: number | undefined
-  /** Since when health checks have gone unanswered, by performance.now(). */
-  #unansweredSinceMs: number | undefined
   #isClosed = false
 
   readonly invoke = ((method, request, outgoing) => this.#call(method, request, outgoing)) as Invoke // decoded with method.output
@@ -117,13 +116,11 @@ export class MultiplexTransport {
       const stream = this.#presentStream()
       const call = { id: 0, method: pathOf(method), request, requestId, traceparent }
       const giveUp = (why: string, code: Code) => {
+        if (pending.timesSent > 0) pending.stream.tellGivenUp(call.id)
         this.#fail(pending, new ConnectError(why, code))
         pending.stream.endWhenDrained()
       }
-      const onAbort = () => {
-        if (pending.timesSent > 0) pending.stream.tellGivenUp(call.id)
-        giveUp('the caller went away', Code.Canceled)
-      }
+      const onAbort = () => giveUp('the caller went away', Code.Canceled)
       const deadline = this.#deadlines.add(performance.now() + timeoutMs, () =>
         giveUp(`no answer from ${this.#peer} in time`, Code.DeadlineExceeded),
       )
@@ -139,15 +136,8 @@ export class MultiplexTransport {
 
   /** undefined when the other side says within a second, by `grpc.health.v1`, that it serves; otherwise what is known. */
   async whyNotServing(): Promise<string | undefined> {
-    const why = await checkHealth(this.#client)
-    const isAnswered = why === undefined || why === SERVES_NOT
-    this.#unansweredSinceMs = isAnswered ? undefined : (this.#unansweredSinceMs ?? performance.now())
-    // A stream, if there is one, does this itself.
-    if (!this.#stream && !this.#isClosed && sinceMs(this.#unansweredSinceMs) > CONNECT_ANEW_MS) {
-      this.#unansweredSinceMs = undefined
-      this.#connectAnew()
-    }
-    return why
+    if (!this.#isClosed) this.#openStream() // which connects anew where an attempt to connect hangs
+    return await checkHealth(this.#client)
   }
 
   /** Makes new calls over a new connection, with the certificates as they are now; calls in flight finish. */
@@ -229,16 +219,16 @@ export class MultiplexTransport {
     const isRefused = status.code === grpc.status.UNAUTHENTICATED || status.code === grpc.status.PERMISSION_DENIED
     const code = isRefused ? (status.code as number as Code) : Code.Unavailable
     const what = isRefused ? `${this.#peer} refuses` : `connection to ${this.#peer} lost`
-    for (const pending of stream.pending.calls()) {
+    for (const pending of stream.calls()) {
       if (!isRefused && !this.#isClosed && maySend(pending)) continue
       this.#fail(pending, new ConnectError(`${what}: ${status.details}`, code))
     }
-    if (stream.pending.size > 0) setTimeout(() => this.#moveFrom(stream), MOVE_AFTER_MS)
+    if (!stream.isEmpty()) setTimeout(() => this.#moveFrom(stream), MOVE_AFTER_MS)
     if (this.#pendingCount === 0 && !this.#stream) this.#waitingSinceMs = undefined
   }
 
   #moveFrom(broken: Stream, next = () => this.#presentStream()): void {
-    for (const pending of broken.pending.calls()) {
+    for (const pending of broken.calls()) {
       this.#forget(pending)
       try {
         pending.stream = next()
@@ -251,11 +241,11 @@ export class MultiplexTransport {
 
   /** The deadline stays: a call that is forgotten is settled next, or put on another stream. */
   #forget(pending: Pending): void {
-    if (pending.stream.pending.delete(pending.call.id)) this.#pendingCount -= 1
+    if (pending.stream.forget(pending)) this.#pendingCount -= 1
   }
 
   #settle(from: Stream, result: MultiplexedResult): void {
-    const pending = from.pending.get(result.id)
+    const pending = from.pending[result.id]
     if (!pending) return // it was given up before
     this.#forget(pending)
     pending.onSettled()
@@ -292,7 +282,12 @@ interface StreamOptions {
 
 /** One stream of a connection, with its pending calls. */
 class Stream {
-  readonly pending = new CallTable<Pending>()
+  /**
+   * By id. Not a Map: its table is copied after as many deletions as it has room, and what the garbage collector has once moved to
+   * the old generation keeps every later table alive, with the requests in it.
+   */
+  readonly pending: Record<number, Pending> = {}
+  #nextId = 0
   readonly client: grpc.Client
   readonly #options: StreamOptions
   /** Takes MultiplexRequests as bytes. */
@@ -330,7 +325,9 @@ class Stream {
   }
 
   send(pending: Pending): void {
-    pending.call.id = this.pending.add(pending)
+    pending.call.id = this.#nextId
+    this.#nextId = (this.#nextId + 1) >>> 0 // a uint32
+    this.pending[pending.call.id] = pending
     this.#unsent.push(pending)
     if (this.#isScheduled) return
     this.#isScheduled = true // together with what is called in one more turn
@@ -338,6 +335,21 @@ class Stream {
       this.#isScheduled = false
       this.#flush()
     })
+  }
+
+  /** The pending calls, in the order they were sent. */
+  calls(): Pending[] {
+    return Object.values(this.pending)
+  }
+
+  isEmpty(): boolean {
+    for (const _ in this.pending) return false
+    return true
+  }
+
+  /** False when it was forgotten before. */
+  forget({ call }: Pending): boolean {
+    return this.pending[call.id] !== undefined && delete this.pending[call.id]
   }
 
   tellGivenUp(id: number): void {
@@ -352,7 +364,7 @@ class Stream {
   }
 
   endWhenDrained(): void {
-    if (this.#isDraining && this.pending.size === 0) this.#call.end()
+    if (this.#isDraining && this.isEmpty()) this.#call.end()
   }
 
   cancel(): void {
@@ -363,15 +375,11 @@ class Stream {
   #flush(): void {
     if (!this.#isConnected) return
     const sentMs = performance.now()
-    const calls = this.#unsent.filter(({ call, deadline }) => this.pending.get(call.id) && sentMs < deadline.atMs)
+    const calls = this.#unsent.filter(({ call, deadline }) => this.pending[call.id] && sentMs < deadline.atMs)
     this.#unsent = []
     const encoded = calls.flatMap((pending) => this.#encoded(pending, sentMs) ?? [])
-    for (const batch of inBatches(encoded, {
-      maxBytes: Math.min(BATCH_BYTES, this.#options.maxRequestBytes),
-      sizeOf,
-    })) {
-      this.#write(batch, sentMs)
-    }
+    const maxBytes = Math.min(BATCH_BYTES, this.#options.maxRequestBytes)
+    for (const batch of inBatches(encoded, { maxBytes, sizeOf })) this.#write(batch)
     this.endWhenDrained()
   }
 
@@ -395,10 +403,10 @@ class Stream {
     }
   }
 
-  #write(calls: MultiplexedCall[], sentMs: number): void {
+  #write(calls: MultiplexedCall[]): void {
     const { peer, maxRequestBytes, onUnencodable } = this.#options
-    const bytes = toBinary(MultiplexRequestSchema, create(MultiplexRequestSchema, { calls, sentMs }))
-    const pending = calls[0] && this.pending.get(calls[0].id)
+    const bytes = toBinary(MultiplexRequestSchema, create(MultiplexRequestSchema, { calls }))
+    const pending = calls[0] && this.pending[calls[0].id]
     if (bytes.length <= maxRequestBytes || !pending) {
       this.#call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length))
       return

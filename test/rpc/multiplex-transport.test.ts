@@ -15,9 +15,8 @@ import {
   MultiplexService,
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
-import { MAX_CALLS } from '../../services/rpc/call-table.js'
 import { clientOf } from '../../services/rpc/client.js'
-import { MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
+import { MAX_CALLS, MultiplexTransport } from '../../services/rpc/multiplex-transport.js'
 import { freezeTime } from '../harness/freeze-time.js'
 import { BUILD } from '../harness/spawn.js'
 

@@ -26,7 +26,7 @@ export class Lookups<Row extends object> {
   readonly #statement: Statement
   readonly #columns: readonly ((asked: Asked<Row>) => Value)[]
   readonly #together: Together<Asked<Row>>
-  /** Lookups added since a group was last taken. A new map each time, for the reason given in services/rpc/call-table.ts. */
+  /** Lookups added since a group was last taken. A new map each time, see services/rpc/multiplex-transport.ts. */
   #asked = new Map<string, Shared<Row>>()
 
   /** `types`: the PostgreSQL types of $1, $2 and so on. */

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/internal/v1/multiplex_service.proto.
  */
 export const file_surveyauth_internal_v1_multiplex_service: GenFile = /*@__PURE__*/
-  fileDesc("Ci5zdXJ2ZXlhdXRoL2ludGVybmFsL3YxL211bHRpcGxleF9zZXJ2aWNlLnByb3RvEhZzdXJ2ZXlhdXRoLmludGVybmFsLnYxIm0KEE11bHRpcGxleFJlcXVlc3QSNgoFY2FsbHMYASADKAsyJy5zdXJ2ZXlhdXRoLmludGVybmFsLnYxLk11bHRpcGxleGVkQ2FsbBIPCgdzZW50X21zGAIgASgBEhAKCGdpdmVuX3VwGAMgAygNInsKD011bHRpcGxleGVkQ2FsbBIKCgJpZBgBIAEoDRIOCgZtZXRob2QYAiABKAkSDwoHcmVxdWVzdBgDIAEoDBISCgp0aW1lb3V0X21zGAQgASgNEhIKCnJlcXVlc3RfaWQYBSABKAkSEwoLdHJhY2VwYXJlbnQYBiABKAkiYQoRTXVsdGlwbGV4UmVzcG9uc2USOgoHcmVzdWx0cxgBIAMoCzIpLnN1cnZleWF1dGguaW50ZXJuYWwudjEuTXVsdGlwbGV4ZWRSZXN1bHQSEAoIZHJhaW5pbmcYAiABKAgifQoRTXVsdGlwbGV4ZWRSZXN1bHQSCgoCaWQYASABKA0SEgoIcmVzcG9uc2UYAiABKAxIABI9CgdmYWlsdXJlGAMgASgLMiouc3VydmV5YXV0aC5pbnRlcm5hbC52MS5NdWx0aXBsZXhlZEZhaWx1cmVIAEIJCgdvdXRjb21lIloKEk11bHRpcGxleGVkRmFpbHVyZRIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSJQoHZGV0YWlscxgDIAMoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnkyeAoQTXVsdGlwbGV4U2VydmljZRJkCglNdWx0aXBsZXgSKC5zdXJ2ZXlhdXRoLmludGVybmFsLnYxLk11bHRpcGxleFJlcXVlc3QaKS5zdXJ2ZXlhdXRoLmludGVybmFsLnYxLk11bHRpcGxleFJlc3BvbnNlKAEwAUIvUAFaK3N1cnZleWF1dGgvaW50ZXJuYWwvdjE7c3VydmV5YXV0aGludGVybmFsdjFiBnByb3RvMw", [file_google_protobuf_any]);
+  fileDesc("Ci5zdXJ2ZXlhdXRoL2ludGVybmFsL3YxL211bHRpcGxleF9zZXJ2aWNlLnByb3RvEhZzdXJ2ZXlhdXRoLmludGVybmFsLnYxIlwKEE11bHRpcGxleFJlcXVlc3QSNgoFY2FsbHMYASADKAsyJy5zdXJ2ZXlhdXRoLmludGVybmFsLnYxLk11bHRpcGxleGVkQ2FsbBIQCghnaXZlbl91cBgCIAMoDSJ7Cg9NdWx0aXBsZXhlZENhbGwSCgoCaWQYASABKA0SDgoGbWV0aG9kGAIgASgJEg8KB3JlcXVlc3QYAyABKAwSEgoKdGltZW91dF9tcxgEIAEoDRISCgpyZXF1ZXN0X2lkGAUgASgJEhMKC3RyYWNlcGFyZW50GAYgASgJImEKEU11bHRpcGxleFJlc3BvbnNlEjoKB3Jlc3VsdHMYASADKAsyKS5zdXJ2ZXlhdXRoLmludGVybmFsLnYxLk11bHRpcGxleGVkUmVzdWx0EhAKCGRyYWluaW5nGAIgASgIIn0KEU11bHRpcGxleGVkUmVzdWx0EgoKAmlkGAEgASgNEhIKCHJlc3BvbnNlGAIgASgMSAASPQoHZmFpbHVyZRgDIAEoCzIqLnN1cnZleWF1dGguaW50ZXJuYWwudjEuTXVsdGlwbGV4ZWRGYWlsdXJlSABCCQoHb3V0Y29tZSJaChJNdWx0aXBsZXhlZEZhaWx1cmUSDAoEY29kZRgBIAEoBRIPCgdtZXNzYWdlGAIgASgJEiUKB2RldGFpbHMYAyADKAsyFC5nb29nbGUucHJvdG9idWYuQW55MngKEE11bHRpcGxleFNlcnZpY2USZAoJTXVsdGlwbGV4Eiguc3VydmV5YXV0aC5pbnRlcm5hbC52MS5NdWx0aXBsZXhSZXF1ZXN0Gikuc3VydmV5YXV0aC5pbnRlcm5hbC52MS5NdWx0aXBsZXhSZXNwb25zZSgBMAFCL1ABWitzdXJ2ZXlhdXRoL2ludGVybmFsL3YxO3N1cnZleWF1dGhpbnRlcm5hbHYxYgZwcm90bzM", [file_google_protobuf_any]);
 
 /**
  * Calls to start, and to give up.
@@ -34,18 +34,10 @@ export type MultiplexRequest = Message<"surveyauth.internal.v1.MultiplexRequest"
   calls: MultiplexedCall[];
 
   /**
-   * The caller's monotonic clock when it sent this, in ms; 0 if it does not say. The server compares how late the messages of a
-   * stream arrive, and does not run a call that has spent its timeout on the way: its caller has given it up.
-   *
-   * @generated from field: double sent_ms = 2;
-   */
-  sentMs: number;
-
-  /**
    * Ids of calls sent before that the caller has given up: what they have not begun to change stays as it is. Their outcomes
    * are sent all the same.
    *
-   * @generated from field: repeated uint32 given_up = 3;
+   * @generated from field: repeated uint32 given_up = 2;
    */
   givenUp: number[];
 };
