@@ -82,6 +82,9 @@ const typesByReason: Record<ErrorReason, ProblemType> = {
   [ErrorReason.CALLER_NOT_ALLOWED]: 'internal_server_error',
   [ErrorReason.INVALID_RESPONSE_TYPE]: 'invalid_response_type',
   [ErrorReason.INVALID_STATE]: 'invalid_state',
+  [ErrorReason.SIGN_IN_DECIDED]: 'internal_server_error', // these three are the answers of SignInService, which no gateway calls
+  [ErrorReason.SIGN_IN_EXPIRED]: 'internal_server_error',
+  [ErrorReason.USER_DISABLED]: 'internal_server_error',
 }
 
 /** What is malformed about the parameters of a query or a form, for pages, which say it in their own language. */

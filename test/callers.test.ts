@@ -7,6 +7,7 @@ import { LimitService } from '../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../gen/surveyauth/v1/admin_service_pb.js'
 import { ErrorReason } from '../gen/surveyauth/v1/error_pb.js'
+import { SignInService } from '../gen/surveyauth/v1/sign_in_service_pb.js'
 import { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
 import { parseAddress } from '../services/rpc/address.js'
@@ -27,6 +28,11 @@ const allowed: Readonly<Record<string, readonly Caller[]>> = {
   'TokenService.VerifyAccessToken': ['survey', 'verifier'],
   'TokenService.GetAuthorizedUser': ['gateway', 'verifier'],
   'AccountService.SignIn': ['gateway'],
+  'AccountService.BeginSignIn': ['gateway'],
+  'AccountService.CompleteSignIn': ['gateway'],
+  'SignInService.GetSignInRequest': ['sign_in'],
+  'SignInService.AcceptSignIn': ['sign_in'],
+  'SignInService.RejectSignIn': ['sign_in'],
   'AccountService.SignOut': ['gateway'],
   'AccountService.GetSession': ['gateway'],
   'AccountService.ListConnectedApps': ['gateway'],
@@ -65,6 +71,7 @@ const methods: readonly DescMethod[] = [
   TokenService,
   AccountService,
   AdminService,
+  SignInService,
   LimitService,
   SurveyService,
 ].flatMap((service) => service.methods)

@@ -1,8 +1,9 @@
-// TokenService, AccountService and AdminService in this process, with their database and its janitor.
+// TokenService, AccountService, AdminService and SignInService in this process, with their database and its janitor.
 
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { SignInService } from '../../gen/surveyauth/v1/sign_in_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 import type { Dispatcher } from '../../services/rpc/dispatcher.js'
 import { startJanitor } from '../../services/token/janitor.js'
@@ -47,6 +48,7 @@ export async function openTokenPart(
     .register(TokenService, handlers.token)
     .register(AccountService, handlers.account)
     .register(AdminService, handlers.admin)
+    .register(SignInService, handlers.signIn)
   return {
     startJanitor: () => {
       const observer = observers.janitor('token')

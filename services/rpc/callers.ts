@@ -3,6 +3,7 @@ import type { DescMethod } from '@bufbuild/protobuf'
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { AdminService } from '../../gen/surveyauth/v1/admin_service_pb.js'
+import { SignInService } from '../../gen/surveyauth/v1/sign_in_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
 import { TokenService } from '../../gen/surveyauth/v1/token_service_pb.js'
 
@@ -27,10 +28,19 @@ const token: Row<typeof TokenService> = {
 
 const account: Row<typeof AccountService> = {
   signIn: ['gateway'],
+  beginSignIn: ['gateway'],
+  completeSignIn: ['gateway'],
   signOut: ['gateway'],
   getSession: ['gateway'],
   listConnectedApps: ['gateway'],
   disconnectApp: ['gateway'],
+}
+
+/** Whoever may call these decides who is signed in: never a gateway. */
+const signIn: Row<typeof SignInService> = {
+  getSignInRequest: ['sign_in'],
+  acceptSignIn: ['sign_in'],
+  rejectSignIn: ['sign_in'],
 }
 
 const admin: Row<typeof AdminService> = {
@@ -76,6 +86,7 @@ const table: Record<string, Record<string, readonly Caller[]>> = {
   [TokenService.typeName]: token,
   [AccountService.typeName]: account,
   [AdminService.typeName]: admin,
+  [SignInService.typeName]: signIn,
   [LimitService.typeName]: limit,
   [SurveyService.typeName]: survey,
 }

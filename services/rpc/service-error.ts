@@ -26,6 +26,9 @@ const codes: Record<Exclude<ErrorReason, ErrorReason.UNSPECIFIED>, Code> = {
   [ErrorReason.CALLER_NOT_ALLOWED]: Code.PermissionDenied,
   [ErrorReason.INVALID_RESPONSE_TYPE]: Code.InvalidArgument,
   [ErrorReason.INVALID_STATE]: Code.InvalidArgument,
+  [ErrorReason.SIGN_IN_DECIDED]: Code.FailedPrecondition,
+  [ErrorReason.SIGN_IN_EXPIRED]: Code.FailedPrecondition,
+  [ErrorReason.USER_DISABLED]: Code.PermissionDenied,
 }
 
 export type Reason = keyof typeof codes
@@ -42,6 +45,8 @@ export class ServiceError extends Error {
       readonly retryAfterSeconds?: number
       /** The field of the request that is wrong. */
       readonly violation?: Violation
+      /** For programs, beside the reason. */
+      readonly metadata?: Readonly<Record<string, string>>
       readonly cause?: unknown
     } = {},
   ) {
@@ -65,10 +70,11 @@ const DOMAIN = 'survey-auth'
  */
 export function toConnectError(error: ServiceError, { tellsCause = false } = {}): ConnectError {
   const { reason, cause } = error
-  const { violation, retryAfterSeconds } = error.options
+  const { violation, retryAfterSeconds, metadata = {} } = error.options
   const isTold = tellsCause && cause !== undefined && !(cause instanceof ConnectError)
   const message = isTold ? `${error.message}: ${reasonOf(error)}` : error.message
-  const details: OutgoingDetail[] = [{ desc: ErrorInfoSchema, value: { reason: ErrorReason[reason], domain: DOMAIN } }]
+  const info = { reason: ErrorReason[reason], domain: DOMAIN, metadata }
+  const details: OutgoingDetail[] = [{ desc: ErrorInfoSchema, value: info }]
   if (retryAfterSeconds) {
     details.push({ desc: RetryInfoSchema, value: { retryDelay: { seconds: BigInt(retryAfterSeconds) } } })
   }

@@ -1,6 +1,6 @@
 /** Who causes a change, and by which call. The first two are copied into the audit event. */
 export interface Cause {
-  readonly actor: 'app' | 'user' | 'operator' | 'survey_writer'
+  readonly actor: 'app' | 'user' | 'operator' | 'survey_writer' | 'sign_in'
   /** UUID of the request. */
   readonly requestId: string
   /** By performance.now(): from then on the caller has been told that the call failed. */

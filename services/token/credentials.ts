@@ -67,6 +67,21 @@ export function hashCredential(kind: CredentialKind, text: string): Uint8Array |
   return storeKey(text, lengths[kind] === PLACED_LENGTH ? start : undefined)
 }
 
+/** What a browser carries to another server and back, within minutes: 43 characters of base64url, of which nobody types one. */
+export function newTicket(randomBytes: (size: number) => Uint8Array): Credential {
+  const text = Buffer.from(randomBytes(RANDOM_BYTES)).toString('base64url')
+  return { text, hash: hashSecret(text) }
+}
+
+/** undefined for text that cannot be a ticket. */
+export function hashTicket(text: string): Uint8Array | undefined {
+  return /^[\w-]{43}$/.test(text) ? hashSecret(text) : undefined
+}
+
+export function hashSecret(text: string): Uint8Array {
+  return hash('sha256', text, 'buffer')
+}
+
 /** Whether the text begins as a credential does, whatever follows; no message may repeat such text. */
 export function isLikeCredential(text: string): boolean {
   return Object.values(prefixes).some((prefix) => text.startsWith(`${prefix}_`))

@@ -30,6 +30,8 @@ export interface JanitorOptions {
 
 /** Rows per table and transaction: small enough that no other write waits noticeably. */
 const BATCH = 500
+/** So that a platform's page that was open for long still learns where to begin anew. */
+const KEEP_SIGN_INS_MS = 86_400_000
 /** Counts that have ended are nobody's any more, and a million take seconds. */
 const COUNTS_BATCH = 10_000
 /** So that a round ends, and the next writes last uses, however fast counts are added. */
@@ -56,6 +58,8 @@ export function startJanitor(options: JanitorOptions): Rounds<Removed> {
       for (const table of Object.keys(total) as (keyof Removed)[]) total[table] += removed[table]
       isMore = Object.values(removed).reduce((sum, count) => sum + count) >= BATCH // codes and grants may share a table
     }
+    const signIns = { expiredBeforeMs: time.asOfMs - KEEP_SIGN_INS_MS, limit: BATCH }
+    while (!isStopped() && (await options.store.removeSignIns(signIns)) >= BATCH);
     await removeRequestCounts(isStopped)
     if (Object.values(total).some((count) => count > 0)) options.onRemoved(total)
     return total

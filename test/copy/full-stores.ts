@@ -9,6 +9,7 @@ import {
   byOperator,
   byUser,
   grant,
+  hashOf,
   issue,
   mint,
   NOW,
@@ -48,9 +49,41 @@ export async function fullTokenFile(directory: string): Promise<string> {
   await store.deleteUser('user_gone', NOW, byOperator)
   await store.setUserDisabled('user_bob', true, NOW, byOperator)
   await startSession(store, 'session')
+  await fillSignIns(store)
   await fillGrants(store)
   await store.close()
   return file
+}
+
+async function fillSignIns(store: TokenStore): Promise<void> {
+  for (const [name, isAsked] of [
+    ['pending', true],
+    ['accepted', false],
+    ['rejected', true],
+  ] as const) {
+    const signIn = {
+      challengeHash: hashOf(`challenge ${name}`),
+      browserHash: hashOf('browser'),
+      source: '192.0.2.1',
+      provider: '',
+      linkTo: '',
+      appid: 'app1',
+      redirectUri: 'https://app1.example/callback',
+      returnUri: 'https://here.example/return',
+      restartUri: 'https://here.example/authorize',
+      language: 'zh',
+      asksToReauthenticate: isAsked,
+      asksToSelectAccount: !isAsked,
+      expiresAtMs: NOW + 1,
+    }
+    await store.beginSignIn(signIn, NOW, byUser)
+    const verifier = { verifierHash: hashOf(`verifier ${name}`), verifierExpiresAtMs: NOW + 1 }
+    const profile = { nickname: AWKWARD[1] ?? '', avatar: '', authenticatedAtMs: NOW - 1, sessionSeconds: 7 }
+    const person = { provider: '', subject: '47', mayCreate: true, ...profile }
+    if (name === 'accepted') await store.acceptSignIn(signIn.challengeHash, person, verifier, NOW, byUser)
+    const rejection = { provider: '', isCancelled: true }
+    if (name === 'rejected') await store.rejectSignIn(signIn.challengeHash, rejection, verifier, NOW, byUser)
+  }
 }
 
 async function fillApps(store: TokenStore): Promise<void> {

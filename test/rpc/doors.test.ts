@@ -38,6 +38,8 @@ const dispatcher = new Dispatcher({
   maxDeadlineMs: 500,
 }).register(AccountService, {
   signIn: () => Promise.reject(new ServiceError(ErrorReason.RATE_LIMITED, 'slow down', { retryAfterSeconds: 7 })),
+  beginSignIn: async () => ({}),
+  completeSignIn: async () => ({}),
   signOut: () => Promise.reject(new Error('canary-secret-text')),
   getSession: async ({ sessionToken }, call) => {
     calls.push(call)

@@ -48,6 +48,8 @@ async function started(more: More = {}) {
     maxDeadlineMs: 20_000,
   }).register(AccountService, {
     signIn: nothing,
+    beginSignIn: async () => ({}),
+    completeSignIn: async () => ({}),
     signOut: nothing,
     async getSession({ sessionToken }) {
       begun.push('the call')

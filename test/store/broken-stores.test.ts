@@ -118,6 +118,19 @@ const brokenTokenStores: readonly Broken<TokenStore>[] = [
     caughtBy: ['a replay is forgiven until 1 ms before the grace ends, then it ends the grant'],
   },
   {
+    how: 'uses a verifier up before it looks at the browser',
+    breaks: (store) => ({
+      async completeSignIn(returned, now, cause) {
+        const result = await store.completeSignIn(returned, now, cause)
+        if (result.verdict !== 'other_browser' || !result.signIn) return result
+        const { browserHash } = result.signIn
+        await store.completeSignIn({ ...returned, browserHash, sessionHash: hashAt(browserHash, 'lost') }, now, cause)
+        return result
+      },
+    }),
+    caughtBy: ['another browser uses nothing up, and the one that began goes on'],
+  },
+  {
     how: 'looks for the owner of an identity and links it in two steps',
     breaks: (store) => ({
       async linkIdentity(identity, userId, now, cause) {

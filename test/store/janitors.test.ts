@@ -133,6 +133,7 @@ async function roundOver(rows: readonly Partial<Removed>[], requestCounts: reado
       bounds.push(bound)
       return { ...nothing, ...left.shift() }
     },
+    removeSignIns: async () => 0,
     async removeRequestCounts(bound: unknown) {
       bounds.push(bound)
       return leftCounts.shift() ?? 0
@@ -202,6 +203,7 @@ test('rounds never overlap; others follow a failed one; stopping waits for the c
         happened.push('asked')
         answer = { with: (removed) => resolve({ ...nothing, ...removed }), fail: () => reject(new Error('as told')) }
       }),
+    removeSignIns: async () => 0,
     removeRequestCounts: async () => 0,
     lastCleanUp: async () => LATER,
     shortenAhead: async () => 0,

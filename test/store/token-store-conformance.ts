@@ -8,6 +8,7 @@ import { grantChecks } from './token-store-conformance/grants.js'
 import { identityChecks } from './token-store-conformance/identities.js'
 import { lookupChecks } from './token-store-conformance/lookups.js'
 import { rateChecks } from './token-store-conformance/rates.js'
+import { signInChecks } from './token-store-conformance/sign-ins.js'
 import { tokenChecks } from './token-store-conformance/tokens.js'
 import { upkeepChecks } from './token-store-conformance/upkeep.js'
 
@@ -15,6 +16,7 @@ export const tokenStoreChecks: readonly Check<TokenStore>[] = [
   ...appChecks,
   ...accountChecks,
   ...identityChecks,
+  ...signInChecks,
   ...codeChecks,
   ...tokenChecks,
   ...grantChecks,

@@ -4,8 +4,8 @@
 // @generated from file surveyauth/v1/account_service.proto (package surveyauth.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_buf_validate_validate } from "../../buf/validate/validate_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file surveyauth/v1/account_service.proto.
  */
 export const file_surveyauth_v1_account_service: GenFile = /*@__PURE__*/
-  fileDesc("CiNzdXJ2ZXlhdXRoL3YxL2FjY291bnRfc2VydmljZS5wcm90bxINc3VydmV5YXV0aC52MSKOAQoNU2lnbkluUmVxdWVzdBIcCgh1c2VybmFtZRgBIAEoCUIKukgHcgUQARiAARIcCghwYXNzd29yZBgCIAEoCUIKukgHcgUQASiACBIXCgZzb3VyY2UYAyABKAlCB7pIBHICGEASKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgEIAEoCUIIukgFcgMYgAQiWAoOU2lnbkluUmVzcG9uc2USFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiMwoOU2lnbk91dFJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABCIRCg9TaWduT3V0UmVzcG9uc2UiTwoRR2V0U2Vzc2lvblJlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABBIXCgVhcHBpZBgCIAEoCUIIukgFcgMYgAEiegoSR2V0U2Vzc2lvblJlc3BvbnNlEhAKCHVzZXJuYW1lGAEgASgJEhAKCG5pY2tuYW1lGAIgASgJEg4KBmF2YXRhchgDIAEoCRIwCgxjb25uZWN0X3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIj0KGExpc3RDb25uZWN0ZWRBcHBzUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEIkYKGUxpc3RDb25uZWN0ZWRBcHBzUmVzcG9uc2USKQoEYXBwcxgBIAMoCzIbLnN1cnZleWF1dGgudjEuQ29ubmVjdGVkQXBwIvwBCgxDb25uZWN0ZWRBcHASEAoIZ3JhbnRfaWQYASABKAkSDQoFYXBwaWQYAiABKAkSEAoIYXBwX25hbWUYAyABKAkSDQoFc2NvcGUYBCABKAkSLwoLY3JlYXRlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDWxhc3RfdXNlX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2V4cGlyZV90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWRpcmVjdF91cmlzGAggAygJIlcKFERpc2Nvbm5lY3RBcHBSZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQSHAoIZ3JhbnRfaWQYAiABKAlCCrpIB3IFEAEYgAEiFwoVRGlzY29ubmVjdEFwcFJlc3BvbnNlMswDCg5BY2NvdW50U2VydmljZRJFCgZTaWduSW4SHC5zdXJ2ZXlhdXRoLnYxLlNpZ25JblJlcXVlc3QaHS5zdXJ2ZXlhdXRoLnYxLlNpZ25JblJlc3BvbnNlEk0KB1NpZ25PdXQSHS5zdXJ2ZXlhdXRoLnYxLlNpZ25PdXRSZXF1ZXN0Gh4uc3VydmV5YXV0aC52MS5TaWduT3V0UmVzcG9uc2UiA5ACAhJWCgpHZXRTZXNzaW9uEiAuc3VydmV5YXV0aC52MS5HZXRTZXNzaW9uUmVxdWVzdBohLnN1cnZleWF1dGgudjEuR2V0U2Vzc2lvblJlc3BvbnNlIgOQAgISawoRTGlzdENvbm5lY3RlZEFwcHMSJy5zdXJ2ZXlhdXRoLnYxLkxpc3RDb25uZWN0ZWRBcHBzUmVxdWVzdBooLnN1cnZleWF1dGgudjEuTGlzdENvbm5lY3RlZEFwcHNSZXNwb25zZSIDkAICEl8KDURpc2Nvbm5lY3RBcHASIy5zdXJ2ZXlhdXRoLnYxLkRpc2Nvbm5lY3RBcHBSZXF1ZXN0GiQuc3VydmV5YXV0aC52MS5EaXNjb25uZWN0QXBwUmVzcG9uc2UiA5ACAkIeUAFaGnN1cnZleWF1dGgvdjE7c3VydmV5YXV0aHYxYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_timestamp]);
+  fileDesc("CiNzdXJ2ZXlhdXRoL3YxL2FjY291bnRfc2VydmljZS5wcm90bxINc3VydmV5YXV0aC52MSKOAQoNU2lnbkluUmVxdWVzdBIcCgh1c2VybmFtZRgBIAEoCUIKukgHcgUQARiAARIcCghwYXNzd29yZBgCIAEoCUIKukgHcgUQASiACBIXCgZzb3VyY2UYAyABKAlCB7pIBHICGEASKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgEIAEoCUIIukgFcgMYgAQiWAoOU2lnbkluUmVzcG9uc2USFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRIvCgtleHBpcmVfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAikwIKEkJlZ2luU2lnbkluUmVxdWVzdBIfCgticm93c2VyX2tleRgBIAEoCUIKukgHcgUQKxiAARIXCgZzb3VyY2UYAiABKAlCB7pIBHICGEASHgoKcmV0dXJuX3VyaRgDIAEoCUIKukgHcgUQARiAEBIfCgtyZXN0YXJ0X3VyaRgEIAEoCUIKukgHcgUQARiAQBIXCgVhcHBpZBgFIAEoCUIIukgFcgMYgAESHgoMcmVkaXJlY3RfdXJpGAYgASgJQgi6SAVyAxiAEBIZCghsYW5ndWFnZRgHIAEoCUIHukgEcgIYEBIWCg5yZWF1dGhlbnRpY2F0ZRgIIAEoCBIWCg5zZWxlY3RfYWNjb3VudBgJIAEoCCIwChNCZWdpblNpZ25JblJlc3BvbnNlEhkKEXNpZ25faW5fY2hhbGxlbmdlGAEgASgJInIKFUNvbXBsZXRlU2lnbkluUmVxdWVzdBIQCgh2ZXJpZmllchgBIAEoCRIdCgticm93c2VyX2tleRgCIAEoCUIIukgFcgMYgAESKAoWcHJldmlvdXNfc2Vzc2lvbl90b2tlbhgDIAEoCUIIukgFcgMYgAQiyQMKFkNvbXBsZXRlU2lnbkluUmVzcG9uc2USPgoHb3V0Y29tZRgBIAEoDjItLnN1cnZleWF1dGgudjEuQ29tcGxldGVTaWduSW5SZXNwb25zZS5PdXRjb21lEhUKDXNlc3Npb25fdG9rZW4YAiABKAkSLwoLZXhwaXJlX3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3Jlc3RhcnRfdXJpGAQgASgJIpECCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIVChFPVVRDT01FX1NJR05FRF9JThABEhIKDk9VVENPTUVfTElOS0VEEAISFQoRT1VUQ09NRV9DQU5DRUxMRUQQAxIXChNPVVRDT01FX05PVF9BTExPV0VEEAQSFgoST1VUQ09NRV9OT19BQ0NPVU5UEAUSGQoVT1VUQ09NRV9VU0VSX0RJU0FCTEVEEAYSGgoWT1VUQ09NRV9JREVOVElUWV9UQUtFThAHEhMKD09VVENPTUVfRVhQSVJFRBAIEhkKFU9VVENPTUVfT1RIRVJfQlJPV1NFUhAJEhMKD09VVENPTUVfVU5LTk9XThAKIjMKDlNpZ25PdXRSZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQiEQoPU2lnbk91dFJlc3BvbnNlIk8KEUdldFNlc3Npb25SZXF1ZXN0EiEKDXNlc3Npb25fdG9rZW4YASABKAlCCrpIB3IFEAEYgAQSFwoFYXBwaWQYAiABKAlCCLpIBXIDGIABInoKEkdldFNlc3Npb25SZXNwb25zZRIQCgh1c2VybmFtZRgBIAEoCRIQCghuaWNrbmFtZRgCIAEoCRIOCgZhdmF0YXIYAyABKAkSMAoMY29ubmVjdF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI9ChhMaXN0Q29ubmVjdGVkQXBwc1JlcXVlc3QSIQoNc2Vzc2lvbl90b2tlbhgBIAEoCUIKukgHcgUQARiABCJGChlMaXN0Q29ubmVjdGVkQXBwc1Jlc3BvbnNlEikKBGFwcHMYASADKAsyGy5zdXJ2ZXlhdXRoLnYxLkNvbm5lY3RlZEFwcCL8AQoMQ29ubmVjdGVkQXBwEhAKCGdyYW50X2lkGAEgASgJEg0KBWFwcGlkGAIgASgJEhAKCGFwcF9uYW1lGAMgASgJEg0KBXNjb3BlGAQgASgJEi8KC2NyZWF0ZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCg1sYXN0X3VzZV90aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtleHBpcmVfdGltZRgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNcmVkaXJlY3RfdXJpcxgIIAMoCSJXChREaXNjb25uZWN0QXBwUmVxdWVzdBIhCg1zZXNzaW9uX3Rva2VuGAEgASgJQgq6SAdyBRABGIAEEhwKCGdyYW50X2lkGAIgASgJQgq6SAdyBRABGIABIhcKFURpc2Nvbm5lY3RBcHBSZXNwb25zZTKBBQoOQWNjb3VudFNlcnZpY2USRQoGU2lnbkluEhwuc3VydmV5YXV0aC52MS5TaWduSW5SZXF1ZXN0Gh0uc3VydmV5YXV0aC52MS5TaWduSW5SZXNwb25zZRJUCgtCZWdpblNpZ25JbhIhLnN1cnZleWF1dGgudjEuQmVnaW5TaWduSW5SZXF1ZXN0GiIuc3VydmV5YXV0aC52MS5CZWdpblNpZ25JblJlc3BvbnNlEl0KDkNvbXBsZXRlU2lnbkluEiQuc3VydmV5YXV0aC52MS5Db21wbGV0ZVNpZ25JblJlcXVlc3QaJS5zdXJ2ZXlhdXRoLnYxLkNvbXBsZXRlU2lnbkluUmVzcG9uc2USTQoHU2lnbk91dBIdLnN1cnZleWF1dGgudjEuU2lnbk91dFJlcXVlc3QaHi5zdXJ2ZXlhdXRoLnYxLlNpZ25PdXRSZXNwb25zZSIDkAICElYKCkdldFNlc3Npb24SIC5zdXJ2ZXlhdXRoLnYxLkdldFNlc3Npb25SZXF1ZXN0GiEuc3VydmV5YXV0aC52MS5HZXRTZXNzaW9uUmVzcG9uc2UiA5ACAhJrChFMaXN0Q29ubmVjdGVkQXBwcxInLnN1cnZleWF1dGgudjEuTGlzdENvbm5lY3RlZEFwcHNSZXF1ZXN0Giguc3VydmV5YXV0aC52MS5MaXN0Q29ubmVjdGVkQXBwc1Jlc3BvbnNlIgOQAgISXwoNRGlzY29ubmVjdEFwcBIjLnN1cnZleWF1dGgudjEuRGlzY29ubmVjdEFwcFJlcXVlc3QaJC5zdXJ2ZXlhdXRoLnYxLkRpc2Nvbm5lY3RBcHBSZXNwb25zZSIDkAICQh5QAVoac3VydmV5YXV0aC92MTtzdXJ2ZXlhdXRodjFiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_timestamp]);
 
 /**
  * Name and password, as typed.
@@ -88,6 +88,271 @@ export const SignInResponseSchema: GenMessage<SignInResponse> = /*@__PURE__*/
   messageDesc(file_surveyauth_v1_account_service, 1);
 
 /**
+ * A sign-in to begin.
+ *
+ * @generated from message surveyauth.v1.BeginSignInRequest
+ */
+export type BeginSignInRequest = Message<"surveyauth.v1.BeginSignInRequest"> & {
+  /**
+   * What only this browser has, in a cookie, and keeps until it comes back.
+   *
+   * @generated from field: string browser_key = 1;
+   */
+  browserKey: string;
+
+  /**
+   * Where it comes from, for the bound: an IPv4 address, or the /64 of an IPv6 one; empty if unknown.
+   *
+   * @generated from field: string source = 2;
+   */
+  source: string;
+
+  /**
+   * Address to which the browser comes back; `verifier` is added to its query.
+   *
+   * @generated from field: string return_uri = 3;
+   */
+  returnUri: string;
+
+  /**
+   * Address at which the browser goes on or begins anew: the authorization page with what was asked, or the account page.
+   *
+   * @generated from field: string restart_uri = 4;
+   */
+  restartUri: string;
+
+  /**
+   * The app that asks for access, whose link was checked; empty if none does.
+   *
+   * @generated from field: string appid = 5;
+   */
+  appid: string;
+
+  /**
+   * Its callback address; empty if no app asks.
+   *
+   * @generated from field: string redirect_uri = 6;
+   */
+  redirectUri: string;
+
+  /**
+   * Language of the pages so far: `zh` or `en`.
+   *
+   * @generated from field: string language = 7;
+   */
+  language: string;
+
+  /**
+   * Whether the person must prove anew who they are.
+   *
+   * @generated from field: bool reauthenticate = 8;
+   */
+  reauthenticate: boolean;
+
+  /**
+   * Whether the person wants to choose another account.
+   *
+   * @generated from field: bool select_account = 9;
+   */
+  selectAccount: boolean;
+};
+
+/**
+ * Describes the message surveyauth.v1.BeginSignInRequest.
+ * Use `create(BeginSignInRequestSchema)` to create a new message.
+ */
+export const BeginSignInRequestSchema: GenMessage<BeginSignInRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 2);
+
+/**
+ * A sign-in that has begun.
+ *
+ * @generated from message surveyauth.v1.BeginSignInResponse
+ */
+export type BeginSignInResponse = Message<"surveyauth.v1.BeginSignInResponse"> & {
+  /**
+   * For the platform's page, 43 characters of `[A-Za-z0-9_-]`. A secret of the browser and the platform.
+   *
+   * @generated from field: string sign_in_challenge = 1;
+   */
+  signInChallenge: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.BeginSignInResponse.
+ * Use `create(BeginSignInResponseSchema)` to create a new message.
+ */
+export const BeginSignInResponseSchema: GenMessage<BeginSignInResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 3);
+
+/**
+ * A browser that comes back.
+ *
+ * @generated from message surveyauth.v1.CompleteSignInRequest
+ */
+export type CompleteSignInRequest = Message<"surveyauth.v1.CompleteSignInRequest"> & {
+  /**
+   * What it brings. Text that cannot be one is UNKNOWN, whatever its length.
+   *
+   * @generated from field: string verifier = 1;
+   */
+  verifier: string;
+
+  /**
+   * As in BeginSignInRequest; empty if the browser has none.
+   *
+   * @generated from field: string browser_key = 2;
+   */
+  browserKey: string;
+
+  /**
+   * The session this browser had before, ended by the sign-in; empty if none.
+   *
+   * @generated from field: string previous_session_token = 3;
+   */
+  previousSessionToken: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.CompleteSignInRequest.
+ * Use `create(CompleteSignInRequestSchema)` to create a new message.
+ */
+export const CompleteSignInRequestSchema: GenMessage<CompleteSignInRequest> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 4);
+
+/**
+ * What has become of it.
+ *
+ * @generated from message surveyauth.v1.CompleteSignInResponse
+ */
+export type CompleteSignInResponse = Message<"surveyauth.v1.CompleteSignInResponse"> & {
+  /**
+   * How it ended.
+   *
+   * @generated from field: surveyauth.v1.CompleteSignInResponse.Outcome outcome = 1;
+   */
+  outcome: CompleteSignInResponse_Outcome;
+
+  /**
+   * Identifies the session; a secret of the browser. Only if signed in.
+   *
+   * @generated from field: string session_token = 2;
+   */
+  sessionToken: string;
+
+  /**
+   * The session ends at this moment at the latest. Only if signed in.
+   *
+   * @generated from field: google.protobuf.Timestamp expire_time = 3;
+   */
+  expireTime?: Timestamp | undefined;
+
+  /**
+   * As in BeginSignInRequest: where to go on, or begin anew. Empty for OTHER_BROWSER and UNKNOWN.
+   *
+   * @generated from field: string restart_uri = 4;
+   */
+  restartUri: string;
+};
+
+/**
+ * Describes the message surveyauth.v1.CompleteSignInResponse.
+ * Use `create(CompleteSignInResponseSchema)` to create a new message.
+ */
+export const CompleteSignInResponseSchema: GenMessage<CompleteSignInResponse> = /*@__PURE__*/
+  messageDesc(file_surveyauth_v1_account_service, 5);
+
+/**
+ * How a sign-in ended.
+ *
+ * @generated from enum surveyauth.v1.CompleteSignInResponse.Outcome
+ */
+export enum CompleteSignInResponse_Outcome {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: OUTCOME_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The user is signed in.
+   *
+   * @generated from enum value: OUTCOME_SIGNED_IN = 1;
+   */
+  SIGNED_IN = 1,
+
+  /**
+   * The identity is linked to the user who is signed in already.
+   *
+   * @generated from enum value: OUTCOME_LINKED = 2;
+   */
+  LINKED = 2,
+
+  /**
+   * The person did not want to.
+   *
+   * @generated from enum value: OUTCOME_CANCELLED = 3;
+   */
+  CANCELLED = 3,
+
+  /**
+   * The platform or the provider does not let the person sign in here.
+   *
+   * @generated from enum value: OUTCOME_NOT_ALLOWED = 4;
+   */
+  NOT_ALLOWED = 4,
+
+  /**
+   * The person is no user, and does not become one.
+   *
+   * @generated from enum value: OUTCOME_NO_ACCOUNT = 5;
+   */
+  NO_ACCOUNT = 5,
+
+  /**
+   * The user is disabled or deleted.
+   *
+   * @generated from enum value: OUTCOME_USER_DISABLED = 6;
+   */
+  USER_DISABLED = 6,
+
+  /**
+   * The identity to link is another user's.
+   *
+   * @generated from enum value: OUTCOME_IDENTITY_TAKEN = 7;
+   */
+  IDENTITY_TAKEN = 7,
+
+  /**
+   * It took too long.
+   *
+   * @generated from enum value: OUTCOME_EXPIRED = 8;
+   */
+  EXPIRED = 8,
+
+  /**
+   * Another browser has begun it, and may still end it.
+   *
+   * @generated from enum value: OUTCOME_OTHER_BROWSER = 9;
+   */
+  OTHER_BROWSER = 9,
+
+  /**
+   * The verifier is unknown, or used up.
+   *
+   * @generated from enum value: OUTCOME_UNKNOWN = 10;
+   */
+  UNKNOWN = 10,
+}
+
+/**
+ * Describes the enum surveyauth.v1.CompleteSignInResponse.Outcome.
+ */
+export const CompleteSignInResponse_OutcomeSchema: GenEnum<CompleteSignInResponse_Outcome> = /*@__PURE__*/
+  enumDesc(file_surveyauth_v1_account_service, 5, 0);
+
+/**
  * A session to end.
  *
  * @generated from message surveyauth.v1.SignOutRequest
@@ -106,7 +371,7 @@ export type SignOutRequest = Message<"surveyauth.v1.SignOutRequest"> & {
  * Use `create(SignOutRequestSchema)` to create a new message.
  */
 export const SignOutRequestSchema: GenMessage<SignOutRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 2);
+  messageDesc(file_surveyauth_v1_account_service, 6);
 
 /**
  * Empty.
@@ -121,7 +386,7 @@ export type SignOutResponse = Message<"surveyauth.v1.SignOutResponse"> & {
  * Use `create(SignOutResponseSchema)` to create a new message.
  */
 export const SignOutResponseSchema: GenMessage<SignOutResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 3);
+  messageDesc(file_surveyauth_v1_account_service, 7);
 
 /**
  * A session to look up.
@@ -149,7 +414,7 @@ export type GetSessionRequest = Message<"surveyauth.v1.GetSessionRequest"> & {
  * Use `create(GetSessionRequestSchema)` to create a new message.
  */
 export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 4);
+  messageDesc(file_surveyauth_v1_account_service, 8);
 
 /**
  * The signed-in user, for display.
@@ -191,7 +456,7 @@ export type GetSessionResponse = Message<"surveyauth.v1.GetSessionResponse"> & {
  * Use `create(GetSessionResponseSchema)` to create a new message.
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 5);
+  messageDesc(file_surveyauth_v1_account_service, 9);
 
 /**
  * Whose apps to list.
@@ -212,7 +477,7 @@ export type ListConnectedAppsRequest = Message<"surveyauth.v1.ListConnectedAppsR
  * Use `create(ListConnectedAppsRequestSchema)` to create a new message.
  */
 export const ListConnectedAppsRequestSchema: GenMessage<ListConnectedAppsRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 6);
+  messageDesc(file_surveyauth_v1_account_service, 10);
 
 /**
  * The apps that have a live grant of the user.
@@ -233,7 +498,7 @@ export type ListConnectedAppsResponse = Message<"surveyauth.v1.ListConnectedApps
  * Use `create(ListConnectedAppsResponseSchema)` to create a new message.
  */
 export const ListConnectedAppsResponseSchema: GenMessage<ListConnectedAppsResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 7);
+  messageDesc(file_surveyauth_v1_account_service, 11);
 
 /**
  * All live grants of a user to one app, as the user sees them.
@@ -303,7 +568,7 @@ export type ConnectedApp = Message<"surveyauth.v1.ConnectedApp"> & {
  * Use `create(ConnectedAppSchema)` to create a new message.
  */
 export const ConnectedAppSchema: GenMessage<ConnectedApp> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 8);
+  messageDesc(file_surveyauth_v1_account_service, 12);
 
 /**
  * An app to disconnect.
@@ -331,7 +596,7 @@ export type DisconnectAppRequest = Message<"surveyauth.v1.DisconnectAppRequest">
  * Use `create(DisconnectAppRequestSchema)` to create a new message.
  */
 export const DisconnectAppRequestSchema: GenMessage<DisconnectAppRequest> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 9);
+  messageDesc(file_surveyauth_v1_account_service, 13);
 
 /**
  * Empty.
@@ -346,7 +611,7 @@ export type DisconnectAppResponse = Message<"surveyauth.v1.DisconnectAppResponse
  * Use `create(DisconnectAppResponseSchema)` to create a new message.
  */
 export const DisconnectAppResponseSchema: GenMessage<DisconnectAppResponse> = /*@__PURE__*/
-  messageDesc(file_surveyauth_v1_account_service, 10);
+  messageDesc(file_surveyauth_v1_account_service, 14);
 
 /**
  * Owns sessions. A session token identifies one signed-in browser; it is stored hashed and ends by sign-out, idleness,
@@ -367,6 +632,33 @@ export const AccountService: GenService<{
     methodKind: "unary";
     input: typeof SignInRequestSchema;
     output: typeof SignInResponseSchema;
+  },
+  /**
+   * Begins a sign-in at the platform. Checks the app and its redirect_uri again. At most 100,000 are in progress, and 1,000
+   * of one source.
+   *
+   * Callers: gateway. Fails with INVALID_APPID, INVALID_REDIRECT_URI, RATE_LIMITED.
+   *
+   * @generated from rpc surveyauth.v1.AccountService.BeginSignIn
+   */
+  beginSignIn: {
+    methodKind: "unary";
+    input: typeof BeginSignInRequestSchema;
+    output: typeof BeginSignInResponseSchema;
+  },
+  /**
+   * Ends a sign-in when the browser comes back. That it is the browser that began is looked at first, and if it is not,
+   * nothing is used up. Else, in one transaction: the verifier is used up, the user is found or made, the session starts,
+   * and the previous one ends. Not safe to retry: a retry is UNKNOWN.
+   *
+   * Callers: gateway.
+   *
+   * @generated from rpc surveyauth.v1.AccountService.CompleteSignIn
+   */
+  completeSignIn: {
+    methodKind: "unary";
+    input: typeof CompleteSignInRequestSchema;
+    output: typeof CompleteSignInResponseSchema;
   },
   /**
    * Ends a session. Ending one that does not exist is `ok`. Safe to retry.

@@ -9,10 +9,13 @@ import { hashCredential } from '../credentials.js'
 import type { TokenDeps } from '../deps.js'
 import { requireSession } from '../session.js'
 import { signIn } from './sign-in.js'
+import { beginSignIn, completeSignIn } from './sign-in-elsewhere.js'
 
 export function createAccountHandlers(deps: TokenDeps): Handlers<typeof AccountService> {
   return {
     signIn: signIn(deps),
+    beginSignIn: beginSignIn(deps),
+    completeSignIn: completeSignIn(deps),
 
     async signOut(request, call) {
       const sessionHash = hashCredential('session', request.sessionToken)

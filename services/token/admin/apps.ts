@@ -98,7 +98,8 @@ export function createAppMethods(deps: TokenDeps): AppMethods {
   }
 }
 
-export const byOperator = (call: Call): Cause => causedBy('operator', call)
+/** Of a platform's own users, the platform's server is one too. */
+export const byOperator = (call: Call): Cause => causedBy(call.caller === 'sign_in' ? 'sign_in' : 'operator', call)
 
 /** `name`: the name or id that was asked for; the message repeats it unless it looks like a credential. */
 export function notFound(what: string, name: string): ServiceError {

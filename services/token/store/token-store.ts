@@ -17,6 +17,7 @@
 
 import type { IssuingVerdict, ReplayEffect } from '../../protocol/codes.js'
 import type { TokenTerms } from '../../protocol/refresh.js'
+import type { DecisionVerdict, ReturnedSignIn, ReturnVerdict } from '../../protocol/sign-in-requests.js'
 import type { Cause } from '../../storage/cause.js'
 import type { CleanUps } from '../../storage/clean-up-clock.js'
 import type { Page, PageOf } from '../../storage/page.js'
@@ -133,6 +134,86 @@ export const noteOnIdentity = ({ provider, subject }: Identity) => `${provider} 
  */
 export const REMAINS = { nickname: '', avatar: '', passwordHash: '' } as const
 
+/** A sign-in that goes on elsewhere, as it begins. */
+export interface NewSignIn {
+  readonly challengeHash: Hash
+  /** Of what only the browser has that began. */
+  readonly browserHash: Hash
+  readonly source: string
+  /** Where it goes on: a provider, or the platform if empty. */
+  readonly provider: string
+  /** The user to link the identity to; empty for a sign-in. */
+  readonly linkTo: string
+  /** The app that asks for access and its callback address; empty if none does. */
+  readonly appid: string
+  readonly redirectUri: string
+  readonly returnUri: string
+  readonly restartUri: string
+  readonly language: string
+  readonly asksToReauthenticate: boolean
+  readonly asksToSelectAccount: boolean
+  readonly expiresAtMs: number
+}
+
+export interface SignInRow extends NewSignIn, ReturnedSignIn {
+  /** Whether the person did not want to, rather than was not let in; of a rejected one. */
+  readonly isCancelled: boolean
+}
+
+/** What the browser brings back: its hash, and until when it is good. */
+export interface Verifier {
+  readonly verifierHash: Hash
+  readonly verifierExpiresAtMs: number
+}
+
+/** Who has signed in there. An empty nickname or avatar keeps what is known. */
+export interface Person {
+  readonly provider: string
+  /** The person's id there: for the platform, the external_id. */
+  readonly subject: string
+  readonly nickname: string
+  readonly avatar: string
+  /** 0 if nobody says. */
+  readonly authenticatedAtMs: number
+  /** Whether the person becomes a user if they are none yet. */
+  readonly mayCreate: boolean
+  readonly sessionSeconds: number
+}
+
+/** Where a sign-in goes on, and that it was decided only if the verdict is `decided`. */
+export interface SignInDecision {
+  readonly verdict: DecisionVerdict
+  /** undefined when there is none. */
+  readonly signIn: SignInRow | undefined
+}
+
+export interface SignInReturn {
+  readonly verdict: ReturnVerdict
+  /** undefined when it is unknown. */
+  readonly signIn: SignInRow | undefined
+  /** Of the session, if the verdict is `signed_in` or `created`; else 0. */
+  readonly sessionExpiresAtMs: number
+}
+
+/** How events name whoever has signed in there. */
+export const noteOnSubject = (provider: string, subject: string) =>
+  provider === '' ? `external_id ${subject}` : noteOnIdentity({ provider, subject })
+
+/** The user that somebody from elsewhere becomes. */
+export function userFrom(
+  person: Pick<Person, 'provider' | 'subject' | 'nickname' | 'avatar'>,
+  userId: string,
+  now: number,
+): UserRow {
+  const { provider, subject, nickname, avatar } = person
+  const externalId = provider === '' ? subject : ''
+  const name = { username: placeholderName(userId), externalId, passwordHash: '' }
+  return { userId, ...name, nickname, avatar, isDisabled: false, createdAtMs: now }
+}
+
+/** The way of a sign-in, as the events of its session say it. */
+export const wayOf = (provider: string) => (provider === '' ? 'by the platform' : `by ${provider}`)
+
 /** A live session joined with its live user. */
 export interface SessionRow {
   readonly userId: string
@@ -208,6 +289,10 @@ export const AUDIT_KINDS = [
   'user.deleted',
   'identity.linked',
   'identity.unlinked',
+  'sign_in.accepted',
+  'sign_in.rejected',
+  'sign_in.contradicted',
+  'sign_in.refused',
   'session.started',
   'session.ended',
   'code.issued',
@@ -393,6 +478,47 @@ export interface TokenStore extends CleanUps {
   touchSession(sessionHash: Hash, now: number): Promise<void>
   /** Ending one that does not exist is fine. */
   endSession(sessionHash: Hash, now: number, cause: Cause): Promise<void>
+
+  // -- Sign-ins elsewhere --------------------------------------------------------------------------------------------
+
+  /** As judgeBeginning says; concurrent calls may go a little beyond the bounds. */
+  beginSignIn(signIn: NewSignIn, now: number, cause: Cause): Promise<'begun' | 'too_many'>
+  /** Also one that has expired or is over, until it is removed. */
+  findSignIn(challengeHash: Hash): Promise<SignInRow | undefined>
+  /** As judgeDecision says. From then on this verifier is the one that counts. */
+  acceptSignIn(
+    challengeHash: Hash,
+    person: Person,
+    verifier: Verifier,
+    now: number,
+    cause: Cause,
+  ): Promise<SignInDecision>
+  rejectSignIn(
+    challengeHash: Hash,
+    rejection: { readonly provider: string; readonly isCancelled: boolean },
+    verifier: Verifier,
+    now: number,
+    cause: Cause,
+  ): Promise<SignInDecision>
+  /**
+   * As judgeReturn says. Of concurrent calls for one verifier one uses it up, and the others find none. A person who is no user
+   * yet becomes `newUserId`, one only, whatever races; one who is gets the profile that was accepted. Then the session starts as
+   * with startSession.
+   */
+  completeSignIn(
+    returned: {
+      readonly verifierHash: Hash
+      readonly browserHash: Hash
+      readonly newUserId: string
+      readonly sessionHash: Hash
+      readonly previousSessionHash: Hash | undefined
+      readonly maxLive: number
+    },
+    now: number,
+    cause: Cause,
+  ): Promise<SignInReturn>
+  /** Removes sign-ins that expired before that. Returns how many; when fewer than `limit`, none are left. */
+  removeSignIns(bounds: { readonly expiredBeforeMs: number; readonly limit: number }): Promise<number>
 
   // -- Codes ---------------------------------------------------------------------------------------------------------
 

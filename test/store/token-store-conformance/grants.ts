@@ -290,7 +290,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
         ...['app1', 'app2'].map((appid) => ['app.created', appid, '', '', `App ${appid}`]),
         ...['ann', 'bob'].flatMap((name) => [
           ['user.created', '', `user_${name}`, '', name],
-          ['session.started', '', `user_${name}`, '', ''],
+          ['session.started', '', `user_${name}`, '', 'by password'],
         ]),
       ])
 
@@ -330,11 +330,11 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       )
       expect(ofSessions.slice(ofApp.length)).toEqual([
         ['session.ended', '', ann, '', 'signed out'],
-        ['session.started', '', ann, '', ''],
+        ['session.started', '', ann, '', 'by password'],
         ['session.ended', '', ann, '', 'signed in again'],
-        ['session.started', '', ann, '', ''],
+        ['session.started', '', ann, '', 'by password'],
         ['session.ended', '', ann, '', 'too many sessions'],
-        ['session.started', '', ann, '', ''],
+        ['session.started', '', ann, '', 'by password'],
         ['session.ended', '', ann, '', 'signed out'],
         ['user.password_set', '', ann, '', ''],
         ['user.updated', '', ann, '', 'avatar'],
@@ -358,7 +358,7 @@ export const grantChecks: readonly Check<TokenStore>[] = [
       // by their order of making: those of later times are sorted behind on PostgreSQL
       expect(ofCodes.slice(ofSessions.length).map(String).sort()).toEqual(
         [
-          ['session.started', '', ann, '', ''],
+          ['session.started', '', ann, '', 'by password'],
           ...Array.from({ length: 3 }, () => ['code.issued', app1, ann, '', '']),
           ...[replayed, surplus, last].map((id) => ['code.exchanged', app1, ann, id, '']),
           ['code.replayed', app1, ann, replayed, 'within the grace: forgiven'],

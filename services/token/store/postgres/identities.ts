@@ -16,7 +16,7 @@ const deleteIdentity: Statement = {
   name: 'delete_identity',
   text: 'DELETE FROM identities WHERE provider = $1 AND subject = $2 RETURNING user_id AS "userId"',
 }
-const insertIdentity: Statement = {
+export const insertIdentity: Statement = {
   name: 'insert_identity',
   text: `
     INSERT INTO identities (provider, subject, user_id, created_at_ms, last_used_at_ms)

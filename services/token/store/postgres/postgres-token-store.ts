@@ -13,6 +13,7 @@ import { createRequestCountMethods } from './request-counts.js'
 import { tokenSchema } from './schema.js'
 import { createSecretMethods } from './secrets.js'
 import { createSessionMethods } from './sessions.js'
+import { createSignInMethods } from './sign-ins.js'
 import { createTokenMethods } from './tokens.js'
 import { createUpkeepMethods } from './upkeep.js'
 import { createUserMethods } from './users.js'
@@ -28,6 +29,7 @@ export async function openPostgresTokenStore(options: PoolOptions): Promise<Toke
     ...createUserMethods(database, audit),
     ...createIdentityMethods(database, audit),
     ...createSessionMethods(database, audit),
+    ...createSignInMethods(database, audit),
     ...createCodeMethods(database, audit),
     ...createTokenMethods(database, audit),
     ...createGrantMethods(database, audit),

@@ -49,6 +49,36 @@ CREATE TABLE identities (
 );
 CREATE INDEX identities_by_user ON identities (user_id, provider, subject);
 
+-- Sign-ins that go on elsewhere. Nothing in it is a secret; what browsers carry is stored hashed.
+CREATE TABLE sign_ins (
+  challenge_hash bytea PRIMARY KEY CHECK (octet_length(challenge_hash) = 32),
+  browser_hash bytea NOT NULL CHECK (octet_length(browser_hash) = 32),
+  source text COLLATE "C" NOT NULL,
+  provider text COLLATE "C" NOT NULL, -- empty for the platform
+  link_to text COLLATE "C" NOT NULL, -- a user_id; empty for a sign-in
+  appid text COLLATE "C" NOT NULL, -- empty if no app asks for access
+  redirect_uri text COLLATE "C" NOT NULL,
+  return_uri text COLLATE "C" NOT NULL,
+  restart_uri text COLLATE "C" NOT NULL,
+  language text NOT NULL,
+  asks_to_reauthenticate boolean NOT NULL,
+  asks_to_select_account boolean NOT NULL,
+  state text NOT NULL CHECK (state IN ('pending', 'accepted', 'rejected', 'done')),
+  expires_at_ms bigint NOT NULL,
+  -- This and what follows: from the decision on.
+  subject text COLLATE "C" NOT NULL,
+  nickname text NOT NULL,
+  avatar text NOT NULL,
+  may_create boolean NOT NULL,
+  session_seconds bigint NOT NULL,
+  is_cancelled boolean NOT NULL,
+  verifier_hash bytea CHECK (octet_length(verifier_hash) = 32), -- until the browser comes back
+  verifier_expires_at_ms bigint NOT NULL
+);
+CREATE UNIQUE INDEX sign_ins_by_verifier ON sign_ins (verifier_hash) WHERE verifier_hash IS NOT NULL;
+CREATE INDEX sign_ins_by_expiry ON sign_ins (expires_at_ms);
+CREATE INDEX sign_ins_by_source ON sign_ins (source, expires_at_ms);
+
 CREATE TABLE sessions (
   session_hash bytea PRIMARY KEY CHECK (octet_length(session_hash) = 32),
   user_id text COLLATE "C" NOT NULL REFERENCES users,

@@ -45,28 +45,55 @@ const deleteSessionsOfUser: Statement = {
   text: 'DELETE FROM sessions WHERE user_id = $1 RETURNING 1',
 }
 
+function recordEnd(
+  transaction: Transaction,
+  audit: Audit,
+  userId: string,
+  now: number,
+  cause: Cause,
+  note: string,
+): void {
+  audit.write(transaction, now, cause, { kind: 'session.ended', userId, note })
+}
+
+async function end(
+  transaction: Transaction,
+  audit: Audit,
+  sessionHash: Hash,
+  now: number,
+  cause: Cause,
+  note: string,
+): Promise<void> {
+  const [ended] = await transaction.write<{ userId: string }>(deleteSession, [sessionHash])
+  if (ended) recordEnd(transaction, audit, ended.userId, now, cause, note)
+}
+
+/** The user is locked, or made by this transaction. */
+export async function beginSession(
+  transaction: Transaction,
+  audit: Audit,
+  session: Omit<Parameters<TokenStore['startSession']>[0], 'passwordHash'>,
+  now: number,
+  cause: Cause,
+  note: string,
+): Promise<void> {
+  const { sessionHash, userId, expiresAtMs, previousSessionHash, maxLive } = session
+  if (previousSessionHash) await end(transaction, audit, previousSessionHash, now, cause, 'signed in again')
+  const surplus = await transaction.write(deleteSurplusSessions, [userId, now, maxLive - 1])
+  for (const _ of surplus) recordEnd(transaction, audit, userId, now, cause, 'too many sessions')
+  transaction.write(insertSession, [sessionHash, userId, now, expiresAtMs])
+  audit.write(transaction, now, cause, { kind: 'session.started', userId, note })
+}
+
 export function createSessionMethods(database: Database, audit: Audit): SessionMethods {
   const sessions = new Lookups<SessionRow>(database, findSession, ['bytea'])
-
-  function recordEnd(transaction: Transaction, userId: string, now: number, cause: Cause, note: string): void {
-    audit.write(transaction, now, cause, { kind: 'session.ended', userId, note })
-  }
-
-  async function end(transaction: Transaction, sessionHash: Hash, now: number, cause: Cause, note: string) {
-    const [ended] = await transaction.write<{ userId: string }>(deleteSession, [sessionHash])
-    if (ended) recordEnd(transaction, ended.userId, now, cause, note)
-  }
 
   return {
     startSession(session, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const { sessionHash, userId, passwordHash, expiresAtMs, previousSessionHash, maxLive } = session
+        const { userId, passwordHash } = session
         if (!(await transaction.askOne(lockUnchangedUser, [userId, passwordHash]))) return 'refused'
-        if (previousSessionHash) await end(transaction, previousSessionHash, now, cause, 'signed in again')
-        const surplus = await transaction.write(deleteSurplusSessions, [userId, now, maxLive - 1])
-        for (const _ of surplus) recordEnd(transaction, userId, now, cause, 'too many sessions')
-        transaction.write(insertSession, [sessionHash, userId, now, expiresAtMs])
-        audit.write(transaction, now, cause, { kind: 'session.started', userId })
+        await beginSession(transaction, audit, session, now, cause, 'by password')
         return 'started'
       })
     },
@@ -81,7 +108,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
 
     endSession(sessionHash, now, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        await end(transaction, sessionHash, now, cause, 'signed out')
+        await end(transaction, audit, sessionHash, now, cause, 'signed out')
       })
     },
 
@@ -89,7 +116,7 @@ export function createSessionMethods(database: Database, audit: Audit): SessionM
       return database.causedTransaction(cause, async (transaction) => {
         await transaction.ask(lockUser, [userId]) // waits for sign-ins in progress, which hold the row too
         const { length } = await transaction.write(deleteSessionsOfUser, [userId])
-        if (length > 0) recordEnd(transaction, userId, now, cause, `all ${length} of them`)
+        if (length > 0) recordEnd(transaction, audit, userId, now, cause, `all ${length} of them`)
         return length
       })
     },

@@ -1,8 +1,17 @@
+import type { Cause } from '../../../storage/cause.js'
 import { cutPage } from '../../../storage/page.js'
 import { Lookups } from '../../../storage/postgres/lookups.js'
-import type { Database, Statement } from '../../../storage/postgres/transaction.js'
+import type { Database, Statement, Transaction, Value } from '../../../storage/postgres/transaction.js'
 import { ENDED_AT, IS_NOT_ENDED, MAX_CODE_TTL_MS } from '../ended-codes.js'
-import { changedOfUser, noteOnUser, placeholderName, REMAINS, type TokenStore, type UserRow } from '../token-store.js'
+import {
+  changedOfUser,
+  noteOnUser,
+  placeholderName,
+  REMAINS,
+  type TokenStore,
+  type UserChange,
+  type UserRow,
+} from '../token-store.js'
 import type { Audit } from './audit.js'
 import { endGrant } from './grants.js'
 
@@ -26,7 +35,7 @@ const USER = `user_id AS "userId", username, external_id AS "externalId", nickna
 /** SQL: not deleted. */
 const IS_THERE = 'NOT is_deleted'
 
-const insertUser: Statement = {
+export const insertUser: Statement = {
   name: 'insert_user',
   text: `
     INSERT INTO users
@@ -97,14 +106,42 @@ const endCodesOfUser: Statement = {
       AND issued_at_ms > $2`,
 }
 
+export function valuesOfUser(user: UserRow): Value[] {
+  const { userId, username, externalId, nickname, avatar, passwordHash, isDisabled, createdAtMs } = user
+  return [userId, username, externalId, nickname, avatar, passwordHash, isDisabled, createdAtMs]
+}
+
+/** As TokenStore.updateUser, within a transaction. */
+export async function changeUser(
+  transaction: Transaction,
+  audit: Audit,
+  userId: string,
+  change: UserChange,
+  now: number,
+  cause: Cause,
+): ReturnType<TokenStore['updateUser']> {
+  const before = await transaction.askOne<UserRow>(lockUser, [userId])
+  if (!before) return undefined
+  const after = { ...before, ...change }
+  const changed = changedOfUser(before, after)
+  if (changed.length === 0) return before
+  const { externalId, nickname, avatar } = after
+  if (externalId !== before.externalId) {
+    if (await transaction.askOne(findUserByExternalId, [externalId])) return 'external_id_taken'
+    transaction.write(takeExternalIdFromDeleted, [externalId])
+  }
+  transaction.write(updateUser, [userId, externalId, nickname, avatar])
+  audit.write(transaction, now, cause, { kind: 'user.updated', userId, note: changed.join(', ') })
+  return after
+}
+
 export function createUserMethods(database: Database, audit: Audit): UserMethods {
   const users = new Lookups<UserRow>(database, findUser, ['text'])
 
   return {
     createUser(user, cause) {
       return database.causedTransaction(cause, async (transaction) => {
-        const { userId, username, externalId, nickname, avatar, passwordHash, isDisabled, createdAtMs } = user
-        const values = [userId, username, externalId, nickname, avatar, passwordHash, isDisabled, createdAtMs]
+        const { userId, username, externalId, createdAtMs } = user
         const [ofName, ofExternalId] = await Promise.all([
           transaction.askOne(findUser, [username]),
           transaction.askOne(findUserByExternalId, [externalId]),
@@ -112,7 +149,7 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
         if (ofName) return 'username_taken'
         if (ofExternalId) return 'external_id_taken'
         transaction.write(takeExternalIdFromDeleted, [externalId])
-        transaction.write(insertUser, values) // fails if another has been created meanwhile, and then all of this is repeated
+        transaction.write(insertUser, valuesOfUser(user)) // fails if another has been created meanwhile, and then all of this is repeated
         audit.write(transaction, createdAtMs, cause, { kind: 'user.created', userId, note: noteOnUser(user) })
         return 'created'
       })
@@ -137,21 +174,9 @@ export function createUserMethods(database: Database, audit: Audit): UserMethods
     },
 
     updateUser(userId, change, now, cause) {
-      return database.causedTransaction(cause, async (transaction) => {
-        const before = await transaction.askOne<UserRow>(lockUser, [userId])
-        if (!before) return undefined
-        const after = { ...before, ...change }
-        const changed = changedOfUser(before, after)
-        if (changed.length === 0) return before
-        const { externalId, nickname, avatar } = after
-        if (externalId !== before.externalId) {
-          if (await transaction.askOne(findUserByExternalId, [externalId])) return 'external_id_taken'
-          transaction.write(takeExternalIdFromDeleted, [externalId])
-        }
-        transaction.write(updateUser, [userId, externalId, nickname, avatar])
-        audit.write(transaction, now, cause, { kind: 'user.updated', userId, note: changed.join(', ') })
-        return after
-      })
+      return database.causedTransaction(cause, (transaction) =>
+        changeUser(transaction, audit, userId, change, now, cause),
+      )
     },
 
     setUserDisabled(userId, isDisabled, now, cause) {

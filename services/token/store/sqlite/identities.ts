@@ -36,7 +36,17 @@ export function identityWrites(
     )
     .pluck()
 
+  const use = db.prepare<[{ provider: string; subject: string; now: number }]>(
+    // Primary key.
+    `UPDATE identities SET last_used_at_ms = :now
+     WHERE provider = :provider AND subject = :subject AND last_used_at_ms < :now`,
+  )
+
   return {
+    useIdentity({ provider, subject }: Identity, now: number): void {
+      use.run({ provider, subject, now })
+    },
+
     linkIdentity(
       { provider, subject }: Identity,
       userId: string,

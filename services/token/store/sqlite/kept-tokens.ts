@@ -7,6 +7,12 @@ const MAX_TOKENS = 50_000
 
 /** What alters no token that was kept. Whatever else happens, except to one grant, all are dropped. */
 const HARMLESS: ReadonlySet<AuditKind> = new Set([
+  'user.created',
+  'identity.linked',
+  'sign_in.accepted',
+  'sign_in.rejected',
+  'sign_in.contradicted',
+  'sign_in.refused',
   'session.started',
   'session.ended',
   'code.issued',

@@ -56,6 +56,35 @@ export const tokenSchema: Schema = {
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX identities_by_user ON identities (user_id, provider, subject);
 
+        -- Sign-ins that go on elsewhere. Nothing in it is a secret; what browsers carry is stored hashed.
+        CREATE TABLE sign_ins (
+          challenge_hash          BLOB    NOT NULL PRIMARY KEY CHECK (length(challenge_hash) = 32),
+          browser_hash            BLOB    NOT NULL CHECK (length(browser_hash) = 32),
+          source                  TEXT    NOT NULL,
+          provider                TEXT    NOT NULL, -- empty for the platform
+          link_to                 TEXT    NOT NULL, -- a user_id; empty for a sign-in
+          appid                   TEXT    NOT NULL, -- empty if no app asks for access
+          redirect_uri            TEXT    NOT NULL,
+          return_uri              TEXT    NOT NULL,
+          restart_uri             TEXT    NOT NULL,
+          language                TEXT    NOT NULL,
+          asks_to_reauthenticate  INTEGER NOT NULL CHECK (asks_to_reauthenticate IN (0, 1)),
+          asks_to_select_account  INTEGER NOT NULL CHECK (asks_to_select_account IN (0, 1)),
+          state                   TEXT    NOT NULL CHECK (state IN ('pending', 'accepted', 'rejected', 'done')),
+          expires_at_ms           INTEGER NOT NULL,
+          subject                 TEXT    NOT NULL, -- this and what follows: from the decision on
+          nickname                TEXT    NOT NULL,
+          avatar                  TEXT    NOT NULL,
+          may_create              INTEGER NOT NULL CHECK (may_create IN (0, 1)),
+          session_seconds         INTEGER NOT NULL,
+          is_cancelled            INTEGER NOT NULL CHECK (is_cancelled IN (0, 1)),
+          verifier_hash           BLOB    CHECK (length(verifier_hash) = 32), -- until the browser comes back
+          verifier_expires_at_ms  INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE UNIQUE INDEX sign_ins_by_verifier ON sign_ins (verifier_hash) WHERE verifier_hash IS NOT NULL;
+        CREATE INDEX sign_ins_by_expiry ON sign_ins (expires_at_ms);
+        CREATE INDEX sign_ins_by_source ON sign_ins (source, expires_at_ms);
+
         CREATE TABLE sessions (
           session_hash    BLOB    NOT NULL PRIMARY KEY CHECK (length(session_hash) = 32),
           user_id         TEXT    NOT NULL REFERENCES users,

@@ -60,16 +60,22 @@ export function sessionWrites(db: Connection, record: RecordEvent, isUnchangedUs
     if (ended) record({ kind: 'session.ended', now, cause, userId: ended.userId, note })
   }
 
+  function begin(session: Omit<NewSession, 'passwordHash'>, now: number, cause: Cause, note: string): void {
+    const { sessionHash, userId, expiresAtMs, maxLive: max } = session
+    if (session.previousSessionHash) end(session.previousSessionHash, now, cause, 'signed in again')
+    for (const surplus of surplusOf(findOpen.all({ userId, max }), max, now)) {
+      end(surplus.sessionHash, now, cause, 'too many sessions')
+    }
+    insert.run({ sessionHash, userId, now, expiresAtMs })
+    record({ kind: 'session.started', now, cause, userId, note })
+  }
+
   return {
+    beginSession: begin,
+
     startSession(session: NewSession, now: number, cause: Cause): 'started' | 'refused' {
-      const { sessionHash, userId, expiresAtMs, maxLive: max } = session
-      if (!isUnchangedUser(userId, session.passwordHash)) return 'refused'
-      if (session.previousSessionHash) end(session.previousSessionHash, now, cause, 'signed in again')
-      for (const surplus of surplusOf(findOpen.all({ userId, max }), max, now)) {
-        end(surplus.sessionHash, now, cause, 'too many sessions')
-      }
-      insert.run({ sessionHash, userId, now, expiresAtMs })
-      record({ kind: 'session.started', now, cause, userId })
+      if (!isUnchangedUser(session.userId, session.passwordHash)) return 'refused'
+      begin(session, now, cause, 'by password')
       return 'started'
     },
 

@@ -17,6 +17,7 @@ import { RequestCounts } from './request-counts.js'
 import { tokenSchema } from './schema.js'
 import { authenticationFinder, secretInserter, secretReads, secretWrites } from './secrets.js'
 import { openSessionFinder, sessionReads, sessionWrites } from './sessions.js'
+import { signInReads, signInWrites } from './sign-ins.js'
 import { tokenReads, tokenWrites } from './tokens.js'
 import { upkeepWrites } from './upkeep.js'
 import { unchangedUserFinder, userFinders, userReads, userWrites } from './users.js'
@@ -72,6 +73,13 @@ export function createSqliteTokenStore(db: Connection, writer: GroupCommit): Tok
     touchSession: writing(writer, writes.touchSession),
     endSession: causedWriting(writer, writes.endSession),
 
+    beginSignIn: causedWriting(writer, writes.beginSignIn),
+    findSignIn: reading(db, reads.findSignIn),
+    acceptSignIn: causedWriting(writer, writes.acceptSignIn),
+    rejectSignIn: causedWriting(writer, writes.rejectSignIn),
+    completeSignIn: causedWriting(writer, writes.completeSignIn),
+    removeSignIns: writing(writer, writes.removeSignIns),
+
     issueCode: causedWriting(writer, writes.issueCode),
     redeemCode: causedWriting(writer, writes.redeemCode),
     mintAccessToken: causedWriting(writer, writes.mintAccessToken),
@@ -104,6 +112,7 @@ export function tokenStoreReads(db: Connection, kept: KeptTokens) {
     ...userReads(db),
     ...identityReads(db),
     ...sessionReads(db),
+    ...signInReads(db),
     ...grantReads(db),
     ...tokenReads(db, kept),
     ...auditReads(db),
@@ -121,12 +130,17 @@ export function tokenStoreWrites(db: Connection, kept: KeptTokens) {
   const isUnchangedUser = unchangedUserFinder(db)
   const isOpenSession = openSessionFinder(db)
   const secrets = secretWrites(db, record, insertSecret)
+  const { findUserById } = userFinders(db)
+  const users = userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant))
+  const identities = identityWrites(db, record, findUserById)
+  const sessions = sessionWrites(db, record, isUnchangedUser)
   return {
     ...appWrites(db, record, insertSecret, secrets.addAppSecret, unusedCodes),
     ...secrets,
-    ...userWrites(db, record, unusedCodes.ofUser, userGrantsEnder(db, endGrant)),
-    ...identityWrites(db, record, userFinders(db).findUserById),
-    ...sessionWrites(db, record, isUnchangedUser),
+    ...users,
+    ...identities,
+    ...sessions,
+    ...signInWrites(db, record, { findUserById, ...users, ...identities, ...sessions }),
     ...codeWrites(db, { record, findAuthentication, isOpenSession, completeGrant, endGrant }),
     ...tokenWrites(db, { record, findAuthentication }),
     ...grantWrites(db, endGrant, unusedCodes.ofAppAndUser),
