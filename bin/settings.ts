@@ -272,6 +272,12 @@ const caps = {
 }
 
 const http = {
+  brandFile: setting(
+    'BRAND_FILE',
+    '',
+    asWritten,
+    'JSON file: name, logo, colour, links and texts of the platform, which the pages show; read at start',
+  ),
   httpErrorStatus: setting(
     'HTTP_ERROR_STATUS',
     'semantic',

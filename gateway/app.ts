@@ -192,7 +192,7 @@ class Gateway {
     if (kind === 'api' || (problem.isOfHttp && !acceptsHtml(request))) {
       return failure(problem, problem.status(this.#options.httpErrorStatus), requestId)
     }
-    return errorPage({
+    return errorPage(this.#options.look, {
       status: problem.status('semantic'),
       outcome: problem.type,
       requestId,

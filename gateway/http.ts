@@ -3,6 +3,7 @@ import type { Client } from '@connectrpc/connect'
 import type { AccountService } from '../gen/surveyauth/v1/account_service_pb.js'
 import type { SurveyService } from '../gen/surveyauth/v1/survey_service_pb.js'
 import type { TokenService } from '../gen/surveyauth/v1/token_service_pb.js'
+import type { Look } from './pages/look.js'
 import type { GatewayRequest } from './request.js'
 
 /** Everything a route may use. The gateway holds no database and mints nothing. */
@@ -12,6 +13,8 @@ export interface GatewayDeps {
   readonly survey: Client<typeof SurveyService>
   /** Decides cookie flags, origin checks and links; never the Host header. */
   readonly publicUrl: URL
+  /** What pages look like and what they say. */
+  readonly look: Look
   readonly now: () => number
   readonly randomBytes: (size: number) => Uint8Array
 }

@@ -1,6 +1,6 @@
 // survey-auth config: every variable, its value and where that comes from.
 import type { Command } from 'commander'
-import { describeConfig } from '../config.js'
+import { describeConfig, readConfig } from '../config.js'
 import { printRows } from '../output.js'
 import { type Setting, settingGroups } from '../settings.js'
 import { command, type Json } from './command.js'
@@ -13,8 +13,11 @@ export function addConfigCommand(program: Command): void {
   }).action(showConfig)
 }
 
-function showConfig({ json }: Json): void {
-  printRows(describeConfig(process.env), ['variable', 'value', 'source', 'about'], { json })
+async function showConfig({ json }: Json): Promise<void> {
+  const rows = describeConfig(process.env)
+  const { readBrandFile } = await import('../brand-file.js') // heavy: only here
+  readBrandFile(readConfig(process.env).brandFile)
+  printRows(rows, ['variable', 'value', 'source', 'about'], { json })
 }
 
 /** The table of variables as help shows it. */

@@ -29,6 +29,8 @@ async function examine(): Promise<Finding[]> {
   let config: Config
   try {
     config = readConfig(process.env, RPC_ADDRESSES)
+    const { readBrandFile } = await import('../brand-file.js') // heavy: only here
+    readBrandFile(config.brandFile)
   } catch (error) {
     const detail = error instanceof Error ? inOneLine(error.message) : 'unreadable'
     return [{ check: 'configuration', state: 'wrong', detail }]

@@ -1,6 +1,7 @@
 // The public HTTP gateway in this process. It holds nothing: its clients reach the services, wherever they run.
 import { readFileSync } from 'node:fs'
 import { createGateway, type GatewayOptions } from '../../gateway/app.js'
+import type { Look } from '../../gateway/pages/look.js'
 import type { Config } from '../config.js'
 import { isLoopback } from '../loopback.js'
 import type { Log } from '../telemetry/log.js'
@@ -20,6 +21,7 @@ export interface GatewayPart {
 
 export async function startGatewayPart(
   config: Config,
+  look: Look,
   held: HeldPort,
   clients: Pick<GatewayOptions, 'token' | 'account' | 'survey' | 'sharedLimits'>,
   clock: TimeAndChance,
@@ -30,6 +32,7 @@ export async function startGatewayPart(
     ...clock,
     ...clients,
     ...observers.gateway,
+    look,
     publicUrl: config.publicUrl.port === '0' ? new URL(url) : config.publicUrl,
     httpErrorStatus: config.httpErrorStatus,
     rpcTimeoutMs: config.rpcTimeoutMs,

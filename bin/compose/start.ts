@@ -1,6 +1,7 @@
 // Starts a process: the whole service, or one part of it. What a part needs from elsewhere is reached by RPC.
 import type { DescService } from '@bufbuild/protobuf'
 import type { Client } from '@connectrpc/connect'
+import { createLook, type Look } from '../../gateway/pages/look.js'
 import { LimitService } from '../../gen/surveyauth/internal/v1/limit_service_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -14,6 +15,7 @@ import type { RpcServer } from '../../services/rpc/rpc-server.js'
 import type { CopiedSchema } from '../../services/storage/copy/copy-stores.js'
 import type { Rounds } from '../../services/storage/rounds.js'
 import { startHashingThreads } from '../../services/token/password/threads.js'
+import { readBrandFile } from '../brand-file.js'
 import { type Config, usesTls } from '../config.js'
 import { CommandError } from '../exit.js'
 import type { Database } from '../settings.js'
@@ -71,6 +73,7 @@ class Assembly {
   readonly #parts: Part[] = []
   /** What identifies this process over TLS; undefined when it does not use TLS. */
   readonly #tls: TlsMaterial | undefined
+  readonly #look: Look
   #door: RpcServer | undefined
   /** Of the databases in this process. */
   readonly #janitors: Rounds<unknown>[] = []
@@ -93,6 +96,7 @@ class Assembly {
       maxDeadlineMs: config.rpcMaxDeadlineMs,
     })
     this.#tls = usesTls(config, usedAddresses[mode]) ? readTls(config) : undefined
+    this.#look = createLook(this.#has('gateway') ? readBrandFile(config.brandFile) : undefined)
   }
 
   /**
@@ -269,7 +273,7 @@ class Assembly {
       survey: this.#client(SurveyService, 'gateway'),
       sharedLimits: isAlone ? undefined : this.#client(LimitService, 'gateway'), // alone it has nobody to share with
     }
-    const gateway = await startGatewayPart(this.#config, port, clients, this.#clock, this.#observers)
+    const gateway = await startGatewayPart(this.#config, this.#look, port, clients, this.#clock, this.#observers)
     this.#undo.push((graceMs) => gateway.drain(graceMs))
     warnOfGateway(this.#config, this.#log)
     return gateway

@@ -20,6 +20,7 @@ import { guarded } from './failures.js'
 import { answerForm, csrfField, requireForm } from './forms.js'
 import { type SignInGoal, signInAgain, signInPage } from './sign-in.js'
 import { SIGN_OUT_PATH, signOutUse } from './sign-out.js'
+import { fill } from './texts.js'
 import { redirectTo, renderPage } from './view.js'
 import { isProblem, openVisit, signedInUser, type Visit } from './visit.js'
 
@@ -45,7 +46,7 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
   const appName = displayName(app.appName, asked.appid)
   const frame = {
     language,
-    title: t.authorization.title(appName),
+    title: fill(t.authorization.title, { app: appName }),
     href: authorizeHref(asked),
     expectsFragment: true,
   }
@@ -66,7 +67,7 @@ function authorizationPage(visit: Visit, { asked, app }: SignInGoal, user: GetSe
     },
   }
   const rendered = { status: 200, outcome: 'authorization', appid: asked.appid, setCookies }
-  return { ...renderPage('authorization', frame, view, rendered), countsForApp: true }
+  return { ...renderPage(visit.deps.look, 'authorization', frame, view, rendered), countsForApp: true }
 }
 
 function decide(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {

@@ -36,10 +36,11 @@ function show(request: GatewayRequest, deps: GatewayDeps): Promise<Answer> {
 }
 
 function appsPage(visit: Visit, user: GetSessionResponse, apps: readonly ConnectedApp[]): Answer {
-  const { language, t, sessionToken, notice, setCookies } = visit
+  const { language, t, sessionToken, notice, setCookies, deps } = visit
   const search = readOptional(visit.request, 'q', MAX_SEARCH_LENGTH)?.trim() ?? ''
   const found = apps.filter((app) => matches(app, search))
   return renderPage(
+    deps.look,
     'connected-apps',
     {
       language,

@@ -2,7 +2,8 @@
 import type { Answer } from '../http.js'
 import { displayWait } from './display.js'
 import { type Language, SWITCH_PATH } from './language.js'
-import { texts } from './texts.js'
+import type { Look } from './look.js'
+import { fill } from './texts.js'
 import { renderPage } from './view.js'
 
 export interface ErrorPageInput {
@@ -24,12 +25,13 @@ export interface ErrorPageInput {
   readonly setCookies?: readonly string[]
 }
 
-export function errorPage(input: ErrorPageInput): Answer {
-  const { errors } = texts[input.language]
-  const [heading, lead] = textOf(input)
+export function errorPage(look: Look, input: ErrorPageInput): Answer {
+  const { errors } = look.texts[input.language]
+  const [heading, lead] = textOf(look, input)
   const title = input.heading ?? heading ?? ''
   const { wayOn = { href: '/connect/apps', label: errors.home } } = input
   return renderPage(
+    look,
     'error',
     { language: input.language, title, href: SWITCH_PATH },
     {
@@ -49,8 +51,8 @@ export function errorPage(input: ErrorPageInput): Answer {
 }
 
 /** What the status alone says. */
-function textOf({ status, language, retryAfterSeconds }: ErrorPageInput): readonly string[] {
-  const { errors, link } = texts[language]
+function textOf(look: Look, { status, language, retryAfterSeconds }: ErrorPageInput): readonly string[] {
+  const { errors, link } = look.texts[language]
   switch (status) {
     case 404:
       return errors.notFound
@@ -62,7 +64,8 @@ function textOf({ status, language, retryAfterSeconds }: ErrorPageInput): readon
       return [link.tooLong, link.lead]
     case 429: {
       const [heading = '', lead = ''] = errors.tooMany
-      return [heading, retryAfterSeconds ? errors.tooManyWait(displayWait(retryAfterSeconds, language)) : lead]
+      if (retryAfterSeconds === undefined) return [heading, lead]
+      return [heading, fill(errors.tooManyWait, { wait: displayWait(retryAfterSeconds, language) })]
     }
     case 431:
       return errors.headersTooLarge

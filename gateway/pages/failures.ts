@@ -4,7 +4,7 @@ import { type Problem, type ProblemType, toProblem } from '../errors.js'
 import type { Answer } from '../http.js'
 import { FormRefused } from './csrf.js'
 import { errorPage } from './error-page.js'
-import type { Texts } from './texts.js'
+import { fill, type Texts } from './texts.js'
 import type { Visit } from './visit.js'
 
 /**
@@ -25,22 +25,33 @@ function failurePage(visit: Visit, href: string, error: unknown): Answer {
   if (error instanceof FormRefused) {
     const base = error.why === 'cross_site' ? deps.publicUrl.origin : '' // the form may be from another address of this service
     const wayOn = { href: base + href, label: t.form.startAgain }
-    return errorPage({ ...page, ...refusals(t, deps.publicUrl.origin)[error.why], outcome: `form_${error.why}`, wayOn })
+    return errorPage(deps.look, {
+      ...page,
+      ...refusals(t, deps.publicUrl.origin)[error.why],
+      outcome: `form_${error.why}`,
+      wayOn,
+    })
   }
   const problem = toProblem(error)
   if (problem.type === 'remote_server_error') {
     const wayOn = { href, label: t.errors.tryAgain }
-    return errorPage({ ...page, status: 503, outcome: problem.type, headers: failureHeaders(problem.options), wayOn })
+    return errorPage(deps.look, {
+      ...page,
+      status: 503,
+      outcome: problem.type,
+      headers: failureHeaders(problem.options),
+      wayOn,
+    })
   }
   if (problem.options.httpStatus !== undefined || problem.kind.status !== 400) throw error
   if (request.method === 'GET' || problem.type !== 'invalid_argument') return badLinkPage(visit, problem)
   const [heading, message] = [t.form.unreadable, t.form.unreadableLead]
   const wayOn = { href, label: t.form.startAgain }
-  return errorPage({ ...page, status: 400, outcome: problem.type, heading, message, wayOn })
+  return errorPage(deps.look, { ...page, status: 400, outcome: problem.type, heading, message, wayOn })
 }
 
 /** The app's own mistake: never a redirect, and the developer learns what to change (decisions 19). */
-function badLinkPage({ t, language, request, setCookies }: Visit, problem: Problem): Answer {
+function badLinkPage({ t, language, request, setCookies, deps }: Visit, problem: Problem): Answer {
   const isBare = problem.options.malformed?.what === 'missing' && request.query().isEmpty // typed
   const notes: Partial<Record<ProblemType, string>> = {
     invalid_appid: t.link.invalidAppid,
@@ -49,7 +60,7 @@ function badLinkPage({ t, language, request, setCookies }: Visit, problem: Probl
     invalid_scope: t.link.invalidScope,
     invalid_state: t.link.invalidState,
   }
-  return errorPage({
+  return errorPage(deps.look, {
     status: 400,
     outcome: problem.type,
     requestId: request.requestId,
@@ -63,9 +74,9 @@ function badLinkPage({ t, language, request, setCookies }: Visit, problem: Probl
 }
 
 const refusals = ({ form }: Texts, address: string) => ({
-  cross_site: { status: 403, heading: form.crossSite, message: form.crossSiteLead(address) },
-  hidden_origin: { status: 403, heading: form.hiddenOrigin, message: form.hiddenOriginLead(address) },
+  cross_site: { status: 403, heading: form.crossSite, message: fill(form.crossSiteLead, { address }) },
+  hidden_origin: { status: 403, heading: form.hiddenOrigin, message: fill(form.hiddenOriginLead, { address }) },
   expired: { status: 400, heading: form.expired, message: form.expiredLead },
-  no_cookies: { status: 403, heading: form.noCookies, message: form.noCookiesLead(address) },
+  no_cookies: { status: 403, heading: form.noCookies, message: fill(form.noCookiesLead, { address }) },
   rejected: { status: 403, heading: form.rejected, message: form.rejectedLead },
 })

@@ -11,6 +11,6 @@ export const landingRoute: Route = {
   answer: async (request, deps) => {
     const { language, t, setCookies } = openVisit(request, deps)
     const frame = { language, title: t.landing.title, href: '/' }
-    return renderPage('landing', frame, {}, { status: 200, outcome: 'landing', setCookies })
+    return renderPage(deps.look, 'landing', frame, {}, { status: 200, outcome: 'landing', setCookies })
   },
 }

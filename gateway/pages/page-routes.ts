@@ -1,7 +1,7 @@
 // The pages: where people sign in, authorize an app, see the apps they authorized, and end their access. This folder renders
 // HTML and keeps cookies; who is signed in and what an app may do is decided behind the RPCs.
 import type { Route } from '../http.js'
-import { assetRoutes } from './assets.js'
+import { assetRoutes } from './asset-routes.js'
 import { authorizationRoutes } from './authorization.js'
 import { connectedAppsRoutes } from './connected-apps.js'
 import { landingRoute } from './landing.js'

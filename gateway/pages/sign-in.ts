@@ -10,6 +10,7 @@ import { FormRefused, type FormUse } from './csrf.js'
 import { displayName, displayWait } from './display.js'
 import { answerForm, csrfField, isOfLostKey, requireForm } from './forms.js'
 import { isOfSignIn, type SignInNotice } from './notice.js'
+import { fill } from './texts.js'
 import { type Message, type Rendered, redirectTo, renderPage } from './view.js'
 import { chosenLanguage, goalHref, isProblem, redirectWith, type Visit } from './visit.js'
 
@@ -47,8 +48,9 @@ function renderSignIn(
   message: Message | undefined,
   rendered: Rendered,
 ): Answer {
-  const { language, t, setCookies, request } = visit
+  const { language, t, setCookies, request, deps } = visit
   return renderPage(
+    deps.look,
     'sign-in',
     {
       language,
@@ -143,7 +145,7 @@ function askAgain(
 
 /** Not a redirect: the status and `Retry-After` are for programs as well. */
 function tooMany(visit: Visit, goal: SignInGoal | undefined, username: string, seconds: number): Answer {
-  const text = visit.t.signIn.rateLimited(displayWait(seconds, visit.language))
+  const text = fill(visit.t.signIn.rateLimited, { wait: displayWait(seconds, visit.language) })
   const rendered = { status: 429, outcome: 'request_rate_limited', headers: { 'retry-after': String(seconds) } }
   return renderSignIn(visit, goal, username, { kind: 'notice', text }, rendered)
 }

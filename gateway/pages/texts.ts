@@ -1,5 +1,5 @@
-// Every text of the pages. A text missing in one language does not compile. `{name}` marks a place for text written by
-// others; templates fill it in, escaped and isolated.
+// Every text of the pages. A text missing in one language does not compile. `{name}` marks a place for what is filled in; what
+// is written by others is filled in by templates, escaped and isolated.
 import type { Problem } from '../errors.js'
 import type { Language } from './language.js'
 
@@ -7,6 +7,7 @@ const en = {
   serviceName: 'Survey Authorization',
   language: 'Language',
   requestId: 'Request ID',
+  links: { help: 'Help', privacy: 'Privacy', terms: 'Terms', support: 'Support' },
 
   signIn: {
     title: 'Sign in',
@@ -25,11 +26,11 @@ const en = {
     formReplaced:
       'This form was replaced because our pages were also opened in another tab. Please enter your password again.',
     formExpired: 'This page was open for more than 30 minutes. Please enter your password again.',
-    rateLimited: (wait: string) => `Too many sign-in attempts. Please wait ${wait} and try again.`,
+    rateLimited: 'Too many sign-in attempts. Please wait {wait} and try again.',
   },
 
   authorization: {
-    title: (app: string) => `Authorize ${app}`,
+    title: 'Authorize {app}',
     heading: '{app} would like to connect to your surveys',
     returnTo: 'You will return to {host}',
     connectedSince: 'Already connected since {time}.',
@@ -42,7 +43,7 @@ const en = {
     readSurveysDetail: 'the list of your surveys and their questions',
     itMayNot: 'It will not be able to',
     mayNot: ['see the answers people gave', 'change or delete your surveys', 'see your password'],
-    duration: (time: string) => `The app can renew its access for ${time}, then it has to ask you again.`,
+    duration: 'The app can renew its access for {time}, then it has to ask you again.',
     takeBackBefore: ' You can end its access at any time under ',
     takeBackLink: 'Connected apps',
     takeBackAfter: '.',
@@ -55,7 +56,7 @@ const en = {
     lead: 'These apps can see your basic profile and read your surveys. If you end an app’s access, it takes effect at once.',
     searchLabel: 'Search by name, address or appid',
     search: 'Search',
-    found: (shown: number, total: number) => `${shown} of ${total} apps`,
+    found: '{shown} of {total} apps',
     showAll: 'Show all',
     noneFound: 'No app is found',
     noneFoundDetail: 'Nothing in the names, addresses and appids of your connected apps matches “{search}”.',
@@ -105,14 +106,13 @@ const en = {
     rejectedLead:
       'You may have signed in or out in another tab since it was opened. Nothing has been changed. Please start again.',
     noCookies: 'Cookies are needed',
-    noCookiesLead: (address: string) =>
-      `Your browser did not send the cookies of this site. Nothing has been changed. Please allow cookies for ${address}, then start again.`,
+    noCookiesLead:
+      'Your browser did not send the cookies of this site. Nothing has been changed. Please allow cookies for {address}, then start again.',
     crossSite: 'This form came from another address',
-    crossSiteLead: (address: string) =>
-      `Forms are only accepted from our own pages, at ${address}. Nothing has been changed.`,
+    crossSiteLead: 'Forms are only accepted from our own pages, at {address}. Nothing has been changed.',
     hiddenOrigin: 'Your browser did not say where this form came from',
-    hiddenOriginLead: (address: string) =>
-      `Forms are only accepted from our own pages, at ${address}. Your browser, an extension, or a proxy between you and us hides that. Nothing has been changed. Please allow it for this site or use another browser, then start again.`,
+    hiddenOriginLead:
+      'Forms are only accepted from our own pages, at {address}. Your browser, an extension, or a proxy between you and us hides that. Nothing has been changed. Please allow it for this site or use another browser, then start again.',
     unreadable: 'This form could not be read',
     unreadableLead: 'Nothing has been changed. Please start again.',
     startAgain: 'Start again',
@@ -130,7 +130,7 @@ const en = {
       'Cookies are the usual cause. Please delete the cookies of this site and try again.',
     ],
     tooMany: ['Too many requests', 'Nothing has been changed. Please wait a moment and try again.'],
-    tooManyWait: (wait: string) => `Nothing has been changed. Please wait ${wait} and try again.`,
+    tooManyWait: 'Nothing has been changed. Please wait {wait} and try again.',
     badRequest: ['The request could not be read', 'Nothing has been changed. Please go back and try again.'],
     unavailable: [
       'Not available right now',
@@ -161,6 +161,7 @@ const zh: Texts = {
   serviceName: '问卷授权',
   language: '语言',
   requestId: '请求编号',
+  links: { help: '帮助', privacy: '隐私政策', terms: '服务条款', support: '联系支持' },
 
   signIn: {
     title: '登录',
@@ -178,11 +179,11 @@ const zh: Texts = {
     sessionEnded: '您的登录已失效，没有共享任何内容。请重新登录后再作决定。',
     formReplaced: '另一个标签页同时打开了本站页面，此表单已重新生成。请再次输入密码。',
     formExpired: '此页面打开已超过 30 分钟，请再次输入密码。',
-    rateLimited: (wait) => `登录尝试次数过多，请在 ${wait}后重试。`,
+    rateLimited: '登录尝试次数过多，请在 {wait}后重试。',
   },
 
   authorization: {
-    title: (app) => `授权“${app}”`,
+    title: '授权“{app}”',
     heading: '{app} 申请访问您的问卷',
     returnTo: '完成后将返回 {host}',
     connectedSince: '您已授权此应用（自{time}起）。',
@@ -195,7 +196,7 @@ const zh: Texts = {
     readSurveysDetail: '问卷列表和问卷题目',
     itMayNot: '该应用无法',
     mayNot: ['查看您收到的答卷', '修改或删除您的问卷', '得知您的密码'],
-    duration: (time) => `应用可在 ${time}内续期访问权限，到期后需要重新征得您的同意。`,
+    duration: '应用可在 {time}内续期访问权限，到期后需要重新征得您的同意。',
     takeBackBefore: '您可以随时在',
     takeBackLink: '已授权的应用',
     takeBackAfter: '中取消授权。',
@@ -208,7 +209,7 @@ const zh: Texts = {
     lead: '以下应用可以查看您的基本资料、读取您的问卷。取消授权后立即生效。',
     searchLabel: '按名称、网址或 appid 搜索',
     search: '搜索',
-    found: (shown, total) => `共 ${total} 个应用，显示 ${shown} 个`,
+    found: '共 {total} 个应用，显示 {shown} 个',
     showAll: '显示全部',
     noneFound: '没有找到应用',
     noneFoundDetail: '已授权的应用中，没有名称、网址或 appid 与“{search}”相符的应用。',
@@ -256,13 +257,12 @@ const zh: Texts = {
     rejected: '此表单已不可用',
     rejectedLead: '此页面打开之后，您可能在其他标签页登录或退出过。没有任何内容被更改，请重新开始。',
     noCookies: '需要启用 Cookie',
-    noCookiesLead: (address) =>
-      `您的浏览器没有发送本站的 Cookie。没有任何内容被更改。请允许 ${address} 使用 Cookie，然后重新开始。`,
+    noCookiesLead: '您的浏览器没有发送本站的 Cookie。没有任何内容被更改。请允许 {address} 使用 Cookie，然后重新开始。',
     crossSite: '该表单来自其他地址',
-    crossSiteLead: (address) => `只接受从本站页面（${address}）提交的表单。没有任何内容被更改。`,
+    crossSiteLead: '只接受从本站页面（{address}）提交的表单。没有任何内容被更改。',
     hiddenOrigin: '您的浏览器没有说明表单的来源',
-    hiddenOriginLead: (address) =>
-      `只接受从本站页面（${address}）提交的表单，而您的浏览器、扩展程序或网络代理隐藏了来源。没有任何内容被更改。请为本站允许发送来源信息，或换用其他浏览器，然后重新开始。`,
+    hiddenOriginLead:
+      '只接受从本站页面（{address}）提交的表单，而您的浏览器、扩展程序或网络代理隐藏了来源。没有任何内容被更改。请为本站允许发送来源信息，或换用其他浏览器，然后重新开始。',
     unreadable: '无法读取此表单',
     unreadableLead: '没有任何内容被更改，请重新开始。',
     startAgain: '重新开始',
@@ -274,7 +274,7 @@ const zh: Texts = {
     formTooLarge: ['表单内容过大', '没有任何内容被更改。请返回，缩短填写的内容后重试。'],
     headersTooLarge: ['浏览器发送的数据过多', '通常是 Cookie 过多所致。请清除本站的 Cookie 后重试。'],
     tooMany: ['请求过于频繁', '没有任何内容被更改，请稍后重试。'],
-    tooManyWait: (wait) => `没有任何内容被更改，请在 ${wait}后重试。`,
+    tooManyWait: '没有任何内容被更改，请在 {wait}后重试。',
     badRequest: ['无法读取请求', '没有任何内容被更改，请返回重试。'],
     unavailable: ['服务暂时不可用', '服务的某个部分暂时无法连接。没有任何内容丢失，请稍后重试。'],
     unexpected: ['出了点问题', '这是我们的问题。如果再次出现，请将下方的请求编号告诉我们。'],
@@ -291,6 +291,39 @@ const zh: Texts = {
 }
 
 export const texts: Readonly<Record<Language, Texts>> = { zh, en }
+
+/** The texts that a platform may replace, by their keys, for example `errors.notFound.0`; its name is no such text. */
+export function replaceableTexts(language: Language): ReadonlyMap<string, string> {
+  const { serviceName: _, ...replaceable } = texts[language]
+  return new Map(leavesOf(replaceable, ''))
+}
+
+function leavesOf(node: object, path: string): [string, string][] {
+  return Object.entries(node).flatMap(([name, value]): [string, string][] => {
+    if (typeof value === 'string') return [[path + name, value]]
+    return typeof value === 'object' ? leavesOf(value, `${path}${name}.`) : []
+  })
+}
+
+/** A copy with other texts at some keys. */
+export function replaceTexts<Node extends object>(node: Node, by: Readonly<Record<string, string>>, path = ''): Node {
+  const copy = Array.isArray(node) ? [...node] : { ...node }
+  const entries = Object.entries(node).map(([name, value]) => {
+    if (typeof value === 'string') return [name, by[path + name] ?? value]
+    return [name, typeof value === 'object' ? replaceTexts(value, by, `${path}${name}.`) : value]
+  })
+  return Object.assign(copy, Object.fromEntries(entries))
+}
+
+/** The places of a text in a fixed order, for example `{shown} {total}`. */
+export function placesIn(text: string): string {
+  return (text.match(/\{\w+\}/g) ?? []).sort().join(' ')
+}
+
+/** Puts values into the places of a text. */
+export function fill(text: string, values: Readonly<Record<string, string | number>>): string {
+  return text.replace(/\{(\w+)\}/g, (place, name) => String(values[name] ?? place))
+}
 
 function malformedInChinese({ message, options: { malformed } }: MalformedLink): string {
   switch (malformed?.what) {

@@ -1,10 +1,11 @@
 // Turns a template and what it shows into an answer with the headers every page has. Eta escapes every value.
 import { Eta } from 'eta'
 import type { Answer } from '../http.js'
-import { icon, PAGES_FOLDER, script, style } from './assets.js'
+import { PAGES_FOLDER } from './asset.js'
 import type { DisplayTime, DisplayUser } from './display.js'
 import { inLanguage, type Language } from './language.js'
-import { texts } from './texts.js'
+import type { Look } from './look.js'
+import { fill } from './texts.js'
 
 /** What each template gets, besides the frame around it. */
 export interface Views {
@@ -99,14 +100,15 @@ export interface Rendered {
 const eta = new Eta({ views: `${PAGES_FOLDER}/templates`, cache: true, autoEscape: true })
 
 export function renderPage<K extends keyof Views>(
+  look: Look,
   template: K,
   frame: Frame,
   view: Views[K],
   rendered: Rendered,
 ): Answer {
-  const t = texts[frame.language]
-  const assets = { style: style.href, script: script.href, icon: icon.href }
-  const body = eta.render(`./${template}`, { ...view, t, frame, assets, withName, inLanguage })
+  const t = look.texts[frame.language]
+  const links = look.links[frame.language]
+  const body = eta.render(`./${template}`, { ...view, t, frame, look, links, fill, withName, inLanguage })
   return {
     status: rendered.status,
     headers: {

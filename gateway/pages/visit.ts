@@ -9,7 +9,7 @@ import { newFormKey } from './csrf.js'
 import { type Language, languageOf, toLanguage } from './language.js'
 import { type Notice, readNotice, writeNotice } from './notice.js'
 import { originOf } from './own-origin.js'
-import { type Texts, texts } from './texts.js'
+import type { Texts } from './texts.js'
 import { type Rendered, redirectTo } from './view.js'
 
 export const APPS_PATH = '/connect/apps'
@@ -46,7 +46,7 @@ export function openVisit(request: GatewayRequest, deps: GatewayDeps): Visit {
     request,
     deps,
     language,
-    t: texts[language],
+    t: deps.look.texts[language],
     sessionToken: readOwnCookie(deps.publicUrl, cookies, 'session'),
     formKey,
     hadFormKey: sentKey !== undefined,

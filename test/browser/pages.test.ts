@@ -1,7 +1,9 @@
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
 import type { Browser, Page } from 'playwright-core'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { freePort } from '../harness/free-port.js'
 import { authorizePath, type TestApp, type TestUser, tokensOf, type Verbs } from '../harness/verbs.js'
 import { openService, startService } from '../harness.js'
@@ -322,18 +324,7 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
       await renew(page)
       await open(page)
       expect(await page.getAttribute('html', 'lang')).toBe(lang)
-      await page.addScriptTag({ content: AXE })
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme })
-        const { violations } = await page.evaluate(async () => {
-          const { axe } = globalThis as unknown as {
-            axe: { run(options: object): Promise<{ violations: { id: string; impact: string; nodes: unknown[] }[] }> }
-          }
-          return axe.run({ resultTypes: ['violations'] })
-        })
-        const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
-        expect(serious.map(({ id, nodes }) => `${id}: ${JSON.stringify(nodes)}`)).toEqual([])
-      }
+      expect(await seriousFindings(page)).toEqual([])
     }
   })
 
@@ -386,6 +377,36 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     expect(broken).toEqual([])
   })
 
+  test('with a brand, the least contrast that is accepted is legible, the logo is shown, and its script does not run', async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'survey-auth-brand-'))
+    onTestFinished(() => rmSync(folder, { recursive: true }))
+    const brand = {
+      name: 'P'.repeat(60),
+      logo: 'logo',
+      accent: '#7a7a7a',
+      links: { help: 'https://p.example/', terms: 'https://p.example/' },
+    }
+    const logo =
+      '<svg xmlns="http://www.w3.org/2000/svg" width="600" height="40" onload="document.title=1"><script>document.title=1</script></svg>'
+    writeFileSync(path.join(folder, 'brand.json'), JSON.stringify(brand))
+    writeFileSync(path.join(folder, 'logo'), logo)
+    const branded = await startService({ env: { BRAND_FILE: path.join(folder, 'brand.json') } })
+    const registered = await branded.createApp({ redirectUri: callback.redirectUri })
+    const own = await branded.createUser()
+    for (const page of [english, chinese]) {
+      await renew(page)
+      await page.setViewportSize({ width: 320, height: 640 })
+      await page.goto(`${branded.url}${authorizePath(registered)}#wj_redirect`)
+      await signIn(page, own)
+      expect(await seriousFindings(page)).toEqual([])
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(320)
+      expect(await page.evaluate("document.querySelector('.brand img').naturalWidth")).toBe(600)
+    }
+    const { page } = await openPage(browser)
+    await page.goto(`${branded.url}/connect/assets/logo`)
+    expect(await page.title()).toBe('')
+  })
+
   test('a hostile name of an app is shown as text, isolated, and causes no console message', async () => {
     const hostile = await service.createApp({
       name: `<b>${'W'.repeat(60)}</b> \u202eevil`,
@@ -399,6 +420,24 @@ describe.skipIf(chromiumPath === undefined)('the pages in Chromium', { timeout: 
     expect(console).toEqual([])
   })
 })
+
+/** What axe finds on the page in light and dark. */
+async function seriousFindings(page: Page): Promise<string[]> {
+  await page.addScriptTag({ content: AXE })
+  const found: string[] = []
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme })
+    const { violations } = await page.evaluate(async () => {
+      const { axe } = globalThis as unknown as {
+        axe: { run(options: object): Promise<{ violations: { id: string; impact: string; nodes: unknown[] }[] }> }
+      }
+      return axe.run({ resultTypes: ['violations'] })
+    })
+    const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    found.push(...serious.map(({ id, nodes }) => `${colorScheme}: ${id}: ${JSON.stringify(nodes)}`))
+  }
+  return found
+}
 
 /** Font size of the page's text, in px. */
 function textSize(page: Page): Promise<number> {

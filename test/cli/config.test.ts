@@ -6,6 +6,7 @@ import path from 'node:path'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { openSurveyStore, openTokenStore } from '../../bin/compose/stores.js'
 import { ConfigError, describeConfig, type Environment, type RpcAddressSetting, readConfig } from '../../bin/config.js'
+import { freePort } from '../harness/free-port.js'
 import { createProcess } from '../harness/process.js'
 
 vi.setConfig({ testTimeout: 120_000 }) // each test spawns several processes
@@ -27,6 +28,33 @@ function fileWith(text: string | Buffer): string {
   writeFileSync(file, text)
   return file
 }
+
+test('all that is wrong with BRAND_FILE is named at once, by a gateway that starts, config and doctor, and by nothing else', async () => {
+  const faulty = fileWith(
+    '{"name": "", "logo": "none.png", "accent": "#ffffff", "texts": {"en": {"signIn.titel": "x"}}}',
+  )
+  const service = await createProcess({ BRAND_FILE: faulty, PORT: String(await freePort()) })
+  for (const words of ['serve', 'config']) {
+    const { exitCode, stderr } = await service.cli(words.split(' '))
+    expect(exitCode, stderr).toBe(78)
+    for (const at of ['name', 'logo: cannot be read', 'accent', 'texts.en.signIn.titel'])
+      expect(stderr).toContain(`BRAND_FILE names a file with a fault: ${at}`)
+  }
+  expect((await service.cli(['doctor'])).stdout).toMatch(/configuration +wrong +BRAND_FILE names a file with a fault/)
+  expect((await service.cli(['migrate'])).exitCode).toBe(0)
+})
+
+test.each([
+  ['{', 'that is not JSON in UTF-8'],
+  ['{"name": "a", "name": "b"}', 'in which "name" is given twice'],
+  [Buffer.of(0x22, 0xff, 0x22), 'that is not JSON in UTF-8'],
+])('BRAND_FILE with %s is refused', async (content, fault) => {
+  const { exitCode, stderr } = await (await createProcess({ BRAND_FILE: fileWith(content) })).cli(['config'])
+  expect({ exitCode, stderr }).toEqual({
+    exitCode: 78,
+    stderr: expect.stringContaining(`BRAND_FILE names a file ${fault}`),
+  })
+})
 
 describe('defaults', () => {
   test('an empty environment yields the defaults of the operating contract', () => {
@@ -60,6 +88,7 @@ describe('defaults', () => {
       maxLiveCodesPerUserAndApp: 1000,
       maxGrantsPerUserAndApp: 100,
       maxSessionsPerUser: 100,
+      brandFile: '',
       httpErrorStatus: 'semantic',
       rateLimit: 'on',
       httpHeadersTimeoutSeconds: 10,

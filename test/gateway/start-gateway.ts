@@ -9,6 +9,7 @@ import { limitsOf } from '../../bin/compose/gateway-part.js'
 import { readConfig } from '../../bin/config.js'
 import { createGateway, type GatewayOptions, type RequestRecord } from '../../gateway/app.js'
 import type { GatewayLimits } from '../../gateway/limits.js'
+import { createLook } from '../../gateway/pages/look.js'
 import { ErrorInfoSchema, RetryInfoSchema } from '../../gen/google/rpc/error_details_pb.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
@@ -49,6 +50,7 @@ export async function startGateway(settings: GatewaySettings = {}): Promise<Runn
   const unexpected: { error: unknown; requestId: string }[] = []
   const transport = fakeTransport(services, calls)
   const { server, drain } = createGateway({
+    look: createLook(),
     token: createClient(TokenService, transport),
     account: createClient(AccountService, transport),
     survey: createClient(SurveyService, transport),

@@ -2,6 +2,7 @@
 import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { createClient, createRouterTransport, type HandlerContext } from '@connectrpc/connect'
 import type { GatewayDeps } from '../../gateway/http.js'
+import { createLook } from '../../gateway/pages/look.js'
 import { AccountService } from '../../gen/surveyauth/v1/account_service_pb.js'
 import { ErrorReason } from '../../gen/surveyauth/v1/error_pb.js'
 import { SurveyService } from '../../gen/surveyauth/v1/survey_service_pb.js'
@@ -97,6 +98,7 @@ export class FakeServices {
       account: createClient(AccountService, transport),
       survey: createClient(SurveyService, transport),
       publicUrl: new URL(publicUrl),
+      look: createLook(),
       now: () => this.nowMs,
       randomBytes: (size) => new Uint8Array(size).fill(++this.#random),
     }

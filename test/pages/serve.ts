@@ -2,6 +2,8 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createGateway, type RequestRecord } from '../../gateway/app.js'
+import type { Brand } from '../../gateway/pages/brand.js'
+import { createLook } from '../../gateway/pages/look.js'
 import { defaultLimits } from '../gateway/start-gateway.js'
 import { freePort } from '../harness/free-port.js'
 import { FakeServices } from './fake-services.js'
@@ -17,13 +19,14 @@ export interface Served {
 }
 
 /** `publicUrl` is only the address that pages believe they have; requests go to `origin`. */
-export async function serve(publicUrl?: string): Promise<Served> {
+export async function serve(publicUrl?: string, brand?: Brand): Promise<Served> {
   const services = new FakeServices()
   const unexpected: unknown[] = []
   const records: RequestRecord[] = []
   const port = publicUrl === undefined ? await freePort() : 0
   const { server } = createGateway({
     ...services.deps(publicUrl ?? `http://127.0.0.1:${port}`),
+    look: createLook(brand),
     httpErrorStatus: 'semantic',
     rpcTimeoutMs: 5000,
     limits: { ...defaultLimits, rateLimit: false },
