@@ -60,18 +60,11 @@ function newestChange(file) {
 const LONGEST_BUILD_MS = 5 * 60_000
 
 const LOOK_EVERY_MS = 100
-/** Who waits for longer is told so. */
-const LOOKS_BEFORE_TOLD = 5
 
 /** Returns what `work` does while no other process builds; a lock left by a process that is gone is taken over. */
 function withLock(work) {
   const lock = path.join(root, '.build-lock')
-  for (let looks = 0; !takeLock(lock); looks += 1) {
-    if (looks === LOOKS_BEFORE_TOLD) {
-      process.stderr.write(`survey-auth: waiting for the build of process ${ownerOf(lock)}, which holds ${lock}\n`)
-    }
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_EVERY_MS)
-  }
+  while (!takeLock(lock)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_EVERY_MS)
   try {
     return work()
   } finally {
@@ -93,21 +86,12 @@ function takeLock(lock) {
 function isAbandoned(lock) {
   try {
     const pid = Number(readFileSync(lock, 'utf8'))
-    const ageMs = Date.now() - statSync(lock).mtimeMs
-    if (pid === 0) return ageMs > 1_000 // its owner ended before it wrote its pid
-    if (pid === process.pid || ageMs > LONGEST_BUILD_MS) return true // ours: in a container each start may get the same pid
+    const isOurs = pid === process.pid // in a container each start may get the same pid
+    if (isOurs || Date.now() - statSync(lock).mtimeMs > LONGEST_BUILD_MS) return true
     process.kill(pid, 0)
     return false
   } catch (error) {
     return error.code === 'ESRCH'
-  }
-}
-
-function ownerOf(lock) {
-  try {
-    return readFileSync(lock, 'utf8')
-  } catch {
-    return '?' // it has just ended
   }
 }
 

@@ -3,29 +3,16 @@
 // The command `survey-auth`: compiles if needed, then runs the compiled bin/main.ts. A shell reads the line above, which means
 // nothing to Node, and starts Node with one helper thread for the garbage collector and the compiler instead of four, without
 // shrinking the heap when idle or allocating objects as old from the start (docs/operators/load.md, "How Node is started").
-import { readFileSync } from 'node:fs'
 import { buildIfNeeded } from './build-if-needed.js'
-
-/** Modules are read many at a time; where no more files may be open, Node may say that a package is missing. */
-const FEW_FILES = 256
 
 buildIfNeeded()
 const { main } = await import('../dist/bin/main.js').catch(endUnloaded)
 await main(process.argv)
 
 function endUnloaded(error) {
-  if (error.code === 'EMFILE' || mayOpenFewFiles()) {
+  if (error.code === 'EMFILE')
     end(69, 'survey-auth: file descriptors ran out\nraise the limit: ulimit -n 1024, or more\n')
-  }
   endUninstalled(error)
-}
-
-function mayOpenFewFiles() {
-  try {
-    return Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]) < FEW_FILES
-  } catch (error) {
-    return error.code === 'EMFILE'
-  }
 }
 
 /** A package is missing: another Node or another version of survey-auth was here when npm installed them. */

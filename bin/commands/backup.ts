@@ -1,16 +1,5 @@
 // survey-auth backup: both databases in one file, while the service runs.
-import {
-  closeSync,
-  fsyncSync,
-  linkSync,
-  lstatSync,
-  mkdtempSync,
-  openSync,
-  readdirSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { closeSync, fsyncSync, linkSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import type { Command } from 'commander'
 import { reasonOf } from '../../services/rpc/service-error.js'
@@ -79,8 +68,7 @@ function filesOf({ tokenDatabase, surveyDatabase }: Config): Files {
 /** Writes in a private folder beside the target until the archive is whole; the target's name must be free. */
 async function writeBeside(target: string, files: Files): Promise<void> {
   const folder = path.dirname(target)
-  removeLeftovers(folder)
-  const scratch = mkdtempSync(path.join(folder, SCRATCH))
+  const scratch = mkdtempSync(path.join(folder, '.survey-auth-backup-'))
   try {
     const archive = path.join(scratch, 'backup.tar')
     await writeArchive(files, scratch, archive)
@@ -93,34 +81,6 @@ async function writeBeside(target: string, files: Files): Promise<void> {
     }
   } finally {
     rmSync(scratch, { recursive: true, force: true })
-  }
-}
-
-const SCRATCH = '.survey-auth-backup-'
-/** Longer than a backup takes, and shorter than from one night's to the next. */
-const LEFT_BEHIND_MS = 12 * 3_600_000
-
-/** A backup that was killed left copies of databases. What this user may not look at or remove stays. */
-function removeLeftovers(folder: string): void {
-  for (const name of namesIn(folder)) {
-    if (!name.startsWith(SCRATCH)) continue
-    const scratch = path.join(folder, name)
-    try {
-      const { uid, mtimeMs } = lstatSync(scratch)
-      const isOurs = uid === process.getuid?.() && Date.now() - mtimeMs > LEFT_BEHIND_MS
-      if (isOurs) rmSync(scratch, { recursive: true, force: true })
-    } catch (error) {
-      if (!isOfSystem(error)) throw error
-    }
-  }
-}
-
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch (error) {
-    if (isOfSystem(error)) return [] // a folder may be for writing only
-    throw error
   }
 }
 

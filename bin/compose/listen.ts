@@ -48,11 +48,6 @@ export function holdPort(host: string, port: number, variable: PortVariable): Pr
   })
 }
 
-/** @throws CommandError like `holdPort`, when a port cannot be taken now. */
-export async function tryPort(host: string, port: number, variable: PortVariable): Promise<void> {
-  await letGo(await holdPort(host, port, variable))
-}
-
 /** Frees a port that no server was put on; one that was closed with its server is free already. */
 export function letGo(held: HeldPort): Promise<void> {
   for (const connection of held.waiting.splice(0)) connection.destroy()

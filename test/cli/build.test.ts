@@ -1,7 +1,7 @@
 // What happens before a command: the build, on a tree whose compiler only makes the folder, and loading the program.
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFileSync, existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, utimesSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { BUILD, PROGRAM } from '../harness/spawn.js'
@@ -48,17 +48,6 @@ test.each([
   expect(await ended).toEqual([0, null])
   expect(told.stderr).toBe('survey-auth: compiling ...\n')
   expect([existsSync(path.join(root, 'dist/.built')), existsSync(lock)]).toEqual([true, false])
-})
-
-test('who waits for the build of another process is told once which it is, and by which file', async () => {
-  const { root, lock } = lockedTree(process.pid, 4)
-  const { told, ended } = build(root)
-  const waits = `survey-auth: waiting for the build of process ${process.pid}, which holds ${lock}\n`
-  await expect.poll(() => told.stderr, { timeout: 10_000 }).toBe(waits)
-  await new Promise((resolve) => setTimeout(resolve, 300))
-  rmSync(lock)
-  expect(await ended).toEqual([0, null])
-  expect(told.stderr).toBe(`${waits}survey-auth: compiling ...\n`)
 })
 
 test('sources that do not compile are reported without a stack, and leave no lock', async () => {

@@ -10,7 +10,6 @@ import {
   readFileSync,
   statSync,
   truncateSync,
-  utimesSync,
   writeFileSync,
   writeSync,
 } from 'node:fs'
@@ -1001,25 +1000,6 @@ describe('files', () => {
     expect(stderr).toMatch(/^survey-auth: cannot write \S+: disk I\/O error \(SQLITE_IOERR_[A-Z]+\)\n$/)
     expect([status, stderr.includes(file)]).toEqual([1, true])
     expect(readdirSync(service.dataDir).filter((name) => name.includes('backup'))).toEqual([])
-  })
-
-  test('a backup removes what one that was killed yesterday has left beside its file, and nothing of one that runs', async () => {
-    const service = await createProcess()
-    await service.run(['migrate'])
-    const hoursAgo = (name: string, hours: number) => {
-      const folder = path.join(service.dataDir, name)
-      mkdirSync(folder)
-      writeFileSync(path.join(folder, 'token.db'), 'a copy')
-      const then = Date.now() / 1000 - hours * 3_600
-      utimesSync(folder, then, then)
-    }
-    hoursAgo('.survey-auth-backup-killed', 13)
-    hoursAgo('.survey-auth-backup-maybe-running', 11)
-    hoursAgo('another', 13)
-    expect((await service.run(['backup', path.join(service.dataDir, 'now.tar')])).exitCode).toBe(0)
-    const names = readdirSync(service.dataDir)
-    expect(names).toEqual(expect.arrayContaining(['.survey-auth-backup-maybe-running', 'another', 'now.tar']))
-    expect(names.filter((name) => name.startsWith('.survey-auth-backup-'))).toHaveLength(1)
   })
 
   test('the doctor finds a file that others may read', async () => {
