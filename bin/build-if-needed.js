@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..')
 const dist = path.join(root, 'dist')
 const stamp = path.join(dist, '.built')
-const sources = ['bin', 'event-loop', 'gateway', 'gen', 'services', 'tsconfig.json', 'tsconfig.build.json']
+const sources = ['bin', 'gateway', 'gen', 'services', 'tsconfig.json', 'tsconfig.build.json']
 
 /** Builds when needed; returns without doing anything in an installed package, which ships dist/ only. */
 export function buildIfNeeded() {

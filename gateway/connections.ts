@@ -165,11 +165,11 @@ export class Connections {
    */
   async #allAccepted(): Promise<void> {
     const until = performance.now() + ACCEPT_WITHIN_MS
-    await nextTurn()
+    await endOfTurn()
     while (performance.now() < until) {
       const accepted = this.#accepted
       const startedAt = performance.now()
-      await nextTurn()
+      await endOfTurn()
       if (this.#accepted === accepted && performance.now() - startedAt < IDLE_TURN_MS) return
     }
   }
@@ -267,12 +267,19 @@ function closeAfterLast(waiting: readonly ServerResponse[]): void {
 /** Fulfils with the time of this call once all that had arrived by then has been read, also while this process was busy. */
 async function allReadUntilNow(): Promise<number> {
   const now = performance.now()
-  await nextTurn()
+  await endOfTurn()
   return now
 }
 
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => {
-    setImmediate(resolve)
+let present: Promise<void> | undefined
+
+/** Fulfils when all that arrives in this turn of the event loop has been read; for all who wait in one turn, at once. */
+export function endOfTurn(): Promise<void> {
+  present ??= new Promise((resolve) => {
+    setImmediate(() => {
+      present = undefined
+      resolve()
+    })
   })
+  return present
 }

@@ -1,9 +1,9 @@
 // One request: what the server must know of it, and what routes see.
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { afterNextTurn } from '../event-loop/end-of-turn.js'
 import { readForm } from './body.js'
 import { MAX_ID_LENGTH } from './bounds.js'
+import { endOfTurn } from './connections.js'
 import { type Params, parseQuery } from './query.js'
 
 /** What the server itself must know about a request's headers. */
@@ -73,7 +73,8 @@ export class GatewayRequest {
    * its side of the connection. Fulfils when it would have been read that the client did so before this request was read.
    */
   async rpcForClient(): Promise<RpcOptions & { readonly signal: AbortSignal }> {
-    await new Promise<void>(afterNextTurn)
+    await endOfTurn()
+    await endOfTurn()
     return { ...this.rpc, signal: this.left }
   }
 

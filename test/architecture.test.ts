@@ -6,15 +6,14 @@ import { describe, expect, test } from 'vitest'
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
 /** What both services are built on. Neither imports the other: they meet in gen/. */
-const SHARED = ['event-loop', 'services/rpc', 'services/storage', 'gen']
+const SHARED = ['services/rpc', 'services/storage', 'gen']
 
 /** What the files of a folder may import from this repository. */
 const directions: readonly { readonly folder: string; readonly mayImport: readonly string[] }[] = [
   { folder: 'gen', mayImport: ['gen'] },
-  { folder: 'event-loop', mayImport: ['event-loop'] },
-  { folder: 'gateway', mayImport: ['gateway', 'event-loop', 'gen'] },
-  { folder: 'services/storage', mayImport: ['services/storage', 'event-loop'] },
-  { folder: 'services/rpc', mayImport: ['services/rpc', 'services/storage', 'event-loop', 'gen'] },
+  { folder: 'gateway', mayImport: ['gateway', 'gen'] },
+  { folder: 'services/storage', mayImport: ['services/storage'] },
+  { folder: 'services/rpc', mayImport: ['services/rpc', 'services/storage', 'gen'] },
   { folder: 'services/protocol', mayImport: ['services/protocol'] },
   { folder: 'services/token', mayImport: ['services/token', 'services/protocol', ...SHARED] },
   { folder: 'services/survey', mayImport: ['services/survey', ...SHARED] },
@@ -64,7 +63,7 @@ describe('architecture', () => {
   })
 
   test('no files import each other in a circle', () => {
-    const sources = ['bin', 'gateway', 'services', 'event-loop', 'gen'].flatMap(sourcesIn)
+    const sources = ['bin', 'gateway', 'services', 'gen'].flatMap(sourcesIn)
     const importsOfFile = new Map(
       sources.map(({ file, imports }) => [file, imports.map((name) => name.replace(/\.js$/, '.ts'))]),
     )
@@ -85,7 +84,7 @@ describe('architecture', () => {
   })
 
   test('only bin reads the environment', () => {
-    const readers = ['event-loop', 'gateway', 'services', 'gen']
+    const readers = ['gateway', 'services', 'gen']
       .flatMap(sourcesIn)
       .filter(({ text }) => /process\.env|from 'node:process'/.test(text))
     expect(readers.map(({ file }) => file)).toEqual([])

@@ -8,7 +8,7 @@ import { type Setting, settings } from '../bin/settings.js'
 import { createMetrics } from '../bin/telemetry/metrics.js'
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
-const FOLDERS = ['bench', 'bin', 'deploy', 'docs', 'event-loop', 'examples', 'gateway', 'proto', 'services', 'test']
+const FOLDERS = ['bench', 'bin', 'deploy', 'docs', 'examples', 'gateway', 'proto', 'services', 'test']
 const TEXT = /\.(md|[jt]sx?|proto|ya?ml|conf|service|target|sh|eta|env)$/
 
 const read = (file: string) => readFileSync(path.join(ROOT, file), 'utf8')

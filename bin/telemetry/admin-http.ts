@@ -1,7 +1,7 @@
 // The operators' HTTP server: /healthz, /readyz, /metrics. It has no part in the protocol and is not for the public. It runs
 // in a thread of its own (admin-thread.js), which asks here for what only this thread knows.
 import { Worker } from 'node:worker_threads'
-import { SIDE_THREAD } from '../../event-loop/side-thread.js'
+import { SIDE_THREAD } from '../../services/storage/side-thread.js'
 import { packageFile } from '../package-root.js'
 
 export interface AdminHttpOptions {

@@ -8,7 +8,6 @@ import { create, type DescMethod, fromBinary, type Message, toBinary } from '@bu
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError } from '@connectrpc/connect'
 import * as grpc from '@grpc/grpc-js'
-import { afterNextTurn } from '../../event-loop/end-of-turn.js'
 import {
   type MultiplexedCall,
   type MultiplexedResult,
@@ -16,6 +15,7 @@ import {
   type MultiplexResponse,
   MultiplexService,
 } from '../../gen/surveyauth/internal/v1/multiplex_service_pb.js'
+import { afterNextTurn } from '../storage/queue.js'
 import { type Address, hostInUrl } from './address.js'
 import { inBatches } from './batches.js'
 import type { Invoke, Outgoing } from './client.js'

@@ -1,5 +1,10 @@
 import { isOver, type Until } from './cause.js'
 
+/** Calls `then` when all that arrives in this turn of the event loop and the next has been read. */
+export function afterNextTurn(then: () => void): void {
+  setImmediate(() => setImmediate(then))
+}
+
 /** Items that wait for their turn, the oldest first. One that waits too long is refused, whether or not a turn comes. */
 export class Queue<Item extends Until> {
   items: Item[] = []

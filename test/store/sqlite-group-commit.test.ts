@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Statement } from 'better-sqlite3'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import { endOfTurn } from '../../event-loop/end-of-turn.js'
 import type { Until } from '../../services/storage/cause.js'
 import type { Flush } from '../../services/storage/sqlite/database-file.js'
 import { Database } from '../../services/storage/sqlite/driver.js'
@@ -31,7 +30,6 @@ beforeEach(() => {
 })
 afterEach(() => db.close())
 
-const nextTick = () => new Promise<void>((resolve) => process.nextTick(resolve))
 const add = (id: number, to = commits, until?: Until) =>
   to.submit(() => {
     insert.run(id)
@@ -92,27 +90,10 @@ describe('group commit', () => {
     expect(stored()).toEqual([1, 2, 3, 4])
   })
 
-  test('a write submitted at the end of a turn waits for one more turn, and not for two', async () => {
-    let turns = 0
-    const nextTurn = () =>
-      setImmediate(() => {
-        turns += 1
-        if (turns < 3) nextTurn()
-      })
-    await sleep(1) // starts within a turn
-    const end = endOfTurn()
-    nextTurn()
-    await end
-    expect(turns).toBe(0)
-    expect(await commits.submit(() => turns)).toBe(1) // that of the end: it is first in the next
-  })
-
-  test('writes submitted at the end of the turn that an earlier write waits for share its transaction', async () => {
-    await endOfTurn()
+  test('writes submitted in the turn after that of an earlier write share its transaction', async () => {
     const first = add(1)
-    await nextTick() // by now the first one's run is scheduled
-    const others = endOfTurn().then(() => Promise.all([add(2), add(3)]))
-    await Promise.all([first, others])
+    await new Promise((resolve) => setImmediate(resolve))
+    await Promise.all([first, add(2), add(3)])
     expect(count('COMMIT')).toBe(1)
   })
 

@@ -1,8 +1,7 @@
 // Requests that come at about the same time are done together: a statement costs both ends many times what one more row in it
 // does, and so does a commit.
-import { afterNextTurn } from '../../../event-loop/end-of-turn.js'
 import type { Until } from '../cause.js'
-import { Queue } from '../queue.js'
+import { afterNextTurn, Queue } from '../queue.js'
 import { StoreUnavailable } from '../store-unavailable.js'
 import { PoolExhausted } from './errors.js'
 

@@ -4,7 +4,7 @@
 // flushed here, which lets the next write restart the log.
 import { Worker } from 'node:worker_threads'
 import type { Statement } from 'better-sqlite3'
-import { SIDE_THREAD } from '../../../event-loop/side-thread.js'
+import { SIDE_THREAD } from '../side-thread.js'
 import type { DatabaseFile, Progress } from './database-file.js'
 import { driverPath } from './driver.js'
 import { type Connection, isIoError } from './open.js'

@@ -1,9 +1,8 @@
 // Group commit: writes that arrive within two turns of the event loop, or while the disk flushes, share one transaction and one
 // flush. No write is acknowledged before it is flushed.
 import type { Statement } from 'better-sqlite3'
-import { afterNextTurn } from '../../../event-loop/end-of-turn.js'
 import { type Cause, isOver, type Until } from '../cause.js'
-import { Queue } from '../queue.js'
+import { afterNextTurn, Queue } from '../queue.js'
 import { StoreUnavailable } from '../store-unavailable.js'
 import { Checkpoints } from './checkpoints.js'
 import { DatabaseFile, type Flush } from './database-file.js'

@@ -2,7 +2,7 @@
 // threads run at a lower priority than the others, and libuv's stay free for the disk.
 import { createRequire } from 'node:module'
 import { Worker } from 'node:worker_threads'
-import { SIDE_THREAD } from '../../../event-loop/side-thread.js'
+import { SIDE_THREAD } from '../../storage/side-thread.js'
 
 /** What these threads can do: functions that occupy a thread until they are done. */
 interface Work {
